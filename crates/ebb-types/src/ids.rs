@@ -1,0 +1,150 @@
+//! Identifiers. Each is a tuple struct with a private field, so that one can never stand for another, and prints
+//! with a letter that tells what it is.
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $letter:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// Wraps a number that came from the wire, from disk or from a counter.
+            #[must_use]
+            pub const fn new(raw: u64) -> Self {
+                Self(raw)
+            }
+
+            /// The number, for the wire and for disk.
+            #[must_use]
+            pub const fn raw(self) -> u64 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($letter, "{}"), self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+id!(
+    /// One start of a block server process. A new boot id means: whatever was received but not synced is gone.
+    BootId,
+    "boot"
+);
+id!(
+    /// Names a cluster for good; written into every data directory and proved in every handshake.
+    ClusterId,
+    "c"
+);
+id!(
+    /// A dataset: a directory tree with one layout, replica count and geometry. 0 is the default dataset.
+    DatasetId,
+    "ds"
+);
+id!(
+    /// Fencing number of a file, raised by the master at each write lease and each recovery.
+    Epoch,
+    "e"
+);
+id!(
+    /// One life of a volume: new at every format and after a check that lost files.
+    Incarnation,
+    "inc"
+);
+id!(
+    /// A file, directory or other object of the namespace. Never reused. 1 is the root.
+    InodeId,
+    "i"
+);
+id!(
+    /// A metablock. Comes from a durable counter and is never reused.
+    MetablockId,
+    "m"
+);
+id!(
+    /// A storage node.
+    NodeId,
+    "n"
+);
+id!(
+    /// Number of a request within its session; a repeated one is answered, not redone.
+    RequestId,
+    "r"
+);
+id!(
+    /// One start of a client process, as the master knows it.
+    SessionId,
+    "s"
+);
+id!(
+    /// One disk of a node (or the directory that stands for one).
+    VolumeId,
+    "v"
+);
+
+impl InodeId {
+    /// The root directory.
+    pub const ROOT: Self = Self::new(1);
+}
+
+impl Epoch {
+    /// The epoch after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self::new(self.raw() + 1)
+    }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Wraps a declared name.
+            #[must_use]
+            pub fn new(name: impl Into<String>) -> Self {
+                Self(name.into())
+            }
+
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// Unit of locality and failure. Declared, never deduced from an address.
+    HostName
+);
+name!(
+    /// A group of hosts that can fail together.
+    RackName
+);

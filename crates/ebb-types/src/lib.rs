@@ -1,0 +1,19 @@
+//! The nouns of Ebb: ids, epochs, versions, units and error kinds.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number. Reading order: [`ids`], [`version`],
+//! [`geometry`], [`error`], [`attr`].
+
+pub mod attr;
+pub mod error;
+pub mod geometry;
+pub mod ids;
+pub mod version;
+
+pub use attr::{Credentials, FileKind, WallTime};
+pub use error::{Error, ErrorKind, Result, Retry};
+pub use geometry::{BLOCK_SIZE_DEFAULT, CHUNK_SIZE, Geometry, METABLOCK_SIZE_DEFAULT, Piece};
+pub use ids::{
+    BootId, ClusterId, DatasetId, Epoch, HostName, Incarnation, InodeId, MetablockId, NodeId, RackName, RequestId,
+    SessionId, VolumeId,
+};
+pub use version::Version;

@@ -1,0 +1,97 @@
+//! Ids, versions and errors across the edge between plain numbers and types.
+
+use ebb_types::{Credentials, Epoch, Error, ErrorKind, Geometry, Incarnation, MetablockId, NodeId, Version, VolumeId};
+
+use crate::pb;
+
+impl From<Version> for pb::Version {
+    fn from(version: Version) -> Self {
+        Self { epoch: version.epoch.raw(), seq: version.seq }
+    }
+}
+
+impl From<pb::Version> for Version {
+    fn from(version: pb::Version) -> Self {
+        Self::new(Epoch::new(version.epoch), version.seq)
+    }
+}
+
+/// The version in an optional field; absent means (0, 0), as protobuf leaves defaults out.
+#[must_use]
+pub fn version(field: Option<pb::Version>) -> Version {
+    field.map_or(Version::ZERO, Version::from)
+}
+
+impl From<&Error> for pb::Failure {
+    fn from(error: &Error) -> Self {
+        Self { kind: error.kind().raw(), detail: error.detail().to_owned() }
+    }
+}
+
+impl From<pb::Failure> for Error {
+    fn from(failure: pb::Failure) -> Self {
+        Self::new(ErrorKind::from_raw(failure.kind), failure.detail)
+    }
+}
+
+/// The failure in an optional field; kind 0 and absence both mean that there was none.
+pub fn failure(field: Option<pb::Failure>) -> Result<(), Error> {
+    match field {
+        Some(failure) if failure.kind != 0 => Err(failure.into()),
+        _ => Ok(()),
+    }
+}
+
+impl From<&Credentials> for pb::Credentials {
+    fn from(credentials: &Credentials) -> Self {
+        Self { uid: credentials.uid, gid: credentials.gid, groups: credentials.groups.clone() }
+    }
+}
+
+impl From<pb::Credentials> for Credentials {
+    fn from(credentials: pb::Credentials) -> Self {
+        Self { uid: credentials.uid, gid: credentials.gid, groups: credentials.groups }
+    }
+}
+
+impl pb::Member {
+    /// The node, typed.
+    #[must_use]
+    pub fn node_id(&self) -> NodeId {
+        NodeId::new(self.node)
+    }
+
+    /// The volume, typed.
+    #[must_use]
+    pub fn volume_id(&self) -> VolumeId {
+        VolumeId::new(self.volume)
+    }
+
+    /// The volume's incarnation, typed.
+    #[must_use]
+    pub fn incarnation_id(&self) -> Incarnation {
+        Incarnation::new(self.incarnation)
+    }
+}
+
+impl pb::Metablock {
+    /// The id, typed.
+    #[must_use]
+    pub fn metablock_id(&self) -> MetablockId {
+        MetablockId::new(self.id)
+    }
+
+    /// What a reader accepts at least.
+    #[must_use]
+    pub fn min_version(&self) -> Version {
+        version(self.version)
+    }
+}
+
+impl pb::Attr {
+    /// Block and metablock size.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        Geometry { block_size: self.block_size, metablock_size: self.metablock_size }
+    }
+}

@@ -1,0 +1,18 @@
+//! Messages and framing.
+//!
+//! `proto/` is the source of truth for every message; [`frame`] is the fixed header before each of them; [`method`]
+//! gives the calls their numbers; [`convert`] takes ids and versions across the edge. Nothing here does I/O.
+
+pub mod convert;
+pub mod frame;
+pub mod method;
+
+/// The generated messages.
+#[allow(missing_docs, clippy::all, clippy::pedantic)]
+pub mod pb {
+    include!(concat!(env!("OUT_DIR"), "/ebb.rs"));
+}
+
+pub use frame::{FrameHeader, FrameKind, HEADER_LEN};
+pub use method::{Call, Method};
+pub use prost::Message;

@@ -1,0 +1,123 @@
+//! The calls of the protocol: a number for each, and its request and reply types.
+
+use crate::pb;
+
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $reply:ident;)*) => {
+        /// Number of a call. The numbers travel on the wire and never change.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+        #[repr(u16)]
+        pub enum Method { $($(#[$doc])* $name = $number,)* }
+
+        impl Method {
+            /// Every method.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The method with this number, if this build knows it.
+            #[must_use]
+            pub fn from_raw(raw: u16) -> Option<Self> {
+                match raw { $($number => Some(Self::$name),)* _ => None }
+            }
+        }
+
+        $(impl Call for pb::$name {
+            const METHOD: Method = Method::$name;
+            type Reply = pb::$reply;
+        })*
+    };
+}
+
+/// A request message that knows its number and its reply.
+pub trait Call: prost::Message + Default {
+    /// Its number.
+    const METHOD: Method;
+    /// What a good answer decodes to.
+    type Reply: prost::Message + Default + 'static;
+}
+
+methods! {
+    // Master: clients.
+    /// Namespace query or mutation.
+    MetaRequest = 1, MetaReply;
+    /// New session.
+    OpenSession = 2, OpenSessionReply;
+    /// Ends a session cleanly.
+    CloseSession = 3, Empty;
+    /// Long poll; keeps the session alive.
+    Poll = 4, PollReply;
+    /// What a session holds, told to a new master.
+    Reclaim = 5, Empty;
+    /// Lease on a file.
+    Acquire = 6, AcquireReply;
+    /// Handles closed.
+    Forget = 7, Empty;
+    /// Read leases given back.
+    Release = 8, Empty;
+    /// Volume for a failed member's place.
+    ChooseReplacement = 9, ChooseReplacementReply;
+    /// Damage noticed.
+    ReportReplica = 10, Empty;
+
+    // Master: administration.
+    /// State of the cluster.
+    ClusterStatus = 20, ClusterStatusReply;
+    /// Move all replicas off a node.
+    DrainNode = 21, DrainReply;
+    /// Compare map and disks.
+    Fsck = 22, FsckReply;
+    /// Files behind an inode's replicas.
+    Locate = 23, LocateReply;
+
+    // Master: nodes and masters.
+    /// A node starts.
+    RegisterNode = 40, RegisterNodeReply;
+    /// Its replicas.
+    ReplicaReport = 41, Empty;
+    /// It lives.
+    Heartbeat = 42, HeartbeatReply;
+    /// Raft message between masters.
+    RaftMessage = 43, Empty;
+
+    // Block server.
+    /// Versioned write, pipelined.
+    WriteReplica = 60, WriteReplicaReply;
+    /// Sync up to a version.
+    SyncReplicas = 61, SyncReplicasReply;
+    /// Read chunks.
+    ReadReplica = 62, ReadReplicaReply;
+    /// Next data or hole.
+    SeekReplica = 63, SeekReplicaReply;
+    /// Recovery: promise and tell.
+    PromiseEpoch = 64, PromiseEpochReply;
+    /// Copy from another node.
+    PullReplica = 65, PullReplicaReply;
+    /// Recovery: stamp.
+    StampReplica = 66, StampReplicaReply;
+    /// Free replicas.
+    DeleteReplicas = 67, Empty;
+    /// Where and how a replica lies.
+    DescribeReplicas = 68, DescribeReplicasReply;
+    /// Check every checksum.
+    Scrub = 69, ScrubReply;
+
+    // Any process.
+    /// Bytes and calls since start.
+    Counters = 80, CountersReply;
+
+    // Worker.
+    /// Word count of splits.
+    CountWords = 100, CountWordsReply;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_lead_back_to_their_method() {
+        for method in Method::ALL {
+            assert_eq!(Method::from_raw(*method as u16), Some(*method));
+        }
+        assert_eq!(Method::from_raw(0), None);
+    }
+}
