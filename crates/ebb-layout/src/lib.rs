@@ -1,0 +1,1 @@
+//! Placement as pure functions of plain values.

@@ -1,0 +1,1 @@
+//! The master: raft, leases, recovery, repair around the namespace.

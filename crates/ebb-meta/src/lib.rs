@@ -1,0 +1,1 @@
+//! The namespace as a deterministic state machine: apply(command) -> reply.

@@ -1,0 +1,36 @@
+//! What a world must offer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use ebb_types::{Result, WallTime};
+
+use crate::{Disk, Listener, Moment, Stream};
+
+/// A boxed future that tasks can carry between threads.
+pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// One world, as one process in it sees it.
+pub trait Backend: Send + Sync + 'static {
+    /// For debug output.
+    fn name(&self) -> &str;
+    /// The lease clock.
+    fn now(&self) -> Moment;
+    /// The wall clock.
+    fn wall(&self) -> WallTime;
+    /// Completes after `span`.
+    fn sleep(&self, span: Duration) -> Work<'static, ()>;
+    /// Starts a task; the returned closure stops it.
+    fn spawn(&self, name: &'static str, work: Work<'static, ()>) -> Box<dyn Fn() + Send + Sync>;
+    /// Runs a long computation off the tasks' threads, if there are others.
+    fn compute(&self, work: Box<dyn FnOnce() + Send>);
+    /// Random bytes.
+    fn fill_random(&self, out: &mut [u8]);
+    /// See [`crate::Runtime::listen`].
+    fn listen<'a>(&'a self, address: &'a str) -> Work<'a, Result<Listener>>;
+    /// See [`crate::Runtime::connect`].
+    fn connect<'a>(&'a self, address: &'a str) -> Work<'a, Result<Stream>>;
+    /// See [`crate::Runtime::disk`].
+    fn disk(&self) -> Disk;
+}

@@ -1,0 +1,248 @@
+//! Files and directories.
+//!
+//! Durability is POSIX's at its weakest: written bytes may be lost, in any order and torn, until [`File::sync_data`]
+//! has returned; a new, renamed or removed name may be lost until [`Disk::sync_dir`] of its directory has returned.
+//! The virtual disk loses exactly that at a crash.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ebb_types::Result;
+
+use crate::backend::Work;
+
+/// How a file is opened. Always for reading and writing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenMode {
+    /// It must exist.
+    Existing,
+    /// It is made if it does not exist.
+    Create,
+    /// It must not exist.
+    CreateNew,
+}
+
+/// Space of the file system behind a path, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Space {
+    /// In all.
+    pub capacity_bytes: u64,
+    /// That this process may still use.
+    pub free_bytes: u64,
+}
+
+/// What a back end's file is.
+pub trait FileBackend: Send + Sync + 'static {
+    /// See [`File::read_at`].
+    fn read_at(&self, offset: u64, len: usize) -> Work<'_, Result<Bytes>>;
+    /// See [`File::write_at`].
+    fn write_at(&self, offset: u64, data: Vec<Bytes>) -> Work<'_, Result<()>>;
+    /// See [`File::sync_data`].
+    fn sync_data(&self) -> Work<'_, Result<()>>;
+    /// See [`File::set_len`].
+    fn set_len(&self, len: u64) -> Work<'_, Result<()>>;
+    /// See [`File::len`].
+    fn len(&self) -> Work<'_, Result<u64>>;
+    /// See [`File::punch_hole`].
+    fn punch_hole(&self, offset: u64, len: u64) -> Work<'_, Result<()>>;
+    /// See [`File::allocate`].
+    fn allocate(&self, offset: u64, len: u64) -> Work<'_, Result<()>>;
+    /// See [`File::allocated_bytes`].
+    fn allocated_bytes(&self) -> Work<'_, Result<u64>>;
+    /// The descriptor, in the real world: for `sendfile` and for passing to another process.
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>>;
+}
+
+/// An open file: a capability, valid for as long as it is held. Cheap to clone.
+#[derive(Clone)]
+pub struct File {
+    backend: Arc<dyn FileBackend>,
+    path: Arc<Path>,
+}
+
+impl File {
+    /// Wraps a back end's file.
+    pub fn new(backend: impl FileBackend, path: &Path) -> Self {
+        Self { backend: Arc::new(backend), path: path.into() }
+    }
+
+    /// Where it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Up to `len` bytes from `offset`; fewer only at the end of the file.
+    pub async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
+        self.backend.read_at(offset, len).await
+    }
+
+    /// Writes all of `data` from `offset`, one buffer after the other. Not durable before [`File::sync_data`].
+    pub async fn write_at(&self, offset: u64, data: Vec<Bytes>) -> Result<()> {
+        self.backend.write_at(offset, data).await
+    }
+
+    /// Returns when everything written before the call is on stable storage (fdatasync).
+    pub async fn sync_data(&self) -> Result<()> {
+        self.backend.sync_data().await
+    }
+
+    /// Cuts or grows the file; what is new reads as zero.
+    pub async fn set_len(&self, len: u64) -> Result<()> {
+        self.backend.set_len(len).await
+    }
+
+    /// Length in bytes.
+    pub async fn len(&self) -> Result<u64> {
+        self.backend.len().await
+    }
+
+    /// Frees the space of a range, which then reads as zero; the length stays.
+    pub async fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
+        self.backend.punch_hole(offset, len).await
+    }
+
+    /// Reserves space for a range without changing contents or length (fallocate KEEP_SIZE).
+    pub async fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.backend.allocate(offset, len).await
+    }
+
+    /// Space that the file takes on disk.
+    pub async fn allocated_bytes(&self) -> Result<u64> {
+        self.backend.allocated_bytes().await
+    }
+
+    /// The descriptor, in the real world.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.backend.descriptor()
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "File({})", self.path.display())
+    }
+}
+
+/// What a back end's set of disks is.
+pub trait DiskBackend: Send + Sync + 'static {
+    /// See [`Disk::open`].
+    fn open<'a>(&'a self, path: &'a Path, mode: OpenMode) -> Work<'a, Result<File>>;
+    /// See [`Disk::create_dir_all`].
+    fn create_dir_all<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>>;
+    /// See [`Disk::read_dir`].
+    fn read_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Vec<String>>>;
+    /// See [`Disk::rename`].
+    fn rename<'a>(&'a self, source: &'a Path, target: &'a Path) -> Work<'a, Result<()>>;
+    /// See [`Disk::remove_file`].
+    fn remove_file<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>>;
+    /// See [`Disk::exists`].
+    fn exists<'a>(&'a self, path: &'a Path) -> Work<'a, Result<bool>>;
+    /// See [`Disk::sync_dir`].
+    fn sync_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>>;
+    /// See [`Disk::space`].
+    fn space<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Space>>;
+    /// See [`Disk::lock_dir`].
+    fn lock_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<DirLock>>;
+}
+
+/// The disks of a process. Cheap to clone.
+#[derive(Clone)]
+pub struct Disk(Arc<dyn DiskBackend>);
+
+impl Disk {
+    /// Wraps a back end's disks.
+    pub fn new(backend: impl DiskBackend) -> Self {
+        Self(Arc::new(backend))
+    }
+
+    /// Opens a file for reading and writing. A new name is durable only after [`Disk::sync_dir`].
+    pub async fn open(&self, path: &Path, mode: OpenMode) -> Result<File> {
+        self.0.open(path, mode).await
+    }
+
+    /// Makes a directory and those above it.
+    pub async fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.0.create_dir_all(path).await
+    }
+
+    /// The names in a directory, sorted.
+    pub async fn read_dir(&self, path: &Path) -> Result<Vec<String>> {
+        self.0.read_dir(path).await
+    }
+
+    /// Renames a file over whatever has the target's name.
+    pub async fn rename(&self, source: &Path, target: &Path) -> Result<()> {
+        self.0.rename(source, target).await
+    }
+
+    /// Removes a file's name. Those who hold it open keep reading it.
+    pub async fn remove_file(&self, path: &Path) -> Result<()> {
+        self.0.remove_file(path).await
+    }
+
+    /// Whether there is a file or directory of this name.
+    pub async fn exists(&self, path: &Path) -> Result<bool> {
+        self.0.exists(path).await
+    }
+
+    /// Makes names added to, changed in or removed from this directory durable.
+    pub async fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.0.sync_dir(path).await
+    }
+
+    /// Space of the file system that the path is on.
+    pub async fn space(&self, path: &Path) -> Result<Space> {
+        self.0.space(path).await
+    }
+
+    /// Takes a directory for this process; fails with `Busy` if another process has it. Held until dropped.
+    pub async fn lock_dir(&self, path: &Path) -> Result<DirLock> {
+        self.0.lock_dir(path).await
+    }
+
+    /// Reads a whole small file.
+    pub async fn read(&self, path: &Path) -> Result<Bytes> {
+        let file = self.open(path, OpenMode::Existing).await?;
+        let len = file.len().await?;
+        file.read_at(0, usize::try_from(len).expect("a file that fits in memory")).await
+    }
+
+    /// Replaces a small file as one step: after a crash it has the old or the new contents, and after return the new.
+    pub async fn replace(&self, path: &Path, data: Bytes) -> Result<()> {
+        let parent = path.parent().unwrap_or(Path::new("."));
+        let temporary: PathBuf = path.with_extension("new");
+        let file = self.open(&temporary, OpenMode::Create).await?;
+        file.set_len(0).await?;
+        file.write_at(0, vec![data]).await?;
+        // Ordering: contents before the name, the name before return.
+        file.sync_data().await?;
+        self.rename(&temporary, path).await?;
+        self.sync_dir(parent).await
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Disk")
+    }
+}
+
+/// A directory that this process has taken; released when dropped.
+pub struct DirLock(#[allow(dead_code)] Box<dyn Send + Sync>);
+
+impl DirLock {
+    /// Wraps whatever keeps the lock.
+    pub fn new(guard: impl Send + Sync + 'static) -> Self {
+        Self(Box::new(guard))
+    }
+}
+
+impl fmt::Debug for DirLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DirLock")
+    }
+}

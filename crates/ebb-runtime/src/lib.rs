@@ -1,0 +1,135 @@
+//! The one door to the world: time, tasks, randomness, network and disk.
+//!
+//! Everything above this crate is written once and runs on two back ends: [`real`], on Linux, and [`virt`],
+//! a seeded world on virtual time with modelled links and disks, where crashes lose what was not synced. Nothing
+//! outside this crate may read a clock, open a socket or a file, or draw a random number (clippy's list of
+//! disallowed methods enforces it).
+//!
+//! Reading order: [`Runtime`], [`net`], [`disk`], then the back ends.
+
+mod backend;
+pub mod disk;
+pub mod net;
+pub mod real;
+mod task;
+pub mod virt;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use backend::Backend;
+pub use disk::{Disk, DirLock, File, OpenMode, Space};
+use ebb_types::{Result, WallTime, err};
+pub use net::{Listener, ReadHalf, Stream, WriteHalf};
+pub use task::Task;
+
+/// A moment on a clock that goes on while the host is suspended (CLOCK_BOOTTIME), counted from an arbitrary start.
+/// Leases and deadlines are measured on it, never on wall time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Moment(pub Duration);
+
+impl Moment {
+    /// This moment, `span` later.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0 + span)
+    }
+
+    /// How long ago `earlier` was; zero if it is not earlier.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// The world as one process sees it. Cheap to clone.
+#[derive(Clone)]
+pub struct Runtime {
+    backend: Arc<dyn Backend>,
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Runtime({})", self.backend.name())
+    }
+}
+
+impl Runtime {
+    /// A runtime on this back end.
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
+        Self { backend }
+    }
+
+    /// The real world. Needs a running tokio runtime for everything that waits.
+    #[must_use]
+    pub fn real() -> Self {
+        Self::new(Arc::new(real::RealBackend::new()))
+    }
+
+    /// The moment on the lease clock.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        self.backend.now()
+    }
+
+    /// Wall-clock time: for timestamps that people see and for power plans.
+    #[must_use]
+    pub fn wall(&self) -> WallTime {
+        self.backend.wall()
+    }
+
+    /// Waits for `span`.
+    pub async fn sleep(&self, span: Duration) {
+        self.backend.sleep(span).await;
+    }
+
+    /// Runs `work` for at most `span`; then drops it and fails with kind `Timeout`, naming `what`.
+    pub async fn timeout<T>(&self, span: Duration, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = self.backend.sleep(span) => Err(err!(Timeout, "{what}: no answer within {} ms", span.as_millis())),
+        }
+    }
+
+    /// Starts a task of this process. It ends with the process; dropping the [`Task`] does not stop it.
+    pub fn spawn<T: Send + 'static>(&self, name: &'static str, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
+        task::spawn(&*self.backend, name, work)
+    }
+
+    /// Runs a computation that takes long (milliseconds) without holding up other tasks.
+    pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        task::compute(&*self.backend, work).await
+    }
+
+    /// 64 random bits (seeded in the virtual world).
+    #[must_use]
+    pub fn random_u64(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill_random(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Fills `out` with random bytes good enough for nonces and secrets (in the real world).
+    pub fn fill_random(&self, out: &mut [u8]) {
+        self.backend.fill_random(out);
+    }
+
+    /// Listens on `address` (`ip:port`, port 0 for any).
+    pub async fn listen(&self, address: &str) -> Result<Listener> {
+        self.backend.listen(address).await
+    }
+
+    /// Connects to `address`. The caller sets the deadline with [`Runtime::timeout`].
+    pub async fn connect(&self, address: &str) -> Result<Stream> {
+        self.backend.connect(address).await
+    }
+
+    /// The disks of this process.
+    #[must_use]
+    pub fn disk(&self) -> Disk {
+        self.backend.disk()
+    }
+}

@@ -1,0 +1,1 @@
+//! Replicas on volumes: journal, checksums, versions.

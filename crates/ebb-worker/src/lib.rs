@@ -1,0 +1,1 @@
+//! Runs tasks on metablocks of its own host.
