@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use backend::Backend;
-pub use disk::{Disk, DirLock, File, OpenMode, Space};
+pub use disk::{DirLock, Disk, File, OpenMode, Space};
 use ebb_types::{Result, WallTime, err};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};
 pub use task::Task;
@@ -95,7 +95,11 @@ impl Runtime {
     }
 
     /// Starts a task of this process. It ends with the process; dropping the [`Task`] does not stop it.
-    pub fn spawn<T: Send + 'static>(&self, name: &'static str, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Task<T> {
         task::spawn(&*self.backend, name, work)
     }
 

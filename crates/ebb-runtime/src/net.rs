@@ -103,10 +103,7 @@ impl AsyncWrite for WriteHalf {
         Pin::new(&mut *self.0).poll_write(cx, buf)
     }
 
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<std::io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<std::io::Result<()>> {
         Pin::new(&mut *self.0).poll_flush(cx)
     }
 

@@ -47,10 +47,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     Task { result, stop }
 }
 
-pub(crate) async fn compute<T: Send + 'static>(
-    backend: &dyn Backend,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> T {
+pub(crate) async fn compute<T: Send + 'static>(backend: &dyn Backend, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, result) = oneshot::channel();
     backend.compute(Box::new(move || {
         let _ = send.send(work());

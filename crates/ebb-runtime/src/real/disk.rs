@@ -1,0 +1,139 @@
+//! Names, directories and the space behind them.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use ebb_types::{Result, bail};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, ftruncate};
+use rustix::io::Errno;
+
+use super::blocking;
+use super::file::{RealFile, error, retry};
+use crate::backend::Work;
+use crate::disk::{DirLock, DiskBackend, File, OpenMode, Space};
+
+/// The file in a directory whose lock stands for the directory.
+pub(crate) const LOCK_NAME: &str = ".lock";
+
+/// The file systems of this machine.
+pub(super) struct RealDisk;
+
+/// Runs a call on a path that may wait for the disk; `doing` is for the error's sentence.
+fn on_path<'a, T: Send + 'static>(
+    doing: &'static str,
+    path: &Path,
+    call: impl Fn(&Path) -> rustix::io::Result<T> + Send + 'static,
+) -> Work<'a, Result<T>> {
+    let path = path.to_owned();
+    Box::pin(blocking(move || retry(|| call(&path)).map_err(|errno| error(errno, doing, &path))))
+}
+
+impl DiskBackend for RealDisk {
+    fn open<'a>(&'a self, path: &'a Path, mode: OpenMode) -> Work<'a, Result<File>> {
+        let flags = OFlags::RDWR
+            | OFlags::CLOEXEC
+            | match mode {
+                OpenMode::Existing => OFlags::empty(),
+                OpenMode::Create => OFlags::CREATE,
+                OpenMode::CreateNew => OFlags::CREATE | OFlags::EXCL,
+            };
+        Box::pin(async move {
+            let descriptor = on_path("open", path, move |path| open(path, flags)).await?;
+            Ok(File::new(RealFile::new(descriptor, path), path))
+        })
+    }
+
+    fn create_dir_all<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
+        on_path("make the directory", path, |path| errno(std::fs::create_dir_all(path)))
+    }
+
+    fn read_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Vec<String>>> {
+        on_path("list", path, |path| {
+            let mut names = Vec::new();
+            for entry in errno(std::fs::read_dir(path))? {
+                names.push(errno(entry)?.file_name().to_string_lossy().into_owned());
+            }
+            names.sort_unstable();
+            Ok(names)
+        })
+    }
+
+    fn rename<'a>(&'a self, source: &'a Path, target: &'a Path) -> Work<'a, Result<()>> {
+        let target = target.to_owned();
+        on_path("rename", source, move |source| rustix::fs::rename(source, &target))
+    }
+
+    fn remove_file<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
+        on_path("remove", path, |path| rustix::fs::unlink(path))
+    }
+
+    fn exists<'a>(&'a self, path: &'a Path) -> Work<'a, Result<bool>> {
+        on_path("look for", path, |path| match rustix::fs::stat(path) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(errno),
+        })
+    }
+
+    fn sync_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
+        on_path("sync the directory", path, |path| {
+            // A directory's entries are its data, but its new blocks are metadata: fsync, not fdatasync.
+            rustix::fs::fsync(rustix::fs::open(path, DIRECTORY, Mode::empty())?)
+        })
+    }
+
+    fn space<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Space>> {
+        on_path("find the space of", path, |path| {
+            let stat = rustix::fs::statvfs(path)?;
+            // f_bavail, not f_bfree: what is reserved for root is not ours to fill.
+            Ok(Space { capacity_bytes: stat.f_blocks * stat.f_frsize, free_bytes: stat.f_bavail * stat.f_frsize })
+        })
+    }
+
+    fn lock_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<DirLock>> {
+        let directory = path.to_owned();
+        Box::pin(blocking(move || lock(&directory)))
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+
+fn open(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))
+}
+
+fn errno<T>(result: std::io::Result<T>) -> rustix::io::Result<T> {
+    result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Takes `.lock` in the directory with flock(2). The kernel lets go of it when the process ends, however it ends; the
+/// pid in the file is for people and is believed only while the lock is held.
+fn lock(directory: &Path) -> Result<DirLock> {
+    let path: PathBuf = directory.join(LOCK_NAME);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let file = retry(|| open(&path, flags)).map_err(|errno| error(errno, "open", &path))?;
+    match retry(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => bail!(
+            Busy,
+            "{} is in use by process {}: stop it first, or choose another directory",
+            directory.display(),
+            read_pid(&file)
+        ),
+        Err(errno) => return Err(error(errno, "lock", &path)),
+    }
+    let pid = std::process::id().to_string();
+    retry(|| ftruncate(&file, 0))
+        .and_then(|()| retry(|| rustix::io::pwrite(&file, pid.as_bytes(), 0)))
+        .map_err(|errno| error(errno, "write", &path))?;
+    Ok(DirLock::new(file))
+}
+
+fn read_pid(file: &OwnedFd) -> String {
+    let mut text = [0; 16];
+    let len = retry(|| rustix::io::pread(file, &mut text, 0)).unwrap_or(0);
+    match std::str::from_utf8(&text[..len]).map(str::trim) {
+        Ok(pid) if !pid.is_empty() => pid.to_owned(),
+        _ => "(unknown)".to_owned(),
+    }
+}
