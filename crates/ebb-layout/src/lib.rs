@@ -1,1 +1,45 @@
-//! Placement as pure functions of plain values.
+//! Where replicas go: placement as pure functions of plain values.
+//!
+//! A caller shows what it knows of the cluster ([`View`]), says what it needs ([`Ask`]) and gets a [`Plan`] back: the
+//! members to add, each with the reason why it was chosen. [`choose`] serves first placements, replacements of failed
+//! members and repairs alike; the difference is only which members are already `present`. [`choose_excess`] is its
+//! counterpart: which of too many replicas to let go.
+//!
+//! Nothing here does I/O, reads a clock, holds a lock, keeps state between calls or draws randomness of its own: the
+//! same view, ask and seed give the same plan on every machine. What a plan never does, whatever the layout (the
+//! property tests in `tests.rs` hold every layout of the registry to it):
+//! - put two copies on one node, or one on an unusable, full or excluded node;
+//! - put two copies on one host while another host could take one;
+//! - keep all copies in one rack while another rack could take one.
+//!
+//! Reading order: [`view`], [`ask`], [`plan`], [`layouts`] (the registry), then `field` (the cluster as a layout sees
+//! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`].
+//!
+//! Adding a layout: one file in `layouts/` with a function `place`, and one line in the registry in `layouts.rs`.
+
+pub mod ask;
+pub mod excess;
+mod field;
+pub mod layouts;
+pub mod plan;
+mod rng;
+#[cfg(test)]
+mod tests;
+pub mod view;
+
+pub use ask::Ask;
+pub use excess::choose_excess;
+pub use layouts::LayoutKind;
+pub use plan::{Chosen, Plan, Reason};
+pub use view::{View, VolumeView};
+
+use ebb_types::Result;
+
+/// The members to add so that, together with `ask.present`, there are `ask.replicas` copies on distinct nodes.
+///
+/// An ask that is already met gives an empty plan. Errors: `Invalid` if no copies are asked for, `Unavailable` if
+/// there are too few usable nodes, `NoSpace` if there are enough but too few of them have room.
+pub fn choose(view: &View, ask: &Ask) -> Result<Plan> {
+    let field = field::Field::survey(view, ask)?;
+    Ok(ask.layout.place(&field, ask))
+}

@@ -1,0 +1,85 @@
+//! What a layout answers: members and reasons.
+
+use std::fmt;
+
+use ebb_types::{Incarnation, NodeId, VolumeId};
+
+/// Members to add, first copy first. Prints one member a line.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// In the order of choice; a write pipeline may follow it.
+    pub members: Vec<Chosen>,
+}
+
+/// One member and why it was chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Chosen {
+    /// Node.
+    pub node: NodeId,
+    /// Volume of that node.
+    pub volume: VolumeId,
+    /// Life of the volume that the choice was made for.
+    pub incarnation: Incarnation,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a member was chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Reason {
+    /// Write affinity names its host.
+    PreferredHost,
+    /// It is on the writer's host.
+    WriterHost,
+    /// The first copy, and neither affinity nor the writer's host could be served.
+    AnyNode,
+    /// In another rack than all copies so far.
+    OtherRack,
+    /// In the second copy's rack, on another host.
+    RackOfSecond,
+    /// A further copy, in a rack below its limit.
+    Spread,
+    /// Next disk in the file's round.
+    StripeTurn,
+    /// At the round's stride from the copy before it.
+    StripeStride,
+    /// The rack rule wished otherwise, but no such rack has another host with room.
+    RackRuleGivenUp,
+    /// All hosts that could take a copy have one already: another node of the same host.
+    SharedHost,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PreferredHost => "its host is named by write affinity",
+            Self::WriterHost => "the writer's own host",
+            Self::AnyNode => "first copy, any node",
+            Self::OtherRack => "another rack than the copies so far",
+            Self::RackOfSecond => "rack of the second copy, another host",
+            Self::Spread => "any rack below its limit",
+            Self::StripeTurn => "next disk in the file's round",
+            Self::StripeStride => "a stride from the copy before",
+            Self::RackRuleGivenUp => "no host with room where the rack rule wants it",
+            Self::SharedHost => "no other host with room",
+        })
+    }
+}
+
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({}): {}", self.node, self.volume, self.incarnation, self.reason)
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, member) in self.members.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{member}")?;
+        }
+        Ok(())
+    }
+}
