@@ -100,6 +100,10 @@ kinds! {
     Interrupted = 24, 4, Safe;
     /// The caller's file is read-only here (EROFS, EBADF by context).
     ReadOnly = 25, 30, Never;
+    /// A value is longer than the largest allowed (E2BIG).
+    TooBig = 26, 7, Never;
+    /// No more locks (ENOLCK).
+    NoLocks = 27, 37, Never;
 
     /// The epoch is older than one that was promised: the lease is lost.
     StaleEpoch = 40, 5, Never;
