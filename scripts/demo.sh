@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# The main job on real input, as a user would do it: a cluster of real processes, a mount, a kernel source tree and its
+# tar copied in while a block server is killed, words counted where the data lies while another is killed.
+#
+#   EBB_DEMO_TREE=DIR   use this tree (and a tar of it) instead of Debian's linux-source-6.1
+#   EBB_DEMO_DIR=DIR    keep cluster and mount here (default: a new directory under target/demo, removed at the end)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+ebb=$PWD/target/debug/ebb
+[ -n "${CARGO_TARGET_DIR:-}" ] && ebb=$CARGO_TARGET_DIR/debug/ebb
+cache=$PWD/target/demo
+mkdir -p "$cache"
+work=${EBB_DEMO_DIR:-$(mktemp -d "$cache/run.XXXXXX")}
+export EBB_DIR=$work/cluster
+mnt=$work/mnt
+started=$(date +%s)
+nodes=6
+killed=0
+failed_ops=0
+children=()
+
+say() { printf '%s\n' "demo: $*"; }
+die() { say "FAILED: $*"; exit 1; }
+now_ms() { date +%s%3N; }
+
+cleanup() {
+    local code=$?
+    trap '' INT TERM
+    for child in "${children[@]}"; do kill "$child" 2>/dev/null || true; done
+    if [ -e "$EBB_DIR/cluster.toml" ]; then
+        "$ebb" cluster down >/dev/null 2>"$work/down.err" || { cat "$work/down.err"; code=1; }
+    fi
+    if [ "$code" = 0 ] && [ -z "${EBB_DEMO_DIR:-}" ]; then rm -rf "$work"; else say "logs are in $EBB_DIR/log"; fi
+    exit "$code"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# --- Input ------------------------------------------------------------------------------------------------------
+
+fetch_kernel() {
+    tree=$cache/linux
+    tar=$cache/linux.tar
+    [ -e "$cache/.fetched" ] && return
+    say "fetching Debian's linux-source-6.1 (139 MB, once)"
+    rm -rf "$cache/fetch" "$tree" "$tar"
+    mkdir -p "$cache/fetch" "$tree"
+    (cd "$cache/fetch" && { apt-get download linux-source-6.1 2>/dev/null || { apt-get update -qq && apt-get download linux-source-6.1; } } >/dev/null)
+    dpkg-deb -x "$cache"/fetch/linux-source-6.1*.deb "$cache/fetch/x"
+    xz -dc "$cache"/fetch/x/usr/src/linux-source-6.1.tar.xz >"$tar"
+    local top
+    top=$(tar -tf "$tar" | head -n 1 | cut -d/ -f1 || true)
+    local parts=()
+    for part in Documentation fs include kernel lib mm net sound; do parts+=("$top/$part"); done
+    tar -xf "$tar" -C "$tree" --strip-components=1 "${parts[@]}"
+    rm -rf "$cache/fetch"
+    touch "$cache/.fetched"
+}
+
+if [ -n "${EBB_DEMO_TREE:-}" ]; then
+    tree=$EBB_DEMO_TREE
+    [ -d "$tree" ] || die "EBB_DEMO_TREE=$tree is not a directory"
+    tar=$work/tree.tar
+    mkdir -p "$work"
+    tar -cf "$tar" -C "$(dirname "$tree")" "$(basename "$tree")"
+else
+    fetch_kernel
+    started=$(date +%s)
+fi
+tree_bytes=$(find "$tree" -type f -printf '%s\n' | awk '{s+=$1} END {print s+0}')
+tar_bytes=$(stat -c %s "$tar")
+say "input: $(find "$tree" -type f | wc -l) files, $tree_bytes bytes; and one file of $tar_bytes bytes"
+
+# --- Cluster and mount ------------------------------------------------------------------------------------------
+
+mkdir -p "$work" "$mnt"
+"$ebb" cluster up --nodes $nodes --dead-after-ms 3000
+"$ebb" mount "$mnt"
+"$ebb" cluster status
+
+block_pid() { "$ebb" node list --json | jq -r --arg host "$1" '.[] | select(.host == $host) | .pid'; }
+
+kill_block() { # kill_block HOST WHAT-IS-GOING-ON
+    local pid
+    pid=$(block_pid "$1")
+    kill -9 "$pid" || die "no process $pid to kill"
+    killed=$((killed + 1))
+    say "killed -9 the block server on $1 (pid $pid) while $2"
+}
+
+# --- Copy in, with a death in the middle ------------------------------------------------------------------------
+
+copied_bytes() { # what the mount holds by now, without walking it: raw space used / copies
+    stat -c %s "$mnt/linux.tar" 2>/dev/null || echo 0
+}
+
+copy_start=$(now_ms)
+cp -r "$tree" "$mnt/tree" 2>"$work/cp-tree.err" & cp_tree=$!
+cp "$tar" "$mnt/linux.tar" 2>"$work/cp-tar.err" & cp_tar=$!
+children+=("$cp_tree" "$cp_tar")
+while kill -0 "$cp_tar" 2>/dev/null && [ "$(copied_bytes)" -lt $((tar_bytes * 3 / 10)) ]; do sleep 0.02; done
+at=$(copied_bytes)
+[ "$at" -le $((tar_bytes * 8 / 10)) ] || die "less than a fifth of the copy was left ($at of $tar_bytes bytes copied)"
+kill_block h2 "copying ($((at * 100 / tar_bytes)) % of the large file copied)"
+wait "$cp_tar" || { failed_ops=$((failed_ops + 1)); cat "$work/cp-tar.err"; }
+tar_ms=$(($(now_ms) - copy_start))
+wait "$cp_tree" || { failed_ops=$((failed_ops + 1)); head "$work/cp-tree.err"; }
+tree_ms=$(($(now_ms) - copy_start))
+children=()
+sync -f "$mnt"
+say "copied the large file in $tar_ms ms ($((tar_bytes / 1000 / (tar_ms + 1))) MB/s), the tree in $tree_ms ms ($((tree_bytes / 1000 / (tree_ms + 1))) MB/s), side by side"
+"$ebb" node start h2
+
+# --- Where it lies ----------------------------------------------------------------------------------------------
+
+"$ebb" fs locations /linux.tar | head -n 8
+say "getfattr: $(getfattr --only-values -n user.ebb.locations "$mnt/linux.tar" | head -n 1)"
+
+# --- Count words where the data lies, with a death in the middle --------------------------------------------------
+
+count() { # count PATH NAME [HOST-TO-KILL]
+    local progress=$work/$2.progress
+    "$ebb" lab wordcount "$1" --json --progress >"$work/$2.json" 2>"$progress" &
+    local job=$!
+    children=("$job")
+    if [ -n "${3:-}" ]; then
+        local done=0 total=1
+        while kill -0 "$job" 2>/dev/null && [ $((done * 10)) -lt "$total" ]; do
+            read -r done total < <(jq -r 'select(.total_bytes != null) | "\(.done_bytes) \(.total_bytes)"' "$progress" 2>/dev/null | tail -n 1) || { done=0 total=1; }
+            : "${done:=0}" "${total:=1}"
+            sleep 0.02
+        done
+        [ $((done * 10)) -le $((total * 8)) ] || die "less than a fifth of the counting was left"
+        kill_block "$3" "counting ($((done * 100 / total)) % done)"
+    fi
+    wait "$job" || { failed_ops=$((failed_ops + 1)); cat "$progress"; }
+    children=()
+    say "$1: $(cat "$work/$2.json")"
+}
+
+count /tree tree
+count /linux.tar tar h5
+"$ebb" lab wordcount /linux.tar --no-locations --json >"$work/blind.json"
+say "the same without locations: $(cat "$work/blind.json")"
+
+# --- Truth ------------------------------------------------------------------------------------------------------
+
+source_tree=$(find "$tree" -type f -print0 | LC_ALL=C.UTF-8 xargs -0 -P 2 -n 500 wc -w | awk '$2 != "total" {s+=$1} END {printf "%d", s}')
+source_tar=$(LC_ALL=C.UTF-8 wc -w <"$tar")
+words=$(jq -s 'map(.words) | add' "$work/tree.json" "$work/tar.json")
+source=$((source_tree + source_tar))
+[ "$words" = "$source" ] || die "counted $words words, the source has $source"
+
+# --- Copies come back -------------------------------------------------------------------------------------------
+
+deadline=$(($(date +%s) + 120))
+until "$ebb" fsck --json >"$work/fsck.json"; do
+    [ "$(date +%s)" -lt "$deadline" ] || { "$ebb" fsck || true; die "copies did not come back within 120 s"; }
+    sleep 0.5
+done
+"$ebb" fsck
+replicas=$("$ebb" fs locations /linux.tar --json | jq '[.metablocks[].replicas | length] | min')
+used=$(du -sB1 "$EBB_DIR"/nodes | cut -f1)
+say "space: $used bytes on all volumes for $(((tree_bytes + tar_bytes))) bytes in 3 copies"
+cmp "$tar" "$mnt/linux.tar" || die "the large file differs"
+[ "$failed_ops" = 0 ] || die "$failed_ops operations failed"
+say "ok words=$words source=$source killed=$killed failed_ops=$failed_ops replicas=$replicas seconds=$(($(date +%s) - started))"
