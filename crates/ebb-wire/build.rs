@@ -1,8 +1,18 @@
 //! Generates the message types from `proto/`. Needs `protoc` (Debian: protobuf-compiler).
 
+const FILES: [&str; 7] = [
+    "proto/common.proto",
+    "proto/hello.proto",
+    "proto/meta.proto",
+    "proto/node.proto",
+    "proto/block.proto",
+    "proto/worker.proto",
+    "proto/log.proto",
+];
+
 fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed=proto");
     prost_build::Config::new()
         .bytes([".ebb.MetaOp.SetXattr.value", ".ebb.RaftMessage"])
-        .compile_protos(&["proto/common.proto", "proto/meta.proto", "proto/node.proto", "proto/block.proto", "proto/worker.proto", "proto/log.proto"], &["proto"])
+        .compile_protos(&FILES, &["proto"])
 }

@@ -1,13 +1,28 @@
 //! Calls to peers.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_runtime::Runtime;
-use ebb_types::Result;
-use ebb_wire::Call;
+use ebb_runtime::{Moment, Runtime};
+use ebb_types::{Error, Result, err};
+use ebb_wire::{Call, Message};
+use parking_lot::Mutex;
 
+use crate::lane::{Lane, Origin};
+use crate::pending::{Outcome, RawReply};
+use crate::writer::{Draft, check_payload_len};
 use crate::{Counters, Identity};
+
+/// Calls with more bytes than this, there or back, keep off the connection for small ones.
+pub const SMALL_CALL_MAX: usize = 64 << 10;
+/// Connections for big calls to one address.
+const BULK_LANES: usize = 2;
+/// Times that a request which never left is tried on a new connection.
+const SENDS_MAX: u32 = 3;
+/// Peers remembered before those that nobody uses are forgotten.
+const PEERS_SOFT_MAX: usize = 256;
 
 /// A good answer.
 #[derive(Clone, Debug)]
@@ -18,53 +33,203 @@ pub struct Response<M> {
     pub payload: Bytes,
 }
 
-/// Connections of this process to its peers, one (or a few) for each address, made when needed. Cheap to clone.
+/// Connections of this process to its peers, made when needed: for each address one for small calls and up to two for
+/// big ones, so that a heartbeat does not wait behind megabytes. Cheap to clone; the connections close with the last
+/// clone and the last [`Channel`].
 #[derive(Clone, Debug)]
-pub struct Connector {}
+pub struct Connector {
+    origin: Arc<Origin>,
+    peers: Arc<Mutex<BTreeMap<String, Channel>>>,
+}
 
 impl Connector {
     /// A connector that presents `identity`.
     #[must_use]
-    pub fn new(_runtime: Runtime, _identity: Identity, _counters: Counters) -> Self {
-        unreachable!()
+    pub fn new(runtime: Runtime, identity: Identity, counters: Counters) -> Self {
+        Self { origin: Arc::new(Origin { runtime, identity, counters }), peers: Arc::default() }
     }
 
     /// The channel to `address`; connects at the first call and again after a break.
     #[must_use]
-    pub fn channel(&self, _address: &str) -> Channel {
-        unreachable!()
+    pub fn channel(&self, address: &str) -> Channel {
+        let mut peers = self.peers.lock();
+        if let Some(channel) = peers.get(address) {
+            return channel.clone();
+        }
+        if peers.len() >= PEERS_SOFT_MAX {
+            peers.retain(|_, channel| Arc::strong_count(&channel.peer) > 1 || !channel.peer.is_idle());
+        }
+        let channel = Channel { peer: Arc::new(Peer::new(self.origin.clone(), address)) };
+        peers.insert(address.to_owned(), channel.clone());
+        channel
     }
 
     /// What its connections carried.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        unreachable!()
+        &self.origin.counters
+    }
+
+    /// Who this process says it is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.origin.identity
+    }
+}
+
+#[derive(Debug)]
+struct Peer {
+    origin: Arc<Origin>,
+    address: Arc<str>,
+    small: Lane,
+    bulk: [Lane; BULK_LANES],
+}
+
+impl Peer {
+    fn new(origin: Arc<Origin>, address: &str) -> Self {
+        let address: Arc<str> = address.into();
+        let lane = || Lane::new(origin.clone(), address.clone());
+        Self { small: lane(), bulk: std::array::from_fn(|_| lane()), origin: origin.clone(), address }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.small.is_idle() && self.bulk.iter().all(Lane::is_idle)
+    }
+
+    /// The lane for a call that carries about `bytes`, there or back.
+    fn lane(&self, bytes: usize) -> &Lane {
+        if bytes <= SMALL_CALL_MAX {
+            return &self.small;
+        }
+        // The first of the least loaded: the second one is dialed only when the first is busy.
+        self.bulk.iter().min_by_key(|lane| lane.load()).expect("there is at least one")
     }
 }
 
 /// Calls to one peer. Cheap to clone; calls run side by side.
 #[derive(Clone, Debug)]
-pub struct Channel {}
+pub struct Channel {
+    peer: Arc<Peer>,
+}
 
 impl Channel {
     /// Where it leads.
     #[must_use]
     pub fn address(&self) -> &str {
-        unreachable!()
+        &self.peer.address
     }
 
     /// Sends a request and waits for its answer for at most `deadline`. Dropping the future forgets the call.
-    pub async fn call<C: Call>(&self, _message: &C, _deadline: Duration) -> Result<C::Reply> {
-        unreachable!()
+    ///
+    /// Besides the service's own errors: `Unreachable` and `Unauthorized` (nothing was done), `Disconnected` and
+    /// `Timeout` (it may have been done), `Protocol` (the answer does not decode).
+    pub async fn call<C: Call>(&self, message: &C, deadline: Duration) -> Result<C::Reply> {
+        let draft = Draft::encode(message)?;
+        let size = draft.len();
+        let reply = self.exchange::<C>(draft, Vec::new(), size, deadline).await?;
+        self.decode::<C>(reply.message)
     }
 
     /// The same with raw bytes on the way there, back, or both. The buffers go out one after the other, uncopied.
+    /// Without raw bytes on the way there, many are expected back.
     pub async fn call_with<C: Call>(
         &self,
-        _message: &C,
-        _payload: Vec<Bytes>,
-        _deadline: Duration,
+        message: &C,
+        payload: Vec<Bytes>,
+        deadline: Duration,
     ) -> Result<Response<C::Reply>> {
-        unreachable!()
+        let answer_bytes = if payload.is_empty() { usize::MAX } else { 0 };
+        self.call_sized(message, payload, answer_bytes, deadline).await
+    }
+
+    /// The same by a caller that knows about how many raw bytes come back: small exchanges then do not queue behind
+    /// big ones.
+    pub async fn call_sized<C: Call>(
+        &self,
+        message: &C,
+        payload: Vec<Bytes>,
+        answer_bytes: usize,
+        deadline: Duration,
+    ) -> Result<Response<C::Reply>> {
+        let draft = Draft::encode(message)?;
+        let bytes = payload.iter().map(Bytes::len).sum::<usize>().max(answer_bytes).max(draft.len());
+        let reply = self.exchange::<C>(draft, payload, bytes, deadline).await?;
+        Ok(Response { message: self.decode::<C>(reply.message)?, payload: reply.payload })
+    }
+
+    fn decode<C: Call>(&self, message: Bytes) -> Result<C::Reply> {
+        C::Reply::decode(message)
+            .map_err(|error| err!(Protocol, "answer of {} to {:?} does not decode: {error}", self.address(), C::METHOD))
+    }
+
+    async fn exchange<C: Call>(
+        &self,
+        draft: Draft,
+        payload: Vec<Bytes>,
+        bytes: usize,
+        deadline: Duration,
+    ) -> Result<RawReply> {
+        check_payload_len(payload.iter().map(|buffer| buffer.len() as u64).sum())?;
+        let runtime = &self.peer.origin.runtime;
+        let end = runtime.now().after(deadline);
+        let mut sends = 0;
+        loop {
+            sends += 1;
+            let lane = self.peer.lane(bytes);
+            match self.attempt::<C>(lane, &draft, &payload, end, deadline).await {
+                Outcome::Answered(answer) => return answer,
+                Outcome::Broken(error) => return Err(error.context(format_args!("{:?}", C::METHOD))),
+                // The connection turned out to be gone when the request was about to be written.
+                Outcome::NotSent(_) if sends < SENDS_MAX => {}
+                Outcome::NotSent(error) => return Err(err!(Unreachable, "{}: {error}", self.address())),
+            }
+        }
+    }
+
+    /// Sends the request once, on a connection that stands or can be made, and waits.
+    async fn attempt<C: Call>(
+        &self,
+        lane: &Lane,
+        draft: &Draft,
+        payload: &[Bytes],
+        end: Moment,
+        deadline: Duration,
+    ) -> Outcome {
+        let runtime = &self.peer.origin.runtime;
+        let left = end.since(runtime.now());
+        let mut timer = std::pin::pin!(runtime.sleep(left));
+        let connection = tokio::select! {
+            biased;
+            connection = lane.connection() => match connection {
+                Ok(connection) => connection,
+                Err(error) => return Outcome::Answered(Err(error)),
+            },
+            () = &mut timer => return Outcome::Answered(Err(self.not_connected(deadline))),
+        };
+        let left_ms = u32::try_from(end.since(runtime.now()).as_millis()).unwrap_or(u32::MAX).max(1);
+        let mut ticket = tokio::select! {
+            biased;
+            ticket = connection.send(C::METHOD as u16, draft.clone(), payload.to_vec(), left_ms) => match ticket {
+                Ok(ticket) => ticket,
+                Err(error) => return Outcome::NotSent(error),
+            },
+            () = &mut timer => return Outcome::Answered(Err(self.late::<C>(deadline))),
+        };
+        tokio::select! {
+            biased;
+            outcome = ticket.outcome() => outcome,
+            () = &mut timer => {
+                ticket.deadline_passed();
+                Outcome::Answered(Err(self.late::<C>(deadline)))
+            }
+        }
+    }
+
+    fn late<C: Call>(&self, deadline: Duration) -> Error {
+        err!(Timeout, "{:?} to {}: no answer within {} ms", C::METHOD, self.address(), deadline.as_millis())
+    }
+
+    fn not_connected(&self, deadline: Duration) -> Error {
+        err!(Unreachable, "{}: no connection within {} ms", self.address(), deadline.as_millis())
     }
 }

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ebb_types::HostName;
+use ebb_wire::pb;
+
 /// A reading of the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
@@ -16,6 +19,27 @@ pub struct Traffic {
     pub local_received_bytes: u64,
     /// Calls made and answered.
     pub calls: u64,
+}
+
+impl Traffic {
+    /// Bytes between different hosts, both ways.
+    #[must_use]
+    pub const fn network_bytes(&self) -> u64 {
+        self.network_sent_bytes + self.network_received_bytes
+    }
+
+    /// Answer to the call `Counters`, for a process that has synced `syncs` times.
+    #[must_use]
+    pub const fn to_reply(&self, syncs: u64) -> pb::CountersReply {
+        pb::CountersReply {
+            network_sent_bytes: self.network_sent_bytes,
+            network_received_bytes: self.network_received_bytes,
+            local_sent_bytes: self.local_sent_bytes,
+            local_received_bytes: self.local_received_bytes,
+            calls: self.calls,
+            syncs,
+        }
+    }
 }
 
 /// Counters shared by the connections of one process (or of one task of it). Cheap to clone.
@@ -43,5 +67,44 @@ impl Counters {
             local_received_bytes: get(&self.0.local_received),
             calls: get(&self.0.calls),
         }
+    }
+
+    pub(crate) fn count_call(&self) {
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The counters of one connection: knows whether its other end is on another declared host.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    counters: Counters,
+    between_hosts: bool,
+}
+
+impl Link {
+    /// A link from `own` to `peer`.
+    pub fn new(counters: &Counters, own: &HostName, peer: &HostName) -> Self {
+        Self { counters: counters.clone(), between_hosts: own != peer }
+    }
+
+    /// A link to somebody who has proved nothing: not known to be on this host, so it counts as network.
+    pub fn to_stranger(counters: &Counters) -> Self {
+        Self { counters: counters.clone(), between_hosts: true }
+    }
+
+    pub fn sent(&self, bytes: u64) {
+        let cells = &self.counters.0;
+        let cell = if self.between_hosts { &cells.network_sent } else { &cells.local_sent };
+        cell.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn received(&self, bytes: u64) {
+        let cells = &self.counters.0;
+        let cell = if self.between_hosts { &cells.network_received } else { &cells.local_received };
+        cell.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn count_call(&self) {
+        self.counters.count_call();
     }
 }

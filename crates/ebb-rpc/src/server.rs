@@ -6,11 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_runtime::{File, Listener, Runtime};
-use ebb_types::Result;
+use ebb_runtime::{File, Listener, Moment, Runtime, Stream};
+use ebb_types::{Error, ErrorKind, Result, err};
 use ebb_wire::{Message, Method};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::{Counters, Identity, PeerInfo};
+use crate::budget::Budget;
+use crate::counters::Link;
+use crate::served::{self, Common};
+use crate::{Counters, Identity, PeerInfo, handshake};
 
 /// A request as a service sees it.
 #[derive(Clone, Debug)]
@@ -30,9 +35,8 @@ pub struct Request {
 impl Request {
     /// The message, decoded; kind `Protocol` if it does not decode.
     pub fn decode<M: Message + Default>(&self) -> Result<M> {
-        M::decode(self.message.clone()).map_err(|error| {
-            ebb_types::err!(Protocol, "{:?} from {}: {error}", self.method, self.peer.address)
-        })
+        M::decode(self.message.clone())
+            .map_err(|error| ebb_types::err!(Protocol, "{:?} from {}: {error}", self.method, self.peer.address))
     }
 }
 
@@ -75,7 +79,7 @@ pub type ServiceFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send 
 /// Something that answers requests. Each request runs as its own task.
 pub trait Service: Send + Sync + 'static {
     /// Answers one request. The future is dropped when the caller's deadline has passed, so work that must not stop
-    /// half-way belongs in a task of its own.
+    /// half-way belongs in a task of its own. A broken connection does not drop it.
     fn handle(&self, request: Request) -> ServiceFuture<'_>;
 }
 
@@ -90,6 +94,12 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// Time for the handshake.
     pub handshake_timeout: Duration,
+    /// Handshakes in progress; more strangers wait in the listening socket's queue.
+    pub handshakes_max: usize,
+    /// A peer that neither sends the rest of a frame nor takes a byte of an answer for this long loses its connection.
+    pub stall_timeout: Duration,
+    /// A connection without requests for this long is closed. Callers stop using theirs well before.
+    pub idle_timeout: Duration,
 }
 
 impl Default for ServerOptions {
@@ -99,6 +109,9 @@ impl Default for ServerOptions {
             memory_bytes_max: 256 << 20,
             connections_max: 4096,
             handshake_timeout: Duration::from_secs(5),
+            handshakes_max: 128,
+            stall_timeout: Duration::from_secs(15),
+            idle_timeout: Duration::from_secs(600),
         }
     }
 }
@@ -109,14 +122,172 @@ pub struct Server {}
 
 impl Server {
     /// Accepts connections on `listener` and answers their requests until the process ends.
+    ///
+    /// Cancel-safety: dropping the future stops accepting; connections then read no further request, answer those in
+    /// progress and close. [`Server::run_until`] also waits for that.
     pub async fn run(
-        _runtime: Runtime,
-        _listener: Listener,
-        _identity: Identity,
-        _counters: Counters,
-        _options: ServerOptions,
-        _service: Arc<dyn Service>,
+        runtime: Runtime,
+        listener: Listener,
+        identity: Identity,
+        counters: Counters,
+        options: ServerOptions,
+        service: Arc<dyn Service>,
     ) -> Result<()> {
-        unreachable!()
+        let never = std::future::pending();
+        Self::run_until(runtime, listener, identity, counters, options, service, never).await
+    }
+
+    /// The same until `stop` completes; then takes no further request, answers those in progress, and returns, at the
+    /// latest after [`DRAIN_MAX`].
+    pub async fn run_until(
+        runtime: Runtime,
+        listener: Listener,
+        identity: Identity,
+        counters: Counters,
+        options: ServerOptions,
+        service: Arc<dyn Service>,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<()> {
+        let gate = Gate::new(runtime, identity, counters, options, service);
+        let ended = {
+            let accepting = gate.accept(&listener);
+            tokio::select! {
+                biased;
+                () = stop => Ok(()),
+                ended = accepting => ended,
+            }
+        };
+        drop(listener);
+        gate.drain().await;
+        ended
+    }
+}
+
+/// Longest wait for requests in progress when a server stops.
+pub const DRAIN_MAX: Duration = Duration::from_secs(5);
+/// Pause when no connection can be accepted for lack of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Refused strangers are told of at most this often.
+const REFUSAL_LOG_PAUSE: Duration = Duration::from_secs(1);
+
+/// Lets peers in that prove themselves.
+struct Gate {
+    entrance: Arc<Entrance>,
+    stop: watch::Sender<bool>,
+}
+
+struct Entrance {
+    common: Arc<Common>,
+    identity: Identity,
+    counters: Counters,
+    handshakes: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
+    refusals: Mutex<Refusals>,
+}
+
+/// Strangers refused since the log last told of one.
+#[derive(Default)]
+struct Refusals {
+    quiet_until: Moment,
+    untold: u64,
+}
+
+impl Gate {
+    fn new(
+        runtime: Runtime,
+        identity: Identity,
+        counters: Counters,
+        options: ServerOptions,
+        service: Arc<dyn Service>,
+    ) -> Self {
+        // The largest frame must fit, or a peer that sends one would wait for ever.
+        let memory = Budget::new(options.memory_bytes_max.max(served::FRAME_BYTES_MAX));
+        let handshakes = Arc::new(Semaphore::new(options.handshakes_max.max(1)));
+        let connections = Arc::new(Semaphore::new(options.connections_max));
+        let common = Arc::new(Common { runtime, service, options, memory });
+        let refusals = Mutex::default();
+        let entrance = Entrance { common, identity, counters, handshakes, connections, refusals };
+        Self { entrance: Arc::new(entrance), stop: watch::Sender::new(false) }
+    }
+
+    async fn accept(&self, listener: &Listener) -> Result<()> {
+        let runtime = &self.entrance.common.runtime;
+        loop {
+            let place = self.entrance.handshakes.clone().acquire_owned().await.expect("never closed");
+            match listener.accept().await {
+                Ok(stream) => {
+                    let entering = self.entrance.clone().enter(stream, place, self.stop.subscribe());
+                    runtime.spawn("rpc-connection", entering);
+                }
+                Err(error) if error.kind() == ErrorKind::ShuttingDown => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, "wait before accepting again");
+                    runtime.sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn drain(self) {
+        self.stop.send_replace(true);
+        // Each connection's task holds a receiver until it has ended.
+        tokio::select! {
+            biased;
+            () = self.stop.closed() => {}
+            () = self.entrance.common.runtime.sleep(DRAIN_MAX) => {
+                tracing::warn!("end with requests in progress after {} s", DRAIN_MAX.as_secs());
+            }
+        }
+    }
+}
+
+impl Entrance {
+    /// Life of one connection.
+    async fn enter(self: Arc<Self>, mut stream: Stream, place: OwnedSemaphorePermit, stop: watch::Receiver<bool>) {
+        let address = stream.peer.clone();
+        let met = tokio::select! {
+            biased;
+            () = served::stopped(stop.clone()) => return,
+            met = self.meet(&mut stream) => met,
+        };
+        drop(place);
+        match met {
+            Ok((peer, _connection)) => {
+                let link = Link::new(&self.counters, &self.identity.host, &peer.host);
+                served::serve(self.common.clone(), stream, Arc::new(peer), link, stop).await;
+            }
+            Err(error) => self.tell_refusal(&address, &error),
+        }
+    }
+
+    async fn meet(&self, stream: &mut Stream) -> Result<(PeerInfo, OwnedSemaphorePermit)> {
+        let common = &self.common;
+        let admit = || {
+            let connections = self.connections.clone();
+            connections.try_acquire_owned().map_err(|_| {
+                err!(Overloaded, "the server has {} connections, its most", common.options.connections_max)
+            })
+        };
+        let handshake = handshake::receive(&common.runtime, stream, &self.identity, &self.counters, admit);
+        tokio::select! {
+            biased;
+            met = handshake => met,
+            () = common.runtime.sleep(common.options.handshake_timeout) => {
+                Err(err!(Timeout, "no handshake within {} ms", common.options.handshake_timeout.as_millis()))
+            }
+        }
+    }
+
+    fn tell_refusal(&self, address: &str, error: &Error) {
+        let now = self.common.runtime.now();
+        let mut refusals = self.refusals.lock();
+        if now < refusals.quiet_until {
+            refusals.untold += 1;
+            return;
+        }
+        let untold = std::mem::take(&mut refusals.untold);
+        refusals.quiet_until = now.after(REFUSAL_LOG_PAUSE);
+        drop(refusals);
+        tracing::warn!(%error, peer = address, others_not_told = untold, "refuse a connection");
     }
 }

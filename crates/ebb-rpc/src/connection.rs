@@ -1,0 +1,229 @@
+//! One connection to a peer, seen from the caller: requests out, answers in, both in tasks of their own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_runtime::{Moment, Runtime, Stream, Task};
+use ebb_types::{Error, Result, bail, err};
+use ebb_wire::{FrameHeader, FrameKind, Message, pb};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::counters::Link;
+use crate::pending::{Outcome, Pending, RawReply};
+use crate::reader::FrameReader;
+use crate::writer::{Body, Draft, Frame, FrameWriter};
+
+/// Requests between callers and the writing task; more callers wait.
+const QUEUE_LEN: usize = 64;
+/// Requests taken from the queue for one system call.
+const BATCH_LEN: usize = 32;
+/// A peer that lets this many calls pass their deadlines ...
+const SILENT_CALLS_MAX: u32 = 3;
+/// ... and sends not one byte for this long is taken for frozen: the connection is given up.
+const SILENCE_MIN: Duration = Duration::from_secs(1);
+/// A connection that was idle for longer is not used again: the server may be about to close it.
+const IDLE_MAX: Duration = Duration::from_secs(240);
+
+/// A connection whose handshake is done. Dropping it closes it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    runtime: Runtime,
+    requests: mpsc::Sender<(u64, Frame)>,
+    pending: Arc<Pending>,
+    arrived: Arc<AtomicU64>,
+    silence: Mutex<Silence>,
+    used: Mutex<Moment>,
+    reader: Task<()>,
+    writer: Task<()>,
+}
+
+/// Calls that passed their deadline since the peer last said anything.
+#[derive(Debug, Default)]
+struct Silence {
+    calls: u32,
+    arrived: u64,
+    since: Moment,
+}
+
+/// A request in progress. Dropping it forgets the call.
+pub(crate) struct Ticket<'a> {
+    connection: &'a Connection,
+    request: u64,
+    outcome: oneshot::Receiver<Outcome>,
+    started: Moment,
+    arrived_before: u64,
+    /// Its outcome was taken, or its silence was noted.
+    ended: bool,
+}
+
+impl Connection {
+    /// Starts the tasks of a connection whose handshake is done.
+    pub fn start(runtime: &Runtime, stream: Stream, link: &Link) -> Self {
+        let (requests, queue) = mpsc::channel(QUEUE_LEN);
+        let pending = Arc::new(Pending::default());
+        let peer = stream.peer;
+        let reader = FrameReader::new(stream.read, link.clone(), &peer, runtime.clone(), None);
+        let writer = FrameWriter::new(stream.write, link.clone(), &peer, runtime.clone(), None);
+        let arrived = reader.arrived();
+        Self {
+            runtime: runtime.clone(),
+            requests,
+            arrived,
+            silence: Mutex::default(),
+            used: Mutex::new(runtime.now()),
+            reader: runtime.spawn("rpc-answers", read_answers(reader, pending.clone(), link.clone(), peer)),
+            writer: runtime.spawn("rpc-requests", write_requests(writer, queue, pending.clone())),
+            pending,
+        }
+    }
+
+    /// Whether calls may still go out on it.
+    pub fn is_usable(&self) -> bool {
+        let idle = self.runtime.now().since(*self.used.lock());
+        !self.pending.is_closed() && (self.pending.len() > 0 || idle < IDLE_MAX)
+    }
+
+    /// Calls in progress.
+    pub fn load(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Queues a request. Fails if the connection is closed; then nothing was sent.
+    ///
+    /// Cancel-safety: dropping the future forgets the call.
+    pub async fn send(&self, method: u16, draft: Draft, payload: Vec<Bytes>, deadline_ms: u32) -> Result<Ticket<'_>> {
+        let started = self.runtime.now();
+        *self.used.lock() = started;
+        let (request, outcome) = self.pending.register()?;
+        let arrived_before = self.arrived.load(Ordering::Relaxed);
+        let ticket = Ticket { connection: self, request, outcome, started, arrived_before, ended: false };
+        let frame = draft.seal(FrameKind::Request, method, request, deadline_ms, Body::Buffers(payload));
+        if self.requests.send((request, frame)).await.is_err() {
+            bail!(Disconnected, "the connection was closed");
+        }
+        Ok(ticket)
+    }
+
+    fn close(&self, error: &Error) {
+        self.pending.close(error);
+        self.reader.abort();
+        self.writer.abort();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.close(&err!(ShuttingDown, "the connection was dropped"));
+    }
+}
+
+impl Ticket<'_> {
+    /// Waits for the end of the call.
+    pub async fn outcome(&mut self) -> Outcome {
+        let outcome = (&mut self.outcome).await;
+        self.ended = true;
+        outcome.unwrap_or_else(|_| Outcome::Broken(err!(Disconnected, "the connection was dropped")))
+    }
+
+    /// Notes that the deadline passed. A connection on which several calls in a row passed theirs without a byte from
+    /// the peer is closed: it may be frozen, or cut off without our kernel having noticed, and a new connection
+    /// will find out. (Kernels of frozen processes still acknowledge what is sent to them.)
+    pub fn deadline_passed(mut self) {
+        self.note_silence();
+    }
+
+    fn note_silence(&mut self) {
+        self.ended = true;
+        let connection = self.connection;
+        let arrived = connection.arrived.load(Ordering::Relaxed);
+        let mut silence = connection.silence.lock();
+        if arrived != self.arrived_before {
+            silence.calls = 0;
+            return;
+        }
+        if silence.calls == 0 || silence.arrived != arrived {
+            *silence = Silence { calls: 0, arrived, since: self.started };
+        }
+        silence.calls += 1;
+        let quiet = connection.runtime.now().since(silence.since);
+        if silence.calls >= SILENT_CALLS_MAX && quiet >= SILENCE_MIN {
+            let calls = silence.calls;
+            drop(silence);
+            connection.close(&err!(
+                Disconnected,
+                "{calls} calls passed their deadlines without a byte from the peer in {} ms",
+                quiet.as_millis()
+            ));
+        }
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.connection.pending.forget(self.request);
+        // A caller with a clock of its own gave up: as good a sign as a deadline, if it waited long enough.
+        if !self.ended && self.connection.runtime.now().since(self.started) >= SILENCE_MIN {
+            self.note_silence();
+        }
+    }
+}
+
+async fn write_requests(mut writer: FrameWriter, mut queue: mpsc::Receiver<(u64, Frame)>, pending: Arc<Pending>) {
+    let mut batch = Vec::with_capacity(BATCH_LEN);
+    while queue.recv_many(&mut batch, BATCH_LEN).await > 0 {
+        // Calls that were given up while they waited here are not sent at all.
+        let wanted = batch.drain(..).filter(|(request, _)| pending.mark_sent(*request)).map(|(_, frame)| frame);
+        if let Err(error) = writer.write(wanted).await {
+            pending.close(&error);
+            return;
+        }
+    }
+}
+
+async fn read_answers(mut reader: FrameReader, pending: Arc<Pending>, link: Link, peer: String) {
+    let error = loop {
+        match read_answer(&mut reader, &pending, &link).await {
+            Ok(true) => {}
+            Ok(false) => break err!(Disconnected, "{peer} closed the connection"),
+            Err(error) => {
+                if error.kind() == ebb_types::ErrorKind::Protocol {
+                    tracing::warn!(%error, "close a connection on which the peer sent a malformed frame");
+                }
+                break err!(Disconnected, "{error}");
+            }
+        }
+    };
+    pending.close(&error);
+}
+
+/// Reads one answer and hands it over; false if the peer closed the connection.
+async fn read_answer(reader: &mut FrameReader, pending: &Pending, link: &Link) -> Result<bool> {
+    let Some(header) = reader.header().await? else { return Ok(false) };
+    if !matches!(header.kind, FrameKind::Reply | FrameKind::Failure) {
+        bail!(Protocol, "a server sent a frame of kind {:?}", header.kind);
+    }
+    let (message_len, payload_len) = (header.message_len as usize, header.payload_len as usize);
+    // Nothing is allocated for an answer that comes too late.
+    if !pending.is_waiting(header.request) {
+        reader.skip(message_len + payload_len).await?;
+        return Ok(true);
+    }
+    let message = reader.bytes(message_len).await?;
+    let payload = reader.bytes(payload_len).await?;
+    if pending.answer(header.request, decode(&header, message, payload)?) {
+        link.count_call();
+    }
+    Ok(true)
+}
+
+/// The outer error is of the connection, the inner one of the call.
+fn decode(header: &FrameHeader, message: Bytes, payload: Bytes) -> Result<Result<RawReply>> {
+    if header.kind == FrameKind::Reply {
+        return Ok(Ok(RawReply { message, payload }));
+    }
+    let failure = pb::Failure::decode(message).map_err(|error| err!(Protocol, "a failure does not decode: {error}"))?;
+    Ok(Err(failure.into()))
+}

@@ -1,0 +1,108 @@
+//! Calls that wait for their answer on one connection.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use ebb_types::{Error, Result};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// A good answer before it is decoded.
+#[derive(Debug)]
+pub(crate) struct RawReply {
+    pub message: Bytes,
+    pub payload: Bytes,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The peer answered.
+    Answered(Result<RawReply>),
+    /// The connection broke; the request may have been done.
+    Broken(Error),
+    /// The connection broke before a byte of the request was written: it can go out again on another one.
+    NotSent(Error),
+}
+
+/// The calls of one connection. Each is forgotten when its ticket is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Pending(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    waiting: BTreeMap<u64, Waiting>,
+    closed: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    outcome: oneshot::Sender<Outcome>,
+    sent: bool,
+}
+
+impl Pending {
+    /// A number for a new call and the place where its outcome will appear; an error if the connection is closed.
+    pub fn register(&self) -> Result<(u64, oneshot::Receiver<Outcome>)> {
+        let mut table = self.0.lock();
+        if let Some(error) = &table.closed {
+            return Err(error.clone());
+        }
+        table.next += 1;
+        let request = table.next;
+        let (outcome, receiver) = oneshot::channel();
+        table.waiting.insert(request, Waiting { outcome, sent: false });
+        Ok((request, receiver))
+    }
+
+    /// Notes that bytes of the request are about to be written; false if nobody waits for it any more.
+    pub fn mark_sent(&self, request: u64) -> bool {
+        match self.0.lock().waiting.get_mut(&request) {
+            Some(waiting) => {
+                waiting.sent = true;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether somebody still waits for this call.
+    pub fn is_waiting(&self, request: u64) -> bool {
+        self.0.lock().waiting.contains_key(&request)
+    }
+
+    /// Forgets a call whose caller gave up.
+    pub fn forget(&self, request: u64) {
+        self.0.lock().waiting.remove(&request);
+    }
+
+    /// Hands an answer to its call, if somebody still waits for it.
+    pub fn answer(&self, request: u64, answer: Result<RawReply>) -> bool {
+        let Some(waiting) = self.0.lock().waiting.remove(&request) else { return false };
+        waiting.outcome.send(Outcome::Answered(answer)).is_ok()
+    }
+
+    /// Ends every call; later ones are refused with `error`. The first error stays.
+    pub fn close(&self, error: &Error) {
+        let waiting = {
+            let mut table = self.0.lock();
+            table.closed.get_or_insert_with(|| error.clone());
+            std::mem::take(&mut table.waiting)
+        };
+        for (_, Waiting { outcome, sent }) in waiting {
+            let end = if sent { Outcome::Broken(error.clone()) } else { Outcome::NotSent(error.clone()) };
+            // A caller that gave up in this very moment is fine.
+            let _ = outcome.send(end);
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.0.lock().closed.is_some()
+    }
+
+    /// Calls in progress.
+    pub fn len(&self) -> usize {
+        self.0.lock().waiting.len()
+    }
+}

@@ -1,0 +1,247 @@
+//! One connection of a server: requests in, each in a task of its own, answers out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_runtime::{Moment, Runtime, Stream};
+use ebb_types::{Error, ErrorKind, Result, bail, err};
+use ebb_wire::frame::{MESSAGE_LEN_MAX, PAYLOAD_LEN_MAX};
+use ebb_wire::{FrameHeader, FrameKind, Message, Method, pb};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+
+use crate::PeerInfo;
+use crate::budget::{Budget, Share};
+use crate::counters::Link;
+use crate::reader::FrameReader;
+use crate::server::{Answer, Payload, Request, ServerOptions, Service};
+use crate::writer::{Body, Draft, Frame, FrameWriter, check_payload_len};
+
+/// Counted for each request beyond its bytes: its task and its place in tables.
+const REQUEST_OVERHEAD: usize = 1024;
+/// The largest request.
+pub(crate) const FRAME_BYTES_MAX: usize = MESSAGE_LEN_MAX + PAYLOAD_LEN_MAX + REQUEST_OVERHEAD;
+/// Answers taken for one system call.
+const BATCH_LEN: usize = 32;
+/// Longest sentence in a failure.
+const DETAIL_LEN_MAX: usize = 4096;
+
+/// What the connections of a server share.
+pub(crate) struct Common {
+    pub runtime: Runtime,
+    pub service: Arc<dyn Service>,
+    pub options: ServerOptions,
+    pub memory: Budget,
+}
+
+/// An answer on its way out. It holds its request's place until it has been written or dropped.
+struct Outgoing {
+    frame: Frame,
+    /// After this nobody waits for it.
+    expires: Moment,
+    _memory: Share,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Serves a connection whose handshake is done. Returns when it has ended, or, after `stop`, when the requests in
+/// progress have been answered.
+pub(crate) async fn serve(
+    common: Arc<Common>,
+    stream: Stream,
+    peer: Arc<PeerInfo>,
+    link: Link,
+    stop: watch::Receiver<bool>,
+) {
+    let stall = Some(common.options.stall_timeout);
+    let runtime = &common.runtime;
+    let reader = FrameReader::new(stream.read, link.clone(), &stream.peer, runtime.clone(), stall);
+    let writer = FrameWriter::new(stream.write, link.clone(), &stream.peer, runtime.clone(), stall);
+    // Bounded: each answer holds one of the connection's places.
+    let (answers, queue) = mpsc::unbounded_channel();
+    let (broken, mut is_broken) = watch::channel(false);
+    let writing = runtime.spawn("rpc-answers", write_answers(runtime.clone(), writer, queue, broken));
+    let places = Arc::new(Semaphore::new(common.options.requests_per_connection_max.max(1)));
+    let mut reading = Served { common: common.clone(), reader, answers, places, peer, link };
+    let ended = tokio::select! {
+        biased;
+        _ = is_broken.wait_for(|broken| *broken) => Ok(()),
+        () = stopped(stop) => Ok(()),
+        ended = reading.read_requests() => ended,
+    };
+    let peer = reading.peer.clone();
+    drop(reading);
+    match ended {
+        // Ordering: the answers in progress go out before the connection closes.
+        Ok(()) => {
+            let _ = writing.join().await;
+        }
+        Err(error) => {
+            writing.abort();
+            if matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Timeout) {
+                tracing::warn!(%error, peer = peer.address, role = peer.role, "close a connection");
+            } else {
+                tracing::debug!(%error, peer = peer.address, role = peer.role, "close a connection");
+            }
+        }
+    }
+}
+
+/// Completes when the server is to stop.
+pub(crate) async fn stopped(mut stop: watch::Receiver<bool>) {
+    // A server whose future was dropped is stopped, too.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+struct Served {
+    common: Arc<Common>,
+    reader: FrameReader,
+    answers: mpsc::UnboundedSender<Outgoing>,
+    places: Arc<Semaphore>,
+    peer: Arc<PeerInfo>,
+    link: Link,
+}
+
+impl Served {
+    /// Starts requests as they come until the peer closes the connection or breaks a rule.
+    async fn read_requests(&mut self) -> Result<()> {
+        loop {
+            let place = self.places.clone().acquire_owned().await.expect("never closed");
+            let idle = self.common.options.idle_timeout;
+            let header = tokio::select! {
+                biased;
+                header = self.reader.header() => header?,
+                // The caller is gone without a word, or has forgotten this connection.
+                () = self.common.runtime.sleep(idle) => None,
+            };
+            let Some(header) = header else { return Ok(()) };
+            self.read_request(header, place).await?;
+        }
+    }
+
+    async fn read_request(&mut self, header: FrameHeader, place: OwnedSemaphorePermit) -> Result<()> {
+        if header.kind != FrameKind::Request {
+            bail!(Protocol, "{} sent a frame of kind {:?} to a server", self.peer.address, header.kind);
+        }
+        let received = self.common.runtime.now();
+        let deadline = Duration::from_millis(header.deadline_ms.into());
+        let reply = Reply {
+            common: self.common.clone(),
+            answers: self.answers.clone(),
+            link: self.link.clone(),
+            method: header.method,
+            request: header.request,
+            expires: received.after(deadline),
+            place: Some(place),
+        };
+        let (message_len, payload_len) = (header.message_len as usize, header.payload_len as usize);
+        let Some(method) = Method::from_raw(header.method) else {
+            self.reader.skip(message_len + payload_len).await?;
+            reply.send(Err(err!(Unsupported, "this release does not know call {}: update it", header.method)));
+            return Ok(());
+        };
+        let memory = self.common.memory.take(message_len + payload_len + REQUEST_OVERHEAD).await;
+        let message = self.reader.bytes(message_len).await?;
+        let payload = self.reader.bytes(payload_len).await?;
+        let request = Request { method, message, payload, peer: self.peer.clone(), deadline };
+        let common = self.common.clone();
+        self.common.runtime.spawn("rpc-request", async move {
+            let answer = answer(&common, request).await;
+            drop(memory);
+            reply.send(answer);
+        });
+        Ok(())
+    }
+}
+
+async fn answer(common: &Common, request: Request) -> Result<Answer> {
+    let (method, deadline) = (request.method, request.deadline);
+    tokio::select! {
+        biased;
+        answer = common.service.handle(request) => answer,
+        () = common.runtime.sleep(deadline) => {
+            Err(err!(Timeout, "{method:?} was not done within {} ms", deadline.as_millis()))
+        }
+    }
+}
+
+/// The duty to answer a request: if the task that has it ends without doing so, the caller hears that, too.
+struct Reply {
+    common: Arc<Common>,
+    answers: mpsc::UnboundedSender<Outgoing>,
+    link: Link,
+    method: u16,
+    request: u64,
+    expires: Moment,
+    /// Taken when the answer is queued.
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Reply {
+    fn send(mut self, answer: Result<Answer>) {
+        self.queue(answer);
+    }
+
+    fn queue(&mut self, answer: Result<Answer>) {
+        let Some(place) = self.place.take() else { return };
+        let frame = match answer.and_then(|answer| self.reply_frame(answer)) {
+            Ok(frame) => frame,
+            Err(error) => self.failure_frame(&error),
+        };
+        self.link.count_call();
+        let memory = self.common.memory.take_now(frame.memory());
+        // A connection that is gone needs no answer.
+        let _ = self.answers.send(Outgoing { frame, expires: self.expires, _memory: memory, _place: place });
+    }
+
+    fn reply_frame(&self, answer: Answer) -> Result<Frame> {
+        let body = match answer.payload {
+            Payload::Empty => Body::Buffers(Vec::new()),
+            Payload::Buffers(buffers) => Body::Buffers(buffers),
+            Payload::Files(ranges) => Body::Files(ranges),
+        };
+        check_payload_len(body.len()).map_err(|error| err!(Internal, "answer: {error}"))?;
+        let draft = Draft::of(answer.message).map_err(|error| err!(Internal, "answer: {error}"))?;
+        Ok(draft.seal(FrameKind::Reply, self.method, self.request, 0, body))
+    }
+
+    fn failure_frame(&self, error: &Error) -> Frame {
+        let mut failure = pb::Failure::from(error);
+        failure.detail.truncate(failure.detail.floor_char_boundary(DETAIL_LEN_MAX));
+        let draft = Draft::of(failure.encode_to_vec()).expect("a short sentence fits in a frame");
+        draft.seal(FrameKind::Failure, self.method, self.request, 0, Body::Buffers(Vec::<Bytes>::new()))
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.queue(Err(err!(Internal, "the request was dropped without an answer: see the server's log")));
+    }
+}
+
+async fn write_answers(
+    runtime: Runtime,
+    mut writer: FrameWriter,
+    mut queue: mpsc::UnboundedReceiver<Outgoing>,
+    broken: watch::Sender<bool>,
+) {
+    let mut batch = Vec::with_capacity(BATCH_LEN);
+    while queue.recv_many(&mut batch, BATCH_LEN).await > 0 {
+        let now = runtime.now();
+        // Nobody waits any more for big answers that are late; small ones tell the caller that we live.
+        batch.retain(|outgoing: &Outgoing| outgoing.expires >= now || outgoing.frame.is_small());
+        let mut held = Vec::with_capacity(batch.len());
+        let frames = batch.drain(..).map(|Outgoing { frame, _memory, _place, .. }| {
+            held.push((_memory, _place));
+            frame
+        });
+        if let Err(error) = writer.write(frames).await {
+            if error.kind() == ErrorKind::Disconnected {
+                tracing::debug!(%error, "lose a connection while answering");
+            } else {
+                tracing::warn!(%error, "close a connection in the middle of an answer");
+            }
+            broken.send_replace(true);
+            return;
+        }
+    }
+}
