@@ -1,72 +1,65 @@
 //! The namespace as a deterministic state machine: `apply(command) -> reply and effects`.
-#![allow(unused_variables, missing_docs, clippy::pedantic)]
-use ebb_types::*;
-use ebb_wire::pb;
+//!
+//! [`Machine`] is all that the masters agree on: inodes, names, attributes, ACLs, the metablock map, sets, write leases
+//! and epochs, recoveries, sessions with their replies, locks, nodes and volumes, datasets, and the queue of deletes.
+//! A command carries everything that is not state (time, placement, who is alive): the leader decided it before it
+//! proposed the command, so that every master that applies the same commands is in the same state and has given the
+//! same replies. [`Machine::digest`] tells whether that is so.
+//!
+//! This crate never does I/O, never reads a clock, never draws a random number and never panics on a command, however
+//! malformed. It knows nothing of Raft, of connections, of read leases, of liveness or of free space: those are the
+//! leader's, in `ebb-master`.
+//!
+//! A command either is refused and changes nothing (beyond the reply that is kept for its repetition), or is done
+//! whole: each operation checks first and changes then. POSIX is followed as Linux with ext4 has it, to the order in
+//! which errors win; comments name the place in Linux where a rule is not obvious. Path search permission is the
+//! kernel's to check on mounts; here every change checks write and search permission of the directory it changes,
+//! ownership where that is asked for, and the sticky bit; `Resolve` checks search permission along the path.
+//!
+//! Cloning a machine takes constant time: all tables are persistent maps of shared nodes. A checkpoint is written from
+//! a clone while service goes on.
+//!
+//! Rules of our own:
+//! - A request id is used up by its answer, good or bad: a repetition gets the same answer, a new attempt needs a new id.
+//! - A write lease is given once for each epoch: taking it again by its holder changes nothing.
+//! - Rename and link across datasets are refused (`CrossDevice`), as between project quotas: the layout of a file is
+//!   that of the dataset that it was created in.
+//! - An inode without names stays until `Reap`, whatever its kind.
+//!
+//! Reading order: [`outcome`], [`machine`], `inode`, `dir`, `tree`, `permission`, `acl`, then `ops/` one operation at a
+//! time; `map`, `replicas`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`, `dataset`; `query`, `resolve`,
+//! `views`; `checkpoint`, `check`.
 
-#[derive(Clone, Debug)]
-pub struct Applied {
-    pub reply: Result<Reply>,
-    pub effects: Vec<Effect>,
-}
+mod acl;
+mod check;
+mod checkpoint;
+mod dataset;
+mod dir;
+mod inode;
+mod lease;
+mod locks;
+pub mod machine;
+mod map;
+mod ops;
+pub mod outcome;
+mod permission;
+mod query;
+mod recovery;
+mod registry;
+mod replicas;
+mod resolve;
+mod session;
+mod tree;
+mod views;
+mod waits;
+mod xattr;
 
-#[derive(Clone, PartialEq, Debug)]
-pub enum Reply {
-    None,
-    Meta(pb::MetaReply),
-    Session(SessionId),
-    Node(pb::RegisterNodeReply),
-    Lease { attr: pb::Attr, metablocks: Vec<pb::Metablock> },
-    Epoch(Epoch),
-}
+#[cfg(test)]
+mod tests;
 
-#[derive(Clone, PartialEq, Debug)]
-pub enum Effect {
-    /// The set of a metablock. Of a grant `old` is empty, of a free `new` is.
-    SetChanged { inode: InodeId, metablock: MetablockId, old: Vec<pb::Member>, new: Vec<pb::Member> },
-    Orphaned(InodeId),
-    Freed(InodeId),
-    Changed { inode: InodeId, by: SessionId },
-    LockGranted { session: SessionId, inode: InodeId, owner: u64, flock: bool, deadlock: bool },
-    LeaseEnded { inode: InodeId, session: SessionId },
-    NeedsRecovery(InodeId),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    pub inodes: u64,
-    pub metablocks: u64,
-    pub sessions: u64,
-    pub nodes: u64,
-    pub orphans: u64,
-    pub deleted: u64,
-}
-
-#[derive(Clone)]
-pub struct Machine;
-
-impl Machine {
-    pub fn new() -> Self { unreachable!() }
-    pub fn apply(&mut self, command: &pb::Command) -> Applied { unreachable!() }
-    pub fn query(&self, session: SessionId, credentials: &Credentials, op: &pb::meta_op::Op) -> Result<pb::MetaReply> { unreachable!() }
-    pub fn records(&self, index: u64, term: u64) -> impl Iterator<Item = pb::CheckpointRecord> + '_ { std::iter::empty() }
-    pub fn from_records(records: impl Iterator<Item = Result<pb::CheckpointRecord>>) -> Result<(Self, u64, u64)> { unreachable!() }
-    pub fn digest(&self) -> u64 { unreachable!() }
-    pub fn check(&self) -> Vec<String> { unreachable!() }
-    pub fn attr(&self, inode: InodeId) -> Result<pb::Attr> { unreachable!() }
-    pub fn holder(&self, inode: InodeId) -> Option<SessionId> { unreachable!() }
-    pub fn recovering(&self) -> impl Iterator<Item = InodeId> + '_ { std::iter::empty() }
-    pub fn held_files(&self, session: SessionId) -> impl Iterator<Item = InodeId> + '_ { std::iter::empty() }
-    pub fn metablocks(&self, inode: InodeId) -> Result<Vec<pb::Metablock>> { unreachable!() }
-    pub fn pending_trim(&self, inode: InodeId) -> Option<pb::meta_op::Trim> { unreachable!() }
-    pub fn find_metablock(&self, id: MetablockId) -> Option<(InodeId, pb::Metablock)> { unreachable!() }
-    pub fn on_volume(&self, volume: VolumeId) -> impl Iterator<Item = MetablockId> + '_ { std::iter::empty() }
-    pub fn deleted_on(&self, volume: VolumeId) -> impl Iterator<Item = MetablockId> + '_ { std::iter::empty() }
-    pub fn orphans(&self) -> impl Iterator<Item = InodeId> + '_ { std::iter::empty() }
-    pub fn nodes(&self) -> impl Iterator<Item = &pb::NodeRecord> + '_ { std::iter::empty() }
-    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, HostName, &str)> + '_ { std::iter::empty() }
-    pub fn dataset_of(&self, inode: InodeId) -> Result<pb::Dataset> { unreachable!() }
-    pub fn datasets(&self) -> impl Iterator<Item = &pb::Dataset> + '_ { std::iter::empty() }
-    pub fn counts(&self) -> Counts { unreachable!() }
-    pub fn next_metablock(&self) -> MetablockId { unreachable!() }
-    pub fn cluster(&self) -> Option<ClusterId> { unreachable!() }
-}
+pub use checkpoint::CHECKPOINT_FORMAT;
+pub use machine::Machine;
+pub use outcome::{Applied, Counts, Effect, Reply};
+pub use permission::{EXECUTE, READ, WRITE};
+pub use query::{METABLOCKS_PER_REPLY, READ_DIR_LIMIT_MAX};
+pub use session::REQUEST_WINDOW;

@@ -1,0 +1,410 @@
+//! The state as a stream of records, and back.
+//!
+//! Indexes are not written: they follow from the inodes. A checksum is chained over all records, so that a stream that
+//! lost, gained or swapped one is refused.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ebb_types::{
+    ClusterId, DatasetId, Epoch, Error, FileKind, HostName, InodeId, MetablockId, NodeId, RequestId, Result, SessionId,
+    VolumeId, bail,
+};
+use ebb_wire::frame::crc32c;
+use ebb_wire::pb;
+use ebb_wire::pb::checkpoint_record::Record;
+use ebb_wire::{Message, convert};
+
+use crate::acl::Acl;
+use crate::inode::{Body, DirectoryBody, FileBody, Inode};
+use crate::locks::{Lock, LockOwner, LockTable};
+use crate::machine::{Machine, NextIds};
+use crate::map::{Map, Metablock};
+use crate::session::Session;
+use crate::xattr::{ACL_ACCESS, ACL_DEFAULT, Xattrs};
+
+/// Format of the records; raised when their meaning changes.
+pub const CHECKPOINT_FORMAT: u32 = 1;
+
+/// Checksum over a stream of records: each is mixed with the sum of those before.
+#[derive(Clone, Copy, Default)]
+struct Chain {
+    records: u64,
+    checksum: u32,
+}
+
+impl Chain {
+    fn add(&mut self, record: &pb::CheckpointRecord, buffer: &mut Vec<u8>) {
+        buffer.clear();
+        buffer.extend(self.checksum.to_le_bytes());
+        record.encode_raw(buffer);
+        self.checksum = crc32c(buffer);
+        self.records += 1;
+    }
+}
+
+impl Machine {
+    /// The whole state, applied up to this place in the log: the header first, the trailer last.
+    pub fn records(&self, index: u64, term: u64) -> impl Iterator<Item = pb::CheckpointRecord> + '_ {
+        let mut chain = Chain::default();
+        let mut buffer = Vec::new();
+        let mut body = std::iter::once(self.header(index, term)).chain(self.body());
+        let mut ended = false;
+        std::iter::from_fn(move || {
+            let record = match body.next() {
+                Some(record) => pb::CheckpointRecord { record: Some(record) },
+                None if ended => return None,
+                None => {
+                    ended = true;
+                    let trailer = pb::CheckpointTrailer { records: chain.records, checksum: chain.checksum };
+                    return Some(pb::CheckpointRecord { record: Some(Record::Trailer(trailer)) });
+                }
+            };
+            chain.add(&record, &mut buffer);
+            Some(record)
+        })
+    }
+
+    /// A hash over everything that was ever applied: equal states have equal digests, in any process.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut buffer = Vec::new();
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        for record in std::iter::once(self.header(0, 0)).chain(self.body()) {
+            buffer.clear();
+            pb::CheckpointRecord { record: Some(record) }.encode_raw(&mut buffer);
+            // FNV-1a, 64 bits, with the length so that records cannot run into each other.
+            for byte in (buffer.len() as u64).to_le_bytes().iter().chain(&buffer) {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        hash
+    }
+
+    fn header(&self, index: u64, term: u64) -> Record {
+        Record::Header(pb::CheckpointHeader {
+            format: CHECKPOINT_FORMAT,
+            cluster: self.cluster.map_or(0, ClusterId::raw),
+            applied_index: index,
+            applied_term: term,
+            next_inode: self.next.inode.raw(),
+            next_metablock: self.next.metablock.raw(),
+            next_session: self.next.session.raw(),
+            next_node: self.next.node.raw(),
+            next_volume: self.next.volume.raw(),
+            next_dataset: self.next.dataset.raw(),
+        })
+    }
+
+    fn body(&self) -> impl Iterator<Item = Record> + '_ {
+        let inodes = self.inodes.iter().map(|(id, inode)| Record::Inode(self.inode_record(*id, inode)));
+        let entries = self.entries.iter().map(|(key, entry)| {
+            Record::Entry(pb::DirEntryRecord {
+                parent: key.parent.raw(),
+                name: key.name.to_vec(),
+                inode: entry.inode.raw(),
+                cookie: entry.cookie,
+                kind: self.inodes.get(&entry.inode).map_or(0, |inode| inode.kind().raw()),
+            })
+        });
+        let sessions = self.sessions.iter().map(|(id, session)| Record::Session(session_record(id, session)));
+        let nodes = self.registry.nodes().map(|record| Record::Node(record.clone()));
+        let datasets = self.datasets.iter().map(|dataset| Record::Dataset(dataset.clone()));
+        let deleted = self
+            .replicas
+            .deleted()
+            .map(|(id, member)| Record::Deleted(pb::DeletedRecord { metablock: id.raw(), members: vec![member] }));
+        inodes.chain(entries).chain(sessions).chain(nodes).chain(datasets).chain(deleted)
+    }
+
+    fn inode_record(&self, id: InodeId, inode: &Inode) -> pb::InodeRecord {
+        let locks = self.locks.table(id);
+        let to_pb = |locks: &[Lock]| locks.iter().map(|lock| lock.to_pb()).collect();
+        let xattrs = inode.xattrs.as_ref().map(|xattrs| xattrs.all()).unwrap_or_default();
+        let mut record = pb::InodeRecord {
+            attr: Some(inode.attr(id, self.datasets.settings(inode.dataset))),
+            xattrs: xattrs.into_iter().map(|(name, value)| pb::Xattr { name, value: value.to_vec() }).collect(),
+            locks: locks.map(|table| to_pb(table.held())).unwrap_or_default(),
+            lock_queue: locks.map(|table| to_pb(table.queue())).unwrap_or_default(),
+            ..Default::default()
+        };
+        match &inode.body {
+            Body::File(file) => {
+                record.metablocks = file.map.iter().map(Metablock::to_pb).collect();
+                record.holder = file.holder.map_or(0, SessionId::raw);
+                record.recovering = file.recovering;
+                record.pending_trim = file.trim.as_deref().copied();
+            }
+            Body::Directory(directory) => {
+                record.parent = directory.parent.raw();
+                record.next_cookie = directory.next_cookie;
+            }
+            Body::Symlink(target) => record.target = target.to_vec(),
+            Body::Fifo | Body::Socket | Body::CharDevice | Body::BlockDevice => {}
+        }
+        record
+    }
+
+    /// The state that a stream of records says, and the place in the log that it was applied up to. A stream that is
+    /// cut, damaged or of another format is refused (kind `Corrupt` or `Unsupported`).
+    pub fn from_records(records: impl Iterator<Item = Result<pb::CheckpointRecord>>) -> Result<(Self, u64, u64)> {
+        let mut loader = Loader { machine: Self::empty(), place: None };
+        let mut chain = Chain::default();
+        let mut buffer = Vec::new();
+        for record in records {
+            let record = record?;
+            if let Some(Record::Trailer(trailer)) = &record.record {
+                if (trailer.records, trailer.checksum) != (chain.records, chain.checksum) {
+                    bail!(
+                        Corrupt,
+                        "the checkpoint's {} records do not match its trailer ({})",
+                        chain.records,
+                        trailer.records
+                    );
+                }
+                return loader.finish();
+            }
+            chain.add(&record, &mut buffer);
+            loader.load(record)?;
+        }
+        bail!(Corrupt, "the checkpoint ends after {} records without a trailer", chain.records)
+    }
+}
+
+struct Loader {
+    machine: Machine,
+    /// Index and term of the last entry applied, once the header has come.
+    place: Option<(u64, u64)>,
+}
+
+impl Loader {
+    fn load(&mut self, record: pb::CheckpointRecord) -> Result<()> {
+        let Some(record) = record.record else { bail!(Unsupported, "a checkpoint record of an unknown kind") };
+        if let Record::Header(header) = record {
+            return self.load_header(&header);
+        }
+        if self.place.is_none() {
+            bail!(Corrupt, "the checkpoint does not start with its header");
+        }
+        match record {
+            Record::Header(_) | Record::Trailer(_) => bail!(Internal, "handled before"),
+            Record::Inode(inode) => self.load_inode(inode),
+            Record::Entry(entry) => self.load_entry(&entry),
+            Record::Session(session) => self.load_session(session),
+            Record::Node(node) => self.machine.registry.restore(node),
+            Record::Dataset(dataset) => {
+                self.machine.datasets.insert(dataset);
+                Ok(())
+            }
+            Record::Deleted(deleted) => {
+                for member in &deleted.members {
+                    self.machine.replicas.queue_delete(MetablockId::new(deleted.metablock), *member);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn load_header(&mut self, header: &pb::CheckpointHeader) -> Result<()> {
+        if self.place.is_some() {
+            bail!(Corrupt, "the checkpoint has two headers");
+        }
+        if header.format != CHECKPOINT_FORMAT {
+            bail!(
+                Unsupported,
+                "checkpoint format {} is not {CHECKPOINT_FORMAT}: another release wrote it",
+                header.format
+            );
+        }
+        self.machine.cluster = (header.cluster != 0).then(|| ClusterId::new(header.cluster));
+        self.machine.next = NextIds {
+            inode: InodeId::new(header.next_inode),
+            metablock: MetablockId::new(header.next_metablock),
+            session: SessionId::new(header.next_session),
+            node: NodeId::new(header.next_node),
+            volume: VolumeId::new(header.next_volume),
+            dataset: DatasetId::new(header.next_dataset),
+        };
+        self.place = Some((header.applied_index, header.applied_term));
+        Ok(())
+    }
+
+    fn load_inode(&mut self, mut record: pb::InodeRecord) -> Result<()> {
+        let Some(attr) = record.attr.take() else { bail!(Corrupt, "an inode record without attributes") };
+        let id = InodeId::new(attr.inode);
+        let table = lock_table(&record)?;
+        let inode = Inode {
+            mode: attr.mode,
+            nlink: attr.nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            rdev: attr.rdev,
+            size: if attr.kind == FileKind::Directory.raw() { 0 } else { attr.size },
+            atime: attr.atime_ns,
+            mtime: attr.mtime_ns,
+            ctime: attr.ctime_ns,
+            btime: attr.btime_ns,
+            epoch: Epoch::new(attr.epoch),
+            size_generation: attr.size_generation,
+            dataset: DatasetId::new(attr.dataset),
+            xattrs: xattrs(std::mem::take(&mut record.xattrs))?,
+            body: body(&attr, &record)?,
+        };
+        let machine = &mut self.machine;
+        if let Some(file) = inode.file() {
+            for block in file.map.iter() {
+                if !machine.replicas.add(id, block) {
+                    bail!(Corrupt, "{} is recorded in two files, {id} is one", block.id);
+                }
+            }
+            if let Some(session) = file.holder {
+                machine.held.insert((session, id));
+            }
+            if file.recovering {
+                machine.recovering.insert(id);
+            }
+        }
+        if inode.nlink == 0 {
+            machine.orphans.insert(id);
+        }
+        if !table.is_empty() {
+            machine.locks.restore(id, table);
+        }
+        if machine.inodes.insert(id, Arc::new(inode)).is_some() {
+            bail!(Corrupt, "{id} is recorded twice");
+        }
+        Ok(())
+    }
+
+    fn load_entry(&mut self, entry: &pb::DirEntryRecord) -> Result<()> {
+        let (parent, inode) = (InodeId::new(entry.parent), InodeId::new(entry.inode));
+        if !self.machine.inodes.contains_key(&inode) {
+            bail!(Corrupt, "an entry of {parent} leads to {inode}, which is not recorded");
+        }
+        let Some(directory) = self.machine.inodes.get_mut(&parent).map(Arc::make_mut).and_then(Inode::directory_mut)
+        else {
+            bail!(Corrupt, "{parent} has an entry and is not a directory");
+        };
+        directory.count += 1;
+        self.machine.entries.insert(parent, &entry.name, inode, entry.cookie);
+        Ok(())
+    }
+
+    fn load_session(&mut self, record: pb::SessionRecord) -> Result<()> {
+        let mut replies = std::collections::BTreeMap::new();
+        for reply in record.replies {
+            let outcome = match reply.failure {
+                Some(failure) => Err(Error::from(failure)),
+                None => Ok(pb::MetaReply::decode(reply.reply.as_slice()).map_err(|error| {
+                    ebb_types::err!(Corrupt, "a reply of s{} does not decode: {error}", record.session)
+                })?),
+            };
+            replies.insert(RequestId::new(reply.request), Arc::new(outcome));
+        }
+        let session = Session {
+            host: HostName::new(record.host),
+            role: record.role.as_str().into(),
+            acknowledged: RequestId::new(record.acknowledged),
+            replies,
+        };
+        self.machine.sessions.insert(SessionId::new(record.session), session);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(Machine, u64, u64)> {
+        let Some((index, term)) = self.place else { bail!(Corrupt, "the checkpoint has no header") };
+        if self.machine.directory(InodeId::ROOT).is_err() {
+            bail!(Corrupt, "the checkpoint has no root directory");
+        }
+        let mut inodes = std::collections::BTreeMap::<DatasetId, u64>::new();
+        for inode in self.machine.inodes.values() {
+            *inodes.entry(inode.dataset).or_default() += 1;
+        }
+        for (dataset, count) in inodes {
+            if self.machine.datasets.get(dataset).is_none() {
+                bail!(Corrupt, "{dataset} has {count} inodes and is not recorded");
+            }
+            self.machine.datasets.count_inodes(dataset, count);
+        }
+        Ok((self.machine, index, term))
+    }
+}
+
+fn body(attr: &pb::Attr, record: &pb::InodeRecord) -> Result<Body> {
+    Ok(match FileKind::from_raw(attr.kind) {
+        Some(FileKind::File) => {
+            let mut map = Map::default();
+            for block in &record.metablocks {
+                if !map.insert(Metablock::from_pb(block)) {
+                    bail!(Corrupt, "i{} has two metablocks at index {}", attr.inode, block.index);
+                }
+            }
+            Body::File(FileBody {
+                map,
+                holder: (record.holder != 0).then(|| SessionId::new(record.holder)),
+                recovering: record.recovering,
+                trim: record.pending_trim.map(Arc::new),
+            })
+        }
+        Some(FileKind::Directory) => Body::Directory(DirectoryBody {
+            parent: InodeId::new(record.parent),
+            next_cookie: record.next_cookie,
+            count: 0,
+        }),
+        Some(FileKind::Symlink) => Body::Symlink(record.target.as_slice().into()),
+        Some(FileKind::Fifo) => Body::Fifo,
+        Some(FileKind::Socket) => Body::Socket,
+        Some(FileKind::CharDevice) => Body::CharDevice,
+        Some(FileKind::BlockDevice) => Body::BlockDevice,
+        None => bail!(Corrupt, "i{} is of unknown kind {}", attr.inode, attr.kind),
+    })
+}
+
+fn xattrs(records: Vec<pb::Xattr>) -> Result<Option<Arc<Xattrs>>> {
+    if records.is_empty() {
+        return Ok(None);
+    }
+    let mut xattrs = Xattrs::default();
+    for record in records {
+        match record.name.as_slice() {
+            ACL_ACCESS => xattrs.access = Acl::parse(&record.value)?,
+            ACL_DEFAULT => xattrs.default = Acl::parse(&record.value)?,
+            name => xattrs.insert(name, Bytes::from(record.value)),
+        }
+    }
+    Ok(Some(Arc::new(xattrs)))
+}
+
+fn lock_table(record: &pb::InodeRecord) -> Result<LockTable> {
+    let parse = |locks: &[pb::FileLock]| locks.iter().map(lock).collect::<Result<Vec<_>>>();
+    Ok(LockTable::from_parts(parse(&record.locks)?, parse(&record.lock_queue)?))
+}
+
+fn lock(lock: &pb::FileLock) -> Result<Lock> {
+    if !matches!(lock.kind, 1 | 2) || lock.start > lock.end {
+        bail!(Corrupt, "a recorded lock is malformed: {lock:?}");
+    }
+    let owner = LockOwner { session: SessionId::new(lock.session), owner: lock.owner, flock: lock.flock };
+    Ok(Lock { owner, exclusive: lock.kind == 2, start: lock.start, end: lock.end, pid: lock.pid })
+}
+
+fn session_record(id: SessionId, session: &Session) -> pb::SessionRecord {
+    let replies = session.replies.iter().map(|(request, outcome)| match &**outcome {
+        Ok(reply) => pb::SessionReply { request: request.raw(), reply: reply.encode_to_vec(), failure: None },
+        Err(error) => {
+            pb::SessionReply { request: request.raw(), reply: Vec::new(), failure: Some(pb::Failure::from(error)) }
+        }
+    });
+    pb::SessionRecord {
+        session: id.raw(),
+        host: session.host.as_str().to_owned(),
+        role: session.role.to_string(),
+        replies: replies.collect(),
+        acknowledged: session.acknowledged.raw(),
+    }
+}
+
+/// Version of a trim, for the checks of a state.
+pub(crate) fn trim_version(trim: &pb::meta_op::Trim) -> ebb_types::Version {
+    convert::version(trim.version)
+}

@@ -1,0 +1,168 @@
+//! Datasets: directory trees with one layout, replica count and geometry.
+
+use std::sync::Arc;
+
+use ebb_types::{DatasetId, Geometry, InodeId, Result, bail};
+use ebb_wire::pb;
+use imbl::OrdMap;
+
+/// Replication by which the writer sends to every member itself.
+pub(crate) const SINGLE_SOURCE: &str = "single-source";
+/// Replication by which each member forwards to the next.
+pub(crate) const PIPELINE: &str = "pipeline";
+/// Layout of the default dataset.
+const LAYOUT_DEFAULT: &str = "random";
+/// Replicas of the default dataset, unless the cluster was made with another number.
+const REPLICAS_DEFAULT: u32 = 3;
+/// Members that a set may have.
+pub(crate) const REPLICAS_MAX: u32 = 16;
+const DEFAULT: DatasetId = DatasetId::new(0);
+
+#[derive(Clone, Debug)]
+struct Row {
+    settings: Arc<pb::Dataset>,
+    /// Inodes in it; the dataset goes with the last one.
+    inodes: u64,
+}
+
+/// All datasets. The default one has id 0 and is always there.
+#[derive(Clone)]
+pub(crate) struct Datasets {
+    rows: OrdMap<DatasetId, Row>,
+    /// Settings for a dataset that is missing, so that no reader has to fail.
+    fallback: Arc<pb::Dataset>,
+}
+
+impl Datasets {
+    /// The default dataset with the root directory in it.
+    pub(crate) fn new() -> Self {
+        let mut new = Self::empty();
+        new.rows.insert(DEFAULT, Row { settings: Arc::clone(&new.fallback), inodes: 1 });
+        new
+    }
+
+    pub(crate) fn empty() -> Self {
+        let geometry = Geometry::default();
+        let fallback = pb::Dataset {
+            id: DEFAULT.raw(),
+            path: "/".into(),
+            root_inode: InodeId::ROOT.raw(),
+            layout: LAYOUT_DEFAULT.into(),
+            replicas: REPLICAS_DEFAULT,
+            block_size: geometry.block_size,
+            metablock_size: geometry.metablock_size,
+            replication: PIPELINE.into(),
+        };
+        Self { rows: OrdMap::new(), fallback: Arc::new(fallback) }
+    }
+
+    pub(crate) fn get(&self, id: DatasetId) -> Option<&pb::Dataset> {
+        self.rows.get(&id).map(|row| &*row.settings)
+    }
+
+    /// Settings of a dataset that an inode is in.
+    pub(crate) fn settings(&self, id: DatasetId) -> &pb::Dataset {
+        self.get(id).unwrap_or(&self.fallback)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &pb::Dataset> {
+        self.rows.values().map(|row| &*row.settings)
+    }
+
+    /// Inodes that each dataset counts.
+    pub(crate) fn inode_counts(&self) -> impl Iterator<Item = (DatasetId, u64)> + '_ {
+        self.rows.iter().map(|(id, row)| (*id, row.inodes))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The dataset whose root this directory is.
+    pub(crate) fn rooted_at(&self, inode: InodeId) -> Option<&pb::Dataset> {
+        self.iter().find(|dataset| dataset.root_inode == inode.raw())
+    }
+
+    /// Adds a dataset without inodes, or replaces its settings.
+    pub(crate) fn insert(&mut self, settings: pb::Dataset) {
+        let id = DatasetId::new(settings.id);
+        let inodes = self.rows.get(&id).map_or(0, |row| row.inodes);
+        self.rows.insert(id, Row { settings: Arc::new(settings), inodes });
+    }
+
+    pub(crate) fn count_inode(&mut self, id: DatasetId) {
+        self.count_inodes(id, 1);
+    }
+
+    pub(crate) fn count_inodes(&mut self, id: DatasetId, count: u64) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.inodes += count;
+        }
+    }
+
+    /// One inode less; with its last one the dataset goes (the default one never does: the root stays).
+    pub(crate) fn forget_inode(&mut self, id: DatasetId) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.inodes = row.inodes.saturating_sub(1);
+            if row.inodes == 0 && id != DEFAULT {
+                self.rows.remove(&id);
+            }
+        }
+    }
+
+    /// The directory has lost its name: a dataset that is rooted there has no path any more.
+    pub(crate) fn root_removed(&mut self, inode: InodeId) {
+        if self.rows.len() > 1
+            && let Some(dataset) = self.rooted_at(inode).cloned()
+        {
+            self.insert(pb::Dataset { path: String::new(), ..dataset });
+        }
+    }
+
+    pub(crate) fn set_default_replicas(&mut self, replicas: u32) -> Result<()> {
+        if replicas == 0 {
+            return Ok(());
+        }
+        check_replicas(replicas)?;
+        let settings = pb::Dataset { replicas, ..self.settings(DEFAULT).clone() };
+        self.insert(settings);
+        Ok(())
+    }
+
+    /// Settings as asked for, with the default dataset's for those left out; refused if they do not go together.
+    pub(crate) fn complete(&self, asked: &pb::Dataset) -> Result<pb::Dataset> {
+        let default = self.settings(DEFAULT);
+        let or_number = |asked: u64, default: u64| if asked == 0 { default } else { asked };
+        let or_text = |asked: &str, default: &str| if asked.is_empty() { default } else { asked }.to_owned();
+        let settings = pb::Dataset {
+            id: 0,
+            path: asked.path.clone(),
+            root_inode: 0,
+            layout: or_text(&asked.layout, &default.layout),
+            replicas: if asked.replicas == 0 { default.replicas } else { asked.replicas },
+            block_size: or_number(asked.block_size, default.block_size),
+            metablock_size: or_number(asked.metablock_size, default.metablock_size.max(asked.block_size)),
+            replication: or_text(&asked.replication, &default.replication),
+        };
+        check_replicas(settings.replicas)?;
+        let geometry = Geometry { block_size: settings.block_size, metablock_size: settings.metablock_size };
+        if let Err(sentence) = geometry.check() {
+            bail!(Invalid, "dataset {}: {sentence}", settings.path);
+        }
+        if ![PIPELINE, SINGLE_SOURCE].contains(&settings.replication.as_str()) {
+            bail!(Invalid, "replication \"{}\" is neither {PIPELINE} nor {SINGLE_SOURCE}", settings.replication);
+        }
+        if settings.layout.len() > 64 || !settings.layout.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+        {
+            bail!(Invalid, "\"{}\" is not the name of a layout", settings.layout.escape_default());
+        }
+        Ok(settings)
+    }
+}
+
+fn check_replicas(replicas: u32) -> Result<()> {
+    if !(1..=REPLICAS_MAX).contains(&replicas) {
+        bail!(Invalid, "{replicas} replicas are not between 1 and {REPLICAS_MAX}");
+    }
+    Ok(())
+}

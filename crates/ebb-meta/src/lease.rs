@@ -1,0 +1,57 @@
+//! Write leases: given, and lost.
+
+use ebb_types::{InodeId, Result, SessionId, bail};
+use ebb_wire::pb;
+
+use crate::machine::{Call, Machine};
+use crate::outcome::{Effect, Reply};
+use crate::query::METABLOCKS_PER_REPLY;
+
+impl Machine {
+    /// Gives the write lease under a new epoch if nobody has it. Its holder may ask again: the epoch stays, so that the
+    /// writes it has in flight stay good.
+    pub(crate) fn acquire_write(&mut self, call: &mut Call<'_>, op: &pb::AcquireWrite) -> Result<Reply> {
+        let (session, id) = (SessionId::new(op.session), InodeId::new(op.inode));
+        self.sessions.get(session)?;
+        let inode = self.inode(id)?;
+        let Some(file) = inode.file() else { bail!(Invalid, "{id} is not a regular file: it has no write lease") };
+        match file.holder {
+            _ if file.recovering => bail!(Busy, "{id} is being recovered"),
+            Some(holder) if holder != session => bail!(LeaseHeld, "{id} is being written by {holder}"),
+            Some(_) => {}
+            None => {
+                self.give_lease(id, session);
+                call.session = session;
+                call.changed(id);
+            }
+        }
+        let inode = self.inode(id)?;
+        let blocks = inode.file().into_iter().flat_map(|file| file.map.iter());
+        Ok(Reply::Lease {
+            attr: self.attr_of(id, inode),
+            metablocks: blocks.take(METABLOCKS_PER_REPLY).map(|block| block.to_pb()).collect(),
+        })
+    }
+
+    /// A new epoch for a file that nobody holds.
+    pub(crate) fn give_lease(&mut self, id: InodeId, session: SessionId) {
+        let inode = self.edit(id);
+        inode.epoch = inode.epoch.next();
+        if let Some(file) = inode.file_mut() {
+            file.holder = Some(session);
+        }
+        self.held.insert((session, id));
+    }
+
+    /// The holder is gone: what it wrote has to be found before anybody else may write.
+    pub(crate) fn lose_lease(&mut self, call: &mut Call<'_>, id: InodeId) {
+        let Some(file) = self.edit(id).file_mut() else { return };
+        let Some(session) = file.holder.take() else { return };
+        file.recovering = true;
+        self.held.remove(&(session, id));
+        self.recovering.insert(id);
+        call.effects.push(Effect::LeaseEnded { inode: id, session });
+        call.effects.push(Effect::NeedsRecovery(id));
+        call.changed(id);
+    }
+}

@@ -1,0 +1,303 @@
+//! The machine's tables, and which operation a command is.
+
+use std::sync::Arc;
+
+use ebb_types::{
+    ClusterId, Credentials, DatasetId, InodeId, MetablockId, NodeId, RequestId, Result, SessionId, VolumeId, bail,
+};
+use ebb_wire::pb;
+use ebb_wire::pb::command::Command as Change;
+use ebb_wire::pb::meta_op::Op;
+use imbl::{OrdMap, OrdSet};
+
+use crate::dataset::Datasets;
+use crate::dir::Entries;
+use crate::inode::{Body, COOKIE_FIRST, DirectoryBody, Inode};
+use crate::outcome::{Applied, Effect, Reply};
+use crate::registry::Registry;
+use crate::replicas::Replicas;
+use crate::session::{Session, Sessions};
+use crate::waits::Locks;
+
+/// The state that all masters agree on. Cloning takes constant time.
+#[derive(Clone)]
+pub struct Machine {
+    pub(crate) cluster: Option<ClusterId>,
+    pub(crate) next: NextIds,
+    pub(crate) inodes: OrdMap<InodeId, Arc<Inode>>,
+    pub(crate) entries: Entries,
+    pub(crate) replicas: Replicas,
+    /// Inodes without a name.
+    pub(crate) orphans: OrdSet<InodeId>,
+    /// Write leases by session.
+    pub(crate) held: OrdSet<(SessionId, InodeId)>,
+    /// Files whose holder is gone.
+    pub(crate) recovering: OrdSet<InodeId>,
+    pub(crate) locks: Locks,
+    pub(crate) sessions: Sessions,
+    pub(crate) registry: Registry,
+    pub(crate) datasets: Datasets,
+}
+
+/// Durable counters. No id is ever given twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NextIds {
+    pub(crate) inode: InodeId,
+    pub(crate) metablock: MetablockId,
+    pub(crate) session: SessionId,
+    pub(crate) node: NodeId,
+    pub(crate) volume: VolumeId,
+    pub(crate) dataset: DatasetId,
+}
+
+impl Default for NextIds {
+    fn default() -> Self {
+        Self {
+            inode: InodeId::new(InodeId::ROOT.raw() + 1),
+            metablock: MetablockId::new(1),
+            session: SessionId::new(1),
+            node: NodeId::new(1),
+            volume: VolumeId::new(1),
+            dataset: DatasetId::new(1),
+        }
+    }
+}
+
+/// Gives the id that a counter is at, and moves it on.
+macro_rules! take_id {
+    ($counter:expr, $Id:ident) => {{
+        let id = $counter;
+        $counter = ebb_types::$Id::new(id.raw().saturating_add(1));
+        id
+    }};
+}
+pub(crate) use take_id;
+
+/// One command while it is being applied: who asks, when, and what came of it.
+pub(crate) struct Call<'a> {
+    /// Nanoseconds since 1970 UTC, as the leader read them.
+    pub(crate) now: i64,
+    /// 0: the master itself.
+    pub(crate) session: SessionId,
+    pub(crate) credentials: Credentials,
+    /// Members for new metablocks, in the order in which they are asked for.
+    pub(crate) placements: &'a [pb::Placement],
+    pub(crate) effects: Vec<Effect>,
+}
+
+impl Call<'_> {
+    /// The master's own doing.
+    fn by_master(now: i64) -> Self {
+        Self { now, session: SessionId::new(0), credentials: Credentials::root(), placements: &[], effects: Vec::new() }
+    }
+
+    /// Notes that attributes or entries of this inode changed.
+    pub(crate) fn changed(&mut self, inode: InodeId) {
+        let effect = Effect::Changed { inode, by: self.session };
+        if !self.effects.contains(&effect) {
+            self.effects.push(effect);
+        }
+    }
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Machine {
+    /// An empty namespace: the root directory, owned by the superuser, in the default dataset.
+    #[must_use]
+    pub fn new() -> Self {
+        let root = Inode {
+            mode: 0o755,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 0,
+            atime: 0,
+            mtime: 0,
+            ctime: 0,
+            btime: 0,
+            epoch: ebb_types::Epoch::new(0),
+            size_generation: 0,
+            dataset: DatasetId::new(0),
+            xattrs: None,
+            body: Body::Directory(DirectoryBody { parent: InodeId::ROOT, next_cookie: COOKIE_FIRST, count: 0 }),
+        };
+        Self { inodes: OrdMap::unit(InodeId::ROOT, Arc::new(root)), datasets: Datasets::new(), ..Self::empty() }
+    }
+
+    /// No inode at all: where loading a checkpoint starts.
+    pub(crate) fn empty() -> Self {
+        Self {
+            cluster: None,
+            next: NextIds::default(),
+            inodes: OrdMap::new(),
+            entries: Entries::default(),
+            replicas: Replicas::default(),
+            orphans: OrdSet::new(),
+            held: OrdSet::new(),
+            recovering: OrdSet::new(),
+            locks: Locks::default(),
+            sessions: Sessions::default(),
+            registry: Registry::default(),
+            datasets: Datasets::empty(),
+        }
+    }
+
+    /// Applies one command of the log. The same commands give the same states and replies everywhere.
+    pub fn apply(&mut self, command: &pb::Command) -> Applied {
+        let Some(change) = &command.command else {
+            return Applied::refused(ebb_types::err!(Invalid, "a command of a kind that this release does not know"));
+        };
+        if let Change::Client(client) = change {
+            return self.apply_client(command.now_ns, client);
+        }
+        let mut call = Call::by_master(command.now_ns);
+        match self.apply_own(&mut call, change) {
+            Ok(reply) => Applied { reply: Ok(reply), effects: call.effects },
+            Err(error) => Applied::refused(error),
+        }
+    }
+
+    /// A command of the master's own.
+    fn apply_own(&mut self, call: &mut Call<'_>, change: &Change) -> Result<Reply> {
+        match change {
+            Change::Client(_) => bail!(Internal, "a client's command is applied by apply_client"),
+            Change::OpenSession(open) => Ok(Reply::Session(self.open_session(open))),
+            Change::CloseSession(session) => {
+                self.close_session(call, SessionId::new(*session));
+                Ok(Reply::None)
+            }
+            Change::RegisterNode(node) => self.registry.register(&mut self.next, node).map(Reply::Node),
+            Change::SetNodeState(state) => {
+                self.registry.set_draining(NodeId::new(state.node), state.draining)?;
+                Ok(Reply::None)
+            }
+            Change::AcquireWrite(acquire) => self.acquire_write(call, acquire),
+            Change::BeginRecovery(begin) => self.begin_recovery(call, begin),
+            Change::FinishRecovery(finish) => self.finish_recovery(call, finish),
+            Change::ChangeSet(change) => self.master_change_set(call, change),
+            Change::Reap(reap) => {
+                self.reap(call, reap);
+                Ok(Reply::None)
+            }
+            Change::DropDeleted(drop) => {
+                for id in &drop.metablocks {
+                    self.replicas.drop_deleted(VolumeId::new(drop.volume), MetablockId::new(*id));
+                }
+                Ok(Reply::None)
+            }
+            Change::InitCluster(init) => self.init_cluster(call.now, init),
+        }
+    }
+
+    /// A client's mutation: done once, and answered as often as it is asked.
+    fn apply_client(&mut self, now: i64, client: &pb::ClientCommand) -> Applied {
+        let Some(request) = &client.request else {
+            return Applied::refused(ebb_types::err!(Invalid, "a client's command without a request"));
+        };
+        let (session, id) = (SessionId::new(request.session), RequestId::new(request.request));
+        match self.sessions.admit(session, id, RequestId::new(request.acknowledged)) {
+            Err(error) => return Applied::refused(error),
+            Ok(Some(outcome)) => return Applied { reply: (*outcome).clone().map(Reply::Meta), effects: Vec::new() },
+            Ok(None) => {}
+        }
+        let mut call = Call {
+            now,
+            session,
+            credentials: Credentials::default(),
+            placements: &client.placements,
+            effects: Vec::new(),
+        };
+        let result = self.mutate(&mut call, request);
+        if result.is_err() {
+            call.effects.clear();
+        }
+        let outcome = Arc::new(result);
+        self.sessions.record(session, id, Arc::clone(&outcome));
+        Applied { reply: (*outcome).clone().map(Reply::Meta), effects: call.effects }
+    }
+
+    fn mutate(&mut self, call: &mut Call<'_>, request: &pb::MetaRequest) -> Result<pb::MetaReply> {
+        let Some(credentials) = &request.credentials else {
+            bail!(Invalid, "a mutation without credentials");
+        };
+        call.credentials = credentials.clone().into();
+        let Some(op) = request.op.as_ref().and_then(|op| op.op.as_ref()) else {
+            bail!(Invalid, "a mutation of a kind that this release does not know");
+        };
+        match op {
+            Op::Create(op) => self.create(call, op),
+            Op::MakeDir(op) => self.make_dir(call, op),
+            Op::MakeNode(op) => self.make_node(call, op),
+            Op::Symlink(op) => self.symlink(call, op),
+            Op::Link(op) => self.link(call, op),
+            Op::Unlink(op) => self.unlink(call, op),
+            Op::RemoveDir(op) => self.remove_dir(call, op),
+            Op::Rename(op) => self.rename(call, op),
+            Op::SetAttr(op) => self.set_attr(call, op),
+            Op::SetXattr(op) => self.set_xattr(call, op),
+            Op::RemoveXattr(op) => self.remove_xattr(call, op),
+            Op::Grant(op) => self.grant(call, op),
+            Op::Commit(op) => self.commit(call, op),
+            Op::ChangeSet(op) => self.change_set(call, op),
+            Op::SetLock(op) => self.set_lock(call, op),
+            Op::CreateDataset(op) => self.create_dataset(call, op),
+            Op::Lookup(_)
+            | Op::GetAttr(_)
+            | Op::ReadDir(_)
+            | Op::ReadLink(_)
+            | Op::GetXattr(_)
+            | Op::ListXattr(_)
+            | Op::StatFs(_)
+            | Op::GetMap(_)
+            | Op::Resolve(_)
+            | Op::TestLock(_)
+            | Op::ListDatasets(_) => bail!(Invalid, "a query does not belong in the log"),
+        }
+    }
+
+    fn open_session(&mut self, open: &pb::OpenSessionCommand) -> SessionId {
+        let id = take_id!(self.next.session, SessionId);
+        let session = Session {
+            host: ebb_types::HostName::new(open.host.clone()),
+            role: open.role.as_str().into(),
+            acknowledged: RequestId::new(0),
+            replies: std::collections::BTreeMap::new(),
+        };
+        self.sessions.insert(id, session);
+        id
+    }
+
+    /// Ends a session, if it is there: its locks go, and its write leases leave files that need recovery.
+    fn close_session(&mut self, call: &mut Call<'_>, session: SessionId) {
+        if !self.sessions.remove(session) {
+            return;
+        }
+        self.locks.end_session(session, &mut call.effects);
+        let held: Vec<InodeId> = self.held_files(session).collect();
+        for inode in held {
+            self.lose_lease(call, inode);
+        }
+    }
+
+    /// Names the cluster, once.
+    fn init_cluster(&mut self, now: i64, init: &pb::InitCluster) -> Result<Reply> {
+        let cluster = ClusterId::new(init.cluster);
+        match self.cluster {
+            Some(other) if other == cluster => return Ok(Reply::None),
+            Some(other) => bail!(Invalid, "this is cluster {other} already, not {cluster}"),
+            None if init.cluster == 0 => bail!(Invalid, "0 is no cluster id"),
+            None => {}
+        }
+        self.datasets.set_default_replicas(init.default_replicas)?;
+        self.cluster = Some(cluster);
+        let root = self.edit(InodeId::ROOT);
+        (root.atime, root.mtime, root.ctime, root.btime) = (now, now, now, now);
+        Ok(Reply::None)
+    }
+}

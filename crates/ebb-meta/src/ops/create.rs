@@ -1,0 +1,109 @@
+//! Making inodes: files, directories, symbolic links, devices.
+
+use ebb_types::{FileKind, InodeId, Result, bail};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op;
+
+use crate::dir;
+use crate::inode::{Body, COOKIE_FIRST, DirectoryBody, FileBody};
+use crate::machine::{Call, Machine};
+use crate::tree::NewInode;
+
+/// Longest target of a symbolic link in bytes (`PATH_MAX` without its NUL).
+pub(crate) const TARGET_LEN_MAX: usize = 4095;
+
+impl Machine {
+    /// `open(O_CREAT)`: a new file comes with its write lease and, if there is a placement, its first metablock; one
+    /// that is there already is told about and no more.
+    pub(crate) fn create(&mut self, call: &mut Call<'_>, op: &meta_op::Create) -> Result<pb::MetaReply> {
+        let parent = InodeId::new(op.parent);
+        if let Some(entry) = self.find(parent, &op.name, &call.credentials)?
+            && !op.exclusive
+        {
+            if self.inode(entry.inode)?.is_directory() {
+                bail!(IsDirectory, "{} is a directory", dir::show(&op.name));
+            }
+            return self.attr_reply(entry.inode);
+        }
+        if dir::is_dots(&op.name) && !op.exclusive {
+            bail!(IsDirectory, "{} is a directory", dir::show(&op.name));
+        }
+        self.check_new_name(call, parent, &op.name)?;
+        let first = if op.no_grant { None } else { call.placements.first() };
+        if let Some(placement) = first {
+            super::grant::check_members(&placement.members)?;
+        }
+        let new = NewInode { body: Body::File(FileBody::default()), mode: op.mode, umask: op.umask, rdev: 0, size: 0 };
+        let inode = self.make(call, parent, &op.name, new)?;
+        self.give_lease(inode, call.session);
+        let granted = first.map(|placement| self.place(call, inode, 0, &placement.members).to_pb());
+        Ok(pb::MetaReply {
+            metablocks: granted.into_iter().collect(),
+            created: true,
+            lease: pb::LeaseMode::LeaseWrite.into(),
+            ..self.attr_reply(inode)?
+        })
+    }
+
+    /// `mkdir(2)`.
+    pub(crate) fn make_dir(&mut self, call: &mut Call<'_>, op: &meta_op::MakeDir) -> Result<pb::MetaReply> {
+        let parent = InodeId::new(op.parent);
+        self.check_new_name(call, parent, &op.name)?;
+        let inode = self.make(call, parent, &op.name, new_directory(parent, op.mode, op.umask))?;
+        self.attr_reply(inode)
+    }
+
+    /// `mknod(2)`: device nodes are the superuser's to make, but for the whiteout of overlay file systems. A regular
+    /// file made here comes without a lease.
+    pub(crate) fn make_node(&mut self, call: &mut Call<'_>, op: &meta_op::MakeNode) -> Result<pb::MetaReply> {
+        let parent = InodeId::new(op.parent);
+        let (body, is_device) = match FileKind::from_raw(op.kind) {
+            Some(FileKind::File) => (Body::File(FileBody::default()), false),
+            Some(FileKind::Fifo) => (Body::Fifo, false),
+            Some(FileKind::Socket) => (Body::Socket, false),
+            Some(FileKind::CharDevice) => (Body::CharDevice, true),
+            Some(FileKind::BlockDevice) => (Body::BlockDevice, true),
+            Some(FileKind::Directory) => bail!(NotPermitted, "directories are made by MakeDir"),
+            Some(FileKind::Symlink) | None => bail!(Invalid, "no node of kind {} can be made", op.kind),
+        };
+        self.check_new_name(call, parent, &op.name)?;
+        let is_whiteout = matches!(body, Body::CharDevice) && op.rdev == 0;
+        if is_device && !is_whiteout && !call.credentials.is_root() {
+            bail!(NotPermitted, "only the superuser makes devices, not uid {}", call.credentials.uid);
+        }
+        let rdev = if is_device { op.rdev } else { 0 };
+        let inode =
+            self.make(call, parent, &op.name, NewInode { body, mode: op.mode, umask: op.umask, rdev, size: 0 })?;
+        self.attr_reply(inode)
+    }
+
+    /// `symlink(2)`.
+    pub(crate) fn symlink(&mut self, call: &mut Call<'_>, op: &meta_op::Symlink) -> Result<pb::MetaReply> {
+        let parent = InodeId::new(op.parent);
+        if op.target.is_empty() {
+            bail!(NotFound, "an empty target leads nowhere");
+        }
+        if op.target.len() > TARGET_LEN_MAX {
+            bail!(NameTooLong, "a target of {} bytes is longer than {TARGET_LEN_MAX}", op.target.len());
+        }
+        if op.target.contains(&0) {
+            bail!(Invalid, "a target must not contain NUL");
+        }
+        self.check_new_name(call, parent, &op.name)?;
+        let new = NewInode {
+            body: Body::Symlink(op.target.as_slice().into()),
+            mode: 0o777,
+            umask: 0,
+            rdev: 0,
+            size: op.target.len() as u64,
+        };
+        let inode = self.make(call, parent, &op.name, new)?;
+        self.attr_reply(inode)
+    }
+}
+
+/// An empty directory below `parent`.
+pub(crate) fn new_directory(parent: InodeId, mode: u32, umask: u32) -> NewInode {
+    let body = Body::Directory(DirectoryBody { parent, next_cookie: COOKIE_FIRST, count: 0 });
+    NewInode { body, mode, umask, rdev: 0, size: 0 }
+}

@@ -1,0 +1,110 @@
+//! Making datasets, and keeping their paths true.
+
+use std::sync::Arc;
+
+use ebb_types::{InodeId, Result, bail};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op;
+
+use super::create::new_directory;
+use crate::dir;
+use crate::machine::{Call, Machine, take_id};
+use crate::permission;
+
+/// Mode of a directory that is made for a dataset.
+const MODE: u32 = 0o755;
+
+impl Machine {
+    /// Makes a dataset of an empty directory that the caller owns, or of a new one. Everything that is made below
+    /// belongs to it.
+    pub(crate) fn create_dataset(&mut self, call: &mut Call<'_>, op: &meta_op::CreateDataset) -> Result<pb::MetaReply> {
+        let Some(asked) = &op.dataset else { bail!(Invalid, "a dataset without settings") };
+        let mut settings = self.datasets.complete(asked)?;
+        let (parent, name) = self.dataset_place(call, &settings.path)?;
+        let root = match self.find(parent, name, &call.credentials)? {
+            Some(entry) => {
+                self.check_dataset_root(call, entry.inode)?;
+                entry.inode
+            }
+            None => {
+                self.check_new_name(call, parent, name)?;
+                self.make(call, parent, name, new_directory(parent, MODE, 0))?
+            }
+        };
+        let id = take_id!(self.next.dataset, DatasetId);
+        settings.id = id.raw();
+        settings.root_inode = root.raw();
+        settings.path = self.path_of(root);
+        self.datasets.insert(settings.clone());
+        self.datasets.count_inode(id);
+        let inode = self.edit(root);
+        let before = std::mem::replace(&mut inode.dataset, id);
+        inode.ctime = call.now;
+        self.datasets.forget_inode(before);
+        call.changed(root);
+        Ok(pb::MetaReply { dataset: Some(settings), ..self.attr_reply(root)? })
+    }
+
+    /// Directory and name of a dataset's root.
+    fn dataset_place<'a>(&self, call: &Call<'_>, path: &'a str) -> Result<(InodeId, &'a [u8])> {
+        let trimmed = path.trim_end_matches('/');
+        let Some((parent, name)) = trimmed.rsplit_once('/').filter(|_| path.starts_with('/')) else {
+            if path.starts_with('/') {
+                bail!(Exists, "the root directory is the default dataset's");
+            }
+            bail!(Invalid, "a dataset's path is absolute, not \"{}\"", path.escape_default());
+        };
+        if dir::is_dots(name.as_bytes()) {
+            bail!(Invalid, "a dataset's path must end with a name");
+        }
+        let parent = if parent.is_empty() { "/" } else { parent };
+        let found = self.resolve(&call.credentials, parent.as_bytes(), true)?;
+        Ok((found.inode, name.as_bytes()))
+    }
+
+    fn check_dataset_root(&self, call: &Call<'_>, id: InodeId) -> Result<()> {
+        let inode = self.directory(id)?;
+        permission::check_owner(id, inode, &call.credentials)?;
+        if self.datasets.rooted_at(id).is_some() {
+            bail!(Exists, "{id} is a dataset's root already");
+        }
+        if inode.directory().is_some_and(|body| body.count != 0) {
+            bail!(NotEmpty, "{id} has entries: a dataset starts empty, as files keep the layout they were made with");
+        }
+        Ok(())
+    }
+
+    /// A directory has moved: so have the datasets whose roots are in it.
+    pub(crate) fn refresh_dataset_paths(&mut self, moved: InodeId) {
+        if self.datasets.len() <= 1 {
+            return;
+        }
+        let stale: Vec<pb::Dataset> = self
+            .datasets
+            .iter()
+            .filter(|dataset| self.is_within(InodeId::new(dataset.root_inode), moved))
+            .filter(|dataset| !self.orphans.contains(&InodeId::new(dataset.root_inode)))
+            .cloned()
+            .collect();
+        for dataset in stale {
+            let path = self.path_of(InodeId::new(dataset.root_inode));
+            self.datasets.insert(pb::Dataset { path, ..dataset });
+        }
+    }
+
+    /// Path of a directory that has a name. Looks through all entries of each directory above it.
+    fn path_of(&self, directory: InodeId) -> String {
+        let mut names: Vec<Arc<[u8]>> = Vec::new();
+        let mut at = directory;
+        while at != InodeId::ROOT
+            && names.len() <= self.inodes.len()
+            && let Some(parent) = self.inodes.get(&at).and_then(|inode| inode.directory()).map(|body| body.parent)
+            && let Some((_, name, _)) = self.entries.after(parent, 0).find(|(_, _, inode)| *inode == at)
+        {
+            names.push(Arc::clone(name));
+            at = parent;
+        }
+        let path: Vec<u8> = names.iter().rev().flat_map(|name| [b"/", &name[..]].concat()).collect();
+        if path.is_empty() { "/".into() } else { String::from_utf8_lossy(&path).into_owned() }
+    }
+}

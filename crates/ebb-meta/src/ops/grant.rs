@@ -1,0 +1,147 @@
+//! Metablocks for a holder to write to, and changes of their sets.
+
+use std::collections::BTreeSet;
+
+use ebb_types::{InodeId, MetablockId, Result, Version, bail};
+use ebb_wire::convert::version;
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op;
+
+use crate::dataset::REPLICAS_MAX;
+use crate::inode::{FILE_SIZE_MAX, Inode};
+use crate::machine::{Call, Machine, take_id};
+use crate::map::Metablock;
+use crate::outcome::Effect;
+
+/// Metablocks that one request may ask for.
+const GRANTS_MAX: usize = 1024;
+
+impl Machine {
+    /// Gives each index a metablock, on the members that the leader has chosen for it; one that has one keeps it.
+    pub(crate) fn grant(&mut self, call: &mut Call<'_>, op: &meta_op::Grant) -> Result<pb::MetaReply> {
+        let id = InodeId::new(op.inode);
+        let inode = self.check_holder(call, id, op.epoch)?;
+        if op.indexes.len() > GRANTS_MAX {
+            bail!(Invalid, "{} metablocks in one grant are more than {GRANTS_MAX}", op.indexes.len());
+        }
+        let metablock_size = self.datasets.settings(inode.dataset).metablock_size;
+        for (at, index) in op.indexes.iter().enumerate() {
+            if index.checked_mul(metablock_size).is_none_or(|start| start >= FILE_SIZE_MAX) {
+                bail!(FileTooLarge, "metablock {index} of {id} lies beyond the largest file");
+            }
+            if inode.file().is_some_and(|file| file.map.at_index(*index).is_none()) {
+                let placement = call.placements.get(at).map_or(&[][..], |placement| &placement.members);
+                if placement.is_empty() {
+                    bail!(NoSpace, "no volumes for metablock {index} of {id}");
+                }
+                check_members(placement)?;
+            }
+        }
+        let metablocks = op.indexes.iter().enumerate().map(|(at, index)| self.granted(call, id, *index, at)).collect();
+        Ok(pb::MetaReply { metablocks, ..self.attr_reply(id)? })
+    }
+
+    fn granted(&mut self, call: &mut Call<'_>, id: InodeId, index: u64, at: usize) -> pb::Metablock {
+        if let Some(block) = self.edit(id).file().and_then(|file| file.map.at_index(index)) {
+            return block.to_pb();
+        }
+        let placements = call.placements;
+        let members = placements.get(at).map_or(&[][..], |placement| &placement.members);
+        self.place(call, id, index, members).to_pb()
+    }
+
+    /// Makes a metablock where the file has none.
+    pub(super) fn place(&mut self, call: &mut Call<'_>, id: InodeId, index: u64, members: &[pb::Member]) -> Metablock {
+        let block = Metablock {
+            id: take_id!(self.next.metablock, MetablockId),
+            index,
+            version: Version::ZERO,
+            length: 0,
+            generation: 1,
+            members: members.into(),
+        };
+        if let Some(file) = self.edit(id).file_mut() {
+            file.map.insert(block.clone());
+        }
+        self.replicas.add(id, &block);
+        call.effects.push(Effect::SetChanged {
+            inode: id,
+            metablock: block.id,
+            old: Vec::new(),
+            new: members.to_vec(),
+        });
+        block
+    }
+
+    /// Replaces the set of a metablock, for its file's holder: compare-and-swap on epoch and generation.
+    pub(crate) fn change_set(&mut self, call: &mut Call<'_>, op: &meta_op::ChangeSet) -> Result<pb::MetaReply> {
+        let (id, block) = (InodeId::new(op.inode), MetablockId::new(op.metablock));
+        let inode = self.check_holder(call, id, op.epoch)?;
+        check_generation(id, inode, block, op.generation)?;
+        check_members(&op.members)?;
+        let synced = version(op.version);
+        if synced.epoch > inode.epoch {
+            bail!(Invalid, "{block} of {id}: version {synced} is ahead of the file's {}", inode.epoch);
+        }
+        let changed = self.swap_set(call, id, block, &op.members, synced);
+        Ok(pb::MetaReply { metablocks: changed.into_iter().collect(), ..self.attr_reply(id)? })
+    }
+
+    /// Puts checked members in place; what all of them have synced counts as committed.
+    pub(crate) fn swap_set(
+        &mut self,
+        call: &mut Call<'_>,
+        id: InodeId,
+        block: MetablockId,
+        members: &[pb::Member],
+        synced: Version,
+    ) -> Option<pb::Metablock> {
+        let file = self.edit(id).file_mut()?;
+        let old = file.map.get(block)?.members.clone();
+        file.map.update(block, |block| {
+            block.members = members.into();
+            block.generation += 1;
+            block.version = block.version.max(synced);
+        });
+        let now = file.map.get(block).map(Metablock::to_pb);
+        self.replicas.change_set(block, &old, members);
+        call.effects.push(Effect::SetChanged { inode: id, metablock: block, old: old.to_vec(), new: members.to_vec() });
+        now
+    }
+
+    /// The file, if the caller has its write lease under this epoch.
+    fn check_holder(&self, call: &Call<'_>, id: InodeId, epoch: u64) -> Result<&Inode> {
+        let inode = self.inode(id)?;
+        if inode.file().is_none() {
+            bail!(Invalid, "{id} is not a regular file");
+        }
+        if inode.holder() != Some(call.session) || inode.epoch.raw() != epoch {
+            bail!(StaleEpoch, "{} does not hold {id} under e{epoch} ({})", call.session, inode.epoch);
+        }
+        Ok(inode)
+    }
+}
+
+/// Refuses unless the metablock is the file's and its set is at this generation.
+pub(crate) fn check_generation(id: InodeId, inode: &Inode, block: MetablockId, generation: u64) -> Result<()> {
+    let Some(found) = inode.file().and_then(|file| file.map.get(block)) else {
+        bail!(NotFound, "{block} is not a metablock of {id}");
+    };
+    if found.generation != generation {
+        bail!(SetChanged, "the set of {block} is at generation {}, not {generation}", found.generation);
+    }
+    Ok(())
+}
+
+/// Refuses a set that is empty, or that counts a node or volume twice.
+pub(crate) fn check_members(members: &[pb::Member]) -> Result<()> {
+    if members.is_empty() || members.len() > REPLICAS_MAX as usize {
+        bail!(Invalid, "a set of {} members is not between 1 and {REPLICAS_MAX}", members.len());
+    }
+    let nodes: BTreeSet<u64> = members.iter().map(|member| member.node).collect();
+    let volumes: BTreeSet<u64> = members.iter().map(|member| member.volume).collect();
+    if nodes.len() != members.len() || volumes.len() != members.len() {
+        bail!(Invalid, "a set must not count a node twice: {members:?}");
+    }
+    Ok(())
+}

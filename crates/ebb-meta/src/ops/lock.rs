@@ -1,0 +1,30 @@
+//! `fcntl(2)` and `flock(2)` locks.
+
+use ebb_types::{InodeId, Result, bail};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op;
+
+use crate::locks::{Lock, Wish};
+use crate::machine::{Call, Machine};
+use crate::waits::LockOutcome;
+
+impl Machine {
+    /// Takes, releases or queues for a lock, or takes a queued request back.
+    pub(crate) fn set_lock(&mut self, call: &mut Call<'_>, op: &meta_op::SetLock) -> Result<pb::MetaReply> {
+        let id = InodeId::new(op.inode);
+        self.inode(id)?;
+        let Some(lock) = &op.lock else { bail!(Invalid, "a lock request for {id} without a lock") };
+        let wish = Wish::parse(call.session, lock)?;
+        let queued = match wish {
+            Wish::Lock(Lock { owner, start, end, .. }) | Wish::Unlock { owner, start, end } if op.cancel => {
+                self.locks.cancel(id, owner, start, end)
+            }
+            Wish::Unlock { owner, start, end } => {
+                self.locks.unlock(id, owner, start, end, &mut call.effects);
+                false
+            }
+            Wish::Lock(lock) => self.locks.lock(id, lock, op.wait, &mut call.effects)? == LockOutcome::Queued,
+        };
+        Ok(pb::MetaReply { queued, ..Default::default() })
+    }
+}

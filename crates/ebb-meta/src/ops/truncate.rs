@@ -1,0 +1,176 @@
+//! Setting the size without data: `truncate(2)`, `O_TRUNC`, and growing by a hole.
+//!
+//! ```text
+//!  metablock   |   0   |   1   |   2   |   3   |
+//!  size before |-----------------------------|
+//!  cut         |------------|
+//!                       |   ^ trim: a versioned write by the holder cuts the members of metablock 1 here
+//!                       |       | freed at once |
+//! ```
+//! The size needs the write lease, for the holder alone knows how far the file reaches. One case does not: a size that
+//! is the recorded one, of a file that nobody holds, changes times only.
+
+use std::sync::Arc;
+
+use ebb_types::{InodeId, MetablockId, Result, Version, bail};
+use ebb_wire::convert::version;
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op;
+
+use crate::inode::{FILE_SIZE_MAX, FileBody, Inode};
+use crate::machine::{Call, Machine};
+use crate::map::Metablock;
+use crate::permission::{self, WRITE};
+use crate::tree::freed;
+
+impl Machine {
+    /// Refuses a size that cannot be set now, so.
+    pub(crate) fn check_size(&self, call: &Call<'_>, op: &meta_op::SetAttr, id: InodeId, inode: &Inode) -> Result<()> {
+        if inode.is_directory() {
+            bail!(IsDirectory, "{id} is a directory");
+        }
+        let Some(file) = inode.file() else { bail!(Invalid, "{id} is not a regular file: it has no size to set") };
+        if !op.by_handle {
+            permission::check(id, inode, &call.credentials, WRITE)?;
+        }
+        let size = op.size.unwrap_or(inode.size);
+        if size > FILE_SIZE_MAX {
+            bail!(FileTooLarge, "a size of {size} bytes is above {FILE_SIZE_MAX}");
+        }
+        check_lease(call, op, id, inode, file)?;
+        if size > inode.size && file.trim.is_some() {
+            bail!(
+                Busy,
+                "{id} may not grow before the trim of its last cut is on all members: commit it with `trimmed`"
+            );
+        }
+        let metablock_size = self.datasets.settings(inode.dataset).metablock_size;
+        check_committed(&op.committed, id, inode, file, metablock_size)?;
+        check_trim(op, id, inode, file, size, metablock_size)
+    }
+
+    /// Sets a size that has been checked.
+    pub(crate) fn cut(&mut self, call: &mut Call<'_>, op: &meta_op::SetAttr, id: InodeId, size: u64) {
+        let dataset = self.edit(id).dataset;
+        let metablock_size = self.datasets.settings(dataset).metablock_size;
+        let (index, edge) = (size / metablock_size, size % metablock_size);
+        let inode = self.edit(id);
+        let Some(file) = inode.file_mut() else { return };
+        let held = file.holder.is_some();
+        merge(file, &op.committed);
+        let gone = file.map.remove_where(|block| block.index > index || (block.index == index && edge == 0));
+        if let Some(block) = file.map.at_index(index).map(|block| block.id) {
+            file.map.update(block, |block| block.length = block.length.min(edge));
+        }
+        file.trim = remaining_trim(file, op, edge);
+        inode.size = size;
+        if held {
+            inode.size_generation += 1;
+        }
+        inode.modified(call.now);
+        if !call.credentials.is_root() {
+            inode.kill_privileges();
+        }
+        for block in &gone {
+            self.replicas.free(block);
+            call.effects.push(freed(id, block));
+        }
+    }
+}
+
+fn check_lease(call: &Call<'_>, op: &meta_op::SetAttr, id: InodeId, inode: &Inode, file: &FileBody) -> Result<()> {
+    match file.holder {
+        _ if file.recovering => bail!(Busy, "{id} is being recovered: its size is not known yet"),
+        Some(holder) if holder != call.session => bail!(LeaseHeld, "{id} is being written by {holder}"),
+        Some(_) if op.epoch != inode.epoch.raw() => {
+            bail!(StaleEpoch, "{id} is at {}, not e{}: the lease was lost", inode.epoch, op.epoch)
+        }
+        None if op.size != Some(inode.size) => {
+            bail!(StaleEpoch, "setting the size of {id} needs its write lease, and {} has none", call.session)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks what a holder says of its metablocks: they are the file's, within their size and the file's epoch.
+pub(super) fn check_committed(
+    committed: &[pb::CommitMetablock],
+    id: InodeId,
+    inode: &Inode,
+    file: &FileBody,
+    metablock_size: u64,
+) -> Result<()> {
+    for entry in committed {
+        let block = MetablockId::new(entry.id);
+        if file.map.get(block).is_none() {
+            bail!(NotFound, "{block} is not a metablock of {id}: it was freed, or is another file's");
+        }
+        if entry.length > metablock_size {
+            bail!(Invalid, "{block} of {id}: {} bytes are more than a metablock of {metablock_size}", entry.length);
+        }
+        if version(entry.version).epoch > inode.epoch {
+            bail!(Invalid, "{block} of {id}: version {} is ahead of the file's epoch", version(entry.version));
+        }
+    }
+    Ok(())
+}
+
+/// Takes over what a holder has synced. Commits may overtake each other: the higher version tells the length.
+pub(super) fn merge(file: &mut FileBody, committed: &[pb::CommitMetablock]) {
+    for entry in committed {
+        let told = version(entry.version);
+        file.map.update(MetablockId::new(entry.id), |block: &mut Metablock| {
+            if told > block.version {
+                block.version = told;
+                block.length = entry.length;
+            } else if told == block.version {
+                block.length = block.length.max(entry.length);
+            }
+        });
+    }
+}
+
+/// A cut inside bytes that a metablock has needs a trim; a trim needs such a metablock and a version above its last.
+fn check_trim(
+    op: &meta_op::SetAttr,
+    id: InodeId,
+    inode: &Inode,
+    file: &FileBody,
+    size: u64,
+    metablock_size: u64,
+) -> Result<()> {
+    let (index, edge) = (size / metablock_size, size % metablock_size);
+    let block = file.map.at_index(index).filter(|_| edge != 0);
+    let told = op.committed.iter().rfind(|entry| block.is_some_and(|block| entry.id == block.id.raw()));
+    let Some(trim) = &op.trim else {
+        let length = block.map_or(0, |block| block.length.max(told.map_or(0, |entry| entry.length)));
+        if size < inode.size && length > edge {
+            bail!(Invalid, "cutting {id} to {size} bytes cuts a metablock of {length} bytes: name its trim");
+        }
+        return Ok(());
+    };
+    let Some(block) = block.filter(|block| block.id.raw() == trim.metablock) else {
+        bail!(Invalid, "the trim of {id} names m{}, which a cut at {size} does not cut", trim.metablock);
+    };
+    let last: Version = block.version.max(version(told.and_then(|entry| entry.version)));
+    let at = version(trim.version);
+    if trim.length != edge || at.epoch != inode.epoch || at <= last {
+        bail!(
+            Invalid,
+            "the trim of {} to {} bytes at {at} does not follow {last} at {edge} bytes",
+            block.id,
+            trim.length
+        );
+    }
+    Ok(())
+}
+
+/// The trim that members still have to see: the new one, or an older one that is still to be done.
+fn remaining_trim(file: &FileBody, op: &meta_op::SetAttr, edge: u64) -> Option<Arc<meta_op::Trim>> {
+    if let Some(trim) = &op.trim {
+        return Some(Arc::new(*trim));
+    }
+    let old = file.trim.as_ref()?;
+    file.map.get(MetablockId::new(old.metablock))?;
+    Some(Arc::new(meta_op::Trim { length: old.length.min(edge), ..**old }))
+}

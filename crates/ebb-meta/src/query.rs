@@ -1,0 +1,148 @@
+//! Queries: answered from the applied state, never logged.
+
+use ebb_types::{Credentials, InodeId, Result, SessionId, bail};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op;
+use ebb_wire::pb::meta_op::Op;
+
+use crate::dir;
+use crate::inode::Body;
+use crate::locks::Wish;
+use crate::machine::Machine;
+use crate::ops::xattr;
+
+/// Metablocks that one reply brings at most. `GetMap` goes on where it stopped.
+pub const METABLOCKS_PER_REPLY: usize = 4096;
+/// Entries that one listing brings at most.
+pub const READ_DIR_LIMIT_MAX: u32 = 4096;
+/// Entries that a listing brings unless it is told.
+const READ_DIR_LIMIT: u32 = 1024;
+/// Bytes of names and attributes that one listing brings, so that the reply stays below the cap of a message.
+const READ_DIR_BYTES: usize = 2 << 20;
+/// What an entry's attributes take at most in a message.
+const ATTR_BYTES: usize = 160;
+/// What a metablock takes in a message, for each of its members and for itself.
+const MEMBER_BYTES: usize = 36;
+
+impl Machine {
+    /// Answers a query for a session. Reading names, entries and attributes is not checked here: on mounts the kernel
+    /// does it, and other clients go by `Resolve`, which checks the path.
+    pub fn query(&self, session: SessionId, credentials: &Credentials, op: &Op) -> Result<pb::MetaReply> {
+        match op {
+            Op::Lookup(op) => self.lookup(InodeId::new(op.parent), &op.name),
+            Op::GetAttr(op) => self.attr_reply(InodeId::new(op.inode)),
+            Op::ReadDir(op) => self.read_dir(op),
+            Op::ReadLink(op) => self.read_link(InodeId::new(op.inode)),
+            Op::GetXattr(op) => {
+                let id = InodeId::new(op.inode);
+                let value = xattr::read(credentials, id, self.inode(id)?, &op.name)?;
+                Ok(pb::MetaReply { value: value.to_vec(), ..Default::default() })
+            }
+            Op::ListXattr(op) => {
+                let names = xattr::list(credentials, self.inode(InodeId::new(op.inode))?);
+                Ok(pb::MetaReply { names, ..Default::default() })
+            }
+            Op::StatFs(op) => self.stat_fs(InodeId::new(op.inode)),
+            Op::GetMap(op) => self.get_map(op),
+            Op::Resolve(op) => {
+                let found = self.resolve(credentials, &op.path, op.follow_last)?;
+                Ok(pb::MetaReply { parent: found.parent.raw(), ..self.attr_reply(found.inode)? })
+            }
+            Op::TestLock(op) => self.test_lock(session, op),
+            Op::ListDatasets(_) => {
+                let datasets = self.datasets.iter().filter(|dataset| !dataset.path.is_empty()).cloned().collect();
+                Ok(pb::MetaReply { datasets, ..Default::default() })
+            }
+            _ => bail!(Invalid, "a mutation is a command, not a query"),
+        }
+    }
+
+    /// Attributes of a name; `.` and `..` are known.
+    fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<pb::MetaReply> {
+        dir::check_name(name)?;
+        let Some(directory) = self.directory(parent)?.directory() else {
+            bail!(NotDirectory, "{parent} is not a directory");
+        };
+        match name {
+            b"." => self.attr_reply(parent),
+            b".." => self.attr_reply(directory.parent),
+            _ => match self.entries.get(parent, name) {
+                Some(entry) => self.attr_reply(entry.inode),
+                None => bail!(NotFound, "{parent} has no entry {}", dir::show(name)),
+            },
+        }
+    }
+
+    /// Entries after a cookie. One that stays while the directory changes is listed once.
+    fn read_dir(&self, op: &meta_op::ReadDir) -> Result<pb::MetaReply> {
+        let id = InodeId::new(op.inode);
+        self.directory(id)?;
+        let limit = if op.limit == 0 { READ_DIR_LIMIT } else { op.limit.min(READ_DIR_LIMIT_MAX) } as usize;
+        let mut reply = pb::MetaReply { end: true, ..Default::default() };
+        let mut bytes = 0;
+        for (cookie, name, inode_id) in self.entries.after(id, op.cookie) {
+            if reply.entries.len() >= limit || bytes >= READ_DIR_BYTES {
+                reply.end = false;
+                break;
+            }
+            let inode = self.inode(inode_id)?;
+            let blocks = inode.file().filter(|_| op.map).into_iter().flat_map(|file| file.map.iter());
+            let entry = pb::DirEntry {
+                name: name.to_vec(),
+                inode: inode_id.raw(),
+                kind: inode.kind().raw(),
+                cookie,
+                attr: op.plus.then(|| self.attr_of(inode_id, inode)),
+                metablocks: blocks.take(METABLOCKS_PER_REPLY).map(|block| block.to_pb()).collect(),
+            };
+            let members: usize = entry.metablocks.iter().map(|block| block.members.len() + 2).sum();
+            bytes += name.len() + ATTR_BYTES + MEMBER_BYTES * members;
+            reply.entries.push(entry);
+        }
+        Ok(reply)
+    }
+
+    fn read_link(&self, id: InodeId) -> Result<pb::MetaReply> {
+        match &self.inode(id)?.body {
+            Body::Symlink(target) => Ok(pb::MetaReply { value: target.to_vec(), ..Default::default() }),
+            _ => bail!(Invalid, "{id} is not a symbolic link"),
+        }
+    }
+
+    /// Space as the volumes told when they registered: the leader knows it better, and puts in what it knows.
+    fn stat_fs(&self, id: InodeId) -> Result<pb::MetaReply> {
+        let settings = self.datasets.settings(self.inode(id)?.dataset);
+        let mut stat =
+            pb::StatFsReply { inodes: self.inodes.len() as u64, replicas: settings.replicas, ..Default::default() };
+        let nodes = self.registry.nodes().filter_map(|record| record.node.as_ref());
+        for volume in nodes.flat_map(|node| &node.volumes) {
+            stat.capacity_bytes = stat.capacity_bytes.saturating_add(volume.capacity_bytes);
+            stat.free_bytes = stat.free_bytes.saturating_add(volume.free_bytes);
+            stat.used_bytes = stat.used_bytes.saturating_add(volume.used_bytes);
+        }
+        Ok(pb::MetaReply { stat_fs: Some(stat), ..Default::default() })
+    }
+
+    fn get_map(&self, op: &meta_op::GetMap) -> Result<pb::MetaReply> {
+        let id = InodeId::new(op.inode);
+        let Some(file) = self.inode(id)?.file() else { bail!(Invalid, "{id} is not a regular file: it has no map") };
+        let limit = if op.limit == 0 { METABLOCKS_PER_REPLY } else { (op.limit as usize).min(METABLOCKS_PER_REPLY) };
+        let rest = file.map.from_index(op.first_index);
+        Ok(pb::MetaReply {
+            metablocks: rest.iter().take(limit).map(|block| block.to_pb()).collect(),
+            end: rest.len() <= limit,
+            ..self.attr_reply(id)?
+        })
+    }
+
+    /// The first held lock that is in the way of one wished for.
+    fn test_lock(&self, session: SessionId, op: &meta_op::TestLock) -> Result<pb::MetaReply> {
+        let id = InodeId::new(op.inode);
+        self.inode(id)?;
+        let Some(Wish::Lock(wish)) = op.lock.as_ref().map(|lock| Wish::parse(session, lock)).transpose()? else {
+            bail!(Invalid, "a lock test for {id} without a lock");
+        };
+        let lock = self.locks.table(id).and_then(|table| table.conflicts(&wish).next().copied());
+        Ok(pb::MetaReply { lock: lock.map(crate::locks::Lock::to_pb), ..Default::default() })
+    }
+}

@@ -1,0 +1,144 @@
+//! Recovery of a file whose holder is gone, and changes of sets by the master.
+
+use std::collections::BTreeMap;
+
+use ebb_types::{Epoch, InodeId, MetablockId, Result, Version, bail};
+use ebb_wire::pb;
+
+use crate::inode::{FILE_SIZE_MAX, Inode};
+use crate::machine::{Call, Machine};
+use crate::map::Metablock;
+use crate::ops::grant::{check_generation, check_members};
+use crate::outcome::Reply;
+use crate::tree::freed;
+
+impl Machine {
+    /// Raises the epoch and fences the holder off, if there still is one. A recovery that died is begun again so.
+    pub(crate) fn begin_recovery(&mut self, call: &mut Call<'_>, op: &pb::BeginRecovery) -> Result<Reply> {
+        let id = InodeId::new(op.inode);
+        let inode = self.inode(id)?;
+        if inode.file().is_none() {
+            bail!(Invalid, "{id} is not a regular file: it needs no recovery");
+        }
+        if inode.epoch.raw() != op.expected_epoch {
+            bail!(StaleEpoch, "{id} is at {}, not e{}", inode.epoch, op.expected_epoch);
+        }
+        self.lose_lease(call, id);
+        let inode = self.edit(id);
+        inode.epoch = inode.epoch.next();
+        let epoch = inode.epoch;
+        if let Some(file) = inode.file_mut() {
+            file.recovering = true;
+        }
+        self.recovering.insert(id);
+        call.changed(id);
+        Ok(Reply::Epoch(epoch))
+    }
+
+    /// Records what the recovery found, all or nothing. Every metablock that was ever committed must be named: each
+    /// has members that were stamped, or the recovery is not at its end.
+    pub(crate) fn finish_recovery(&mut self, call: &mut Call<'_>, op: &pb::FinishRecovery) -> Result<Reply> {
+        let id = InodeId::new(op.inode);
+        let found: BTreeMap<MetablockId, &pb::Metablock> =
+            op.metablocks.iter().map(|block| (block.metablock_id(), block)).collect();
+        self.check_recovered(id, op, &found)?;
+
+        let inode = self.edit(id);
+        let before = inode.size;
+        inode.size = inode.size.max(op.size);
+        if op.written || inode.size != before {
+            inode.modified(call.now);
+        }
+        let Some(file) = inode.file_mut() else { return Ok(Reply::None) };
+        file.recovering = false;
+        file.trim = None;
+        let unwritten =
+            |block: &Metablock| found.get(&block.id).is_none_or(|found| found.min_version() == Version::ZERO);
+        let gone = file.map.remove_where(unwritten);
+        self.recovering.remove(&id);
+        for block in &gone {
+            self.replicas.free(block);
+            call.effects.push(freed(id, block));
+        }
+        for (block, found) in &found {
+            self.stamp(call, id, *block, found);
+        }
+        call.changed(id);
+        Ok(Reply::None)
+    }
+
+    fn check_recovered(
+        &self,
+        id: InodeId,
+        op: &pb::FinishRecovery,
+        found: &BTreeMap<MetablockId, &pb::Metablock>,
+    ) -> Result<()> {
+        let inode = self.inode(id)?;
+        let Some(file) = inode.file().filter(|file| file.recovering && inode.epoch.raw() == op.epoch) else {
+            bail!(StaleEpoch, "{id} is not being recovered under e{} ({})", op.epoch, inode.epoch);
+        };
+        if op.size > FILE_SIZE_MAX {
+            bail!(FileTooLarge, "a size of {} bytes is above {FILE_SIZE_MAX}", op.size);
+        }
+        let metablock_size = self.datasets.settings(inode.dataset).metablock_size;
+        for (block, found) in found {
+            if file.map.get(*block).is_none() {
+                bail!(NotFound, "{block} is not a metablock of {id}");
+            }
+            if found.min_version() == Version::ZERO {
+                continue;
+            }
+            check_members(&found.members)?;
+            if found.length > metablock_size || found.min_version().epoch > inode.epoch {
+                bail!(Invalid, "{block} of {id}: {} bytes at {}", found.length, found.min_version());
+            }
+        }
+        let written = |block: &&Metablock| block.version != Version::ZERO;
+        let missing = file
+            .map
+            .iter()
+            .filter(written)
+            .find(|block| found.get(&block.id).is_none_or(|found| found.min_version() < block.version));
+        if let Some(block) = missing {
+            bail!(Invalid, "{} of {id} was committed at {} and not found again", block.id, block.version);
+        }
+        Ok(())
+    }
+
+    fn stamp(&mut self, call: &mut Call<'_>, id: InodeId, block: MetablockId, found: &pb::Metablock) {
+        let Some(file) = self.edit(id).file_mut() else { return };
+        let Some(old) = file.map.get(block).map(|block| block.members.clone()) else { return };
+        file.map.update(block, |block| {
+            block.version = found.min_version();
+            block.length = found.length;
+        });
+        if *old != found.members[..] {
+            self.swap_set(call, id, block, &found.members, Version::ZERO);
+        }
+    }
+
+    /// Replaces a set on the master's own account: compare-and-swap on epoch and generation, while nobody holds the file.
+    pub(crate) fn master_change_set(&mut self, call: &mut Call<'_>, op: &pb::MasterChangeSet) -> Result<Reply> {
+        let (id, block) = (InodeId::new(op.inode), MetablockId::new(op.metablock));
+        let inode = self.inode(id)?;
+        check_idle(id, inode, Epoch::new(op.epoch))?;
+        check_generation(id, inode, block, op.generation)?;
+        check_members(&op.members)?;
+        self.swap_set(call, id, block, &op.members, Version::ZERO);
+        call.changed(id);
+        Ok(Reply::None)
+    }
+}
+
+fn check_idle(id: InodeId, inode: &Inode, epoch: Epoch) -> Result<()> {
+    if inode.epoch != epoch {
+        bail!(StaleEpoch, "{id} is at {}, not {epoch}", inode.epoch);
+    }
+    if let Some(holder) = inode.holder() {
+        bail!(LeaseHeld, "{id} is being written by {holder}, which alone changes its sets");
+    }
+    if inode.recovering() {
+        bail!(Busy, "{id} is being recovered");
+    }
+    Ok(())
+}

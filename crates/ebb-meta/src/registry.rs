@@ -1,0 +1,135 @@
+//! Nodes and their volumes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ebb_types::{NodeId, Result, VolumeId, bail};
+use ebb_wire::pb;
+use imbl::OrdMap;
+
+use crate::machine::{NextIds, take_id};
+
+/// How often a node tells that it lives.
+const HEARTBEAT_MS: u32 = 1000;
+
+/// All registered nodes.
+///
+/// Invariant: a volume belongs to one node.
+#[derive(Clone, Default)]
+pub(crate) struct Registry {
+    nodes: OrdMap<NodeId, Arc<pb::NodeRecord>>,
+    owners: OrdMap<VolumeId, NodeId>,
+}
+
+impl Registry {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &pb::NodeRecord> {
+        self.nodes.values().map(|record| &**record)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Node of a volume that is registered now.
+    pub(crate) fn owner(&self, volume: VolumeId) -> Option<NodeId> {
+        self.owners.get(&volume).copied()
+    }
+
+    pub(crate) fn volume_count(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// Puts a record in place as a checkpoint has it.
+    pub(crate) fn restore(&mut self, record: pb::NodeRecord) -> Result<()> {
+        let Some(node) = &record.node else { bail!(Corrupt, "a node record without a node") };
+        let id = NodeId::new(node.id);
+        for volume in &node.volumes {
+            if self.owners.insert(VolumeId::new(volume.id), id).is_some() {
+                bail!(Corrupt, "v{} is recorded for two nodes", volume.id);
+            }
+        }
+        if self.nodes.insert(id, Arc::new(record)).is_some() {
+            bail!(Corrupt, "{id} is recorded twice");
+        }
+        Ok(())
+    }
+
+    /// Starts or stops moving everything off a node.
+    pub(crate) fn set_draining(&mut self, id: NodeId, draining: bool) -> Result<()> {
+        let Some(record) = self.nodes.get_mut(&id) else { bail!(NotFound, "no node {id} is registered") };
+        Arc::make_mut(record).draining = draining;
+        Ok(())
+    }
+
+    /// A node has started. Ids 0 are new and get an id; others must be this node's, or nobody's: a volume that was left
+    /// out of an earlier registration (its disk had failed to come up) may come back.
+    pub(crate) fn register(
+        &mut self,
+        next: &mut NextIds,
+        node: &pb::RegisterNodeCommand,
+    ) -> Result<pb::RegisterNodeReply> {
+        let known = NodeId::new(node.node);
+        if known.raw() != 0 && !self.nodes.contains_key(&known) {
+            bail!(NotFound, "no node {known} was ever registered here: its data directory is another cluster's");
+        }
+        self.check_volumes(known, next.volume, &node.volumes)?;
+        let id = if known.raw() == 0 { take_id!(next.node, NodeId) } else { known };
+        let volumes: Vec<pb::Volume> = node.volumes.iter().map(|volume| adopt(next, volume)).collect();
+        self.replace(id, node, volumes.clone());
+        Ok(pb::RegisterNodeReply { node: id.raw(), volumes, heartbeat_ms: HEARTBEAT_MS })
+    }
+
+    fn check_volumes(&self, node: NodeId, next: VolumeId, volumes: &[pb::Volume]) -> Result<()> {
+        let mut seen = BTreeSet::new();
+        for volume in volumes.iter().filter(|volume| volume.id != 0) {
+            let id = VolumeId::new(volume.id);
+            if id >= next {
+                bail!(Invalid, "{id} at {} was never given out here: it is another cluster's", volume.path);
+            }
+            if !seen.insert(id) {
+                bail!(Invalid, "{id} is named twice: two directories are copies of one volume");
+            }
+            match self.owner(id) {
+                Some(owner) if owner != node => {
+                    bail!(Invalid, "{id} at {} belongs to {owner}: it cannot be another node's too", volume.path)
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, id: NodeId, node: &pb::RegisterNodeCommand, volumes: Vec<pb::Volume>) {
+        let old = self.nodes.get(&id);
+        let draining = old.is_some_and(|record| record.draining);
+        for volume in old.iter().filter_map(|record| record.node.as_ref()).flat_map(|node| &node.volumes) {
+            self.owners.remove(&VolumeId::new(volume.id));
+        }
+        for volume in &volumes {
+            self.owners.insert(VolumeId::new(volume.id), id);
+        }
+        let node = pb::Node {
+            id: id.raw(),
+            host: node.host.clone(),
+            rack: node.rack.clone(),
+            address: node.address.clone(),
+            volumes,
+            ..Default::default()
+        };
+        self.nodes.insert(id, Arc::new(pb::NodeRecord { node: Some(node), draining }));
+    }
+}
+
+/// The volume as it is recorded: with an id, and an incarnation that is not 0. State and use are not recorded.
+fn adopt(next: &mut NextIds, volume: &pb::Volume) -> pb::Volume {
+    let id = if volume.id == 0 { take_id!(next.volume, VolumeId).raw() } else { volume.id };
+    pb::Volume {
+        id,
+        incarnation: volume.incarnation.max(1),
+        path: volume.path.clone(),
+        capacity_bytes: volume.capacity_bytes,
+        used_bytes: volume.used_bytes,
+        free_bytes: volume.free_bytes,
+        ..Default::default()
+    }
+}

@@ -1,0 +1,92 @@
+//! Where metablocks lie, the other way round: by id and by volume; and what has been freed and not yet deleted.
+
+use ebb_types::{InodeId, MetablockId, VolumeId};
+use ebb_wire::pb;
+use imbl::{OrdMap, OrdSet};
+
+use crate::map::Metablock;
+
+/// Index over the maps of all files, and the queue of deletes.
+///
+/// Invariant: everything but `deleted` follows from the inodes and is not in checkpoints.
+#[derive(Clone, Default)]
+pub(crate) struct Replicas {
+    owners: OrdMap<MetablockId, InodeId>,
+    on_volume: OrdSet<(VolumeId, MetablockId)>,
+    /// Replicas of freed metablocks, until their volume is known to have none.
+    deleted: OrdMap<(VolumeId, MetablockId), pb::Member>,
+}
+
+impl Replicas {
+    pub(crate) fn owner(&self, id: MetablockId) -> Option<InodeId> {
+        self.owners.get(&id).copied()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// A metablock of this file; the answer is false if another has it.
+    pub(crate) fn add(&mut self, inode: InodeId, block: &Metablock) -> bool {
+        for member in block.members.iter() {
+            self.on_volume.insert((member.volume_id(), block.id));
+        }
+        self.owners.insert(block.id, inode).is_none()
+    }
+
+    /// The metablock is in no file any more: its replicas are to be deleted.
+    pub(crate) fn free(&mut self, block: &Metablock) {
+        self.owners.remove(&block.id);
+        for member in block.members.iter() {
+            self.on_volume.remove(&(member.volume_id(), block.id));
+            self.queue_delete(block.id, *member);
+        }
+    }
+
+    pub(crate) fn queue_delete(&mut self, id: MetablockId, member: pb::Member) {
+        self.deleted.insert((member.volume_id(), id), member);
+    }
+
+    pub(crate) fn change_set(&mut self, id: MetablockId, old: &[pb::Member], new: &[pb::Member]) {
+        for member in old {
+            self.on_volume.remove(&(member.volume_id(), id));
+        }
+        for member in new {
+            self.on_volume.insert((member.volume_id(), id));
+        }
+    }
+
+    /// The volume is known not to have this metablock any more.
+    pub(crate) fn drop_deleted(&mut self, volume: VolumeId, id: MetablockId) {
+        self.deleted.remove(&(volume, id));
+    }
+
+    pub(crate) fn on_volume(&self, volume: VolumeId) -> impl Iterator<Item = MetablockId> + '_ {
+        let range = (volume, MetablockId::new(0))..=(volume, MetablockId::new(u64::MAX));
+        self.on_volume.range::<_, (VolumeId, MetablockId)>(range).map(|(_, id)| *id)
+    }
+
+    pub(crate) fn deleted_on(&self, volume: VolumeId) -> impl Iterator<Item = MetablockId> + '_ {
+        let range = (volume, MetablockId::new(0))..=(volume, MetablockId::new(u64::MAX));
+        self.deleted.range::<_, (VolumeId, MetablockId)>(range).map(|((_, id), _)| *id)
+    }
+
+    pub(crate) fn deleted(&self) -> impl Iterator<Item = (MetablockId, pb::Member)> + '_ {
+        self.deleted.iter().map(|((_, id), member)| (*id, *member))
+    }
+
+    pub(crate) fn deleted_count(&self) -> usize {
+        self.deleted.len()
+    }
+
+    /// How many (volume, metablock) pairs the index has.
+    pub(crate) fn placed_count(&self) -> usize {
+        self.on_volume.len()
+    }
+
+    /// Whether the index knows this metablock as the inode's, on exactly these volumes among others.
+    pub(crate) fn knows(&self, inode: InodeId, block: &Metablock) -> bool {
+        self.owner(block.id) == Some(inode)
+            && block.members.iter().all(|member| self.on_volume.contains(&(member.volume_id(), block.id)))
+    }
+}

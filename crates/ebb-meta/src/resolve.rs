@@ -1,0 +1,108 @@
+//! Walking a path: `path_resolution(7)`.
+
+use std::collections::VecDeque;
+
+use ebb_types::{Credentials, InodeId, Result, bail};
+
+use crate::dir::{self, NAME_LEN_MAX};
+use crate::inode::Body;
+use crate::machine::Machine;
+use crate::permission::{self, EXECUTE};
+
+/// Longest path in bytes.
+const PATH_LEN_MAX: usize = 4095;
+/// Symbolic links that one walk follows.
+const LINKS_MAX: u32 = 40;
+
+/// Where a path leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Resolved {
+    pub(crate) inode: InodeId,
+    /// Directory in which the last name was found.
+    pub(crate) parent: InodeId,
+}
+
+/// A walk on its way: where it is, and what is still to be walked.
+struct Walk {
+    at: Resolved,
+    todo: VecDeque<Vec<u8>>,
+    links: u32,
+    /// The path ended with a slash: the last name must be a directory's, and a link there is followed.
+    wants_directory: bool,
+}
+
+impl Machine {
+    /// Walks an absolute path with the caller's search permission. Symbolic links are followed; a last one only with
+    /// `follow_last`, or if a slash comes after it.
+    pub(crate) fn resolve(&self, credentials: &Credentials, path: &[u8], follow_last: bool) -> Result<Resolved> {
+        if path.len() > PATH_LEN_MAX {
+            bail!(NameTooLong, "a path of {} bytes is longer than {PATH_LEN_MAX}", path.len());
+        }
+        if !path.starts_with(b"/") {
+            bail!(Invalid, "{} is not an absolute path", dir::show(path));
+        }
+        let root = Resolved { inode: InodeId::ROOT, parent: InodeId::ROOT };
+        let mut walk = Walk {
+            at: root,
+            todo: names(path).collect(),
+            links: 0,
+            wants_directory: path.ends_with(b"/") || path.ends_with(b"/."),
+        };
+        while let Some(name) = walk.todo.pop_front() {
+            self.step(credentials, &mut walk, &name, follow_last)?;
+        }
+        if walk.wants_directory {
+            self.directory(walk.at.inode)?;
+        }
+        Ok(walk.at)
+    }
+
+    fn step(&self, credentials: &Credentials, walk: &mut Walk, name: &[u8], follow_last: bool) -> Result<()> {
+        let here = walk.at.inode;
+        let directory = self.directory(here)?;
+        permission::check(here, directory, credentials, EXECUTE)?;
+        let Some(body) = directory.directory() else { bail!(NotDirectory, "{here} is not a directory") };
+        match name {
+            b"." => return Ok(()),
+            b".." => {
+                walk.at = Resolved { inode: body.parent, parent: self.parent_of(body.parent)? };
+                return Ok(());
+            }
+            _ => {}
+        }
+        if name.len() > NAME_LEN_MAX {
+            bail!(NameTooLong, "a name of {} bytes is longer than {NAME_LEN_MAX}", name.len());
+        }
+        let Some(entry) = self.entries.get(here, name) else {
+            bail!(NotFound, "{here} has no entry {}", dir::show(name));
+        };
+        let is_last = walk.todo.is_empty();
+        match &self.inode(entry.inode)?.body {
+            Body::Symlink(target) if !is_last || follow_last || walk.wants_directory => {
+                walk.links += 1;
+                if walk.links > LINKS_MAX {
+                    bail!(TooManyLinks, "more than {LINKS_MAX} symbolic links on the way");
+                }
+                if target.starts_with(b"/") {
+                    walk.at = Resolved { inode: InodeId::ROOT, parent: InodeId::ROOT };
+                }
+                if is_last && target.ends_with(b"/") {
+                    walk.wants_directory = true;
+                }
+                for name in names(target).collect::<Vec<_>>().into_iter().rev() {
+                    walk.todo.push_front(name);
+                }
+            }
+            _ => walk.at = Resolved { inode: entry.inode, parent: here },
+        }
+        Ok(())
+    }
+
+    fn parent_of(&self, id: InodeId) -> Result<InodeId> {
+        Ok(self.directory(id)?.directory().map_or(InodeId::ROOT, |body| body.parent))
+    }
+}
+
+fn names(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(<[u8]>::to_vec)
+}

@@ -1,0 +1,247 @@
+//! Inodes and names, one level below the operations: finding, making, linking and dropping them.
+
+use std::sync::Arc;
+
+use ebb_types::{Credentials, InodeId, Result, bail};
+use ebb_wire::pb;
+
+use crate::dir::{self, Entry};
+use crate::inode::{Body, Inode, MODE_MASK, S_ISGID, S_ISVTX, S_IXGRP};
+use crate::machine::{Call, Machine, take_id};
+use crate::outcome::Effect;
+use crate::permission::{self, EXECUTE, WRITE};
+use crate::xattr::Xattrs;
+
+/// What a new inode is to be.
+pub(crate) struct NewInode {
+    pub(crate) body: Body,
+    pub(crate) mode: u32,
+    /// Applied unless the directory has a default ACL.
+    pub(crate) umask: u32,
+    pub(crate) rdev: u32,
+    pub(crate) size: u64,
+}
+
+impl Machine {
+    /// The inode; kind `Stale` if it is gone, so that a kernel looks the path up again.
+    pub(crate) fn inode(&self, id: InodeId) -> Result<&Inode> {
+        match self.inodes.get(&id) {
+            Some(inode) => Ok(inode),
+            None => bail!(Stale, "{id} is gone"),
+        }
+    }
+
+    /// An inode that the caller has found before.
+    pub(crate) fn edit(&mut self, id: InodeId) -> &mut Inode {
+        self.inodes.get_mut(&id).map(Arc::make_mut).expect("the operation has found this inode before it changes it")
+    }
+
+    /// The inode, if it is a directory.
+    pub(crate) fn directory(&self, id: InodeId) -> Result<&Inode> {
+        let inode = self.inode(id)?;
+        if !inode.is_directory() {
+            bail!(NotDirectory, "{id} is not a directory");
+        }
+        Ok(inode)
+    }
+
+    /// The inode's attributes for a reply.
+    pub(crate) fn attr_of(&self, id: InodeId, inode: &Inode) -> pb::Attr {
+        inode.attr(id, self.datasets.settings(inode.dataset))
+    }
+
+    /// A reply that brings one inode's attributes.
+    pub(crate) fn attr_reply(&self, id: InodeId) -> Result<pb::MetaReply> {
+        Ok(pb::MetaReply { attr: Some(self.attr_of(id, self.inode(id)?)), ..Default::default() })
+    }
+
+    /// The entry of this name, if the caller may search the directory. `.` and `..` are not entries.
+    pub(crate) fn find(&self, parent: InodeId, name: &[u8], credentials: &Credentials) -> Result<Option<Entry>> {
+        dir::check_name(name)?;
+        permission::check(parent, self.directory(parent)?, credentials, EXECUTE)?;
+        Ok(self.entries.get(parent, name))
+    }
+
+    /// The entry of this name and its inode, for an operation that needs it to be there.
+    pub(crate) fn find_entry(
+        &self,
+        parent: InodeId,
+        name: &[u8],
+        credentials: &Credentials,
+    ) -> Result<(InodeId, &Inode)> {
+        match self.find(parent, name, credentials)? {
+            Some(entry) => Ok((entry.inode, self.inode(entry.inode)?)),
+            None => bail!(NotFound, "{parent} has no entry {}", dir::show(name)),
+        }
+    }
+
+    /// Refuses unless a name that is not there yet may be made: it exists wins over everything, as in Linux
+    /// `filename_create`, then a directory that is itself removed, then permission.
+    pub(crate) fn check_new_name(&self, call: &Call<'_>, parent: InodeId, name: &[u8]) -> Result<()> {
+        let found = self.find(parent, name, &call.credentials)?.is_some();
+        if found || dir::is_dots(name) {
+            bail!(Exists, "{parent} has an entry {}", dir::show(name));
+        }
+        self.check_may_add(call, parent)
+    }
+
+    /// Refuses unless the caller may add entries to the directory.
+    pub(crate) fn check_may_add(&self, call: &Call<'_>, parent: InodeId) -> Result<()> {
+        let directory = self.directory(parent)?;
+        if directory.nlink == 0 {
+            bail!(NotFound, "{parent} has been removed");
+        }
+        permission::check(parent, directory, &call.credentials, WRITE | EXECUTE)
+    }
+
+    /// Refuses unless the caller may take this inode's name from the directory (Linux `may_delete`).
+    pub(crate) fn check_may_remove(&self, call: &Call<'_>, parent: InodeId, victim: &Inode) -> Result<()> {
+        let directory = self.directory(parent)?;
+        permission::check(parent, directory, &call.credentials, WRITE | EXECUTE)?;
+        permission::check_sticky(parent, directory, victim, &call.credentials)
+    }
+
+    /// Makes an inode and its name in a directory that has passed [`Self::check_new_name`]. Owner, group, mode and
+    /// ACLs come from caller and directory (Linux `inode_init_owner`, `mode_strip_sgid`, `posix_acl_create`).
+    pub(crate) fn make(&mut self, call: &mut Call<'_>, parent: InodeId, name: &[u8], new: NewInode) -> Result<InodeId> {
+        let directory = self.directory(parent)?;
+        let is_directory = matches!(new.body, Body::Directory(_));
+        let is_symlink = matches!(new.body, Body::Symlink(_));
+        let inherits_group = directory.mode & S_ISGID != 0;
+        let mut mode = new.mode & if is_directory { 0o777 | S_ISVTX } else { MODE_MASK };
+        if inherits_group && is_directory {
+            mode |= S_ISGID;
+        } else if inherits_group
+            && mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP
+            && !call.credentials.is_root()
+            && !call.credentials.in_group(directory.gid)
+        {
+            mode &= !S_ISGID;
+        }
+        let mut xattrs = Xattrs::default();
+        match directory.xattrs.as_ref().and_then(|xattrs| xattrs.default.as_ref()) {
+            _ if is_symlink => {}
+            None => mode &= !new.umask,
+            Some(default) => {
+                let (access, bits) = default.inherit(mode);
+                mode = mode & !0o777 | bits;
+                xattrs.access = access;
+                xattrs.default = is_directory.then(|| default.clone());
+            }
+        }
+        let inode = Inode {
+            mode,
+            nlink: if is_directory { 2 } else { 1 },
+            uid: call.credentials.uid,
+            gid: if inherits_group { directory.gid } else { call.credentials.gid },
+            rdev: new.rdev,
+            size: new.size,
+            atime: call.now,
+            mtime: call.now,
+            ctime: call.now,
+            btime: call.now,
+            epoch: ebb_types::Epoch::new(0),
+            size_generation: 0,
+            dataset: directory.dataset,
+            xattrs: (!xattrs.is_empty()).then(|| Arc::new(xattrs)),
+            body: new.body,
+        };
+        let id = take_id!(self.next.inode, InodeId);
+        self.datasets.count_inode(inode.dataset);
+        self.inodes.insert(id, Arc::new(inode));
+        self.add_entry(call, parent, name, id);
+        if is_directory {
+            self.edit(parent).nlink += 1;
+        }
+        Ok(id)
+    }
+
+    /// Adds a name to a directory. Link counts are the caller's.
+    pub(crate) fn add_entry(&mut self, call: &mut Call<'_>, parent: InodeId, name: &[u8], inode: InodeId) {
+        let now = call.now;
+        let directory = self.edit(parent);
+        directory.modified(now);
+        let body = directory.directory_mut().expect("checked to be a directory before an entry is added");
+        let cookie = body.next_cookie;
+        body.next_cookie = cookie.saturating_add(1);
+        body.count += 1;
+        self.entries.insert(parent, name, inode, cookie);
+        call.changed(parent);
+    }
+
+    /// Takes a name from a directory. Link counts are the caller's.
+    pub(crate) fn remove_entry(&mut self, call: &mut Call<'_>, parent: InodeId, name: &[u8]) {
+        self.entries.remove(parent, name);
+        let now = call.now;
+        let directory = self.edit(parent);
+        directory.modified(now);
+        let body = directory.directory_mut().expect("checked to be a directory before an entry is removed");
+        body.count = body.count.saturating_sub(1);
+        call.changed(parent);
+    }
+
+    /// One name of the inode is gone: a directory's only one, or one of a file's. True: it has none left.
+    pub(crate) fn lose_name(&mut self, call: &mut Call<'_>, id: InodeId) -> bool {
+        let now = call.now;
+        let inode = self.edit(id);
+        inode.ctime = now;
+        inode.nlink = if inode.is_directory() { 0 } else { inode.nlink.saturating_sub(1) };
+        let gone = inode.nlink == 0;
+        call.changed(id);
+        if gone {
+            self.orphans.insert(id);
+            self.datasets.root_removed(id);
+            call.effects.push(Effect::Orphaned(id));
+        }
+        gone
+    }
+
+    /// Whether `ancestor` is `id` or a directory above it.
+    pub(crate) fn is_within(&self, id: InodeId, ancestor: InodeId) -> bool {
+        let mut at = id;
+        // Invariant: parents lead to the root without a circle; the bound is for a state that is broken anyway.
+        for _ in 0..=self.inodes.len() {
+            if at == ancestor {
+                return true;
+            }
+            match self.inodes.get(&at).and_then(|inode| inode.directory()) {
+                Some(body) if at != InodeId::ROOT => at = body.parent,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// Frees the orphans that nobody has open; other inodes are left alone.
+    pub(crate) fn reap(&mut self, call: &mut Call<'_>, reap: &pb::Reap) {
+        for id in &reap.inodes {
+            let id = InodeId::new(*id);
+            if self.orphans.remove(&id).is_some() {
+                self.free_inode(call, id);
+            }
+        }
+    }
+
+    fn free_inode(&mut self, call: &mut Call<'_>, id: InodeId) {
+        let Some(inode) = self.inodes.remove(&id) else { return };
+        self.locks.drop_file(id);
+        self.recovering.remove(&id);
+        self.datasets.forget_inode(inode.dataset);
+        if let Some(file) = inode.file() {
+            if let Some(session) = file.holder {
+                self.held.remove(&(session, id));
+                call.effects.push(Effect::LeaseEnded { inode: id, session });
+            }
+            for block in file.map.iter() {
+                self.replicas.free(block);
+                call.effects.push(freed(id, block));
+            }
+        }
+        call.effects.push(Effect::Freed(id));
+    }
+}
+
+/// Tells that a metablock is in no file any more.
+pub(crate) fn freed(inode: InodeId, block: &crate::map::Metablock) -> Effect {
+    Effect::SetChanged { inode, metablock: block.id, old: block.members.to_vec(), new: Vec::new() }
+}

@@ -1,0 +1,122 @@
+//! What the leader's services read of the state.
+
+use ebb_types::{ClusterId, Credentials, HostName, InodeId, MetablockId, Result, SessionId, VolumeId, bail};
+use ebb_wire::pb;
+
+use crate::machine::Machine;
+use crate::outcome::Counts;
+use crate::permission;
+
+impl Machine {
+    /// Attributes of an inode. Kind `Stale` if it is gone.
+    pub fn attr(&self, inode: InodeId) -> Result<pb::Attr> {
+        Ok(self.attr_of(inode, self.inode(inode)?))
+    }
+
+    /// Refuses with `AccessDenied` unless these credentials have all of `want`, a sum of [`crate::READ`],
+    /// [`crate::WRITE`] and [`crate::EXECUTE`], on the inode. For `Acquire`, which opens files.
+    pub fn check_access(&self, inode: InodeId, credentials: &Credentials, want: u32) -> Result<()> {
+        permission::check(inode, self.inode(inode)?, credentials, want & 7)
+    }
+
+    /// The session with the write lease of a file.
+    #[must_use]
+    pub fn holder(&self, inode: InodeId) -> Option<SessionId> {
+        self.inodes.get(&inode).and_then(|inode| inode.holder())
+    }
+
+    /// Files whose holder is gone and whose recovery has not finished, in order.
+    pub fn recovering(&self) -> impl Iterator<Item = InodeId> + '_ {
+        self.recovering.iter().copied()
+    }
+
+    /// Files that a session has the write lease of, in order.
+    pub fn held_files(&self, session: SessionId) -> impl Iterator<Item = InodeId> + '_ {
+        let range = (session, InodeId::new(0))..=(session, InodeId::new(u64::MAX));
+        self.held.range::<_, (SessionId, InodeId)>(range).map(|(_, inode)| *inode)
+    }
+
+    /// All metablocks of a file, in order of index; of another kind of inode, none.
+    pub fn metablocks(&self, inode: InodeId) -> Result<Vec<pb::Metablock>> {
+        let file = self.inode(inode)?.file();
+        Ok(file.into_iter().flat_map(|file| file.map.iter()).map(|block| block.to_pb()).collect())
+    }
+
+    /// The versioned write that cuts a file's last metablock, while it may not be on all members.
+    #[must_use]
+    pub fn pending_trim(&self, inode: InodeId) -> Option<pb::meta_op::Trim> {
+        self.inodes.get(&inode).and_then(|inode| inode.file()).and_then(|file| file.trim.as_deref().copied())
+    }
+
+    /// A metablock by its id, and its file. None: it was freed (if below [`Self::next_metablock`]) or never granted.
+    #[must_use]
+    pub fn find_metablock(&self, id: MetablockId) -> Option<(InodeId, pb::Metablock)> {
+        let inode = self.replicas.owner(id)?;
+        let block = self.inodes.get(&inode)?.file()?.map.get(id)?;
+        Some((inode, block.to_pb()))
+    }
+
+    /// Metablocks with a member on this volume, in order.
+    pub fn on_volume(&self, volume: VolumeId) -> impl Iterator<Item = MetablockId> + '_ {
+        self.replicas.on_volume(volume)
+    }
+
+    /// Freed metablocks that this volume may still have replicas of, in order.
+    pub fn deleted_on(&self, volume: VolumeId) -> impl Iterator<Item = MetablockId> + '_ {
+        self.replicas.deleted_on(volume)
+    }
+
+    /// Inodes without a name that have not been reaped, in order.
+    pub fn orphans(&self) -> impl Iterator<Item = InodeId> + '_ {
+        self.orphans.iter().copied()
+    }
+
+    /// Registered nodes, in order. What is not recorded (boot, state, use) is 0 in them.
+    pub fn nodes(&self) -> impl Iterator<Item = &pb::NodeRecord> + '_ {
+        self.registry.nodes()
+    }
+
+    /// Open sessions, in order, with their host and role.
+    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, HostName, &str)> + '_ {
+        self.sessions.iter().map(|(id, session)| (id, session.host.clone(), &*session.role))
+    }
+
+    /// Settings of the dataset that an inode is in.
+    pub fn dataset_of(&self, inode: InodeId) -> Result<pb::Dataset> {
+        let dataset = self.inode(inode)?.dataset;
+        match self.datasets.get(dataset) {
+            Some(settings) => Ok(settings.clone()),
+            None => bail!(Internal, "{inode} is in {dataset}, which is not recorded"),
+        }
+    }
+
+    /// All datasets, in order; one whose root was removed, and that still has inodes, has an empty path.
+    pub fn datasets(&self) -> impl Iterator<Item = &pb::Dataset> + '_ {
+        self.datasets.iter()
+    }
+
+    /// Sizes of the tables.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            inodes: self.inodes.len() as u64,
+            metablocks: self.replicas.count() as u64,
+            sessions: self.sessions.len() as u64,
+            nodes: self.registry.len() as u64,
+            orphans: self.orphans.len() as u64,
+            deleted: self.replicas.deleted_count() as u64,
+        }
+    }
+
+    /// The id that the next metablock will have: none from here on was ever granted.
+    #[must_use]
+    pub fn next_metablock(&self) -> MetablockId {
+        self.next.metablock
+    }
+
+    /// The cluster, once it has been named.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.cluster
+    }
+}
