@@ -213,9 +213,10 @@ async fn read_answer(reader: &mut FrameReader, pending: &Pending, link: &Link) -
     }
     let message = reader.bytes(message_len).await?;
     let payload = reader.bytes(payload_len).await?;
-    if pending.answer(header.request, decode(&header, message, payload)?) {
-        link.count_call();
-    }
+    let answer = decode(&header, message, payload)?;
+    // Ordering: counted before the caller knows, so that a caller who reads the counters finds its own calls.
+    link.count_call();
+    pending.answer(header.request, answer);
     Ok(true)
 }
 

@@ -78,9 +78,12 @@ impl Pending {
     }
 
     /// Hands an answer to its call, if somebody still waits for it.
-    pub fn answer(&self, request: u64, answer: Result<RawReply>) -> bool {
-        let Some(waiting) = self.0.lock().waiting.remove(&request) else { return false };
-        waiting.outcome.send(Outcome::Answered(answer)).is_ok()
+    pub fn answer(&self, request: u64, answer: Result<RawReply>) {
+        let waiting = self.0.lock().waiting.remove(&request);
+        if let Some(waiting) = waiting {
+            // A caller that gave up in this very moment is fine.
+            let _ = waiting.outcome.send(Outcome::Answered(answer));
+        }
     }
 
     /// Ends every call; later ones are refused with `error`. The first error stays.

@@ -1,1 +1,166 @@
-//! Tests.
+//! What the other tests share: worlds, a service to call, and a relay that breaks connections on purpose.
+
+mod calls;
+mod faults;
+mod hostile;
+mod payloads;
+mod relay;
+mod trust;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_runtime::Runtime;
+use ebb_types::{ClusterId, HostName, Result, bail};
+use ebb_wire::{Method, pb};
+
+use crate::{
+    Answer, Channel, Connector, Counters, Identity, Payload, Request, Secret, Server, ServerOptions, Service,
+    ServiceFuture,
+};
+
+pub const LONG: Duration = Duration::from_secs(20);
+
+/// Runs a test on Linux.
+pub fn real<F: Future<Output = ()>>(test: impl FnOnce(Runtime) -> F) {
+    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    tokio.block_on(async { test(Runtime::real()).await });
+}
+
+pub fn identity(host: &str, role: &str) -> Identity {
+    Identity {
+        cluster: ClusterId::new(7),
+        secret: Secret::new([42; 32]),
+        host: HostName::new(host),
+        role: role.to_owned(),
+    }
+}
+
+/// A service whose calls do what tests need:
+/// - `Counters`: answers at once.
+/// - `WriteReplica`: answers with the payload's length as sequence number.
+/// - `ReadReplica`: a payload comes back as it is; without one, `length` bytes of [`pattern`] from `offset`.
+/// - `Scrub`: answers after `rate_bytes_per_sec` milliseconds.
+/// - `Fsck`: refuses.
+/// - `DrainNode`: panics.
+#[derive(Debug)]
+pub struct Echo {
+    runtime: Runtime,
+    pub running: AtomicUsize,
+    pub dropped: AtomicUsize,
+    pub answered: AtomicUsize,
+}
+
+impl Echo {
+    pub fn new(runtime: &Runtime) -> Arc<Self> {
+        let count = AtomicUsize::default;
+        Arc::new(Self { runtime: runtime.clone(), running: count(), dropped: count(), answered: count() })
+    }
+
+    async fn answer(&self, request: Request) -> Result<Answer> {
+        match request.method {
+            Method::Counters => Ok(Answer::new(&pb::CountersReply { calls: 1, ..Default::default() })),
+            Method::WriteReplica => {
+                let version = pb::Version { epoch: 1, seq: request.payload.len() as u64 };
+                let result = pb::MemberResult { received: Some(version), ..Default::default() };
+                Ok(Answer::new(&pb::WriteReplicaReply { results: vec![result] }))
+            }
+            Method::ReadReplica => {
+                let message: pb::ReadReplica = request.decode()?;
+                let payload = if request.payload.is_empty() {
+                    pattern(message.offset, message.length as usize)
+                } else {
+                    request.payload
+                };
+                let reply = pb::ReadReplicaReply { length: payload.len() as u64, ..Default::default() };
+                Ok(Answer::with(&reply, Payload::Buffers(vec![payload])))
+            }
+            Method::Scrub => {
+                let message: pb::Scrub = request.decode()?;
+                self.runtime.sleep(Duration::from_millis(message.rate_bytes_per_sec)).await;
+                Ok(Answer::new(&pb::ScrubReply::default()))
+            }
+            Method::Fsck => bail!(NotLeader, "ask m2"),
+            Method::DrainNode => panic!("a bug in a service"),
+            other => bail!(Unsupported, "{other:?}"),
+        }
+    }
+}
+
+impl Service for Echo {
+    fn handle(&self, request: Request) -> ServiceFuture<'_> {
+        struct Running<'a>(&'a Echo, bool);
+        impl Drop for Running<'_> {
+            fn drop(&mut self) {
+                self.0.running.fetch_sub(1, Ordering::SeqCst);
+                let count = if self.1 { &self.0.answered } else { &self.0.dropped };
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        Box::pin(async move {
+            self.running.fetch_add(1, Ordering::SeqCst);
+            let mut running = Running(self, false);
+            let answer = self.answer(request).await;
+            running.1 = true;
+            answer
+        })
+    }
+}
+
+/// Bytes that tell where they come from.
+pub fn pattern(offset: u64, len: usize) -> Bytes {
+    (offset..offset + len as u64).map(|at| (at % 251) as u8).collect::<Vec<_>>().into()
+}
+
+pub struct Site {
+    pub address: String,
+    pub counters: Counters,
+    pub echo: Arc<Echo>,
+}
+
+/// A server of [`Echo`] on host `h1`.
+pub async fn serve(runtime: &Runtime, options: ServerOptions) -> Site {
+    let echo = Echo::new(runtime);
+    serve_with(runtime, options, identity("h1", "block"), echo.clone(), echo).await
+}
+
+pub async fn serve_with(
+    runtime: &Runtime,
+    options: ServerOptions,
+    identity: Identity,
+    service: Arc<dyn Service>,
+    echo: Arc<Echo>,
+) -> Site {
+    let listener = runtime.listen("127.0.0.1:0").await.unwrap();
+    let address = listener.address();
+    let counters = Counters::default();
+    let running = Server::run(runtime.clone(), listener, identity, counters.clone(), options, service);
+    runtime.spawn("server", running);
+    Site { address, counters, echo }
+}
+
+pub fn connector(runtime: &Runtime, host: &str) -> Connector {
+    Connector::new(runtime.clone(), identity(host, "mount"), Counters::default())
+}
+
+pub async fn small_call(channel: &Channel, deadline: Duration) -> Result<pb::CountersReply> {
+    channel.call(&pb::Counters {}, deadline).await
+}
+
+pub async fn slow_call(channel: &Channel, millis: u64, deadline: Duration) -> Result<pb::ScrubReply> {
+    channel.call(&pb::Scrub { rate_bytes_per_sec: millis }, deadline).await
+}
+
+/// Waits until `condition` holds; a test that waits in vain fails with `what`.
+pub async fn eventually(runtime: &Runtime, what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if condition() {
+            return;
+        }
+        runtime.sleep(Duration::from_millis(5)).await;
+    }
+    panic!("in vain: {what}");
+}

@@ -1,0 +1,131 @@
+//! Peers that freeze, vanish and come back.
+
+use std::time::Duration;
+
+use ebb_runtime::Runtime;
+use ebb_types::ErrorKind;
+use ebb_wire::pb;
+
+use super::relay::Relay;
+use super::*;
+
+async fn a_frozen_peer_is_redialed_and_served_after_it_thaws(runtime: Runtime) {
+    let site = serve(&runtime, ServerOptions::default()).await;
+    let relay = Relay::start(&runtime, &site.address).await;
+    let channel = connector(&runtime, "h2").channel(&relay.address);
+    small_call(&channel, LONG).await.unwrap();
+    assert_eq!(*relay.accepted.borrow(), 1);
+    relay.freeze();
+    let mut kinds = Vec::new();
+    for _ in 0..6 {
+        kinds.push(small_call(&channel, Duration::from_millis(400)).await.unwrap_err().kind());
+    }
+    assert_eq!(kinds[0], ErrorKind::Timeout, "a call on the connection that stood: {kinds:?}");
+    assert_eq!(kinds[5], ErrorKind::Unreachable, "a call that waited for a new connection: {kinds:?}");
+    assert!(*relay.accepted.borrow() >= 2, "the silent connection was given up");
+    relay.thaw();
+    let mut tries = 0;
+    while let Err(error) = small_call(&channel, LONG).await {
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        tries += 1;
+        assert!(tries < 100, "{error}");
+        runtime.sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[test]
+fn a_frozen_peer_is_redialed_and_served_after_it_thaws_real() {
+    real(a_frozen_peer_is_redialed_and_served_after_it_thaws);
+}
+
+/// A short freeze, shorter than patience: the connection stays, and later calls are answered on it.
+async fn a_short_freeze_keeps_the_connection(runtime: Runtime) {
+    let site = serve(&runtime, ServerOptions::default()).await;
+    let relay = Relay::start(&runtime, &site.address).await;
+    let channel = connector(&runtime, "h2").channel(&relay.address);
+    small_call(&channel, LONG).await.unwrap();
+    relay.freeze();
+    for _ in 0..2 {
+        assert_eq!(small_call(&channel, Duration::from_millis(50)).await.unwrap_err().kind(), ErrorKind::Timeout);
+    }
+    relay.thaw();
+    for _ in 0..20 {
+        small_call(&channel, LONG).await.unwrap();
+    }
+    assert_eq!(*relay.accepted.borrow(), 1);
+}
+
+#[test]
+fn a_short_freeze_keeps_the_connection_real() {
+    real(a_short_freeze_keeps_the_connection);
+}
+
+/// Calls that take long are no sign of silence as long as others are answered.
+async fn slow_calls_are_no_silence(runtime: Runtime) {
+    let site = serve(&runtime, ServerOptions::default()).await;
+    let relay = Relay::start(&runtime, &site.address).await;
+    let channel = connector(&runtime, "h2").channel(&relay.address);
+    let patient = channel.clone();
+    let patient = runtime.spawn("patient", async move { slow_call(&patient, 3000, LONG).await });
+    for _ in 0..6 {
+        assert_eq!(
+            slow_call(&channel, 60_000, Duration::from_millis(350)).await.unwrap_err().kind(),
+            ErrorKind::Timeout
+        );
+        small_call(&channel, LONG).await.unwrap();
+    }
+    patient.join().await.unwrap().unwrap();
+    assert_eq!(*relay.accepted.borrow(), 1);
+}
+
+#[test]
+fn slow_calls_are_no_silence_real() {
+    real(slow_calls_are_no_silence);
+}
+
+async fn a_connection_cut_in_mid_payload_fails_its_call_only(runtime: Runtime) {
+    let site = serve(&runtime, ServerOptions::default()).await;
+    let relay = Relay::start(&runtime, &site.address).await;
+    relay.allow(700_000);
+    let channel = connector(&runtime, "h2").channel(&relay.address);
+    let read = pb::ReadReplica { length: 1 << 20, ..Default::default() };
+    let cut = channel.call_with(&read, vec![], LONG).await.unwrap_err();
+    assert_eq!(cut.kind(), ErrorKind::Disconnected, "{cut}");
+    relay.allow(u64::MAX);
+    assert_eq!(channel.call_with(&read, vec![], LONG).await.unwrap().payload, pattern(0, 1 << 20));
+}
+
+#[test]
+fn a_connection_cut_in_mid_payload_fails_its_call_only_real() {
+    real(a_connection_cut_in_mid_payload_fails_its_call_only);
+}
+
+/// A server that restarts on its address is found again; the pause between dials stays short.
+async fn a_restarted_server_is_found_again(runtime: Runtime) {
+    let site = serve(&runtime, ServerOptions::default()).await;
+    let relay = Relay::start(&runtime, &site.address).await;
+    let channel = connector(&runtime, "h2").channel(&relay.address);
+    small_call(&channel, LONG).await.unwrap();
+    // Every dial ends before the handshake does, as with a server that is going down.
+    relay.allow(10);
+    relay.freeze();
+    let waiting = channel.clone();
+    let waiting = runtime.spawn("call", async move { slow_call(&waiting, 10, Duration::from_secs(2)).await });
+    assert_eq!(waiting.join().await.unwrap().unwrap_err().kind(), ErrorKind::Timeout);
+    for _ in 0..2 {
+        assert!(small_call(&channel, Duration::from_millis(100)).await.is_err());
+    }
+    relay.thaw();
+    relay.allow(u64::MAX);
+    let mut tries = 0;
+    while small_call(&channel, LONG).await.is_err() {
+        tries += 1;
+        assert!(tries < 200);
+        runtime.sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn a_restarted_server_is_found_again_real() {
+    real(a_restarted_server_is_found_again);
+}
