@@ -1,1 +1,54 @@
-//! The master: raft, leases, recovery, repair around the namespace.
+//! The master: raft, leases, recovery and repair around the namespace.
+//!
+//! A master is a deterministic state machine (`ebb_meta::Machine`) behind a replicated log, and services around it
+//! that decide what the log does not: who must give a lease back, where replicas go, when a node counts as dead. The
+//! group has one member now, but nothing skips the log: a change is proposed, appended, synced, committed, applied,
+//! and only then answered or seen by a reader.
+//!
+//! State is of two kinds. What must survive goes through the log: namespace, map, write leases, sessions with their
+//! last replies, nodes. What can be found out again is soft and dies with the process: read leases and open handles
+//! (sessions reclaim them), liveness and damage (nodes report it), queues of work.
+//!
+//! What this crate never does: answer from state that is not on stable storage; grant a lease while another session
+//! may hold one in its way; delete a replica before every volume has reported; wait without a bound; keep data.
+//!
+//! Deciders are plain state machines without clock or I/O, each with a thin shell:
+//!
+//! | decider | shell |
+//! |---|---|
+//! | [`leases`]: who may cache, who may write | `acquire` |
+//! | [`sessions`]: who lives, what each has to be told | `poll`, `freshen` (sizes of files being written) |
+//! | [`registry`]: nodes and volumes | `nodes`, `placement` |
+//! | [`recovery`]: what members' answers mean | `recovery::run` |
+//! | [`repair`]: the next step for a set | `repair::run`, `deletes` |
+//! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
+//!
+//! Reading order: [`log`] (what is on disk), [`group`] (the raft task), `shared` (locks and the hook between logged
+//! and soft state), the deciders, then [`service`] (who answers which call) and `upkeep` (what time brings).
+
+mod acquire;
+mod admin;
+mod deletes;
+mod describe;
+mod freshen;
+pub mod fsck;
+pub mod group;
+pub mod leases;
+pub mod log;
+mod namespace;
+mod nodes;
+pub mod options;
+mod placement;
+mod poll;
+pub mod recovery;
+pub mod registry;
+pub mod repair;
+pub mod service;
+pub mod sessions;
+mod shared;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+
+pub use options::Options;
+pub use service::Master;

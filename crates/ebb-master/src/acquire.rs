@@ -1,0 +1,257 @@
+//! Leases and open handles, as sessions ask for them: the shell around [`crate::leases`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_meta::{Machine, Reply};
+use ebb_types::{Credentials, FileKind, InodeId, Result, SessionId, bail, err};
+use ebb_wire::pb;
+use parking_lot::Mutex;
+use pb::command::Command as Op;
+use tokio::sync::Notify;
+
+use crate::leases::{Decision, Mode, Wish};
+use crate::shared::{Shared, Soft};
+
+/// Metablocks that come with a lease; the rest is fetched with GetMap.
+const MAP_LEN_MAX: usize = 1024;
+/// Waits look again at least so often: what no change announces (the end of the time for reclaiming) is seen too.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A place in a file's queue. Left when dropped.
+pub(crate) struct Turn {
+    shared: Arc<Shared>,
+    wish: Wish,
+    /// Taken when the place is left.
+    changes: Mutex<Option<Arc<Notify>>>,
+}
+
+impl Turn {
+    /// Queues.
+    pub(crate) fn take(shared: &Arc<Shared>, session: SessionId, inode: InodeId, mode: Mode) -> Self {
+        let mut soft = shared.state.soft.lock();
+        let wish = soft.leases.enter(session, inode, mode);
+        let changes = Mutex::new(Some(soft.leases.changes(inode)));
+        drop(soft);
+        Self { shared: Arc::clone(shared), wish, changes }
+    }
+
+    /// Whether it can be met now; sends the recalls that it needs.
+    pub(crate) fn decide(&self) -> Result<Decision> {
+        self.decide_with(|_, _| {})
+    }
+
+    /// The same; `then` runs in one step with a decision that meets the wish.
+    fn decide_with(&self, then: impl FnOnce(&Machine, &mut Soft)) -> Result<Decision> {
+        let machine = self.shared.group.machine();
+        let mut soft = self.shared.state.soft.lock();
+        let view = self.shared.view(&machine, &soft, self.wish.session, self.wish.inode)?;
+        let decision = soft.leases.decide(view, &self.wish);
+        match &decision {
+            Decision::Wait { recalls } => {
+                for (session, keep) in recalls {
+                    soft.sessions.recall(*session, self.wish.inode, *keep);
+                }
+            }
+            Decision::Granted | Decision::Propose => then(&machine, &mut soft),
+        }
+        Ok(decision)
+    }
+
+    /// Waits until it is met, for at most `span`; then fails with `LeaseHeld`.
+    pub(crate) async fn wait(&self, span: Duration) -> Result<Decision> {
+        self.wait_with(span, |_, _| Ok(())).await.map(|(decision, ())| decision)
+    }
+
+    async fn wait_with<T>(
+        &self,
+        span: Duration,
+        mut then: impl FnMut(&Machine, &mut Soft) -> Result<T>,
+    ) -> Result<(Decision, T)> {
+        let until = self.shared.runtime.now().after(span);
+        let Some(changes) = self.changes.lock().clone() else {
+            bail!(Internal, "a turn that was given up is waited for")
+        };
+        loop {
+            let changed = changes.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let mut done = None;
+            let decision = self.decide_with(|machine, soft| done = Some(then(machine, soft)))?;
+            if let Some(done) = done {
+                return Ok((decision, done?));
+            }
+            let left = until.since(self.shared.runtime.now());
+            if left.is_zero() {
+                return Err(self.refusal());
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = self.shared.runtime.sleep(left.min(LOOK_AGAIN)) => {}
+            }
+        }
+    }
+
+    fn refusal(&self) -> ebb_types::Error {
+        let inode = self.wish.inode;
+        let machine = self.shared.group.machine();
+        match machine.holder(inode) {
+            Some(holder) => err!(LeaseHeld, "{inode} is held by session {holder}, which was asked to give it back"),
+            None => err!(LeaseHeld, "{inode} is not free yet: others cache it, or it is being recovered"),
+        }
+    }
+
+    /// Leaves the queue.
+    pub(crate) fn give_up(&self) {
+        if self.changes.lock().take().is_some() {
+            self.shared.state.soft.lock().leases.leave(&self.wish);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// Answers `Acquire`. Cancel-safety: dropped while it waits, it leaves the queue; dropped while the lease is being
+/// logged, the session holds the lease without knowing, as after a lost answer.
+pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: Duration) -> Result<pb::AcquireReply> {
+    let (session, inode, mode) = (SessionId::new(call.session), InodeId::new(call.inode), Mode::from_raw(call.mode));
+    shared.check_session(session)?;
+    let credentials = call.credentials.map(Credentials::from);
+    let check = |machine: &Machine, soft: &Soft| {
+        check_file(machine, soft, session, inode, &call_access(call.open, call.access), credentials.as_ref())
+    };
+    {
+        let machine = shared.group.machine();
+        let mut soft = shared.state.soft.lock();
+        check(&machine, &soft)?;
+        // A lease that it has already: nothing to wait for, and no new epoch.
+        if mode == Mode::None || (mode == Mode::Write && machine.holder(inode) == Some(session)) {
+            note_open(&mut soft, session, inode, call.open);
+            return answer(&machine, inode, mode);
+        }
+    }
+    let turn = Turn::take(shared, session, inode, mode);
+    let (decision, reply) = turn
+        .wait_with(deadline, |machine, soft| {
+            check(machine, soft)?;
+            // Ordering: noted before the lease is logged, so that the inode is not reaped in between.
+            note_open(soft, session, inode, call.open);
+            answer(machine, inode, mode)
+        })
+        .await?;
+    if decision == Decision::Granted {
+        return Ok(reply);
+    }
+    let acquire = pb::AcquireWrite { session: session.raw(), inode: inode.raw() };
+    match shared.group.propose(Op::AcquireWrite(acquire)).await? {
+        Reply::Lease { attr, metablocks } => Ok(lease(attr, Mode::Write, metablocks)),
+        other => bail!(Internal, "AcquireWrite was answered with {other:?}"),
+    }
+}
+
+/// What an open asks for; a lease alone is for a handle that was checked when it was opened.
+fn call_access(open: bool, access: u32) -> u32 {
+    if open { access & 7 } else { 0 }
+}
+
+fn note_open(soft: &mut Soft, session: SessionId, inode: InodeId, open: bool) {
+    if open {
+        soft.leases.add_open(session, inode);
+    }
+}
+
+fn check_file(
+    machine: &Machine,
+    soft: &Soft,
+    session: SessionId,
+    inode: InodeId,
+    access: &u32,
+    credentials: Option<&Credentials>,
+) -> Result<()> {
+    if !soft.sessions.contains(session) {
+        bail!(SessionExpired, "session {session} is over");
+    }
+    let attr = machine.attr(inode)?;
+    if attr.kind != FileKind::File.raw() {
+        bail!(Invalid, "{inode} is not a regular file: there are no leases on it");
+    }
+    if attr.nlink == 0 && !soft.leases.is_open_by(session, inode) {
+        bail!(Stale, "{inode} was removed");
+    }
+    match credentials {
+        Some(credentials) if *access != 0 => machine.check_access(inode, credentials, *access),
+        _ => Ok(()),
+    }
+}
+
+fn answer(machine: &Machine, inode: InodeId, mode: Mode) -> Result<pb::AcquireReply> {
+    Ok(lease(machine.attr(inode)?, mode, machine.metablocks(inode)?))
+}
+
+fn lease(attr: pb::Attr, mode: Mode, mut metablocks: Vec<pb::Metablock>) -> pb::AcquireReply {
+    let map_complete = metablocks.len() <= MAP_LEN_MAX;
+    metablocks.truncate(MAP_LEN_MAX);
+    pb::AcquireReply { attr: Some(attr), mode: mode.raw(), metablocks, map_complete }
+}
+
+/// Answers `Reclaim`: what a session held under an earlier master process, as far as nothing else was granted since.
+pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
+    let session = SessionId::new(call.session);
+    shared.check_session(session)?;
+    let machine = shared.group.machine();
+    let mut soft = shared.state.soft.lock();
+    let mut refused = 0;
+    for held in &call.leases {
+        let inode = InodeId::new(held.inode);
+        let holder = machine.holder(inode);
+        let Ok(attr) = machine.attr(inode) else { continue };
+        // Write leases are logged: there is nothing to reclaim, and a lost one shows by its epoch.
+        if Mode::from_raw(held.mode) != Mode::Read || holder == Some(session) {
+            continue;
+        }
+        if holder.is_some() || attr.size_unknown {
+            refused += 1;
+            // It hears so by a recall, and gives the lease up as always.
+            soft.leases.add_reader(session, inode);
+            soft.sessions.recall(session, inode, Mode::None);
+            continue;
+        }
+        soft.leases.add_reader(session, inode);
+    }
+    for inode in &call.open {
+        let inode = InodeId::new(*inode);
+        if machine.attr(inode).is_ok() {
+            soft.leases.add_open(session, inode);
+        }
+    }
+    soft.sessions.set_reclaimed(session);
+    tracing::debug!(%session, leases = call.leases.len(), open = call.open.len(), refused, "reclaimed");
+    drop(soft);
+    shared.state.wake.reap.notify_one();
+    Ok(())
+}
+
+/// Answers `Forget`: no open handle is left.
+pub(crate) fn forget(shared: &Shared, call: &pb::Forget) {
+    let session = SessionId::new(call.session);
+    let mut soft = shared.state.soft.lock();
+    for inode in &call.inodes {
+        soft.leases.remove_open(session, InodeId::new(*inode));
+    }
+    drop(soft);
+    shared.state.wake.reap.notify_one();
+}
+
+/// Answers `Release`: read leases given back.
+pub(crate) fn release(shared: &Shared, call: &pb::Release) {
+    let session = SessionId::new(call.session);
+    let mut soft = shared.state.soft.lock();
+    for inode in &call.inodes {
+        soft.leases.remove_reader(session, InodeId::new(*inode));
+    }
+}

@@ -1,0 +1,126 @@
+//! What operators ask: state of the cluster, draining, locations.
+
+use std::sync::Arc;
+
+use ebb_types::{HostName, InodeId, NodeId, Result, SessionId, bail};
+use ebb_wire::pb;
+use pb::command::Command as Op;
+
+use crate::describe::describe;
+use crate::nodes::volumes_of;
+use crate::placement::{Need, place};
+use crate::repair::run::suspect_volumes;
+use crate::shared::Shared;
+
+/// Answers `ClusterStatus`.
+pub(crate) fn status(shared: &Shared) -> pb::ClusterStatusReply {
+    let (_, nodes) = shared.node_map();
+    let (counts, cluster) = {
+        let machine = shared.group.machine();
+        (machine.counts(), machine.cluster())
+    };
+    let (under_replicated, repairs_running) = {
+        let work = shared.state.work.lock();
+        (work.unsettled_sets(), (work.copies.len() + work.recovering.len()) as u64)
+    };
+    pb::ClusterStatusReply {
+        cluster: cluster.map_or(0, ebb_types::ClusterId::raw),
+        serving: !shared.is_stopped(),
+        safe_start: shared.is_safe_start(),
+        masters: 1,
+        nodes,
+        sessions: counts.sessions,
+        inodes: counts.inodes,
+        metablocks: counts.metablocks,
+        under_replicated,
+        repairs_running,
+        last_applied: shared.group.applied_index(),
+    }
+}
+
+/// Answers `DrainNode`: also the way to ask how far it is.
+pub(crate) async fn drain(shared: &Shared, call: &pb::DrainNode) -> Result<pb::DrainReply> {
+    let node = NodeId::new(call.node);
+    let draining = {
+        let machine = shared.group.machine();
+        let record = machine.nodes().find(|record| record.node.as_ref().is_some_and(|known| known.id == call.node));
+        record.map(|record| record.draining)
+    };
+    match draining {
+        None => bail!(NotFound, "there is no node {node}; `ebb cluster status` lists them"),
+        Some(draining) if draining == call.undo => {
+            let state = pb::SetNodeState { node: call.node, draining: !call.undo };
+            shared.group.propose(Op::SetNodeState(state)).await?;
+        }
+        Some(_) => {}
+    }
+    let machine = shared.group.snapshot();
+    let volumes = volumes_of(&machine, node);
+    if !call.undo {
+        suspect_volumes(shared, &machine, &volumes);
+    }
+    let left = volumes.iter().map(|volume| machine.on_volume(*volume).count() as u64).sum();
+    Ok(pb::DrainReply { metablocks_left: left })
+}
+
+/// Answers `Locate`: the files that an inode's replicas lie in.
+pub(crate) async fn locate(shared: &Arc<Shared>, call: &pb::Locate) -> Result<pb::LocateReply> {
+    let metablocks = shared.group.machine().metablocks(InodeId::new(call.inode))?;
+    let wanted: Vec<_> = metablocks
+        .iter()
+        .flat_map(|record| record.members.iter().map(|member| (record.metablock_id(), *member)))
+        .filter(|(_, member)| shared.state.registry.lock().is_live(member.node_id()))
+        .collect();
+    let answers = describe(shared, wanted.clone()).await;
+    let located = wanted.iter().filter_map(|(metablock, member)| {
+        let described = answers.get(&(*metablock, member.volume_id())).filter(|described| !described.absent)?;
+        Some(pb::LocatedReplica {
+            metablock: metablock.raw(),
+            node: member.node,
+            volume: member.volume,
+            file: described.file.clone(),
+            file_offset: described.file_offset,
+        })
+    });
+    Ok(pb::LocateReply { replicas: located.collect() })
+}
+
+/// Answers `ChooseReplacement`: a volume for a failed member's place. Nothing is recorded before `ChangeSet`.
+pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) -> Result<pb::ChooseReplacementReply> {
+    let (session, inode) = (SessionId::new(call.session), InodeId::new(call.inode));
+    shared.check_session(session)?;
+    let (record, dataset) = {
+        let machine = shared.group.machine();
+        if machine.holder(inode) != Some(session) {
+            bail!(StaleEpoch, "session {session} does not hold the write lease of {inode}");
+        }
+        let found = machine.find_metablock(ebb_types::MetablockId::new(call.metablock)).filter(|(of, _)| *of == inode);
+        let Some((_, record)) = found else { bail!(NotFound, "{inode} has no metablock m{}", call.metablock) };
+        (record, machine.dataset_of(inode)?)
+    };
+    let staying = record.members.iter().filter(|member| !call.exclude_nodes.contains(&member.node));
+    let mut exclude: Vec<NodeId> = call.exclude_nodes.iter().map(|node| NodeId::new(*node)).collect();
+    // A stray replica there is about to be deleted, and would take the new one with it.
+    let strays = shared.state.work.lock().strays(record.metablock_id());
+    {
+        let machine = shared.group.machine();
+        for node in machine.nodes().filter_map(|record| record.node.as_ref()) {
+            if node.volumes.iter().any(|volume| strays.contains(&ebb_types::VolumeId::new(volume.id))) {
+                exclude.push(NodeId::new(node.id));
+            }
+        }
+    }
+    let present: Vec<_> = staying.map(|member| (member.node_id(), member.volume_id())).collect();
+    let need = Need {
+        inode,
+        index: record.index,
+        writer: HostName::default(),
+        preferred: Vec::new(),
+        replicas: present.len() + 1,
+        present,
+        exclude,
+        bytes: dataset.block_size.max(record.length),
+        dataset,
+    };
+    Ok(pb::ChooseReplacementReply { member: place(shared, &need)?.first().copied() })
+}

@@ -1,0 +1,117 @@
+//! Freeing replicas on their volumes: those of deleted metablocks, and those that the map does not name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_types::{MetablockId, NodeId, Result, VolumeId};
+use ebb_wire::pb;
+use pb::command::Command as Op;
+
+use crate::shared::Shared;
+
+const PAUSE: Duration = Duration::from_secs(1);
+/// Deletions that turn up together go out together.
+const GATHER: Duration = Duration::from_millis(50);
+/// Metablocks named in one call.
+const NAMES_MAX: usize = 1000;
+
+/// Deletes replicas, after safe start. Runs as long as the master.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    while !shared.is_stopped() {
+        // Before safe start a map that is out of date could make good replicas look superfluous.
+        if shared.is_safe_start() {
+            delete_all(&shared).await;
+        }
+        tokio::select! {
+            biased;
+            () = shared.state.wake.deletes.notified() => shared.runtime.sleep(GATHER).await,
+            () = shared.runtime.sleep(PAUSE) => {}
+        }
+    }
+}
+
+async fn delete_all(shared: &Arc<Shared>) {
+    let volumes: Vec<(NodeId, VolumeId)> = {
+        let machine = shared.group.machine();
+        let registry = shared.state.registry.lock();
+        let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
+        let all =
+            nodes.flat_map(|node| node.volumes.iter().map(|volume| (NodeId::new(node.id), VolumeId::new(volume.id))));
+        all.filter(|(node, volume)| registry.is_sound(*node, *volume)).collect()
+    };
+    let tasks: Vec<_> = volumes
+        .into_iter()
+        .filter(|(_, volume)| has_work(shared, *volume))
+        .map(|(node, volume)| {
+            let shared = Arc::clone(shared);
+            shared.clone().runtime.spawn("delete", async move {
+                if let Err(error) = delete_on(&shared, node, volume).await {
+                    tracing::info!(%node, %volume, %error, "replicas are not deleted yet");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        let _ = task.join().await;
+    }
+}
+
+fn has_work(shared: &Shared, volume: VolumeId) -> bool {
+    let machine = shared.group.machine();
+    machine.deleted_on(volume).next().is_some() || !strays(shared, volume).is_empty()
+}
+
+async fn delete_on(shared: &Shared, node: NodeId, volume: VolumeId) -> Result<()> {
+    let deleted: Vec<MetablockId> = shared.group.machine().deleted_on(volume).take(NAMES_MAX).collect();
+    if !deleted.is_empty() {
+        send(shared, node, volume, &deleted).await?;
+        let metablocks = deleted.iter().map(|metablock| metablock.raw()).collect();
+        // Ordering: the record of a deletion goes only when the volume has made it durable.
+        shared.group.propose(Op::DropDeleted(pb::DropDeleted { volume: volume.raw(), metablocks })).await?;
+        shared.state.wake.deletes.notify_one();
+    }
+    let (gone, kept) = judge(shared, volume);
+    if !gone.is_empty() {
+        send(shared, node, volume, &gone).await?;
+    }
+    let mut work = shared.state.work.lock();
+    for metablock in gone.into_iter().chain(kept) {
+        work.excess.remove(&(volume, metablock));
+    }
+    Ok(())
+}
+
+fn strays(shared: &Shared, volume: VolumeId) -> Vec<MetablockId> {
+    let work = shared.state.work.lock();
+    let all = work.excess.range((volume, MetablockId::default())..).take_while(|(on, _)| *on == volume);
+    all.map(|(_, metablock)| *metablock).take(NAMES_MAX).collect()
+}
+
+/// Strays to delete now, and those that are none any more; the others wait.
+fn judge(shared: &Shared, volume: VolumeId) -> (Vec<MetablockId>, Vec<MetablockId>) {
+    let machine = shared.group.machine();
+    let (mut gone, mut kept) = (Vec::new(), Vec::new());
+    for metablock in strays(shared, volume) {
+        let Some((inode, record)) = machine.find_metablock(metablock) else {
+            gone.push(metablock);
+            continue;
+        };
+        if record.members.iter().any(|member| member.volume_id() == volume) {
+            kept.push(metablock);
+            continue;
+        }
+        // A holder, a recovery or a repair may be about to take this very replica into the set.
+        let settled = machine.holder(inode).is_none() && machine.attr(inode).is_ok_and(|attr| !attr.size_unknown);
+        if settled && !shared.state.work.lock().copies.contains_key(&metablock) {
+            gone.push(metablock);
+        }
+    }
+    (gone, kept)
+}
+
+async fn send(shared: &Shared, node: NodeId, volume: VolumeId, metablocks: &[MetablockId]) -> Result<()> {
+    let metablocks = metablocks.iter().map(|metablock| metablock.raw()).collect();
+    let call = pb::DeleteReplicas { volume: volume.raw(), metablocks };
+    // Unlinking many files takes a disk a while.
+    shared.channel(node)?.call(&call, shared.options.call_timeout * 4).await.map(|_| ())
+}

@@ -1,0 +1,97 @@
+//! Asking members about their replicas.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ebb_types::{MetablockId, NodeId, VolumeId};
+use ebb_wire::pb;
+
+use crate::nodes::is_damaged;
+use crate::shared::Shared;
+
+/// Replicas named in one call.
+const NAMES_MAX: usize = 1000;
+
+/// A replica by its place.
+pub(crate) type Place = (MetablockId, VolumeId);
+
+/// What members say of their replicas; those that do not answer are left out.
+pub(crate) async fn describe(
+    shared: &Arc<Shared>,
+    wanted: Vec<(MetablockId, pb::Member)>,
+) -> BTreeMap<Place, pb::DescribedReplica> {
+    let mut by_node: BTreeMap<NodeId, Vec<pb::ReplicaName>> = BTreeMap::new();
+    for (metablock, member) in wanted {
+        let name =
+            pb::ReplicaName { metablock: metablock.raw(), volume: member.volume, incarnation: member.incarnation };
+        by_node.entry(member.node_id()).or_default().push(name);
+    }
+    // Nodes side by side, one call after the other to each.
+    let calls: Vec<_> = by_node
+        .into_iter()
+        .map(|(node, names)| {
+            let shared = Arc::clone(shared);
+            shared.clone().runtime.spawn("describe", async move {
+                let mut described = Vec::new();
+                for names in names.chunks(NAMES_MAX) {
+                    let Ok(channel) = shared.channel(node) else { break };
+                    let call = pb::DescribeReplicas { replicas: names.to_vec() };
+                    match channel.call(&call, shared.options.call_timeout).await {
+                        Ok(reply) => described.extend(reply.replicas),
+                        Err(error) => {
+                            tracing::debug!(%node, %error, "does not describe its replicas");
+                            break;
+                        }
+                    }
+                }
+                described
+            })
+        })
+        .collect();
+    let mut answers = BTreeMap::new();
+    for call in calls {
+        let described = call.join().await.unwrap_or_default();
+        let place =
+            |replica: &pb::DescribedReplica| (MetablockId::new(replica.metablock), VolumeId::new(replica.volume));
+        answers.extend(described.into_iter().map(|replica| (place(&replica), replica)));
+    }
+    answers
+}
+
+/// Settles doubts: asks for each replica that may be damaged or missing, and queues those that are.
+pub(crate) async fn settle_doubts(shared: &Arc<Shared>) {
+    let doubts: Vec<Place> = {
+        let work = shared.state.work.lock();
+        work.doubts.iter().take(10 * NAMES_MAX).copied().collect()
+    };
+    if doubts.is_empty() {
+        return;
+    }
+    let machine = shared.group.snapshot();
+    let mut wanted = Vec::new();
+    for (metablock, volume) in &doubts {
+        let member = machine
+            .find_metablock(*metablock)
+            .and_then(|(_, record)| record.members.into_iter().find(|member| member.volume_id() == *volume));
+        match member {
+            Some(member) if shared.state.registry.lock().is_sound(member.node_id(), *volume) => {
+                wanted.push((*metablock, member))
+            }
+            // Deleted or replaced since; or on a node that is down, which repair sees by itself.
+            _ => {
+                shared.state.work.lock().doubts.remove(&(*metablock, *volume));
+            }
+        }
+    }
+    let answers = describe(shared, wanted).await;
+    let machine = shared.group.machine();
+    let mut work = shared.state.work.lock();
+    for (place, described) in answers {
+        work.doubts.remove(&place);
+        let Some((_, record)) = machine.find_metablock(place.0) else { continue };
+        if is_damaged(&described, record.min_version()) {
+            work.on_damage(place.0, place.1);
+            shared.state.wake.repair.notify_one();
+        }
+    }
+}

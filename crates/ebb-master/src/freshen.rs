@@ -1,0 +1,162 @@
+//! Sizes and times of files that somebody is writing: asked of the holder, as `stat` needs them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_runtime::Moment;
+use ebb_types::{FileKind, InodeId, Result, SessionId, err};
+use ebb_wire::pb;
+use pb::meta_op::Op;
+use tokio::sync::Notify;
+
+use crate::sessions::HolderView;
+use crate::shared::Shared;
+
+/// Waits look again at least so often.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Kept back from the caller's deadline for the way of the answer.
+const MARGIN: Duration = Duration::from_millis(300);
+
+/// Replaces sizes and times in a reply by the holders' own, where a session other than the caller writes.
+///
+/// A holder is asked until its session's time is up: then its file is in recovery, and its size unknown until that is
+/// done. A query waits for that too, and fails with `Unavailable` rather than tell a wrong size; a mutation has been
+/// done and is answered with what is committed.
+pub(crate) async fn freshen(
+    shared: &Arc<Shared>,
+    session: SessionId,
+    op: &Op,
+    reply: &mut pb::MetaReply,
+    deadline: Duration,
+) -> Result<()> {
+    let asked: Vec<InodeId> = match op {
+        Op::Lookup(_) | Op::GetAttr(_) | Op::Resolve(_) => {
+            reply.attr.iter().filter_map(|attr| unsure(shared, session, attr)).collect()
+        }
+        Op::ReadDir(read) if read.plus => {
+            let attrs = reply.entries.iter().filter_map(|entry| entry.attr.as_ref());
+            attrs.filter_map(|attr| unsure(shared, session, attr)).collect()
+        }
+        _ => return Ok(()),
+    };
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let until = shared
+        .runtime
+        .now()
+        .after(deadline.saturating_sub(MARGIN).min(shared.options.session_ttl + Duration::from_secs(5)));
+    let mut fresh = BTreeMap::new();
+    // All are asked at once, so that one answer of a holder covers its files.
+    let inquiries: Vec<_> = asked.into_iter().map(|inode| Inquiry::begin(shared, session, inode)).collect();
+    for inquiry in &inquiries {
+        if let Some(attr) = inquiry.wait(until).await? {
+            fresh.insert(attr.inode, attr);
+        }
+    }
+    let listed = reply.entries.iter_mut().filter_map(|entry| entry.attr.as_mut());
+    for attr in reply.attr.iter_mut().chain(listed) {
+        if let Some(fresh) = fresh.remove(&attr.inode) {
+            *attr = fresh;
+        }
+    }
+    Ok(())
+}
+
+/// The inode, if what is committed may not be what a stat has to show.
+fn unsure(shared: &Shared, session: SessionId, attr: &pb::Attr) -> Option<InodeId> {
+    let inode = InodeId::new(attr.inode);
+    let holder = shared.group.machine().holder(inode);
+    let held_elsewhere = holder.is_some_and(|holder| holder != session);
+    (attr.kind == FileKind::File.raw() && (held_elsewhere || attr.size_unknown)).then_some(inode)
+}
+
+/// One file's question to its holder. Taken back when dropped.
+struct Inquiry {
+    shared: Arc<Shared>,
+    session: SessionId,
+    inode: InodeId,
+    question: Option<(SessionId, u64)>,
+    changes: Option<Arc<Notify>>,
+}
+
+impl Inquiry {
+    fn begin(shared: &Arc<Shared>, session: SessionId, inode: InodeId) -> Self {
+        let holder = shared.group.machine().holder(inode).filter(|holder| *holder != session);
+        let mut soft = shared.state.soft.lock();
+        let question = holder.and_then(|holder| soft.sessions.ask(holder, inode).map(|number| (holder, number)));
+        let changes = Some(soft.leases.changes(inode));
+        drop(soft);
+        Self { shared: Arc::clone(shared), session, inode, question, changes }
+    }
+
+    /// The attributes as they are for everybody now; `None`: the file is gone.
+    async fn wait(&self, until: Moment) -> Result<Option<pb::Attr>> {
+        let changes = self.changes.as_ref().expect("taken only when dropped");
+        loop {
+            let changed = changes.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let Ok(committed) = self.shared.group.machine().attr(self.inode) else { return Ok(None) };
+            if let Some(attr) = self.answer(&committed) {
+                return Ok(Some(attr));
+            }
+            let left = until.since(self.shared.runtime.now());
+            if left.is_zero() {
+                // A holder that lives and says nothing does not keep others from listing a directory.
+                return if committed.size_unknown { Err(unknown(self.inode)) } else { Ok(Some(committed)) };
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = self.shared.runtime.sleep(left.min(LOOK_AGAIN)) => {}
+            }
+        }
+    }
+
+    fn answer(&self, committed: &pb::Attr) -> Option<pb::Attr> {
+        if committed.size_unknown {
+            return None;
+        }
+        let holder = self.shared.group.machine().holder(self.inode).filter(|holder| *holder != self.session);
+        let Some(holder) = holder else { return Some(committed.clone()) };
+        let soft = self.shared.state.soft.lock();
+        if !soft.sessions.contains(holder) {
+            // Its recovery is about to begin.
+            return None;
+        }
+        match self.question {
+            Some((asked, number)) if asked == holder => {
+                soft.sessions.answer(holder, self.inode, number).map(|view| with(committed, view))
+            }
+            // The lease changed hands since: what was written before this question is committed.
+            _ => Some(committed.clone()),
+        }
+    }
+}
+
+fn with(committed: &pb::Attr, view: Option<HolderView>) -> pb::Attr {
+    let mut attr = committed.clone();
+    if let Some(view) = view {
+        attr.size = view.size;
+        attr.mtime_ns = view.mtime_ns;
+        attr.ctime_ns = attr.ctime_ns.max(view.mtime_ns);
+    }
+    attr
+}
+
+fn unknown(inode: InodeId) -> ebb_types::Error {
+    err!(Unavailable, "{inode} is being recovered from a writer that died: its size is not known yet; try again")
+}
+
+impl Drop for Inquiry {
+    fn drop(&mut self) {
+        let mut soft = self.shared.state.soft.lock();
+        if let Some((holder, _)) = self.question {
+            soft.sessions.end_question(holder, self.inode);
+        }
+        self.changes = None;
+        soft.leases.touch(self.inode);
+    }
+}

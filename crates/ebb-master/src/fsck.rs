@@ -1,0 +1,209 @@
+//! Comparing the map with what the volumes have.
+//!
+//! Judging one set is pure ([`examine`]); around it, members are asked in slices, so that memory stays bounded.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_meta::Machine;
+use ebb_types::{InodeId, MetablockId, NodeId, Result, VolumeId};
+use ebb_wire::pb;
+
+use crate::describe::{Place, describe};
+use crate::nodes::{is_damaged, volumes_of};
+use crate::shared::Shared;
+
+/// Sets examined in one go.
+const SLICE: usize = 5000;
+/// Sentences in an answer.
+const FINDINGS_MAX: usize = 100;
+
+/// How one member's replica was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// At the committed version or above.
+    Good,
+    /// Its bytes do not match their checksums, or its volume says so.
+    Corrupt,
+    /// Not there, or below the committed version.
+    Behind,
+    /// Its node does not answer.
+    Unreachable,
+}
+
+/// One set, as recorded and as found.
+#[derive(Clone, Debug)]
+pub struct Examined {
+    /// As recorded.
+    pub record: pb::Metablock,
+    /// Copies that the dataset asks for.
+    pub wanted: usize,
+    /// Under a write lease or in recovery: the record may lag.
+    pub unsettled: bool,
+    /// Each member, in the record's order.
+    pub found: Vec<(pb::Member, Found)>,
+}
+
+/// Adds one set to the counts; returns a sentence for each thing that is wrong.
+pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
+    reply.metablocks += 1;
+    reply.unsettled += u64::from(set.unsettled);
+    // Granted and not written: there is nothing to have.
+    if set.record.min_version() == ebb_types::Version::ZERO {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    let good: BTreeSet<NodeId> =
+        set.found.iter().filter(|(_, found)| *found == Found::Good).map(|(member, _)| member.node_id()).collect();
+    let mut say = |text: String| findings.push(format!("m{} (index {}): {text}", set.record.id, set.record.index));
+    for (member, found) in &set.found {
+        let what = match found {
+            Found::Good => continue,
+            Found::Corrupt => {
+                reply.corrupt += 1;
+                "is corrupt"
+            }
+            Found::Behind => "is absent or older than committed",
+            Found::Unreachable => "is out of reach",
+        };
+        say(format!("replica on n{} v{} {what}", member.node, member.volume));
+    }
+    if good.is_empty() {
+        reply.missing += 1;
+        say("no replica serves".to_owned());
+    } else if good.len() < set.wanted {
+        reply.under_replicated += 1;
+        say(format!("{} of {} copies are good", good.len(), set.wanted));
+    }
+    if set.record.members.len() > set.wanted {
+        reply.over_replicated += 1;
+        say(format!("{} members, {} copies wanted", set.record.members.len(), set.wanted));
+    }
+    findings
+}
+
+/// Answers `Fsck`. What is found damaged is queued for repair.
+pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Duration) -> Result<pb::FsckReply> {
+    if call.scrub {
+        scrub(shared, deadline).await?;
+    }
+    let machine = shared.group.snapshot();
+    let mut metablocks = BTreeSet::new();
+    for node in machine.nodes().filter_map(|record| record.node.as_ref()) {
+        for volume in volumes_of(&machine, NodeId::new(node.id)) {
+            metablocks.extend(machine.on_volume(volume));
+        }
+    }
+    let metablocks: Vec<MetablockId> = metablocks.into_iter().collect();
+    let mut reply = pb::FsckReply::default();
+    for slice in metablocks.chunks(SLICE) {
+        let mut findings = examine_slice(shared, &machine, slice, &mut reply).await;
+        findings.truncate(FINDINGS_MAX.saturating_sub(reply.findings.len()));
+        reply.findings.append(&mut findings);
+    }
+    let work = shared.state.work.lock();
+    reply.orphaned = (work.excess.len() + work.quarantined.len()) as u64;
+    let strays = work.excess.iter().map(|stray| (stray, "is in no set, and will be deleted"));
+    let foreign = work.quarantined.iter().map(|stray| (stray, "has an id that this cluster never gave out; kept"));
+    for ((volume, metablock), what) in strays.chain(foreign).take(FINDINGS_MAX.saturating_sub(reply.findings.len())) {
+        reply.findings.push(format!("replica {metablock} on {volume} {what}"));
+    }
+    Ok(reply)
+}
+
+async fn examine_slice(
+    shared: &Arc<Shared>,
+    machine: &Machine,
+    slice: &[MetablockId],
+    reply: &mut pb::FsckReply,
+) -> Vec<String> {
+    let records: Vec<(InodeId, pb::Metablock)> =
+        slice.iter().filter_map(|metablock| machine.find_metablock(*metablock)).collect();
+    let all =
+        records.iter().flat_map(|(_, record)| record.members.iter().map(|member| (record.metablock_id(), *member)));
+    let wanted = {
+        let registry = shared.state.registry.lock();
+        all.filter(|(_, member)| registry.is_live(member.node_id())).collect()
+    };
+    let answers = describe(shared, wanted).await;
+    let mut findings = Vec::new();
+    for (inode, record) in records {
+        // What has changed while members were asked is judged by what is recorded now.
+        let Some((_, now)) = shared.group.machine().find_metablock(record.metablock_id()) else { continue };
+        if now.members != record.members {
+            reply.metablocks += 1;
+            reply.unsettled += 1;
+            continue;
+        }
+        let Ok(attr) = machine.attr(inode) else { continue };
+        let found = record
+            .members
+            .iter()
+            .map(|member| (*member, judge(shared, &record, member, answers.get(&place(&record, member)))));
+        let set = Examined {
+            wanted: attr.replicas.max(1) as usize,
+            unsettled: machine.holder(inode).is_some() || attr.size_unknown,
+            found: found.collect(),
+            record,
+        };
+        findings.extend(examine(&set, reply));
+    }
+    findings
+}
+
+fn place(record: &pb::Metablock, member: &pb::Member) -> Place {
+    (record.metablock_id(), member.volume_id())
+}
+
+fn judge(shared: &Shared, record: &pb::Metablock, member: &pb::Member, answer: Option<&pb::DescribedReplica>) -> Found {
+    let place = place(record, member);
+    let mut work = shared.state.work.lock();
+    let Some(described) = answer else { return Found::Unreachable };
+    if is_damaged(described, record.min_version()) {
+        work.on_damage(place.0, place.1);
+        shared.state.wake.repair.notify_one();
+        return if described.corrupt { Found::Corrupt } else { Found::Behind };
+    }
+    if work.damaged.contains(&place) { Found::Corrupt } else { Found::Good }
+}
+
+/// Has every live node read all its replicas.
+async fn scrub(shared: &Arc<Shared>, deadline: Duration) -> Result<()> {
+    let nodes: Vec<NodeId> = {
+        let machine = shared.group.machine();
+        let registry = shared.state.registry.lock();
+        let all = machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id));
+        all.filter(|node| registry.is_live(*node)).collect()
+    };
+    let calls: Vec<_> = nodes
+        .into_iter()
+        .map(|node| {
+            let shared = Arc::clone(shared);
+            shared.clone().runtime.spawn("scrub", async move {
+                let reply = shared.channel(node)?.call(&pb::Scrub { rate_bytes_per_sec: 0 }, deadline).await?;
+                note_scrubbed(&shared, node, &reply);
+                Ok::<_, ebb_types::Error>(())
+            })
+        })
+        .collect();
+    for call in calls {
+        call.join().await??;
+    }
+    Ok(())
+}
+
+fn note_scrubbed(shared: &Shared, node: NodeId, reply: &pb::ScrubReply) {
+    let machine = shared.group.machine();
+    let mut work = shared.state.work.lock();
+    for metablock in reply.corrupt.iter().map(|id| MetablockId::new(*id)) {
+        let Some((_, record)) = machine.find_metablock(metablock) else { continue };
+        for member in record.members.iter().filter(|member| member.node_id() == node) {
+            work.on_damage(metablock, VolumeId::new(member.volume));
+        }
+    }
+    shared.state.wake.repair.notify_one();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,512 @@
+//! The raft group: one task that owns the node, the log and the right to change the state machine.
+//!
+//! A proposal goes through propose, ready, append to the log, fdatasync, advance, apply, in a group of one as in any
+//! other: nothing skips the log. What waits while a batch is being synced goes into the next one (group commit).
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ebb_meta::{Applied, Machine, Reply};
+use ebb_runtime::{Moment, Runtime, Task};
+use ebb_types::{ClusterId, Result, bail, err};
+use ebb_wire::{Message, pb};
+use parking_lot::{RwLock, RwLockReadGuard};
+use pb::command::Command as Op;
+use raft::eraftpb::{ConfState, Entry, EntryType};
+use raft::{RawNode, StateRole};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::log::{Batch, Checkpoint, CheckpointWriter, DataDir, LogMemory, Recovered, Wal, WalOptions};
+
+/// This master's number in its group.
+const SELF_ID: u64 = 1;
+/// Proposals that wait; more are answered `Overloaded`.
+const QUEUE_LEN: usize = 4096;
+/// Bytes of proposals that go into one synced write.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Commands that are applied under one hold of the state's lock, so that readers get their turn.
+const APPLY_LEN_MAX: usize = 256;
+/// Entries kept in memory behind the applied ones.
+const RECENT_LEN: usize = 4096;
+const TICK: Duration = Duration::from_millis(200);
+
+/// How a group keeps its log.
+#[derive(Clone, Debug)]
+pub struct GroupOptions {
+    /// The log's segments.
+    pub wal: WalOptions,
+    /// A checkpoint is written after this many entries...
+    pub checkpoint_entries: u64,
+    /// ...or this many bytes of them, whichever comes first.
+    pub checkpoint_bytes: u64,
+    /// How long a proposal may take before its caller is told `Timeout`.
+    pub propose_timeout: Duration,
+}
+
+impl Default for GroupOptions {
+    fn default() -> Self {
+        Self {
+            wal: WalOptions::default(),
+            checkpoint_entries: 200_000,
+            checkpoint_bytes: 128 << 20,
+            propose_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Sees every command as it is applied, while the state's lock is held: what it keeps is in step with the state for
+/// whoever holds that lock.
+pub trait Observer: Send + Sync + 'static {
+    /// `machine` is the state right after `command`.
+    fn on_applied(&self, machine: &Machine, command: &pb::Command, applied: &Applied);
+}
+
+/// The group, as services use it. Cheap to clone.
+#[derive(Clone)]
+pub struct Group {
+    runtime: Runtime,
+    proposals: mpsc::Sender<Proposal>,
+    machine: Arc<RwLock<Machine>>,
+    applied: Arc<AtomicU64>,
+    syncs: Arc<AtomicU64>,
+    stop: Arc<Notify>,
+    propose_timeout: Duration,
+}
+
+/// A group that has read its disk and not yet begun to serve.
+pub struct Opened {
+    driver: Driver,
+    group: Group,
+}
+
+struct Proposal {
+    command: pb::Command,
+    reply: oneshot::Sender<Result<Applied>>,
+}
+
+struct Pending {
+    index: u64,
+    term: u64,
+    proposal: Proposal,
+}
+
+impl Group {
+    /// Reads checkpoint and log, elects itself and applies everything that was committed.
+    pub async fn open(runtime: &Runtime, dir: &DataDir, cluster: ClusterId, options: GroupOptions) -> Result<Opened> {
+        let (wal, machine, at, recovered) = recover(runtime, dir.path(), cluster, &options).await?;
+        let config = config(runtime, at.index);
+        let memory = LogMemory::new(recovered, at.index, at.term);
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let node =
+            RawNode::new(&config, memory, &logger).map_err(|error| err!(Internal, "raft does not start: {error}"))?;
+        let machine = Arc::new(RwLock::new(machine));
+        let (proposals, queue) = mpsc::channel(QUEUE_LEN);
+        let (checkpoint_done, checkpoints) = mpsc::channel(1);
+        let applied = Arc::new(AtomicU64::new(at.index));
+        let (syncs, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+        let mut driver = Driver {
+            runtime: runtime.clone(),
+            node,
+            wal,
+            machine: Arc::clone(&machine),
+            applied: Arc::clone(&applied),
+            syncs: Arc::clone(&syncs),
+            stop: Arc::clone(&stop),
+            at,
+            queue,
+            pending: VecDeque::new(),
+            observer: None,
+            options: options.clone(),
+            writer: CheckpointWriter::new(runtime.clone(), dir.path().to_owned()),
+            checkpoint: CheckpointState { running: false, index: at.index, bytes: 0 },
+            checkpoint_done,
+            checkpoints,
+            next_tick: runtime.now().after(TICK),
+        };
+        driver.take_lead().await?;
+        let propose_timeout = options.propose_timeout;
+        let group = Self { runtime: runtime.clone(), proposals, machine, applied, syncs, stop, propose_timeout };
+        Ok(Opened { driver, group })
+    }
+
+    /// Logs a command and returns what the state machine answered. `Overloaded` if too many wait already; `Timeout`
+    /// means that it may still be done.
+    pub async fn propose(&self, op: Op) -> Result<Reply> {
+        self.propose_observed(op).await?.reply
+    }
+
+    async fn propose_observed(&self, op: Op) -> Result<Applied> {
+        let command = pb::Command { now_ns: self.runtime.wall().0, command: Some(op) };
+        let (reply, answer) = oneshot::channel();
+        self.proposals.try_send(Proposal { command, reply }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                err!(Overloaded, "the master has {QUEUE_LEN} changes waiting for its log; try again shortly")
+            }
+            mpsc::error::TrySendError::Closed(_) => {
+                err!(ShuttingDown, "the master's log has stopped; see its messages")
+            }
+        })?;
+        let answer = async {
+            answer.await.map_err(|_| err!(ShuttingDown, "the master's log stopped while a change was on its way"))?
+        };
+        self.runtime.timeout(self.propose_timeout, "logging a change", answer).await
+    }
+
+    /// Returns when reads see everything that was answered before the call. A group of one leads as long as it runs,
+    /// and applies before it answers: nothing to wait for. With more members this asks raft's read index.
+    pub async fn read_barrier(&self) -> Result<()> {
+        if self.proposals.is_closed() {
+            bail!(ShuttingDown, "the master's log has stopped; see its messages");
+        }
+        Ok(())
+    }
+
+    /// The applied state, for a short look. Lock order: this before any lock of soft state; never across an await.
+    pub fn machine(&self) -> RwLockReadGuard<'_, Machine> {
+        self.machine.read()
+    }
+
+    /// A copy of the applied state, for a long look. Cheap: it shares everything until something changes.
+    #[must_use]
+    pub fn snapshot(&self) -> Machine {
+        self.machine.read().clone()
+    }
+
+    /// Synced writes to the log since start.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+
+    /// Ends the task after the batch that is on its way.
+    pub fn stop(&self) {
+        self.stop.notify_one();
+    }
+
+    /// Index of the last applied entry.
+    #[must_use]
+    pub fn applied_index(&self) -> u64 {
+        self.applied.load(Ordering::Acquire)
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Group(applied {})", self.applied_index())
+    }
+}
+
+impl Opened {
+    /// The handle; its proposals wait until [`Opened::serve`].
+    #[must_use]
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Starts the task. It ends when all handles are gone, or with an error when the disk fails.
+    pub fn serve(mut self, observer: Arc<dyn Observer>) -> Task<Result<()>> {
+        self.driver.observer = Some(observer);
+        let runtime = self.driver.runtime.clone();
+        let driver = self.driver;
+        runtime.spawn("raft", driver.run())
+    }
+}
+
+/// A point of the log.
+#[derive(Clone, Copy, Debug, Default)]
+struct At {
+    index: u64,
+    term: u64,
+}
+
+async fn recover(
+    runtime: &Runtime,
+    dir: &Path,
+    cluster: ClusterId,
+    options: &GroupOptions,
+) -> Result<(Wal, Machine, At, Recovered)> {
+    CheckpointWriter::new(runtime.clone(), dir.to_owned()).clean().await?;
+    let checkpoint = Checkpoint::read_newest(runtime, dir, cluster).await?;
+    let (machine, at) = match checkpoint {
+        Some(Checkpoint { machine, index, term }) => (machine, At { index, term }),
+        None => (Machine::new(), At::default()),
+    };
+    let (mut wal, mut recovered) = Wal::open(runtime, dir, cluster, options.wal.clone(), at.index).await?;
+    if recovered.conf_state.voters.is_empty() {
+        if at.index > 0 {
+            bail!(
+                Corrupt,
+                "{}: there is a checkpoint up to entry {} but no log; restore the data directory from one saved copy",
+                dir.display(),
+                at.index
+            );
+        }
+        let conf_state = ConfState { voters: vec![SELF_ID], ..Default::default() };
+        wal.append(Batch { conf_state: Some(conf_state.clone()), ..Default::default() }).await?;
+        recovered.conf_state = conf_state;
+    }
+    Ok((wal, machine, at, recovered))
+}
+
+fn config(runtime: &Runtime, applied: u64) -> raft::Config {
+    // The library draws election timeouts from the thread's generator at every reset. A range of one value takes that
+    // away; the members' timeouts differ by this draw from the runtime's (seeded) generator instead.
+    let election_tick = 10 + usize::try_from(runtime.random_u64() % 10).expect("below ten");
+    raft::Config {
+        id: SELF_ID,
+        applied,
+        election_tick,
+        min_election_tick: election_tick,
+        max_election_tick: election_tick + 1,
+        heartbeat_tick: 2,
+        max_size_per_msg: 1 << 20,
+        check_quorum: true,
+        pre_vote: true,
+        ..Default::default()
+    }
+}
+
+struct CheckpointState {
+    running: bool,
+    /// Last entry in the newest one.
+    index: u64,
+    /// Bytes of entries applied since.
+    bytes: u64,
+}
+
+struct Driver {
+    runtime: Runtime,
+    node: RawNode<LogMemory>,
+    wal: Wal,
+    machine: Arc<RwLock<Machine>>,
+    applied: Arc<AtomicU64>,
+    syncs: Arc<AtomicU64>,
+    stop: Arc<Notify>,
+    at: At,
+    queue: mpsc::Receiver<Proposal>,
+    pending: VecDeque<Pending>,
+    observer: Option<Arc<dyn Observer>>,
+    options: GroupOptions,
+    writer: CheckpointWriter,
+    checkpoint: CheckpointState,
+    checkpoint_done: mpsc::Sender<(u64, Result<u64>)>,
+    checkpoints: mpsc::Receiver<(u64, Result<u64>)>,
+    next_tick: Moment,
+}
+
+impl Driver {
+    /// A group of one has nobody to wait for: it asks for votes at once. Returns when the first entry of its own
+    /// term, and so everything before it, has been applied.
+    async fn take_lead(&mut self) -> Result<()> {
+        self.node.campaign().map_err(|error| err!(Internal, "raft refuses to campaign: {error}"))?;
+        while self.node.has_ready() {
+            self.work().await?;
+        }
+        if self.node.raft.state != StateRole::Leader || self.at.term != self.node.raft.term {
+            bail!(
+                Unavailable,
+                "this master was not elected: its group has other voters, which this release does not reach"
+            );
+        }
+        Ok(())
+    }
+
+    async fn run(mut self) -> Result<()> {
+        let done = self.serve().await;
+        if let Err(error) = &done {
+            tracing::error!(%error, "the master's log failed; the master stops serving");
+            for pending in self.pending.drain(..) {
+                let _ = pending.proposal.reply.send(Err(error.clone()));
+            }
+        }
+        done
+    }
+
+    async fn serve(&mut self) -> Result<()> {
+        loop {
+            let until_tick = self.next_tick.since(self.runtime.now());
+            tokio::select! {
+                biased;
+                () = self.stop.notified() => return Ok(()),
+                Some((index, done)) = self.checkpoints.recv() => self.on_checkpoint(index, done).await?,
+                proposal = self.queue.recv() => match proposal {
+                    Some(proposal) => self.propose_batch(proposal),
+                    None => return Ok(()),
+                },
+                () = self.runtime.sleep(until_tick) => {}
+            }
+            if self.runtime.now() >= self.next_tick {
+                self.node.tick();
+                self.next_tick = self.runtime.now().after(TICK);
+            }
+            while self.node.has_ready() {
+                self.work().await?;
+            }
+            self.start_checkpoint_if_due();
+        }
+    }
+
+    fn propose_batch(&mut self, first: Proposal) {
+        let mut bytes = self.propose(first);
+        while bytes < BATCH_BYTES_MAX {
+            let Ok(next) = self.queue.try_recv() else { break };
+            bytes += self.propose(next);
+        }
+    }
+
+    fn propose(&mut self, proposal: Proposal) -> usize {
+        let data = proposal.command.encode_to_vec();
+        let len = data.len();
+        if len > ebb_wire::frame::MESSAGE_LEN_MAX * 3 / 2 {
+            let _ = proposal.reply.send(Err(err!(Invalid, "a change of {len} bytes is too large for the log")));
+            return 0;
+        }
+        match self.node.propose(Vec::new(), data) {
+            Ok(()) => {
+                let (index, term) = (self.node.raft.raft_log.last_index(), self.node.raft.term);
+                self.pending.push_back(Pending { index, term, proposal });
+            }
+            Err(error) => {
+                let _ = proposal.reply.send(Err(err!(NotLeader, "this master does not lead its group: {error}")));
+            }
+        }
+        len
+    }
+
+    /// One round of raft: make durable, then advance, then apply.
+    async fn work(&mut self) -> Result<()> {
+        let mut ready = self.node.ready();
+        self.apply(ready.take_committed_entries())?;
+        let batch = Batch { hard_state: ready.hs().cloned(), conf_state: None, entries: ready.take_entries() };
+        // Ordering: the log is on stable storage before raft may count it, so before anything of it is committed.
+        self.persist(batch).await?;
+        let mut light = self.node.advance_append(ready);
+        if let Some(commit) = light.commit_index() {
+            self.node.mut_store().set_commit(commit);
+        }
+        self.apply(light.take_committed_entries())?;
+        self.node.advance_apply();
+        self.node.mut_store().truncate(self.at.index, RECENT_LEN);
+        Ok(())
+    }
+
+    async fn persist(&mut self, batch: Batch) -> Result<()> {
+        let (hard_state, entries) = (batch.hard_state.clone(), batch.entries.clone());
+        // A new commit index alone can be found out again: it goes along with the next entries.
+        let needs_sync = !entries.is_empty() || hard_state.as_ref().is_some_and(|new| self.changes_vote(new));
+        if needs_sync {
+            self.wal.append(batch).await.map_err(|error| error.context("writing the master's log"))?;
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+        }
+        let store = self.node.mut_store();
+        if let Some(hard_state) = hard_state {
+            store.set_hard_state(hard_state);
+        }
+        store.append(entries);
+        Ok(())
+    }
+
+    fn changes_vote(&self, new: &raft::eraftpb::HardState) -> bool {
+        let old = raft::Storage::initial_state(self.node.store()).expect("memory does not fail").hard_state;
+        (old.term, old.vote) != (new.term, new.vote)
+    }
+
+    fn apply(&mut self, entries: Vec<Entry>) -> Result<()> {
+        let mut entries = entries.into_iter().peekable();
+        while entries.peek().is_some() {
+            let mut answers = Vec::new();
+            {
+                let machine = Arc::clone(&self.machine);
+                let mut machine = machine.write();
+                for entry in entries.by_ref().take(APPLY_LEN_MAX) {
+                    answers.extend(self.apply_one(&mut machine, &entry)?);
+                }
+                self.applied.store(self.at.index, Ordering::Release);
+            }
+            for (reply, applied) in answers {
+                // A caller whose deadline has passed does not wait any more.
+                let _ = reply.send(Ok(applied));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_one(
+        &mut self,
+        machine: &mut Machine,
+        entry: &Entry,
+    ) -> Result<Option<(oneshot::Sender<Result<Applied>>, Applied)>> {
+        self.at = At { index: entry.index, term: entry.term };
+        self.checkpoint.bytes += entry.data.len() as u64;
+        if entry.entry_type != EntryType::EntryNormal as i32 {
+            bail!(Unsupported, "entry {} changes the group's members, which this release does not do", entry.index);
+        }
+        let proposal = self.take_pending(entry);
+        if entry.data.is_empty() {
+            // The entry with which a leader begins its term.
+            return Ok(None);
+        }
+        let (command, reply) = match proposal {
+            Some(Proposal { command, reply }) => (command, Some(reply)),
+            None => (decode(entry)?, None),
+        };
+        let applied = machine.apply(&command);
+        if let Some(observer) = &self.observer {
+            observer.on_applied(machine, &command, &applied);
+        }
+        Ok(reply.map(|reply| (reply, applied)))
+    }
+
+    /// The proposal that became this entry; those that lost their place are told.
+    fn take_pending(&mut self, entry: &Entry) -> Option<Proposal> {
+        while let Some(front) = self.pending.front() {
+            if front.index > entry.index {
+                return None;
+            }
+            let pending = self.pending.pop_front().expect("it was looked at");
+            if (pending.index, pending.term) == (entry.index, entry.term) {
+                return Some(pending.proposal);
+            }
+            let _ = pending.proposal.reply.send(Err(err!(NotLeader, "another master took the lead; ask again")));
+        }
+        None
+    }
+
+    fn start_checkpoint_if_due(&mut self) {
+        let entries = self.at.index - self.checkpoint.index;
+        let due = entries >= self.options.checkpoint_entries || self.checkpoint.bytes >= self.options.checkpoint_bytes;
+        if self.checkpoint.running || !due || entries == 0 {
+            return;
+        }
+        self.checkpoint = CheckpointState { running: true, index: self.checkpoint.index, bytes: 0 };
+        let (machine, At { index, term }) = (self.machine.read().clone(), self.at);
+        let (writer, done) = (self.writer.clone(), self.checkpoint_done.clone());
+        self.runtime.spawn("checkpoint", async move {
+            let written = writer.write(machine, index, term).await;
+            let _ = done.send((index, written)).await;
+        });
+    }
+
+    async fn on_checkpoint(&mut self, index: u64, done: Result<u64>) -> Result<()> {
+        self.checkpoint.running = false;
+        match done {
+            Ok(unneeded) => {
+                self.checkpoint.index = index;
+                self.wal.compact(unneeded).await
+            }
+            Err(error) => {
+                // The log still has everything; the next interval tries again.
+                tracing::error!(%error, index, "writing a checkpoint failed");
+                Ok(())
+            }
+        }
+    }
+}
+
+fn decode(entry: &Entry) -> Result<pb::Command> {
+    pb::Command::decode(entry.data.as_slice())
+        .map_err(|error| err!(Corrupt, "entry {} of the log does not decode: {error}", entry.index))
+}

@@ -1,0 +1,17 @@
+//! What the master keeps on its disk: identity, write-ahead log, checkpoints.
+//!
+//! The raft log is the only log. Its format is in `docs/formats/master-log.md`, the checkpoints' in
+//! `docs/formats/checkpoint.md`. Reading order: [`record`] (bytes of one record), [`segment`] (one file, and what a
+//! damaged one means), [`wal`] (the sequence of files), [`memory`] (raft's view), [`checkpoint`], [`data_dir`].
+
+pub mod checkpoint;
+pub mod data_dir;
+pub mod memory;
+pub mod record;
+pub mod segment;
+pub mod wal;
+
+pub use checkpoint::{Checkpoint, CheckpointWriter};
+pub use data_dir::DataDir;
+pub use memory::LogMemory;
+pub use wal::{Batch, Recovered, Wal, WalOptions};

@@ -1,0 +1,266 @@
+//! One record of the log.
+//!
+//! ```text
+//!  0     4      8       16     17      18       24
+//!  | len | crc  | batch | kind | flags | zero   | payload (len bytes) | zeros up to a multiple of 8 |
+//!  | u32 | u32  | u64   | u8   | u8    | 6 bytes|
+//! ```
+//! All numbers little-endian. The CRC-32C covers bytes 8.. up to the end of the payload. `batch` grows by one with
+//! each synced write; flag bit 0 marks the last record of its batch. A header of zeros is free space.
+
+use ebb_types::{Result, err};
+use ebb_wire::frame::crc32c;
+use raft::eraftpb::{ConfState, Entry, HardState};
+
+/// Bytes before the payload.
+pub const HEADER_LEN: usize = 24;
+/// Largest payload: a message of the protocol (4 MiB) with room for its wrapping.
+pub const PAYLOAD_LEN_MAX: usize = 8 << 20;
+
+const FLAG_LAST: u8 = 1;
+
+/// What a record holds.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Record {
+    /// A raft entry. One with an index that is already in the log replaces it and all behind it.
+    Entry(Entry),
+    /// Term, vote and commit.
+    HardState(HardState),
+    /// The voters.
+    ConfState(ConfState),
+}
+
+/// A record with its place in the order of writes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Placed {
+    /// Number of the synced write that brought it.
+    pub batch: u64,
+    /// Whether it ends that write.
+    pub last: bool,
+    /// The record.
+    pub record: Record,
+}
+
+impl Record {
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Entry(_) => 1,
+            Self::HardState(_) => 2,
+            Self::ConfState(_) => 3,
+        }
+    }
+
+    /// Appends the record as it lies on disk.
+    pub fn encode(&self, batch: u64, last: bool, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER_LEN]);
+        match self {
+            Self::Entry(entry) => encode_entry(entry, out),
+            Self::HardState(state) => put_all(out, &[state.term, state.vote, state.commit]),
+            Self::ConfState(state) => encode_conf_state(state, out),
+        }
+        let len = out.len() - start - HEADER_LEN;
+        let header = &mut out[start..start + HEADER_LEN];
+        header[0..4].copy_from_slice(&u32::try_from(len).expect("a payload below its cap").to_le_bytes());
+        header[8..16].copy_from_slice(&batch.to_le_bytes());
+        header[16] = self.kind();
+        header[17] = if last { FLAG_LAST } else { 0 };
+        let crc = crc32c(&out[start + 8..]);
+        out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
+        out.resize(start + padded(len), 0);
+    }
+
+    fn decode(kind: u8, payload: &[u8]) -> Result<Self> {
+        let mut reader = Reader(payload);
+        let record = match kind {
+            1 => Self::Entry(decode_entry(&mut reader)?),
+            2 => Self::HardState(HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? }),
+            3 => Self::ConfState(decode_conf_state(&mut reader)?),
+            other => return Err(err!(Corrupt, "record of unknown kind {other}: written by another release")),
+        };
+        if !reader.0.is_empty() {
+            return Err(err!(Corrupt, "record of kind {kind} has {} bytes too many", reader.0.len()));
+        }
+        Ok(record)
+    }
+}
+
+/// Bytes that a record with a payload of `len` takes.
+#[must_use]
+pub const fn padded(len: usize) -> usize {
+    (HEADER_LEN + len).next_multiple_of(8)
+}
+
+/// What lies at a place of a segment.
+#[derive(Debug)]
+pub enum Found {
+    /// Zeros where a header would be, or no room for one.
+    Free,
+    /// Something that is no record.
+    Bad,
+    /// A record, and the bytes that it takes.
+    Record(Placed, usize),
+}
+
+/// Looks for a record at the start of `bytes`. A valid checksum over contents that do not decode is an error: such a
+/// record was written so, by another release.
+pub fn look(bytes: &[u8]) -> Result<Found> {
+    let Some(header) = bytes.get(..HEADER_LEN) else { return Ok(Found::Free) };
+    if header.iter().all(|byte| *byte == 0) {
+        return Ok(Found::Free);
+    }
+    match framed(bytes) {
+        None => Ok(Found::Bad),
+        Some(frame) => {
+            let record = Record::decode(frame.kind, frame.payload)?;
+            Ok(Found::Record(Placed { batch: frame.batch, last: frame.last, record }, padded(frame.payload.len())))
+        }
+    }
+}
+
+/// The batch of the record at the start of `bytes`, if there is a valid one with a batch in `range`. Cheap where
+/// there is none: the checksum is only made for plausible headers.
+#[must_use]
+pub fn peek_batch(bytes: &[u8], range: std::ops::Range<u64>) -> Option<u64> {
+    let batch = u64::from_le_bytes(bytes.get(8..16)?.try_into().expect("eight bytes"));
+    if !range.contains(&batch) {
+        return None;
+    }
+    framed(bytes).map(|frame| frame.batch)
+}
+
+struct Frame<'a> {
+    batch: u64,
+    kind: u8,
+    last: bool,
+    payload: &'a [u8],
+}
+
+fn framed(bytes: &[u8]) -> Option<Frame<'_>> {
+    let header = bytes.get(..HEADER_LEN)?;
+    let len = u32::from_le_bytes(header[0..4].try_into().expect("four bytes")) as usize;
+    let crc = u32::from_le_bytes(header[4..8].try_into().expect("four bytes"));
+    if len > PAYLOAD_LEN_MAX || header[16] == 0 {
+        return None;
+    }
+    let payload = bytes.get(HEADER_LEN..HEADER_LEN + len)?;
+    if crc32c(&bytes[8..HEADER_LEN + len]) != crc {
+        return None;
+    }
+    let batch = u64::from_le_bytes(header[8..16].try_into().expect("eight bytes"));
+    Some(Frame { batch, kind: header[16], last: header[17] & FLAG_LAST != 0, payload })
+}
+
+fn put_all(out: &mut Vec<u8>, numbers: &[u64]) {
+    for number in numbers {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+// Entry: index u64, term u64, type u64, length of context u64, context, data.
+fn encode_entry(entry: &Entry, out: &mut Vec<u8>) {
+    let kind = u64::try_from(entry.entry_type).expect("entry types are not negative");
+    put_all(out, &[entry.index, entry.term, kind, entry.context.len() as u64]);
+    out.extend_from_slice(&entry.context);
+    out.extend_from_slice(&entry.data);
+}
+
+fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry> {
+    let (index, term, kind, context_len) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+    let context = reader.take(usize::try_from(context_len).unwrap_or(usize::MAX))?.to_vec();
+    let data = std::mem::take(&mut reader.0).to_vec();
+    let entry_type = i32::try_from(kind).map_err(|_| err!(Corrupt, "entry {index} has the unknown type {kind}"))?;
+    Ok(Entry { entry_type, term, index, data, context, sync_log: false })
+}
+
+// ConfState: auto_leave u64, then four lists of ids, each after its length.
+fn encode_conf_state(state: &ConfState, out: &mut Vec<u8>) {
+    put_all(out, &[u64::from(state.auto_leave)]);
+    for list in [&state.voters, &state.learners, &state.voters_outgoing, &state.learners_next] {
+        put_all(out, &[list.len() as u64]);
+        put_all(out, list);
+    }
+}
+
+fn decode_conf_state(reader: &mut Reader<'_>) -> Result<ConfState> {
+    let auto_leave = reader.u64()? != 0;
+    let mut lists: [Vec<u64>; 4] = Default::default();
+    for list in &mut lists {
+        for _ in 0..reader.u64()? {
+            list.push(reader.u64()?);
+        }
+    }
+    let [voters, learners, voters_outgoing, learners_next] = lists;
+    Ok(ConfState { voters, learners, voters_outgoing, learners_next, auto_leave })
+}
+
+/// Takes fields off the front of a payload.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+        let (front, rest) =
+            self.0.split_at_checked(len).ok_or_else(|| err!(Corrupt, "record ends within a field of {len} bytes"))?;
+        self.0 = rest;
+        Ok(front)
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry(index: u64, data: Vec<u8>) -> Record {
+        Record::Entry(Entry { index, term: 3, data, context: vec![9; 3], ..Default::default() })
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let mut out = Vec::new();
+        Record::HardState(HardState { term: 1, vote: 2, commit: 3 }).encode(7, true, &mut out);
+        let hex: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(&hex[..8], "18000000", "length of the payload");
+        assert_eq!(&hex[16..48], "07000000000000000201000000000000", "batch, kind, flags, zeros");
+        assert_eq!(&hex[48..], "010000000000000002000000000000000300000000000000");
+    }
+
+    proptest! {
+        #[test]
+        fn records_survive(index: u64, data: Vec<u8>, batch: u64, last: bool, voters: Vec<u64>) {
+            let state = ConfState { voters, auto_leave: last, ..Default::default() };
+            for record in [entry(index, data), Record::ConfState(state)] {
+                let mut out = Vec::new();
+                record.encode(batch, last, &mut out);
+                prop_assert_eq!(out.len() % 8, 0);
+                match look(&out).unwrap() {
+                    Found::Record(placed, len) => {
+                        prop_assert_eq!(placed, Placed { batch, last, record });
+                        prop_assert_eq!(len, out.len());
+                    }
+                    other => prop_assert!(false, "{other:?}"),
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_judged(bytes: Vec<u8>) {
+            let _ = look(&bytes);
+        }
+
+        #[test]
+        fn a_flipped_bit_is_noticed(data in proptest::collection::vec(any::<u8>(), 0..64), at: prop::sample::Index) {
+            let mut out = Vec::new();
+            entry(5, data.clone()).encode(1, true, &mut out);
+            let len = HEADER_LEN + 32 + 3 + data.len();
+            let bit = at.index(len * 8);
+            out[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(!matches!(look(&out), Ok(Found::Record(..))), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! One file of the log: its header, and what its bytes mean after a crash or damage.
+//!
+//! A segment is zero-filled and synced before its first use, so that an append needs one fdatasync and no change of
+//! the file's size. Bytes 0..64 are the header: magic "EBBMLOG1", format u32, zeros u32, cluster u64, sequence u64,
+//! first batch u64 (little-endian), zeros, and at 60 the CRC-32C of bytes 0..60.
+
+use std::path::Path;
+
+use ebb_types::{ClusterId, Result, bail, err};
+use ebb_wire::frame::crc32c;
+
+use crate::log::record::{Found, Record, look, peek_batch};
+
+/// Bytes of a segment's header.
+pub const SEGMENT_HEADER_LEN: usize = 64;
+
+const MAGIC: &[u8; 8] = b"EBBMLOG1";
+const FORMAT: u32 = 1;
+/// No honest log has batches so far ahead of what was read: bounds the search for records behind damage.
+const BATCH_LOOKAHEAD: u64 = 1 << 32;
+
+/// The header of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentHeader {
+    /// Whose log it is.
+    pub cluster: ClusterId,
+    /// Its number; they follow each other without gaps.
+    pub sequence: u64,
+    /// The batch that its first record has.
+    pub first_batch: u64,
+}
+
+impl SegmentHeader {
+    /// The header as it lies on disk.
+    #[must_use]
+    pub fn encode(&self) -> [u8; SEGMENT_HEADER_LEN] {
+        let mut out = [0; SEGMENT_HEADER_LEN];
+        out[0..8].copy_from_slice(MAGIC);
+        out[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        out[16..24].copy_from_slice(&self.cluster.raw().to_le_bytes());
+        out[24..32].copy_from_slice(&self.sequence.to_le_bytes());
+        out[32..40].copy_from_slice(&self.first_batch.to_le_bytes());
+        let crc = crc32c(&out[..60]);
+        out[60..64].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Reads and checks a header.
+    pub fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
+        let Some(bytes) = bytes.get(..SEGMENT_HEADER_LEN) else {
+            bail!(Corrupt, "{}: too short for a log segment; {ADVICE}", path.display());
+        };
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        if &bytes[0..8] != MAGIC {
+            bail!(Corrupt, "{}: not a log segment of a master (magic differs); {ADVICE}", path.display());
+        }
+        if bytes[60..64] != crc32c(&bytes[..60]).to_le_bytes() {
+            bail!(Corrupt, "{}: checksum of the header (offset 0) does not match; {ADVICE}", path.display());
+        }
+        let format = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
+        if format != FORMAT {
+            bail!(Unsupported, "{}: log format {format}, this release reads {FORMAT}", path.display());
+        }
+        Ok(Self { cluster: ClusterId::new(u64_at(16)), sequence: u64_at(24), first_batch: u64_at(32) })
+    }
+}
+
+const ADVICE: &str = "the disk lost or changed bytes that were synced: copy the data directory away before anything \
+                      else, then put a saved copy of it in place (see docs/formats/master-log.md)";
+
+/// Where a segment stands in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Position {
+    /// Others follow: it was complete and synced before they were begun.
+    Inner,
+    /// The last one: a crash may have torn its last write.
+    Last,
+}
+
+/// What a segment holds.
+#[derive(Debug)]
+pub struct Scan {
+    /// Records of complete batches, in order.
+    pub records: Vec<Record>,
+    /// Where the next record goes.
+    pub end: usize,
+    /// The batch of the last record, or the one before the segment's first.
+    pub last_batch: u64,
+    /// Bytes of a torn write lie behind `end`: they must be zeroed before the log goes on.
+    pub torn: bool,
+}
+
+/// Reads a segment's records.
+///
+/// A crash can tear only the last batch, for each batch is synced before the next is written. So: what is invalid and
+/// has no valid record of a *later* batch behind it is a torn tail, and its batch is left out as a whole; all other
+/// damage hits what was synced and is refused with kind `Corrupt`, file and offset.
+pub fn scan(bytes: &[u8], header: &SegmentHeader, position: Position, path: &Path) -> Result<Scan> {
+    let mut done =
+        Scan { records: Vec::new(), end: SEGMENT_HEADER_LEN, last_batch: header.first_batch - 1, torn: false };
+    let mut open: Vec<Record> = Vec::new();
+    let mut at = SEGMENT_HEADER_LEN;
+    loop {
+        let found = look(&bytes[at..]).map_err(|error| error.context(format!("{} at offset {at}", path.display())))?;
+        match found {
+            Found::Record(placed, len) if placed.batch == done.last_batch + 1 => {
+                at += len;
+                open.push(placed.record);
+                if placed.last {
+                    done.records.append(&mut open);
+                    done.end = at;
+                    done.last_batch = placed.batch;
+                }
+            }
+            // A record of another batch stands where the open batch goes on: that batch lost its place.
+            Found::Record(placed, _) => {
+                return Err(damage(path, at, &format!("batch {} after batch {}", placed.batch, done.last_batch)));
+            }
+            Found::Free | Found::Bad => break,
+        }
+    }
+    let clean = open.is_empty() && bytes[at..].iter().all(|byte| *byte == 0);
+    if clean {
+        return Ok(done);
+    }
+    if let Some(later) = later_batch(&bytes[at..], done.last_batch + 2) {
+        return Err(damage(path, at, &format!("no valid record, but batch {later} behind it")));
+    }
+    if position == Position::Inner {
+        return Err(damage(path, at, "no valid record, but a later segment follows"));
+    }
+    done.torn = true;
+    Ok(done)
+}
+
+fn later_batch(bytes: &[u8], from: u64) -> Option<u64> {
+    (8..bytes.len()).step_by(8).find_map(|at| peek_batch(&bytes[at..], from..from.saturating_add(BATCH_LOOKAHEAD)))
+}
+
+fn damage(path: &Path, at: usize, what: &str) -> ebb_types::Error {
+    err!(Corrupt, "{}: damaged at offset {at}: {what}; {ADVICE}", path.display())
+}

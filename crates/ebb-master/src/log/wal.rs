@@ -1,0 +1,370 @@
+//! The write-ahead log: a sequence of segments, appended in synced batches.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use ebb_runtime::{File, OpenMode, Runtime, Task};
+use ebb_types::{ClusterId, Error, Result, bail};
+use raft::eraftpb::{ConfState, Entry, HardState};
+
+use crate::log::record::{PAYLOAD_LEN_MAX, Record};
+use crate::log::segment::{Position, SEGMENT_HEADER_LEN, SegmentHeader, scan};
+
+/// How a log is kept.
+#[derive(Clone, Debug)]
+pub struct WalOptions {
+    /// Bytes of a segment. Larger ones are made where a batch needs it.
+    pub segment_bytes: usize,
+}
+
+impl Default for WalOptions {
+    fn default() -> Self {
+        Self { segment_bytes: 16 << 20 }
+    }
+}
+
+/// What is made durable together.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// New term, vote or commit.
+    pub hard_state: Option<HardState>,
+    /// New voters.
+    pub conf_state: Option<ConfState>,
+    /// New entries, in order; the first may replace the end of the log.
+    pub entries: Vec<Entry>,
+}
+
+/// What an existing log held.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    /// Last term, vote and commit.
+    pub hard_state: HardState,
+    /// Last voters; empty in a new log.
+    pub conf_state: ConfState,
+    /// Entries behind the checkpoint, without gaps.
+    pub entries: VecDeque<Entry>,
+}
+
+/// An open log. One task owns it.
+pub struct Wal {
+    runtime: Runtime,
+    dir: PathBuf,
+    cluster: ClusterId,
+    options: WalOptions,
+    file: File,
+    /// Where the next record goes, and the size of the current segment.
+    position: usize,
+    size: usize,
+    last_batch: u64,
+    /// Sequence and highest entry index of each segment, the current one last.
+    segments: VecDeque<(u64, u64)>,
+    hard_state: HardState,
+    conf_state: ConfState,
+    /// The next segment, zero-filled ahead of need.
+    spare: Option<Task<Result<File>>>,
+    /// After a failed write or sync nobody knows what is on the disk: nothing more is appended.
+    poisoned: Option<Error>,
+}
+
+impl Wal {
+    /// Opens the log in `dir` (begins one if there is none) and reads the entries behind `after`, the index of the
+    /// checkpoint. `Corrupt` if what was synced is damaged or missing.
+    pub async fn open(
+        runtime: &Runtime,
+        dir: &Path,
+        cluster: ClusterId,
+        options: WalOptions,
+        after: u64,
+    ) -> Result<(Self, Recovered)> {
+        remove_unfinished(runtime, dir).await?;
+        let names = segment_names(runtime, dir).await?;
+        let mut found = Recovered::default();
+        let mut segments = VecDeque::new();
+        let mut last_batch = 0;
+        let mut tail = None;
+        for (place, sequence) in names.iter().enumerate() {
+            let path = segment_path(dir, *sequence);
+            let file = runtime.disk().open(&path, OpenMode::Existing).await?;
+            let bytes = file.read_at(0, usize::try_from(file.len().await?).expect("a segment fits in memory")).await?;
+            let header = SegmentHeader::decode(&bytes, &path)?;
+            check_place(&header, *sequence, cluster, (place > 0).then_some((names[place - 1], last_batch)), &path)?;
+            let position = if place + 1 == names.len() { Position::Last } else { Position::Inner };
+            let scanned = {
+                let (bytes, path) = (bytes.clone(), path.clone());
+                runtime.compute(move || scan(&bytes, &header, position, &path)).await?
+            };
+            last_batch = scanned.last_batch;
+            let highest = replay(scanned.records, after, &mut found, &path)?;
+            segments.push_back((*sequence, highest));
+            if scanned.torn {
+                cut_tail(&file, scanned.end, bytes.len()).await?;
+            }
+            tail = Some((file, scanned.end, bytes.len(), scanned.torn));
+        }
+        let (file, position, size) = match tail {
+            Some((file, position, size, torn)) => {
+                if torn {
+                    tracing::info!(file = %file.path().display(), position, "cut a write that a crash had torn");
+                }
+                (file, position, size)
+            }
+            None => {
+                let file = fill(runtime.clone(), dir.to_owned(), 1, options.segment_bytes).await?;
+                let file =
+                    activate(runtime, dir, &file, SegmentHeader { cluster, sequence: 1, first_batch: 1 }).await?;
+                segments.push_back((1, 0));
+                (file, SEGMENT_HEADER_LEN, options.segment_bytes)
+            }
+        };
+        let last_index = found.entries.back().map_or(after, |entry| entry.index);
+        found.hard_state.commit = found.hard_state.commit.min(last_index);
+        let wal = Self {
+            runtime: runtime.clone(),
+            dir: dir.to_owned(),
+            cluster,
+            options,
+            file,
+            position,
+            size,
+            last_batch,
+            segments,
+            hard_state: found.hard_state.clone(),
+            conf_state: found.conf_state.clone(),
+            spare: None,
+            poisoned: None,
+        };
+        Ok((wal, found))
+    }
+
+    /// Makes a batch durable: one write and one fdatasync. An error is final.
+    pub async fn append(&mut self, batch: Batch) -> Result<()> {
+        if let Some(error) = &self.poisoned {
+            return Err(error.clone().context("the log takes no more since an earlier failure"));
+        }
+        let done = self.try_append(batch).await;
+        if let Err(error) = &done {
+            self.poisoned = Some(error.clone());
+        }
+        done
+    }
+
+    async fn try_append(&mut self, batch: Batch) -> Result<()> {
+        if let Some(hard_state) = &batch.hard_state {
+            self.hard_state = hard_state.clone();
+        }
+        if let Some(conf_state) = &batch.conf_state {
+            self.conf_state = conf_state.clone();
+        }
+        for entry in &batch.entries {
+            if entry.data.len() + entry.context.len() + 32 > PAYLOAD_LEN_MAX {
+                bail!(Invalid, "entry {} of {} bytes is above the log's cap", entry.index, entry.data.len());
+            }
+        }
+        let highest = batch.entries.last().map_or(0, |entry| entry.index);
+        let mut records: Vec<Record> = Vec::with_capacity(batch.entries.len() + 2);
+        // Ordering: term and vote before the entries of that term.
+        records.extend(batch.hard_state.map(Record::HardState));
+        records.extend(batch.conf_state.map(Record::ConfState));
+        records.extend(batch.entries.into_iter().map(Record::Entry));
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut data = encode(&records, self.last_batch + 1);
+        if self.position + data.len() > self.size {
+            // Invariant: each segment begins with the whole state beside the entries, so that older ones may go.
+            records.insert(0, Record::HardState(self.hard_state.clone()));
+            records.insert(1, Record::ConfState(self.conf_state.clone()));
+            data = encode(&records, self.last_batch + 1);
+            self.rotate(data.len()).await?;
+        }
+        let len = data.len();
+        self.file.write_at(self.position as u64, vec![Bytes::from(data)]).await?;
+        self.file.sync_data().await?;
+        self.position += len;
+        self.last_batch += 1;
+        let current = self.segments.back_mut().expect("there is always a current segment");
+        current.1 = current.1.max(highest);
+        if self.spare.is_none() && self.position > self.size / 2 {
+            let fill = fill(self.runtime.clone(), self.dir.clone(), current.0 + 1, self.options.segment_bytes);
+            self.spare = Some(self.runtime.spawn("log-spare", fill));
+        }
+        Ok(())
+    }
+
+    async fn rotate(&mut self, need: usize) -> Result<()> {
+        let sequence = self.segments.back().expect("there is always a current segment").0 + 1;
+        let size = self.options.segment_bytes.max(SEGMENT_HEADER_LEN + need);
+        let spare = match self.spare.take() {
+            Some(task) => Some(task.join().await??),
+            None => None,
+        };
+        let file = match spare {
+            Some(file) if size == self.options.segment_bytes => file,
+            _ => fill(self.runtime.clone(), self.dir.clone(), sequence, size).await?,
+        };
+        let header = SegmentHeader { cluster: self.cluster, sequence, first_batch: self.last_batch + 1 };
+        self.file = activate(&self.runtime, &self.dir, &file, header).await?;
+        self.segments.push_back((sequence, 0));
+        self.position = SEGMENT_HEADER_LEN;
+        self.size = size;
+        Ok(())
+    }
+
+    /// Removes segments that hold nothing behind `index`.
+    pub async fn compact(&mut self, index: u64) -> Result<()> {
+        let mut removed = false;
+        while self.segments.len() > 1 && self.segments[0].1 <= index {
+            let (sequence, _) = self.segments[0];
+            // Ordering: oldest first, so that a crash leaves a log without gaps.
+            self.runtime.disk().remove_file(&segment_path(&self.dir, sequence)).await?;
+            self.segments.pop_front();
+            removed = true;
+        }
+        if removed { self.runtime.disk().sync_dir(&self.dir).await } else { Ok(()) }
+    }
+
+    /// How many segments there are.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+}
+
+impl std::fmt::Debug for Wal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Wal({}, batch {})", self.dir.display(), self.last_batch)
+    }
+}
+
+fn encode(records: &[Record], batch: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (place, record) in records.iter().enumerate() {
+        record.encode(batch, place + 1 == records.len(), &mut out);
+    }
+    out
+}
+
+/// Takes a segment's records over; returns the highest entry index in it.
+fn replay(records: Vec<Record>, after: u64, found: &mut Recovered, path: &Path) -> Result<u64> {
+    let mut highest = 0;
+    for record in records {
+        match record {
+            Record::HardState(state) => found.hard_state = state,
+            Record::ConfState(state) => found.conf_state = state,
+            Record::Entry(entry) => {
+                highest = highest.max(entry.index);
+                if entry.index <= after {
+                    found.entries.clear();
+                    continue;
+                }
+                while found.entries.back().is_some_and(|last| last.index >= entry.index) {
+                    found.entries.pop_back();
+                }
+                let expected = found.entries.back().map_or(after, |last| last.index) + 1;
+                if entry.index != expected {
+                    bail!(
+                        Corrupt,
+                        "{}: the log goes on with entry {} where {expected} is due behind checkpoint {after}: a segment or \
+                         the checkpoint that it belongs to is missing; restore the data directory from one saved copy",
+                        path.display(),
+                        entry.index
+                    );
+                }
+                found.entries.push_back(entry);
+            }
+        }
+    }
+    Ok(highest)
+}
+
+fn check_place(
+    header: &SegmentHeader,
+    sequence: u64,
+    cluster: ClusterId,
+    before: Option<(u64, u64)>,
+    path: &Path,
+) -> Result<()> {
+    let path = path.display();
+    if header.cluster != cluster {
+        bail!(Invalid, "{path}: belongs to cluster {}, this is {cluster}", header.cluster);
+    }
+    if header.sequence != sequence {
+        bail!(Corrupt, "{path}: says that it is segment {}; its name was changed: rename it back", header.sequence);
+    }
+    if let Some((previous, last_batch)) = before {
+        if previous + 1 != sequence {
+            bail!(
+                Corrupt,
+                "{path}: segment {} before it is missing; restore the data directory from a saved copy",
+                sequence - 1
+            );
+        }
+        if header.first_batch != last_batch + 1 {
+            bail!(
+                Corrupt,
+                "{path}: begins with batch {}, but segment {previous} ends with batch {last_batch}: synced records are lost; \
+                 restore the data directory from a saved copy",
+                header.first_batch
+            );
+        }
+    }
+    Ok(())
+}
+
+fn segment_path(dir: &Path, sequence: u64) -> PathBuf {
+    dir.join(format!("log-{sequence:020}.segment"))
+}
+
+fn unfinished_path(dir: &Path, sequence: u64) -> PathBuf {
+    dir.join(format!("log-{sequence:020}.unfinished"))
+}
+
+async fn segment_names(runtime: &Runtime, dir: &Path) -> Result<Vec<u64>> {
+    let names = runtime.disk().read_dir(dir).await?;
+    Ok(names.iter().filter_map(|name| name.strip_prefix("log-")?.strip_suffix(".segment")?.parse().ok()).collect())
+}
+
+async fn remove_unfinished(runtime: &Runtime, dir: &Path) -> Result<()> {
+    for name in runtime.disk().read_dir(dir).await? {
+        if name.starts_with("log-") && name.ends_with(".unfinished") {
+            runtime.disk().remove_file(&dir.join(name)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A zero-filled, synced file that no log uses yet.
+async fn fill(runtime: Runtime, dir: PathBuf, sequence: u64, size: usize) -> Result<File> {
+    const PART: usize = 1 << 20;
+    let file = runtime.disk().open(&unfinished_path(&dir, sequence), OpenMode::Create).await?;
+    file.set_len(0).await?;
+    let zeros = Bytes::from(vec![0; PART.min(size)]);
+    let mut at = 0;
+    while at < size {
+        let part = zeros.slice(..zeros.len().min(size - at));
+        let len = part.len();
+        file.write_at(at as u64, vec![part]).await?;
+        at += len;
+    }
+    file.sync_data().await?;
+    Ok(file)
+}
+
+/// Gives a filled file its header and its name.
+async fn activate(runtime: &Runtime, dir: &Path, file: &File, header: SegmentHeader) -> Result<File> {
+    file.write_at(0, vec![Bytes::copy_from_slice(&header.encode())]).await?;
+    // Ordering: a file with a segment's name has a durable header; its name is durable before its first record.
+    file.sync_data().await?;
+    let path = segment_path(dir, header.sequence);
+    runtime.disk().rename(file.path(), &path).await?;
+    runtime.disk().sync_dir(dir).await?;
+    runtime.disk().open(&path, OpenMode::Existing).await
+}
+
+async fn cut_tail(file: &File, end: usize, size: usize) -> Result<()> {
+    if end < size {
+        file.write_at(end as u64, vec![Bytes::from(vec![0; size - end])]).await?;
+    }
+    file.sync_data().await
+}

@@ -1,0 +1,207 @@
+//! Block servers: registration, heartbeats, reports.
+
+use std::collections::BTreeSet;
+
+use ebb_meta::{Machine, Reply};
+use ebb_types::{BootId, ErrorKind, MetablockId, NodeId, Result, Version, VolumeId, bail};
+use ebb_wire::{convert, pb};
+use pb::command::Command as Op;
+
+use crate::registry::{Loss, Pulse};
+use crate::repair::queue::Work;
+use crate::repair::run::suspect_volumes;
+use crate::shared::Shared;
+
+/// Answers `RegisterNode`. Logged if it says anything new.
+pub(crate) async fn register(shared: &Shared, call: pb::RegisterNode) -> Result<pb::RegisterNodeReply> {
+    if call.host.is_empty() || call.rack.is_empty() || call.address.is_empty() {
+        bail!(
+            Invalid,
+            "a node registers with its host, rack and address; got {:?}, {:?}, {:?}",
+            call.host,
+            call.rack,
+            call.address
+        );
+    }
+    if call.volumes.is_empty() {
+        bail!(Invalid, "a node registers with at least one volume");
+    }
+    let known = is_recorded(&shared.group.machine(), &call);
+    let mut reply = if known {
+        pb::RegisterNodeReply { node: call.node, volumes: call.volumes.clone(), heartbeat_ms: 0 }
+    } else {
+        let register = pb::RegisterNodeCommand {
+            node: call.node,
+            host: call.host.clone(),
+            rack: call.rack.clone(),
+            address: call.address.clone(),
+            volumes: call.volumes.clone(),
+        };
+        match shared.group.propose(Op::RegisterNode(register)).await? {
+            Reply::Node(reply) => reply,
+            other => bail!(Internal, "RegisterNode was answered with {other:?}"),
+        }
+    };
+    reply.heartbeat_ms = u32::try_from(shared.options.heartbeat.as_millis()).unwrap_or(u32::MAX);
+    // Ids come from the answer, space and state from the call.
+    let volumes: Vec<_> = call
+        .volumes
+        .iter()
+        .zip(&reply.volumes)
+        .map(|(told, named)| pb::Volume { id: named.id, ..told.clone() })
+        .collect();
+    let node = NodeId::new(reply.node);
+    shared.state.registry.lock().on_register(node, BootId::new(call.boot), call.pid, &volumes, shared.runtime.now());
+    tracing::info!(%node, host = call.host, address = call.address, volumes = volumes.len(), "node registered");
+    // A volume may have begun a new life: its sets have lost a member.
+    let ids: Vec<_> = volumes.iter().map(|volume| VolumeId::new(volume.id)).collect();
+    suspect_volumes(shared, &shared.group.snapshot(), &ids);
+    shared.tell_node_map();
+    Ok(reply)
+}
+
+fn is_recorded(machine: &Machine, call: &pb::RegisterNode) -> bool {
+    let same = |record: &&pb::Node| {
+        let volume = |volume: &pb::Volume| (volume.id, volume.incarnation, volume.path.clone());
+        record.id == call.node
+            && (&record.host, &record.rack, &record.address) == (&call.host, &call.rack, &call.address)
+            && record.volumes.iter().map(volume).collect::<Vec<_>>()
+                == call.volumes.iter().map(volume).collect::<Vec<_>>()
+    };
+    call.node != 0 && machine.nodes().filter_map(|record| record.node.as_ref()).any(|record| same(&record))
+}
+
+/// Answers `Heartbeat`.
+pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> pb::HeartbeatReply {
+    let machine = shared.group.machine();
+    let (pulse, losses, changed) = {
+        let mut registry = shared.state.registry.lock();
+        let before = registry.version();
+        let (pulse, losses) = registry.on_heartbeat(call, shared.runtime.now());
+        (pulse, losses, registry.version() != before)
+    };
+    if pulse == Pulse::Register {
+        return pb::HeartbeatReply { report: true };
+    }
+    for metablock in call.corrupt.iter().map(|id| MetablockId::new(*id)) {
+        let Some((_, record)) = machine.find_metablock(metablock) else { continue };
+        let mut work = shared.state.work.lock();
+        for member in record.members.iter().filter(|member| member.node == call.node) {
+            work.on_damage(metablock, member.volume_id());
+        }
+    }
+    let snapshot = machine.clone();
+    drop(machine);
+    on_losses(shared, &snapshot, &losses);
+    if changed {
+        shared.tell_node_map();
+    }
+    if !call.corrupt.is_empty() {
+        shared.state.wake.repair.notify_one();
+    }
+    pb::HeartbeatReply { report: false }
+}
+
+/// Queues what lost members.
+pub(crate) fn on_losses(shared: &Shared, machine: &Machine, losses: &[Loss]) {
+    for loss in losses {
+        match loss {
+            Loss::NodeDied(node) => {
+                tracing::warn!(%node, silent = ?shared.options.dead_time, "node is dead; its replicas are made again elsewhere");
+                suspect_volumes(shared, machine, &volumes_of(machine, *node));
+            }
+            Loss::VolumePoisoned(volume) => {
+                tracing::warn!(%volume, "volume is poisoned; its replicas are made again elsewhere");
+                suspect_volumes(shared, machine, &[*volume]);
+            }
+        }
+    }
+}
+
+/// A node's volumes, as recorded.
+pub(crate) fn volumes_of(machine: &Machine, node: NodeId) -> Vec<VolumeId> {
+    let record = machine.nodes().filter_map(|record| record.node.as_ref()).find(|known| known.id == node.raw());
+    record.iter().flat_map(|node| &node.volumes).map(|volume| VolumeId::new(volume.id)).collect()
+}
+
+/// Answers `ReplicaReport`: compares what a volume has with the map.
+pub(crate) fn report(shared: &Shared, call: &pb::ReplicaReport) -> Result<()> {
+    let machine = shared.group.snapshot();
+    let volume = VolumeId::new(call.volume);
+    let (whole, known) = shared.state.registry.lock().on_report(call);
+    if !known {
+        bail!(Stale, "node n{} has not registered this start (boot {}): register first", call.node, call.boot);
+    }
+    let deleted: BTreeSet<_> = machine.deleted_on(volume).collect();
+    let mut work = shared.state.work.lock();
+    for replica in &call.replicas {
+        let metablock = MetablockId::new(replica.metablock);
+        if !deleted.contains(&metablock) {
+            compare(&machine, &mut work, volume, replica);
+        }
+    }
+    if let Some(named) = whole {
+        // The report is a picture of a moment: what it lacks is asked for before it counts as missing.
+        for metablock in machine.on_volume(volume).filter(|metablock| !named.contains(metablock)) {
+            work.doubts.insert((metablock, volume));
+        }
+        work.suspects.extend(machine.on_volume(volume));
+        tracing::info!(%volume, replicas = named.len(), "volume reported");
+    }
+    drop(work);
+    shared.state.wake.repair.notify_one();
+    shared.state.wake.deletes.notify_one();
+    Ok(())
+}
+
+fn compare(machine: &Machine, work: &mut Work, volume: VolumeId, replica: &pb::ReplicaState) {
+    let metablock = MetablockId::new(replica.metablock);
+    let Some((_, record)) = machine.find_metablock(metablock) else {
+        // Ids come from a durable counter: below it, what is not in the map was deleted; above it is another history.
+        let stray = (volume, metablock);
+        if metablock < machine.next_metablock() {
+            work.excess.insert(stray)
+        } else {
+            work.quarantined.insert(stray)
+        };
+        return;
+    };
+    if !record.members.iter().any(|member| member.volume_id() == volume) {
+        work.excess.insert((volume, metablock));
+    } else if replica.corrupt {
+        work.on_damage(metablock, volume);
+    } else {
+        work.damaged.remove(&(metablock, volume));
+        if convert::version(replica.version) < record.min_version() {
+            work.doubts.insert((metablock, volume));
+        }
+    }
+}
+
+/// Answers `ReportReplica`: a client met a damaged or missing replica.
+pub(crate) fn report_replica(shared: &Shared, call: &pb::ReportReplica) {
+    let Some(member) = call.member else { return };
+    let metablock = MetablockId::new(call.metablock);
+    let recorded = {
+        let machine = shared.group.machine();
+        machine.find_metablock(metablock).is_some_and(|(_, record)| record.members.contains(&member))
+    };
+    if !recorded {
+        return;
+    }
+    let kind = call.failure.as_ref().map(|failure| ErrorKind::from_raw(failure.kind));
+    let mut work = shared.state.work.lock();
+    if kind == Some(ErrorKind::Corrupt) {
+        work.on_damage(metablock, member.volume_id());
+    } else {
+        work.doubts.insert((metablock, member.volume_id()));
+    }
+    drop(work);
+    shared.state.wake.repair.notify_one();
+}
+
+/// Whether a member's answer shows that it lacks what is committed.
+pub(crate) fn is_damaged(described: &pb::DescribedReplica, committed: Version) -> bool {
+    described.corrupt
+        || (committed > Version::ZERO && (described.absent || convert::version(described.version) < committed))
+}

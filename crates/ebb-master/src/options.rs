@@ -1,0 +1,65 @@
+//! What an operator may set.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ebb_rpc::{Identity, ServerOptions};
+
+use crate::group::GroupOptions;
+
+/// Settings of a master.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Identity, log and checkpoints. Made if it does not exist.
+    pub data_dir: PathBuf,
+    /// `ip:port`; port 0 for any.
+    pub listen: String,
+    /// Cluster, secret, host and role ("master") of this process.
+    pub identity: Identity,
+    /// Copies in the default dataset of a new cluster. Three survive the loss of two nodes one after the other.
+    pub default_replicas: u32,
+    /// A session that has not polled for so long is ended. Ten seconds: longer than any pause of a healthy client,
+    /// short enough that others wait for a dead writer's file about as long as for a slow disk.
+    pub session_ttl: Duration,
+    /// A node that is silent for so long is dead: its replicas are made again elsewhere.
+    pub dead_time: Duration,
+    /// A node that is silent for so long gets no new replicas as long as there are others.
+    pub suspect_time: Duration,
+    /// How often nodes tell that they live.
+    pub heartbeat: Duration,
+    /// Deadline of a short call to a block server.
+    pub call_timeout: Duration,
+    /// Copies in progress to one node, and from one node.
+    pub copies_per_node_max: usize,
+    /// Bytes per second of one copy; 0: no limit.
+    pub copy_rate_bytes_per_sec: u64,
+    /// Files that are recovered at a time.
+    pub recoveries_max: usize,
+    /// Log and checkpoints.
+    pub group: GroupOptions,
+    /// Bounds of the server.
+    pub server: ServerOptions,
+}
+
+impl Options {
+    /// The defaults for a data directory, an address and an identity.
+    #[must_use]
+    pub fn new(data_dir: PathBuf, listen: impl Into<String>, identity: Identity) -> Self {
+        Self {
+            data_dir,
+            listen: listen.into(),
+            identity,
+            default_replicas: 3,
+            session_ttl: Duration::from_secs(10),
+            dead_time: Duration::from_secs(30),
+            suspect_time: Duration::from_secs(5),
+            heartbeat: Duration::from_secs(1),
+            call_timeout: Duration::from_secs(5),
+            copies_per_node_max: 4,
+            copy_rate_bytes_per_sec: 200 << 20,
+            recoveries_max: 32,
+            group: GroupOptions::default(),
+            server: ServerOptions::default(),
+        }
+    }
+}

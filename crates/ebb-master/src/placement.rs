@@ -1,0 +1,96 @@
+//! Where new replicas go: the cluster's state and a dataset's settings, put as a question to the layout.
+
+use ebb_layout::{Ask, LayoutKind, Plan, choose};
+use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, VolumeId};
+use ebb_wire::pb;
+
+use crate::registry::Patience;
+use crate::shared::Shared;
+
+/// What has to be placed.
+#[derive(Clone, Debug)]
+pub(crate) struct Need {
+    /// The file; of a new one, its directory.
+    pub inode: InodeId,
+    /// Its settings.
+    pub dataset: pb::Dataset,
+    /// Which metablock of the file.
+    pub index: u64,
+    /// Host of the writer.
+    pub writer: HostName,
+    /// Hosts that the writer named, in turn.
+    pub preferred: Vec<HostName>,
+    /// Members that stay.
+    pub present: Vec<(NodeId, VolumeId)>,
+    /// Copies in all.
+    pub replicas: usize,
+    /// Nodes that must not be chosen.
+    pub exclude: Vec<NodeId>,
+    /// Room that each copy should find, in bytes.
+    pub bytes: u64,
+}
+
+impl Need {
+    /// The first copies of a metablock of a dataset.
+    pub(crate) fn fresh(inode: InodeId, dataset: pb::Dataset, index: u64, writer: HostName, bytes: u64) -> Self {
+        let replicas = dataset.replicas as usize;
+        Self {
+            inode,
+            dataset,
+            index,
+            writer,
+            preferred: Vec::new(),
+            present: Vec::new(),
+            replicas,
+            exclude: Vec::new(),
+            bytes,
+        }
+    }
+}
+
+/// Places a need; the members that are to be added. `Unavailable` if too few nodes live, `NoSpace` if they are full.
+///
+/// Nodes that have been silent for some seconds are taken only where it does not go without them, and where a whole
+/// metablock finds no room any more, one block must do: the last space of a cluster is not to be wasted.
+pub(crate) fn place(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
+    let block = need.dataset.block_size.min(need.bytes);
+    let tries = [(Patience::Prompt, need.bytes), (Patience::Prompt, block), (Patience::UntilDead, block)];
+    let mut last = None;
+    for (patience, bytes) in tries {
+        match ask(shared, need, patience, bytes) {
+            Ok(plan) => return Ok(members(&plan)),
+            Err(error) if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable) => last = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.expect("there was at least one try"))
+}
+
+fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<Plan> {
+    let view = {
+        let machine = shared.group.machine();
+        shared.state.registry.lock().view(machine.nodes(), patience, shared.runtime.now())
+    };
+    let ask = Ask {
+        layout: need.dataset.layout.parse::<LayoutKind>()?,
+        replicas: need.replicas,
+        writer: need.writer.clone(),
+        preferred: need.preferred.clone(),
+        index: need.index,
+        inode: need.inode,
+        present: need.present.clone(),
+        exclude: need.exclude.clone(),
+        bytes,
+        seed: shared.runtime.random_u64(),
+    };
+    choose(&view, &ask)
+}
+
+fn members(plan: &Plan) -> Vec<pb::Member> {
+    let member = |chosen: &ebb_layout::Chosen| pb::Member {
+        node: chosen.node.raw(),
+        volume: chosen.volume.raw(),
+        incarnation: chosen.incarnation.raw(),
+    };
+    plan.members.iter().map(member).collect()
+}

@@ -1,0 +1,92 @@
+//! The long poll: keeps sessions alive and brings them what they have to know.
+
+use std::time::Duration;
+
+use ebb_types::{InodeId, Result, SessionId, bail};
+use ebb_wire::pb;
+
+use crate::leases::Mode;
+use crate::sessions::HolderView;
+use crate::shared::Shared;
+
+/// Answers `Poll`: at once if there is news, else within the caller's wait.
+pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) -> Result<pb::PollReply> {
+    let session = SessionId::new(call.session);
+    let begun = shared.state.soft.lock().sessions.begin_poll(session, shared.runtime.now());
+    let Some((number, news)) = begun else {
+        bail!(SessionExpired, "session {session} is over: open a new one");
+    };
+    for held in &call.recalled {
+        on_held(shared, session, held);
+    }
+    // Half the session's time: an answer always comes before it is up.
+    let wait = Duration::from_millis(call.wait_ms.into()).min(shared.options.session_ttl / 2).min(deadline);
+    let until = shared.runtime.now().after(wait);
+    loop {
+        let woken = news.notified();
+        tokio::pin!(woken);
+        woken.as_mut().enable();
+        let mut reply = pb::PollReply { master_boot: shared.boot, ..Default::default() };
+        // An older poll has nobody who waits for it any more: it must not take news with it.
+        if shared.state.soft.lock().sessions.is_newest(session, number) == Some(false) {
+            return Ok(reply);
+        }
+        let has_news = look(shared, session, call.node_map_version, &mut reply)?;
+        let now = shared.runtime.now();
+        if has_news || now >= until || shared.is_stopped() {
+            shared.state.soft.lock().sessions.finish_poll(session, now, &mut reply);
+            return Ok(reply);
+        }
+        let next_repeat = shared.state.soft.lock().sessions.next_repeat(session);
+        let next = next_repeat.map_or(until, |repeat| repeat.min(until));
+        tokio::select! {
+            biased;
+            () = woken => {}
+            () = shared.runtime.sleep(next.since(now)) => {}
+        }
+    }
+}
+
+fn look(shared: &Shared, session: SessionId, node_map_version: u64, reply: &mut pb::PollReply) -> Result<bool> {
+    reply.node_map_version = shared.state.registry.lock().version();
+    let is_new_map = reply.node_map_version != node_map_version;
+    if is_new_map {
+        (reply.node_map_version, reply.nodes) = shared.node_map();
+    }
+    let machine = shared.group.machine();
+    let mut soft = shared.state.soft.lock();
+    if !soft.sessions.contains(session) {
+        bail!(SessionExpired, "session {session} is over: open a new one");
+    }
+    // A recall with nothing left to recall would be repeated for ever.
+    for inode in soft.sessions.recalls(session) {
+        if machine.holder(inode) != Some(session) && !soft.leases.is_reader(session, inode) {
+            soft.sessions.cancel_recall(session, inode);
+        }
+    }
+    Ok(soft.sessions.take_news(session, shared.runtime.now(), reply) || is_new_map)
+}
+
+/// A session says what it holds now of a file.
+fn on_held(shared: &Shared, session: SessionId, held: &pb::Held) {
+    let (inode, mode) = (InodeId::new(held.inode), Mode::from_raw(held.mode));
+    let machine = shared.group.machine();
+    let mut soft = shared.state.soft.lock();
+    soft.sessions.on_held(session, inode, mode, HolderView { size: held.size, mtime_ns: held.mtime_ns });
+    let holder = machine.holder(inode);
+    match mode {
+        Mode::None => soft.leases.remove_reader(session, inode),
+        // Late words of one who has lost the file since change nothing.
+        Mode::Read if holder.is_none() => soft.leases.add_reader(session, inode),
+        Mode::Read | Mode::Write => {}
+    }
+    // It gave the write lease up without committing: whatever it wrote is recovered from the members.
+    let epoch = machine.attr(inode).map(|attr| attr.epoch);
+    if holder == Some(session) && mode < Mode::Write && epoch == Ok(held.epoch) {
+        let mut work = shared.state.work.lock();
+        work.abandoned.insert(inode);
+        work.recoveries.insert(inode);
+        shared.state.wake.recovery.notify_one();
+    }
+    soft.leases.touch(inode);
+}

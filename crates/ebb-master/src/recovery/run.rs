@@ -1,0 +1,267 @@
+//! Carrying recoveries out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_meta::Reply;
+use ebb_types::{Epoch, ErrorKind, InodeId, NodeId, Result, Version, bail, err};
+use ebb_wire::{convert, pb};
+use pb::command::Command as Op;
+use tokio::sync::Semaphore;
+
+use super::{Case, Settle, Step, Told, plan, settled, size};
+use crate::shared::Shared;
+
+/// Replicas named in one call.
+const NAMES_MAX: usize = 2000;
+/// Metablocks of one file that are made equal at a time.
+const SETTLING_MAX: usize = 8;
+/// A recovery that could not be finished is begun again after this.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Recovers files as they turn up, a bounded number at a time. Runs as long as the master.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let slots = Arc::new(Semaphore::new(shared.options.recoveries_max));
+    while !shared.is_stopped() {
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+        let next = shared.state.work.lock().take_recovery();
+        match next {
+            Some(inode) => {
+                let task = Arc::clone(&shared);
+                shared.runtime.spawn("recovery", async move {
+                    recover_until_done(&task, inode).await;
+                    drop(slot);
+                });
+            }
+            None => {
+                drop(slot);
+                tokio::select! {
+                    biased;
+                    () = shared.state.wake.recovery.notified() => {}
+                    () = shared.runtime.sleep(PAUSE) => {}
+                }
+            }
+        }
+    }
+}
+
+async fn recover_until_done(shared: &Arc<Shared>, inode: InodeId) {
+    let done = recover(shared, inode).await;
+    if let Err(error) = &done {
+        tracing::info!(%inode, %error, "recovery waits");
+        shared.runtime.sleep(PAUSE).await;
+    }
+    let mut work = shared.state.work.lock();
+    work.recovering.remove(&inode);
+    if done.is_err() {
+        work.recoveries.insert(inode);
+    }
+}
+
+/// One attempt, under an epoch of its own. An error means: again later.
+async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<()> {
+    let Some(expected_epoch) = needed(shared, inode) else { return Ok(()) };
+    let begin = pb::BeginRecovery { inode: inode.raw(), expected_epoch: expected_epoch.raw() };
+    let epoch = match shared.group.propose(Op::BeginRecovery(begin)).await {
+        Ok(Reply::Epoch(epoch)) => epoch,
+        Ok(other) => bail!(Internal, "BeginRecovery was answered with {other:?}"),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let (metablocks, trim) = {
+        let machine = shared.group.machine();
+        let Ok(metablocks) = machine.metablocks(inode) else { return Ok(()) };
+        (metablocks, machine.pending_trim(inode))
+    };
+    let answers = promise(shared, epoch, &metablocks).await;
+    let mut settles = Vec::new();
+    for record in metablocks {
+        let told = record
+            .members
+            .iter()
+            .map(|member| Told { member: *member, answer: answers.get(&key(&record, member)).copied() });
+        match plan(&Case { told: told.collect(), trim: trim.clone(), record: record.clone() }) {
+            Step::Free { .. } => {}
+            Step::Wait { reason } => bail!(Unavailable, "{reason}"),
+            Step::Settle(settle) => settles.push(settle),
+        }
+    }
+    let written = settles.iter().any(Settle::is_ahead);
+    let metablocks = settle_all(shared, epoch, settles).await?;
+    finish(shared, inode, epoch, metablocks, written).await
+}
+
+/// The file's epoch, if it still needs recovery.
+fn needed(shared: &Shared, inode: InodeId) -> Option<Epoch> {
+    let machine = shared.group.machine();
+    let attr = machine.attr(inode).ok()?;
+    let holder = machine.holder(inode);
+    let soft = shared.state.soft.lock();
+    let abandoned = shared.state.work.lock().abandoned.remove(&inode);
+    let orphaned = holder.is_some_and(|holder| abandoned || !soft.sessions.contains(holder));
+    (attr.size_unknown || orphaned).then(|| Epoch::new(attr.epoch))
+}
+
+type Key = (u64, u64);
+
+fn key(record: &pb::Metablock, member: &pb::Member) -> Key {
+    (record.id, member.volume)
+}
+
+/// Asks all members to refuse lower epochs from now on, and for their versions. Who does not answer is left out.
+async fn promise(shared: &Arc<Shared>, epoch: Epoch, metablocks: &[pb::Metablock]) -> BTreeMap<Key, (Version, u64)> {
+    let mut by_node: BTreeMap<NodeId, Vec<pb::ReplicaName>> = BTreeMap::new();
+    for record in metablocks {
+        for member in &record.members {
+            let name = pb::ReplicaName { metablock: record.id, volume: member.volume, incarnation: member.incarnation };
+            by_node.entry(member.node_id()).or_default().push(name);
+        }
+    }
+    let mut calls = Vec::new();
+    for (node, names) in by_node {
+        for names in names.chunks(NAMES_MAX) {
+            let call = pb::PromiseEpoch { epoch: epoch.raw(), replicas: names.to_vec() };
+            let shared = Arc::clone(shared);
+            calls.push(
+                shared.clone().runtime.spawn("promise", async move {
+                    shared.channel(node)?.call(&call, shared.options.call_timeout).await
+                }),
+            );
+        }
+    }
+    let mut answers = BTreeMap::new();
+    for call in calls {
+        let Ok(Ok(reply)) = call.join().await else { continue };
+        answers.extend(reply.replicas.into_iter().filter_map(promised));
+    }
+    answers
+}
+
+fn promised(replica: pb::PromisedReplica) -> Option<(Key, (Version, u64))> {
+    let key = (replica.metablock, replica.volume);
+    match convert::failure(replica.failure) {
+        // Only the recorded incarnation of a volume may say so; another one answers with a failure.
+        Ok(()) if replica.absent => Some((key, (Version::ZERO, 0))),
+        Ok(()) => Some((key, (convert::version(replica.version), replica.length))),
+        Err(error) => {
+            tracing::info!(metablock = replica.metablock, volume = replica.volume, %error, "a member does not promise");
+            None
+        }
+    }
+}
+
+async fn settle_all(shared: &Arc<Shared>, epoch: Epoch, settles: Vec<Settle>) -> Result<Vec<pb::Metablock>> {
+    let slots = Arc::new(Semaphore::new(SETTLING_MAX));
+    let tasks: Vec<_> = settles
+        .into_iter()
+        .map(|settle| {
+            let (shared, slots) = (Arc::clone(shared), Arc::clone(&slots));
+            shared.clone().runtime.spawn("settle", async move {
+                let _slot = slots.acquire_owned().await.expect("this semaphore is never closed");
+                settle_one(&shared, epoch, settle).await
+            })
+        })
+        .collect();
+    let mut metablocks = Vec::new();
+    for task in tasks {
+        metablocks.push(task.join().await??);
+    }
+    Ok(metablocks)
+}
+
+async fn settle_one(shared: &Arc<Shared>, epoch: Epoch, settle: Settle) -> Result<pb::Metablock> {
+    let mut equal = settle.sources.clone();
+    for member in &settle.lagging {
+        match pull(shared, epoch, &settle, *member).await {
+            Ok(()) => equal.push(*member),
+            Err(error) => {
+                tracing::info!(metablock = settle.record.id, node = member.node, %error, "left out of recovery")
+            }
+        }
+    }
+    let stamps: Vec<_> = equal
+        .into_iter()
+        .map(|member| {
+            let call = pb::StampReplica {
+                metablock: settle.record.id,
+                volume: member.volume,
+                incarnation: member.incarnation,
+                epoch: epoch.raw(),
+                base: Some(settle.base.into()),
+                length: settle.length,
+            };
+            let shared = Arc::clone(shared);
+            shared.clone().runtime.spawn("stamp", async move {
+                let reply = shared.channel(member.node_id())?.call(&call, shared.options.call_timeout).await?;
+                let version = convert::version(reply.version);
+                if version != Version::new(epoch, 0) {
+                    bail!(StaleVersion, "stamped replica is at {version}");
+                }
+                Ok(member)
+            })
+        })
+        .collect();
+    let mut stamped = Vec::new();
+    for stamp in stamps {
+        match stamp.join().await? {
+            Ok(member) => stamped.push(member),
+            Err(error) => tracing::info!(metablock = settle.record.id, %error, "not stamped"),
+        }
+    }
+    if stamped.is_empty() {
+        return Err(err!(Unavailable, "no member of m{} was stamped", settle.record.id));
+    }
+    // The record's order is the pipeline's.
+    stamped.sort_by_key(|member| settle.record.members.iter().position(|known| known == member));
+    Ok(settled(&settle, epoch, stamped))
+}
+
+async fn pull(shared: &Shared, epoch: Epoch, settle: &Settle, member: pb::Member) -> Result<()> {
+    let mut last = err!(Unavailable, "there is no source");
+    for source in &settle.sources {
+        let call = pb::PullReplica {
+            metablock: settle.record.id,
+            volume: member.volume,
+            incarnation: member.incarnation,
+            epoch: epoch.raw(),
+            source: Some(shared.hop(*source)?),
+            at: Some(settle.base.into()),
+            rate_bytes_per_sec: 0,
+        };
+        match shared.channel(member.node_id())?.call(&call, pull_deadline(shared, settle.length)).await {
+            Ok(reply) if convert::version(reply.version) == settle.base => return Ok(()),
+            Ok(reply) => last = err!(StaleVersion, "pulled {}", convert::version(reply.version)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// A pull moves up to a whole metablock: ten megabytes a second is the least that a working disk does.
+pub(crate) fn pull_deadline(shared: &Shared, length: u64) -> Duration {
+    shared.options.call_timeout + Duration::from_secs(length / (10 << 20))
+}
+
+async fn finish(
+    shared: &Shared,
+    inode: InodeId,
+    epoch: Epoch,
+    metablocks: Vec<pb::Metablock>,
+    written: bool,
+) -> Result<()> {
+    let size = {
+        let machine = shared.group.machine();
+        let Ok(attr) = machine.attr(inode) else { return Ok(()) };
+        size(attr.size, attr.metablock_size, &metablocks)
+    };
+    let finish = pb::FinishRecovery { inode: inode.raw(), epoch: epoch.raw(), size, metablocks, written };
+    match shared.group.propose(Op::FinishRecovery(finish)).await {
+        Ok(_) => {
+            tracing::info!(%inode, %epoch, size, "recovered");
+            Ok(())
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,288 @@
+//! Nodes and volumes: who lives, how full, what has been reported.
+//!
+//! A plain state machine; moments come in as arguments. What is logged (names, addresses, incarnations, draining)
+//! comes from the state machine as `NodeRecord`s; everything here is found out anew by each master process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ebb_layout::{View, VolumeView};
+use ebb_runtime::Moment;
+use ebb_types::{BootId, HostName, Incarnation, MetablockId, NodeId, RackName, VolumeId};
+use ebb_wire::pb;
+
+/// What this master process knows of the nodes.
+#[derive(Debug)]
+pub struct Registry {
+    nodes: BTreeMap<NodeId, Node>,
+    started: Moment,
+    dead_time: Duration,
+    suspect_time: Duration,
+    /// Of the node map, as clients see it. Begins at a number of this process, so that it differs from an earlier one's.
+    version: u64,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    boot: BootId,
+    pid: u32,
+    heard: Option<Moment>,
+    load: u32,
+    dead: bool,
+    volumes: BTreeMap<VolumeId, Volume>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Volume {
+    capacity_bytes: u64,
+    used_bytes: u64,
+    free_bytes: u64,
+    replicas: u64,
+    poisoned: bool,
+    reported: bool,
+    /// While a report comes in: what it named so far.
+    named: BTreeSet<MetablockId>,
+}
+
+/// What a heartbeat is answered with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pulse {
+    /// All is known.
+    Known,
+    /// Another start of the node than the registered one, or a node that this process has not met: register and report.
+    Register,
+}
+
+/// A change that repair has to look at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// Silent for the dead time.
+    NodeDied(NodeId),
+    /// A sync or an I/O failed on it.
+    VolumePoisoned(VolumeId),
+}
+
+impl Registry {
+    /// Nobody heard of yet.
+    #[must_use]
+    pub fn new(started: Moment, dead_time: Duration, suspect_time: Duration, first_version: u64) -> Self {
+        Self { nodes: BTreeMap::new(), started, dead_time, suspect_time, version: first_version }
+    }
+
+    /// Version of the node map.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Something that clients should see has changed.
+    pub fn bump(&mut self) {
+        self.version += 1;
+    }
+
+    /// A node starts. `volumes` as they are recorded now, ids filled in.
+    pub fn on_register(&mut self, node: NodeId, boot: BootId, pid: u32, volumes: &[pb::Volume], now: Moment) {
+        let old = self.nodes.remove(&node).unwrap_or_default();
+        let fresh = old.boot != boot;
+        let mut entry = Node { boot, pid, heard: Some(now), load: 0, dead: false, volumes: BTreeMap::new() };
+        for told in volumes {
+            let id = VolumeId::new(told.id);
+            let mut volume = old.volumes.get(&id).filter(|_| !fresh).cloned().unwrap_or_default();
+            volume.take(told);
+            entry.volumes.insert(id, volume);
+        }
+        self.nodes.insert(node, entry);
+        self.version += 1;
+    }
+
+    /// A node lives. Returns also what broke since its last heartbeat.
+    pub fn on_heartbeat(&mut self, beat: &pb::Heartbeat, now: Moment) -> (Pulse, Vec<Loss>) {
+        let id = NodeId::new(beat.node);
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.boot == BootId::new(beat.boot)) else {
+            return (Pulse::Register, Vec::new());
+        };
+        let revived = node.dead;
+        (node.heard, node.load, node.dead) = (Some(now), beat.load, false);
+        let mut losses = Vec::new();
+        for told in &beat.volumes {
+            let volume_id = VolumeId::new(told.id);
+            let Some(volume) = node.volumes.get_mut(&volume_id) else { continue };
+            let was_poisoned = volume.poisoned;
+            volume.take(told);
+            if volume.poisoned && !was_poisoned {
+                losses.push(Loss::VolumePoisoned(volume_id));
+            }
+        }
+        if revived || !losses.is_empty() {
+            self.version += 1;
+        }
+        (Pulse::Known, losses)
+    }
+
+    /// A part of a volume's report. Returns, with the last part, everything that the volume has; `None` before that,
+    /// or if the report is of another start of the node (then the second value is false).
+    pub fn on_report(&mut self, report: &pb::ReplicaReport) -> (Option<BTreeSet<MetablockId>>, bool) {
+        let node = self.nodes.get_mut(&NodeId::new(report.node)).filter(|node| node.boot == BootId::new(report.boot));
+        let Some(volume) = node.and_then(|node| node.volumes.get_mut(&VolumeId::new(report.volume))) else {
+            return (None, false);
+        };
+        volume.named.extend(report.replicas.iter().map(|replica| MetablockId::new(replica.metablock)));
+        if !report.last {
+            return (None, true);
+        }
+        volume.reported = true;
+        (Some(std::mem::take(&mut volume.named)), true)
+    }
+
+    /// Time passes: which nodes died of it. `recorded` are all that were ever registered.
+    pub fn on_tick(&mut self, recorded: impl Iterator<Item = NodeId>, now: Moment) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        for id in recorded {
+            let node = self.nodes.entry(id).or_default();
+            let silent = now.since(node.heard.unwrap_or(self.started));
+            if !node.dead && silent >= self.dead_time {
+                node.dead = true;
+                losses.push(Loss::NodeDied(id));
+            }
+        }
+        if !losses.is_empty() {
+            self.version += 1;
+        }
+        losses
+    }
+
+    /// How a node is, draining aside.
+    #[must_use]
+    pub fn state(&self, node: NodeId) -> pb::NodeState {
+        match self.nodes.get(&node) {
+            Some(node) if node.dead => pb::NodeState::NodeDead,
+            Some(node) if node.heard.is_some() => pb::NodeState::NodeLive,
+            _ => pb::NodeState::NodeUnknown,
+        }
+    }
+
+    /// Whether calls to the node make sense.
+    #[must_use]
+    pub fn is_live(&self, node: NodeId) -> bool {
+        self.state(node) == pb::NodeState::NodeLive
+    }
+
+    /// Whether the volume can be read and written.
+    #[must_use]
+    pub fn is_sound(&self, node: NodeId, volume: VolumeId) -> bool {
+        self.is_live(node)
+            && self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).is_some_and(|volume| !volume.poisoned)
+    }
+
+    /// Whether the volume is lost for now: its node dead, or it poisoned. A node that has not been heard of yet is not.
+    #[must_use]
+    pub fn is_lost(&self, node: NodeId, volume: VolumeId) -> bool {
+        self.state(node) == pb::NodeState::NodeDead
+            || self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).is_some_and(|volume| volume.poisoned)
+    }
+
+    /// Whether every volume of every registered node has reported, or its node is dead: only then may replicas go.
+    pub fn is_safe_start<'a>(&self, mut recorded: impl Iterator<Item = &'a pb::NodeRecord>) -> bool {
+        recorded.all(|record| {
+            let Some(told) = &record.node else { return true };
+            let Some(node) = self.nodes.get(&NodeId::new(told.id)) else { return false };
+            node.dead
+                || (node.heard.is_some()
+                    && told.volumes.iter().all(|volume| {
+                        node.volumes
+                            .get(&VolumeId::new(volume.id))
+                            .is_some_and(|known| known.reported || known.poisoned)
+                    }))
+        })
+    }
+
+    /// What placement may know. `patience`: whether nodes that have been silent for a while may take replicas too.
+    pub fn view<'a>(
+        &self,
+        recorded: impl Iterator<Item = &'a pb::NodeRecord>,
+        patience: Patience,
+        now: Moment,
+    ) -> View {
+        let mut view = View::default();
+        for record in recorded {
+            let Some(told) = &record.node else { continue };
+            let id = NodeId::new(told.id);
+            let Some(node) = self.nodes.get(&id) else { continue };
+            let silent = node.heard.map(|heard| now.since(heard));
+            let prompt = silent.is_some_and(|silent| silent < self.suspect_time || patience == Patience::UntilDead);
+            for volume in &told.volumes {
+                let volume_id = VolumeId::new(volume.id);
+                let Some(known) = node.volumes.get(&volume_id) else { continue };
+                view.volumes.push(VolumeView {
+                    node: id,
+                    volume: volume_id,
+                    incarnation: Incarnation::new(volume.incarnation),
+                    host: HostName::new(told.host.clone()),
+                    rack: RackName::new(told.rack.clone()),
+                    capacity_bytes: known.capacity_bytes,
+                    free_bytes: known.free_bytes,
+                    load: node.load,
+                    usable: prompt && !node.dead && !record.draining && !known.poisoned,
+                });
+            }
+        }
+        view
+    }
+
+    /// A node as clients and people see it.
+    #[must_use]
+    pub fn describe(&self, record: &pb::NodeRecord) -> pb::Node {
+        let mut shown = record.node.clone().unwrap_or_default();
+        let id = NodeId::new(shown.id);
+        let state = match self.state(id) {
+            pb::NodeState::NodeLive if record.draining => pb::NodeState::NodeDraining,
+            state => state,
+        };
+        shown.state = state as i32;
+        let known = self.nodes.get(&id);
+        (shown.boot, shown.pid) = known.map_or((0, 0), |node| (node.boot.raw(), node.pid));
+        for volume in &mut shown.volumes {
+            if let Some(known) = known.and_then(|node| node.volumes.get(&VolumeId::new(volume.id))) {
+                volume.capacity_bytes = known.capacity_bytes;
+                volume.used_bytes = known.used_bytes;
+                volume.free_bytes = known.free_bytes;
+                volume.replicas = known.replicas;
+                let state = if known.poisoned { pb::VolumeState::VolumePoisoned } else { pb::VolumeState::VolumeLive };
+                volume.state = state as i32;
+            }
+        }
+        shown
+    }
+
+    /// Capacity, free and used bytes of all volumes that can be used.
+    #[must_use]
+    pub fn space(&self) -> (u64, u64, u64) {
+        let live = self.nodes.values().filter(|node| node.heard.is_some() && !node.dead);
+        let volumes = live.flat_map(|node| node.volumes.values()).filter(|volume| !volume.poisoned);
+        volumes.fold((0, 0, 0), |sum, volume| {
+            (sum.0 + volume.capacity_bytes, sum.1 + volume.free_bytes, sum.2 + volume.used_bytes)
+        })
+    }
+}
+
+/// How silent a node may be to get new replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// Not longer than the suspect time.
+    Prompt,
+    /// Any node that is not dead.
+    UntilDead,
+}
+
+impl Volume {
+    fn take(&mut self, told: &pb::Volume) {
+        self.capacity_bytes = told.capacity_bytes;
+        self.used_bytes = told.used_bytes;
+        self.free_bytes = told.free_bytes;
+        self.replicas = told.replicas;
+        self.poisoned = told.state == pb::VolumeState::VolumePoisoned as i32;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Keeping the number of copies: what is wrong with one set, and what to do about it.
+//!
+//! [`choose_repair`] is pure: a view of one metablock and of its members' condition in, one step with its reason out.
+//! Steps are small and the set is looked at again after each, so that a plan never rests on what was true long ago.
+//! The executor is in [`run`].
+
+pub mod queue;
+pub mod run;
+
+use std::fmt;
+
+use ebb_types::NodeId;
+use ebb_wire::pb;
+
+/// How a member is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    /// On a live node, undamaged.
+    Good,
+    /// Good, but its node is being drained: a source, not a copy that counts.
+    Draining,
+    /// Its node has not been heard of since this master started: wait, it may be dead or fine.
+    Unknown,
+    /// Its node is dead or its volume poisoned.
+    Lost,
+    /// Its bytes are damaged or missing.
+    Damaged,
+}
+
+/// What is known of one set.
+#[derive(Clone, Debug)]
+pub struct SetView {
+    /// Copies that the dataset asks for.
+    pub wanted: usize,
+    /// Members and how they are, in the order of the record.
+    pub members: Vec<(pb::Member, Condition)>,
+}
+
+/// Why a set needs work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// A member's node is dead or its volume poisoned.
+    MemberLost,
+    /// A member's replica is damaged.
+    MemberDamaged,
+    /// A member's node is being drained.
+    NodeDrains,
+    /// Fewer members than wanted.
+    TooFew,
+    /// There are enough good copies without this member.
+    Superfluous,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MemberLost => "a member's node is dead or its volume poisoned",
+            Self::MemberDamaged => "a member's replica is damaged",
+            Self::NodeDrains => "a member's node is being drained",
+            Self::TooFew => "there are fewer members than copies wanted",
+            Self::Superfluous => "there are enough good copies without this member",
+        })
+    }
+}
+
+/// One step towards the wanted number of good copies.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Repair {
+    /// Copy from one of `sources` to a new volume; it takes the place of `replaced`, if any.
+    Copy {
+        /// Members that can be read, best first.
+        sources: Vec<pb::Member>,
+        /// Who leaves the set when the copy is made.
+        replaced: Option<pb::Member>,
+        /// Members that stay.
+        staying: Vec<pb::Member>,
+        /// Why.
+        reason: Reason,
+    },
+    /// Take a member out of the set; nothing is copied.
+    Drop {
+        /// Who leaves.
+        dropped: pb::Member,
+        /// Members that stay.
+        staying: Vec<pb::Member>,
+        /// Why.
+        reason: Reason,
+    },
+    /// Copies are missing, but no member can be read.
+    Impossible,
+}
+
+/// The next step for one set; `None`: it is as it should be (or nothing is known against it).
+///
+/// A bad member leaves only when the copies that count are as many as wanted. What is damaged or lost goes before
+/// what is only to be moved.
+#[must_use]
+pub fn choose_repair(view: &SetView) -> Option<Repair> {
+    let of = |wanted: &[Condition]| {
+        let members = view.members.iter().filter(|(_, condition)| wanted.contains(condition));
+        members.map(|(member, _)| *member).collect::<Vec<_>>()
+    };
+    // An unknown member may come back with everything: it counts until it is known to be lost.
+    let counting = distinct_nodes(&of(&[Condition::Good, Condition::Unknown]));
+    let bad = worst(view);
+    let (sources, missing) = (of(&[Condition::Good, Condition::Draining]), counting < view.wanted);
+    if !missing {
+        let (dropped, _) = bad?;
+        return Some(Repair::Drop { dropped, staying: without(view, &dropped), reason: Reason::Superfluous });
+    }
+    if sources.is_empty() {
+        // What cannot be read now may be readable later: the record stays as it is.
+        let hopeless = of(&[Condition::Unknown]).is_empty();
+        return hopeless.then_some(Repair::Impossible);
+    }
+    let reason = bad.map_or(Reason::TooFew, |(_, reason)| reason);
+    let replaced = bad.map(|(member, _)| member).filter(|_| view.members.len() >= view.wanted);
+    let staying =
+        replaced.map_or_else(|| view.members.iter().map(|(member, _)| *member).collect(), |gone| without(view, &gone));
+    Some(Repair::Copy { sources, replaced, staying, reason })
+}
+
+fn worst(view: &SetView) -> Option<(pb::Member, Reason)> {
+    let ranked = [
+        (Condition::Damaged, Reason::MemberDamaged),
+        (Condition::Lost, Reason::MemberLost),
+        (Condition::Draining, Reason::NodeDrains),
+    ];
+    ranked.into_iter().find_map(|(condition, reason)| {
+        view.members.iter().find(|(_, is)| *is == condition).map(|(member, _)| (*member, reason))
+    })
+}
+
+fn without(view: &SetView, gone: &pb::Member) -> Vec<pb::Member> {
+    view.members.iter().map(|(member, _)| *member).filter(|member| member != gone).collect()
+}
+
+fn distinct_nodes(members: &[pb::Member]) -> usize {
+    let nodes: std::collections::BTreeSet<NodeId> = members.iter().map(pb::Member::node_id).collect();
+    nodes.len()
+}
+
+#[cfg(test)]
+mod tests;

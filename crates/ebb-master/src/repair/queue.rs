@@ -1,0 +1,89 @@
+//! What background work there is: files to recover, sets to look at, replicas to delete.
+//!
+//! Plain values. All of it is found out anew by each master process: from the logged state, from nodes' reports and
+//! from what clients notice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
+use ebb_wire::pb;
+
+/// A replica, as the map or a report names it.
+pub type ReplicaKey = (MetablockId, VolumeId);
+
+/// Queues of background work.
+#[derive(Debug, Default)]
+pub struct Work {
+    /// Files whose holder is gone.
+    pub recoveries: BTreeSet<InodeId>,
+    /// Of these, those that are being recovered.
+    pub recovering: BTreeSet<InodeId>,
+    /// Files whose holder lives, but has said that it does not hold them any more.
+    pub abandoned: BTreeSet<InodeId>,
+    /// Sets to look at; they stay until they are as they should be.
+    pub suspects: BTreeSet<MetablockId>,
+    /// Copies in progress: from, to.
+    pub copies: BTreeMap<MetablockId, (NodeId, NodeId)>,
+    /// Replicas known to be damaged or missing.
+    pub damaged: BTreeSet<ReplicaKey>,
+    /// Replicas that may be: to be asked for.
+    pub doubts: BTreeSet<ReplicaKey>,
+    /// Replicas that the map does not name: to be deleted.
+    pub excess: BTreeSet<(VolumeId, MetablockId)>,
+    /// Replicas with ids that this cluster has not given out yet: another history, never deleted.
+    pub quarantined: BTreeSet<(VolumeId, MetablockId)>,
+}
+
+impl Work {
+    /// A recorded set has changed; `exists`: the metablock is still in the map.
+    pub fn on_set_changed(&mut self, metablock: MetablockId, old: &[pb::Member], new: &[pb::Member], exists: bool) {
+        for member in old.iter().filter(|member| !new.contains(member)) {
+            let volume = member.volume_id();
+            self.damaged.remove(&(metablock, volume));
+            // What was freed as a whole is in the state machine's list of deleted replicas.
+            if exists {
+                self.excess.insert((volume, metablock));
+            }
+        }
+        for member in new {
+            self.excess.remove(&(member.volume_id(), metablock));
+        }
+        if exists {
+            self.suspects.insert(metablock);
+        } else {
+            self.suspects.remove(&metablock);
+        }
+    }
+
+    /// A replica is damaged or missing for certain.
+    pub fn on_damage(&mut self, metablock: MetablockId, volume: VolumeId) {
+        self.damaged.insert((metablock, volume));
+        self.suspects.insert(metablock);
+    }
+
+    /// Volumes where a stray replica of this metablock waits for its deletion: it would take a new copy with it.
+    pub fn strays(&self, metablock: MetablockId) -> BTreeSet<VolumeId> {
+        self.excess.iter().filter(|(_, stray)| *stray == metablock).map(|(volume, _)| *volume).collect()
+    }
+
+    /// Copies in progress that read from or write to a node.
+    #[must_use]
+    pub fn copies_of(&self, node: NodeId) -> usize {
+        self.copies.values().filter(|(source, target)| *source == node || *target == node).count()
+    }
+
+    /// The next file to recover; it counts as being recovered from now on.
+    pub fn take_recovery(&mut self) -> Option<InodeId> {
+        let inode = self.recoveries.iter().find(|inode| !self.recovering.contains(inode)).copied()?;
+        self.recoveries.remove(&inode);
+        self.recovering.insert(inode);
+        Some(inode)
+    }
+
+    /// Sets that are not, or may not be, as they should be.
+    #[must_use]
+    pub fn unsettled_sets(&self) -> u64 {
+        let copies = self.copies.keys().filter(|metablock| !self.suspects.contains(metablock)).count();
+        (self.suspects.len() + copies) as u64
+    }
+}

@@ -1,0 +1,287 @@
+//! The master as a process part: start, stop, and who answers which call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ebb_meta::Reply;
+use ebb_rpc::{Answer, Connector, Counters, Request, Server, Service, ServiceFuture};
+use ebb_runtime::{Runtime, Task};
+use ebb_types::{HostName, Result, SessionId, bail};
+use ebb_wire::{Method, pb};
+use parking_lot::Mutex;
+use pb::command::Command as Op;
+
+use crate::group::{Group, Opened};
+use crate::leases::Leases;
+use crate::log::DataDir;
+use crate::options::Options;
+use crate::registry::Registry;
+use crate::sessions::Sessions;
+use crate::shared::{Shared, Soft, State};
+use crate::{acquire, admin, deletes, fsck, namespace, nodes, poll, recovery, repair, upkeep};
+
+/// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
+const MARGIN: Duration = Duration::from_millis(200);
+
+/// A running master.
+pub struct Master {
+    shared: Arc<Shared>,
+    address: String,
+    raft: Mutex<Option<Task<Result<()>>>>,
+    tasks: Vec<Task<()>>,
+    server: Task<Result<()>>,
+    _data_dir: DataDir,
+}
+
+impl Master {
+    /// Takes the data directory, recovers, elects itself, listens, serves. An empty directory begins the cluster of
+    /// the identity.
+    pub async fn start(runtime: Runtime, options: Options) -> Result<Self> {
+        let begun = runtime.now();
+        let cluster = options.identity.cluster;
+        let data_dir = DataDir::open(&runtime, &options.data_dir, cluster).await?;
+        let opened = Group::open(&runtime, &data_dir, cluster, options.group.clone()).await?;
+        tracing::info!(took = ?runtime.now().since(begun), applied = opened.group().applied_index(), "log and checkpoint read");
+        let counters = Counters::default();
+        let connector = Connector::new(runtime.clone(), options.identity.clone(), counters.clone());
+        let listener = runtime.listen(&options.listen).await?;
+        let address = listener.address();
+        let (shared, raft) = assemble(&runtime, options, opened, connector);
+        init_cluster(&shared).await?;
+        let tasks = start_tasks(&shared);
+        let front = Arc::new(Front { shared: Arc::clone(&shared), counters: counters.clone() });
+        let (identity, bounds) = (shared.options.identity.clone(), shared.options.server.clone());
+        let server = runtime.spawn("server", Server::run(runtime.clone(), listener, identity, counters, bounds, front));
+        tracing::info!(address, %cluster, "master serves");
+        Ok(Self { shared, address, raft: Mutex::new(Some(raft)), tasks, server, _data_dir: data_dir })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Completes when the log fails: the master must then be restarted, for it does not know what its disk holds.
+    /// To be called once.
+    pub async fn failed(&self) -> Result<()> {
+        let raft = self.raft.lock().take();
+        match raft {
+            Some(raft) => raft.join().await?,
+            None => bail!(Internal, "the master's log is watched already"),
+        }
+    }
+
+    /// Stops serving. What was acknowledged is on disk at any moment, so there is nothing to flush.
+    pub async fn stop(self) {
+        self.shared.stopped.store(true, Ordering::Release);
+        self.shared.state.soft.lock().sessions.wake_all();
+        self.server.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.shared.group.stop();
+        let raft = self.raft.lock().take();
+        if let Some(raft) = raft {
+            // It ends after the batch that is on its way.
+            let _ = raft.join().await;
+        }
+    }
+}
+
+impl std::fmt::Debug for Master {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Master({})", self.address)
+    }
+}
+
+fn assemble(
+    runtime: &Runtime,
+    options: Options,
+    opened: Opened,
+    connector: Connector,
+) -> (Arc<Shared>, Task<Result<()>>) {
+    let group = opened.group().clone();
+    let now = runtime.now();
+    let mut soft =
+        Soft { leases: Leases::default(), sessions: Sessions::new(options.session_ttl), reclaim_until: None };
+    let mut work = repair::queue::Work::default();
+    {
+        let machine = group.machine();
+        for (session, host, _) in machine.sessions() {
+            soft.sessions.insert(session, HostName::new(host.as_str()), false, now);
+        }
+        if !soft.sessions.is_empty() {
+            soft.reclaim_until = Some(now.after(options.session_ttl));
+        }
+        work.recoveries.extend(machine.recovering());
+    }
+    // The upper half differs from one process to the next, so that clients notice.
+    let first_version = (runtime.random_u64() >> 33 << 32) | 1;
+    let registry = Registry::new(now, options.dead_time, options.suspect_time, first_version);
+    let state = Arc::new(State::new(runtime.clone(), soft, registry));
+    *state.work.lock() = work;
+    let raft = opened.serve(Arc::clone(&state) as _);
+    let shared = Shared {
+        runtime: runtime.clone(),
+        options,
+        group,
+        connector,
+        state,
+        boot: runtime.random_u64() | 1,
+        stopped: AtomicBool::new(false),
+    };
+    (Arc::new(shared), raft)
+}
+
+async fn init_cluster(shared: &Shared) -> Result<()> {
+    let (cluster, default_replicas) = (shared.options.identity.cluster, shared.options.default_replicas);
+    let known = shared.group.machine().cluster();
+    match known {
+        Some(known) if known == cluster => Ok(()),
+        Some(known) => bail!(Invalid, "the log belongs to cluster {known}, this is {cluster}"),
+        None => {
+            let init = pb::InitCluster { cluster: cluster.raw(), default_replicas };
+            shared.group.propose(Op::InitCluster(init)).await.map(|_| ())
+        }
+    }
+}
+
+fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
+    let runtime = &shared.runtime;
+    vec![
+        runtime.spawn("upkeep", upkeep::run(Arc::clone(shared))),
+        runtime.spawn("doubts", upkeep::run_doubts(Arc::clone(shared))),
+        runtime.spawn("reaper", upkeep::run_reaper(Arc::clone(shared))),
+        runtime.spawn("recoveries", recovery::run::run(Arc::clone(shared))),
+        runtime.spawn("repairs", repair::run::run(Arc::clone(shared))),
+        runtime.spawn("deletes", deletes::run(Arc::clone(shared))),
+    ]
+}
+
+/// Takes calls apart and hands them to whoever answers.
+struct Front {
+    shared: Arc<Shared>,
+    counters: Counters,
+}
+
+impl Service for Front {
+    fn handle(&self, request: Request) -> ServiceFuture<'_> {
+        Box::pin(async move {
+            if self.shared.is_stopped() {
+                bail!(ShuttingDown, "this master is shutting down");
+            }
+            match request.method as u16 {
+                0..20 => self.for_clients(request).await,
+                20..40 => self.for_operators(request).await,
+                _ => self.for_nodes(request).await,
+            }
+        })
+    }
+}
+
+impl Front {
+    async fn for_clients(&self, request: Request) -> Result<Answer> {
+        let shared = &self.shared;
+        let deadline = request.deadline.saturating_sub(MARGIN);
+        match request.method {
+            Method::MetaRequest => {
+                namespace::answer(shared, request.decode()?, deadline).await.map(|reply| Answer::new(&reply))
+            }
+            Method::OpenSession => self.open_session(request.decode()?).await,
+            Method::CloseSession => self.close_session(request.decode()?).await,
+            Method::Poll => poll::poll(shared, request.decode()?, deadline).await.map(|reply| Answer::new(&reply)),
+            Method::Reclaim => acquire::reclaim(shared, &request.decode()?).map(|()| done()),
+            Method::Acquire => {
+                acquire::acquire(shared, request.decode()?, deadline).await.map(|reply| Answer::new(&reply))
+            }
+            Method::Forget => {
+                acquire::forget(shared, &request.decode()?);
+                Ok(done())
+            }
+            Method::Release => {
+                acquire::release(shared, &request.decode()?);
+                Ok(done())
+            }
+            Method::ChooseReplacement => {
+                admin::choose_replacement(shared, &request.decode()?).map(|reply| Answer::new(&reply))
+            }
+            Method::ReportReplica => {
+                nodes::report_replica(shared, &request.decode()?);
+                Ok(done())
+            }
+            other => not_here(other),
+        }
+    }
+
+    async fn for_operators(&self, request: Request) -> Result<Answer> {
+        let shared = &self.shared;
+        let deadline = request.deadline.saturating_sub(MARGIN);
+        match request.method {
+            Method::ClusterStatus => Ok(Answer::new(&admin::status(shared))),
+            Method::DrainNode => admin::drain(shared, &request.decode()?).await.map(|reply| Answer::new(&reply)),
+            Method::Fsck => fsck::fsck(shared, &request.decode()?, deadline).await.map(|reply| Answer::new(&reply)),
+            Method::Locate => admin::locate(shared, &request.decode()?).await.map(|reply| Answer::new(&reply)),
+            other => not_here(other),
+        }
+    }
+
+    async fn for_nodes(&self, request: Request) -> Result<Answer> {
+        let shared = &self.shared;
+        match request.method {
+            Method::RegisterNode => nodes::register(shared, request.decode()?).await.map(|reply| Answer::new(&reply)),
+            Method::ReplicaReport => nodes::report(shared, &request.decode()?).map(|()| done()),
+            Method::Heartbeat => Ok(Answer::new(&nodes::heartbeat(shared, &request.decode()?))),
+            Method::RaftMessage => bail!(Unsupported, "this master's group has one member: it exchanges no messages"),
+            Method::Counters => Ok(Answer::new(&self.counters())),
+            other => not_here(other),
+        }
+    }
+
+    async fn open_session(&self, call: pb::OpenSession) -> Result<Answer> {
+        let shared = &self.shared;
+        if call.host.is_empty() {
+            bail!(Invalid, "a session is opened with the client's declared host");
+        }
+        let open = pb::OpenSessionCommand { host: call.host.clone(), role: call.role.clone() };
+        let session = match shared.group.propose(Op::OpenSession(open)).await? {
+            Reply::Session(session) => session,
+            other => bail!(Internal, "OpenSession was answered with {other:?}"),
+        };
+        tracing::info!(%session, host = call.host, role = call.role, pid = call.pid, "session opened");
+        let (_, nodes) = shared.node_map();
+        Ok(Answer::new(&pb::OpenSessionReply {
+            session: session.raw(),
+            cluster: shared.options.identity.cluster.raw(),
+            session_ttl_ms: u64::try_from(shared.options.session_ttl.as_millis()).unwrap_or(u64::MAX),
+            nodes,
+        }))
+    }
+
+    async fn close_session(&self, call: pb::CloseSession) -> Result<Answer> {
+        self.shared.check_session(SessionId::new(call.session))?;
+        self.shared.group.propose(Op::CloseSession(call.session)).await?;
+        Ok(done())
+    }
+
+    fn counters(&self) -> pb::CountersReply {
+        let traffic = self.counters.read();
+        pb::CountersReply {
+            network_sent_bytes: traffic.network_sent_bytes,
+            network_received_bytes: traffic.network_received_bytes,
+            local_sent_bytes: traffic.local_sent_bytes,
+            local_received_bytes: traffic.local_received_bytes,
+            calls: traffic.calls,
+            syncs: self.shared.group.syncs(),
+        }
+    }
+}
+
+fn done() -> Answer {
+    Answer::new(&pb::Empty {})
+}
+
+fn not_here(method: Method) -> Result<Answer> {
+    bail!(Unsupported, "a master does not answer {method:?}")
+}

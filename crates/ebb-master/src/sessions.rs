@@ -1,0 +1,367 @@
+//! Sessions: who lives, and what each has to be told.
+//!
+//! A plain state machine; moments come in as arguments. Sessions as such are in the logged state, this is what the
+//! leader knows beyond it: when each was last answered, recalls on their way, granted locks, changes by others.
+//!
+//! What was told may be lost with the answer, so recalls are repeated until they are dealt with; lock grants and
+//! changes, which are harmless when they come twice, are repeated in the answers of the next seconds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_runtime::Moment;
+use ebb_types::{HostName, InodeId, SessionId};
+use ebb_wire::pb;
+use tokio::sync::Notify;
+
+use crate::leases::Mode;
+
+/// A recall that was not dealt with is told again after this.
+const REPEAT_AFTER: Duration = Duration::from_secs(1);
+/// Grants and changes go along with answers for this long.
+const REMEMBER: Duration = Duration::from_secs(3);
+
+/// All sessions that this leader knows.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    sessions: BTreeMap<SessionId, Session>,
+    ttl: Duration,
+}
+
+/// What the holder of a write lease says of the file's size and times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HolderView {
+    /// Bytes.
+    pub size: u64,
+    /// Nanoseconds since 1970.
+    pub mtime_ns: i64,
+}
+
+#[derive(Debug)]
+struct Session {
+    host: HostName,
+    /// When it was last answered (or began to poll).
+    touched: Moment,
+    /// It has told this master process what it holds, or began after it.
+    reclaimed: bool,
+    /// Number of its newest poll: an older one that still waits gives up.
+    poll: u64,
+    /// Highest number among its applied mutations.
+    newest_request: u64,
+    recalls: BTreeMap<InodeId, Recall>,
+    questions: BTreeMap<InodeId, Question>,
+    locks: Vec<(pb::LockGranted, Option<Moment>)>,
+    changed: BTreeMap<InodeId, Option<Moment>>,
+    news: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Recall {
+    keep: Mode,
+    told: Option<Moment>,
+}
+
+/// A question for size and times. Invariant: answered <= told <= asked; at most one number is told and not answered,
+/// so an answer is always about the number told last.
+#[derive(Debug, Default)]
+struct Question {
+    asked: u64,
+    told: u64,
+    told_at: Option<Moment>,
+    answered: u64,
+    answer: Option<HolderView>,
+    waiting: usize,
+}
+
+impl Question {
+    fn is_due(&self, now: Moment) -> bool {
+        let unanswered = self.told > self.answered;
+        if unanswered { is_stale(self.told_at, now) } else { self.asked > self.told }
+    }
+}
+
+fn is_stale(told: Option<Moment>, now: Moment) -> bool {
+    told.is_none_or(|told| now.since(told) >= REPEAT_AFTER)
+}
+
+impl Sessions {
+    /// No sessions yet; they end after `ttl` without a poll.
+    #[must_use]
+    pub fn new(ttl: Duration) -> Self {
+        Self { sessions: BTreeMap::new(), ttl }
+    }
+
+    /// A session that was opened now, or one from the log that this process has not heard of yet (`reclaimed` false).
+    pub fn insert(&mut self, session: SessionId, host: HostName, reclaimed: bool, now: Moment) {
+        self.sessions.entry(session).or_insert_with(|| Session {
+            host,
+            touched: now,
+            reclaimed,
+            poll: 0,
+            newest_request: 0,
+            recalls: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            locks: Vec::new(),
+            changed: BTreeMap::new(),
+            news: Arc::default(),
+        });
+    }
+
+    /// The session is over. Its poll, if one waits, is woken.
+    pub fn remove(&mut self, session: SessionId) {
+        if let Some(gone) = self.sessions.remove(&session) {
+            gone.news.notify_waiters();
+        }
+    }
+
+    /// Whether it is known and alive.
+    #[must_use]
+    pub fn contains(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
+    /// Its declared host.
+    #[must_use]
+    pub fn host(&self, session: SessionId) -> Option<HostName> {
+        self.sessions.get(&session).map(|session| session.host.clone())
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// Sessions whose time is up.
+    #[must_use]
+    pub fn expired(&self, now: Moment) -> Vec<SessionId> {
+        let late = self.sessions.iter().filter(|(_, session)| now.since(session.touched) >= self.ttl);
+        late.map(|(id, _)| *id).collect()
+    }
+
+    /// It has told what it holds.
+    pub fn set_reclaimed(&mut self, session: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.reclaimed = true;
+        }
+    }
+
+    /// The time for reclaiming is over: who has not done so has no read leases.
+    pub fn end_reclaim(&mut self) {
+        for session in self.sessions.values_mut() {
+            session.reclaimed = true;
+        }
+    }
+
+    /// Whether a session other than `except` may hold what this master does not know of.
+    #[must_use]
+    pub fn any_unclaimed(&self, except: SessionId) -> bool {
+        self.sessions.iter().any(|(id, session)| *id != except && !session.reclaimed)
+    }
+
+    // --- Polls -----------------------------------------------------------------------------------------------------
+
+    /// A poll came in: the session lives. Returns its number and what wakes it; `None`: no such session.
+    pub fn begin_poll(&mut self, session: SessionId, now: Moment) -> Option<(u64, Arc<Notify>)> {
+        let session = self.sessions.get_mut(&session)?;
+        session.touched = now;
+        session.poll += 1;
+        // An older poll of the same session gives up: its caller has.
+        session.news.notify_waiters();
+        Some((session.poll, Arc::clone(&session.news)))
+    }
+
+    /// Whether this is still the session's newest poll; `None`: no such session any more.
+    #[must_use]
+    pub fn is_newest(&self, session: SessionId, poll: u64) -> Option<bool> {
+        self.sessions.get(&session).map(|session| session.poll == poll)
+    }
+
+    /// Puts what is due into an answer; false: nothing that would be worth answering at once.
+    pub fn take_news(&mut self, session: SessionId, now: Moment, reply: &mut pb::PollReply) -> bool {
+        let Some(session) = self.sessions.get_mut(&session) else { return false };
+        let before = reply.recalls.len() + reply.locks.len() + reply.changed.len();
+        for (inode, recall) in &mut session.recalls {
+            if is_stale(recall.told, now) {
+                recall.told = Some(now);
+                reply.recalls.push(pb::Recall { inode: inode.raw(), keep: recall.keep.raw() });
+            }
+        }
+        for (inode, question) in &mut session.questions {
+            // One thing at a time for each file: the recall first.
+            if question.is_due(now) && !session.recalls.contains_key(inode) {
+                if question.told == question.answered {
+                    question.told = question.asked;
+                }
+                question.told_at = Some(now);
+                reply.recalls.push(pb::Recall { inode: inode.raw(), keep: Mode::Write.raw() });
+            }
+        }
+        reply.locks.extend(session.locks.iter().filter(|(_, told)| told.is_none()).map(|(lock, _)| *lock));
+        reply.changed.extend(session.changed.iter().filter(|(_, told)| told.is_none()).map(|(inode, _)| inode.raw()));
+        reply.recalls.len() + reply.locks.len() + reply.changed.len() > before
+    }
+
+    /// The answer is about to leave: adds what was told lately, and counts the session's time from now.
+    pub fn finish_poll(&mut self, session: SessionId, now: Moment, reply: &mut pb::PollReply) {
+        let Some(session) = self.sessions.get_mut(&session) else { return };
+        session.touched = now;
+        session.locks.retain(|(_, told)| told.is_none_or(|told| now.since(told) < REMEMBER));
+        session.changed.retain(|_, told| told.is_none_or(|told| now.since(told) < REMEMBER));
+        reply.locks.clear();
+        reply.changed.clear();
+        for (lock, told) in &mut session.locks {
+            told.get_or_insert(now);
+            reply.locks.push(*lock);
+        }
+        for (inode, told) in &mut session.changed {
+            told.get_or_insert(now);
+            reply.changed.push(inode.raw());
+        }
+    }
+
+    /// When there is something to repeat, if nothing else happens.
+    #[must_use]
+    pub fn next_repeat(&self, session: SessionId) -> Option<Moment> {
+        let session = self.sessions.get(&session)?;
+        let recalls = session.recalls.values().filter_map(|recall| recall.told);
+        let questions = session.questions.values().filter(|question| question.told > question.answered);
+        recalls.chain(questions.filter_map(|question| question.told_at)).min().map(|told| told.after(REPEAT_AFTER))
+    }
+
+    // --- What sessions are told ------------------------------------------------------------------------------------
+
+    /// Asks a session to reduce its lease. Asking again changes nothing unless it must keep less.
+    pub fn recall(&mut self, session: SessionId, inode: InodeId, keep: Mode) {
+        let Some(session) = self.sessions.get_mut(&session) else { return };
+        match session.recalls.get_mut(&inode) {
+            Some(recall) if recall.keep <= keep => {}
+            _ => {
+                session.recalls.insert(inode, Recall { keep, told: None });
+                session.news.notify_waiters();
+            }
+        }
+    }
+
+    /// What it was asked to keep, if a recall is on its way.
+    #[must_use]
+    pub fn recalled(&self, session: SessionId, inode: InodeId) -> Option<Mode> {
+        self.sessions.get(&session)?.recalls.get(&inode).map(|recall| recall.keep)
+    }
+
+    /// Drops a recall that has nothing left to recall.
+    pub fn cancel_recall(&mut self, session: SessionId, inode: InodeId) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.recalls.remove(&inode);
+        }
+    }
+
+    /// Files with a recall on its way to this session.
+    #[must_use]
+    pub fn recalls(&self, session: SessionId) -> Vec<InodeId> {
+        self.sessions.get(&session).map(|session| session.recalls.keys().copied().collect()).unwrap_or_default()
+    }
+
+    /// The session says what it holds now: settles a recall, and answers a question.
+    pub fn on_held(&mut self, session: SessionId, inode: InodeId, mode: Mode, view: HolderView) {
+        let Some(session) = self.sessions.get_mut(&session) else { return };
+        if session.recalls.get(&inode).is_some_and(|recall| mode <= recall.keep) {
+            session.recalls.remove(&inode);
+        }
+        if let Some(question) = session.questions.get_mut(&inode)
+            && question.told > question.answered
+        {
+            question.answered = question.told;
+            question.answer = (mode == Mode::Write).then_some(view);
+            if question.asked > question.told {
+                session.news.notify_waiters();
+            }
+        }
+    }
+
+    /// Asks the holder for size and times. Returns the number of the question: only an answer to it, or to a later
+    /// one, was made after this call. Hand it back with [`Sessions::end_question`].
+    pub fn ask(&mut self, holder: SessionId, inode: InodeId) -> Option<u64> {
+        let session = self.sessions.get_mut(&holder)?;
+        let question = session.questions.entry(inode).or_default();
+        question.waiting += 1;
+        if question.asked == question.told {
+            question.asked += 1;
+            session.news.notify_waiters();
+        }
+        Some(question.asked)
+    }
+
+    /// The answer to a question: `None` not yet, `Some(None)` it holds the file no more.
+    #[must_use]
+    pub fn answer(&self, holder: SessionId, inode: InodeId, number: u64) -> Option<Option<HolderView>> {
+        let Some(question) = self.sessions.get(&holder).and_then(|session| session.questions.get(&inode)) else {
+            return Some(None);
+        };
+        (question.answered >= number).then_some(question.answer)
+    }
+
+    /// Nobody waits for this question any more, as far as the caller goes.
+    pub fn end_question(&mut self, holder: SessionId, inode: InodeId) {
+        if let Some(session) = self.sessions.get_mut(&holder)
+            && let Some(question) = session.questions.get_mut(&inode)
+        {
+            question.waiting = question.waiting.saturating_sub(1);
+            // One that is still out stays, so that its answer is not taken for a later one's.
+            if question.waiting == 0 && question.told == question.answered {
+                session.questions.remove(&inode);
+            }
+        }
+    }
+
+    /// A lock that was waited for is granted.
+    pub fn grant_lock(&mut self, session: SessionId, lock: pb::LockGranted) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.locks.push((lock, None));
+            session.news.notify_waiters();
+        }
+    }
+
+    /// A mutation was applied. False: it has the number of an earlier one, and may be a repetition.
+    pub fn note_request(&mut self, session: SessionId, request: u64) -> bool {
+        self.sessions.get_mut(&session).is_some_and(|session| {
+            let newest = request > session.newest_request;
+            session.newest_request = session.newest_request.max(request);
+            newest
+        })
+    }
+
+    /// The owner does something else with its locks on the file: earlier grants are not repeated any more.
+    pub fn forget_lock(&mut self, session: SessionId, inode: InodeId, owner: u64, flock: bool) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.locks.retain(|(lock, _)| (lock.inode, lock.owner, lock.flock) != (inode.raw(), owner, flock));
+        }
+    }
+
+    /// Another session changed a file that these hold or have open.
+    pub fn tell_changed(&mut self, sessions: BTreeSet<SessionId>, inode: InodeId, by: SessionId) {
+        for id in sessions {
+            if let Some(session) = self.sessions.get_mut(&id).filter(|_| id != by) {
+                session.changed.insert(inode, None);
+                session.news.notify_waiters();
+            }
+        }
+    }
+
+    /// Something that concerns all changed: the node map.
+    pub fn wake_all(&self) {
+        for session in self.sessions.values() {
+            session.news.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

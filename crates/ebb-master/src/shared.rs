@@ -1,0 +1,243 @@
+//! What all parts of a master share, and the hook that keeps soft state in step with the logged one.
+//!
+//! Lock order: the state machine (through [`Group::machine`]), then [`Shared::soft`], then [`Shared::registry`], then
+//! [`Shared::work`]. None of them is held across an await.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ebb_meta::{Applied, Effect, Machine, Reply};
+use ebb_rpc::{Channel, Connector};
+use ebb_runtime::{Moment, Runtime};
+use ebb_types::{HostName, InodeId, NodeId, Result, SessionId, bail};
+use ebb_wire::pb;
+use parking_lot::Mutex;
+use pb::command::Command as Op;
+use pb::meta_op::Op as MetaOp;
+use tokio::sync::Notify;
+
+use crate::group::{Group, Observer};
+use crate::leases::{FileView, Leases};
+use crate::options::Options;
+use crate::registry::Registry;
+use crate::repair::queue::Work;
+use crate::sessions::Sessions;
+
+/// Everything that a master's tasks share.
+pub(crate) struct Shared {
+    pub runtime: Runtime,
+    pub options: Options,
+    pub group: Group,
+    pub connector: Connector,
+    pub state: Arc<State>,
+    /// Number of this start, for clients.
+    pub boot: u64,
+    pub stopped: AtomicBool,
+}
+
+/// Soft state and what wakes the background work.
+pub(crate) struct State {
+    runtime: Runtime,
+    pub soft: Mutex<Soft>,
+    pub registry: Mutex<Registry>,
+    pub work: Mutex<Work>,
+    pub wake: Wake,
+}
+
+/// Leases and sessions: they change together.
+pub(crate) struct Soft {
+    pub leases: Leases,
+    pub sessions: Sessions,
+    /// Until when sessions of an earlier master process may tell what they hold; `None`: all have, or it is over.
+    pub reclaim_until: Option<Moment>,
+}
+
+/// One for each background task: there may be something to do.
+#[derive(Default)]
+pub(crate) struct Wake {
+    pub recovery: Notify,
+    pub repair: Notify,
+    pub deletes: Notify,
+    pub reap: Notify,
+}
+
+impl State {
+    pub(crate) fn new(runtime: Runtime, soft: Soft, registry: Registry) -> Self {
+        Self {
+            runtime,
+            soft: Mutex::new(soft),
+            registry: Mutex::new(registry),
+            work: Mutex::default(),
+            wake: Wake::default(),
+        }
+    }
+}
+
+impl Shared {
+    /// What stands in the way of leases on a file, as logged.
+    pub(crate) fn view(&self, machine: &Machine, soft: &Soft, session: SessionId, inode: InodeId) -> Result<FileView> {
+        let attr = machine.attr(inode)?;
+        Ok(FileView {
+            holder: machine.holder(inode),
+            recovering: attr.size_unknown,
+            unclaimed: soft.reclaim_until.is_some() && soft.sessions.any_unclaimed(session),
+        })
+    }
+
+    /// Refuses sessions that this cluster does not know any more.
+    pub(crate) fn check_session(&self, session: SessionId) -> Result<()> {
+        if self.state.soft.lock().sessions.contains(session) {
+            return Ok(());
+        }
+        bail!(
+            SessionExpired,
+            "session {session} is over: it did not poll for {:?}, or was closed",
+            self.options.session_ttl
+        )
+    }
+
+    /// Where a node was last registered.
+    pub(crate) fn channel(&self, node: NodeId) -> Result<Channel> {
+        let machine = self.group.machine();
+        let Some(address) =
+            machine.nodes().filter_map(|record| record.node.as_ref()).find(|known| known.id == node.raw())
+        else {
+            bail!(NotFound, "node {node} is not registered");
+        };
+        Ok(self.connector.channel(&address.address))
+    }
+
+    /// How a node is reached, as another node needs it.
+    pub(crate) fn hop(&self, member: pb::Member) -> Result<pb::Hop> {
+        let machine = self.group.machine();
+        let Some(node) =
+            machine.nodes().filter_map(|record| record.node.as_ref()).find(|known| known.id == member.node)
+        else {
+            bail!(NotFound, "node n{} is not registered", member.node);
+        };
+        Ok(pb::Hop { member: Some(member), address: node.address.clone(), host: node.host.clone() })
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Whether replicas may be deleted (docs/protocol.md, "Repair").
+    pub(crate) fn is_safe_start(&self) -> bool {
+        let machine = self.group.machine();
+        self.state.registry.lock().is_safe_start(machine.nodes())
+    }
+
+    /// All nodes as clients see them, with the version of this view.
+    pub(crate) fn node_map(&self) -> (u64, Vec<pb::Node>) {
+        let machine = self.group.machine();
+        let registry = self.state.registry.lock();
+        (registry.version(), machine.nodes().map(|record| registry.describe(record)).collect())
+    }
+
+    /// Clients learn of a change of the node map with their next answer.
+    pub(crate) fn tell_node_map(&self) {
+        self.state.soft.lock().sessions.wake_all();
+    }
+}
+
+impl Observer for State {
+    fn on_applied(&self, machine: &Machine, command: &pb::Command, applied: &Applied) {
+        let mut soft = self.soft.lock();
+        if let Some(op) = &command.command {
+            self.on_command(&mut soft, op, applied);
+        }
+        for effect in &applied.effects {
+            self.on_effect(machine, &mut soft, command, effect);
+        }
+    }
+}
+
+impl State {
+    fn on_command(&self, soft: &mut Soft, op: &Op, applied: &Applied) {
+        match (op, &applied.reply) {
+            (Op::OpenSession(open), Ok(Reply::Session(session))) => {
+                soft.sessions.insert(*session, HostName::new(open.host.clone()), true, self.runtime.now());
+            }
+            (Op::CloseSession(session), _) => {
+                let session = SessionId::new(*session);
+                soft.sessions.remove(session);
+                soft.leases.drop_session(session);
+                self.wake.reap.notify_one();
+            }
+            (Op::AcquireWrite(acquire), Ok(_)) => {
+                let (session, inode) = (SessionId::new(acquire.session), InodeId::new(acquire.inode));
+                soft.leases.remove_reader(session, inode);
+                soft.leases.touch(inode);
+            }
+            (Op::FinishRecovery(finish), Ok(_)) => soft.leases.touch(InodeId::new(finish.inode)),
+            (Op::RegisterNode(_) | Op::SetNodeState(_), Ok(_)) => {
+                self.registry.lock().bump();
+                soft.sessions.wake_all();
+            }
+            (Op::Client(client), reply) => on_client(soft, client, reply),
+            _ => {}
+        }
+    }
+
+    fn on_effect(&self, machine: &Machine, soft: &mut Soft, command: &pb::Command, effect: &Effect) {
+        match effect {
+            Effect::SetChanged { metablock, old, new, .. } => {
+                let mut work = self.work.lock();
+                // A grant was placed with as many copies as wanted a moment ago.
+                if old.is_empty() {
+                    return;
+                }
+                work.on_set_changed(*metablock, old, new, machine.find_metablock(*metablock).is_some());
+                self.wake.repair.notify_one();
+                self.wake.deletes.notify_one();
+            }
+            Effect::Orphaned(_) => self.wake.reap.notify_one(),
+            Effect::Freed(inode) => {
+                soft.leases.touch(*inode);
+                self.wake.deletes.notify_one();
+            }
+            Effect::Changed { inode, by } => {
+                let interested = soft.leases.interested(*inode);
+                soft.sessions.tell_changed(interested, *inode, *by);
+            }
+            Effect::LockGranted { session, inode, owner, flock, deadlock } => {
+                let lock = pb::LockGranted { inode: inode.raw(), owner: *owner, flock: *flock, deadlock: *deadlock };
+                soft.sessions.grant_lock(*session, lock);
+            }
+            Effect::LeaseEnded { inode, session } => {
+                // A holder that commits and releases may go on reading from its caches (recall with keep READ), and
+                // its answer to the recall comes later: until then it counts as a reader.
+                if matches!(command.command, Some(Op::Client(_))) && soft.sessions.contains(*session) {
+                    soft.leases.add_reader(*session, *inode);
+                }
+                soft.leases.touch(*inode);
+                self.wake.repair.notify_one();
+                self.wake.reap.notify_one();
+            }
+            Effect::NeedsRecovery(inode) => {
+                self.work.lock().recoveries.insert(*inode);
+                self.wake.recovery.notify_one();
+            }
+        }
+    }
+}
+
+fn on_client(soft: &mut Soft, client: &pb::ClientCommand, reply: &Result<Reply>) {
+    let Some(request) = &client.request else { return };
+    let session = SessionId::new(request.session);
+    let is_new = soft.sessions.note_request(session, request.request);
+    match (request.op.as_ref().and_then(|op| op.op.as_ref()), reply) {
+        (Some(MetaOp::Create(_)), Ok(Reply::Meta(pb::MetaReply { attr: Some(attr), .. }))) => {
+            if soft.sessions.contains(session) {
+                soft.leases.add_open(session, InodeId::new(attr.inode));
+            }
+        }
+        (Some(MetaOp::SetLock(set)), _) if is_new => {
+            if let Some(lock) = &set.lock {
+                soft.sessions.forget_lock(session, InodeId::new(set.inode), lock.owner, lock.flock);
+            }
+        }
+        _ => {}
+    }
+}

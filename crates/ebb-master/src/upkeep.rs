@@ -1,0 +1,123 @@
+//! What time brings: sessions that end, nodes that die, inodes that nobody needs any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_types::{ErrorKind, InodeId};
+use ebb_wire::pb;
+use pb::command::Command as Op;
+
+use crate::describe::settle_doubts;
+use crate::leases::Mode;
+use crate::nodes::on_losses;
+use crate::shared::Shared;
+
+const PERIOD: Duration = Duration::from_millis(500);
+/// Inodes freed by one command.
+const REAP_MAX: usize = 500;
+/// Removals that turn up together go out together.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Ends sessions and declares nodes dead. Runs as long as the master.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    while !shared.is_stopped() {
+        end_reclaim(&shared);
+        end_sessions(&shared).await;
+        note_deaths(&shared);
+        shared.runtime.sleep(PERIOD).await;
+    }
+}
+
+fn end_reclaim(shared: &Shared) {
+    let mut soft = shared.state.soft.lock();
+    let now = shared.runtime.now();
+    let Some(until) = soft.reclaim_until else { return };
+    if now >= until || !soft.sessions.any_unclaimed(crate::leases::MASTER) {
+        soft.reclaim_until = None;
+        soft.sessions.end_reclaim();
+        drop(soft);
+        shared.state.wake.reap.notify_one();
+    }
+}
+
+async fn end_sessions(shared: &Shared) {
+    let expired = shared.state.soft.lock().sessions.expired(shared.runtime.now());
+    for session in expired {
+        tracing::info!(%session, "session expired");
+        match shared.group.propose(Op::CloseSession(session.raw())).await {
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::SessionExpired | ErrorKind::NotFound) => {
+                shared.state.soft.lock().sessions.remove(session);
+            }
+            Err(error) => tracing::warn!(%session, %error, "an expired session is not closed yet"),
+        }
+    }
+}
+
+fn note_deaths(shared: &Shared) {
+    let machine = shared.group.machine();
+    let recorded: Vec<_> =
+        machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| ebb_types::NodeId::new(node.id)).collect();
+    let losses = shared.state.registry.lock().on_tick(recorded.into_iter(), shared.runtime.now());
+    if losses.is_empty() {
+        return;
+    }
+    let snapshot = machine.clone();
+    drop(machine);
+    on_losses(shared, &snapshot, &losses);
+    shared.tell_node_map();
+}
+
+/// Settles doubts about replicas. Runs as long as the master.
+pub(crate) async fn run_doubts(shared: Arc<Shared>) {
+    while !shared.is_stopped() {
+        settle_doubts(&shared).await;
+        shared.runtime.sleep(PERIOD).await;
+    }
+}
+
+/// Frees inodes without a name that no session has open. Runs as long as the master.
+pub(crate) async fn run_reaper(shared: Arc<Shared>) {
+    while !shared.is_stopped() {
+        let (inodes, more) = ready_to_reap(&shared);
+        if !inodes.is_empty() {
+            let inodes = inodes.iter().map(|inode| inode.raw()).collect();
+            if let Err(error) = shared.group.propose(Op::Reap(pb::Reap { inodes })).await {
+                tracing::warn!(%error, "removed files are not freed yet");
+                shared.runtime.sleep(PERIOD).await;
+            } else if more {
+                continue;
+            }
+        }
+        tokio::select! {
+            biased;
+            () = shared.state.wake.reap.notified() => shared.runtime.sleep(GATHER).await,
+            () = shared.runtime.sleep(PERIOD * 4) => {}
+        }
+    }
+}
+
+fn ready_to_reap(shared: &Shared) -> (Vec<InodeId>, bool) {
+    let machine = shared.group.machine();
+    let mut soft = shared.state.soft.lock();
+    // Sessions of an earlier master process may have them open.
+    if soft.reclaim_until.is_some() {
+        return (Vec::new(), false);
+    }
+    let mut inodes = Vec::new();
+    for inode in machine.orphans() {
+        if soft.leases.is_open(inode) {
+            continue;
+        }
+        // A holder without a handle still flushes: it may stop.
+        if let Some(holder) = machine.holder(inode).filter(|holder| soft.sessions.contains(*holder)) {
+            soft.sessions.recall(holder, inode, Mode::None);
+            continue;
+        }
+        inodes.push(inode);
+        if inodes.len() == REAP_MAX {
+            return (inodes, true);
+        }
+    }
+    (inodes, false)
+}
