@@ -1,1 +1,18 @@
 //! Tests of the machine as a whole.
+
+mod attrs;
+mod datasets;
+mod determinism;
+mod files;
+mod garbage;
+mod harness;
+mod listing;
+mod lock_model;
+mod locks;
+mod model;
+mod names;
+mod nodes;
+mod permissions;
+mod renames;
+mod sessions;
+mod xattrs;
