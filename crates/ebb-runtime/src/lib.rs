@@ -8,6 +8,8 @@
 //! Reading order: [`Runtime`], [`net`], [`disk`], then the back ends.
 
 mod backend;
+#[cfg(test)]
+mod conformance;
 pub mod disk;
 pub mod net;
 pub mod real;

@@ -1,0 +1,631 @@
+//! Disks of virtual processes.
+//!
+//! An operation takes modelled time and has its effect at the end of it; dropping its future does not stop it. Reads
+//! and syncs queue for the one disk; writes go to the page cache and cost little until they are synced.
+//!
+//! ```text
+//!   write ──▶ current (page cache) ──sync_data──▶ durable (platter)
+//!                  │ crash: each unsynced change is lost, kept or torn
+//! ```
+//!
+//! A sync covers what had its effect before the sync was asked for. A write in progress at a crash is lost, or in the
+//! page cache and then lost, kept or torn like any other.
+
+mod content;
+mod inode;
+mod names;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_types::{Result, bail, err};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use self::inode::{Change, Inode};
+use self::names::{InodeNumber, Names};
+use super::dice::{Dice, nanos};
+use super::executor::Executor;
+use super::options::{DiskFaults, DiskOptions};
+use super::trace::Trace;
+use crate::backend::Work;
+use crate::disk::{DirLock, DiskBackend, File, FileBackend, OpenMode, Space};
+
+/// The file in a directory whose lock stands for the directory, as in the real world.
+const LOCK_NAME: &str = ".lock";
+
+/// The disk of one process. It outlives the process's lives.
+pub(super) struct VirtualDisk {
+    /// Of the process, for the log of faults.
+    name: String,
+    executor: Arc<Executor>,
+    trace: Arc<Trace>,
+    state: Mutex<State>,
+}
+
+struct State {
+    options: DiskOptions,
+    faults: DiskFaults,
+    /// Everything takes this many times as long.
+    slowness: f64,
+    dice: Dice,
+    names: Names,
+    inodes: BTreeMap<InodeNumber, Inode>,
+    locks: BTreeSet<PathBuf>,
+    /// Changes on their way into the page cache, by the number of their operation.
+    in_flight: BTreeMap<u64, (InodeNumber, Change)>,
+    next_number: u64,
+    /// Grows with each crash: operations and files of an older life have no effect.
+    life: u64,
+    /// When the disk has done what it was asked for.
+    busy_until_ns: u64,
+    /// At least what all files take; adding them up is slow, and only near the end of the disk does it matter.
+    used_bytes_bound: u64,
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// How long an operation takes, without waiting for others.
+    fn cost(&mut self, latency: Duration, bytes: u64) -> u64 {
+        let jitter = 1.0 + self.options.jitter_ratio * (self.dice.below(1 << 20) as f64 / (1 << 20) as f64);
+        let flow = bytes as f64 * 1e9 / self.options.bandwidth_bytes_per_sec as f64;
+        ((nanos(latency) as f64 * jitter + flow) * self.slowness) as u64
+    }
+
+    /// When an operation is done that needs the disk itself.
+    fn queue(&mut self, now_ns: u64, cost: u64) -> u64 {
+        self.busy_until_ns = self.busy_until_ns.max(now_ns) + cost;
+        self.busy_until_ns
+    }
+
+    fn inode(&mut self, number: InodeNumber) -> &mut Inode {
+        self.inodes.get_mut(&number).expect("an inode lives for as long as it has names or is open")
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.inodes.values().map(Inode::used_bytes).sum()
+    }
+
+    /// Forgets files that nothing leads to any more.
+    fn collect(&mut self) {
+        let named = self.names.files();
+        self.inodes.retain(|number, inode| inode.open_count > 0 || named.contains(number));
+    }
+
+    /// Puts a change into the page cache if it has room. A write that has none leaves what fits, as Linux does.
+    fn change(&mut self, file: InodeNumber, change: Change, path: &Path) -> Result<()> {
+        let capacity = self.options.capacity_bytes;
+        let missing = change.missing_bytes(&self.inode(file).current);
+        self.used_bytes_bound += missing;
+        if self.used_bytes_bound > capacity {
+            self.used_bytes_bound = self.used_bytes() + missing;
+        }
+        let number = self.number();
+        if missing == 0 || self.used_bytes_bound <= capacity {
+            self.inode(file).change(number, change);
+            return Ok(());
+        }
+        if let Change::Write { offset, data } = change {
+            // Counted without the holes that the write would have filled within it: less fits, never more.
+            let fits = capacity.saturating_sub(self.used_bytes()) / content::PAGE * content::PAGE;
+            let prefix = prefix(&data, fits);
+            self.inode(file).change(number, Change::Write { offset, data: prefix });
+        }
+        bail!(NoSpace, "cannot write {}: the disk of {capacity} bytes is full", path.display())
+    }
+}
+
+/// The first `len` bytes of some buffers.
+fn prefix(data: &[Bytes], len: u64) -> Vec<Bytes> {
+    let mut rest = len;
+    let mut taken = Vec::new();
+    for buffer in data {
+        let count = rest.min(buffer.len() as u64);
+        taken.push(buffer.slice(..count as usize));
+        rest -= count;
+    }
+    taken
+}
+
+/// What a file operation needs of the disk.
+enum Need {
+    /// Nothing but the page cache and the processor.
+    Memory(Duration),
+    /// The disk itself, in turn, for this many bytes.
+    Medium(Duration, u64),
+}
+
+impl VirtualDisk {
+    pub(super) fn new(
+        name: &str,
+        options: DiskOptions,
+        dice: Dice,
+        executor: Arc<Executor>,
+        trace: Arc<Trace>,
+    ) -> Arc<Self> {
+        let state = State {
+            options,
+            faults: DiskFaults::default(),
+            slowness: 1.0,
+            dice,
+            names: Names::default(),
+            inodes: BTreeMap::new(),
+            locks: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
+            next_number: 0,
+            life: 0,
+            busy_until_ns: 0,
+            used_bytes_bound: 0,
+        };
+        Arc::new(Self { name: name.to_owned(), executor, trace, state: Mutex::new(state) })
+    }
+
+    pub(super) fn set_options(&self, options: DiskOptions) {
+        self.state.lock().options = options;
+    }
+
+    pub(super) fn options(&self) -> DiskOptions {
+        self.state.lock().options
+    }
+
+    pub(super) fn set_faults(&self, faults: DiskFaults) {
+        self.state.lock().faults = faults;
+    }
+
+    pub(super) fn set_slowness(&self, factor: f64) {
+        self.state.lock().slowness = factor;
+    }
+
+    /// The process is killed and its kernel lives: what it had asked for is done or was never begun.
+    pub(super) fn kill(&self) {
+        let mut state = self.state.lock();
+        state.life += 1;
+        state.locks.clear();
+        for (number, (file, change)) in std::mem::take(&mut state.in_flight) {
+            if state.dice.coin() {
+                state.inode(file).change(number, change);
+            }
+        }
+        state.close_all();
+    }
+
+    /// Power is lost.
+    pub(super) fn crash(&self) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.life += 1;
+        state.locks.clear();
+        state.busy_until_ns = 0;
+        for (number, (file, change)) in std::mem::take(&mut state.in_flight) {
+            if state.dice.coin() {
+                state.inodes.get_mut(&file).expect("a file with work in progress is open").change(number, change);
+            }
+        }
+        let mut toll = inode::Toll::default();
+        for inode in state.inodes.values_mut() {
+            let one = inode.crash(&mut state.dice);
+            toll.lost += one.lost;
+            toll.torn += one.torn;
+            toll.kept += one.kept;
+        }
+        let (lost, _) = state.names.crash(&mut state.dice);
+        state.close_all();
+        for (kind, count) in [("lost_write", toll.lost), ("torn_write", toll.torn), ("lost_name", lost)] {
+            for _ in 0..count {
+                self.fault(kind, String::new());
+            }
+        }
+    }
+
+    /// Flips a bit in each stored byte of a range, out of sight of the process. Returns how many were flipped.
+    pub(super) fn flip(&self, path: &Path, offset: u64, len: u64) -> Result<u64> {
+        let mut state = self.state.lock();
+        let file = state.names.file(path)?;
+        let flipped = state.inode(file).flip(offset, len);
+        if flipped > 0 {
+            self.fault("bit_flip", format!("{} bytes {offset}+{flipped}", path.display()));
+        }
+        Ok(flipped)
+    }
+
+    fn fault(&self, kind: &'static str, what: String) {
+        self.trace.fault(self.executor.now_ns(), kind, format!("{} {what}", self.name));
+    }
+
+    /// Carries `work` out when its time has passed, whether or not the caller still waits, unless a crash or kill comes
+    /// before.
+    async fn submit<T: Send + 'static>(
+        self: &Arc<Self>,
+        kind: &'static str,
+        life: u64,
+        need: Need,
+        change: Option<(InodeNumber, Change)>,
+        work: impl FnOnce(&Self, &mut State, Option<(InodeNumber, Change)>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (send, done) = oneshot::channel();
+        {
+            let mut state = self.state.lock();
+            if state.life != life {
+                return Err(gone());
+            }
+            let now_ns = self.executor.now_ns();
+            let at_ns = match need {
+                Need::Memory(latency) => now_ns + state.cost(latency, 0),
+                Need::Medium(latency, bytes) => {
+                    let cost = state.cost(latency, bytes);
+                    state.queue(now_ns, cost)
+                }
+            };
+            let number = state.number();
+            if let Some(change) = change {
+                state.in_flight.insert(number, change);
+            }
+            let disk = self.clone();
+            self.executor.call_at(at_ns, move || {
+                let mut state = disk.state.lock();
+                if state.life == life {
+                    let change = state.in_flight.remove(&number);
+                    let result = work(&disk, &mut state, change);
+                    let outcome = [number, u64::from(result.is_ok())];
+                    disk.trace.event(disk.executor.now_ns(), kind, &outcome, disk.name.as_bytes());
+                    drop(state);
+                    // The caller may have gone: the work is done all the same.
+                    let _ = send.send(result);
+                }
+            });
+        }
+        done.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// A door for one life of the process.
+    pub(super) fn door(self: &Arc<Self>) -> Door {
+        Door { disk: self.clone(), life: self.state.lock().life }
+    }
+}
+
+impl State {
+    /// Every file of the life that ended is closed.
+    fn close_all(&mut self) {
+        for inode in self.inodes.values_mut() {
+            inode.open_count = 0;
+        }
+        self.collect();
+    }
+}
+
+fn gone() -> ebb_types::Error {
+    err!(ShuttingDown, "the process that asked the disk has crashed")
+}
+
+/// The disk as one life of its process sees it.
+pub(super) struct Door {
+    disk: Arc<VirtualDisk>,
+    life: u64,
+}
+
+impl Door {
+    /// Work on names: a little time, then the effect.
+    fn on_names<T: Send + 'static>(
+        &self,
+        kind: &'static str,
+        work: impl FnOnce(&VirtualDisk, &mut State) -> Result<T> + Send + 'static,
+    ) -> Work<'_, Result<T>> {
+        let need = Need::Memory(self.disk.options().name_latency);
+        Box::pin(self.disk.submit(kind, self.life, need, None, |disk, state, _| work(disk, state)))
+    }
+}
+
+/// Virtual paths are absolute: a process has no working directory here.
+fn absolute(path: &Path) -> PathBuf {
+    Path::new("/").join(path).components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
+}
+
+impl DiskBackend for Door {
+    fn open<'a>(&'a self, path: &'a Path, mode: OpenMode) -> Work<'a, Result<File>> {
+        let path = absolute(path);
+        let life = self.life;
+        let handle = self.disk.clone();
+        self.on_names("open", move |_, state| {
+            let file = match (state.names.get(&path), mode) {
+                (Some(_), OpenMode::CreateNew) => bail!(Exists, "{} exists", path.display()),
+                (Some(_), _) | (None, OpenMode::Existing) => state.names.file(&path)?,
+                (None, OpenMode::Create | OpenMode::CreateNew) => {
+                    state.names.directory_of(&path)?;
+                    let number = state.number();
+                    state.inodes.insert(number, Inode::default());
+                    state.names.add(number, &path, number);
+                    number
+                }
+            };
+            state.inode(file).open_count += 1;
+            Ok(File::new(VirtualFile { disk: handle, life, file, path: path.as_path().into() }, &path))
+        })
+    }
+
+    fn create_dir_all<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
+        let path = absolute(path);
+        self.on_names("create_dir", move |_, state| state.names.create_dir_all(&path))
+    }
+
+    fn read_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Vec<String>>> {
+        let path = absolute(path);
+        self.on_names("read_dir", move |_, state| state.names.list(&path))
+    }
+
+    fn rename<'a>(&'a self, source: &'a Path, target: &'a Path) -> Work<'a, Result<()>> {
+        let (source, target) = (absolute(source), absolute(target));
+        self.on_names("rename", move |_, state| {
+            let number = state.number();
+            state.names.rename(number, &source, &target)?;
+            state.collect();
+            Ok(())
+        })
+    }
+
+    fn remove_file<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
+        let path = absolute(path);
+        self.on_names("remove", move |_, state| {
+            let number = state.number();
+            state.names.remove(number, &path)?;
+            state.collect();
+            Ok(())
+        })
+    }
+
+    fn exists<'a>(&'a self, path: &'a Path) -> Work<'a, Result<bool>> {
+        let path = absolute(path);
+        self.on_names("exists", move |_, state| Ok(state.names.get(&path).is_some()))
+    }
+
+    fn sync_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
+        let path = absolute(path);
+        // What comes while the sync is under way is not promised to be covered, so it is not.
+        let (upto, latency) = {
+            let mut state = self.disk.state.lock();
+            (state.number(), state.options.sync_latency)
+        };
+        Box::pin(self.disk.submit("sync_dir", self.life, Need::Medium(latency, 0), None, move |disk, state, _| {
+            state.names.check_directory(&path)?;
+            if state.dice_says(state.faults.sync_error) {
+                disk.fault("sync_error", path.display().to_string());
+                bail!(Io, "cannot sync {}: input/output error", path.display());
+            }
+            state.names.sync(upto, &path);
+            state.collect();
+            Ok(())
+        }))
+    }
+
+    fn space<'a>(&'a self, _path: &'a Path) -> Work<'a, Result<Space>> {
+        self.on_names("space", |_, state| {
+            let capacity_bytes = state.options.capacity_bytes;
+            Ok(Space { capacity_bytes, free_bytes: capacity_bytes.saturating_sub(state.used_bytes()) })
+        })
+    }
+
+    fn lock_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<DirLock>> {
+        let path = absolute(path);
+        let handle = self.disk.clone();
+        let life = self.life;
+        self.on_names("lock_dir", move |disk, state| {
+            state.names.check_directory(&path)?;
+            if !state.locks.insert(path.clone()) {
+                bail!(
+                    Busy,
+                    "{} is in use by process {}: stop it first, or choose another directory",
+                    path.display(),
+                    disk.name
+                );
+            }
+            let name = path.join(LOCK_NAME);
+            if state.names.get(&name).is_none() {
+                let number = state.number();
+                state.inodes.insert(number, Inode::default());
+                state.names.add(number, &name, number);
+            }
+            Ok(DirLock::new(LockGuard { disk: handle, life, path }))
+        })
+    }
+}
+
+struct LockGuard {
+    disk: Arc<VirtualDisk>,
+    life: u64,
+    path: PathBuf,
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        let mut state = self.disk.state.lock();
+        if state.life == self.life {
+            state.locks.remove(&self.path);
+        }
+    }
+}
+
+/// An open file.
+struct VirtualFile {
+    disk: Arc<VirtualDisk>,
+    life: u64,
+    file: InodeNumber,
+    path: Arc<Path>,
+}
+
+impl VirtualFile {
+    fn submit<T: Send + 'static>(
+        &self,
+        kind: &'static str,
+        need: Need,
+        change: Option<Change>,
+        work: impl FnOnce(&VirtualDisk, &mut State, Option<Change>) -> Result<T> + Send + 'static,
+    ) -> Work<'_, Result<T>> {
+        let change = change.map(|change| (self.file, change));
+        Box::pin(async move {
+            // Cancel-safety: nothing waits between taking the hold and handing it to the operation that releases it.
+            let hold = Hold::new(self);
+            let work = move |disk: &VirtualDisk, state: &mut State, change: Option<(InodeNumber, Change)>| {
+                let result = work(disk, state, change.map(|(_, change)| change));
+                hold.release(state);
+                result
+            };
+            self.disk.submit(kind, self.life, need, change, work).await
+        })
+    }
+
+    /// A range that a file can have: the kernel counts in 63 bits.
+    fn check_range(&self, offset: u64, len: u64) -> Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= i64::MAX.unsigned_abs() => Ok(()),
+            _ => Err(err!(Invalid, "{}: no file has {len} bytes from {offset}", self.path.display())),
+        }
+    }
+
+    /// A change by way of the page cache.
+    fn change(&self, kind: &'static str, change: Change) -> Work<'_, Result<()>> {
+        let (offset, len) = change.range();
+        if let Err(error) = self.check_range(offset, len) {
+            return Box::pin(async { Err(error) });
+        }
+        let (file, path) = (self.file, self.path.clone());
+        let latency = self.disk.options().write_latency;
+        self.submit(kind, Need::Memory(latency), Some(change), move |disk, state, change| {
+            let change = change.expect("a change in flight stays until it has its effect");
+            if state.dice_says(state.faults.write_error) {
+                disk.fault("write_error", path.display().to_string());
+                if let Change::Write { offset, data } = change {
+                    let len = data.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
+                    let written = state.dice.between(0, len);
+                    state.change(file, Change::Write { offset, data: prefix(&data, written) }, &path)?;
+                }
+                bail!(Io, "cannot write {}: input/output error", path.display());
+            }
+            let result = state.change(file, change, &path);
+            if result.is_err() {
+                disk.fault("disk_full", path.display().to_string());
+            }
+            result
+        })
+    }
+
+    /// Looks at the file without taking time: its inode is in memory.
+    fn look<T>(&self, look: impl FnOnce(&Inode) -> T) -> Result<T> {
+        let mut state = self.disk.state.lock();
+        if state.life != self.life {
+            return Err(gone());
+        }
+        Ok(look(state.inode(self.file)))
+    }
+}
+
+impl State {
+    fn dice_says(&mut self, probability: f64) -> bool {
+        // No draw where there is nothing to decide: switching faults on later does not shift what came before.
+        probability > 0.0 && self.dice.chance(probability)
+    }
+}
+
+/// Keeps a file for as long as an operation on it is under way, also when its last handle is dropped.
+struct Hold(InodeNumber);
+
+impl Hold {
+    fn new(file: &VirtualFile) -> Self {
+        let mut state = file.disk.state.lock();
+        if state.life == file.life {
+            state.inode(file.file).open_count += 1;
+        }
+        Self(file.file)
+    }
+
+    /// Only operations of the current life come to their end, so the count is theirs to lower.
+    fn release(self, state: &mut State) {
+        let inode = state.inode(self.0);
+        inode.open_count -= 1;
+        if inode.open_count == 0 {
+            state.collect();
+        }
+    }
+}
+
+impl FileBackend for VirtualFile {
+    fn read_at(&self, offset: u64, len: usize) -> Work<'_, Result<Bytes>> {
+        if let Err(error) = self.check_range(offset, len as u64) {
+            return Box::pin(async { Err(error) });
+        }
+        let (file, path) = (self.file, self.path.clone());
+        let need = Need::Medium(self.disk.options().read_latency, len as u64);
+        self.submit("read", need, None, move |disk, state, _| {
+            if state.dice_says(state.faults.read_error) {
+                disk.fault("read_error", path.display().to_string());
+                bail!(Io, "cannot read {}: input/output error", path.display());
+            }
+            Ok(state.inode(file).current.read(offset, len))
+        })
+    }
+
+    fn write_at(&self, offset: u64, data: Vec<Bytes>) -> Work<'_, Result<()>> {
+        self.change("write", Change::Write { offset, data })
+    }
+
+    fn sync_data(&self) -> Work<'_, Result<()>> {
+        let (file, path) = (self.file, self.path.clone());
+        let (upto, need) = {
+            let mut state = self.disk.state.lock();
+            if state.life != self.life {
+                return Box::pin(async { Err(gone()) });
+            }
+            let bytes = state.inode(file).dirty_bytes();
+            (state.number(), Need::Medium(state.options.sync_latency, bytes))
+        };
+        self.submit("sync", need, None, move |disk, state, _| {
+            if state.dice_says(state.faults.sync_error) {
+                let State { inodes, dice, .. } = state;
+                let inode = inodes.get_mut(&file).expect("an open file has its inode");
+                let lost = inode.fail_sync(upto, dice);
+                disk.fault("sync_error", format!("{}: {lost} writes", path.display()));
+                bail!(Io, "cannot sync {}: input/output error", path.display());
+            }
+            state.inode(file).sync(upto);
+            Ok(())
+        })
+    }
+
+    fn set_len(&self, len: u64) -> Work<'_, Result<()>> {
+        self.change("set_len", Change::SetLen(len))
+    }
+
+    fn len(&self) -> Work<'_, Result<u64>> {
+        Box::pin(async move { self.look(|inode| inode.current.len()) })
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> Work<'_, Result<()>> {
+        self.change("punch", Change::Punch { offset, len })
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Work<'_, Result<()>> {
+        self.change("allocate", Change::Allocate { offset, len })
+    }
+
+    fn allocated_bytes(&self) -> Work<'_, Result<u64>> {
+        Box::pin(async move { self.look(|inode| inode.current.allocated_bytes()) })
+    }
+
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl Drop for VirtualFile {
+    fn drop(&mut self) {
+        let mut state = self.disk.state.lock();
+        if state.life == self.life {
+            Hold(self.file).release(&mut state);
+        }
+    }
+}

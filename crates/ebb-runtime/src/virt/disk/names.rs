@@ -1,0 +1,236 @@
+//! The names of a disk: what programs see, what the platter has, and the changes between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use ebb_types::{Result, bail};
+
+use crate::virt::Dice;
+
+/// Number of a file on its disk.
+pub(super) type InodeNumber = u64;
+
+/// What a name stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Node {
+    Directory,
+    File(InodeNumber),
+}
+
+/// Names by their full path. Directories are durable from the start; see [`crate::Disk::create_dir_all`].
+///
+/// Invariant: every name's directory is there, in `current` and in `durable`.
+#[derive(Default)]
+pub(super) struct Names {
+    current: BTreeMap<PathBuf, Node>,
+    durable: BTreeMap<PathBuf, Node>,
+    pending: Vec<NameChange>,
+}
+
+/// A change of names that happens as a whole or not at all.
+struct NameChange {
+    number: u64,
+    /// Syncing this directory makes it durable.
+    directory: PathBuf,
+    /// New meaning of each name; `None`: gone.
+    changes: Vec<(PathBuf, Option<Node>)>,
+}
+
+impl NameChange {
+    /// Whether doing `later` without this one would make up a state that never was.
+    fn precedes(&self, later: &Self) -> bool {
+        let same = |ours: &(PathBuf, Option<Node>), theirs: &(PathBuf, Option<Node>)| {
+            ours.0 == theirs.0 || ours.1.is_some() && ours.1 == theirs.1
+        };
+        self.changes.iter().any(|ours| later.changes.iter().any(|theirs| same(ours, theirs)))
+    }
+}
+
+impl Names {
+    pub(super) fn get(&self, path: &Path) -> Option<Node> {
+        if path.parent().is_none() { Some(Node::Directory) } else { self.current.get(path).copied() }
+    }
+
+    /// The file of this name.
+    pub(super) fn file(&self, path: &Path) -> Result<InodeNumber> {
+        match self.get(path) {
+            Some(Node::File(number)) => Ok(number),
+            Some(Node::Directory) => bail!(IsDirectory, "{} is a directory", path.display()),
+            None => bail!(NotFound, "there is no {}", path.display()),
+        }
+    }
+
+    /// The directory that a name is in, which must be there.
+    pub(super) fn directory_of<'a>(&self, path: &'a Path) -> Result<&'a Path> {
+        match path.parent() {
+            Some(directory) => self.check_directory(directory).map(|()| directory),
+            None => bail!(IsDirectory, "{} is a directory", path.display()),
+        }
+    }
+
+    pub(super) fn check_directory(&self, path: &Path) -> Result<()> {
+        match self.get(path) {
+            Some(Node::Directory) => Ok(()),
+            Some(Node::File(_)) => bail!(NotDirectory, "{} is no directory", path.display()),
+            None => bail!(NotFound, "there is no {}", path.display()),
+        }
+    }
+
+    pub(super) fn create_dir_all(&mut self, path: &Path) -> Result<()> {
+        for directory in path.ancestors() {
+            if let Some(Node::File(_)) = self.get(directory) {
+                bail!(NotDirectory, "{} is no directory", directory.display());
+            }
+        }
+        for directory in path.ancestors().filter(|directory| directory.parent().is_some()) {
+            self.current.insert(directory.to_owned(), Node::Directory);
+            self.durable.insert(directory.to_owned(), Node::Directory);
+        }
+        Ok(())
+    }
+
+    pub(super) fn list(&self, path: &Path) -> Result<Vec<String>> {
+        self.check_directory(path)?;
+        let in_it = self.current.keys().filter(|name| name.parent() == Some(path));
+        let mut names: Vec<String> =
+            in_it.filter_map(|name| Some(name.file_name()?.to_string_lossy().into_owned())).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Gives a file a name, which must be free.
+    pub(super) fn add(&mut self, number: u64, path: &Path, file: InodeNumber) {
+        self.change(number, path, vec![(path.to_owned(), Some(Node::File(file)))]);
+    }
+
+    pub(super) fn remove(&mut self, number: u64, path: &Path) -> Result<()> {
+        self.file(path)?;
+        self.change(number, path, vec![(path.to_owned(), None)]);
+        Ok(())
+    }
+
+    /// Renames a file; syncing the target's directory makes it durable.
+    pub(super) fn rename(&mut self, number: u64, source: &Path, target: &Path) -> Result<()> {
+        let file = self.file(source)?;
+        self.directory_of(target)?;
+        if self.get(target) == Some(Node::Directory) {
+            bail!(IsDirectory, "{} is a directory", target.display());
+        }
+        if source != target {
+            let changes = vec![(source.to_owned(), None), (target.to_owned(), Some(Node::File(file)))];
+            self.change(number, target, changes);
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, number: u64, path: &Path, changes: Vec<(PathBuf, Option<Node>)>) {
+        let directory = path.parent().expect("the caller has looked at the directory").to_owned();
+        apply(&mut self.current, &changes);
+        self.pending.push(NameChange { number, directory, changes });
+    }
+
+    /// Makes changes up to `number` in a directory durable, and those that they build on.
+    pub(super) fn sync(&mut self, number: u64, directory: &Path) {
+        let mut wanted = vec![false; self.pending.len()];
+        for index in (0..self.pending.len()).rev() {
+            let change = &self.pending[index];
+            let later = index + 1..self.pending.len();
+            wanted[index] = change.number <= number && change.directory == directory
+                || later.into_iter().any(|later| wanted[later] && change.precedes(&self.pending[later]));
+        }
+        let mut wanted = wanted.into_iter();
+        let pending = std::mem::take(&mut self.pending);
+        for change in pending {
+            if wanted.next() == Some(true) {
+                apply(&mut self.durable, &change.changes);
+            } else {
+                self.pending.push(change);
+            }
+        }
+    }
+
+    /// Power is lost: each unsynced change is lost or kept, but none is kept without those it builds on. Returns how
+    /// many were lost and kept.
+    pub(super) fn crash(&mut self, dice: &mut Dice) -> (u64, u64) {
+        let mut lost: Vec<NameChange> = Vec::new();
+        let mut kept = 0;
+        for change in std::mem::take(&mut self.pending) {
+            if dice.coin() && !lost.iter().any(|before| before.precedes(&change)) {
+                apply(&mut self.durable, &change.changes);
+                kept += 1;
+            } else {
+                lost.push(change);
+            }
+        }
+        self.current = self.durable.clone();
+        (lost.len() as u64, kept)
+    }
+
+    /// Every file that a name leads to, now or after a crash.
+    pub(super) fn files(&self) -> BTreeSet<InodeNumber> {
+        let pending = self.pending.iter().flat_map(|change| change.changes.iter().filter_map(|(_, node)| *node));
+        let nodes = self.current.values().chain(self.durable.values()).copied().chain(pending);
+        nodes.filter_map(|node| if let Node::File(file) = node { Some(file) } else { None }).collect()
+    }
+}
+
+fn apply(names: &mut BTreeMap<PathBuf, Node>, changes: &[(PathBuf, Option<Node>)]) {
+    for (path, node) in changes {
+        match node {
+            Some(node) => names.insert(path.clone(), *node),
+            None => names.remove(path),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_directory() -> Names {
+        let mut names = Names::default();
+        names.create_dir_all(Path::new("/d/e")).unwrap();
+        names
+    }
+
+    #[test]
+    fn a_crash_keeps_the_old_name_or_the_new_one() {
+        let mut seen = BTreeSet::new();
+        for seed in 0..64 {
+            let mut names = with_directory();
+            names.add(1, Path::new("/d/a"), 1);
+            names.sync(1, Path::new("/d"));
+            names.add(2, Path::new("/d/a.new"), 2);
+            names.rename(3, Path::new("/d/a.new"), Path::new("/d/a")).unwrap();
+            names.crash(&mut Dice::new(seed, "names"));
+            let (a, new) = (names.file(Path::new("/d/a")).unwrap(), names.file(Path::new("/d/a.new")).ok());
+            seen.insert((a, new));
+        }
+        assert_eq!(seen, BTreeSet::from([(1, None), (1, Some(2)), (2, None)]));
+    }
+
+    #[test]
+    fn syncing_a_directory_saves_its_names_and_no_others() {
+        for seed in 0..16 {
+            let mut names = with_directory();
+            names.add(1, Path::new("/d/a"), 1);
+            names.add(2, Path::new("/d/e/b"), 2);
+            names.rename(3, Path::new("/d/e/b"), Path::new("/d/b")).unwrap();
+            names.remove(4, Path::new("/d/a")).unwrap();
+            names.sync(3, Path::new("/d"));
+            names.crash(&mut Dice::new(seed, "names"));
+            assert_eq!(names.file(Path::new("/d/b")).unwrap(), 2);
+            assert!(names.get(Path::new("/d/e/b")).is_none());
+        }
+    }
+
+    #[test]
+    fn listing_shows_one_level() {
+        let mut names = with_directory();
+        names.add(1, Path::new("/d/z"), 1);
+        names.add(2, Path::new("/d/e/deep"), 2);
+        assert_eq!(names.list(Path::new("/d")).unwrap(), ["e", "z"]);
+        assert!(names.list(Path::new("/d/z")).is_err());
+        assert!(names.create_dir_all(Path::new("/d/z/q")).is_err());
+    }
+}

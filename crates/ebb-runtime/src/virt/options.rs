@@ -1,0 +1,134 @@
+//! The model's numbers.
+
+use std::time::Duration;
+
+/// How a world behaves.
+#[derive(Clone, Debug)]
+pub struct WorldOptions {
+    /// Between different hosts.
+    pub link: LinkOptions,
+    /// Within a host.
+    pub local: LinkOptions,
+    /// Of every process, until told otherwise.
+    pub disk: DiskOptions,
+    /// Bytes that a connection takes in one direction before its writer waits: send buffer, wire and receive buffer.
+    pub window_bytes: usize,
+    /// How often a read or write of a connection moves fewer bytes than it could, as TCP may at any time.
+    pub short_transfer: f64,
+    /// Each process's clock runs up to this many millionths too fast or too slow.
+    pub drift_ppm_max: u32,
+    /// After this long without getting anything through, a connection breaks (Linux: tcp_retries2, 924 s).
+    pub retransmit_limit: Duration,
+    /// Longest pause between two attempts of the kernel to get bytes through a partition (Linux: 120 s).
+    pub retransmit_pause_max: Duration,
+    /// Polls of tasks at one moment of virtual time before the world is declared to run in circles.
+    pub polls_per_moment_max: u64,
+    /// What a panic in a task does.
+    pub panics: Panics,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        Self {
+            link: LinkOptions::default(),
+            local: LinkOptions::local(),
+            disk: DiskOptions::default(),
+            window_bytes: 4 << 20,
+            short_transfer: 1.0 / 32.0,
+            drift_ppm_max: 100,
+            retransmit_limit: Duration::from_secs(924),
+            retransmit_pause_max: Duration::from_secs(10),
+            polls_per_moment_max: 20_000_000,
+            panics: Panics::EndTheWorld,
+        }
+    }
+}
+
+/// What a panic in a task does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Panics {
+    /// It goes on through [`crate::virt::World::run`], so a test fails.
+    EndTheWorld,
+    /// The task ends, as under tokio; [`crate::virt::World::panics`] tells of it.
+    EndTheTask,
+}
+
+/// How a link behaves in one direction.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LinkOptions {
+    /// From one host's kernel to the other's.
+    pub latency: Duration,
+    /// At most this much is added to it, drawn anew for each segment; order is kept.
+    pub jitter: Duration,
+    /// Of the sender's and of the receiver's port.
+    pub bandwidth_bytes_per_sec: u64,
+}
+
+impl Default for LinkOptions {
+    /// Ten-gigabit Ethernet in one building.
+    fn default() -> Self {
+        Self {
+            latency: Duration::from_micros(80),
+            jitter: Duration::from_micros(60),
+            bandwidth_bytes_per_sec: 1_250_000_000,
+        }
+    }
+}
+
+impl LinkOptions {
+    /// Within a host.
+    #[must_use]
+    pub fn local() -> Self {
+        Self {
+            latency: Duration::from_micros(10),
+            jitter: Duration::from_micros(5),
+            bandwidth_bytes_per_sec: 5_000_000_000,
+        }
+    }
+}
+
+/// How a disk behaves.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DiskOptions {
+    /// Of a read, before its bytes flow.
+    pub read_latency: Duration,
+    /// Of a write into the page cache.
+    pub write_latency: Duration,
+    /// Of a sync, before the dirty bytes flow.
+    pub sync_latency: Duration,
+    /// Of work on names.
+    pub name_latency: Duration,
+    /// Each latency is stretched by up to this ratio.
+    pub jitter_ratio: f64,
+    /// Between disk and memory.
+    pub bandwidth_bytes_per_sec: u64,
+    /// Size in bytes.
+    pub capacity_bytes: u64,
+}
+
+impl Default for DiskOptions {
+    /// A data-centre SSD.
+    fn default() -> Self {
+        Self {
+            read_latency: Duration::from_micros(90),
+            write_latency: Duration::from_micros(15),
+            sync_latency: Duration::from_micros(400),
+            name_latency: Duration::from_micros(20),
+            jitter_ratio: 0.5,
+            bandwidth_bytes_per_sec: 1_000_000_000,
+            capacity_bytes: 1 << 40,
+        }
+    }
+}
+
+/// How often a disk fails.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct DiskFaults {
+    /// Probability that a read fails with an I/O error.
+    pub read_error: f64,
+    /// Probability that a write fails with an I/O error; a prefix of it may have been written.
+    pub write_error: f64,
+    /// Probability that a sync fails. As on Linux, what it was to make durable is then durable or never will be, and
+    /// the next sync says nothing of it (<https://lwn.net/Articles/752063/>).
+    pub sync_error: f64,
+}

@@ -1,0 +1,281 @@
+//! What disks lose and keep.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_types::ErrorKind;
+use parking_lot::Mutex;
+
+use super::super::{DiskFaults, DiskOptions, World, WorldOptions};
+use super::{with_directory, with_seeds};
+use crate::OpenMode;
+
+fn filled(byte: u8, len: usize) -> Vec<Bytes> {
+    vec![Bytes::from(vec![byte; len])]
+}
+
+#[test]
+fn what_was_synced_survives_every_crash() {
+    with_seeds(0..50, |world| async move {
+        let process = world.process("h1");
+        let disk = process.runtime().disk();
+        let directory = with_directory(&process.runtime()).await;
+        let path = directory.join("f");
+        let file = disk.open(&path, OpenMode::Create).await.unwrap();
+        file.write_at(0, filled(1, 100_000)).await.unwrap();
+        file.sync_data().await.unwrap();
+        disk.sync_dir(directory).await.unwrap();
+        file.write_at(50_000, filled(2, 10_000)).await.unwrap();
+        process.crash();
+        assert_eq!(file.read_at(0, 1).await.unwrap_err().kind(), ErrorKind::ShuttingDown);
+        let data = process.restart().disk().read(&path).await.unwrap();
+        assert_eq!(data.len(), 100_000);
+        assert!(data[..50_000].iter().chain(&data[60_000..]).all(|byte| *byte == 1));
+        assert!(data[50_000..60_000].iter().all(|byte| *byte == 1 || *byte == 2));
+    });
+}
+
+#[test]
+fn over_seeds_unsynced_writes_are_lost_kept_and_torn() {
+    let fates = Arc::new(Mutex::new(BTreeSet::new()));
+    with_seeds(0..60, |world| {
+        let fates = fates.clone();
+        async move {
+            let process = world.process("h1");
+            let disk = process.runtime().disk();
+            let directory = with_directory(&process.runtime()).await;
+            let path = directory.join("f");
+            let file = disk.open(&path, OpenMode::Create).await.unwrap();
+            file.write_at(0, filled(1, 8192)).await.unwrap();
+            file.sync_data().await.unwrap();
+            disk.sync_dir(directory).await.unwrap();
+            file.write_at(0, filled(2, 8192)).await.unwrap();
+            process.crash();
+            let data = process.restart().disk().read(&path).await.unwrap();
+            let fate = match data.iter().filter(|byte| **byte == 2).count() {
+                0 => "lost",
+                8192 => "kept",
+                _ => "torn",
+            };
+            fates.lock().insert(fate);
+            let faults = world.faults();
+            assert_eq!(faults.contains_key("lost_write"), fate == "lost", "{faults:?}");
+            assert_eq!(faults.contains_key("torn_write"), fate == "torn", "{faults:?}");
+        }
+    });
+    assert_eq!(*fates.lock(), BTreeSet::from(["kept", "lost", "torn"]));
+}
+
+#[test]
+fn a_crash_during_a_write_or_sync_leaves_either() {
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    for at_micros in [1, 10, 100, 300, 500, 2000] {
+        with_seeds(0..30, |world| {
+            let seen = seen.clone();
+            async move {
+                let process = world.process("h1");
+                let runtime = process.runtime();
+                let directory = with_directory(&runtime).await;
+                let path = directory.join("f");
+                let file = runtime.disk().open(&path, OpenMode::Create).await.unwrap();
+                file.write_at(0, filled(1, 512)).await.unwrap();
+                file.sync_data().await.unwrap();
+                runtime.disk().sync_dir(directory).await.unwrap();
+                let acknowledged = Arc::new(Mutex::new(false));
+                let flag = acknowledged.clone();
+                runtime.spawn("write", async move {
+                    file.write_at(0, filled(2, 512)).await.unwrap();
+                    file.sync_data().await.unwrap();
+                    *flag.lock() = true;
+                });
+                world.sleep(Duration::from_micros(at_micros)).await;
+                process.crash();
+                let new = process.restart().disk().read(&path).await.unwrap()[0] == 2;
+                assert!(new || !*acknowledged.lock(), "an acknowledged write is lost");
+                seen.lock().insert((*acknowledged.lock(), new));
+            }
+        });
+    }
+    assert_eq!(*seen.lock(), BTreeSet::from([(false, false), (false, true), (true, true)]));
+}
+
+#[test]
+fn replace_leaves_the_old_or_the_new_file_and_nothing_between() {
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    with_seeds(0..120, |world| {
+        let seen = seen.clone();
+        async move {
+            let process = world.process("h1");
+            let runtime = process.runtime();
+            let path = with_directory(&runtime).await.join("id");
+            runtime.disk().replace(&path, Bytes::from_static(b"the old one")).await.unwrap();
+            let (disk, target) = (runtime.disk(), path.clone());
+            runtime.spawn("replace", async move {
+                disk.replace(&target, Bytes::from_static(b"new")).await.unwrap();
+            });
+            world.sleep(world.dice("when").span(Duration::from_micros(1500))).await;
+            process.crash();
+            let data = process.restart().disk().read(&path).await.unwrap();
+            assert!(data == "the old one" || data == "new", "{data:?}");
+            seen.lock().insert(data);
+        }
+    });
+    assert_eq!(seen.lock().len(), 2, "{:?}", seen.lock());
+}
+
+#[test]
+fn names_not_synced_may_be_lost() {
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    with_seeds(0..20, |world| {
+        let seen = seen.clone();
+        async move {
+            let process = world.process("h1");
+            let disk = process.runtime().disk();
+            let directory = with_directory(&process.runtime()).await;
+            let file = disk.open(&directory.join("f"), OpenMode::Create).await.unwrap();
+            file.write_at(0, filled(1, 10)).await.unwrap();
+            file.sync_data().await.unwrap();
+            process.crash();
+            let there = process.restart().disk().exists(&directory.join("f")).await.unwrap();
+            assert_eq!(world.faults().contains_key("lost_name"), !there);
+            seen.lock().insert(there);
+        }
+    });
+    assert_eq!(seen.lock().len(), 2);
+}
+
+#[test]
+fn a_killed_process_keeps_its_page_cache() {
+    with_seeds(0..20, |world| async move {
+        let process = world.process("h1");
+        let disk = process.runtime().disk();
+        let path = with_directory(&process.runtime()).await.join("f");
+        let file = disk.open(&path, OpenMode::Create).await.unwrap();
+        file.write_at(0, filled(7, 5000)).await.unwrap();
+        let lock = disk.lock_dir(Path::new("/d")).await.unwrap();
+        process.kill();
+        let disk = process.restart().disk();
+        assert_eq!(disk.read(&path).await.unwrap(), vec![7; 5000]);
+        let _mine = disk.lock_dir(Path::new("/d")).await.unwrap();
+        drop(lock);
+        assert_eq!(disk.lock_dir(Path::new("/d")).await.unwrap_err().kind(), ErrorKind::Busy);
+    });
+}
+
+#[test]
+fn a_full_disk_takes_no_more_and_gives_space_back() {
+    World::run(3, WorldOptions::default(), |world| async move {
+        let process = world.process("h1");
+        process.set_disk_options(DiskOptions { capacity_bytes: 1 << 20, ..process.disk_options() });
+        let disk = process.runtime().disk();
+        let directory = with_directory(&process.runtime()).await;
+        let first = disk.open(&directory.join("a"), OpenMode::Create).await.unwrap();
+        first.write_at(0, filled(1, 900_000)).await.unwrap();
+        let second = disk.open(&directory.join("b"), OpenMode::Create).await.unwrap();
+        assert_eq!(second.write_at(0, filled(2, 500_000)).await.unwrap_err().kind(), ErrorKind::NoSpace);
+        assert!(second.len().await.unwrap() < 500_000);
+        assert_eq!(second.allocate(0, 1 << 50).await.unwrap_err().kind(), ErrorKind::NoSpace);
+        first.write_at(100, filled(3, 1000)).await.unwrap();
+        assert_eq!(world.faults()["disk_full"], 2);
+        drop(first);
+        disk.remove_file(&directory.join("a")).await.unwrap();
+        disk.sync_dir(directory).await.unwrap();
+        second.write_at(0, filled(2, 500_000)).await.unwrap();
+        let space = disk.space(directory).await.unwrap();
+        assert!(space.free_bytes > 400_000 && space.free_bytes < 600_000, "{space:?}");
+    });
+}
+
+#[test]
+fn failing_disks_fail_and_are_counted() {
+    with_seeds(0..10, |world| async move {
+        let process = world.process("h1");
+        let disk = process.runtime().disk();
+        let path: PathBuf = with_directory(&process.runtime()).await.join("f");
+        let file = disk.open(&path, OpenMode::Create).await.unwrap();
+        file.write_at(0, filled(1, 1000)).await.unwrap();
+        process.disk_faults(DiskFaults { read_error: 0.5, write_error: 0.5, sync_error: 0.5 });
+        let mut failed = [0_u64; 3];
+        for _ in 0..100 {
+            failed[0] += u64::from(file.read_at(0, 10).await.is_err());
+            failed[1] += u64::from(file.write_at(0, filled(2, 1000)).await.is_err());
+            failed[2] += u64::from(file.sync_data().await.is_err());
+        }
+        process.disk_faults(DiskFaults::default());
+        let faults = world.faults();
+        assert_eq!(failed, [faults["read_error"], faults["write_error"], faults["sync_error"]]);
+        assert!(failed.iter().all(|count| (25..75).contains(count)), "{failed:?}");
+        file.read_at(0, 10).await.unwrap();
+    });
+}
+
+#[test]
+fn flipped_bits_survive_and_show() {
+    World::run(3, WorldOptions::default(), |world| async move {
+        let process = world.process("h1");
+        let disk = process.runtime().disk();
+        let directory = with_directory(&process.runtime()).await;
+        let path = directory.join("f");
+        let file = disk.open(&path, OpenMode::Create).await.unwrap();
+        file.write_at(0, filled(0, 1000)).await.unwrap();
+        file.sync_data().await.unwrap();
+        disk.sync_dir(directory).await.unwrap();
+        assert_eq!(process.flip_bits(&path, 998, 10).unwrap(), 2);
+        assert_eq!(process.flip_bits(&path, 5_000, 10).unwrap(), 0);
+        assert!(process.flip_bits(Path::new("/d/none"), 0, 1).is_err());
+        assert_eq!(file.read_at(996, 4).await.unwrap(), &[0, 0, 1, 1][..]);
+        process.crash();
+        assert_eq!(process.restart().disk().read(&path).await.unwrap()[996..], [0, 0, 1, 1]);
+        assert_eq!(world.faults()["bit_flip"], 1);
+    });
+}
+
+#[test]
+fn disks_take_time_and_slow_ones_take_more() {
+    World::run(3, WorldOptions::default(), |world| async move {
+        let process = world.process("h1");
+        let disk = process.runtime().disk();
+        let path = with_directory(&process.runtime()).await.join("f");
+        let file = disk.open(&path, OpenMode::Create).await.unwrap();
+        let mut took = Vec::new();
+        for factor in [1.0, 50.0] {
+            process.slow_disk(factor);
+            file.write_at(0, filled(1, 10_000_000)).await.unwrap();
+            let start = world.now();
+            file.sync_data().await.unwrap();
+            took.push(world.now() - start);
+        }
+        // 10 MB at 1 GB/s.
+        assert!(took[0] >= Duration::from_millis(10) && took[0] < Duration::from_millis(12), "{took:?}");
+        assert!(took[1] >= Duration::from_millis(500), "{took:?}");
+        // Two syncs at a time share the disk.
+        process.slow_disk(1.0);
+        let start = world.now();
+        let reads = [0, 1].map(|_| {
+            let file = file.clone();
+            process.runtime().spawn("read", async move { file.read_at(0, 10_000_000).await.unwrap() })
+        });
+        for read in reads {
+            read.join().await.unwrap();
+        }
+        assert!(world.now() - start >= Duration::from_millis(20));
+    });
+}
+
+#[test]
+fn a_write_goes_on_when_nobody_waits_for_it() {
+    World::run(3, WorldOptions::default(), |world| async move {
+        let process = world.process("h1");
+        let runtime = process.runtime();
+        let path = with_directory(&runtime).await.join("f");
+        let file = runtime.disk().open(&path, OpenMode::Create).await.unwrap();
+        let waiting = runtime.timeout(Duration::from_nanos(1), "the write", file.write_at(0, filled(5, 10)));
+        assert_eq!(waiting.await.unwrap_err().kind(), ErrorKind::Timeout);
+        drop(file);
+        world.sleep(Duration::from_secs(1)).await;
+        assert_eq!(runtime.disk().read(&path).await.unwrap(), vec![5; 10]);
+    });
+}

@@ -1,0 +1,220 @@
+//! What links and kernels do to connections.
+
+use std::io;
+use std::time::Duration;
+
+use ebb_types::ErrorKind;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::super::{LinkOptions, Process, World, WorldOptions};
+use super::with_seeds;
+use crate::Stream;
+
+/// Processes h1 and h2, and a connection between them: h1's end and h2's.
+async fn connected(world: &World) -> (Process, Process, Stream, Stream) {
+    let (server, client) = (world.process("h1"), world.process("h2"));
+    let listener = server.runtime().listen("0.0.0.0:7000").await.unwrap();
+    assert_eq!(listener.address(), "10.0.0.1:7000");
+    let ours = client.runtime().connect("h1:7000").await.unwrap();
+    let theirs = listener.accept().await.unwrap();
+    (server, client, theirs, ours)
+}
+
+#[test]
+fn a_crash_resets_connections_and_frees_the_port() {
+    with_seeds(0..20, |world| async move {
+        let (server, client, mut theirs, mut ours) = connected(&world).await;
+        theirs.write.write_all(&[1; 1000]).await.unwrap();
+        world.sleep(Duration::from_millis(10)).await;
+        theirs.write.write_all(&[2; 1000]).await.unwrap();
+        server.crash();
+        assert!(theirs.write.write_all(b"x").await.is_err(), "the dead do not write");
+        // What had arrived is read; what was under way may be; then comes the reset.
+        let mut got = Vec::new();
+        let error = ours.read.read_to_end(&mut got).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        assert!(got.len() >= 1000 && got[..1000].iter().all(|byte| *byte == 1), "{} bytes", got.len());
+        assert!(ours.write.write_all(b"x").await.is_err());
+        let error = client.runtime().connect("h1:7000").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        let listener = server.restart().listen("0.0.0.0:7000").await.unwrap();
+        client.runtime().connect("h1:7000").await.unwrap();
+        listener.accept().await.unwrap();
+    });
+}
+
+#[test]
+fn a_killed_process_closes_its_connections() {
+    with_seeds(0..20, |world| async move {
+        let (server, _, mut theirs, mut ours) = connected(&world).await;
+        theirs.write.write_all(&[1; 100_000]).await.unwrap();
+        server.kill();
+        let mut got = Vec::new();
+        ours.read.read_to_end(&mut got).await.unwrap();
+        assert_eq!(got.len(), 100_000, "the kernel sends what it has been given");
+    });
+    with_seeds(0..20, |world| async move {
+        let (server, _, _theirs, mut ours) = connected(&world).await;
+        ours.write.write_all(b"never read").await.unwrap();
+        world.sleep(Duration::from_millis(10)).await;
+        server.kill();
+        let error = ours.read.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    });
+}
+
+#[test]
+fn a_host_without_power_is_silent_until_it_is_back() {
+    with_seeds(0..10, |world| async move {
+        let (server, client, _theirs, mut ours) = connected(&world).await;
+        server.power_off();
+        ours.write.write_all(b"anybody there?").await.unwrap();
+        let runtime = client.runtime();
+        let silent = runtime.timeout(Duration::from_secs(60), "an answer", async {
+            let _ = ours.read.read(&mut [0; 8]).await;
+            Ok(())
+        });
+        assert_eq!(silent.await.unwrap_err().kind(), ErrorKind::Timeout);
+        let start = world.now();
+        assert_eq!(runtime.connect("h1:7000").await.unwrap_err().kind(), ErrorKind::Unreachable);
+        assert!(world.now() - start > Duration::from_secs(120));
+        server.restart();
+        let error = ours.read.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "the new kernel knows no such connection");
+    });
+}
+
+#[test]
+fn a_frozen_process_hangs_its_peers_but_its_kernel_listens() {
+    with_seeds(0..10, |world| async move {
+        let (server, client) = (world.process("h1"), world.process("h2"));
+        let runtime = server.runtime();
+        let listener = runtime.listen("0.0.0.0:7000").await.unwrap();
+        runtime.clone().spawn("answer", async move {
+            loop {
+                let mut stream = listener.accept().await.unwrap();
+                runtime.spawn("one", async move {
+                    let number = stream.read.read_u32().await.unwrap();
+                    stream.write.write_u32(number + 1).await.unwrap();
+                });
+            }
+        });
+        world.sleep(Duration::from_millis(1)).await;
+        server.freeze();
+        // The kernel accepts the connection and takes the bytes, and nobody answers.
+        let mut stream = client.runtime().connect("h1:7000").await.unwrap();
+        stream.write.write_u32(41).await.unwrap();
+        let runtime = client.runtime();
+        let answer = async { Ok(stream.read.read_u32().await.unwrap()) };
+        let hung = runtime.timeout(Duration::from_secs(5), "an answer", answer).await;
+        assert_eq!(hung.unwrap_err().kind(), ErrorKind::Timeout);
+        server.thaw();
+        assert_eq!(stream.read.read_u32().await.unwrap(), 42);
+    });
+}
+
+#[test]
+fn a_partition_holds_bytes_back_and_healing_delivers_them_in_order() {
+    with_seeds(0..20, |world| async move {
+        let (_, client, mut theirs, mut ours) = connected(&world).await;
+        world.partition("h1", "h2");
+        for number in 0..1000_u32 {
+            ours.write.write_u32(number).await.unwrap();
+        }
+        let runtime = client.runtime();
+        let nothing = runtime.timeout(Duration::from_secs(30), "bytes", async {
+            let _ = theirs.read.read_u32().await;
+            Ok(())
+        });
+        assert_eq!(nothing.await.unwrap_err().kind(), ErrorKind::Timeout);
+        assert!(world.faults()["held_segment"] >= 1);
+        let dialed = runtime.timeout(Duration::from_secs(5), "connecting", runtime.connect("h1:7000")).await;
+        assert_eq!(dialed.unwrap_err().kind(), ErrorKind::Timeout);
+        world.heal();
+        for number in 1000..1010_u32 {
+            ours.write.write_u32(number).await.unwrap();
+        }
+        let start = world.now();
+        for number in 0..1010_u32 {
+            assert_eq!(theirs.read.read_u32().await.unwrap(), number);
+        }
+        assert!(world.now() - start <= Duration::from_secs(13));
+        // And on as ever.
+        ours.write.write_u32(5).await.unwrap();
+        assert_eq!(theirs.read.read_u32().await.unwrap(), 5);
+    });
+}
+
+#[test]
+fn a_one_way_partition_lets_the_other_way_through() {
+    with_seeds(0..10, |world| async move {
+        let (_, client, mut theirs, mut ours) = connected(&world).await;
+        world.partition_one_way("h1", "h2");
+        ours.write.write_u32(1).await.unwrap();
+        assert_eq!(theirs.read.read_u32().await.unwrap(), 1);
+        theirs.write.write_u32(2).await.unwrap();
+        let runtime = client.runtime();
+        let answer = async { Ok(ours.read.read_u32().await.unwrap()) };
+        let held = runtime.timeout(Duration::from_secs(5), "an answer", answer).await;
+        assert_eq!(held.unwrap_err().kind(), ErrorKind::Timeout);
+        world.heal();
+        assert_eq!(ours.read.read_u32().await.unwrap(), 2);
+    });
+}
+
+#[test]
+fn a_connection_breaks_when_a_partition_lasts() {
+    with_seeds(0..5, |world| async move {
+        let (_, _, mut theirs, mut ours) = connected(&world).await;
+        world.partition("h1", "h2");
+        ours.write.write_u32(1).await.unwrap();
+        let start = world.now();
+        let error = ours.read.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let took = world.now() - start;
+        assert!(took >= Duration::from_secs(924) && took < Duration::from_secs(960), "{took:?}");
+        assert_eq!(world.faults()["connection_timed_out"], 1);
+        // The other side has heard nothing. When it speaks, after healing, it learns.
+        world.heal();
+        drop(ours);
+        theirs.write.write_u32(1).await.unwrap();
+        assert!(theirs.read.read(&mut [0; 8]).await.is_err());
+    });
+}
+
+#[test]
+fn links_have_latency_and_bandwidth() {
+    World::run(1, WorldOptions::default(), |world| async move {
+        let slow = LinkOptions {
+            latency: Duration::from_millis(20),
+            jitter: Duration::ZERO,
+            bandwidth_bytes_per_sec: 1_000_000,
+        };
+        let (_, _, mut theirs, mut ours) = connected(&world).await;
+        world.link("h2", "h1", slow);
+        let start = world.now();
+        ours.write.write_all(&[1; 1_000_000]).await.unwrap();
+        let mut got = vec![0; 1_000_000];
+        theirs.read.read_exact(&mut got).await.unwrap();
+        let took = world.now() - start;
+        assert!(took >= Duration::from_millis(1020) && took < Duration::from_millis(1200), "{took:?}");
+        let start = world.now();
+        theirs.write.write_u8(1).await.unwrap();
+        ours.read.read_u8().await.unwrap();
+        assert!(world.now() - start < Duration::from_millis(1), "the way back is as it was");
+    });
+}
+
+#[test]
+fn processes_of_one_host_share_its_ports_and_not_its_disk() {
+    World::run(1, WorldOptions::default(), |world| async move {
+        let (one, two) = (world.process_on("h1", "one"), world.process_on("h1", "two"));
+        let listener = one.runtime().listen("127.0.0.1:7000").await.unwrap();
+        assert_eq!(two.runtime().listen("0.0.0.0:7000").await.unwrap_err().kind(), ErrorKind::Busy);
+        two.runtime().connect(&listener.address()).await.unwrap();
+        listener.accept().await.unwrap();
+        let path = std::path::Path::new("/d");
+        one.runtime().disk().create_dir_all(path).await.unwrap();
+        assert!(!two.runtime().disk().exists(path).await.unwrap());
+    });
+}
