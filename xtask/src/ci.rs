@@ -1,0 +1,34 @@
+//! What CI runs, and anybody can: all of `verify`, then the suites on a real mount.
+
+use crate::step::{Step, run_all};
+use crate::tree::{Tree, root};
+
+const SUITES: &str = "tests/posix/";
+
+/// Everything. The suites run even when a check failed: one run shows all that is wrong.
+pub fn run() -> bool {
+    let verified = crate::verify::run();
+    let suites = suites();
+    if suites.is_empty() {
+        return verified;
+    }
+    if !Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run() {
+        return false;
+    }
+    let steps: Vec<Step> = suites.iter().map(|script| Step::program("suite", &[script])).collect();
+    run_all(&steps) && verified
+}
+
+/// Executable scripts of the folder, in order of name; others are their helpers.
+fn suites() -> Vec<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let Ok(tree) = Tree::load() else { return Vec::new() };
+    let runnable = |path: &str| {
+        std::fs::metadata(root().join(path)).is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
+    };
+    let scripts = tree.ending(".sh").map(|file| file.path.clone());
+    scripts
+        .filter(|path| path.strip_prefix(SUITES).is_some_and(|name| !name.contains('/')) && runnable(path))
+        .map(|path| root().join(path).display().to_string())
+        .collect()
+}

@@ -1,0 +1,46 @@
+//! `cargo xtask`: what people and CI run on the workspace, in Rust instead of shell, with std alone.
+//!
+//! | command | does | writes |
+//! |---|---|---|
+//! | `verify` | format check, clippy, tidy, tests, docs | nothing in the tree |
+//! | `fix` | format, clippy's own repairs | sources |
+//! | `tidy` | what compilers do not check: the map, dependency arrows, invariants, links, words | nothing |
+//! | `bench` | measures, beside references of the same run | scratch files in the target directory |
+//! | `ci` | `verify`, then the suites on a real mount (`tests/posix/*.sh`) | the target directory |
+//!
+//! Exit codes: 0 good, 1 something was found, 2 usage.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a program at the rim: it works on the machine itself"
+)]
+
+mod bench;
+mod ci;
+mod fix;
+mod step;
+mod tidy;
+mod tree;
+mod verify;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask verify | fix | tidy | bench [NAME] | ci";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let good = match words[..] {
+        ["verify"] => verify::run(),
+        ["fix"] => fix::run(),
+        ["tidy"] => tidy::run(),
+        ["bench"] => bench::run(""),
+        ["bench", name] => bench::run(name),
+        ["ci"] => ci::run(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

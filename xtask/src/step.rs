@@ -1,0 +1,99 @@
+//! Runs one program of a longer job and says how it ended.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// A program with its arguments, and what of its output a person wants when it went well.
+pub struct Step {
+    /// Short name.
+    pub name: &'static str,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Variables to set.
+    pub variables: Vec<(&'static str, &'static str)>,
+    /// Lines of output to show; the others appear only when the step fails.
+    pub shows: fn(&str) -> bool,
+}
+
+impl Step {
+    /// A cargo command that shows nothing when it went well.
+    pub fn cargo(name: &'static str, arguments: &[&str]) -> Self {
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+        let command = [cargo.as_str()].iter().chain(arguments).map(|word| (*word).to_owned()).collect();
+        Self { name, command, variables: Vec::new(), shows: |_| false }
+    }
+
+    /// Any program.
+    pub fn program(name: &'static str, words: &[&str]) -> Self {
+        let command = words.iter().map(|word| (*word).to_owned()).collect();
+        Self { name, command, variables: Vec::new(), shows: |_| true }
+    }
+
+    /// The same with a variable set.
+    pub fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.variables.push((name, value));
+        self
+    }
+
+    /// The same, showing these lines.
+    pub fn showing(mut self, shows: fn(&str) -> bool) -> Self {
+        self.shows = shows;
+        self
+    }
+
+    /// Runs it in the workspace's root, both outputs in one stream, and says whether it went well.
+    pub fn run(&self) -> bool {
+        println!("== {}", self.name);
+        let started = Instant::now();
+        let mut kept = Vec::new();
+        let good = self.pass_lines(&mut kept);
+        if !good {
+            kept.iter().for_each(|line| println!("{line}"));
+        }
+        let verdict = if good { "ok" } else { "FAILED" };
+        println!("== {}: {verdict} ({:.0} s)", self.name, started.elapsed().as_secs_f64());
+        good
+    }
+
+    /// Shows lines as they come and keeps those held back.
+    fn pass_lines(&self, kept: &mut Vec<String>) -> bool {
+        let Ok((reader, writer)) = std::io::pipe() else {
+            kept.push("cannot make a pipe".to_owned());
+            return false;
+        };
+        let Ok(second) = writer.try_clone() else {
+            kept.push("cannot duplicate a pipe".to_owned());
+            return false;
+        };
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]).envs(self.variables.iter().copied()).current_dir(crate::tree::root());
+        let spawned = command.stdin(Stdio::null()).stdout(writer).stderr(second).spawn();
+        // The command holds the pipe's writing ends; reading ends only when they are closed.
+        drop(command);
+        let mut child = match spawned {
+            Ok(child) => child,
+            Err(error) => {
+                kept.push(format!("cannot run {}: {error}", self.command[0]));
+                return false;
+            }
+        };
+        for line in BufReader::new(reader).lines().map_while(Result::ok) {
+            if (self.shows)(&line) {
+                println!("{line}");
+            } else {
+                kept.push(line);
+            }
+        }
+        child.wait().is_ok_and(|status| status.success())
+    }
+}
+
+/// Runs all, whatever comes of each: a person wants every finding of one run.
+pub fn run_all(steps: &[Step]) -> bool {
+    let failed: Vec<&str> = steps.iter().filter(|step| !step.run()).map(|step| step.name).collect();
+    if !failed.is_empty() {
+        println!("failed: {}", failed.join(", "));
+    }
+    failed.is_empty()
+}

@@ -1,0 +1,94 @@
+//! What compilers do not check. Each file in `tidy/` is one check: a function from the tree to findings.
+
+use std::fmt;
+
+use crate::tree::Tree;
+
+mod arrows;
+mod errors;
+mod invariants;
+mod links;
+mod long_files;
+mod map;
+mod messages;
+mod reminders;
+mod words;
+
+/// Something to mend, and where.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// File, from the root.
+    pub path: String,
+    /// Line, or 0 for the file as a whole.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub what: String,
+}
+
+impl Finding {
+    fn new(path: impl Into<String>, line: usize, what: impl Into<String>) -> Self {
+        Self { path: path.into(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.what),
+            line => write!(f, "{}:{line}: {}", self.path, self.what),
+        }
+    }
+}
+
+type Check = fn(&Tree) -> Vec<Finding>;
+
+/// All checks. Adding one: a file and a line.
+const CHECKS: &[(&str, Check)] = &[
+    ("map", map::check),
+    ("arrows", arrows::check),
+    ("invariants", invariants::check),
+    ("errors", errors::check),
+    ("messages", messages::check),
+    ("reminders", reminders::check),
+    ("long files", long_files::check),
+    ("words", words::check),
+    ("links", links::check),
+];
+
+/// Runs every check and prints what each found.
+pub fn run() -> bool {
+    println!("== tidy");
+    let tree = match Tree::load() {
+        Ok(tree) => tree,
+        Err(sentence) => {
+            println!("{sentence}\n== tidy: FAILED");
+            return false;
+        }
+    };
+    let mut count = 0;
+    for (name, check) in CHECKS {
+        for finding in check(&tree) {
+            println!("{finding} [{name}]");
+            count += 1;
+        }
+    }
+    match count {
+        0 => println!("== tidy: ok ({} checks, {} files)", CHECKS.len(), tree.files.len()),
+        _ => println!("== tidy: FAILED ({count} findings)"),
+    }
+    count == 0
+}
+
+/// Cells of a markdown table's row, trimmed; `None` for other lines and for the line under the head.
+fn table_cells(line: &str) -> Option<Vec<&str>> {
+    let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+    if inner.chars().all(|letter| matches!(letter, '-' | '|' | ' ' | ':')) {
+        return None;
+    }
+    Some(inner.split('|').map(str::trim).collect())
+}
+
+/// The first thing between backquotes.
+fn quoted(text: &str) -> Option<&str> {
+    text.split('`').nth(1)
+}

@@ -1,0 +1,21 @@
+//! Everything that must be true before a change lands. Reads only.
+
+use crate::step::{Step, run_all};
+
+/// All checks.
+pub fn run() -> bool {
+    let formatted = Step::cargo("format", &["fmt", "--all", "--check"]).run();
+    let tidy = crate::tidy::run();
+    let rest = run_all(&[
+        Step::cargo("clippy", &["clippy", "--workspace", "--all-targets", "--locked", "-q", "--", "-D", "warnings"]),
+        Step::cargo("tests", &["test", "--workspace", "--locked"]).showing(is_closing_line),
+        Step::cargo("docs", &["doc", "--workspace", "--no-deps", "--locked", "-q"]).with("RUSTDOCFLAGS", "-D warnings"),
+    ]);
+    formatted && tidy && rest
+}
+
+/// Which binary was run, and its count: numbers that a person or a tool can add up.
+fn is_closing_line(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("test result:") || line.starts_with("Running ")
+}
