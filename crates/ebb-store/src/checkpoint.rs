@@ -1,0 +1,172 @@
+//! Checkpoints: contents put in place are synced, all states are written to a new index, old segments are freed.
+//! Service goes on meanwhile.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ebb_runtime::OpenMode;
+use ebb_types::{Error, ErrorKind, MetablockId, Result, bail};
+
+use crate::files::{shard, shard_path};
+use crate::flush::{flush, put_in_place, sync_files};
+use crate::index::{IndexHead, IndexWriter, index_path};
+use crate::state::ReplicaState;
+use crate::volume::Shared;
+
+/// Files opened and synced in one step of a checkpoint.
+const FILES_AT_ONCE: usize = 64;
+
+/// Pause after a checkpoint for which there was no space.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the next checkpoint has to sync, and what it replaces.
+#[derive(Debug, Default)]
+pub(crate) struct Unsynced {
+    files: BTreeSet<MetablockId>,
+    shards: BTreeSet<u8>,
+    /// Replicas with synced contents that found no space in the file system.
+    pub(crate) stuck: BTreeSet<MetablockId>,
+    /// The index in force.
+    pub(crate) index: u64,
+}
+
+impl Unsynced {
+    /// The replica's file, and perhaps its name, changed.
+    pub(crate) fn note_file(&mut self, metablock: MetablockId) {
+        self.files.insert(metablock);
+        self.shards.insert(shard(metablock));
+    }
+
+    /// The replica's file lost its name.
+    pub(crate) fn note_removed(&mut self, metablock: MetablockId) {
+        self.files.remove(&metablock);
+        self.shards.insert(shard(metablock));
+    }
+}
+
+/// The task: checkpoints when the journal has grown enough.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    loop {
+        shared.checkpoint_wanted.notified().await;
+        match checkpoint(&shared).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                tracing::warn!(volume = %shared.root.display(), %error, "checkpoint waits for space");
+                shared.runtime.sleep(RETRY_PAUSE).await;
+            }
+            // Poisoned and reported, or closing.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Makes a checkpoint, if anything happened since the last one.
+pub(crate) async fn checkpoint(shared: &Shared) -> Result<()> {
+    let _one_at_a_time = shared.checkpointing.lock().await;
+    shared.check_sound()?;
+    let Some((head, files, shards)) = begin(shared).await? else { return Ok(()) };
+    sync_contents(shared, files, shards).await.map_err(|error| broken(shared, error, "sync at a checkpoint"))?;
+    write_index(shared, head).await.map_err(|error| broken(shared, error, "write of an index"))?;
+    let old = std::mem::replace(&mut shared.unsynced.lock().index, head.segment);
+    let freed = async {
+        if old != head.segment {
+            shared.disk.remove_file(&index_path(&shared.root, old)).await?;
+        }
+        shared.journal.lock().await.release(head.segment).await
+    };
+    // What could not be removed is removed at the next start.
+    freed.await.or_else(|error| {
+        tracing::warn!(volume = %shared.root.display(), %error, "old index or journal stays");
+        Ok(())
+    })
+}
+
+/// Draws the line: all that the journal has before the new segment is in place, and the index will have it.
+async fn begin(shared: &Shared) -> Result<Option<(IndexHead, BTreeSet<MetablockId>, BTreeSet<u8>)>> {
+    let mut journal = shared.journal.lock().await;
+    retry_stuck(shared).await?;
+    if !shared.unsynced.lock().stuck.is_empty() {
+        bail!(NoSpace, "{}: synced data waits for space", shared.root.display());
+    }
+    if journal.appended_bytes() == 0 {
+        return Ok(None);
+    }
+    let (segment, lsn) = journal.rotate();
+    let head = IndexHead { segment, lsn, incarnation: shared.label.lock().incarnation };
+    let mut unsynced = shared.unsynced.lock();
+    Ok(Some((head, std::mem::take(&mut unsynced.files), std::mem::take(&mut unsynced.shards))))
+}
+
+/// Puts in place what found no space before. The caller holds the journal.
+pub(crate) async fn retry_stuck(shared: &Shared) -> Result<()> {
+    let stuck = std::mem::take(&mut shared.unsynced.lock().stuck);
+    for metablock in stuck {
+        if let Some(replica) = shared.get(metablock) {
+            put_in_place(shared, &replica).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn sync_contents(shared: &Shared, files: BTreeSet<MetablockId>, shards: BTreeSet<u8>) -> Result<()> {
+    let files: Vec<MetablockId> = files.into_iter().collect();
+    for group in files.chunks(FILES_AT_ONCE) {
+        let mut open = Vec::new();
+        for metablock in group {
+            let Some(replica) = shared.get(*metablock) else { continue };
+            let _content = replica.content.read().await;
+            match shared.files.get(*metablock, OpenMode::Existing).await {
+                Ok(file) => open.push(file),
+                // Deleted meanwhile.
+                Err(_) if !replica.live.lock().file_made => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    shared.mark_damaged(&replica, "its file is missing".into());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        sync_files(shared, open).await?;
+    }
+    for shard in shards {
+        shared.disk.sync_dir(&shard_path(&shared.root, shard)).await?;
+    }
+    Ok(())
+}
+
+async fn write_index(shared: &Shared, head: IndexHead) -> Result<()> {
+    let mut index = IndexWriter::begin(&shared.disk, &shared.root, head).await?;
+    let ids: Vec<MetablockId> = shared.replicas.read().keys().copied().collect();
+    for metablock in ids {
+        if let Some(state) = settled_state(shared, metablock).await? {
+            index.push(metablock, &state).await?;
+        }
+    }
+    index.finish().await?;
+    shared.syncs.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The replica's state at a moment when all of it is synced.
+async fn settled_state(shared: &Shared, metablock: MetablockId) -> Result<Option<ReplicaState>> {
+    let Some(replica) = shared.get(metablock) else { return Ok(None) };
+    let take = || {
+        let live = replica.live.lock();
+        live.is_settled().then(|| live.exists().then(|| live.state.clone()))
+    };
+    if let Some(state) = take() {
+        return Ok(state);
+    }
+    // Nothing is received while the gate is held.
+    let _gate = replica.gate.lock().await;
+    flush(shared, &replica).await?;
+    Ok(take().flatten())
+}
+
+fn broken(shared: &Shared, error: Error, what: &str) -> Error {
+    match error.kind() {
+        ErrorKind::NoSpace | ErrorKind::VolumePoisoned | ErrorKind::ShuttingDown => error,
+        _ => shared.poison(&error, what),
+    }
+}

@@ -1,0 +1,141 @@
+//! Replica files: names, open files, space kept ahead of growth.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ebb_runtime::{Disk, File, OpenMode};
+use ebb_types::{MetablockId, Result};
+use parking_lot::Mutex;
+
+/// Directory of all replica files.
+pub(crate) const REPLICAS_DIR: &str = "replicas";
+
+/// Files that grow beyond this get their space in runs of [`GROWTH_RUN`], to lie in one piece on a disk.
+pub(crate) const GROWTH_MIN: u64 = 1 << 20;
+
+/// Space reserved at once for a growing file.
+pub(crate) const GROWTH_RUN: u64 = 4 << 20;
+
+/// The shard of `replicas/` that a metablock's file is in.
+pub(crate) fn shard(metablock: MetablockId) -> u8 {
+    metablock.raw().to_le_bytes()[0]
+}
+
+/// Directory of a shard.
+pub(crate) fn shard_path(root: &Path, shard: u8) -> PathBuf {
+    root.join(REPLICAS_DIR).join(format!("{shard:02x}"))
+}
+
+/// File of a replica.
+pub(crate) fn replica_path(root: &Path, metablock: MetablockId) -> PathBuf {
+    shard_path(root, shard(metablock)).join(format!("{:016x}", metablock.raw()))
+}
+
+/// File of a copy that is being made.
+pub(crate) fn pull_path(root: &Path, metablock: MetablockId, token: u64) -> PathBuf {
+    shard_path(root, shard(metablock)).join(format!("{:016x}.pull-{token:016x}", metablock.raw()))
+}
+
+/// What a name in a shard stands for: a replica, or a copy being made with its token.
+pub(crate) fn parse_name(name: &str) -> Option<(MetablockId, Option<u64>)> {
+    let hex = |text: &str| match text.len() {
+        16 => u64::from_str_radix(text, 16).ok(),
+        _ => None,
+    };
+    match name.split_once(".pull-") {
+        Some((id, token)) => Some((MetablockId::new(hex(id)?), Some(hex(token)?))),
+        None => Some((MetablockId::new(hex(name)?), None)),
+    }
+}
+
+/// The files that are open, the longest unused closed first.
+#[derive(Debug)]
+pub(crate) struct FileCache {
+    disk: Disk,
+    root: PathBuf,
+    open_max: usize,
+    cells: Mutex<Cells>,
+}
+
+#[derive(Debug, Default)]
+struct Cells {
+    files: BTreeMap<MetablockId, (File, u64)>,
+    by_use: BTreeMap<u64, MetablockId>,
+    clock: u64,
+}
+
+impl FileCache {
+    pub(crate) fn new(disk: Disk, root: &Path, open_max: usize) -> Self {
+        Self { disk, root: root.to_owned(), open_max, cells: Mutex::default() }
+    }
+
+    /// The replica's file. Kind `NotFound` if it must exist and does not.
+    pub(crate) async fn get(&self, metablock: MetablockId, mode: OpenMode) -> Result<File> {
+        if let Some(file) = self.cells.lock().touch(metablock) {
+            return Ok(file);
+        }
+        let file = self.disk.open(&replica_path(&self.root, metablock), mode).await?;
+        self.put(metablock, file.clone());
+        Ok(file)
+    }
+
+    /// The replica's file is this one from now on.
+    pub(crate) fn put(&self, metablock: MetablockId, file: File) {
+        let closed = self.cells.lock().insert(metablock, file, self.open_max);
+        // Closing a descriptor may wait for the disk: not under the lock.
+        drop(closed);
+    }
+
+    /// Forgets a file that is removed or replaced.
+    pub(crate) fn forget(&self, metablock: MetablockId) {
+        let closed = self.cells.lock().remove(metablock);
+        drop(closed);
+    }
+}
+
+impl Cells {
+    fn touch(&mut self, metablock: MetablockId) -> Option<File> {
+        self.clock += 1;
+        let (file, used) = self.files.get_mut(&metablock)?;
+        self.by_use.remove(used);
+        *used = self.clock;
+        self.by_use.insert(self.clock, metablock);
+        Some(file.clone())
+    }
+
+    fn insert(&mut self, metablock: MetablockId, file: File, open_max: usize) -> Vec<File> {
+        let mut closed: Vec<File> = self.remove(metablock).into_iter().collect();
+        self.clock += 1;
+        self.files.insert(metablock, (file, self.clock));
+        self.by_use.insert(self.clock, metablock);
+        while self.files.len() > open_max {
+            let (_, oldest) = self.by_use.pop_first().expect("as many as files");
+            closed.extend(self.files.remove(&oldest).map(|(file, _)| file));
+        }
+        closed
+    }
+
+    fn remove(&mut self, metablock: MetablockId) -> Option<File> {
+        let (file, used) = self.files.remove(&metablock)?;
+        self.by_use.remove(&used);
+        Some(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_their_replica() {
+        let id = MetablockId::new(0xabc);
+        let path = replica_path(Path::new("/v"), id);
+        assert_eq!(path, Path::new("/v/replicas/bc/0000000000000abc"));
+        assert_eq!(parse_name("0000000000000abc"), Some((id, None)));
+        let pull = pull_path(Path::new("/v"), id, 7);
+        assert_eq!(parse_name(pull.file_name().unwrap().to_str().unwrap()), Some((id, Some(7))));
+        for bad in ["", "abc", "0000000000000abx", "0000000000000abc.pull-", "lost+found"] {
+            assert_eq!(parse_name(bad), None);
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Group commit: one task a volume takes what was received into the journal, and then puts it in place.
+//!
+//! Ordering: for each batch, (1) files with bytes written directly, and the names of new ones, are synced; (2) the batch
+//! is written to the journal and synced; from then on its records are synced and their waiters are told; (3) contents
+//! are put in place in the page cache, where the next checkpoint syncs them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ebb_runtime::{File, OpenMode};
+use ebb_types::{Error, ErrorKind, MetablockId, Result};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::batch::BatchBody;
+use crate::files::{pull_path, replica_path, shard, shard_path};
+use crate::journal::Journal;
+use crate::record::{Content, Record};
+use crate::replica::{Replica, Staged};
+use crate::volume::Shared;
+use crate::write::Starving;
+
+/// A batch takes no further replica once it has so many bytes.
+const BATCH_BYTES: u64 = 8 << 20;
+
+/// Files synced side by side.
+pub(crate) const SYNCS_AT_ONCE: usize = 8;
+
+/// Which replicas have something for the journal, and which of them somebody waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    cells: Mutex<Cells>,
+    wake: Notify,
+    /// Writers that wait for memory: as long as there are some, everything is flushed at once.
+    starving: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Cells {
+    dirty: BTreeMap<MetablockId, Arc<Replica>>,
+    wanted: BTreeMap<MetablockId, Arc<Replica>>,
+}
+
+impl Queue {
+    /// The replica has something for the journal.
+    pub(crate) fn add(&self, replica: &Arc<Replica>) {
+        self.cells.lock().dirty.insert(replica.id, replica.clone());
+        if self.starving.load(Ordering::SeqCst) > 0 {
+            self.want(replica);
+        }
+    }
+
+    /// Somebody waits for memory, for as long as the answer is held. [`Queue::want_all`] comes after it.
+    pub(crate) fn starve(&self) -> Starving<'_> {
+        self.starving.fetch_add(1, Ordering::SeqCst);
+        Starving(&self.starving)
+    }
+
+    fn want(&self, replica: &Arc<Replica>) {
+        self.cells.lock().wanted.insert(replica.id, replica.clone());
+        self.wake.notify_one();
+    }
+
+    /// Everything is to be flushed: memory is short.
+    pub(crate) fn want_all(&self) {
+        let mut cells = self.cells.lock();
+        cells.wanted = cells.dirty.clone();
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    fn all_dirty(&self) -> Vec<Arc<Replica>> {
+        self.cells.lock().dirty.values().cloned().collect()
+    }
+
+    fn take_wanted(&self) -> BTreeMap<MetablockId, Arc<Replica>> {
+        std::mem::take(&mut self.cells.lock().wanted)
+    }
+
+    fn settle(&self, replica: &Arc<Replica>) {
+        let mut cells = self.cells.lock();
+        if replica.live.lock().pending.is_empty() {
+            cells.dirty.remove(&replica.id);
+        }
+    }
+}
+
+/// Returns when everything received for the replica so far is on stable storage.
+pub(crate) async fn flush(shared: &Shared, replica: &Arc<Replica>) -> Result<()> {
+    shared.check_sound()?;
+    let Some(done) = replica.live.lock().wait_flushed() else { return Ok(()) };
+    shared.queue.want(replica);
+    done.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::ShuttingDown, "the volume was closed")))
+}
+
+/// Returns when everything received on the volume so far is on stable storage.
+pub(crate) async fn flush_all(shared: &Shared) -> Result<()> {
+    let dirty = shared.queue.all_dirty();
+    shared.queue.want_all();
+    for replica in dirty {
+        flush(shared, &replica).await?;
+    }
+    Ok(())
+}
+
+/// The task.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    loop {
+        shared.queue.wake.notified().await;
+        let mut wanted = shared.queue.take_wanted();
+        while !wanted.is_empty() {
+            // From before records leave their replica until they are in place: others that put contents in place may not
+            // meet a record that is in neither.
+            let mut journal = shared.journal.lock().await;
+            let batch = take_batch(&mut wanted);
+            let done = commit(&shared, &mut journal, batch).await;
+            drop(journal);
+            if let Err(error) = done {
+                fail_waiters(&shared, &error);
+                break;
+            }
+            // Those asked for meanwhile come along.
+            wanted.append(&mut shared.queue.take_wanted());
+        }
+        if let Err(error) = shared.check_sound() {
+            fail_waiters(&shared, &error);
+        }
+    }
+}
+
+fn fail_waiters(shared: &Shared, error: &Error) {
+    for replica in shared.queue.all_dirty() {
+        let waiters = replica.live.lock().take_waiters();
+        waiters.into_iter().for_each(|waiter| drop(waiter.send(Err(error.clone()))));
+    }
+}
+
+/// Records of one replica on their way to the journal.
+struct Part {
+    replica: Arc<Replica>,
+    staged: Vec<Staged>,
+}
+
+fn take_batch(wanted: &mut BTreeMap<MetablockId, Arc<Replica>>) -> Vec<Part> {
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    while bytes < BATCH_BYTES
+        && let Some((_, replica)) = wanted.pop_first()
+    {
+        let mut live = replica.live.lock();
+        let mut staged = Vec::new();
+        while bytes < BATCH_BYTES
+            && let Some(one) = live.pending.pop_front()
+        {
+            bytes += 256 + one.record.data().map_or(0, |data| data.len() as u64);
+            staged.push(one);
+        }
+        let more = !live.pending.is_empty();
+        drop(live);
+        if more {
+            wanted.insert(replica.id, replica.clone());
+        }
+        if !staged.is_empty() {
+            batch.push(Part { replica, staged });
+        }
+    }
+    batch
+}
+
+/// Takes a batch to stable storage. After an error of kind `NoSpace` its records are pending again.
+async fn commit(shared: &Shared, journal: &mut Journal, batch: Vec<Part>) -> Result<()> {
+    if let Err(error) = shared.check_sound() {
+        give_back(batch);
+        return Err(error);
+    }
+    if let Err(error) = sync_direct(shared, &batch).await {
+        give_back(batch);
+        return Err(shared.poison(&error, "sync of a replica"));
+    }
+    let mut body = BatchBody::default();
+    batch.iter().flat_map(|part| &part.staged).for_each(|staged| body.push(&staged.record));
+
+    shared.syncs.fetch_add(1, Ordering::Relaxed);
+    if let Err(error) = journal.append(body).await {
+        give_back(batch);
+        return Err(match error.kind() {
+            ErrorKind::NoSpace => error.context("no room for the journal"),
+            _ => shared.poison(&error, "append to the journal"),
+        });
+    }
+    for part in &batch {
+        tell_synced(shared, part);
+    }
+    for part in &batch {
+        put_in_place(shared, &part.replica).await?;
+    }
+    if journal.appended_bytes() >= shared.options.checkpoint_bytes {
+        shared.checkpoint_wanted.notify_one();
+    }
+    Ok(())
+}
+
+fn give_back(batch: Vec<Part>) {
+    for part in batch {
+        let mut live = part.replica.live.lock();
+        part.staged.into_iter().rev().for_each(|staged| live.pending.push_front(staged));
+    }
+}
+
+fn tell_synced(shared: &Shared, part: &Part) {
+    let last = part.staged.last().expect("a part has records");
+    let done = {
+        let mut live = part.replica.live.lock();
+        live.entry_synced |= part.staged.iter().any(|staged| staged.sync_first.is_some());
+        live.flushed(part.staged.len() as u64, last.record.after.version)
+    };
+    shared.queue.settle(&part.replica);
+    // Nobody waiting any more is fine.
+    done.into_iter().for_each(|waiter| drop(waiter.send(Ok(()))));
+}
+
+/// Syncs the files that direct writes of the batch went to, and the names of new ones.
+async fn sync_direct(shared: &Shared, batch: &[Part]) -> Result<()> {
+    let mut files = Vec::new();
+    let mut shards = BTreeSet::new();
+    for part in batch {
+        let mut in_part: Vec<&File> = part.staged.iter().filter_map(|staged| staged.sync_first.as_ref()).collect();
+        // One sync serves all writes to one file; a copy that replaced it meanwhile is another file.
+        in_part.dedup_by_key(|file| file.path());
+        let new_name = !part.replica.live.lock().entry_synced
+            || part.staged.iter().any(|staged| matches!(staged.record.content, Content::Replace { .. }));
+        if !in_part.is_empty() && new_name {
+            shards.insert(shard(part.replica.id));
+        }
+        files.extend(in_part.into_iter().cloned());
+    }
+    sync_files(shared, files).await?;
+    for shard in shards {
+        shared.disk.sync_dir(&shard_path(&shared.root, shard)).await?;
+    }
+    Ok(())
+}
+
+/// Syncs files, a few side by side.
+pub(crate) async fn sync_files(shared: &Shared, files: Vec<File>) -> Result<()> {
+    shared.syncs.fetch_add(files.len() as u64, Ordering::Relaxed);
+    if let [file] = &files[..] {
+        return file.sync_data().await;
+    }
+    for group in files.chunks(SYNCS_AT_ONCE) {
+        let tasks: Vec<_> = group
+            .iter()
+            .map(|file| {
+                let file = file.clone();
+                shared.runtime.spawn("volume-sync", async move { file.sync_data().await })
+            })
+            .collect();
+        for task in tasks {
+            task.join().await??;
+        }
+    }
+    Ok(())
+}
+
+/// Does to the replica's file what its records in the journal say. The caller holds the journal. A full disk stops it: the rest stays in memory and
+/// in the journal, and is tried again at the next batch or checkpoint.
+pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<()> {
+    let _content = replica.content.write().await;
+    loop {
+        let next = {
+            let live = replica.live.lock();
+            let journaled =
+                live.unapplied.len() - live.pending.iter().filter(|staged| has_place(&staged.record)).count();
+            (journaled > 0).then(|| live.unapplied[0].record.clone())
+        };
+        let Some(record) = next else { return Ok(()) };
+        match place(shared, replica, &record).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                tracing::warn!(volume = %shared.root.display(), metablock = %replica.id, "no space to put synced data in place");
+                shared.unsynced.lock().stuck.insert(replica.id);
+                return Ok(());
+            }
+            Err(error) => return Err(shared.poison(&error, "write to a replica")),
+        }
+        let done = replica.live.lock().unapplied.pop_front();
+        // Its memory is free now.
+        drop(done);
+    }
+}
+
+fn has_place(record: &Record) -> bool {
+    !matches!(record.content, Content::None | Content::Direct { .. })
+}
+
+async fn place(shared: &Shared, replica: &Replica, record: &Record) -> Result<()> {
+    match &record.content {
+        Content::Delete => return remove(shared, replica).await,
+        Content::Replace { token } => return replace(shared, replica, *token).await,
+        _ => {}
+    }
+    let file = match open(shared, replica).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // Somebody took the file away. The disk is sound, the replica is not.
+            shared.mark_damaged(replica, "its file is missing".into());
+            return Ok(());
+        }
+        file => file?,
+    };
+    shared.unsynced.lock().note_file(replica.id);
+    match &record.content {
+        Content::Data { offset, bytes } => file.write_at(*offset, vec![bytes.clone()]).await,
+        Content::Length => {
+            replica.live.lock().grown_to = 0;
+            file.set_len(record.after.length).await
+        }
+        Content::Punch { offset, len } => file.punch_hole(*offset, *len).await,
+        Content::Zero { offset, len } => {
+            file.punch_hole(*offset, *len).await?;
+            file.allocate(*offset, *len).await
+        }
+        Content::Allocate { offset, len } => file.allocate(*offset, *len).await,
+        Content::None | Content::Direct { .. } | Content::Delete | Content::Replace { .. } => Ok(()),
+    }
+}
+
+/// The replica's file; made if it never had one.
+pub(crate) async fn open(shared: &Shared, replica: &Replica) -> Result<File> {
+    let made = replica.live.lock().file_made;
+    let file = shared.files.get(replica.id, if made { OpenMode::Existing } else { OpenMode::Create }).await?;
+    if !made {
+        replica.live.lock().file_made = true;
+    }
+    Ok(file)
+}
+
+async fn remove(shared: &Shared, replica: &Replica) -> Result<()> {
+    shared.files.forget(replica.id);
+    shared.unsynced.lock().note_removed(replica.id);
+    let made = std::mem::take(&mut replica.live.lock().file_made);
+    match shared.disk.remove_file(&replica_path(&shared.root, replica.id)).await {
+        Err(error) if error.kind() == ErrorKind::NotFound || !made => Ok(()),
+        done => done,
+    }
+}
+
+async fn replace(shared: &Shared, replica: &Replica, token: u64) -> Result<()> {
+    let target = replica_path(&shared.root, replica.id);
+    shared.files.forget(replica.id);
+    shared.disk.rename(&pull_path(&shared.root, replica.id, token), &target).await?;
+    shared.unsynced.lock().note_file(replica.id);
+    let mut live = replica.live.lock();
+    live.file_made = true;
+    live.entry_synced = true;
+    live.grown_to = 0;
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! The file `volume`: whose directory this is. See `docs/formats/volume.md`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use bytes::Bytes;
+use ebb_types::{ClusterId, Error, Incarnation, NodeId, Result, VolumeId, bail, err};
+
+use crate::crc::crc32c;
+
+/// Version of everything in a volume's directory.
+const FORMAT_VERSION: u64 = 1;
+
+/// Name of the file.
+pub(crate) const LABEL_FILE: &str = "volume";
+
+/// Whose volume a directory is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The node; 0 before the first registration.
+    pub node: NodeId,
+    /// The volume; 0 before the first registration.
+    pub volume: VolumeId,
+    /// This life of the directory.
+    pub incarnation: Incarnation,
+}
+
+impl Label {
+    /// The file's contents.
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut text = format!(
+            "ebb-volume {FORMAT_VERSION}\ncluster {}\nnode {}\nvolume {}\nincarnation {}\n",
+            self.cluster.raw(),
+            self.node.raw(),
+            self.volume.raw(),
+            self.incarnation.raw()
+        );
+        let crc = crc32c(text.as_bytes());
+        writeln!(text, "crc {crc:08x}").expect("writing to a string");
+        text.into()
+    }
+
+    /// Reads the file's contents; `path` is for messages.
+    pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
+        let damaged = || err!(Corrupt, "{} is damaged: it does not read as the label of a volume", path.display());
+        let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
+        let mut lines = text.lines();
+        let mut field = |name: &str| -> Result<u64, Error> {
+            let (found, value) = lines.next().and_then(|line| line.split_once(' ')).ok_or_else(damaged)?;
+            if found != name {
+                return Err(damaged());
+            }
+            value.parse().map_err(|_| damaged())
+        };
+        let version = field("ebb-volume")?;
+        if version != FORMAT_VERSION {
+            bail!(
+                Unsupported,
+                "{} says format {version}, this program knows {FORMAT_VERSION}: use the release that wrote it",
+                path.display()
+            );
+        }
+        let label = Self {
+            cluster: ClusterId::new(field("cluster")?),
+            node: NodeId::new(field("node")?),
+            volume: VolumeId::new(field("volume")?),
+            incarnation: Incarnation::new(field("incarnation")?),
+        };
+        if label.encode() != bytes {
+            return Err(damaged());
+        }
+        Ok(label)
+    }
+
+    /// Refuses a volume of another cluster or node; a node of 0 on either side has not been told its id yet.
+    pub(crate) fn check_owner(&self, cluster: ClusterId, node: NodeId, directory: &Path) -> Result<()> {
+        let what = directory.display();
+        if self.cluster != cluster {
+            bail!(
+                Unauthorized,
+                "{what} is a volume of cluster {}, not of {cluster}: give this node another directory, or that cluster this one",
+                self.cluster
+            );
+        }
+        if self.node.raw() != 0 && node.raw() != 0 && self.node != node {
+            bail!(
+                Unauthorized,
+                "{what} is a volume of node {}, not of {node}: start the node with its own directories",
+                self.node
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label() -> Label {
+        Label {
+            cluster: ClusterId::new(5),
+            node: NodeId::new(4),
+            volume: VolumeId::new(7),
+            incarnation: Incarnation::new(u64::MAX),
+        }
+    }
+
+    #[test]
+    fn labels_survive_and_damage_is_noticed() {
+        let bytes = label().encode();
+        assert!(
+            bytes.starts_with(b"ebb-volume 1\ncluster 5\nnode 4\nvolume 7\nincarnation 18446744073709551615\ncrc ")
+        );
+        assert_eq!(Label::decode(&bytes, Path::new("x")).unwrap(), label());
+        for at in 0..bytes.len() {
+            let mut bad = bytes.to_vec();
+            bad[at] ^= 1;
+            assert!(Label::decode(&bad, Path::new("x")).is_err(), "byte {at}");
+        }
+        let newer = String::from_utf8(bytes.to_vec()).unwrap().replace("ebb-volume 1", "ebb-volume 2");
+        assert!(Label::decode(newer.as_bytes(), Path::new("x")).unwrap_err().to_string().contains("format 2"));
+    }
+
+    #[test]
+    fn another_owner_is_refused_with_a_sentence() {
+        let error = label().check_owner(ClusterId::new(6), NodeId::new(4), Path::new("/d/v")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "/d/v is a volume of cluster c5, not of c6: give this node another directory, or that cluster this one"
+        );
+        assert!(label().check_owner(ClusterId::new(5), NodeId::new(3), Path::new("/d/v")).is_err());
+        assert!(label().check_owner(ClusterId::new(5), NodeId::new(0), Path::new("/d/v")).is_ok());
+    }
+}

@@ -1,0 +1,261 @@
+//! What happened to one replica, as the journal keeps it. See `docs/formats/journal.md`.
+
+use bytes::Bytes;
+use ebb_types::{CHUNK_SIZE, Epoch, MetablockId, Result, Version, bail};
+
+use crate::chunks;
+use crate::codec::{Put, Take};
+
+/// Longest replica: the largest metablock that a geometry allows.
+pub(crate) const REPLICA_LEN_MAX: u64 = 1 << 30;
+
+/// State of a replica, without its chunk sums.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Head {
+    /// Last write in it.
+    pub(crate) version: Version,
+    /// Lower epochs are refused.
+    pub(crate) promised: Epoch,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// End of the space that a writer reserved, if it lies past the end of the bytes; else 0.
+    pub(crate) reserved: u64,
+}
+
+/// New sums of chunks that follow each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Run {
+    /// They are holes.
+    Holes { first: usize, count: usize },
+    /// They are data with these sums.
+    Data { first: usize, sums: Vec<u32> },
+}
+
+/// What happened to a replica's bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Content {
+    /// Nothing.
+    None,
+    /// They are in the file already.
+    Direct { offset: u64, len: u64 },
+    /// They are here, to be put in place.
+    Data { offset: u64, bytes: Bytes },
+    /// The file is cut or grown to the replica's length.
+    Length,
+    /// The range becomes a hole.
+    Punch { offset: u64, len: u64 },
+    /// The range reads as zero and stays allocated.
+    Zero { offset: u64, len: u64 },
+    /// Space for the range is reserved.
+    Allocate { offset: u64, len: u64 },
+    /// A finished copy takes the file's place.
+    Replace { token: u64 },
+    /// The replica is gone.
+    Delete,
+}
+
+/// One change of one replica: its state afterwards, and what to do to its file.
+///
+/// Invariant: absolute. Applying it again, or to a later state out of the same history, and then all that follow it,
+/// ends in the same state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Record {
+    pub(crate) metablock: MetablockId,
+    /// The replica's length before: what lies from there to where new bytes begin reads as zero.
+    pub(crate) length_before: u64,
+    pub(crate) after: Head,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) content: Content,
+}
+
+impl Record {
+    /// Bytes that travel in the data part of a batch.
+    pub(crate) fn data(&self) -> Option<&Bytes> {
+        match &self.content {
+            Content::Data { bytes, .. } => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Appends everything but the data.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, a, b) = match &self.content {
+            Content::None => (0, 0, 0),
+            Content::Direct { offset, len } => (1, *offset, *len),
+            Content::Data { offset, bytes } => (2, *offset, bytes.len() as u64),
+            Content::Length => (3, 0, 0),
+            Content::Punch { offset, len } => (4, *offset, *len),
+            Content::Zero { offset, len } => (5, *offset, *len),
+            Content::Allocate { offset, len } => (6, *offset, *len),
+            Content::Replace { token } => (7, *token, 0),
+            Content::Delete => (8, 0, 0),
+        };
+        out.put_u64(self.metablock.raw());
+        out.put_u64(self.length_before);
+        encode_head(&self.after, out);
+        out.put_u32(kind);
+        out.put_u32(self.runs.len() as u32);
+        out.put_u64(a);
+        out.put_u64(b);
+        for run in &self.runs {
+            match run {
+                Run::Holes { first, count } => {
+                    out.put_u32(*first as u32);
+                    out.put_u32(*count as u32);
+                    out.put_u32(0);
+                }
+                Run::Data { first, sums } => {
+                    out.put_u32(*first as u32);
+                    out.put_u32(sums.len() as u32);
+                    out.put_u32(1);
+                    sums.iter().for_each(|sum| out.put_u32(*sum));
+                }
+            }
+        }
+    }
+
+    /// Reads a record and takes its bytes from the front of `data`.
+    pub(crate) fn decode(meta: &mut Take<'_>, data: &mut Bytes) -> Result<Self> {
+        let metablock = MetablockId::new(meta.u64()?);
+        let length_before = meta.u64()?;
+        let after = decode_head(meta)?;
+        let kind = meta.u32()?;
+        let runs = meta.u32()?;
+        let (a, b) = (meta.u64()?, meta.u64()?);
+        let range = |kind: fn(u64, u64) -> Content| match a.checked_add(b) {
+            Some(end) if end <= REPLICA_LEN_MAX => Ok(kind(a, b)),
+            _ => bail!(Corrupt, "record of {metablock}: a range of {b} bytes at {a}"),
+        };
+        let content = match kind {
+            0 => Content::None,
+            1 => range(|offset, len| Content::Direct { offset, len })?,
+            2 if b <= data.len() as u64 => {
+                range(|offset, len| Content::Direct { offset, len })?;
+                Content::Data { offset: a, bytes: data.split_to(b as usize) }
+            }
+            2 => bail!(Corrupt, "record of {metablock}: {b} bytes of data where {} are", data.len()),
+            3 => Content::Length,
+            4 => range(|offset, len| Content::Punch { offset, len })?,
+            5 => range(|offset, len| Content::Zero { offset, len })?,
+            6 => range(|offset, len| Content::Allocate { offset, len })?,
+            7 => Content::Replace { token: a },
+            8 => Content::Delete,
+            other => bail!(Corrupt, "record of {metablock}: unknown kind {other}"),
+        };
+        let runs = (0..runs).map(|_| decode_run(meta, after.length)).collect::<Result<_>>()?;
+        Ok(Self { metablock, length_before, after, runs, content })
+    }
+}
+
+pub(crate) fn encode_head(head: &Head, out: &mut Vec<u8>) {
+    out.put_u64(head.version.epoch.raw());
+    out.put_u64(head.version.seq);
+    out.put_u64(head.promised.raw());
+    out.put_u64(head.length);
+    out.put_u64(head.reserved);
+}
+
+pub(crate) fn decode_head(meta: &mut Take<'_>) -> Result<Head> {
+    let head = Head {
+        version: Version::new(Epoch::new(meta.u64()?), meta.u64()?),
+        promised: Epoch::new(meta.u64()?),
+        length: meta.u64()?,
+        reserved: meta.u64()?,
+    };
+    if head.length > REPLICA_LEN_MAX || head.reserved > REPLICA_LEN_MAX {
+        bail!(Corrupt, "a replica of {} bytes ({} reserved)", head.length, head.reserved);
+    }
+    Ok(head)
+}
+
+fn decode_run(meta: &mut Take<'_>, length: u64) -> Result<Run> {
+    let (first, count, what) = (meta.u32()? as usize, meta.u32()? as usize, meta.u32()?);
+    if first.checked_add(count).is_none_or(|end| end > chunks::count(length)) {
+        bail!(Corrupt, "sums of chunks {first} and {count} more in a replica of {length} bytes");
+    }
+    match what {
+        0 => Ok(Run::Holes { first, count }),
+        1 => Ok(Run::Data { first, sums: (0..count).map(|_| meta.u32()).collect::<Result<_>>()? }),
+        other => bail!(Corrupt, "unknown kind {other} of chunk sums"),
+    }
+}
+
+/// Collects sums of single chunks, in rising order, into runs.
+#[derive(Debug, Default)]
+pub(crate) struct Runs(Vec<Run>);
+
+impl Runs {
+    /// The chunk is data with this sum.
+    pub(crate) fn data(&mut self, index: usize, sum: u32) {
+        match self.0.last_mut() {
+            Some(Run::Data { first, sums }) if *first + sums.len() == index => sums.push(sum),
+            _ => self.0.push(Run::Data { first: index, sums: vec![sum] }),
+        }
+    }
+
+    /// The chunk is a hole.
+    pub(crate) fn hole(&mut self, index: usize) {
+        match self.0.last_mut() {
+            Some(Run::Holes { first, count }) if *first + *count == index => *count += 1,
+            _ => self.0.push(Run::Holes { first: index, count: 1 }),
+        }
+    }
+
+    /// The runs.
+    pub(crate) fn finish(self) -> Vec<Run> {
+        self.0
+    }
+}
+
+/// Which chunks a byte range touches.
+pub(crate) fn chunks_of(offset: u64, len: u64) -> std::ops::Range<usize> {
+    (offset / CHUNK_SIZE) as usize..(offset + len).div_ceil(CHUNK_SIZE) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_content() -> impl Strategy<Value = Content> {
+        let range = (0u64..1 << 20, 1u64..1 << 20);
+        prop_oneof![
+            Just(Content::None),
+            Just(Content::Length),
+            Just(Content::Delete),
+            any::<u64>().prop_map(|token| Content::Replace { token }),
+            range.clone().prop_map(|(offset, len)| Content::Direct { offset, len }),
+            range.clone().prop_map(|(offset, len)| Content::Punch { offset, len }),
+            range.clone().prop_map(|(offset, len)| Content::Zero { offset, len }),
+            range.prop_map(|(offset, len)| Content::Allocate { offset, len }),
+            (0u64..1 << 20, prop::collection::vec(any::<u8>(), 1..100))
+                .prop_map(|(offset, bytes)| Content::Data { offset, bytes: bytes.into() }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn records_survive_the_journal(content in any_content(), epoch: u64, seq: u64, sums in prop::collection::vec(any::<u32>(), 1..9)) {
+            let after = Head {
+                version: Version::new(Epoch::new(epoch), seq),
+                promised: Epoch::new(epoch),
+                length: 1 << 20,
+                reserved: 0,
+            };
+            let runs = vec![Run::Data { first: 3, sums }, Run::Holes { first: 20, count: 2 }];
+            let record = Record { metablock: MetablockId::new(9), length_before: 7, after, runs, content };
+            let mut meta = Vec::new();
+            record.encode(&mut meta);
+            let mut data = record.data().cloned().unwrap_or_default();
+            let mut take = Take(&meta);
+            prop_assert_eq!(Record::decode(&mut take, &mut data).unwrap(), record);
+            prop_assert!(take.0.is_empty() && data.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Record::decode(&mut Take(&bytes), &mut Bytes::from(bytes.clone()));
+        }
+    }
+}

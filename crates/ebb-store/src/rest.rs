@@ -1,0 +1,73 @@
+//! Housekeeping: space kept ahead of growth is given back when a file rests; data that found no space is tried again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_types::Result;
+
+use crate::checkpoint::retry_stuck;
+use crate::flush::open;
+use crate::replica::Replica;
+use crate::volume::Shared;
+
+/// A file rests when nothing was written to it for so long.
+const REST_AFTER: Duration = Duration::from_secs(2);
+
+const ROUND: Duration = Duration::from_secs(1);
+
+/// The task.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    loop {
+        shared.runtime.sleep(ROUND).await;
+        if shared.check_sound().is_err() {
+            continue;
+        }
+        let resting: Vec<Arc<Replica>> = {
+            let now = shared.runtime.now();
+            let grown: Vec<_> = shared.grown.lock().iter().copied().collect();
+            let rests = |replica: &Arc<Replica>| now.since(replica.live.lock().last_write) >= REST_AFTER;
+            grown.into_iter().filter_map(|metablock| shared.get(metablock)).filter(rests).collect()
+        };
+        for replica in resting {
+            report(&shared, give_back(&shared, &replica).await);
+        }
+        if !shared.unsynced.lock().stuck.is_empty() {
+            let _journal = shared.journal.lock().await;
+            report(&shared, retry_stuck(&shared).await);
+        }
+    }
+}
+
+/// Gives back all space kept ahead of growth.
+pub(crate) async fn give_back_all(shared: &Shared) {
+    let grown: Vec<_> = shared.grown.lock().iter().copied().collect();
+    for replica in grown.into_iter().filter_map(|metablock| shared.get(metablock)) {
+        report(shared, give_back(shared, &replica).await);
+    }
+}
+
+async fn give_back(shared: &Shared, replica: &Arc<Replica>) -> Result<()> {
+    let _gate = replica.gate.lock().await;
+    let _content = replica.content.write().await;
+    let length = {
+        let live = replica.live.lock();
+        let waiting = !live.unapplied.is_empty();
+        if waiting {
+            return Ok(());
+        }
+        // What a writer reserved stays: it cannot be told apart from what was kept ahead.
+        (live.exists() && live.grown_to > 0 && live.state.head.reserved == 0).then_some(live.state.head.length)
+    };
+    shared.grown.lock().remove(&replica.id);
+    if let Some(length) = length {
+        open(shared, replica).await?.set_len(length).await?;
+        replica.live.lock().grown_to = 0;
+    }
+    Ok(())
+}
+
+fn report(shared: &Shared, done: Result<()>) {
+    if let Err(error) = done {
+        tracing::warn!(volume = %shared.root.display(), %error, "housekeeping failed");
+    }
+}

@@ -1,0 +1,75 @@
+//! Scrubbing: every chunk is read and compared with its sum.
+
+use std::time::Duration;
+
+use ebb_types::{CHUNK_SIZE, ErrorKind, MetablockId, Result};
+
+use crate::files::replica_path;
+use crate::read::read_verified;
+use crate::replica::Replica;
+use crate::volume::{Shared, Volume};
+
+/// Bytes read at once.
+const STEP_CHUNKS: usize = (1 << 20) / CHUNK_SIZE as usize;
+
+/// What a scrub found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScrubOutcome {
+    /// Replicas looked at.
+    pub replicas: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Those that are damaged, old and new.
+    pub corrupt: Vec<MetablockId>,
+}
+
+impl Volume {
+    /// Reads all replicas at this rate (0: as fast as it goes). Damaged ones are not served from then on.
+    pub async fn scrub(&self, rate_bytes_per_sec: u64) -> Result<ScrubOutcome> {
+        let shared = &*self.shared;
+        let started = shared.runtime.now();
+        let mut outcome = ScrubOutcome::default();
+        let ids: Vec<MetablockId> = shared.replicas.read().keys().copied().collect();
+        for metablock in ids {
+            shared.check_open()?;
+            let Some(replica) = shared.get(metablock).filter(|replica| replica.live.lock().exists()) else { continue };
+            outcome.replicas += 1;
+            check_name(shared, &replica).await?;
+            let mut at = 0;
+            while let Some(end) = next_step(&replica, at) {
+                match read_verified(shared, &replica, at..end).await {
+                    Ok(bytes) => outcome.bytes += bytes.len() as u64,
+                    Err(error) if error.kind() == ErrorKind::Corrupt => break,
+                    Err(error) => return Err(error),
+                }
+                at = end;
+                if rate_bytes_per_sec > 0 {
+                    let due = Duration::from_secs_f64(outcome.bytes as f64 / rate_bytes_per_sec as f64);
+                    shared.runtime.sleep(due.saturating_sub(shared.runtime.now().since(started))).await;
+                }
+            }
+            if replica.live.lock().damage.is_some() {
+                outcome.corrupt.push(metablock);
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// Chunks to read next; none at the end, or if the replica is going away or being replaced.
+fn next_step(replica: &Replica, at: usize) -> Option<usize> {
+    let live = replica.live.lock();
+    let end = live.state.chunks.len().min(at + STEP_CHUNKS);
+    let steady = live.exists() && live.damage.is_none() && live.overlay().replaced_by().is_none();
+    (steady && at < end).then_some(end)
+}
+
+/// A file that is open can have lost its name.
+async fn check_name(shared: &Shared, replica: &Replica) -> Result<()> {
+    let _content = replica.content.read().await;
+    let made = replica.live.lock().file_made;
+    if made && !shared.disk.exists(&replica_path(&shared.root, replica.id)).await? {
+        shared.mark_damaged(replica, "its file is missing".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! Room on the volume: nothing is acknowledged that could not be put in place later.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ebb_runtime::{Disk, Moment, Runtime, Space};
+use ebb_types::{Result, bail};
+use parking_lot::Mutex;
+
+/// A reading of free space is believed for so long.
+const READING_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// Counts what is taken between readings of the file system's free space.
+#[derive(Debug)]
+pub(crate) struct SpaceGauge {
+    runtime: Runtime,
+    disk: Disk,
+    root: PathBuf,
+    /// Kept free for the journal, the index and what the file system needs itself.
+    reserve_bytes: u64,
+    /// The most that replicas may take, if that is less than the file system.
+    limit_bytes: Option<u64>,
+    cells: Mutex<Cells>,
+}
+
+#[derive(Debug, Default)]
+struct Cells {
+    reading: Option<(Moment, Space)>,
+    taken_since: u64,
+    /// Bytes of all replicas.
+    stored: u64,
+}
+
+impl SpaceGauge {
+    pub(crate) fn new(runtime: &Runtime, root: PathBuf, reserve_bytes: u64, limit_bytes: Option<u64>) -> Self {
+        let (disk, cells) = (runtime.disk(), Mutex::default());
+        Self { runtime: runtime.clone(), disk, root, reserve_bytes, limit_bytes, cells }
+    }
+
+    /// A replica's bytes went from one count to another.
+    pub(crate) fn stored_changed(&self, from: u64, to: u64) {
+        let mut cells = self.cells.lock();
+        cells.stored = (cells.stored + to).saturating_sub(from);
+    }
+
+    /// Bytes of all replicas.
+    pub(crate) fn stored(&self) -> u64 {
+        self.cells.lock().stored
+    }
+
+    /// Fails with `NoSpace` unless `len` more bytes fit beside `promised` bytes that were accepted and are not in their
+    /// files yet.
+    pub(crate) async fn check(&self, len: u64, promised: u64) -> Result<()> {
+        let fits = |cells: &Cells, space: Space| self.free(cells, space) >= cells.taken_since + promised + len;
+        {
+            let mut cells = self.cells.lock();
+            if let Some((at, space)) = cells.reading
+                && self.runtime.now().since(at) < READING_AGE_MAX
+                && fits(&cells, space)
+            {
+                cells.taken_since += len;
+                return Ok(());
+            }
+        }
+        let space = self.disk.space(&self.root).await?;
+        let mut cells = self.cells.lock();
+        cells.reading = Some((self.runtime.now(), space));
+        cells.taken_since = 0;
+        if !fits(&cells, space) {
+            let free = self.free(&cells, space).saturating_sub(promised);
+            bail!(NoSpace, "{}: {len} bytes do not fit in {free} free ones", self.root.display());
+        }
+        cells.taken_since += len;
+        Ok(())
+    }
+
+    /// Capacity and what clients may still use.
+    pub(crate) async fn read(&self) -> Result<Space> {
+        let space = self.disk.space(&self.root).await?;
+        let cells = self.cells.lock();
+        let capacity_bytes = self.limit_bytes.map_or(space.capacity_bytes, |limit| limit.min(space.capacity_bytes));
+        Ok(Space { capacity_bytes, free_bytes: self.free(&cells, space) })
+    }
+
+    fn free(&self, cells: &Cells, space: Space) -> u64 {
+        let reserve = self.reserve_bytes.min(space.capacity_bytes / 16);
+        let free = space.free_bytes.saturating_sub(reserve);
+        self.limit_bytes.map_or(free, |limit| free.min(limit.saturating_sub(cells.stored)))
+    }
+}

@@ -1,0 +1,334 @@
+//! A volume as its users see it, and what its parts share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ebb_runtime::{DirLock, Disk, Runtime, Space, Task};
+use ebb_types::{ClusterId, Error, Incarnation, MetablockId, NodeId, Result, VolumeId, bail, err};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::checkpoint::Unsynced;
+use crate::files::FileCache;
+use crate::journal::Journal;
+use crate::label::{LABEL_FILE, Label};
+use crate::replica::Replica;
+use crate::space::SpaceGauge;
+use crate::{checkpoint, flush, recover, rest};
+
+/// How a volume behaves. The defaults suit a disk of a real node.
+#[derive(Clone, Debug)]
+pub struct VolumeOptions {
+    /// The cluster it must belong to; written into it at format.
+    pub cluster: ClusterId,
+    /// The node it must belong to; 0 if the node has no id yet.
+    pub node: NodeId,
+    /// Bytes of a journal segment. More make checkpoints cheaper to recycle, fewer make formatting quicker.
+    pub segment_bytes: u64,
+    /// Bytes in the journal after which a checkpoint begins.
+    pub checkpoint_bytes: u64,
+    /// Bytes received and not yet in their place; more make writers wait. At least the largest payload.
+    pub unplaced_bytes_max: usize,
+    /// How long a write waits for the ones before it.
+    pub gap_wait: Duration,
+    /// Files held open.
+    pub open_files_max: usize,
+    /// Space kept free for the journal, the index and the file system; at most a sixteenth of the disk.
+    pub reserve_bytes: u64,
+    /// The most that replicas may take; none: the whole disk.
+    pub limit_bytes: Option<u64>,
+}
+
+impl VolumeOptions {
+    /// The defaults, for this cluster and node.
+    #[must_use]
+    pub fn new(cluster: ClusterId, node: NodeId) -> Self {
+        Self {
+            cluster,
+            node,
+            segment_bytes: 16 << 20,
+            checkpoint_bytes: 64 << 20,
+            unplaced_bytes_max: 64 << 20,
+            gap_wait: Duration::from_secs(2),
+            open_files_max: 1024,
+            reserve_bytes: 64 << 20,
+            limit_bytes: None,
+        }
+    }
+}
+
+/// An open volume. Cheap to clone; the volume is closed when the last clone is gone.
+///
+/// Cancel-safety: futures of methods that change something must be run to their end (in a task of their own).
+#[derive(Clone, Debug)]
+pub struct Volume {
+    pub(crate) shared: Arc<Shared>,
+    _tasks: Arc<Tasks>,
+}
+
+/// Tasks of an open volume; they end with it.
+#[derive(Debug)]
+struct Tasks {
+    shared: Arc<Shared>,
+    tasks: Vec<Task<()>>,
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::Relaxed);
+        self.tasks.iter().for_each(Task::abort);
+    }
+}
+
+/// What the parts of an open volume share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) runtime: Runtime,
+    pub(crate) disk: Disk,
+    pub(crate) root: PathBuf,
+    pub(crate) options: VolumeOptions,
+    pub(crate) label: Mutex<Label>,
+    pub(crate) replicas: RwLock<BTreeMap<MetablockId, Arc<Replica>>>,
+    pub(crate) files: FileCache,
+    /// Held while a batch is written and put in place: between holdings the files have everything that is in the journal.
+    pub(crate) journal: tokio::sync::Mutex<Journal>,
+    pub(crate) queue: flush::Queue,
+    /// Files and directories with contents put in place since the last checkpoint.
+    pub(crate) unsynced: Mutex<Unsynced>,
+    /// Replicas with space kept ahead of growth.
+    pub(crate) grown: Mutex<BTreeSet<MetablockId>>,
+    /// Bytes that may be received without being in their place.
+    pub(crate) unplaced: Arc<Semaphore>,
+    pub(crate) space: SpaceGauge,
+    pub(crate) checkpoint_wanted: Notify,
+    /// One checkpoint at a time.
+    pub(crate) checkpointing: tokio::sync::Mutex<()>,
+    poison: Mutex<Option<String>>,
+    /// Replicas found damaged, not yet told to anybody.
+    damaged: Mutex<BTreeSet<MetablockId>>,
+    pub(crate) closing: AtomicBool,
+    pub(crate) syncs: AtomicU64,
+    _lock: DirLock,
+}
+
+impl Volume {
+    /// Opens the volume in a directory, or formats an empty one.
+    ///
+    /// Errors: `Unauthorized` for a volume of another cluster or node, `Busy` if another process has it, `Corrupt` if
+    /// label, index or journal are damaged; the message names file and offset.
+    pub async fn open(runtime: &Runtime, root: &Path, options: VolumeOptions) -> Result<Self> {
+        let shared = Arc::new(recover::open(runtime, root, options).await?);
+        let tasks = vec![
+            runtime.spawn("volume-flush", flush::run(shared.clone())),
+            runtime.spawn("volume-checkpoint", checkpoint::run(shared.clone())),
+            runtime.spawn("volume-rest", rest::run(shared.clone())),
+        ];
+        Ok(Self { _tasks: Arc::new(Tasks { shared: shared.clone(), tasks }), shared })
+    }
+
+    /// Whose volume this is.
+    #[must_use]
+    pub fn label(&self) -> Label {
+        *self.shared.label.lock()
+    }
+
+    /// Its id; 0 before the first registration.
+    #[must_use]
+    pub fn id(&self) -> VolumeId {
+        self.label().volume
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.root
+    }
+
+    /// Writes the ids that the master gave into the volume. Refused if it has others.
+    pub async fn assign(&self, node: NodeId, volume: VolumeId) -> Result<()> {
+        let old = self.label();
+        let new = Label { node, volume, ..old };
+        if old == new {
+            return Ok(());
+        }
+        let foreign = |has: u64, gets: u64| has != 0 && has != gets;
+        if foreign(old.node.raw(), node.raw()) || foreign(old.volume.raw(), volume.raw()) {
+            bail!(
+                Unauthorized,
+                "{} is volume {} of node {} and cannot become {volume} of {node}",
+                self.path().display(),
+                old.volume,
+                old.node
+            );
+        }
+        self.shared.disk.replace(&self.path().join(LABEL_FILE), new.encode()).await?;
+        *self.shared.label.lock() = new;
+        Ok(())
+    }
+
+    /// Why the volume takes no more work, if it does not.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<String> {
+        self.shared.poison.lock().clone()
+    }
+
+    /// Capacity and free space for clients.
+    pub async fn space(&self) -> Result<Space> {
+        self.shared.space.read().await
+    }
+
+    /// Bytes of all replicas.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.shared.space.stored()
+    }
+
+    /// Replicas on it.
+    #[must_use]
+    pub fn replica_count(&self) -> usize {
+        self.shared.replicas.read().len()
+    }
+
+    /// Syncs of files since start.
+    #[must_use]
+    pub fn sync_count(&self) -> u64 {
+        self.shared.syncs.load(Ordering::Relaxed)
+    }
+
+    /// Replicas found damaged since the last call.
+    #[must_use]
+    pub fn take_damaged(&self) -> Vec<MetablockId> {
+        std::mem::take(&mut *self.shared.damaged.lock()).into_iter().collect()
+    }
+
+    /// Syncs everything received, gives spare space back and writes an index, so that the next start replays nothing.
+    /// Then takes no more work.
+    pub async fn stop(&self) -> Result<()> {
+        let shared = &self.shared;
+        shared.closing.store(true, Ordering::Relaxed);
+        flush::flush_all(shared).await?;
+        rest::give_back_all(shared).await;
+        checkpoint::checkpoint(shared).await
+    }
+}
+
+impl Shared {
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        runtime: &Runtime,
+        root: &Path,
+        options: VolumeOptions,
+        label: Label,
+        replicas: BTreeMap<MetablockId, Arc<Replica>>,
+        journal: Journal,
+        lock: DirLock,
+    ) -> Self {
+        let disk = runtime.disk();
+        let space = SpaceGauge::new(runtime, root.to_owned(), options.reserve_bytes, options.limit_bytes);
+        for replica in replicas.values() {
+            space.stored_changed(0, replica.live.lock().state.chunks.data_bytes());
+        }
+        Self {
+            runtime: runtime.clone(),
+            files: FileCache::new(disk.clone(), root, options.open_files_max),
+            disk,
+            root: root.to_owned(),
+            label: Mutex::new(label),
+            replicas: RwLock::new(replicas),
+            journal: tokio::sync::Mutex::new(journal),
+            queue: flush::Queue::default(),
+            unsynced: Mutex::default(),
+            grown: Mutex::default(),
+            unplaced: Arc::new(Semaphore::new(options.unplaced_bytes_max)),
+            space,
+            checkpoint_wanted: Notify::new(),
+            checkpointing: tokio::sync::Mutex::default(),
+            poison: Mutex::default(),
+            damaged: Mutex::default(),
+            closing: AtomicBool::new(false),
+            syncs: AtomicU64::new(0),
+            options,
+            _lock: lock,
+        }
+    }
+
+    pub(crate) fn get(&self, metablock: MetablockId) -> Option<Arc<Replica>> {
+        self.replicas.read().get(&metablock).cloned()
+    }
+
+    /// The replica, made if this volume does not have it.
+    pub(crate) fn get_or_make(&self, metablock: MetablockId) -> Arc<Replica> {
+        if let Some(replica) = self.get(metablock) {
+            return replica;
+        }
+        self.replicas.write().entry(metablock).or_insert_with(|| Arc::new(Replica::new(metablock))).clone()
+    }
+
+    /// Refuses new work on a volume that is poisoned or closing.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.check_sound()?;
+        if self.closing.load(Ordering::Relaxed) {
+            bail!(ShuttingDown, "{} is being closed", self.root.display());
+        }
+        Ok(())
+    }
+
+    /// Refuses work on a poisoned volume.
+    pub(crate) fn check_sound(&self) -> Result<()> {
+        match &*self.poison.lock() {
+            Some(why) => Err(err!(
+                VolumePoisoned,
+                "{} takes no more work after a failure ({why}): check the disk, then restart the node",
+                self.root.display()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses requests meant for another life of this volume.
+    pub(crate) fn check_incarnation(&self, incarnation: Incarnation) -> Result<()> {
+        let label = *self.label.lock();
+        if label.incarnation != incarnation {
+            bail!(
+                NoReplica,
+                "volume {} is {}, not {incarnation}: it was formatted anew",
+                label.volume,
+                label.incarnation
+            );
+        }
+        Ok(())
+    }
+
+    /// A sync or a write failed: what is on disk is not known any more. Everything is refused from now on. Returns the
+    /// error to answer with.
+    pub(crate) fn poison(&self, error: &Error, what: &str) -> Error {
+        {
+            let mut poison = self.poison.lock();
+            if poison.is_none() {
+                tracing::error!(volume = %self.root.display(), %error, what, "volume poisoned");
+                *poison = Some(format!("{what}: {error}"));
+            }
+        }
+        self.queue.wake();
+        self.check_sound().expect_err("poisoned just now")
+    }
+
+    /// Takes a replica out of service.
+    pub(crate) fn mark_damaged(&self, replica: &Replica, why: String) -> Error {
+        let error = err!(Corrupt, "replica of {}: {why}", replica.id);
+        let news = {
+            let mut live = replica.live.lock();
+            let news = live.damage.is_none() && !live.deleted;
+            live.damage.get_or_insert(why);
+            news
+        };
+        if news {
+            tracing::warn!(volume = %self.root.display(), metablock = %replica.id, %error, "replica damaged");
+            self.damaged.lock().insert(replica.id);
+        }
+        error
+    }
+}

@@ -1,0 +1,346 @@
+//! Writes: order, fencing, and where the bytes go first. See "Write" in `docs/protocol.md`.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ebb_runtime::File;
+use ebb_types::{CHUNK_SIZE, ErrorKind, Incarnation, MetablockId, Result, Version, bail, err};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::files::{GROWTH_MIN, GROWTH_RUN};
+use crate::flush::{flush, open};
+use crate::plan::{Change, OldChunks};
+use crate::read::read_verified;
+use crate::record::{Head, Record};
+use crate::replica::Replica;
+use crate::volume::{Shared, Volume};
+
+/// Writes up to this size go through the journal, wherever they are: one sync instead of two.
+const JOURNALED_MAX: u64 = 64 << 10;
+
+/// How long a write waits for memory before it is refused.
+const MEMORY_WAIT: Duration = Duration::from_secs(10);
+
+/// One versioned write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Where.
+    pub metablock: MetablockId,
+    /// The volume's, as the master has it.
+    pub incarnation: Incarnation,
+    /// The replica's version afterwards.
+    pub version: Version,
+    /// The version that this write follows.
+    pub predecessor: Version,
+    /// What it does.
+    pub change: Change,
+}
+
+/// How far a replica is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// In memory.
+    pub received: Version,
+    /// On stable storage.
+    pub synced: Version,
+}
+
+impl Volume {
+    /// Receives a write; with `sync`, returns when it and all before it are on stable storage.
+    ///
+    /// Errors: `StaleEpoch` below the promised epoch, `Gap` if the writes before it did not come in time, `Busy` while
+    /// a copy is being made, `NoSpace` before anything is kept, `Corrupt` for bytes that do not match their sums or a
+    /// damaged replica, `NoReplica` for another incarnation, `VolumePoisoned`.
+    pub async fn write(&self, write: &Write, sync: bool) -> Result<Progress> {
+        let shared = &*self.shared;
+        shared.check_open()?;
+        shared.check_incarnation(write.incarnation)?;
+        write.change.check()?;
+        if write.version <= write.predecessor || write.version.seq == 0 {
+            bail!(Protocol, "a write with version {} after {}", write.version, write.predecessor);
+        }
+        let replica = receive_in_order(shared, write).await?;
+        if sync {
+            flush(shared, &replica).await?;
+        }
+        Ok(progress(&replica))
+    }
+
+    /// Returns when the replica is synced up to `version`, waiting a bounded time for it to be received.
+    pub async fn sync(&self, metablock: MetablockId, incarnation: Incarnation, version: Version) -> Result<Version> {
+        let shared = &*self.shared;
+        shared.check_incarnation(incarnation)?;
+        if version == Version::ZERO && shared.get(metablock).is_none() {
+            return Ok(Version::ZERO);
+        }
+        let deadline = shared.runtime.now().after(shared.options.gap_wait);
+        loop {
+            let replica = shared.get_or_make(metablock);
+            let mut advanced = pin!(replica.advanced.notified());
+            advanced.as_mut().enable();
+            let (received, deleted) = {
+                let live = replica.live.lock();
+                live.check_sound(metablock)?;
+                (live.state.head.version, live.deleted)
+            };
+            if received >= version && !deleted {
+                flush(shared, &replica).await?;
+                return Ok(progress(&replica).synced);
+            }
+            let left = deadline.since(shared.runtime.now());
+            if left.is_zero() {
+                forget_unknown(shared, &replica).await;
+                bail!(Gap, "{metablock} was received up to {received}, not to {version}");
+            }
+            if !deleted {
+                // Time is looked at above.
+                let _ = shared.runtime.timeout(left, "write", async { Ok(advanced.await) }).await;
+            }
+        }
+    }
+}
+
+pub(crate) fn progress(replica: &Replica) -> Progress {
+    let live = replica.live.lock();
+    Progress { received: live.state.head.version, synced: live.synced }
+}
+
+/// What to do with a write, from the replica's state alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Order {
+    /// It was received before.
+    Done,
+    /// It is next.
+    Next,
+    /// Others come before it.
+    Wait,
+}
+
+fn order(head: &Head, version: Version, predecessor: Version) -> Result<Order> {
+    if version.epoch < head.promised {
+        bail!(StaleEpoch, "epoch {} is over, {} was promised: the lease is lost", version.epoch, head.promised);
+    }
+    if version <= head.version {
+        return Ok(Order::Done);
+    }
+    if predecessor > head.version {
+        return Ok(Order::Wait);
+    }
+    if predecessor < head.version {
+        bail!(
+            Gap,
+            "{version} follows {predecessor}, but {} was received: the writer does not know of it",
+            head.version
+        );
+    }
+    Ok(Order::Next)
+}
+
+async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>> {
+    let deadline = shared.runtime.now().after(shared.options.gap_wait);
+    loop {
+        let replica = shared.get_or_make(write.metablock);
+        let gate = replica.gate.lock().await;
+        let (order, received) = {
+            let live = replica.live.lock();
+            if live.deleted {
+                continue;
+            }
+            live.check_sound(replica.id)?;
+            if live.pulling {
+                bail!(Busy, "{} is being copied to this node", replica.id);
+            }
+            (order(&live.state.head, write.version, write.predecessor)?, live.state.head.version)
+        };
+        match order {
+            Order::Done => {}
+            Order::Next => apply(shared, &replica, write).await?,
+            Order::Wait => {
+                let mut advanced = pin!(replica.advanced.notified());
+                // Ordering: registered before others may advance it.
+                advanced.as_mut().enable();
+                drop(gate);
+                let left = deadline.since(shared.runtime.now());
+                if left.is_zero() {
+                    forget_unknown(shared, &replica).await;
+                    bail!(Gap, "{}: {} never came, {received} was received", write.metablock, write.predecessor);
+                }
+                // Time is looked at in the next round.
+                let _ = shared.runtime.timeout(left, "predecessor", async { Ok(advanced.await) }).await;
+                continue;
+            }
+        }
+        drop(gate);
+        return Ok(replica);
+    }
+}
+
+/// Takes a replica that only a failed request made off the list.
+pub(crate) async fn forget_unknown(shared: &Shared, replica: &Arc<Replica>) {
+    let _gate = replica.gate.lock().await;
+    let mut live = replica.live.lock();
+    if !live.known && !live.pulling && !live.deleted {
+        live.deleted = true;
+        shared.replicas.write().remove(&replica.id);
+        drop(live);
+        replica.advanced.notify_waiters();
+    }
+}
+
+/// The write is next and the gate is held.
+async fn apply(shared: &Shared, replica: &Arc<Replica>, write: &Write) -> Result<()> {
+    let change = &write.change;
+    let (needed, new_bytes, direct) = {
+        let live = replica.live.lock();
+        let state = &live.state;
+        let (offset, len) = change.range();
+        let direct = matches!(change, Change::Data { .. })
+            && len > JOURNALED_MAX
+            && offset.is_multiple_of(CHUNK_SIZE)
+            && offset >= state.head.length
+            && live.takes_direct();
+        (change.chunks_needed(state), new_bytes(change, &live.state), direct)
+    };
+    let mut old = OldChunks::new();
+    for chunk in needed {
+        old.insert(chunk, read_verified(shared, replica, chunk..chunk + 1).await?);
+    }
+    if new_bytes > 0 {
+        let unplaced = shared.options.unplaced_bytes_max - shared.unplaced.available_permits();
+        shared.space.check(new_bytes, unplaced as u64).await?;
+    }
+    let (sync_first, permit) = match change {
+        Change::Data { offset, bytes, .. } if direct => {
+            (Some(write_direct(shared, replica, *offset, bytes).await?), None)
+        }
+        Change::Data { bytes, .. } => (None, Some(take_memory(shared, bytes.len()).await?)),
+        _ => (None, None),
+    };
+    let record = change.record(replica.id, write.version, &replica.live.lock().state, &old, direct)?;
+    receive(shared, replica, record, sync_first, permit);
+    Ok(())
+}
+
+/// Takes a record in and tells those who wait for it. The gate is held.
+pub(crate) fn receive(
+    shared: &Shared,
+    replica: &Arc<Replica>,
+    record: Record,
+    sync_first: Option<File>,
+    permit: Option<OwnedSemaphorePermit>,
+) {
+    let (before, after) = {
+        let mut live = replica.live.lock();
+        let before = live.state.chunks.data_bytes();
+        live.receive(record, sync_first, permit);
+        live.last_write = shared.runtime.now();
+        (before, live.state.chunks.data_bytes())
+    };
+    shared.space.stored_changed(before, after);
+    shared.queue.add(replica);
+    replica.advanced.notify_waiters();
+}
+
+/// How many bytes the file may take more than before, at most.
+fn new_bytes(change: &Change, state: &crate::state::ReplicaState) -> u64 {
+    let (offset, len) = change.range();
+    match change {
+        Change::Data { .. } => {
+            crate::record::chunks_of(offset, len)
+                .filter(|chunk| {
+                    let end = (*chunk as u64 + 1) * CHUNK_SIZE;
+                    !state.chunks.is_data(*chunk) || state.head.length < end.min(offset + len)
+                })
+                .count() as u64
+                * CHUNK_SIZE
+        }
+        Change::Zero { .. } | Change::Allocate { .. } => len,
+        Change::Truncate { .. } | Change::Punch { .. } => 0,
+    }
+}
+
+/// Memory for bytes that wait for the journal and for their place.
+async fn take_memory(shared: &Shared, len: usize) -> Result<OwnedSemaphorePermit> {
+    let permits = u32::try_from(len.min(shared.options.unplaced_bytes_max)).expect("at most a payload");
+    if let Ok(permit) = shared.unplaced.clone().try_acquire_many_owned(permits) {
+        return Ok(permit);
+    }
+    let _starving = shared.queue.starve();
+    shared.queue.want_all();
+    let permit = async { Ok(shared.unplaced.clone().acquire_many_owned(permits).await) };
+    match shared.runtime.timeout(MEMORY_WAIT, "memory", permit).await {
+        Ok(Ok(permit)) => Ok(permit),
+        _ => Err(err!(Overloaded, "{} has as many unsynced bytes as it takes", shared.root.display())),
+    }
+}
+
+/// Writes bytes to the file beyond the replica's end, where nothing else needs what lies there.
+async fn write_direct(shared: &Shared, replica: &Replica, offset: u64, bytes: &bytes::Bytes) -> Result<File> {
+    let file = match open(shared, replica).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(shared.mark_damaged(replica, "its file is missing".into()));
+        }
+        file => file?,
+    };
+    grow_ahead(shared, replica, &file, offset, offset + bytes.len() as u64).await;
+    match file.write_at(offset, vec![bytes.clone()]).await {
+        Ok(()) => Ok(file),
+        Err(error) if error.kind() == ErrorKind::NoSpace => {
+            // What was written before space ran out must not be met by a later growth.
+            let length = replica.live.lock().state.head.length;
+            match file.set_len(length).await {
+                Ok(()) => Err(error),
+                Err(cut) => Err(shared.poison(&cut, "cut after a failed write")),
+            }
+        }
+        Err(error) => Err(shared.poison(&error, "write to a replica")),
+    }
+}
+
+/// Reserves space in long runs for a file that grows, so that it lies in one piece.
+async fn grow_ahead(shared: &Shared, replica: &Replica, file: &File, from: u64, end: u64) {
+    let start = {
+        let live = replica.live.lock();
+        if end <= GROWTH_MIN || end <= live.grown_to || live.state.head.reserved >= end {
+            return;
+        }
+        from.max(live.grown_to)
+    };
+    let stop = end.next_multiple_of(GROWTH_RUN);
+    // A hint: where it is refused, the write itself finds out whether there is space.
+    if file.allocate(start, stop - start).await.is_ok() {
+        replica.live.lock().grown_to = stop;
+        shared.grown.lock().insert(replica.id);
+    }
+}
+
+/// Counts a writer that waits for memory, for as long as it is held.
+pub(crate) struct Starving<'a>(pub(crate) &'a std::sync::atomic::AtomicUsize);
+
+impl Drop for Starving<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_types::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn order_follows_predecessors_and_promises() {
+        let version = |epoch, seq| Version::new(Epoch::new(epoch), seq);
+        let head = Head { version: version(3, 5), promised: Epoch::new(3), ..Head::default() };
+        assert_eq!(order(&head, version(3, 6), version(3, 5)).unwrap(), Order::Next);
+        assert_eq!(order(&head, version(4, 1), version(3, 5)).unwrap(), Order::Next);
+        assert_eq!(order(&head, version(3, 5), version(3, 4)).unwrap(), Order::Done);
+        assert_eq!(order(&head, version(3, 8), version(3, 7)).unwrap(), Order::Wait);
+        assert_eq!(order(&head, version(2, 9), version(2, 8)).unwrap_err().kind(), ErrorKind::StaleEpoch);
+        assert_eq!(order(&head, version(3, 9), version(3, 4)).unwrap_err().kind(), ErrorKind::Gap);
+        assert_eq!(order(&Head::default(), version(1, 1), Version::ZERO).unwrap(), Order::Next);
+    }
+}
