@@ -1,0 +1,477 @@
+//! The interface.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::{Bytes, BytesMut};
+use ebb_rpc::{Connector, Counters};
+use ebb_runtime::Runtime;
+use ebb_types::{BLOCK_SIZE_DEFAULT, Credentials, HostName, InodeId, Result, SessionId, bail, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{self, Op};
+
+use crate::masters::Masters;
+use crate::metrics::Metrics;
+use crate::names::LOCATIONS_XATTR;
+use crate::read::READ_MAX;
+use crate::session::{ATTEMPT, Session};
+use crate::shared::Shared;
+use crate::types::{Access, Allocate, CacheListener, Handle, Location, SetAttr};
+use crate::write::Place;
+use crate::{ClientOptions, committer, fetch, poll};
+
+/// Blocks that [`Client::read_by_map`] asks for at a time.
+const MAP_READS: usize = 4;
+
+/// A session with a cluster. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+impl Client {
+    /// Opens a session and starts its background tasks.
+    pub async fn connect(runtime: Runtime, connector: Connector, options: ClientOptions) -> Result<Self> {
+        let masters = Masters::new(runtime.clone(), connector.clone(), options.masters.clone())?;
+        let session = Session::new(runtime.clone(), masters, options.operation_deadline);
+        let shared = Arc::new(Shared::new(runtime.clone(), connector, options, session));
+        shared.open_session().await?;
+        // The node map comes with a version only from a poll; it also tells which master process this is.
+        shared.poll_once(0, Vec::new()).await?;
+        runtime.spawn("client poll", poll::run(shared.clone()));
+        runtime.spawn("client commits", committer::run(shared.clone()));
+        Ok(Self { shared })
+    }
+
+    /// Flushes, commits, gives everything back, ends the session. What could not be flushed is told.
+    pub async fn disconnect(&self) -> Result<()> {
+        let shared = &self.shared;
+        let mut verdict = Ok(());
+        for handle in shared.handles.all() {
+            shared.close(handle);
+        }
+        for inode in shared.inodes() {
+            verdict = verdict.and(shared.flush(&inode).await);
+            if verdict.is_ok() {
+                let _gate = inode.gate.write().await;
+                verdict = shared.finish(&inode).await;
+            }
+        }
+        shared.closing.store(true, Ordering::Relaxed);
+        shared.queue.wake();
+        let close = pb::CloseSession { session: shared.session.name().id.raw() };
+        let closed = shared.session.masters.call(&close, ATTEMPT, shared.session.deadline()).await.result;
+        shared.session.on_expired();
+        verdict.and(closed.map(drop))
+    }
+
+    /// Who this is to the master.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.shared.session.name().id
+    }
+
+    /// Who wants to hear of invalidations; at most one.
+    pub fn set_listener(&self, listener: Arc<dyn CacheListener>) {
+        *self.shared.listener.lock() = Some(listener);
+    }
+
+    /// What its connections carried.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.shared.connector.counters().clone()
+    }
+
+    /// What went wrong and was dealt with.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.shared.metrics.read()
+    }
+
+    /// The nodes as last heard.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<pb::Node> {
+        self.shared.nodes.all()
+    }
+
+    /// Connections, for calls beyond the client's own.
+    #[must_use]
+    pub fn connector(&self) -> &Connector {
+        &self.shared.connector
+    }
+
+    /// A namespace request as it stands (administration, tests): session and request id are filled in, retries done.
+    pub async fn meta(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
+        self.shared.session.meta(credentials, op).await
+    }
+
+    // Names.
+
+    /// Attributes of a name.
+    pub async fn lookup(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<pb::Attr> {
+        let op = meta_op::Lookup { parent: parent.raw(), name: name.to_vec() };
+        self.shared.for_attr(credentials, Op::Lookup(op)).await
+    }
+
+    /// Attributes of a path. Symbolic links on the way are followed, the last one if `follow_last`.
+    pub async fn resolve(&self, credentials: &Credentials, path: &[u8], follow_last: bool) -> Result<pb::Attr> {
+        let op = meta_op::Resolve { path: path.to_vec(), follow_last };
+        self.shared.for_attr(credentials, Op::Resolve(op)).await
+    }
+
+    /// Attributes, with this client's unsynced size and times.
+    pub async fn get_attr(&self, credentials: &Credentials, inode: InodeId) -> Result<pb::Attr> {
+        self.shared.get_attr(credentials, inode).await
+    }
+
+    /// Sets attributes; a new size takes the write lease.
+    pub async fn set_attr(&self, credentials: &Credentials, inode: InodeId, set: SetAttr) -> Result<pb::Attr> {
+        self.shared.set_attr(credentials, inode, &set).await
+    }
+
+    /// Entries after `cookie`, at most `limit`, with attributes if `plus`; true: the end was reached.
+    pub async fn read_dir(
+        &self,
+        credentials: &Credentials,
+        inode: InodeId,
+        cookie: u64,
+        limit: u32,
+        plus: bool,
+    ) -> Result<(Vec<pb::DirEntry>, bool)> {
+        let read = meta_op::ReadDir { inode: inode.raw(), cookie, limit, plus, map: false };
+        self.shared.read_dir(credentials, read).await
+    }
+
+    /// Target of a symbolic link.
+    pub async fn read_link(&self, credentials: &Credentials, inode: InodeId) -> Result<Vec<u8>> {
+        Ok(self.meta(credentials, Op::ReadLink(meta_op::ReadLink { inode: inode.raw() })).await?.value)
+    }
+
+    /// Makes a directory.
+    pub async fn make_dir(
+        &self,
+        credentials: &Credentials,
+        parent: InodeId,
+        name: &[u8],
+        mode: u32,
+        umask: u32,
+    ) -> Result<pb::Attr> {
+        let op = meta_op::MakeDir { parent: parent.raw(), name: name.to_vec(), mode, umask };
+        self.shared.for_attr(credentials, Op::MakeDir(op)).await
+    }
+
+    /// Makes a file, FIFO, socket or device. The kind is in the mode, as with mknod(2).
+    pub async fn make_node(
+        &self,
+        credentials: &Credentials,
+        parent: InodeId,
+        name: &[u8],
+        mode_with_kind: u32,
+        umask: u32,
+        rdev: u32,
+    ) -> Result<pb::Attr> {
+        let kind = kind_of_mode(mode_with_kind)?;
+        let mode = mode_with_kind & 0o7777;
+        let op = meta_op::MakeNode { parent: parent.raw(), name: name.to_vec(), kind, mode, umask, rdev };
+        self.shared.for_attr(credentials, Op::MakeNode(op)).await
+    }
+
+    /// Makes a symbolic link.
+    pub async fn symlink(
+        &self,
+        credentials: &Credentials,
+        parent: InodeId,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<pb::Attr> {
+        let op = meta_op::Symlink { parent: parent.raw(), name: name.to_vec(), target: target.to_vec() };
+        self.shared.for_attr(credentials, Op::Symlink(op)).await
+    }
+
+    /// Makes a hard link.
+    pub async fn link(
+        &self,
+        credentials: &Credentials,
+        inode: InodeId,
+        parent: InodeId,
+        name: &[u8],
+    ) -> Result<pb::Attr> {
+        let op = meta_op::Link { inode: inode.raw(), parent: parent.raw(), name: name.to_vec() };
+        self.shared.for_attr(credentials, Op::Link(op)).await
+    }
+
+    /// Removes a name that is not a directory's.
+    pub async fn unlink(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<()> {
+        let op = meta_op::Unlink { parent: parent.raw(), name: name.to_vec() };
+        self.shared.displacing(credentials, Op::Unlink(op)).await
+    }
+
+    /// Removes an empty directory.
+    pub async fn remove_dir(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<()> {
+        let op = meta_op::RemoveDir { parent: parent.raw(), name: name.to_vec() };
+        self.shared.displacing(credentials, Op::RemoveDir(op)).await
+    }
+
+    /// renameat2 with NOREPLACE and EXCHANGE.
+    pub async fn rename(&self, credentials: &Credentials, rename: meta_op::Rename) -> Result<()> {
+        self.shared.displacing(credentials, Op::Rename(rename)).await
+    }
+
+    /// Value of an extended attribute (`user.ebb.locations` is computed: the replicas' hosts).
+    pub async fn get_xattr(&self, credentials: &Credentials, inode: InodeId, name: &[u8]) -> Result<Vec<u8>> {
+        if name == LOCATIONS_XATTR {
+            return self.shared.locations_text(inode).await;
+        }
+        let op = meta_op::GetXattr { inode: inode.raw(), name: name.to_vec() };
+        Ok(self.meta(credentials, Op::GetXattr(op)).await?.value)
+    }
+
+    /// Names of extended attributes. The computed one is not listed, so that copies of a file do not carry it.
+    pub async fn list_xattr(&self, credentials: &Credentials, inode: InodeId) -> Result<Vec<Vec<u8>>> {
+        Ok(self.meta(credentials, Op::ListXattr(meta_op::ListXattr { inode: inode.raw() })).await?.names)
+    }
+
+    /// Sets an extended attribute.
+    pub async fn set_xattr(
+        &self,
+        credentials: &Credentials,
+        inode: InodeId,
+        name: &[u8],
+        value: Bytes,
+        create: bool,
+        replace: bool,
+    ) -> Result<()> {
+        if name == LOCATIONS_XATTR {
+            bail!(NotPermitted, "user.ebb.locations is computed: it cannot be set");
+        }
+        let op = meta_op::SetXattr { inode: inode.raw(), name: name.to_vec(), value, create, replace };
+        let reply = self.meta(credentials, Op::SetXattr(op)).await?;
+        self.note(reply);
+        Ok(())
+    }
+
+    /// Removes an extended attribute.
+    pub async fn remove_xattr(&self, credentials: &Credentials, inode: InodeId, name: &[u8]) -> Result<()> {
+        let op = meta_op::RemoveXattr { inode: inode.raw(), name: name.to_vec() };
+        let reply = self.meta(credentials, Op::RemoveXattr(op)).await?;
+        self.note(reply);
+        Ok(())
+    }
+
+    fn note(&self, reply: pb::MetaReply) {
+        if let Some(attr) = reply.attr {
+            self.shared.see_attr(attr);
+        }
+    }
+
+    /// Space and counts, from the volumes: raw bytes. Divided by `replicas` they are user bytes.
+    pub async fn stat_fs(&self, inode: InodeId) -> Result<pb::StatFsReply> {
+        let reply = self.shared.own_meta(Op::StatFs(meta_op::StatFs { inode: inode.raw() })).await?;
+        reply.stat_fs.ok_or_else(|| err!(Protocol, "StatFs was answered without numbers"))
+    }
+
+    // Files.
+
+    /// Opens a file that exists.
+    pub async fn open(&self, credentials: &Credentials, inode: InodeId, access: Access) -> Result<(Handle, pb::Attr)> {
+        let (shared, credentials) = (self.shared.clone(), credentials.clone());
+        let work = async move { shared.open(&credentials, inode, access).await };
+        self.opening(work, |opened| opened.0).await
+    }
+
+    /// Opens or makes a file; true: it was made. `hosts`: write affinity (G7), empty for the default.
+    #[allow(clippy::too_many_arguments)]
+    pub async fn create(
+        &self,
+        credentials: &Credentials,
+        parent: InodeId,
+        name: &[u8],
+        mode: u32,
+        umask: u32,
+        exclusive: bool,
+        access: Access,
+        hosts: Vec<HostName>,
+    ) -> Result<(Handle, pb::Attr, bool)> {
+        let create =
+            meta_op::Create { parent: parent.raw(), name: name.to_vec(), mode, umask, exclusive, no_grant: false };
+        let (shared, credentials) = (self.shared.clone(), credentials.clone());
+        let work = async move { shared.create(&credentials, create, access, hosts).await };
+        self.opening(work, |opened| opened.0).await
+    }
+
+    /// Runs an open to its end even if the caller goes away, and then closes what it opened: the master counts it.
+    async fn opening<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+        handle: impl Fn(&T) -> Handle + Send + 'static,
+    ) -> Result<T> {
+        let (tell, hear) = tokio::sync::oneshot::channel();
+        let shared = self.shared.clone();
+        self.shared.runtime.spawn("open a file", async move {
+            if let Err(Ok(opened)) = tell.send(work.await) {
+                shared.close(handle(&opened));
+            }
+        });
+        hear.await.map_err(|_| err!(ShuttingDown, "the client is shutting down"))?
+    }
+
+    /// What close(2) reports: an error of earlier background work that this handle has not been told. Data goes on in
+    /// the background.
+    pub async fn flush(&self, handle: Handle) -> Result<()> {
+        self.shared.handles.get(handle)?.check_sticky()
+    }
+
+    /// Forgets the handle.
+    pub async fn close(&self, handle: Handle) {
+        self.shared.close(handle);
+    }
+
+    /// Bytes from `offset`, fewer only at the end of the file.
+    pub async fn read(&self, handle: Handle, offset: u64, len: u32) -> Result<Bytes> {
+        let file = self.shared.handles.get(handle)?;
+        let len = u64::from(len);
+        if len <= READ_MAX {
+            return self.shared.read(&file, offset, len).await;
+        }
+        let mut out = BytesMut::new();
+        while (out.len() as u64) < len {
+            let wanted = (len - out.len() as u64).min(READ_MAX);
+            let part = self.shared.read(&file, offset + out.len() as u64, wanted).await?;
+            out.extend_from_slice(&part);
+            if (part.len() as u64) < wanted {
+                break;
+            }
+        }
+        Ok(out.freeze())
+    }
+
+    /// Writes all of `data`.
+    pub async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<()> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.write(&file, Place::At(offset), data).await.map(drop)
+    }
+
+    /// Writes at the end of the file as it is when the write lease is held; returns where.
+    pub async fn append(&self, handle: Handle, data: Bytes) -> Result<u64> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.write(&file, Place::End, data).await
+    }
+
+    /// Returns when everything written is on stable storage of every member of every set.
+    pub async fn fsync(&self, handle: Handle) -> Result<()> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.fsync(&file).await
+    }
+
+    /// fallocate(2).
+    pub async fn allocate(&self, handle: Handle, what: Allocate, offset: u64, len: u64) -> Result<()> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.allocate(&file, what, offset, len).await
+    }
+
+    /// Next data (`hole` false) or hole at or after `offset`; kind `NoSuchOffset` beyond the end.
+    pub async fn seek(&self, handle: Handle, offset: u64, hole: bool) -> Result<u64> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.seek(&file, offset, hole).await
+    }
+
+    /// Copies a range between two open files, block by block through the caches; returns how many bytes.
+    pub async fn copy_range(
+        &self,
+        source: Handle,
+        source_offset: u64,
+        target: Handle,
+        target_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let mut done = 0;
+        while done < len {
+            let wanted = (len - done).min(BLOCK_SIZE_DEFAULT) as u32;
+            let data = self.read(source, source_offset + done, wanted).await?;
+            if data.is_empty() {
+                break;
+            }
+            let count = data.len() as u64;
+            self.write(target, target_offset + done, data).await?;
+            done += count;
+        }
+        Ok(done)
+    }
+
+    /// Takes or releases a lock; waits if `wait`. Dropping the future gives the wait up.
+    pub async fn set_lock(&self, inode: InodeId, lock: pb::FileLock, wait: bool) -> Result<()> {
+        self.shared.set_lock(inode, lock, wait).await
+    }
+
+    /// The lock in the way, if any.
+    pub async fn test_lock(&self, inode: InodeId, lock: pb::FileLock) -> Result<Option<pb::FileLock>> {
+        let op = meta_op::TestLock { inode: inode.raw(), lock: Some(lock) };
+        Ok(self.shared.own_meta(Op::TestLock(op)).await?.lock)
+    }
+
+    /// Where a file's metablocks lie.
+    pub async fn locations(&self, inode: InodeId) -> Result<Vec<Location>> {
+        self.shared.locations(inode).await
+    }
+
+    // Beside the lease path.
+
+    /// Reads a range by a map that the caller brings (a split): no call to the master as long as the map holds.
+    /// `file_size` bounds it. Kind `StaleVersion` or `NoReplica` from every member: the map is out of date.
+    pub async fn read_by_map(
+        &self,
+        metablocks: &[pb::Metablock],
+        metablock_size: u64,
+        file_size: u64,
+        offset: u64,
+        len: u64,
+    ) -> Result<Bytes> {
+        let block_size = BLOCK_SIZE_DEFAULT.min(metablock_size);
+        let geometry = ebb_types::Geometry { block_size, metablock_size };
+        geometry.check().map_err(|why| err!(Invalid, "the map of a split: {why}"))?;
+        let end = offset.saturating_add(len).min(file_size);
+        let pieces: Vec<_> = geometry.block_pieces(offset, end.saturating_sub(offset)).collect();
+        let mut parts = Vec::with_capacity(pieces.len());
+        for some in pieces.chunks(MAP_READS) {
+            let tasks: Vec<_> = some
+                .iter()
+                .map(|piece| {
+                    let record = metablocks.iter().find(|block| block.index == piece.metablock_index).cloned();
+                    let (shared, piece) = (self.shared.clone(), *piece);
+                    self.shared.runtime.spawn("read by a map", async move {
+                        fetch::by_map(&shared, record.as_ref(), piece.offset, piece.len).await
+                    })
+                })
+                .collect();
+            for task in tasks {
+                parts.push(task.join().await??);
+            }
+        }
+        if parts.len() == 1 {
+            return Ok(parts.remove(0));
+        }
+        let mut out = BytesMut::with_capacity(end.saturating_sub(offset) as usize);
+        parts.iter().for_each(|part| out.extend_from_slice(part));
+        Ok(out.freeze())
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({})", self.session())
+    }
+}
+
+/// The kind in a mode (inode(7), S_IFMT); none means a regular file, as with mknod(2).
+fn kind_of_mode(mode: u32) -> Result<u32> {
+    use ebb_types::FileKind as Kind;
+    Ok(match mode & 0o170_000 {
+        0 | 0o100_000 => Kind::File,
+        0o010_000 => Kind::Fifo,
+        0o140_000 => Kind::Socket,
+        0o020_000 => Kind::CharDevice,
+        0o060_000 => Kind::BlockDevice,
+        other => bail!(Invalid, "no node of type {other:o} can be made"),
+    }
+    .raw())
+}

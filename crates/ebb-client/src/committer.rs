@@ -1,0 +1,352 @@
+//! Tells the master what is synced: at most a commit interval after a write, many files in one command.
+//!
+//! ```text
+//!  write ─► dirty ─(interval, or memory is tight)─► flushing (32 at a time) ─► ready ─► Commit (1000 at a time)
+//! ```
+//! A file that takes long to flush holds up no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ebb_runtime::Moment;
+use ebb_types::{ErrorKind, InodeId, Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{Commit, Op};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedMutexGuard, Semaphore};
+
+use crate::inode::{Core, Inode, Lease};
+use crate::session::ATTEMPT;
+use crate::shared::Shared;
+
+/// Files flushed at a time.
+const FLUSHES_MAX: usize = 32;
+/// Files in one commit command.
+const COMMIT_MAX: usize = 1000;
+/// How long files that are ready wait for others that are being flushed.
+const GATHER: Duration = Duration::from_millis(100);
+/// Between looks at the number of leases held.
+const TRIM_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Files on their way to a commit.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Since when there is something to commit.
+    dirty: BTreeMap<InodeId, Moment>,
+    flushing: BTreeSet<InodeId>,
+    ready: BTreeSet<InodeId>,
+    /// Closed files whose registration goes back.
+    forget: BTreeSet<InodeId>,
+    /// Memory is tight: nothing waits for the interval.
+    urgent: bool,
+}
+
+impl Queue {
+    /// A file has something to commit.
+    pub fn mark(&self, inode: InodeId, now: Moment) {
+        let mut state = self.state.lock();
+        if !state.dirty.contains_key(&inode) {
+            state.dirty.insert(inode, now);
+            if state.dirty.len() == 1 {
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// Everything dirty goes out now.
+    pub fn hurry(&self) {
+        let mut state = self.state.lock();
+        if !state.urgent {
+            state.urgent = true;
+            self.wake.notify_one();
+        }
+    }
+
+    /// The master need not count this client among those that have the file open.
+    pub fn forget(&self, inode: InodeId) {
+        self.state.lock().forget.insert(inode);
+        self.wake.notify_one();
+    }
+
+    /// Wakes the committer.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.dirty.is_empty() && state.flushing.is_empty() && state.ready.is_empty()
+    }
+}
+
+/// Runs until the client has disconnected.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let permits = Arc::new(Semaphore::new(FLUSHES_MAX));
+    let mut trimmed = shared.runtime.now();
+    loop {
+        let wait = next_wait(&shared);
+        tokio::select! {
+            biased;
+            () = shared.queue.wake.notified() => {}
+            () = shared.runtime.sleep(wait) => {}
+        }
+        start_flushes(&shared, &permits);
+        commit_ready(&shared).await;
+        send_forgets(&shared).await;
+        if shared.runtime.now().since(trimmed) >= TRIM_INTERVAL {
+            trimmed = shared.runtime.now();
+            shared.trim_leases().await;
+        }
+        if shared.closing.load(Ordering::Relaxed) && shared.queue.is_idle() {
+            return;
+        }
+    }
+}
+
+fn next_wait(shared: &Shared) -> Duration {
+    let interval = shared.options.commit_interval;
+    let state = shared.queue.state.lock();
+    if !state.ready.is_empty() {
+        return GATHER;
+    }
+    let now = shared.runtime.now();
+    let first = state.dirty.values().min().copied();
+    first.map_or(TRIM_INTERVAL, |since| interval.saturating_sub(now.since(since)))
+}
+
+/// Starts flushing everything dirty, if the first of it is due.
+fn start_flushes(shared: &Arc<Shared>, permits: &Arc<Semaphore>) {
+    let due = {
+        let mut state = shared.queue.state.lock();
+        let now = shared.runtime.now();
+        let late = state.dirty.values().any(|since| now.since(*since) >= shared.options.commit_interval);
+        if !late && !state.urgent && !shared.closing.load(Ordering::Relaxed) {
+            return;
+        }
+        state.urgent = false;
+        let due: Vec<InodeId> = state.dirty.keys().filter(|inode| !state.flushing.contains(inode)).copied().collect();
+        for inode in &due {
+            state.dirty.remove(inode);
+            state.flushing.insert(*inode);
+        }
+        due
+    };
+    for id in due {
+        let (shared, permits) = (shared.clone(), permits.clone());
+        shared.runtime.clone().spawn("flush a file", async move {
+            let _permit = permits.acquire_owned().await;
+            let result = match shared.find(id) {
+                Some(inode) => shared.flush(&inode).await,
+                None => Ok(()),
+            };
+            let mut state = shared.queue.state.lock();
+            state.flushing.remove(&id);
+            match result {
+                Ok(()) => {
+                    state.ready.insert(id);
+                }
+                Err(error) => {
+                    tracing::debug!(inode = %id, %error, "background flush");
+                    let held = shared.find(id).is_some_and(|inode| inode.core.lock().lease == Lease::Write);
+                    if held && !shared.closing.load(Ordering::Relaxed) {
+                        state.dirty.insert(id, shared.runtime.now());
+                    }
+                }
+            }
+            let go = state.flushing.is_empty() || state.ready.len() >= COMMIT_MAX;
+            drop(state);
+            if go {
+                shared.queue.wake.notify_one();
+            }
+        });
+    }
+}
+
+async fn commit_ready(shared: &Arc<Shared>) {
+    let ready: Vec<InodeId> = std::mem::take(&mut shared.queue.state.lock().ready).into_iter().collect();
+    for part in ready.chunks(COMMIT_MAX) {
+        let inodes: Vec<Arc<Inode>> = part.iter().filter_map(|id| shared.find(*id)).collect();
+        if let Err(error) = shared.commit_batch(&inodes, false).await {
+            tracing::debug!(%error, "commit");
+        }
+    }
+}
+
+async fn send_forgets(shared: &Arc<Shared>) {
+    let wanted = std::mem::take(&mut shared.queue.state.lock().forget);
+    let mut inodes = Vec::new();
+    for id in wanted {
+        let Some(inode) = shared.find(id) else { continue };
+        let mut core = inode.core.lock();
+        if core.open_count == 0 && (core.registered || core.maybe_registered) {
+            core.registered = false;
+            core.maybe_registered = false;
+            shared.forgetting.lock().insert(id);
+            inodes.push(id.raw());
+        }
+    }
+    if inodes.is_empty() {
+        return;
+    }
+    let forget = pb::Forget { session: shared.session.name().id.raw(), inodes: inodes.clone() };
+    if let Err(error) = shared.session.masters.call(&forget, ATTEMPT, shared.session.deadline()).await.result {
+        tracing::debug!(%error, "forgetting closed files");
+    }
+    shared.forgetting.lock().clear();
+    shared.forgotten.notify_waiters();
+}
+
+impl Shared {
+    /// Commits what is synced of these files; one whose commit or truncate is under way is left for the next time.
+    pub async fn commit_batch(self: &Arc<Self>, inodes: &[Arc<Inode>], release: bool) -> Result<()> {
+        let mut guards: Vec<(Arc<Inode>, OwnedMutexGuard<()>)> = Vec::with_capacity(inodes.len());
+        for inode in inodes {
+            match inode.committing.clone().try_lock_owned() {
+                Ok(guard) => guards.push((inode.clone(), guard)),
+                Err(_) if release => return Err(err!(Busy, "{} is being committed", inode.id)),
+                Err(_) => self.queue.mark(inode.id, self.runtime.now()),
+            }
+        }
+        let files: Vec<Arc<Inode>> = guards.iter().map(|(inode, _)| inode.clone()).collect();
+        self.commit_locked(&files, release).await
+    }
+
+    /// Commits what is synced of one file, now.
+    pub async fn commit_one(self: &Arc<Self>, inode: &Arc<Inode>, release: bool) -> Result<()> {
+        let _committing = inode.committing.lock().await;
+        self.commit_locked(std::slice::from_ref(inode), release).await
+    }
+
+    async fn commit_locked(self: &Arc<Self>, inodes: &[Arc<Inode>], release: bool) -> Result<()> {
+        let mut sent: Vec<(Arc<Inode>, pb::CommitFile)> = Vec::with_capacity(inodes.len());
+        for inode in inodes {
+            if let Some(file) = build(inode.id, &inode.core.lock(), release) {
+                sent.push((inode.clone(), file));
+            }
+        }
+        if sent.is_empty() {
+            return Ok(());
+        }
+        let files = sent.iter().map(|(_, file)| file.clone()).collect();
+        let reply = match self.own_meta(Op::Commit(Commit { files })).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                for (inode, _) in &sent {
+                    self.queue.mark(inode.id, self.runtime.now());
+                }
+                return Err(error);
+            }
+        };
+        self.metrics.commits.add(1);
+        let refusals: BTreeMap<u64, pb::Failure> =
+            reply.refusals.into_iter().map(|one| (one.inode, one.failure.unwrap_or_default())).collect();
+        let mut verdict = Ok(());
+        for (inode, file) in sent {
+            match refusals.get(&file.inode) {
+                Some(failure) => {
+                    let error = ebb_types::Error::from(failure.clone());
+                    self.on_refused(&inode, &error);
+                    verdict = Err(error);
+                }
+                None => {
+                    self.metrics.committed_files.add(1);
+                    if note_committed(&mut inode.core.lock(), &file) {
+                        self.queue.mark(inode.id, self.runtime.now());
+                    }
+                }
+            }
+        }
+        verdict
+    }
+
+    fn on_refused(&self, inode: &Inode, error: &ebb_types::Error) {
+        match error.kind() {
+            // Overtaken by a truncate of this client: the next commit says it right.
+            ErrorKind::Stale => self.queue.mark(inode.id, self.runtime.now()),
+            ErrorKind::NotFound => {
+                // The file is gone, and with it what was written to it.
+                let (weight, _) = inode.core.lock().lose(&self.cache, inode.id);
+                self.budget.give(weight);
+                inode.progress.notify_waiters();
+            }
+            _ => self.lose_lease(inode, error),
+        }
+    }
+}
+
+/// What to say of a file. Nothing, if there is nothing new and the lease stays.
+fn build(id: InodeId, core: &Core, release: bool) -> Option<pb::CommitFile> {
+    if core.lease != Lease::Write || (!release && !core.uncommitted) {
+        return None;
+    }
+    let attr = core.attr.as_ref()?;
+    let metablocks = core
+        .channels
+        .values()
+        .filter(|channel| channel.settled > channel.committed)
+        .map(|channel| pb::CommitMetablock {
+            id: channel.id.raw(),
+            version: Some(channel.settled.into()),
+            length: channel.settled_length,
+        })
+        .collect();
+    let committed_size = core.durable.map_or(attr.size, |durable| durable.size);
+    Some(pb::CommitFile {
+        inode: id.raw(),
+        epoch: core.epoch.raw(),
+        size: committed_size,
+        mtime_ns: core.durable.map_or(0, |durable| durable.mtime_ns),
+        metablocks,
+        release,
+        trimmed: core.trimmed,
+        kill_privileges: core.kill_privileges,
+        size_generation: Some(attr.size_generation),
+    })
+}
+
+/// Takes a commit into account. True: there is more to commit.
+fn note_committed(core: &mut Core, file: &pb::CommitFile) -> bool {
+    if core.lease != Lease::Write || core.epoch.raw() != file.epoch {
+        return false;
+    }
+    for committed in &file.metablocks {
+        if let Some(channel) = core.channels.values_mut().find(|channel| channel.id.raw() == committed.id) {
+            channel.committed = ebb_wire::convert::version(committed.version);
+        }
+    }
+    if let Some(attr) = &mut core.attr {
+        attr.size = file.size;
+        if file.mtime_ns != 0 {
+            attr.mtime_ns = file.mtime_ns;
+        }
+        if file.kill_privileges {
+            attr.mode = crate::plan::without_privileges(attr.mode);
+        }
+    }
+    if file.trimmed {
+        core.trimmed = false;
+    }
+    if file.kill_privileges {
+        core.kill_privileges = false;
+    }
+    if file.mtime_ns == core.mtime_ns {
+        core.mtime_dirty = false;
+    }
+    if core.durable.is_some_and(|durable| durable.size == file.size && durable.mtime_ns == file.mtime_ns) {
+        core.durable = None;
+    }
+    core.uncommitted = core.mtime_dirty
+        || core.trimmed
+        || core.size != file.size
+        || !core.dirty.is_empty()
+        || core.channels.values().any(|channel| channel.last > channel.committed);
+    core.uncommitted
+}

@@ -1,0 +1,200 @@
+//! Bytes of one metablock from whichever member has them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, Result, Version, err};
+use ebb_wire::frame::crc32c;
+use ebb_wire::{convert, pb};
+
+use crate::members;
+use crate::plan::{Candidate, read_order};
+use crate::shared::Shared;
+
+/// First attempt at a member; doubled with every round over the set.
+const ATTEMPT: Duration = Duration::from_secs(2);
+const ATTEMPT_MAX: Duration = Duration::from_secs(8);
+/// Pause after a round in which every member failed.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// A range of a metablock to read.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// The record to go by.
+    pub record: pb::Metablock,
+    /// Accept nothing below.
+    pub min_version: Version,
+    /// In the metablock, a multiple of the chunk size.
+    pub offset: u64,
+    /// A multiple of the chunk size, unless it ends the metablock.
+    pub len: u64,
+}
+
+/// Reads from one member after the other, until one has it, `refresh` has no newer record, or the deadline is over.
+/// Fewer bytes than wanted: the rest is zero.
+pub(crate) async fn fetch<R, F>(shared: &Arc<Shared>, mut wanted: Wanted, refresh: R) -> Result<Bytes>
+where
+    R: Fn(u64) -> F,
+    F: Future<Output = Result<Option<(pb::Metablock, Version)>>>,
+{
+    let started = shared.runtime.now();
+    let (mut attempt, mut pause) = (ATTEMPT, PAUSE);
+    loop {
+        let error = match one_round(shared, &wanted, attempt).await {
+            Ok(data) => return Ok(data),
+            Err(error) => error,
+        };
+        if shared.runtime.now().since(started) + pause > shared.session.deadline() {
+            return Err(Error::new(ErrorKind::Io, format!("no member could be read: {error}")));
+        }
+        shared.runtime.sleep(pause).await;
+        match refresh(wanted.record.index).await? {
+            Some((record, min_version)) => (wanted.record, wanted.min_version) = (record, min_version),
+            // Cut off or punched meanwhile: nothing there, zero.
+            None => return Ok(Bytes::new()),
+        }
+        (attempt, pause) = ((attempt * 2).min(ATTEMPT_MAX), (pause * 2).min(PAUSE_MAX));
+    }
+}
+
+/// Every member once; the error that says most if none has it.
+pub(crate) async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes> {
+    let mut worst = err!(NoReplica, "m{} has no members in the map", wanted.record.id);
+    for place in order(shared, &wanted.record) {
+        let member = wanted.record.members[place];
+        match from_member(shared, wanted, &member, attempt).await {
+            Ok(data) => return Ok(data),
+            Err(error) => {
+                shared.metrics.failed_reads.add(1);
+                tracing::debug!(node = member.node, metablock = wanted.record.id, %error, "read from a member");
+                members::report(shared, wanted.record.metablock_id(), member, &error);
+                worst = error;
+            }
+        }
+    }
+    Err(worst)
+}
+
+fn order(shared: &Shared, record: &pb::Metablock) -> Vec<usize> {
+    let own = &shared.options.host;
+    let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
+        place,
+        own_host: shared.nodes.host(member.node) == *own,
+        dead: shared.nodes.is_dead(member.node),
+        outstanding: shared.nodes.outstanding(member.node),
+        draw: shared.runtime.random_u64(),
+    });
+    read_order(candidates.collect())
+}
+
+async fn from_member(shared: &Shared, wanted: &Wanted, member: &pb::Member, deadline: Duration) -> Result<Bytes> {
+    let hop = shared.nodes.hop(member)?;
+    let message = pb::ReadReplica {
+        metablock: wanted.record.id,
+        volume: member.volume,
+        min_version: Some(wanted.min_version.into()),
+        offset: wanted.offset,
+        length: wanted.len,
+    };
+    let reply = members::call(shared, &hop, &message, Vec::new(), deadline).await?;
+    let served = convert::version(reply.message.version);
+    if served < wanted.min_version {
+        return Err(err!(StaleVersion, "node n{} served {served} for {}", member.node, wanted.min_version));
+    }
+    let verdict = verify(&reply.payload, &reply.message.checksums, wanted);
+    if let Err(error) = &verdict
+        && error.kind() == ErrorKind::Corrupt
+    {
+        shared.metrics.corrupt_reads.add(1);
+    }
+    verdict.map(|()| reply.payload)
+}
+
+/// Checks what came against the checksums that the writer made.
+fn verify(payload: &Bytes, checksums: &[u32], wanted: &Wanted) -> Result<()> {
+    let chunks = payload.chunks(CHUNK_SIZE as usize);
+    if payload.len() as u64 > wanted.len || chunks.len() != checksums.len() {
+        return Err(err!(
+            Protocol,
+            "{} bytes with {} checksums for {} wanted of m{}",
+            payload.len(),
+            checksums.len(),
+            wanted.len,
+            wanted.record.id
+        ));
+    }
+    for (at, (chunk, checksum)) in chunks.zip(checksums).enumerate() {
+        if crc32c(chunk) != *checksum {
+            let offset = wanted.offset + at as u64 * CHUNK_SIZE;
+            return Err(err!(Corrupt, "m{}: bytes at {offset} do not match their checksum", wanted.record.id));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a range by a map that the caller has, block by block; holes are zero.
+pub(crate) async fn by_map(
+    shared: &Arc<Shared>,
+    record: Option<&pb::Metablock>,
+    offset: u64,
+    len: u64,
+) -> Result<Bytes> {
+    let zeros = |len: u64| Bytes::from(vec![0; len as usize]);
+    let Some(record) = record.filter(|record| record.min_version() != Version::ZERO) else { return Ok(zeros(len)) };
+    let start = offset - offset % CHUNK_SIZE;
+    let end = (offset + len).next_multiple_of(CHUNK_SIZE);
+    let wanted = Wanted { record: record.clone(), min_version: record.min_version(), offset: start, len: end - start };
+    let mut attempt = ATTEMPT;
+    let started = shared.runtime.now();
+    let data = loop {
+        match one_round(shared, &wanted, attempt).await {
+            Ok(data) => break data,
+            // The map is out of date: the caller fetches another.
+            Err(error) if matches!(error.kind(), ErrorKind::StaleVersion | ErrorKind::NoReplica) => return Err(error),
+            Err(error) if shared.runtime.now().since(started) > shared.session.deadline() => return Err(error),
+            Err(_) => shared.runtime.sleep(PAUSE_MAX).await,
+        }
+        attempt = (attempt * 2).min(ATTEMPT_MAX);
+    };
+    let skip = (offset - start) as usize;
+    let have = data.len().saturating_sub(skip).min(len as usize);
+    let head = if have == 0 { Bytes::new() } else { data.slice(skip..skip + have) };
+    if have as u64 == len {
+        return Ok(head);
+    }
+    let mut out = bytes::BytesMut::from(&head[..]);
+    out.resize(len as usize, 0);
+    Ok(out.freeze())
+}
+
+/// Who may refresh a record of a file: whoever holds a lease on it.
+pub(crate) async fn refresh(
+    shared: &Arc<Shared>,
+    inode: &crate::inode::Inode,
+    index: u64,
+) -> Result<Option<(pb::Metablock, Version)>> {
+    use pb::meta_op::{GetMap, Op};
+    if inode.core.lock().channels.contains_key(&index) {
+        return Ok(inode.core.lock().source(index));
+    }
+    let reply = shared.own_meta(Op::GetMap(GetMap { inode: inode.id.raw(), first_index: index, limit: 1 })).await?;
+    let record = reply.metablocks.into_iter().find(|record| record.index == index);
+    let mut core = inode.core.lock();
+    if core.channels.contains_key(&index) || core.lease == crate::inode::Lease::None {
+        return Ok(core.source(index));
+    }
+    match record {
+        Some(record) => {
+            core.map.insert(index, record);
+            Ok(core.source(index))
+        }
+        None => Ok(None),
+    }
+}
+
+/// Says which file an error is about.
+pub(crate) fn of_file(inode: InodeId) -> impl Fn(Error) -> Error {
+    move |error| error.context(format_args!("reading {inode}"))
+}

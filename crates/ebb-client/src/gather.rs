@@ -1,0 +1,144 @@
+//! A byte range of a file put together from layers: the first layer that has a byte wins.
+
+use bytes::{Bytes, BytesMut};
+
+/// Bytes or zeros.
+#[derive(Clone, Debug)]
+enum Part {
+    Data(Bytes),
+    Zero,
+}
+
+/// A range that is being put together.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    start: u64,
+    end: u64,
+    /// Ranges that no layer had yet, ascending, apart from each other.
+    missing: Vec<(u64, u64)>,
+    parts: Vec<(u64, u64, Part)>,
+}
+
+impl Gather {
+    /// Nothing of `start..end` yet.
+    pub fn new(start: u64, end: u64) -> Self {
+        let missing = if start < end { vec![(start, end)] } else { Vec::new() };
+        Self { start, end, missing, parts: Vec::new() }
+    }
+
+    /// First byte wanted.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Behind the last byte wanted.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// What no layer had.
+    pub fn missing(&self) -> &[(u64, u64)] {
+        &self.missing
+    }
+
+    /// Whether every byte is there.
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// A layer has these bytes at `offset`.
+    pub fn offer(&mut self, offset: u64, data: &Bytes) {
+        let end = offset + data.len() as u64;
+        for (from, to) in self.claim(offset, end) {
+            let slice = data.slice((from - offset) as usize..(to - offset) as usize);
+            self.parts.push((from, to, Part::Data(slice)));
+        }
+    }
+
+    /// The same for bytes that cannot be shared: only what is missing is copied.
+    pub fn offer_copy(&mut self, offset: u64, data: &[u8]) {
+        let end = offset + data.len() as u64;
+        for (from, to) in self.claim(offset, end) {
+            let slice = Bytes::copy_from_slice(&data[(from - offset) as usize..(to - offset) as usize]);
+            self.parts.push((from, to, Part::Data(slice)));
+        }
+    }
+
+    /// A layer says that `from..to` is zero.
+    pub fn offer_zero(&mut self, from: u64, to: u64) {
+        for (from, to) in self.claim(from, to) {
+            self.parts.push((from, to, Part::Zero));
+        }
+    }
+
+    /// Takes `from..to` out of what is missing; returns what was missing of it.
+    fn claim(&mut self, from: u64, to: u64) -> Vec<(u64, u64)> {
+        if from >= to || !self.missing.iter().any(|&(start, end)| start < to && from < end) {
+            return Vec::new();
+        }
+        let mut claimed = Vec::new();
+        let mut left = Vec::with_capacity(self.missing.len() + 1);
+        for &(start, end) in &self.missing {
+            let (low, high) = (start.max(from), end.min(to));
+            if low >= high {
+                left.push((start, end));
+                continue;
+            }
+            claimed.push((low, high));
+            if start < low {
+                left.push((start, low));
+            }
+            if high < end {
+                left.push((high, end));
+            }
+        }
+        self.missing = left;
+        claimed
+    }
+
+    /// The bytes, uncopied if one layer had them all.
+    pub fn finish(mut self) -> Bytes {
+        assert!(self.missing.is_empty(), "a read was finished with bytes missing at {:?}", self.missing);
+        if let [(_, _, Part::Data(data))] = self.parts.as_slice() {
+            return data.clone();
+        }
+        self.parts.sort_unstable_by_key(|part| part.0);
+        let mut out = BytesMut::with_capacity((self.end - self.start) as usize);
+        for (from, to, part) in &self.parts {
+            match part {
+                Part::Data(data) => out.extend_from_slice(data),
+                Part::Zero => out.resize(out.len() + (to - from) as usize, 0),
+            }
+        }
+        out.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_first_layer_wins(layers in prop::collection::vec((0u64..64, 0u64..32, any::<bool>()), 0..8)) {
+            let mut model: Vec<Option<u8>> = vec![None; 40];
+            let mut gather = Gather::new(10, 50);
+            for (number, (offset, len, zero)) in layers.into_iter().enumerate() {
+                let fill = if zero { 0 } else { number as u8 + 1 };
+                if zero { gather.offer_zero(offset, offset + len) }
+                else if number % 2 == 0 { gather.offer(offset, &vec![fill; len as usize].into()) }
+                else { gather.offer_copy(offset, &vec![fill; len as usize]) }
+                for at in offset..offset + len {
+                    if (10..50).contains(&at) { model[(at - 10) as usize].get_or_insert(fill); }
+                }
+            }
+            let missing: u64 = gather.missing().iter().map(|(from, to)| to - from).sum();
+            prop_assert_eq!(missing as usize, model.iter().filter(|byte| byte.is_none()).count());
+            gather.offer_zero(0, 100);
+            let want: Vec<u8> = model.into_iter().map(|byte| byte.unwrap_or(0)).collect();
+            prop_assert_eq!(&gather.finish()[..], &want[..]);
+        }
+    }
+}

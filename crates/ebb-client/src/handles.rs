@@ -1,0 +1,208 @@
+//! Open files: opening, making, closing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ebb_types::{Credentials, ErrorKind, HostName, InodeId, Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{Create, Op};
+use parking_lot::Mutex;
+
+use crate::inode::{Granted, Inode, Lease};
+use crate::lease::Opening;
+use crate::plan::ReadAhead;
+use crate::shared::Shared;
+use crate::types::{Access, Handle};
+
+/// One open file.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    /// The file.
+    pub inode: Arc<Inode>,
+    /// What it was opened for.
+    pub access: Access,
+    /// Its opener may write without suid and sgid being cleared.
+    pub privileged: bool,
+    /// How it is read.
+    pub ahead: Mutex<ReadAhead>,
+    /// Sticky errors that it has been told.
+    told: Mutex<u64>,
+}
+
+impl OpenFile {
+    /// The error of background work that this handle has not been told yet.
+    pub fn check_sticky(&self) -> Result<()> {
+        let mut core = self.inode.core.lock();
+        core.sticky.check(&mut self.told.lock())
+    }
+}
+
+/// All open files.
+#[derive(Debug, Default)]
+pub(crate) struct Handles(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    files: BTreeMap<u64, Arc<OpenFile>>,
+}
+
+impl Handles {
+    /// The file behind a handle.
+    pub fn get(&self, handle: Handle) -> Result<Arc<OpenFile>> {
+        let state = self.0.lock();
+        state.files.get(&handle.0).cloned().ok_or_else(|| err!(Stale, "handle {} is not open", handle.0))
+    }
+
+    fn insert(&self, file: OpenFile) -> Handle {
+        let mut state = self.0.lock();
+        state.next += 1;
+        let number = state.next;
+        state.files.insert(number, Arc::new(file));
+        Handle(number)
+    }
+
+    fn remove(&self, handle: Handle) -> Option<Arc<OpenFile>> {
+        self.0.lock().files.remove(&handle.0)
+    }
+
+    /// All handles, for closing them.
+    pub fn all(&self) -> Vec<Handle> {
+        self.0.lock().files.keys().map(|number| Handle(*number)).collect()
+    }
+}
+
+impl Shared {
+    /// Opens a file that exists.
+    pub async fn open(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        id: InodeId,
+        access: Access,
+    ) -> Result<(Handle, pb::Attr)> {
+        self.check_open()?;
+        self.wait_forgotten(id).await;
+        let inode = self.inode(id);
+        // Counted first, so that no Forget for an earlier handle overtakes this open.
+        inode.core.lock().open_count += 1;
+        let mut counted = Counted { shared: self, inode: &inode, done: false };
+        self.session.ensure_trusted().await?;
+        if !self.may_open_here(&inode, credentials, access) {
+            let _gate = inode.gate.write().await;
+            // Who only writes will need the write lease; who also reads may never write.
+            let lease = if access == Access::Write { Lease::Write } else { Lease::Read };
+            let opening = Opening { credentials: credentials.clone(), mask: access.mask() };
+            self.take_lease(&inode, lease, Some(opening)).await?;
+        }
+        counted.done = true;
+        Ok(self.handle(&inode, credentials, access))
+    }
+
+    /// Whether the master need not be asked: it counts this client as having the file open, attributes are believed,
+    /// and they allow it beyond doubt. (An ACL may refuse what group and other bits allow, so those do not count.)
+    fn may_open_here(&self, inode: &Inode, credentials: &Credentials, access: Access) -> bool {
+        let core = inode.core.lock();
+        let Some(attr) = core.attr.as_ref().filter(|_| !core.attr_stale && core.registered) else { return false };
+        let allowed =
+            credentials.is_root() || (attr.uid == credentials.uid && (attr.mode >> 6) & access.mask() == access.mask());
+        allowed && self.is_believed(&core, Lease::Read)
+    }
+
+    fn handle(&self, inode: &Arc<Inode>, credentials: &Credentials, access: Access) -> (Handle, pb::Attr) {
+        let core = inode.core.lock();
+        let attr = core.overlay(core.attr.clone().unwrap_or_default());
+        let told = Mutex::new(core.sticky.sample());
+        drop(core);
+        let file =
+            OpenFile { inode: inode.clone(), access, privileged: credentials.is_root(), ahead: Mutex::default(), told };
+        (self.handles.insert(file), attr)
+    }
+
+    /// Opens or makes a file; true: it was made.
+    pub async fn create(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        create: Create,
+        access: Access,
+        hosts: Vec<HostName>,
+    ) -> Result<(Handle, pb::Attr, bool)> {
+        self.check_open()?;
+        self.session.ensure_trusted().await?;
+        let session = self.session.name();
+        let no_grant = !access.writes() || !hosts.is_empty();
+        let op = Create { no_grant, ..create.clone() };
+        let reply = match self.session.meta(credentials, Op::Create(op)).await {
+            // A name costs no space; the first write will say if there is none.
+            Err(error) if error.kind() == ErrorKind::NoSpace && !no_grant => {
+                self.session.meta(credentials, Op::Create(Create { no_grant: true, ..create })).await?
+            }
+            reply => reply?,
+        };
+        let attr = reply.attr.ok_or_else(|| err!(Protocol, "a created file came without attributes"))?;
+        let id = InodeId::new(attr.inode);
+        if !reply.created {
+            let (handle, attr) = self.open(credentials, id, access).await?;
+            return Ok((handle, attr, false));
+        }
+        attr.geometry().check().map_err(|why| err!(Protocol, "{id} has a bad geometry: {why}"))?;
+        let inode = self.inode(id);
+        {
+            let mut core = inode.core.lock();
+            core.open_count += 1;
+            core.registered = true;
+            core.affinity = hosts.iter().map(|host| host.as_str().to_owned()).collect();
+            // A recall may have come first; then the lease is gone already, and is taken again when it is needed.
+            if reply.lease() == pb::LeaseMode::LeaseWrite && core.lease == Lease::None {
+                let granted = Granted { attr, metablocks: reply.metablocks };
+                core.install(&self.cache, Lease::Write, session.generation, granted);
+            }
+        }
+        let (handle, attr) = self.handle(&inode, credentials, access);
+        Ok((handle, attr, true))
+    }
+
+    /// Forgets a handle. Data goes on in the background; the lease stays.
+    pub fn close(self: &Arc<Self>, handle: Handle) {
+        if let Some(file) = self.handles.remove(handle) {
+            self.uncount(&file.inode);
+        }
+    }
+
+    fn uncount(&self, inode: &Inode) {
+        let mut core = inode.core.lock();
+        core.open_count -= 1;
+        let last_name_gone = core.attr.as_ref().is_none_or(|attr| attr.nlink == 0) || core.attr_stale;
+        if core.open_count == 0 && (core.registered || core.maybe_registered) && last_name_gone {
+            drop(core);
+            self.queue.forget(inode.id);
+        }
+    }
+
+    /// A Forget that is under way for this file is over first.
+    async fn wait_forgotten(&self, id: InodeId) {
+        loop {
+            let forgotten = self.forgotten.notified();
+            tokio::pin!(forgotten);
+            forgotten.as_mut().enable();
+            if !self.forgetting.lock().contains(&id) {
+                return;
+            }
+            forgotten.await;
+        }
+    }
+}
+
+/// Takes a handle's count back if the open does not come to its end.
+struct Counted<'a> {
+    shared: &'a Shared,
+    inode: &'a Inode,
+    done: bool,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.shared.uncount(self.inode);
+        }
+    }
+}

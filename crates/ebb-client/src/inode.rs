@@ -1,0 +1,512 @@
+//! What a client knows of one file: lease, attributes, map, channels, dirty bytes, sticky error.
+//!
+//! Two locks. `gate` orders operations against changes of the lease: reads and writes pass it together, taking or
+//! giving back a lease and setting the size pass it alone. `core` protects the plain state and is never held across
+//! an await. Bytes that are in memory are read under `core` alone, so they wait for no flush.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use ebb_types::{Epoch, Geometry, InodeId, Result, Version};
+use ebb_wire::pb;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::cache::BlockCache;
+use crate::channel::Channel;
+use crate::extents::Extents;
+use crate::gather::Gather;
+use crate::outgoing::{Content, Outgoing};
+use crate::sticky::Sticky;
+
+/// What this client holds on a file, in the order of what it allows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Lease {
+    /// Nothing: the master is asked.
+    #[default]
+    None,
+    /// Data and attributes may be cached.
+    Read,
+    /// The only writer.
+    Write,
+}
+
+impl Lease {
+    /// As messages say it.
+    pub fn mode(self) -> pb::LeaseMode {
+        match self {
+            Self::None => pb::LeaseMode::LeaseNone,
+            Self::Read => pb::LeaseMode::LeaseRead,
+            Self::Write => pb::LeaseMode::LeaseWrite,
+        }
+    }
+
+    /// From a message.
+    pub fn from_mode(mode: pb::LeaseMode) -> Self {
+        match mode {
+            pb::LeaseMode::LeaseNone => Self::None,
+            pb::LeaseMode::LeaseRead => Self::Read,
+            pb::LeaseMode::LeaseWrite => Self::Write,
+        }
+    }
+}
+
+/// One file.
+#[derive(Debug)]
+pub(crate) struct Inode {
+    /// Its id.
+    pub id: InodeId,
+    /// Operations pass together, changes of lease and size alone.
+    pub gate: Arc<tokio::sync::RwLock<()>>,
+    /// Writes of this client to this file, one after the other: appends find the end, overlaps have an order.
+    pub order: tokio::sync::Mutex<()>,
+    /// Commits and truncates of this file, one after the other.
+    pub committing: Arc<tokio::sync::Mutex<()>>,
+    /// Grants of this file, one after the other.
+    pub granting: tokio::sync::Mutex<()>,
+    /// Plain state.
+    pub core: Mutex<Core>,
+    /// Something was settled, failed or was lost.
+    pub progress: Notify,
+    /// When it was last used, on a counter.
+    pub used: AtomicU64,
+}
+
+impl Inode {
+    /// A file of which nothing is known.
+    pub fn new(id: InodeId) -> Self {
+        Self {
+            id,
+            gate: Arc::default(),
+            order: tokio::sync::Mutex::default(),
+            committing: Arc::default(),
+            granting: tokio::sync::Mutex::default(),
+            core: Mutex::default(),
+            progress: Notify::new(),
+            used: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Bytes on their way from a member.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    /// First byte, in the file.
+    pub start: u64,
+    /// Behind the last; what the member did not have of it is zero.
+    pub end: u64,
+    result: Mutex<Option<Result<Bytes>>>,
+    /// A write to this range was settled since the fetch began: it may have read what was there before.
+    stale: AtomicBool,
+    done: Notify,
+}
+
+impl Fetch {
+    /// A fetch that was just begun.
+    pub fn new(start: u64, end: u64) -> Self {
+        Self { start, end, result: Mutex::new(None), stale: AtomicBool::new(false), done: Notify::new() }
+    }
+
+    /// Ends it.
+    pub fn finish(&self, result: Result<Bytes>) {
+        *self.result.lock() = Some(result);
+        self.done.notify_waiters();
+    }
+
+    /// How it ended.
+    pub fn result(&self) -> Option<Result<Bytes>> {
+        self.result.lock().clone()
+    }
+
+    /// Waits for the end.
+    pub async fn wait(&self) {
+        loop {
+            let done = self.done.notified();
+            tokio::pin!(done);
+            done.as_mut().enable();
+            if self.result.lock().is_some() {
+                return;
+            }
+            done.await;
+        }
+    }
+
+    /// Whether its bytes may be shown.
+    pub fn is_stale(&self) -> bool {
+        self.stale.load(Ordering::Relaxed)
+    }
+
+    fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.start < end && start < self.end
+    }
+}
+
+/// What a flush has made sure of: a commit may say it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Durable {
+    /// All bytes below are synced.
+    pub size: u64,
+    /// Of the last write below it; 0: unchanged.
+    pub mtime_ns: i64,
+}
+
+/// The plain state of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Core {
+    /// As the master told it last.
+    pub attr: Option<pb::Attr>,
+    /// Names or attributes were changed elsewhere since.
+    pub attr_stale: bool,
+    /// What is held.
+    pub lease: Lease,
+    /// The session that holds it.
+    pub generation: u64,
+    /// Fencing epoch, of a write lease.
+    pub epoch: Epoch,
+    /// The lease is on its way back: nothing is served from memory any more.
+    pub closed: bool,
+    /// Length, with what is not committed.
+    pub size: u64,
+    /// Modification time, with what is not committed.
+    pub mtime_ns: i64,
+    /// Written since the last commit of a time, or since it was set by hand.
+    pub mtime_dirty: bool,
+    /// Records by index: all that the master has.
+    pub map: BTreeMap<u64, pb::Metablock>,
+    /// Metablocks written under this lease, by index.
+    pub channels: BTreeMap<u64, Channel>,
+    /// Written and not yet handed to a channel.
+    pub dirty: Extents,
+    /// Bytes on their way.
+    pub fetches: Vec<Arc<Fetch>>,
+    /// Told once to each handle.
+    pub sticky: Sticky,
+    /// Handles.
+    pub open_count: u32,
+    /// The master counts this session among those that have it open.
+    pub registered: bool,
+    /// It may, for an open was asked for: it is told when the last handle is closed.
+    pub maybe_registered: bool,
+    /// Epoch of a write lease that was lost. What was sent under it may be on some members, so it is not taken up
+    /// again: only a higher epoch is good.
+    pub lost_epoch: Option<Epoch>,
+    /// There is something that a commit should tell.
+    pub uncommitted: bool,
+    /// What a commit may tell of size and time.
+    pub durable: Option<Durable>,
+    /// A pending trim is on all members, and the master does not know yet.
+    pub trimmed: bool,
+    /// Data was written by somebody who may not keep suid and sgid alive.
+    pub kill_privileges: bool,
+    /// Hosts for its metablocks (G7); empty: the default.
+    pub affinity: Vec<String>,
+    next_serial: u64,
+}
+
+impl Core {
+    /// Block and metablock size.
+    pub fn geometry(&self) -> Geometry {
+        match &self.attr {
+            Some(attr) if attr.geometry().check().is_ok() => attr.geometry(),
+            _ => Geometry::default(),
+        }
+    }
+
+    /// Takes what an `Acquire` or `Create` brought.
+    pub fn install(&mut self, cache: &BlockCache, lease: Lease, generation: u64, grant: Granted) {
+        let Granted { attr, metablocks } = grant;
+        let map: BTreeMap<u64, pb::Metablock> = metablocks.into_iter().map(|block| (block.index, block)).collect();
+        self.drop_outdated(cache, InodeId::new(attr.inode), &map, attr.metablock_size, attr.block_size);
+        self.spoil_fetches();
+        self.lease = lease;
+        self.generation = generation;
+        self.epoch = Epoch::new(attr.epoch);
+        self.size = attr.size;
+        self.mtime_ns = attr.mtime_ns;
+        self.mtime_dirty = false;
+        self.map = map;
+        self.channels.clear();
+        self.durable = None;
+        self.uncommitted = false;
+        self.trimmed = false;
+        self.kill_privileges = false;
+        self.attr = Some(attr);
+        self.attr_stale = false;
+        self.closed = false;
+        self.lost_epoch = None;
+    }
+
+    /// What is on its way was asked for under an earlier lease: it may not be kept.
+    fn spoil_fetches(&self) {
+        for fetch in &self.fetches {
+            fetch.stale.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes cached under an earlier lease are good where the metablock is still at the version that it had then.
+    fn drop_outdated(
+        &mut self,
+        cache: &BlockCache,
+        inode: InodeId,
+        map: &BTreeMap<u64, pb::Metablock>,
+        span: u64,
+        block_size: u64,
+    ) {
+        for (index, before) in &self.map {
+            let same =
+                map.get(index).is_some_and(|now| now.id == before.id && now.min_version() == before.min_version());
+            if !same {
+                cache.remove(inode, block_size, index * span, (index + 1) * span);
+            }
+        }
+        for index in map.keys().filter(|index| !self.map.contains_key(*index)) {
+            cache.remove(inode, block_size, index * span, (index + 1) * span);
+        }
+    }
+
+    /// Takes attributes that some answer brought, unless they are older than what is known.
+    pub fn note_attr(&mut self, attr: &pb::Attr) {
+        if self.attr.as_ref().is_some_and(|known| known.ctime_ns > attr.ctime_ns) {
+            return;
+        }
+        if self.lease == Lease::Read {
+            self.size = attr.size;
+            self.mtime_ns = attr.mtime_ns;
+        }
+        self.attr = Some(attr.clone());
+        self.attr_stale = false;
+    }
+
+    /// Attributes with this client's own size and times, if it holds the file for writing.
+    pub fn overlay(&self, mut attr: pb::Attr) -> pb::Attr {
+        if self.lease != Lease::Write {
+            return attr;
+        }
+        attr.size = self.size;
+        attr.mtime_ns = self.mtime_ns;
+        if self.mtime_dirty {
+            attr.ctime_ns = attr.ctime_ns.max(self.mtime_ns);
+        }
+        if self.kill_privileges {
+            attr.mode = crate::plan::without_privileges(attr.mode);
+        }
+        attr.allocated_bytes = attr.allocated_bytes.max(self.own_bytes());
+        attr
+    }
+
+    fn own_bytes(&self) -> u64 {
+        let recorded: u64 = self
+            .map
+            .iter()
+            .filter(|(index, _)| !self.channels.contains_key(index))
+            .map(|(_, block)| block.length)
+            .sum();
+        recorded + self.channels.values().map(|channel| channel.length).sum::<u64>() + self.dirty.bytes()
+    }
+
+    /// The channel of a metablock; its record must be there.
+    pub fn channel(&mut self, index: u64) -> Option<&mut Channel> {
+        if !self.channels.contains_key(&index) {
+            let record = self.map.get(&index)?;
+            self.next_serial += 1;
+            let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial);
+            self.channels.insert(index, channel);
+        }
+        self.channels.get_mut(&index)
+    }
+
+    /// Hands the dirty bytes of `start..end` to their channels; returns the metablocks that have something to send.
+    pub fn stage(&mut self, start: u64, end: u64) -> Vec<u64> {
+        let geometry = self.geometry();
+        let mut touched = Vec::new();
+        let mut run: Vec<Bytes> = Vec::new();
+        let (mut run_start, mut run_end) = (0, 0);
+        let mut runs = Vec::new();
+        for (offset, data) in self.dirty.take(start, end) {
+            let mut at = 0;
+            for piece in geometry.block_pieces(offset, data.len() as u64) {
+                let len = piece.len as usize;
+                let starts_block = piece.file_offset % geometry.block_size == 0;
+                if !run.is_empty() && (piece.file_offset != run_end || starts_block) {
+                    runs.push((run_start, std::mem::take(&mut run)));
+                }
+                if run.is_empty() {
+                    run_start = piece.file_offset;
+                }
+                run_end = piece.file_offset + piece.len;
+                run.push(data.slice(at..at + len));
+                at += len;
+            }
+        }
+        if !run.is_empty() {
+            runs.push((run_start, run));
+        }
+        for (offset, data) in runs {
+            let index = offset / geometry.metablock_size;
+            let channel = self.channel(index).expect("bytes become dirty only where a grant is recorded");
+            channel.push(Content::data(offset % geometry.metablock_size, data));
+            if touched.last() != Some(&index) {
+                touched.push(index);
+            }
+        }
+        touched
+    }
+
+    /// What `settle` of a channel took out: clean bytes now. Returns the bytes of memory that are free.
+    pub fn retire(&mut self, cache: &BlockCache, inode: InodeId, index: u64, writes: &[Arc<Outgoing>]) -> usize {
+        let geometry = self.geometry();
+        let base = index * geometry.metablock_size;
+        let mut weight = 0;
+        for write in writes {
+            weight += write.weight();
+            let mut at = base + write.offset;
+            let end = match write.kind {
+                pb::WriteKind::WriteTruncate => base + geometry.metablock_size,
+                _ => at + write.length,
+            };
+            for fetch in self.fetches.iter().filter(|fetch| fetch.overlaps(at, end)) {
+                fetch.stale.store(true, Ordering::Relaxed);
+            }
+            match write.kind {
+                pb::WriteKind::WriteData => {
+                    for data in &write.data {
+                        cache.put(inode, geometry.block_size, at, data);
+                        at += data.len() as u64;
+                    }
+                }
+                pb::WriteKind::WriteAllocate => {}
+                _ => cache.remove(inode, geometry.block_size, at, end),
+            }
+        }
+        self.fetches.retain(|fetch| Arc::strong_count(fetch) > 1);
+        weight
+    }
+
+    /// Takes a truncate's cut into account: what is behind `size` is gone. Returns the bytes of memory that are free.
+    pub fn cut(&mut self, cache: &BlockCache, inode: InodeId, size: u64) -> usize {
+        let geometry = self.geometry();
+        let mut weight = self.dirty.remove(size, u64::MAX) as usize;
+        let first_gone = geometry.metablock_count(size);
+        for (_, channel) in self.channels.split_off(&first_gone) {
+            weight += channel.weight();
+        }
+        drop(self.map.split_off(&first_gone));
+        cache.remove(inode, geometry.block_size, size, u64::MAX);
+        for fetch in self.fetches.iter().filter(|fetch| fetch.overlaps(size, u64::MAX)) {
+            fetch.stale.store(true, Ordering::Relaxed);
+        }
+        weight
+    }
+
+    /// The lease is over and everything under it was committed: records are as this holder left them.
+    pub fn close_lease(&mut self) {
+        assert!(self.dirty.is_empty(), "a lease goes back only when nothing is dirty");
+        for (index, channel) in std::mem::take(&mut self.channels) {
+            assert!(!channel.is_unsettled(), "a lease goes back only when everything is synced");
+            let mut record = channel.record(index);
+            record.version = Some(channel.committed.into());
+            self.map.insert(index, record);
+        }
+        if let Some(attr) = &mut self.attr {
+            attr.size = self.size;
+            attr.mtime_ns = self.mtime_ns;
+            attr.ctime_ns = attr.ctime_ns.max(self.mtime_ns);
+        }
+        self.mtime_dirty = false;
+        self.uncommitted = false;
+        self.durable = None;
+        self.lease = Lease::None;
+        self.attr_stale = true;
+        self.spoil_fetches();
+    }
+
+    /// Everything that was dirty is gone with the lease. Returns the bytes of memory that are free, and whether any
+    /// write was lost.
+    pub fn lose(&mut self, cache: &BlockCache, inode: InodeId) -> (usize, bool) {
+        let staged: usize = self.channels.values().map(Channel::weight).sum();
+        let lost = !self.dirty.is_empty()
+            || self.mtime_dirty && self.uncommitted
+            || self.channels.values().any(Channel::is_unsettled);
+        let weight = staged + self.dirty.bytes() as usize;
+        if self.lease == Lease::Write {
+            self.lost_epoch = Some(self.epoch);
+        }
+        self.dirty = Extents::default();
+        self.channels.clear();
+        self.map.clear();
+        self.lease = Lease::None;
+        self.attr_stale = true;
+        self.uncommitted = false;
+        self.durable = None;
+        self.mtime_dirty = false;
+        self.trimmed = false;
+        self.kill_privileges = false;
+        self.spoil_fetches();
+        cache.remove_inode(inode);
+        (weight, lost)
+    }
+
+    /// What a reader of this client accepts of a metablock, and the record to ask by. `None`: nothing was written
+    /// there, it reads as zero.
+    pub fn source(&self, index: u64) -> Option<(pb::Metablock, Version)> {
+        let (record, version) = match self.channels.get(&index) {
+            Some(channel) => (channel.record(index), channel.settled),
+            None => {
+                let record = self.map.get(&index)?;
+                (record.clone(), record.min_version())
+            }
+        };
+        (version != Version::ZERO).then_some((record, version))
+    }
+
+    /// Puts together what is in memory: dirty over pending over clean.
+    pub fn offer(&self, cache: &BlockCache, inode: InodeId, gather: &mut Gather, local: &[Arc<Fetch>]) {
+        let geometry = self.geometry();
+        self.offer_unsettled(geometry, gather);
+        cache.offer(inode, geometry.block_size, gather);
+        for fetch in local.iter().filter(|fetch| !fetch.is_stale()) {
+            if let Some(Ok(data)) = fetch.result() {
+                gather.offer(fetch.start, &data);
+                gather.offer_zero(fetch.start + data.len() as u64, fetch.end);
+            }
+        }
+    }
+
+    fn offer_unsettled(&self, geometry: Geometry, gather: &mut Gather) {
+        self.dirty.offer(gather);
+        if self.channels.is_empty() || gather.is_complete() {
+            return;
+        }
+        let span = geometry.metablock_size;
+        for index in gather.start() / span..=(gather.end() - 1) / span {
+            if let Some(channel) = self.channels.get(&index) {
+                channel.offer(index * span, span, gather);
+            }
+        }
+    }
+
+    /// A time for a write: never the one before.
+    pub fn touch(&mut self, wall_ns: i64) {
+        let mut now = wall_ns;
+        if self.mtime_dirty {
+            now = now.max(self.mtime_ns + 1);
+        }
+        if now == self.mtime_ns {
+            now += 1;
+        }
+        self.mtime_ns = now;
+        self.mtime_dirty = true;
+        self.uncommitted = true;
+    }
+}
+
+/// What comes with a lease.
+#[derive(Clone, Debug)]
+pub(crate) struct Granted {
+    /// Attributes.
+    pub attr: pb::Attr,
+    /// All records.
+    pub metablocks: Vec<pb::Metablock>,
+}

@@ -1,0 +1,220 @@
+//! Taking leases, and passing the gate under them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_types::{Credentials, Error, ErrorKind, FileKind, InodeId, Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{GetMap, Op};
+use tokio::sync::RwLockReadGuard;
+
+use crate::inode::{Granted, Inode, Lease};
+use crate::session::ATTEMPT;
+use crate::shared::Shared;
+
+/// Records in one piece of a map.
+const MAP_PART: u32 = 4096;
+/// Between questions for a file in recovery.
+const RECOVERY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Who opens, and what for.
+#[derive(Clone, Debug)]
+pub(crate) struct Opening {
+    /// On whose behalf.
+    pub credentials: Credentials,
+    /// Permission bits needed.
+    pub mask: u32,
+}
+
+impl Shared {
+    /// Passes the gate of a file with at least `lease` held and believed. While the guard lives, the lease is not
+    /// given back and the size is not set.
+    pub async fn enter<'a>(self: &Arc<Self>, inode: &'a Inode, lease: Lease) -> Result<RwLockReadGuard<'a, ()>> {
+        let started = self.runtime.now();
+        self.touch(inode);
+        loop {
+            self.check_open()?;
+            self.session.ensure_trusted().await?;
+            {
+                let guard = inode.gate.read().await;
+                if self.is_believed(&inode.core.lock(), lease) {
+                    return Ok(guard);
+                }
+            }
+            let guard = inode.gate.write().await;
+            self.take_lease(inode, lease, None).await?;
+            if self.is_believed(&inode.core.lock(), lease) {
+                return Ok(guard.downgrade());
+            }
+            if self.runtime.now().since(started) > self.session.deadline() {
+                return Err(err!(Timeout, "a lease on {} was lost as often as it was taken", inode.id));
+            }
+        }
+    }
+
+    /// Takes at least `lease`, if it is not held. The caller has the gate to itself.
+    pub async fn take_lease(self: &Arc<Self>, inode: &Inode, lease: Lease, opening: Option<Opening>) -> Result<()> {
+        let held = {
+            let core = inode.core.lock();
+            if opening.is_none() && self.is_believed(&core, lease) {
+                return Ok(());
+            }
+            if core.generation == self.session.name().generation { core.lease } else { Lease::None }
+        };
+        let lease = lease.max(held);
+        if held == Lease::Read && lease == Lease::Write {
+            // Ordering: the read lease goes first. While this waits for the write lease it answers no recall, and
+            // another client's write lease may be what it waits for.
+            self.release_read(inode).await?;
+        }
+        if opening.is_some() {
+            inode.core.lock().maybe_registered = true;
+        }
+        let (grant, mode, generation) = self.acquire_fresh(inode, lease, opening.as_ref()).await?;
+        let mut core = inode.core.lock();
+        if opening.is_some() {
+            core.registered = true;
+        }
+        if core.lease == Lease::Write && held == Lease::Write {
+            // Opened again under the write lease: what this client has is newer than what the master said.
+            core.note_attr(&grant.attr);
+            return Ok(());
+        }
+        core.install(&self.cache, mode, generation, grant);
+        Ok(())
+    }
+
+    async fn release_read(&self, inode: &Inode) -> Result<()> {
+        {
+            let mut core = inode.core.lock();
+            core.close_lease();
+        }
+        let release = pb::Release { session: self.session.name().id.raw(), inodes: vec![inode.id.raw()] };
+        self.session.masters.call(&release, ATTEMPT, self.session.deadline()).await.result?;
+        Ok(())
+    }
+
+    /// Asks for a lease that is not one which this client has lost: that one has to be recovered first.
+    async fn acquire_fresh(
+        self: &Arc<Self>,
+        inode: &Inode,
+        lease: Lease,
+        opening: Option<&Opening>,
+    ) -> Result<(Granted, Lease, u64)> {
+        let started = self.runtime.now();
+        loop {
+            let generation = self.session.name().generation;
+            let (grant, mode) = self.acquire(inode.id, lease, opening).await?;
+            if generation != self.session.name().generation {
+                continue;
+            }
+            let lost = inode.core.lock().lost_epoch.map_or(0, ebb_types::Epoch::raw);
+            if lost == 0 || grant.attr.epoch > lost {
+                return Ok((grant, mode, generation));
+            }
+            if self.runtime.now().since(started) > self.session.deadline() {
+                return Err(err!(Unavailable, "{} waits for the recovery of a lost lease", inode.id));
+            }
+            self.tell(vec![pb::Held { inode: inode.id.raw(), epoch: lost, ..Default::default() }]).await;
+            self.runtime.sleep(RECOVERY_PAUSE).await;
+        }
+    }
+
+    /// Asks for a lease until it is granted, with the whole map. A file in recovery is waited for.
+    async fn acquire(&self, inode: InodeId, lease: Lease, opening: Option<&Opening>) -> Result<(Granted, Lease)> {
+        let deadline = self.session.deadline();
+        let started = self.runtime.now();
+        let credentials = opening.map_or_else(Credentials::root, |opening| opening.credentials.clone());
+        loop {
+            let session = self.session.name();
+            let message = pb::Acquire {
+                session: session.id.raw(),
+                credentials: Some((&credentials).into()),
+                inode: inode.raw(),
+                mode: lease.mode() as i32,
+                open: opening.is_some(),
+                access: opening.map_or(0, |opening| opening.mask),
+            };
+            let left = deadline.saturating_sub(self.runtime.now().since(started));
+            let reply = match self.session.masters.call(&message, left, left).await.result {
+                Err(error) if error.kind() == ErrorKind::SessionExpired && !left.is_zero() => {
+                    self.session.ensure_newer(session.generation).await?;
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Busy && !left.is_zero() => {
+                    self.runtime.sleep(RECOVERY_PAUSE).await;
+                    continue;
+                }
+                reply => reply?,
+            };
+            let mode = Lease::from_mode(reply.mode());
+            let attr = reply.attr.ok_or_else(|| err!(Protocol, "a lease on {inode} came without attributes"))?;
+            if attr.kind == FileKind::File.raw() {
+                attr.geometry().check().map_err(|why| err!(Protocol, "{inode} has a bad geometry: {why}"))?;
+            }
+            if (attr.size_unknown || mode < lease) && !left.is_zero() {
+                self.runtime.sleep(RECOVERY_PAUSE).await;
+                continue;
+            }
+            if attr.size_unknown {
+                return Err(err!(Unavailable, "{inode} is being recovered: its size is not known yet"));
+            }
+            if mode < lease {
+                return Err(err!(LeaseHeld, "{inode} is held by another client"));
+            }
+            let metablocks = self.whole_map(inode, reply.metablocks, reply.map_complete).await?;
+            return Ok((Granted { attr, metablocks }, mode));
+        }
+    }
+
+    /// Gives back a write lease that this client does not know of: the answer that brought it got lost.
+    pub async fn disclaim(self: &Arc<Self>, inode: &Inode) -> Result<()> {
+        let message = pb::Acquire {
+            session: self.session.name().id.raw(),
+            credentials: Some((&Credentials::root()).into()),
+            inode: inode.id.raw(),
+            mode: pb::LeaseMode::LeaseNone as i32,
+            ..Default::default()
+        };
+        let reply = self.session.masters.call(&message, ATTEMPT, self.session.deadline()).await.result?;
+        let attr = reply.attr.unwrap_or_default();
+        let lost = inode.core.lock().lost_epoch.map(ebb_types::Epoch::raw);
+        if lost == Some(attr.epoch) {
+            self.tell(vec![pb::Held { inode: inode.id.raw(), epoch: attr.epoch, ..Default::default() }]).await;
+            return Ok(());
+        }
+        // Nothing was written under it. If it is another's, this is refused, and nothing changes.
+        let file = pb::CommitFile {
+            inode: inode.id.raw(),
+            epoch: attr.epoch,
+            size: attr.size,
+            release: true,
+            ..Default::default()
+        };
+        self.own_meta(Op::Commit(pb::meta_op::Commit { files: vec![file] })).await.map(drop)
+    }
+
+    /// The rest of a map that did not fit into one answer.
+    pub async fn whole_map(
+        &self,
+        inode: InodeId,
+        mut metablocks: Vec<pb::Metablock>,
+        mut complete: bool,
+    ) -> Result<Vec<pb::Metablock>> {
+        while !complete {
+            let first_index = metablocks.last().map_or(0, |last| last.index + 1);
+            let map = GetMap { inode: inode.raw(), first_index, limit: MAP_PART };
+            let reply = self.own_meta(Op::GetMap(map)).await?;
+            complete = reply.end || reply.metablocks.is_empty();
+            metablocks.extend(reply.metablocks);
+        }
+        Ok(metablocks)
+    }
+
+    /// Deals with what a call under a lease answered: a lease that is gone is noted.
+    pub fn note_lease_error(&self, inode: &Inode, error: &Error) {
+        if matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired) {
+            self.lose_lease(inode, error);
+        }
+    }
+}

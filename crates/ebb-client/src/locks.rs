@@ -1,0 +1,152 @@
+//! Waiting for file locks: the master queues the request, a poll brings the grant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_types::{Credentials, Error, InodeId, Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{Op, SetLock};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::shared::Shared;
+
+/// A wait is checked against the master so often: a grant may have been told to a poll that got lost.
+const ASK_AGAIN: Duration = Duration::from_secs(20);
+
+/// Who waits.
+#[derive(Debug, Default)]
+pub(crate) struct LockWaiters(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    waiters: Vec<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    inode: u64,
+    owner: u64,
+    flock: bool,
+    told: oneshot::Sender<Result<()>>,
+}
+
+impl LockWaiters {
+    fn enter(&self, inode: InodeId, lock: &pb::FileLock) -> (u64, oneshot::Receiver<Result<()>>) {
+        let (told, hear) = oneshot::channel();
+        let mut state = self.0.lock();
+        state.next += 1;
+        let number = state.next;
+        state.waiters.push(Waiter { number, inode: inode.raw(), owner: lock.owner, flock: lock.flock, told });
+        (number, hear)
+    }
+
+    fn leave(&self, number: u64) {
+        self.0.lock().waiters.retain(|waiter| waiter.number != number);
+    }
+
+    /// A poll brought a grant: for the one who has waited longest with this owner.
+    pub fn on_granted(&self, granted: &pb::LockGranted) {
+        let mut state = self.0.lock();
+        let place = state.waiters.iter().position(|waiter| {
+            waiter.inode == granted.inode && waiter.owner == granted.owner && waiter.flock == granted.flock
+        });
+        if let Some(place) = place {
+            let waiter = state.waiters.remove(place);
+            let verdict = if granted.deadlock {
+                Err(err!(Deadlock, "waiting for this lock would wait for itself"))
+            } else {
+                Ok(())
+            };
+            // The waiter may have given up just now; its guard takes the lock back.
+            let _ = waiter.told.send(verdict);
+        }
+    }
+
+    /// Locks and waits went with the session.
+    pub fn on_session_lost(&self) {
+        for waiter in std::mem::take(&mut self.0.lock().waiters) {
+            let _ = waiter.told.send(Err(err!(SessionExpired, "the session expired, and its locks with it")));
+        }
+    }
+}
+
+impl Shared {
+    /// Takes or releases a lock; waits if `wait`.
+    ///
+    /// Cancel-safety: dropped while it waits, the request is taken back, and so is a grant that crossed it.
+    pub async fn set_lock(self: &Arc<Self>, inode: InodeId, lock: pb::FileLock, wait: bool) -> Result<()> {
+        self.check_open()?;
+        if !wait || lock.kind == 0 {
+            return self.ask_lock(inode, &lock, false, false).await.map(drop);
+        }
+        loop {
+            let (number, hear) = self.locks.enter(inode, &lock);
+            let mut guard = GiveUp { shared: self.clone(), inode, lock, number, armed: true };
+            if !self.ask_lock(inode, &lock, true, false).await? {
+                guard.disarm();
+                return Ok(());
+            }
+            let told = tokio::select! {
+                biased;
+                told = hear => Some(told.unwrap_or_else(|_| Err(lost()))),
+                () = self.runtime.sleep(ASK_AGAIN) => None,
+            };
+            guard.disarm();
+            match told {
+                Some(verdict) => return verdict,
+                // Taken back and asked again; if there was nothing to take back, it has been granted.
+                None if !self.ask_lock(inode, &lock, false, true).await? => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    /// One request; whether it was queued (or, of a cancel, whether there was something to take back).
+    async fn ask_lock(&self, inode: InodeId, lock: &pb::FileLock, wait: bool, cancel: bool) -> Result<bool> {
+        let op = SetLock { inode: inode.raw(), lock: Some(*lock), wait, cancel };
+        Ok(self.session.meta(&Credentials::root(), Op::SetLock(op)).await?.queued)
+    }
+}
+
+fn lost() -> Error {
+    err!(Interrupted, "the wait for a lock was given up")
+}
+
+/// Takes a lock request back when its future is dropped.
+struct GiveUp {
+    shared: Arc<Shared>,
+    inode: InodeId,
+    lock: pb::FileLock,
+    number: u64,
+    armed: bool,
+}
+
+impl GiveUp {
+    fn disarm(&mut self) {
+        self.armed = false;
+        self.shared.locks.leave(self.number);
+    }
+}
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        self.shared.locks.leave(self.number);
+        let (shared, inode, lock) = (self.shared.clone(), self.inode, self.lock);
+        self.shared.runtime.spawn("take a lock request back", async move {
+            let result = match shared.ask_lock(inode, &lock, false, true).await {
+                // It was granted while it was being given up.
+                Ok(false) => shared.ask_lock(inode, &pb::FileLock { kind: 0, ..lock }, false, false).await,
+                other => other,
+            };
+            if let Err(error) = result {
+                tracing::debug!(%inode, %error, "taking a lock request back");
+            }
+        });
+    }
+}

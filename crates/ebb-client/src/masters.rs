@@ -1,0 +1,101 @@
+//! Calls to whichever master answers, retried across restarts within a budget of time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ebb_rpc::Connector;
+use ebb_runtime::Runtime;
+use ebb_types::{Error, ErrorKind, Result, err};
+use ebb_wire::Call;
+
+/// Longest wait between attempts.
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// The masters of a cluster.
+#[derive(Debug)]
+pub(crate) struct Masters {
+    runtime: Runtime,
+    connector: Connector,
+    addresses: Vec<String>,
+    current: AtomicUsize,
+}
+
+/// An answer, and whether an earlier attempt may have been carried out.
+#[derive(Debug)]
+pub(crate) struct Outcome<T> {
+    /// What the master said last.
+    pub result: Result<T>,
+    /// An attempt before the last one got no answer.
+    pub repeated: bool,
+}
+
+impl Masters {
+    /// Calls to these addresses.
+    pub fn new(runtime: Runtime, connector: Connector, addresses: Vec<String>) -> Result<Self> {
+        if addresses.is_empty() {
+            return Err(err!(Invalid, "no master address given: name at least one as ip:port"));
+        }
+        Ok(Self { runtime, connector, addresses, current: AtomicUsize::new(0) })
+    }
+
+    /// Sends until an answer comes that another attempt would not change, or `deadline` has passed. One attempt
+    /// waits for at most `attempt`. Only for calls that may be repeated (queries, and what carries a request id).
+    pub async fn call<C: Call>(&self, message: &C, attempt: Duration, deadline: Duration) -> Outcome<C::Reply> {
+        let started = self.runtime.now();
+        let mut backoff = Duration::from_millis(20);
+        let mut repeated = false;
+        loop {
+            let left = deadline.saturating_sub(self.runtime.now().since(started));
+            let result = self.call_once(message, attempt.min(left)).await;
+            let Err(error) = &result else { return Outcome { result, repeated } };
+            if !is_transient(error.kind()) {
+                return Outcome { result, repeated };
+            }
+            if left <= backoff {
+                return Outcome { result: result.map_err(|error| self.out_of_time(error, deadline)), repeated };
+            }
+            repeated |= matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Disconnected);
+            tracing::debug!(%error, method = ?C::METHOD, "call to the master, retrying");
+            self.turn_from(error);
+            self.runtime.sleep(backoff).await;
+            backoff = (backoff * 2).min(BACKOFF_MAX);
+        }
+    }
+
+    /// One attempt at the current master.
+    pub async fn call_once<C: Call>(&self, message: &C, deadline: Duration) -> Result<C::Reply> {
+        let address = &self.addresses[self.current.load(Ordering::Relaxed) % self.addresses.len()];
+        self.connector.channel(address).call(message, deadline).await
+    }
+
+    /// After an answer that another master may better: to the one that the answer names, else to the next.
+    pub fn turn_from(&self, error: &Error) {
+        if matches!(error.kind(), ErrorKind::Overloaded | ErrorKind::LeaseHeld) {
+            return;
+        }
+        let now = self.current.load(Ordering::Relaxed);
+        let named = (error.kind() == ErrorKind::NotLeader)
+            .then(|| self.addresses.iter().position(|address| error.detail().contains(address.as_str())))
+            .flatten();
+        self.current.store(named.unwrap_or(now + 1) % self.addresses.len(), Ordering::Relaxed);
+    }
+
+    fn out_of_time(&self, error: Error, deadline: Duration) -> Error {
+        error.context(format_args!("gave up on the master after {} s", deadline.as_secs()))
+    }
+}
+
+/// Whether the same request may get another answer later or elsewhere.
+pub(crate) fn is_transient(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NotLeader
+            | ErrorKind::Unreachable
+            | ErrorKind::Disconnected
+            | ErrorKind::Timeout
+            | ErrorKind::Overloaded
+            | ErrorKind::ShuttingDown
+            | ErrorKind::Unavailable
+            | ErrorKind::LeaseHeld
+    )
+}

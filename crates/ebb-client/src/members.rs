@@ -1,0 +1,127 @@
+//! Calls to members of a set.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_rpc::Response;
+use ebb_types::{Error, ErrorKind, MetablockId, Result, Version, err};
+use ebb_wire::{Call, pb};
+
+use crate::outgoing::Outgoing;
+use crate::shared::Shared;
+
+/// A write or sync of a member that answers at all answers within this.
+pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(4);
+/// Copying a metablock to a new member.
+pub(crate) const PULL_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Sends a write to the first of `hops`, with the others as its chain. Answers in the order of `hops`; a member that
+/// said nothing has an answer that says nothing.
+pub(crate) async fn write(
+    shared: &Shared,
+    metablock: MetablockId,
+    hops: &[pb::Hop],
+    write: &Outgoing,
+    sync: bool,
+) -> Vec<Result<pb::MemberResult>> {
+    let Some((first, chain)) = hops.split_first() else { return Vec::new() };
+    let member = first.member.unwrap_or_default();
+    let message = pb::WriteReplica {
+        metablock: metablock.raw(),
+        volume: member.volume,
+        incarnation: member.incarnation,
+        version: Some(write.version.into()),
+        predecessor: Some(write.predecessor.into()),
+        kind: write.kind as i32,
+        offset: write.offset,
+        length: write.length,
+        checksums: write.checksums().to_vec(),
+        sync,
+        chain: chain.to_vec(),
+    };
+    let silence = || Ok(pb::MemberResult::default());
+    match call(shared, first, &message, write.data.clone(), WRITE_DEADLINE).await {
+        Ok(reply) => hops
+            .iter()
+            .map(|hop| {
+                let member = hop.member.unwrap_or_default();
+                let answer = reply.message.results.iter().find(|result| result.node == member.node);
+                answer.cloned().map_or_else(silence, Ok)
+            })
+            .collect(),
+        Err(error) => std::iter::once(Err(error)).chain(chain.iter().map(|_| silence())).collect(),
+    }
+}
+
+/// Asks a member to sync a metablock up to a version.
+pub(crate) async fn sync(
+    shared: &Shared,
+    metablock: MetablockId,
+    member: &pb::Member,
+    version: Version,
+) -> Result<pb::SyncReplicasReply> {
+    let hop = shared.nodes.hop(member)?;
+    let replica = pb::SyncReplica {
+        metablock: metablock.raw(),
+        volume: member.volume,
+        incarnation: member.incarnation,
+        version: Some(version.into()),
+    };
+    let message = pb::SyncReplicas { replicas: vec![replica], chain: Vec::new() };
+    Ok(call(shared, &hop, &message, Vec::new(), WRITE_DEADLINE).await?.message)
+}
+
+/// Makes `target` a copy of `source` at `at`.
+pub(crate) async fn pull(
+    shared: &Shared,
+    metablock: MetablockId,
+    epoch: u64,
+    source: &pb::Member,
+    target: &pb::Member,
+    at: Version,
+) -> Result<()> {
+    let hop = shared.nodes.hop(target)?;
+    let message = pb::PullReplica {
+        metablock: metablock.raw(),
+        volume: target.volume,
+        incarnation: target.incarnation,
+        epoch,
+        source: Some(shared.nodes.hop(source)?),
+        at: Some(at.into()),
+        rate_bytes_per_sec: 0,
+    };
+    let reply = call(shared, &hop, &message, Vec::new(), PULL_DEADLINE).await?.message;
+    let reached = ebb_wire::convert::version(reply.version);
+    if reached < at {
+        return Err(err!(StaleVersion, "node n{} copied {metablock} at {reached}, {at} was wanted", target.node));
+    }
+    Ok(())
+}
+
+/// One call to a member, counted among those in progress on its node.
+pub(crate) async fn call<C: Call>(
+    shared: &Shared,
+    hop: &pb::Hop,
+    message: &C,
+    payload: Vec<Bytes>,
+    deadline: Duration,
+) -> Result<Response<C::Reply>> {
+    let _outstanding = shared.nodes.begin(hop.member.unwrap_or_default().node);
+    shared.connector.channel(&hop.address).call_with(message, payload, deadline).await
+}
+
+/// Tells the master of damage, without waiting.
+pub(crate) fn report(shared: &Arc<Shared>, metablock: MetablockId, member: pb::Member, error: &Error) {
+    if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NoReplica | ErrorKind::VolumePoisoned) {
+        return;
+    }
+    let message = pb::ReportReplica { metablock: metablock.raw(), member: Some(member), failure: Some(error.into()) };
+    let own = shared.clone();
+    shared.runtime.spawn("report a replica", async move {
+        let outcome = own.session.masters.call(&message, crate::session::ATTEMPT, own.session.deadline()).await;
+        if let Err(error) = outcome.result {
+            tracing::debug!(%error, "reporting a replica");
+        }
+    });
+}

@@ -1,0 +1,53 @@
+//! What went wrong and was dealt with, counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A reading of a client's counters since its start.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Metrics { $($(#[$doc])* pub $name: u64,)* }
+
+        #[derive(Debug, Default)]
+        pub(crate) struct Cells { $(pub $name: Cell,)* }
+
+        impl Cells {
+            pub fn read(&self) -> Metrics { Metrics { $($name: self.$name.0.load(Ordering::Relaxed),)* } }
+        }
+    };
+}
+
+metrics! {
+    /// Files whose lease was lost with unsynced data under it; their next write, fsync or close says EIO.
+    lost_files,
+    /// Bytes dropped with them.
+    lost_bytes,
+    /// Sessions opened after the first.
+    sessions_expired,
+    /// Recalls dealt with.
+    recalls,
+    /// Writes sent again to a member that did not have them.
+    resent_writes,
+    /// Members replaced in a set.
+    replaced_members,
+    /// Sets that went on with fewer members because none was to be had.
+    shrunk_sets,
+    /// Reads that a member refused or did not answer, and another was asked.
+    failed_reads,
+    /// Replies whose bytes did not match their checksums.
+    corrupt_reads,
+    /// Files committed.
+    committed_files,
+    /// Commit commands.
+    commits,
+}
+
+/// One counter.
+#[derive(Debug, Default)]
+pub(crate) struct Cell(AtomicU64);
+
+impl Cell {
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+}

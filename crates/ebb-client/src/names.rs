@@ -1,0 +1,111 @@
+//! Names: every call goes to the master, and what comes back is seen through this client's own unsynced state.
+
+use std::sync::Arc;
+
+use ebb_types::{Credentials, HostName, InodeId, Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{GetAttr, GetMap, Op, ReadDir};
+
+use crate::inode::Lease;
+use crate::shared::Shared;
+use crate::types::Location;
+
+/// The extended attribute that tells where a file lies.
+pub(crate) const LOCATIONS_XATTR: &[u8] = b"user.ebb.locations";
+/// Records in one piece of a map.
+const MAP_PART: u32 = 4096;
+
+impl Shared {
+    /// A request that is answered with attributes.
+    pub async fn for_attr(&self, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
+        let reply = self.session.meta(credentials, op).await?;
+        let attr = reply.attr.ok_or_else(|| err!(Protocol, "an answer came without attributes"))?;
+        Ok(self.see_attr(attr))
+    }
+
+    /// Attributes: from memory under a lease, else from the master.
+    pub async fn get_attr(&self, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
+        if let Some(inode) = self.find(id) {
+            let core = inode.core.lock();
+            if !core.attr_stale
+                && self.is_believed(&core, Lease::Read)
+                && let Some(attr) = &core.attr
+            {
+                return Ok(core.overlay(attr.clone()));
+            }
+        }
+        self.for_attr(credentials, Op::GetAttr(GetAttr { inode: id.raw() })).await
+    }
+
+    /// Entries of a directory.
+    pub async fn read_dir(&self, credentials: &Credentials, read: ReadDir) -> Result<(Vec<pb::DirEntry>, bool)> {
+        let reply = self.session.meta(credentials, Op::ReadDir(read)).await?;
+        let mut entries = reply.entries;
+        for entry in &mut entries {
+            if let Some(attr) = entry.attr.take() {
+                entry.attr = Some(self.see_attr(attr));
+            }
+        }
+        Ok((entries, reply.end))
+    }
+
+    /// A request that takes a name from an inode, perhaps its last.
+    pub async fn displacing(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<()> {
+        let reply = self.session.meta(credentials, op).await?;
+        if let Some(attr) = reply.attr {
+            self.see_attr(attr);
+        }
+        if reply.displaced_inode != 0 {
+            self.on_displaced(InodeId::new(reply.displaced_inode), reply.displaced_gone);
+        }
+        Ok(())
+    }
+
+    /// An inode lost a name. If it was the last and no handle is open, nothing of it needs to be written any more.
+    fn on_displaced(&self, id: InodeId, gone: bool) {
+        let Some(inode) = self.find(id) else { return };
+        let mut core = inode.core.lock();
+        core.attr_stale = true;
+        if !gone {
+            return;
+        }
+        if let Some(attr) = &mut core.attr {
+            attr.nlink = 0;
+        }
+        if core.open_count > 0 {
+            return;
+        }
+        let (weight, _) = core.lose(&self.cache, id);
+        let forget = core.registered || core.maybe_registered;
+        drop(core);
+        self.budget.give(weight);
+        inode.progress.notify_waiters();
+        if forget {
+            self.queue.forget(id);
+        }
+    }
+
+    /// Where a file's metablocks lie.
+    pub async fn locations(&self, id: InodeId) -> Result<Vec<Location>> {
+        let map = GetMap { inode: id.raw(), first_index: 0, limit: MAP_PART };
+        let reply = self.own_meta(Op::GetMap(map)).await?;
+        let metablocks = self.whole_map(id, reply.metablocks, reply.end).await?;
+        Ok(metablocks
+            .into_iter()
+            .map(|metablock| {
+                let hosts = metablock.members.iter().map(|member| self.nodes.host(member.node)).collect();
+                Location { metablock, hosts }
+            })
+            .collect())
+    }
+
+    /// The same as text: a line for each metablock, `index host,host,host`.
+    pub async fn locations_text(&self, id: InodeId) -> Result<Vec<u8>> {
+        let mut text = String::new();
+        for location in self.locations(id).await? {
+            let hosts: Vec<&str> = location.hosts.iter().map(HostName::as_str).collect();
+            text += &format!("{} {}\n", location.metablock.index, hosts.join(","));
+        }
+        Ok(text.into_bytes())
+    }
+}

@@ -1,0 +1,95 @@
+//! The nodes as last heard from the master, and how much is asked of each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ebb_types::{HostName, Result, err};
+use ebb_wire::pb;
+use parking_lot::Mutex;
+
+/// The node map. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeMap(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    version: u64,
+    nodes: BTreeMap<u64, pb::Node>,
+    /// Calls in progress.
+    outstanding: BTreeMap<u64, usize>,
+}
+
+impl NodeMap {
+    /// Takes a newer map.
+    pub fn update(&self, version: u64, nodes: Vec<pb::Node>) {
+        let mut state = self.0.lock();
+        state.version = version;
+        state.nodes = nodes.into_iter().map(|node| (node.id, node)).collect();
+    }
+
+    /// Forgets the version, so that the next poll brings the map again (another master counts from elsewhere).
+    pub fn forget_version(&self) {
+        self.0.lock().version = 0;
+    }
+
+    /// Version of the map.
+    pub fn version(&self) -> u64 {
+        self.0.lock().version
+    }
+
+    /// All nodes.
+    pub fn all(&self) -> Vec<pb::Node> {
+        self.0.lock().nodes.values().cloned().collect()
+    }
+
+    /// How to reach a member. Kind `Unreachable` if its node is not known.
+    pub fn hop(&self, member: &pb::Member) -> Result<pb::Hop> {
+        let state = self.0.lock();
+        match state.nodes.get(&member.node) {
+            Some(node) if !node.address.is_empty() => {
+                Ok(pb::Hop { member: Some(*member), address: node.address.clone(), host: node.host.clone() })
+            }
+            _ => Err(err!(Unreachable, "node n{} is not in the node map yet", member.node)),
+        }
+    }
+
+    /// Declared host of a node; empty if unknown.
+    pub fn host(&self, node: u64) -> HostName {
+        HostName::new(self.0.lock().nodes.get(&node).map_or(String::new(), |node| node.host.clone()))
+    }
+
+    /// Whether the master holds the node for dead.
+    pub fn is_dead(&self, node: u64) -> bool {
+        self.0.lock().nodes.get(&node).is_some_and(|node| node.state() == pb::NodeState::NodeDead)
+    }
+
+    /// Calls in progress to a node.
+    pub fn outstanding(&self, node: u64) -> usize {
+        self.0.lock().outstanding.get(&node).copied().unwrap_or(0)
+    }
+
+    /// Counts a call to a node until the guard is dropped.
+    pub fn begin(&self, node: u64) -> Outstanding {
+        *self.0.lock().outstanding.entry(node).or_default() += 1;
+        Outstanding { map: self.clone(), node }
+    }
+}
+
+/// One call in progress.
+#[derive(Debug)]
+pub(crate) struct Outstanding {
+    map: NodeMap,
+    node: u64,
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        let mut state = self.map.0.lock();
+        if let Some(count) = state.outstanding.get_mut(&self.node) {
+            *count -= 1;
+            if *count == 0 {
+                state.outstanding.remove(&self.node);
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! How a client behaves.
+
+use std::time::Duration;
+
+use ebb_types::HostName;
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Masters' addresses.
+    pub masters: Vec<String>,
+    /// Declared host; decides which replica is nearest and where first copies go.
+    pub host: HostName,
+    /// "mount", "cli", "worker".
+    pub role: String,
+    /// Bytes of read-ahead and cached blocks.
+    pub read_cache_bytes: usize,
+    /// Bytes written and not yet synced by all members; more makes writers wait.
+    pub dirty_bytes_max: usize,
+    /// How long a write may stay only in memory.
+    pub commit_interval: Duration,
+    /// How long an operation is retried before it fails.
+    pub operation_deadline: Duration,
+}
+
+impl ClientOptions {
+    /// The defaults: 256 MiB of cache, 128 MiB dirty, commits within a second, 30 s for an operation.
+    #[must_use]
+    pub fn new(masters: Vec<String>, host: HostName, role: impl Into<String>) -> Self {
+        Self {
+            masters,
+            host,
+            role: role.into(),
+            read_cache_bytes: 256 << 20,
+            dirty_bytes_max: 128 << 20,
+            commit_interval: Duration::from_secs(1),
+            operation_deadline: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Decisions of the read and write paths, as functions of plain values.
+
+use std::collections::BTreeMap;
+
+use ebb_types::{CHUNK_SIZE, Geometry};
+use ebb_wire::pb;
+
+/// Metablocks to have granted beyond the one that is being written.
+const GRANTS_AHEAD: u64 = 2;
+/// Indexes in one grant request.
+pub(crate) const GRANTS_PER_CALL: usize = 64;
+/// Writes up to this go to every member from here; larger ones through the pipeline.
+pub(crate) const SINGLE_SOURCE_MAX: usize = 64 << 10;
+/// Read-ahead, in blocks.
+const AHEAD_MAX: u64 = 8;
+/// How far a read may be from where the last one ended and still count as going on: kernels read ahead out of order.
+const SLACK_BLOCKS: u64 = 2;
+/// Files and first reads up to this are fetched whole.
+const SMALL: u64 = 128 << 10;
+
+/// Mode bits as a write by somebody without privilege leaves them (inode(7), S_ISUID and S_ISGID).
+pub(crate) fn without_privileges(mode: u32) -> u32 {
+    let group_executes = mode & 0o010 != 0;
+    mode & !0o4000 & if group_executes { !0o2000 } else { !0 }
+}
+
+/// Metablocks of `start..end` that have no record: they must be granted before anything is written there.
+pub(crate) fn grants_needed(map: &BTreeMap<u64, pb::Metablock>, geometry: Geometry, start: u64, end: u64) -> Vec<u64> {
+    if start >= end {
+        return Vec::new();
+    }
+    let (first, last) = (start / geometry.metablock_size, (end - 1) / geometry.metablock_size);
+    (first..=last).filter(|index| !map.contains_key(index)).collect()
+}
+
+/// Metablocks to ask for before they are needed: the next two, once a write at the end of the file has passed half of
+/// its metablock (G3).
+pub(crate) fn grants_ahead(map: &BTreeMap<u64, pb::Metablock>, geometry: Geometry, end: u64, size: u64) -> Vec<u64> {
+    if end == 0 || end < size || (end - 1) % geometry.metablock_size < geometry.metablock_size / 2 {
+        return Vec::new();
+    }
+    let index = (end - 1) / geometry.metablock_size;
+    (index + 1..=index + GRANTS_AHEAD).filter(|index| !map.contains_key(index)).collect()
+}
+
+/// How one handle reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadAhead {
+    next: u64,
+    /// Blocks to fetch beyond what is asked; 0: reads jump about.
+    window: u64,
+    started: bool,
+}
+
+/// How much to fetch for one read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reach {
+    /// Fetch what is missing in whole blocks.
+    pub whole_blocks: bool,
+    /// Fetch up to here in advance (a file offset).
+    pub ahead_to: u64,
+}
+
+impl ReadAhead {
+    /// Notes a read of `offset..end` and decides how much to fetch.
+    pub fn on_read(&mut self, geometry: Geometry, offset: u64, end: u64) -> Reach {
+        let slack = SLACK_BLOCKS * geometry.block_size;
+        let near = offset <= self.next + slack && offset + slack >= self.next;
+        let goes_on = self.started && near && end > self.next.saturating_sub(slack);
+        let was = self.next;
+        if goes_on {
+            if end > self.next {
+                self.window = (self.window * 2).clamp(1, AHEAD_MAX);
+            }
+            self.next = self.next.max(end);
+        } else {
+            self.window = 0;
+            self.next = end;
+        }
+        self.started = true;
+        // A second small read right behind the first is a stream; one long jump is not.
+        let whole_blocks = self.window > 0 && offset <= was + slack;
+        let ahead_to = if whole_blocks { self.ahead(geometry, end) } else { end };
+        Reach { whole_blocks, ahead_to }
+    }
+
+    /// Read-ahead stops at the edge of the metablock, unless the reader is close to it.
+    fn ahead(self, geometry: Geometry, end: u64) -> u64 {
+        let wanted = end + self.window * geometry.block_size;
+        let edge = end.next_multiple_of(geometry.metablock_size);
+        if wanted <= edge || edge - end <= SLACK_BLOCKS * geometry.block_size { wanted } else { edge }
+    }
+}
+
+/// Cuts a missing range into the ranges to fetch: whole blocks of a stream, else whole chunks; never across a block's
+/// edge, never beyond the file's end (rounded up to a chunk).
+pub(crate) fn fetch_ranges(geometry: Geometry, missing: (u64, u64), reach: Reach, size: u64) -> Vec<(u64, u64)> {
+    let (mut start, mut end) = missing;
+    let end_of_file = size.next_multiple_of(CHUNK_SIZE);
+    if reach.whole_blocks {
+        start -= start % geometry.block_size;
+        end = end.next_multiple_of(geometry.block_size);
+    } else if size <= SMALL {
+        (start, end) = (0, end_of_file);
+    } else {
+        start -= start % CHUNK_SIZE;
+        end = end.next_multiple_of(CHUNK_SIZE);
+        if start == 0 {
+            end = end.max(SMALL);
+        }
+    }
+    end = end.min(end_of_file);
+    geometry
+        .block_pieces(start, end.saturating_sub(start))
+        .map(|piece| (piece.file_offset, piece.file_offset + piece.len))
+        .collect()
+}
+
+/// One member as a reader weighs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    /// Its place in the set.
+    pub place: usize,
+    /// On the reader's own host.
+    pub own_host: bool,
+    /// The master holds its node for dead.
+    pub dead: bool,
+    /// Calls in progress to its node.
+    pub outstanding: usize,
+    /// A random number, for ties.
+    pub draw: u64,
+}
+
+/// In which order members are asked: own host first, then the least busy, then by lot; dead ones last.
+pub(crate) fn read_order(mut candidates: Vec<Candidate>) -> Vec<usize> {
+    candidates.sort_by_key(|one| (one.dead, !one.own_host, one.outstanding, one.draw));
+    candidates.into_iter().map(|one| one.place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry { block_size: 1 << 20, metablock_size: 64 << 20 };
+
+    #[test]
+    fn privileges_go_as_linux_has_it() {
+        assert_eq!(without_privileges(0o6755), 0o755);
+        assert_eq!(without_privileges(0o6745), 0o2745);
+        assert_eq!(without_privileges(0o4600), 0o600);
+    }
+
+    #[test]
+    fn grants_come_ahead_of_an_appender_only() {
+        let map = BTreeMap::from([(0, pb::Metablock::default())]);
+        let half = GEOMETRY.metablock_size / 2;
+        assert_eq!(grants_ahead(&map, GEOMETRY, half, half), Vec::<u64>::new());
+        assert_eq!(grants_ahead(&map, GEOMETRY, half + 1, half + 1), [1, 2]);
+        assert_eq!(grants_ahead(&map, GEOMETRY, half + 1, half + 2), Vec::<u64>::new());
+        assert_eq!(grants_needed(&map, GEOMETRY, 0, GEOMETRY.metablock_size + 1), [1]);
+    }
+
+    #[test]
+    fn a_small_random_read_fetches_its_chunk_and_a_stream_fetches_blocks_ahead() {
+        let size = 640 << 20;
+        let mut ahead = ReadAhead::default();
+        let at = 100 << 20;
+        let reach = ahead.on_read(GEOMETRY, at + 5000, at + 9096);
+        assert_eq!(fetch_ranges(GEOMETRY, (at + 5000, at + 9096), reach, size), [(at, at + CHUNK_SIZE)]);
+        assert!(!ahead.on_read(GEOMETRY, 5 << 20, (5 << 20) + 4096).whole_blocks);
+        let mut windows = Vec::new();
+        for step in 0..6u64 {
+            let offset = (200 << 20) + step * (128 << 10);
+            let end = offset + (128 << 10);
+            windows.push((ahead.on_read(GEOMETRY, offset, end).ahead_to - end) >> 20);
+        }
+        assert_eq!(windows, [0, 1, 2, 4, 8, 8]);
+    }
+
+    #[test]
+    fn read_ahead_stops_at_the_metablock_unless_the_reader_is_close() {
+        let ahead = ReadAhead { next: 0, window: 8, started: true };
+        let edge = GEOMETRY.metablock_size;
+        assert_eq!(ahead.ahead(GEOMETRY, edge - (5 << 20)), edge);
+        assert_eq!(ahead.ahead(GEOMETRY, edge - (2 << 20)), edge + (6 << 20));
+    }
+
+    #[test]
+    fn own_host_first_then_idle_then_by_lot_and_dead_last() {
+        let one = |place, own_host, dead, outstanding, draw| Candidate { place, own_host, dead, outstanding, draw };
+        let order = read_order(vec![
+            one(0, false, false, 3, 0),
+            one(1, false, false, 1, 9),
+            one(2, true, false, 9, 0),
+            one(3, true, true, 0, 0),
+            one(4, false, false, 1, 2),
+        ]);
+        assert_eq!(order, [2, 4, 1, 0, 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn fetches_cover_what_is_missing(start in 0u64..10_000_000, len in 1u64..3_000_000, rest in 0u64..9_000_000, whole: bool) {
+            let end = start + len;
+            let size = end + rest;
+            let reach = Reach { whole_blocks: whole, ahead_to: end };
+            let ranges = fetch_ranges(GEOMETRY, (start, end), reach, size);
+            prop_assert!(ranges[0].0 <= start && ranges[ranges.len() - 1].1 >= end);
+            for pair in ranges.windows(2) { prop_assert_eq!(pair[0].1, pair[1].0); }
+            for (from, to) in ranges {
+                prop_assert!(from < to && to <= size.next_multiple_of(CHUNK_SIZE));
+                prop_assert_eq!(from / GEOMETRY.block_size, (to - 1) / GEOMETRY.block_size);
+                prop_assert_eq!((from % CHUNK_SIZE, to % CHUNK_SIZE), (0, 0));
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The long poll: keeps the session alive and brings what the master wants to tell. A session that has expired is
+//! replaced by a new one here, and only here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ebb_types::{Error, ErrorKind, InodeId, Result};
+use ebb_wire::pb;
+use parking_lot::Mutex;
+
+use crate::inode::{Inode, Lease};
+use crate::session::ATTEMPT;
+use crate::shared::Shared;
+
+/// Between polls that failed.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Longer than the master waits: for the way there and back.
+const LATE: Duration = Duration::from_secs(2);
+
+/// Which master process answered last.
+#[derive(Debug, Default)]
+pub(crate) struct MasterBoot(Mutex<Option<(u64, u64)>>);
+
+impl MasterBoot {
+    /// Whether another process than before answers polls of the session `generation`.
+    fn is_new(&self, generation: u64, boot: u64) -> bool {
+        self.0.lock().is_some_and(|(session, known)| session == generation && known != boot)
+    }
+
+    /// Notes the process that answered, once it knows what this session holds.
+    fn note(&self, generation: u64, boot: u64) {
+        *self.0.lock() = Some((generation, boot));
+    }
+}
+
+/// Polls until the client disconnects.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    while !shared.closing.load(Ordering::Relaxed) {
+        // A quarter of the time to live: a few polls may be lost before leases stop being believed.
+        let wait = shared.session.ttl() / 4;
+        let outcome = tokio::select! {
+            biased;
+            outcome = shared.poll_once(wait.as_millis() as u32, Vec::new()) => outcome,
+            () = shared.session.poke.notified() => shared.poll_once(0, Vec::new()).await,
+        };
+        if let Err(error) = outcome {
+            if error.kind() == ErrorKind::SessionExpired {
+                shared.renew(&error).await;
+                continue;
+            }
+            tracing::debug!(%error, "poll");
+            shared.runtime.sleep(PAUSE).await;
+        }
+    }
+}
+
+impl Shared {
+    /// One poll, and everything that its answer asks for.
+    pub async fn poll_once(self: &Arc<Self>, wait_ms: u32, recalled: Vec<pb::Held>) -> Result<()> {
+        let session = self.session.name();
+        let message = pb::Poll { session: session.id.raw(), wait_ms, node_map_version: self.nodes.version(), recalled };
+        let sent = self.runtime.now();
+        let deadline = Duration::from_millis(u64::from(wait_ms)) + LATE;
+        let reply = match self.session.masters.call_once(&message, deadline).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                if crate::masters::is_transient(error.kind()) {
+                    self.session.masters.turn_from(&error);
+                }
+                return Err(error);
+            }
+        };
+        if self.boot.is_new(session.generation, reply.master_boot) {
+            tracing::info!("another master process answers: telling it what this client holds");
+            self.nodes.forget_version();
+            self.reclaim().await?;
+        }
+        self.boot.note(session.generation, reply.master_boot);
+        self.session.on_poll_answered(session.id, sent);
+        self.on_poll_reply(reply).await;
+        Ok(())
+    }
+
+    async fn on_poll_reply(self: &Arc<Self>, reply: pb::PollReply) {
+        if !reply.nodes.is_empty() {
+            self.nodes.update(reply.node_map_version, reply.nodes);
+        }
+        for granted in &reply.locks {
+            self.locks.on_granted(granted);
+        }
+        for recall in &reply.recalls {
+            self.on_recall(recall);
+        }
+        for id in reply.changed {
+            self.on_changed(InodeId::new(id));
+        }
+    }
+
+    /// Names or attributes of a file were changed by others.
+    fn on_changed(self: &Arc<Self>, id: InodeId) {
+        if let Some(inode) = self.find(id) {
+            let mut core = inode.core.lock();
+            core.attr_stale = true;
+            if core.open_count == 0 && core.registered {
+                // It may have lost its last name: nothing here keeps it alive.
+                self.queue.forget(id);
+            }
+        }
+        let shared = self.clone();
+        self.runtime.spawn("invalidate attributes", async move { shared.invalidate(id).await });
+    }
+
+    /// Tells a new master process which leases and handles this session has.
+    async fn reclaim(self: &Arc<Self>) -> Result<()> {
+        let (mut leases, mut open) = (Vec::new(), Vec::new());
+        for inode in self.inodes() {
+            let held = self.held(&inode);
+            if held.mode() != pb::LeaseMode::LeaseNone {
+                leases.push(held);
+            }
+            if inode.core.lock().registered {
+                open.push(inode.id.raw());
+            }
+        }
+        let message = pb::Reclaim { session: self.session.name().id.raw(), leases, open };
+        self.session.masters.call(&message, ATTEMPT, self.session.ttl()).await.result?;
+        Ok(())
+    }
+
+    /// The session has expired: whatever was held is lost. Opens a new one, for as long as it takes.
+    async fn renew(self: &Arc<Self>, error: &Error) {
+        tracing::warn!(%error, session = %self.session.name().id, "the session has expired");
+        self.metrics.sessions_expired.add(1);
+        self.session.on_expired();
+        self.locks.on_session_lost();
+        let held = |inode: &Arc<Inode>| inode.core.lock().lease != Lease::None;
+        let lost: Vec<Arc<Inode>> = self.inodes().into_iter().filter(held).collect();
+        for inode in &lost {
+            self.lose_lease(inode, error);
+        }
+        while let Err(error) = self.open_session().await {
+            tracing::warn!(%error, "opening a new session");
+            if self.closing.load(Ordering::Relaxed) {
+                return;
+            }
+            self.runtime.sleep(PAUSE).await;
+        }
+        // A task of its own: the kernel may wait for requests that wait for the new session.
+        let shared = self.clone();
+        self.runtime.spawn("invalidate what was lost", async move {
+            for inode in lost {
+                shared.invalidate(inode.id).await;
+            }
+        });
+    }
+
+    /// Opens a session and tells it which files are open here.
+    pub async fn open_session(self: &Arc<Self>) -> Result<()> {
+        let message = pb::OpenSession {
+            host: self.options.host.as_str().to_owned(),
+            role: self.options.role.clone(),
+            pid: std::process::id(),
+        };
+        let nodes = self.session.open(&message).await?;
+        // Version 0: the first poll brings the map with its version.
+        self.nodes.update(0, nodes);
+        let open: Vec<u64> = self
+            .inodes()
+            .iter()
+            .filter(|inode| {
+                let mut core = inode.core.lock();
+                core.registered = core.open_count > 0;
+                core.maybe_registered = false;
+                core.registered
+            })
+            .map(|inode| inode.id.raw())
+            .collect();
+        if !open.is_empty() {
+            let message = pb::Reclaim { session: self.session.name().id.raw(), leases: Vec::new(), open };
+            self.session.masters.call(&message, ATTEMPT, self.session.deadline()).await.result?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! The read path: what is in memory, and fetches for the rest.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ebb_types::{Result, err};
+
+use crate::fetch::{self, Wanted};
+use crate::gather::Gather;
+use crate::handles::OpenFile;
+use crate::inode::{Core, Fetch, Inode, Lease};
+use crate::plan::{Reach, fetch_ranges};
+use crate::shared::Shared;
+
+/// Most that one read may ask for; longer ones are cut into several.
+pub(crate) const READ_MAX: u64 = 16 << 20;
+
+/// What a look into memory said.
+enum Look {
+    Done(Bytes),
+    /// Wait for these and look again.
+    Wait(Vec<Arc<Fetch>>),
+}
+
+impl Shared {
+    /// Bytes of an open file from `offset`, fewer only at its end.
+    pub async fn read(self: &Arc<Self>, file: &OpenFile, offset: u64, len: u64) -> Result<Bytes> {
+        if !file.access.reads() {
+            return Err(err!(Invalid, "{} is not open for reading", file.inode.id));
+        }
+        let inode = &file.inode;
+        if let Some(data) = self.read_memory(inode, offset, len) {
+            self.touch(inode);
+            // The rhythm of reads is noted all the same, and fetches go on ahead.
+            self.read_ahead(file, offset, data.len() as u64);
+            return Ok(data);
+        }
+        let _gate = self.enter(inode, Lease::Read).await?;
+        let reach = self.reach(file, offset, len);
+        self.start_ahead(inode, offset.saturating_add(len), reach);
+        self.read_under_lease(inode, offset, len, reach).await
+    }
+
+    /// The same for the client itself, under a lease that the caller has entered.
+    pub async fn read_under_lease(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        offset: u64,
+        len: u64,
+        reach: Reach,
+    ) -> Result<Bytes> {
+        let mut local: Vec<Arc<Fetch>> = Vec::new();
+        let started = self.runtime.now();
+        loop {
+            let (look, begun) = self.look(inode, offset, len, reach, &local);
+            for fetch in begun {
+                self.spawn_fetch(inode, fetch);
+            }
+            let waits = match look {
+                Look::Done(data) => return Ok(data),
+                Look::Wait(waits) => waits,
+            };
+            for fetch in &waits {
+                fetch.wait().await;
+                if let Some(Err(error)) = fetch.result() {
+                    return Err(fetch::of_file(inode.id)(error));
+                }
+            }
+            if self.runtime.now().since(started) > self.session.deadline() {
+                return Err(err!(Timeout, "reading {}: writes kept overtaking the read", inode.id));
+            }
+            local.retain(|fetch| !fetch.is_stale());
+            local.extend(waits);
+        }
+    }
+
+    /// A read that memory alone answers, without passing the gate.
+    fn read_memory(&self, inode: &Inode, offset: u64, len: u64) -> Option<Bytes> {
+        let core = inode.core.lock();
+        if !self.is_believed(&core, Lease::Read) {
+            return None;
+        }
+        let mut gather = window(&core, offset, len);
+        core.offer(&self.cache, inode.id, &mut gather, &[]);
+        offer_holes(&core, &mut gather);
+        gather.is_complete().then(|| gather.finish())
+    }
+
+    fn look(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        len: u64,
+        reach: Reach,
+        local: &[Arc<Fetch>],
+    ) -> (Look, Vec<Arc<Fetch>>) {
+        let mut core = inode.core.lock();
+        let mut gather = window(&core, offset, len);
+        core.offer(&self.cache, inode.id, &mut gather, local);
+        offer_holes(&core, &mut gather);
+        if gather.is_complete() {
+            return (Look::Done(gather.finish()), Vec::new());
+        }
+        let missing = gather.missing().to_vec();
+        let begun = begin_fetches(&mut core, &missing, reach);
+        let waits = core
+            .fetches
+            .iter()
+            .filter(|fetch| !fetch.is_stale())
+            .filter(|fetch| missing.iter().any(|&(from, to)| fetch.start < to && from < fetch.end))
+            .cloned()
+            .collect();
+        (Look::Wait(waits), begun)
+    }
+
+    fn reach(&self, file: &OpenFile, offset: u64, len: u64) -> Reach {
+        let (geometry, size) = {
+            let core = file.inode.core.lock();
+            (core.geometry(), core.size)
+        };
+        let end = offset.saturating_add(len).min(size.max(offset));
+        file.ahead.lock().on_read(geometry, offset, end)
+    }
+
+    fn read_ahead(self: &Arc<Self>, file: &OpenFile, offset: u64, len: u64) {
+        let reach = self.reach(file, offset, len);
+        self.start_ahead(&file.inode, offset + len, reach);
+    }
+
+    /// Starts fetching what the reader will want next.
+    fn start_ahead(self: &Arc<Self>, inode: &Arc<Inode>, from: u64, reach: Reach) {
+        if reach.ahead_to <= from {
+            return;
+        }
+        let begun = {
+            let mut core = inode.core.lock();
+            // Read-ahead that would push out what it just brought is of no use.
+            if !self.is_believed(&core, Lease::Read) || (self.cache.max() as u64) < 4 * (reach.ahead_to - from) {
+                return;
+            }
+            let start = from.next_multiple_of(core.geometry().block_size);
+            let end = reach.ahead_to.min(core.size);
+            if start >= end {
+                return;
+            }
+            let mut gather = Gather::new(start, end);
+            core.offer(&self.cache, inode.id, &mut gather, &[]);
+            offer_holes(&core, &mut gather);
+            let missing = gather.missing().to_vec();
+            begin_fetches(&mut core, &missing, reach)
+        };
+        for fetch in begun {
+            self.spawn_fetch(inode, fetch);
+        }
+    }
+
+    fn spawn_fetch(self: &Arc<Self>, inode: &Arc<Inode>, fetch: Arc<Fetch>) {
+        let (shared, inode) = (self.clone(), inode.clone());
+        self.runtime.spawn("fetch from a member", async move {
+            let result = shared.fetch_range(&inode, &fetch).await;
+            {
+                // Ordering: into the cache under the file's lock, where a settled write would mark the fetch stale.
+                let core = inode.core.lock();
+                if let Ok(data) = &result
+                    && !fetch.is_stale()
+                {
+                    let padded = pad(data, fetch.end.min(core.size) - fetch.start.min(core.size));
+                    shared.cache.put(inode.id, core.geometry().block_size, fetch.start, &padded);
+                }
+            }
+            fetch.finish(result);
+        });
+    }
+
+    async fn fetch_range(self: &Arc<Self>, inode: &Arc<Inode>, range: &Fetch) -> Result<Bytes> {
+        let (source, span) = {
+            let core = inode.core.lock();
+            let span = core.geometry().metablock_size;
+            (core.source(range.start / span), span)
+        };
+        let Some((record, min_version)) = source else { return Ok(Bytes::new()) };
+        let wanted = Wanted { record, min_version, offset: range.start % span, len: range.end - range.start };
+        fetch::fetch(self, wanted, |index| fetch::refresh(self, inode, index)).await
+    }
+}
+
+/// The part of a read that lies before the end of the file.
+fn window(core: &Core, offset: u64, len: u64) -> Gather {
+    Gather::new(offset.min(core.size), offset.saturating_add(len.min(READ_MAX)).min(core.size))
+}
+
+/// Metablocks in which nothing was ever written are zero.
+fn offer_holes(core: &Core, gather: &mut Gather) {
+    if gather.is_complete() {
+        return;
+    }
+    let span = core.geometry().metablock_size;
+    for index in gather.start() / span..=(gather.end() - 1) / span {
+        if core.source(index).is_none() {
+            gather.offer_zero(index * span, (index + 1) * span);
+        }
+    }
+}
+
+/// Begins the fetches that are missing and not on their way yet.
+fn begin_fetches(core: &mut Core, missing: &[(u64, u64)], reach: Reach) -> Vec<Arc<Fetch>> {
+    core.fetches.retain(|fetch| Arc::strong_count(fetch) > 1);
+    let mut begun = Vec::new();
+    for range in missing {
+        for (start, end) in fetch_ranges(core.geometry(), *range, reach, core.size) {
+            let wanted = start.max(range.0)..end.min(range.1);
+            let covered = core
+                .fetches
+                .iter()
+                .any(|fetch| !fetch.is_stale() && fetch.start <= wanted.start && wanted.end <= fetch.end);
+            if covered || core.source(start / core.geometry().metablock_size).is_none() {
+                continue;
+            }
+            let fetch = Arc::new(Fetch::new(start, end));
+            core.fetches.push(fetch.clone());
+            begun.push(fetch);
+        }
+    }
+    begun
+}
+
+/// What a member did not have is zero, as far as the file goes.
+fn pad(data: &Bytes, len: u64) -> Bytes {
+    let len = len as usize;
+    if data.len() >= len {
+        return data.slice(..len);
+    }
+    let mut out = bytes::BytesMut::with_capacity(len);
+    out.extend_from_slice(data);
+    out.resize(len, 0);
+    out.freeze()
+}

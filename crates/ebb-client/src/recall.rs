@@ -1,0 +1,220 @@
+//! Leases going back: because the master asks, or because too many are held.
+//!
+//! ```text
+//!  recall ── keep WRITE: tell size and times ────────────────────────────────► done
+//!        ├── keep READ:  shut the gate, flush, commit, release, tell ───────► done
+//!        └── keep NONE:  invalidate kernel caches (gate open), then the same ► done
+//! ```
+//! The gate stays open while the listener runs: a write that waited at the gate would keep its page locked, and the
+//! kernel would wait for that page. What was served meanwhile is invalidated in another round.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ebb_types::InodeId;
+use ebb_wire::pb;
+
+use crate::inode::{Inode, Lease};
+use crate::session::ATTEMPT;
+use crate::shared::Shared;
+
+/// Rounds of invalidation while the file is in use.
+const INVALIDATIONS_MAX: usize = 3;
+/// Between attempts to flush a file that somebody else waits for.
+const FLUSH_PAUSE: Duration = Duration::from_millis(500);
+/// Leases held before the least recently used go back.
+pub(crate) const HELD_MAX: usize = 50_000;
+/// Of those, in one go.
+const RELEASE_BATCH: usize = 1000;
+
+impl Shared {
+    /// A recall came; it is dealt with by a task of its own, once for each file.
+    pub fn on_recall(self: &Arc<Self>, recall: &pb::Recall) {
+        let id = InodeId::new(recall.inode);
+        let keep = Lease::from_mode(recall.keep());
+        let inode = self.inode(id);
+        if keep == Lease::Write {
+            let shared = self.clone();
+            self.runtime.spawn("tell size and times", async move {
+                if inode.core.lock().lease != Lease::Write {
+                    // The lease may be on its way here, and this file's size with it.
+                    drop(inode.gate.read().await);
+                }
+                let held = shared.held(&inode);
+                shared.tell(vec![held]).await;
+            });
+            return;
+        }
+        let mut recalls = self.recalls.lock();
+        if let Some(wanted) = recalls.get_mut(&id) {
+            *wanted = keep.min(*wanted);
+            return;
+        }
+        recalls.insert(id, keep);
+        drop(recalls);
+        self.metrics.recalls.add(1);
+        let shared = self.clone();
+        self.runtime.spawn("give a lease back", async move { shared.give_back(&inode).await });
+    }
+
+    async fn give_back(self: Arc<Self>, inode: &Arc<Inode>) {
+        let keep = |shared: &Self| shared.recalls.lock().get(&inode.id).copied().unwrap_or(Lease::None);
+        if keep(&self) == Lease::None {
+            self.invalidate_rounds(inode).await;
+        }
+        let _gate = inode.gate.write().await;
+        if inode.core.lock().lease == Lease::None
+            && let Err(error) = self.disclaim(inode).await
+        {
+            tracing::debug!(inode = %inode.id, %error, "giving back a lease that is not known here");
+        }
+        while inode.core.lock().lease > keep(&self) {
+            let wanted = keep(&self);
+            if wanted == Lease::None {
+                inode.core.lock().closed = true;
+            }
+            match self.return_lease(inode).await {
+                Ok(()) => break,
+                Err(error) => {
+                    tracing::debug!(inode = %inode.id, %error, "giving a lease back");
+                    self.note_lease_error(inode, &error);
+                    self.runtime.sleep(FLUSH_PAUSE).await;
+                }
+            }
+        }
+        inode.core.lock().closed = false;
+        let held = self.held(inode);
+        // Ordering: told before the gate opens, or the next lease that this client takes could be taken for this one.
+        self.tell(vec![held]).await;
+        self.recalls.lock().remove(&inode.id);
+    }
+
+    /// Invalidates kernel caches until nothing was served meanwhile, a few times at most.
+    async fn invalidate_rounds(self: &Arc<Self>, inode: &Inode) {
+        for _ in 0..INVALIDATIONS_MAX {
+            let before = inode.used.load(Ordering::Relaxed);
+            self.invalidate(inode.id).await;
+            if inode.used.load(Ordering::Relaxed) == before {
+                return;
+            }
+        }
+    }
+
+    /// Flushes, commits and drops the lease. The caller has the gate to itself.
+    ///
+    /// A write lease goes back whole, even if a read lease might be kept: between the commit that releases it and the
+    /// word that a read lease stays, another client may have begun to write. What is cached stays good as long as the
+    /// versions do, so taking the read lease again costs one call.
+    async fn return_lease(self: &Arc<Self>, inode: &Arc<Inode>) -> ebb_types::Result<()> {
+        if inode.core.lock().lease == Lease::Write {
+            self.flush(inode).await?;
+            self.commit_one(inode, true).await?;
+        }
+        let mut core = inode.core.lock();
+        if core.lease != Lease::None {
+            core.close_lease();
+        }
+        Ok(())
+    }
+
+    /// Gives the lease of a file back for good. The caller has the gate to itself.
+    pub async fn finish(self: &Arc<Self>, inode: &Arc<Inode>) -> ebb_types::Result<()> {
+        self.return_lease(inode).await
+    }
+
+    /// What is held of a file, as the master wants to hear it.
+    pub fn held(&self, inode: &Inode) -> pb::Held {
+        let core = inode.core.lock();
+        pb::Held {
+            inode: inode.id.raw(),
+            mode: core.lease.mode() as i32,
+            epoch: core.epoch.raw(),
+            size: core.size,
+            mtime_ns: core.mtime_ns,
+        }
+    }
+
+    /// Tells the master of recalls that were dealt with, by a poll that does not wait.
+    pub async fn tell(self: &Arc<Self>, recalled: Vec<pb::Held>) {
+        let deadline = self.session.deadline();
+        let started = self.runtime.now();
+        while self.runtime.now().since(started) < deadline {
+            match self.poll_once(0, recalled.clone()).await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "telling that a recall was dealt with");
+                    self.runtime.sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    /// Gives the leases back that were not used for longest, if there are too many.
+    pub async fn trim_leases(self: &Arc<Self>) {
+        if self.inode_count() <= HELD_MAX {
+            return;
+        }
+        self.sweep();
+        let mut idle: Vec<Arc<Inode>> = self.inodes().into_iter().filter(|inode| is_idle(inode)).collect();
+        let excess = self.inode_count().saturating_sub(HELD_MAX * 9 / 10).min(idle.len());
+        idle.sort_by_key(|inode| inode.used.load(Ordering::Relaxed));
+        idle.truncate(excess);
+        for batch in idle.chunks(RELEASE_BATCH) {
+            self.release_batch(batch).await;
+        }
+        self.sweep();
+    }
+
+    async fn release_batch(self: &Arc<Self>, batch: &[Arc<Inode>]) {
+        let mut gates = BTreeMap::new();
+        let (mut readers, mut writers) = (Vec::new(), Vec::new());
+        for inode in batch {
+            // One that is in use after all stays.
+            let Ok(gate) = inode.gate.clone().try_write_owned() else { continue };
+            if !is_idle(inode) {
+                continue;
+            }
+            match inode.core.lock().lease {
+                Lease::None => {}
+                Lease::Read => readers.push(inode.clone()),
+                Lease::Write => writers.push(inode.clone()),
+            }
+            gates.insert(inode.id, gate);
+        }
+        if let Err(error) = self.commit_batch(&writers, true).await {
+            tracing::debug!(%error, "releasing write leases");
+            return;
+        }
+        let inodes: Vec<u64> = readers.iter().map(|inode| inode.id.raw()).collect();
+        if !inodes.is_empty() {
+            let release = pb::Release { session: self.session.name().id.raw(), inodes };
+            let outcome = self.session.masters.call(&release, ATTEMPT, self.session.deadline()).await;
+            if let Err(error) = outcome.result {
+                tracing::debug!(%error, "releasing read leases");
+                return;
+            }
+        }
+        for inode in readers.iter().chain(&writers) {
+            let mut core = inode.core.lock();
+            if core.lease != Lease::None {
+                core.close_lease();
+            }
+            let forget = (core.registered || core.maybe_registered) && core.open_count == 0;
+            drop(core);
+            self.cache.remove_inode(inode.id);
+            if forget {
+                self.queue.forget(inode.id);
+            }
+        }
+    }
+}
+
+fn is_idle(inode: &Inode) -> bool {
+    let core = inode.core.lock();
+    core.open_count == 0
+        && !core.uncommitted
+        && core.dirty.is_empty()
+        && core.channels.values().all(|one| one.is_quiet())
+}

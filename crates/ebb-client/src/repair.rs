@@ -1,0 +1,268 @@
+//! Replaces failed members of a set under a write lease (docs/protocol.md, Write, 6).
+//!
+//! Writing to the metablock has stopped and nothing is in flight. Sync the rest; choose a replacement; it pulls from a
+//! member that is well; record the new set; go on, which sends again what not all have. If there is no replacement,
+//! the failed member is asked again: it may have come back. When that has gone on for the operation's deadline, flushes
+//! fail (sticky), and the set goes on with the members that are well, so that the file can be given back; a
+//! replacement is sought again before the next write.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ebb_types::{Error, ErrorKind, Result, Version, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{ChangeSet, GetMap, Op};
+
+use crate::drive::Target;
+use crate::members;
+
+/// Between attempts.
+const PAUSE: Duration = Duration::from_millis(400);
+/// A question to the master for a volume.
+const CHOOSE_DEADLINE: Duration = Duration::from_secs(3);
+
+/// What the repair of one metablock works with.
+struct Scene {
+    id: ebb_types::MetablockId,
+    epoch: u64,
+    generation: u64,
+    settled: Version,
+    /// All members, and whether each failed.
+    members: Vec<(pb::Member, bool)>,
+    /// Who has most, and how much.
+    source: Option<(pb::Member, Version)>,
+}
+
+/// Works until the set is whole again, has been shrunk, or the lease is gone.
+pub(crate) async fn run(target: Target) {
+    let mut refused = BTreeSet::new();
+    let started = target.shared.runtime.now();
+    target.with(|channel| *channel.trouble_since.get_or_insert(started));
+    loop {
+        match attempt(&target, &mut refused).await {
+            Ok(true) => break,
+            Ok(false) => return,
+            Err(error) if error.kind() == ErrorKind::StaleEpoch || error.kind() == ErrorKind::SessionExpired => {
+                target.shared.lose_lease(&target.inode, &error);
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(inode = %target.inode.id, index = target.index, %error, "replacing a member");
+                if give_up_if_late(&target, error).await {
+                    break;
+                }
+            }
+        }
+        if target.with(|_| ()).is_none() {
+            return;
+        }
+        target.shared.runtime.sleep(PAUSE).await;
+    }
+    target.land(|_| Ok(()));
+}
+
+/// One round. True: the set is whole; false: there is nothing to repair any more.
+async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
+    if !sync_rest(target).await? {
+        return Ok(false);
+    }
+    let Some(scene) = look(target) else { return Ok(false) };
+    if scene.members.iter().all(|(_, failed)| !failed) && !target.with(|channel| channel.shrunk).unwrap_or(false) {
+        target.with(|channel| channel.on_revived());
+        return Ok(true);
+    }
+    // Data that nobody well has can only come from this client's memory, and that reaches back to what is settled.
+    if scene.source.is_none() && scene.settled != Version::ZERO {
+        revive(target, &scene).await;
+        return Err(err!(Unavailable, "no member of {} answers", scene.id));
+    }
+    match replace(target, &scene, refused).await {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            revive(target, &scene).await;
+            Err(error)
+        }
+    }
+}
+
+/// Has every member that is well sync what it received. False: the channel is gone.
+async fn sync_rest(target: &Target) -> Result<bool> {
+    let Some((id, peers)) = target.with(|channel| (channel.id, channel.peers.clone())) else { return Ok(false) };
+    for (place, peer) in peers.iter().enumerate() {
+        if peer.failed.is_some() || peer.received == peer.synced {
+            continue;
+        }
+        let result = members::sync(&target.shared, id, &peer.member, peer.received).await;
+        if let Some(verdict) = target.with(|channel| channel.note_synced(place, &result)) {
+            verdict?;
+        }
+    }
+    Ok(true)
+}
+
+fn look(target: &Target) -> Option<Scene> {
+    let epoch = target.inode.core.lock().epoch.raw();
+    target.with(|channel| {
+        let well = channel.peers.iter().filter(|peer| peer.failed.is_none());
+        let source = well.max_by_key(|peer| peer.synced).map(|peer| (peer.member, peer.synced));
+        Scene {
+            id: channel.id,
+            epoch,
+            generation: channel.generation,
+            settled: channel.settled,
+            members: channel.peers.iter().map(|peer| (peer.member, peer.failed.is_some())).collect(),
+            source,
+        }
+    })
+}
+
+/// Asks failed members whether they are back. One that is keeps its place.
+async fn revive(target: &Target, scene: &Scene) {
+    for (place, (member, failed)) in scene.members.iter().enumerate() {
+        if !failed || target.shared.nodes.is_dead(member.node) {
+            continue;
+        }
+        // A replica that was never written does not exist yet, and cannot be asked about.
+        let result = members::sync(&target.shared, scene.id, member, scene.settled).await;
+        let well = matches!(&result, Ok(reply) if reply.replicas.iter().all(|replica| {
+            replica.failure.as_ref().is_none_or(|failure| failure.kind == 0)
+        }));
+        if well {
+            target.with(|channel| {
+                channel.revive(place);
+                channel.note_synced(place, &result)
+            });
+        }
+    }
+}
+
+async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) -> Result<()> {
+    let mut members: Vec<pb::Member> =
+        scene.members.iter().filter(|(_, failed)| !failed).map(|(member, _)| *member).collect();
+    let wanted = wanted(target, scene);
+    let at = scene.source.as_ref().map_or(Version::ZERO, |(_, version)| *version);
+    let mut fresh = 0;
+    while members.len() < wanted {
+        let exclude = scene.members.iter().map(|(member, _)| member.node).chain(refused.iter().copied());
+        let exclude = exclude.chain(members.iter().map(|member| member.node)).collect();
+        let member = match choose(target, scene, exclude).await {
+            Ok(member) => member,
+            Err(error) => {
+                // Those that refused may have room or be back the next time.
+                refused.clear();
+                return Err(error);
+            }
+        };
+        if let Some((source, version)) = &scene.source
+            && *version != Version::ZERO
+            && let Err(error) = members::pull(&target.shared, scene.id, scene.epoch, source, &member, *version).await
+        {
+            refused.insert(member.node);
+            return Err(error);
+        }
+        members.push(member);
+        fresh += 1;
+    }
+    // Committed on the set: what all of it has.
+    let least = target
+        .with(|channel| channel.peers.iter().filter(|peer| peer.failed.is_none()).map(|peer| peer.synced).min())
+        .flatten()
+        .unwrap_or(Version::ZERO);
+    record(target, scene, members, least.min(at), at, false).await?;
+    target.shared.metrics.replaced_members.add(fresh);
+    Ok(())
+}
+
+fn wanted(target: &Target, scene: &Scene) -> usize {
+    let shrunk = target.with(|channel| channel.shrunk).unwrap_or(false);
+    let replicas = target.inode.core.lock().attr.as_ref().map_or(0, |attr| attr.replicas as usize);
+    if shrunk { scene.members.len().max(replicas) } else { scene.members.len() }
+}
+
+async fn choose(target: &Target, scene: &Scene, exclude_nodes: Vec<u64>) -> Result<pb::Member> {
+    let message = pb::ChooseReplacement {
+        session: target.shared.session.name().id.raw(),
+        inode: target.inode.id.raw(),
+        metablock: scene.id.raw(),
+        exclude_nodes,
+    };
+    let outcome = target.shared.session.masters.call(&message, CHOOSE_DEADLINE, CHOOSE_DEADLINE).await;
+    outcome.result?.member.ok_or_else(|| err!(Protocol, "the master chose no replacement for {}", scene.id))
+}
+
+/// Records the new set. A change that was recorded before its answer got lost is found in the map.
+async fn record(
+    target: &Target,
+    scene: &Scene,
+    members: Vec<pb::Member>,
+    version: Version,
+    at: Version,
+    shrunk: bool,
+) -> Result<()> {
+    let change = ChangeSet {
+        inode: target.inode.id.raw(),
+        epoch: scene.epoch,
+        metablock: scene.id.raw(),
+        generation: scene.generation,
+        members: members.clone(),
+        version: Some(version.into()),
+    };
+    let reply = target.shared.own_meta(Op::ChangeSet(change)).await;
+    let record = match reply {
+        Ok(reply) => reply.metablocks.into_iter().find(|record| record.id == scene.id.raw()),
+        Err(error) if error.kind() == ErrorKind::SetChanged => {
+            let recorded = fetch_record(target, scene).await?;
+            if recorded.members != members {
+                target.with(|channel| channel.generation = recorded.generation);
+                return Err(error);
+            }
+            Some(recorded)
+        }
+        Err(error) => return Err(error),
+    };
+    let generation = record.map_or(scene.generation + 1, |record| record.generation);
+    tracing::info!(inode = %target.inode.id, metablock = %scene.id, members = members.len(), "changed a set");
+    target.with(|channel| channel.on_repaired(&members, generation, at, shrunk));
+    Ok(())
+}
+
+async fn fetch_record(target: &Target, scene: &Scene) -> Result<pb::Metablock> {
+    let map = GetMap { inode: target.inode.id.raw(), first_index: target.index, limit: 1 };
+    let reply = target.shared.own_meta(Op::GetMap(map)).await?;
+    let found = reply.metablocks.into_iter().find(|record| record.id == scene.id.raw());
+    found.ok_or_else(|| err!(StaleEpoch, "{} is not in the map of {} any more", scene.id, target.inode.id))
+}
+
+/// After the deadline: tells, and goes on with those that are well. True: the set was shrunk.
+async fn give_up_if_late(target: &Target, error: Error) -> bool {
+    let shared = &target.shared;
+    let since = target.with(|channel| channel.trouble_since).flatten();
+    let Some(since) = since else { return false };
+    if shared.runtime.now().since(since) < shared.session.deadline() {
+        return false;
+    }
+    let first = target.with(|channel| channel.gave_up.is_none()).unwrap_or(false);
+    if first {
+        let kind = if error.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Io };
+        let told = Error::new(kind, format!("{}: a member could not be replaced: {error}", target.inode.id));
+        tracing::warn!(inode = %target.inode.id, index = target.index, %error, "could not replace a member in time");
+        target.with(|channel| channel.gave_up = Some(told.clone()));
+        target.inode.core.lock().sticky.set(told);
+        target.inode.progress.notify_waiters();
+    }
+    let Some(scene) = look(target) else { return false };
+    let Some((_, at)) = scene.source else { return false };
+    let members: Vec<pb::Member> =
+        scene.members.iter().filter(|(_, failed)| !failed).map(|(member, _)| *member).collect();
+    let version = scene.settled;
+    match record(target, &scene, members, version, at, true).await {
+        Ok(()) => {
+            shared.metrics.shrunk_sets.add(1);
+            true
+        }
+        Err(error) => {
+            tracing::debug!(%error, "shrinking a set");
+            false
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Attributes, and among them the size: a master command, durable first, then the cut on the members.
+
+use std::sync::Arc;
+
+use ebb_types::{Credentials, ErrorKind, InodeId, Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{self, Op, Trim};
+
+use crate::drive::drive;
+use crate::inode::{Inode, Lease};
+use crate::outgoing::Content;
+use crate::shared::Shared;
+use crate::types::{SetAttr, SetTime};
+use crate::write::FILE_SIZE_MAX;
+
+impl Shared {
+    /// Sets attributes; a new size takes the write lease.
+    pub async fn set_attr(self: &Arc<Self>, credentials: &Credentials, id: InodeId, set: &SetAttr) -> Result<pb::Attr> {
+        let op = request(id, set, credentials);
+        match set.size {
+            Some(size) => self.set_size(credentials, id, op, size).await,
+            None => self.set_others(credentials, id, op).await,
+        }
+    }
+
+    async fn set_others(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        id: InodeId,
+        op: meta_op::SetAttr,
+    ) -> Result<pb::Attr> {
+        let sets_mtime = op.mtime_ns.is_some() || op.mtime_now;
+        let Some(inode) = self.find(id).filter(|_| sets_mtime) else {
+            let reply = self.session.meta(credentials, Op::SetAttr(op)).await?;
+            return Ok(self.see_attr(attr_of(reply)?));
+        };
+        // A commit under way would put back the time of the last write.
+        let _committing = inode.committing.lock().await;
+        let reply = self.session.meta(credentials, Op::SetAttr(op)).await?;
+        let attr = attr_of(reply)?;
+        let mut core = inode.core.lock();
+        core.mtime_ns = attr.mtime_ns;
+        core.mtime_dirty = false;
+        if let Some(durable) = &mut core.durable {
+            durable.mtime_ns = 0;
+        }
+        core.note_attr(&attr);
+        Ok(core.overlay(attr))
+    }
+
+    /// In a task of its own: dropped half-way, this client would not know the size that the master has.
+    async fn set_size(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        id: InodeId,
+        op: meta_op::SetAttr,
+        size: u64,
+    ) -> Result<pb::Attr> {
+        let (shared, credentials) = (self.clone(), credentials.clone());
+        let task = async move { shared.set_size_whole(&credentials, id, op, size).await };
+        self.runtime.spawn("set a size", task).join().await?
+    }
+
+    async fn set_size_whole(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        id: InodeId,
+        mut op: meta_op::SetAttr,
+        size: u64,
+    ) -> Result<pb::Attr> {
+        if size > FILE_SIZE_MAX {
+            return Err(err!(FileTooLarge, "a size of {size} bytes is beyond the largest file"));
+        }
+        let inode = self.inode(id);
+        self.session.ensure_trusted().await?;
+        let _gate = inode.gate.write().await;
+        self.take_lease(&inode, Lease::Write, None).await?;
+        // Nothing is committed that is not synced, and the new size commits everything before it.
+        self.flush(&inode).await?;
+        if inode.core.lock().trimmed {
+            // The file may not grow before the master knows that its last cut is done.
+            self.commit_one(&inode, false).await?;
+        }
+        let _granting = inode.granting.lock().await;
+        let _committing = inode.committing.lock().await;
+        describe_cut(&inode, &mut op, size);
+        let trim = op.trim;
+        let attr = match self.session.meta(credentials, Op::SetAttr(op)).await {
+            Ok(reply) => attr_of(reply)?,
+            Err(error) => {
+                self.on_size_refused(&inode, &error);
+                return Err(error);
+            }
+        };
+        let attr = self.cut(&inode, attr, size, trim);
+        if trim.is_some() {
+            self.flush(&inode).await?;
+            let mut core = inode.core.lock();
+            core.trimmed = true;
+            core.uncommitted = true;
+            drop(core);
+            self.queue.mark(inode.id, self.runtime.now());
+        }
+        Ok(attr)
+    }
+
+    /// Whether the size was set is not known when no answer came: then the lease is as good as lost.
+    fn on_size_refused(&self, inode: &Inode, error: &ebb_types::Error) {
+        let unsure = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Disconnected);
+        if unsure || matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired) {
+            self.lose_lease(inode, error);
+        }
+    }
+
+    fn cut(self: &Arc<Self>, inode: &Arc<Inode>, attr: pb::Attr, size: u64, trim: Option<Trim>) -> pb::Attr {
+        let (weight, attr, index) = {
+            let mut core = inode.core.lock();
+            let weight = core.cut(&self.cache, inode.id, size);
+            let index = size / core.geometry().metablock_size;
+            for channel in core.channels.values_mut() {
+                channel.committed = channel.committed.max(channel.settled);
+            }
+            if let Some(trim) = trim
+                && let Some(channel) = core.channel(index)
+            {
+                let version = channel.push(Content::range(pb::WriteKind::WriteTruncate, trim.length, 0));
+                assert_eq!(Some(version.into()), trim.version, "the trim has the version that the master was told");
+            }
+            core.size = size;
+            core.mtime_ns = attr.mtime_ns;
+            core.mtime_dirty = false;
+            core.durable = None;
+            core.uncommitted = false;
+            core.attr = Some(attr.clone());
+            core.attr_stale = false;
+            (weight, core.overlay(attr), index)
+        };
+        self.budget.give(weight);
+        drive(self, inode, index);
+        inode.progress.notify_waiters();
+        attr
+    }
+}
+
+/// Tells what is synced, and by which versioned write the members will be cut.
+fn describe_cut(inode: &Inode, op: &mut meta_op::SetAttr, size: u64) {
+    let mut core = inode.core.lock();
+    op.epoch = core.epoch.raw();
+    let span = core.geometry().metablock_size;
+    let (index, edge) = (size / span, size % span);
+    op.committed = core
+        .channels
+        .values()
+        .filter(|channel| channel.settled > channel.committed)
+        .map(|channel| pb::CommitMetablock {
+            id: channel.id.raw(),
+            version: Some(channel.settled.into()),
+            length: channel.settled_length,
+        })
+        .collect();
+    if edge != 0
+        && let Some(channel) = core.channel(index)
+        && channel.length > edge
+    {
+        let version = channel.next_version();
+        op.trim = Some(Trim { metablock: channel.id.raw(), version: Some(version.into()), length: edge });
+    }
+}
+
+fn request(id: InodeId, set: &SetAttr, credentials: &Credentials) -> meta_op::SetAttr {
+    let at = |time: Option<SetTime>| match time {
+        Some(SetTime::At(at)) => Some(at.0),
+        _ => None,
+    };
+    meta_op::SetAttr {
+        inode: id.raw(),
+        mode: set.mode,
+        uid: set.uid,
+        gid: set.gid,
+        atime_ns: at(set.atime),
+        mtime_ns: at(set.mtime),
+        atime_now: set.atime == Some(SetTime::Now),
+        mtime_now: set.mtime == Some(SetTime::Now),
+        size: set.size,
+        by_handle: set.by_handle,
+        kill_privileges: set.size.is_some() && !credentials.is_root(),
+        ..Default::default()
+    }
+}
+
+fn attr_of(reply: pb::MetaReply) -> Result<pb::Attr> {
+    reply.attr.ok_or_else(|| err!(Protocol, "SetAttr was answered without attributes"))
+}

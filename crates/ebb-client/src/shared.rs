@@ -1,0 +1,185 @@
+//! What all parts of one client share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ebb_rpc::Connector;
+use ebb_runtime::Runtime;
+use ebb_types::{Credentials, Error, ErrorKind, InodeId, Result, err};
+use ebb_wire::pb;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::ClientOptions;
+use crate::budget::Budget;
+use crate::cache::BlockCache;
+use crate::committer::Queue;
+use crate::handles::Handles;
+use crate::inode::Inode;
+use crate::locks::LockWaiters;
+use crate::metrics::Cells;
+use crate::nodes::NodeMap;
+use crate::poll::MasterBoot;
+use crate::session::Session;
+use crate::types::CacheListener;
+
+/// The client behind [`crate::Client`].
+pub(crate) struct Shared {
+    pub runtime: Runtime,
+    pub connector: Connector,
+    pub options: ClientOptions,
+    pub session: Session,
+    pub boot: MasterBoot,
+    pub nodes: NodeMap,
+    pub cache: BlockCache,
+    pub budget: Budget,
+    pub queue: Queue,
+    pub handles: Handles,
+    pub locks: LockWaiters,
+    pub metrics: Cells,
+    pub listener: Mutex<Option<Arc<dyn CacheListener>>>,
+    /// Recalls that are being dealt with, and what they leave.
+    pub recalls: Mutex<BTreeMap<InodeId, crate::inode::Lease>>,
+    /// Inodes whose registration is being taken back: an open waits.
+    pub forgetting: Mutex<BTreeSet<InodeId>>,
+    pub forgotten: Notify,
+    pub closing: AtomicBool,
+    table: Mutex<BTreeMap<InodeId, Arc<Inode>>>,
+    clock: AtomicU64,
+}
+
+impl Shared {
+    /// The parts, put together.
+    pub fn new(runtime: Runtime, connector: Connector, options: ClientOptions, session: Session) -> Self {
+        Self {
+            cache: BlockCache::new(options.read_cache_bytes),
+            budget: Budget::new(options.dirty_bytes_max),
+            runtime,
+            connector,
+            options,
+            session,
+            boot: MasterBoot::default(),
+            nodes: NodeMap::default(),
+            queue: Queue::default(),
+            handles: Handles::default(),
+            locks: LockWaiters::default(),
+            metrics: Cells::default(),
+            listener: Mutex::new(None),
+            recalls: Mutex::default(),
+            forgetting: Mutex::default(),
+            forgotten: Notify::new(),
+            closing: AtomicBool::new(false),
+            table: Mutex::default(),
+            clock: AtomicU64::new(0),
+        }
+    }
+
+    /// What is known of a file, made if nothing is.
+    pub fn inode(&self, id: InodeId) -> Arc<Inode> {
+        let inode = self.table.lock().entry(id).or_insert_with(|| Arc::new(Inode::new(id))).clone();
+        self.touch(&inode);
+        inode
+    }
+
+    /// Notes that a file is in use.
+    pub fn touch(&self, inode: &Inode) {
+        inode.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// What is known of a file, if anything.
+    pub fn find(&self, id: InodeId) -> Option<Arc<Inode>> {
+        self.table.lock().get(&id).cloned()
+    }
+
+    /// All files of which something is known.
+    pub fn inodes(&self) -> Vec<Arc<Inode>> {
+        self.table.lock().values().cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn inode_count(&self) -> usize {
+        self.table.lock().len()
+    }
+
+    /// Forgets files that nobody uses and of which nothing is held.
+    ///
+    /// Invariant: there is never more than one `Inode` for an id: only what nobody else has a reference to goes.
+    pub fn sweep(&self) {
+        self.table.lock().retain(|_, inode| {
+            if Arc::strong_count(inode) > 1 {
+                return true;
+            }
+            let core = inode.core.lock();
+            core.open_count > 0
+                || core.registered
+                || core.maybe_registered
+                || core.lost_epoch.is_some()
+                || core.lease != crate::inode::Lease::None
+                || core.uncommitted
+        });
+    }
+
+    /// Fails once the client is being disconnected.
+    pub fn check_open(&self) -> Result<()> {
+        if self.closing.load(Ordering::Relaxed) {
+            return Err(err!(ShuttingDown, "this client is disconnecting"));
+        }
+        Ok(())
+    }
+
+    /// A namespace request of the client itself.
+    pub async fn own_meta(&self, op: pb::meta_op::Op) -> Result<pb::MetaReply> {
+        self.session.meta(&Credentials::root(), op).await
+    }
+
+    /// Whether cached state of this file may be believed now.
+    pub fn is_believed(&self, core: &crate::inode::Core, lease: crate::inode::Lease) -> bool {
+        core.lease >= lease
+            && !core.closed
+            && core.generation == self.session.name().generation
+            && self.session.is_trusted()
+    }
+
+    /// Tells the listener, if there is one. Called with no lock held.
+    pub async fn invalidate(&self, inode: InodeId) {
+        let listener = self.listener.lock().clone();
+        if let Some(listener) = listener {
+            // The kernel may take its time: keep the tasks' threads free.
+            self.runtime.compute(move || listener.invalidate_inode(inode)).await;
+        }
+    }
+
+    /// Attributes as this client sees them: noted, and overlaid with its own size and times.
+    pub fn see_attr(&self, attr: pb::Attr) -> pb::Attr {
+        match self.find(InodeId::new(attr.inode)) {
+            Some(inode) => {
+                let mut core = inode.core.lock();
+                core.note_attr(&attr);
+                core.overlay(attr)
+            }
+            None => attr,
+        }
+    }
+
+    /// A lease is gone without having been given back: whatever was dirty under it is dropped, and the file's
+    /// handles are told once.
+    pub fn lose_lease(&self, inode: &Inode, error: &Error) {
+        let (weight, lost) = {
+            let mut core = inode.core.lock();
+            let (weight, lost) = core.lose(&self.cache, inode.id);
+            if lost {
+                let detail = format!("{}: unsynced writes are lost: {error}", inode.id);
+                core.sticky.set(Error::new(ErrorKind::Io, detail));
+            }
+            (weight, lost)
+        };
+        self.budget.give(weight);
+        if lost {
+            self.metrics.lost_files.add(1);
+            self.metrics.lost_bytes.add(weight as u64);
+            tracing::warn!(inode = %inode.id, bytes = weight, %error, "lost a write lease with unsynced writes");
+        }
+        inode.progress.notify_waiters();
+    }
+}

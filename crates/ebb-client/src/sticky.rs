@@ -1,0 +1,60 @@
+//! Errors of background work, told once to each open file, as Linux's errseq does (lib/errseq.c).
+
+use ebb_types::{Error, Result};
+
+/// The last background error of a file and who has been told.
+#[derive(Debug, Default)]
+pub(crate) struct Sticky {
+    count: u64,
+    seen: bool,
+    error: Option<Error>,
+}
+
+impl Sticky {
+    /// Remembers an error; every handle hears of it once.
+    pub fn set(&mut self, error: Error) {
+        self.count += 1;
+        self.seen = false;
+        self.error = Some(error);
+    }
+
+    /// Where a new handle starts: behind what somebody was told, before what nobody was told.
+    pub fn sample(&self) -> u64 {
+        if self.seen || self.count == 0 { self.count } else { self.count - 1 }
+    }
+
+    /// The error that came after `since`, which moves up: it is told once.
+    pub fn check(&mut self, since: &mut u64) -> Result<()> {
+        if *since >= self.count {
+            return Ok(());
+        }
+        *since = self.count;
+        self.seen = true;
+        match &self.error {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_types::err;
+
+    use super::*;
+
+    #[test]
+    fn each_handle_hears_once_and_a_late_opener_hears_what_nobody_heard() {
+        let mut sticky = Sticky::default();
+        let (mut first, mut second) = (sticky.sample(), sticky.sample());
+        assert!(sticky.check(&mut first).is_ok());
+        sticky.set(err!(Io, "lost"));
+        let mut late = sticky.sample();
+        assert!(sticky.check(&mut late).is_err());
+        assert!(sticky.check(&mut first).is_err());
+        assert!(sticky.check(&mut first).is_ok());
+        assert!(sticky.check(&mut second).is_err());
+        let mut later = sticky.sample();
+        assert!(sticky.check(&mut later).is_ok());
+    }
+}

@@ -1,0 +1,111 @@
+//! Plain values of the interface.
+
+use ebb_types::{HostName, InodeId, WallTime};
+use ebb_wire::pb;
+
+/// Told when another client's doing makes kernel caches stale. Called from a task that holds no lock of the client;
+/// the recall goes on only when the call has returned. Reads and writes are still answered while it runs, so that
+/// pages which the kernel has locked for one can be invalidated.
+pub trait CacheListener: Send + Sync + 'static {
+    /// Data and attributes of this inode are no longer what was served.
+    fn invalidate_inode(&self, inode: InodeId);
+}
+
+/// Attributes to set; `None` leaves a field alone.
+#[derive(Clone, Debug, Default)]
+pub struct SetAttr {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length in bytes.
+    pub size: Option<u64>,
+    /// Access time.
+    pub atime: Option<SetTime>,
+    /// Modification time.
+    pub mtime: Option<SetTime>,
+    /// The caller has the file open for writing (ftruncate): its mode is not checked again.
+    pub by_handle: bool,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The master's now.
+    Now,
+    /// This.
+    At(WallTime),
+}
+
+/// What an open file may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read.
+    Read,
+    /// Write (and read-modify-write by the cache).
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+impl Access {
+    /// Whether bytes may be written.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::ReadWrite)
+    }
+
+    /// Whether bytes may be read.
+    #[must_use]
+    pub const fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::ReadWrite)
+    }
+
+    /// The permission bits that the opener needs: 4 read, 2 write, as in access(2).
+    #[must_use]
+    pub const fn mask(self) -> u32 {
+        match self {
+            Self::Read => 4,
+            Self::Write => 2,
+            Self::ReadWrite => 6,
+        }
+    }
+}
+
+/// What fallocate is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Reserve space; grow the file if the range passes its end.
+    Reserve,
+    /// Reserve space, keep the size.
+    ReserveKeepSize,
+    /// Free the range; it reads as zero.
+    PunchHole,
+    /// The range reads as zero and stays reserved; grow the file if it passes its end.
+    Zero,
+    /// The same, keep the size.
+    ZeroKeepSize,
+}
+
+impl Allocate {
+    /// Whether the file grows to hold the range.
+    #[must_use]
+    pub const fn grows(self) -> bool {
+        matches!(self, Self::Reserve | Self::Zero)
+    }
+}
+
+/// An open file. Closing is explicit ([`crate::Client::close`]); all work on it goes through the client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Handle(pub u64);
+
+/// Where one metablock of a file lies.
+#[derive(Clone, Debug)]
+pub struct Location {
+    /// The master's record.
+    pub metablock: pb::Metablock,
+    /// Hosts of its members, in order.
+    pub hosts: Vec<HostName>,
+}

@@ -1,0 +1,198 @@
+//! The write path: into memory, whole blocks out at once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ebb_types::{Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{Grant, Op};
+
+use crate::handles::OpenFile;
+use crate::inode::{Inode, Lease};
+use crate::plan::{GRANTS_PER_CALL, grants_ahead, grants_needed};
+use crate::shared::Shared;
+
+/// Largest offset of a byte, as Linux has it.
+pub(crate) const FILE_SIZE_MAX: u64 = i64::MAX as u64;
+
+/// Where a write goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Here.
+    At(u64),
+    /// Behind the last byte.
+    End,
+}
+
+impl Shared {
+    /// Writes all of `data`; returns where it went.
+    ///
+    /// Cancel-safety: dropped half-way, a part at the front of `data` may have been written, as with a short write.
+    pub async fn write(self: &Arc<Self>, file: &OpenFile, place: Place, data: Bytes) -> Result<u64> {
+        if !file.access.writes() {
+            return Err(err!(Invalid, "{} is not open for writing", file.inode.id));
+        }
+        file.check_sticky()?;
+        let inode = &file.inode;
+        let _gate = self.enter(inode, Lease::Write).await?;
+        let _order = inode.order.lock().await;
+        let (geometry, offset) = {
+            let core = inode.core.lock();
+            if let Some(error) = core.channels.values().find_map(|channel| channel.gave_up.clone()) {
+                return Err(error);
+            }
+            (core.geometry(), if let Place::At(offset) = place { offset } else { core.size })
+        };
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_SIZE_MAX);
+        if end.is_none() {
+            return Err(err!(FileTooLarge, "a write of {} bytes at {offset} ends beyond the largest file", data.len()));
+        }
+        let mut at = 0;
+        for piece in geometry.block_pieces(offset, data.len() as u64) {
+            let len = piece.len as usize;
+            self.write_piece(file, piece.file_offset, data.slice(at..at + len)).await?;
+            at += len;
+        }
+        Ok(offset)
+    }
+
+    /// Writes a part that lies within one block.
+    async fn write_piece(self: &Arc<Self>, file: &OpenFile, offset: u64, data: Bytes) -> Result<()> {
+        let inode = &file.inode;
+        let end = offset + data.len() as u64;
+        self.ensure_granted(inode, offset, end).await?;
+        self.take_budget(data.len()).await?;
+        let replaced = {
+            let mut core = inode.core.lock();
+            // Only `lose_lease` changes it while the gate is passed.
+            if core.lease != Lease::Write || !grants_needed(&core.map, core.geometry(), offset, end).is_empty() {
+                drop(core);
+                self.budget.give(data.len());
+                file.check_sticky()?;
+                return Err(err!(Io, "{}: the write lease was lost during a write", inode.id));
+            }
+            let replaced = core.dirty.insert(offset, data);
+            core.size = core.size.max(end);
+            core.touch(self.runtime.wall().0);
+            if !file.privileged && core.attr.as_ref().is_some_and(|attr| loses_privileges(attr.mode)) {
+                core.kill_privileges = true;
+            }
+            replaced
+        };
+        self.budget.give(replaced as usize);
+        self.queue.mark(inode.id, self.runtime.now());
+        self.send_full_blocks(inode, offset, end);
+        self.grant_ahead(inode, end);
+        if self.budget.is_tight() {
+            self.queue.hurry();
+        }
+        Ok(())
+    }
+
+    async fn take_budget(&self, bytes: usize) -> Result<()> {
+        if self.budget.try_take(bytes) {
+            return Ok(());
+        }
+        self.queue.hurry();
+        let taking = async {
+            self.budget.take(bytes).await;
+            Ok(())
+        };
+        let what = "waiting for room among unsynced bytes: members do not take writes";
+        self.runtime.timeout(self.session.deadline(), what, taking).await
+    }
+
+    /// Makes sure that space is reserved: nothing is written where no grant is recorded.
+    pub async fn ensure_granted(self: &Arc<Self>, inode: &Arc<Inode>, start: u64, end: u64) -> Result<()> {
+        loop {
+            let needed = {
+                let core = inode.core.lock();
+                let mut needed = grants_needed(&core.map, core.geometry(), start, end);
+                needed.truncate(GRANTS_PER_CALL);
+                needed
+            };
+            if needed.is_empty() {
+                return Ok(());
+            }
+            self.grant(inode, &needed).await?;
+        }
+    }
+
+    /// Asks for what the writer will need next, in the background, unless somebody is asking already.
+    fn grant_ahead(self: &Arc<Self>, inode: &Arc<Inode>, end: u64) {
+        let wanted = {
+            let core = inode.core.lock();
+            grants_ahead(&core.map, core.geometry(), end, core.size)
+        };
+        if wanted.is_empty() || inode.granting.try_lock().is_err() {
+            return;
+        }
+        let (shared, inode) = (self.clone(), inode.clone());
+        self.runtime.spawn("grants ahead", async move {
+            if let Err(error) = shared.grant(&inode, &wanted).await {
+                tracing::debug!(inode = %inode.id, %error, "grants ahead");
+            }
+        });
+    }
+
+    async fn grant(self: &Arc<Self>, inode: &Inode, indexes: &[u64]) -> Result<()> {
+        let _granting = inode.granting.lock().await;
+        let (epoch, size_generation, grant) = {
+            let core = inode.core.lock();
+            let indexes: Vec<u64> = indexes.iter().filter(|index| !core.map.contains_key(index)).copied().collect();
+            if indexes.is_empty() {
+                return Ok(());
+            }
+            if core.lease != Lease::Write {
+                return Err(err!(Io, "{}: the write lease was lost", inode.id));
+            }
+            let op = Grant { inode: inode.id.raw(), epoch: core.epoch.raw(), indexes, hosts: core.affinity.clone() };
+            (core.epoch, core.attr.as_ref().map(|attr| attr.size_generation), op)
+        };
+        let wanted = grant.indexes.clone();
+        let reply = match self.own_meta(Op::Grant(grant)).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                self.note_lease_error(inode, &error);
+                return Err(error);
+            }
+        };
+        let mut core = inode.core.lock();
+        let same_size = core.attr.as_ref().map(|attr| attr.size_generation) == size_generation;
+        if core.lease != Lease::Write || core.epoch != epoch || !same_size {
+            return Err(err!(Io, "{}: the write lease was lost", inode.id));
+        }
+        for record in reply.metablocks {
+            core.map.entry(record.index).or_insert(record);
+        }
+        if let Some(missing) = wanted.iter().find(|index| !core.map.contains_key(index)) {
+            return Err(err!(Protocol, "a grant for metablock {missing} of {} brought no record", inode.id));
+        }
+        Ok(())
+    }
+
+    /// Returns when everything written is synced by every member of every set, or tells why not, once.
+    pub async fn fsync(self: &Arc<Self>, file: &OpenFile) -> Result<()> {
+        let flushed = self.flush(&file.inode).await;
+        file.check_sticky()?;
+        flushed
+    }
+
+    /// Queues versioned writes without bytes for the metablocks of `start..end`; those without a record are left out.
+    /// The caller holds the file's order.
+    pub fn push_ranges(self: &Arc<Self>, inode: &Arc<Inode>, kind: pb::WriteKind, start: u64, end: u64) -> Vec<u64> {
+        let mut core = inode.core.lock();
+        let mut touched = Vec::new();
+        for piece in core.geometry().pieces(start, end.saturating_sub(start)).collect::<Vec<_>>() {
+            if let Some(channel) = core.channel(piece.metablock_index) {
+                channel.push(crate::outgoing::Content::range(kind, piece.offset, piece.len));
+                touched.push(piece.metablock_index);
+            }
+        }
+        touched
+    }
+}
+
+fn loses_privileges(mode: u32) -> bool {
+    crate::plan::without_privileges(mode) != mode
+}
