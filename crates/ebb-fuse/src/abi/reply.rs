@@ -1,0 +1,348 @@
+//! Answers to the kernel, put together.
+
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use ebb_types::{FileKind, InodeId, WallTime};
+
+use crate::vfs::{Attr, DirEntry, Lock, LockKind, StatFs};
+
+/// How long the kernel may keep what it is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Validity {
+    /// That a name means this inode.
+    pub entry: Duration,
+    /// Attributes.
+    pub attr: Duration,
+}
+
+/// Bits of `st_mode` that tell the kind.
+#[must_use]
+pub fn kind_bits(kind: FileKind) -> u32 {
+    match kind {
+        FileKind::File => libc::S_IFREG,
+        FileKind::Directory => libc::S_IFDIR,
+        FileKind::Symlink => libc::S_IFLNK,
+        FileKind::Fifo => libc::S_IFIFO,
+        FileKind::Socket => libc::S_IFSOCK,
+        FileKind::CharDevice => libc::S_IFCHR,
+        FileKind::BlockDevice => libc::S_IFBLK,
+    }
+}
+
+/// The kind that bits of `st_mode` tell; none of them means a file (mknod(2)).
+#[must_use]
+pub fn kind_of_bits(mode: u32) -> Option<FileKind> {
+    Some(match mode & libc::S_IFMT {
+        0 | libc::S_IFREG => FileKind::File,
+        libc::S_IFDIR => FileKind::Directory,
+        libc::S_IFLNK => FileKind::Symlink,
+        libc::S_IFIFO => FileKind::Fifo,
+        libc::S_IFSOCK => FileKind::Socket,
+        libc::S_IFCHR => FileKind::CharDevice,
+        libc::S_IFBLK => FileKind::BlockDevice,
+        _ => return None,
+    })
+}
+
+fn split(time: WallTime) -> (i64, u32) {
+    (time.0.div_euclid(1_000_000_000), time.0.rem_euclid(1_000_000_000) as u32)
+}
+
+fn put_attr(out: &mut BytesMut, attr: &Attr) {
+    let (atime, mtime, ctime) = (split(attr.atime), split(attr.mtime), split(attr.ctime));
+    out.put_u64_ne(attr.inode.raw());
+    out.put_u64_ne(attr.size);
+    out.put_u64_ne(attr.allocated_bytes.div_ceil(512));
+    out.put_i64_ne(atime.0);
+    out.put_i64_ne(mtime.0);
+    out.put_i64_ne(ctime.0);
+    out.put_u32_ne(atime.1);
+    out.put_u32_ne(mtime.1);
+    out.put_u32_ne(ctime.1);
+    out.put_u32_ne(kind_bits(attr.kind) | attr.mode);
+    out.put_u32_ne(attr.links);
+    out.put_u32_ne(attr.uid);
+    out.put_u32_ne(attr.gid);
+    out.put_u32_ne(attr.rdev);
+    out.put_u32_ne(attr.block_size);
+    out.put_u32_ne(0);
+}
+
+fn put_entry(out: &mut BytesMut, attr: &Attr, validity: Validity) {
+    out.put_u64_ne(attr.inode.raw());
+    // Inode numbers are never reused, so one generation is enough.
+    out.put_u64_ne(0);
+    out.put_u64_ne(validity.entry.as_secs());
+    out.put_u64_ne(validity.attr.as_secs());
+    out.put_u32_ne(validity.entry.subsec_nanos());
+    out.put_u32_ne(validity.attr.subsec_nanos());
+    put_attr(out, attr);
+}
+
+/// `struct fuse_entry_out`: a name was found or made.
+#[must_use]
+pub fn entry(attr: &Attr, validity: Validity) -> Bytes {
+    let mut out = BytesMut::with_capacity(128);
+    put_entry(&mut out, attr, validity);
+    out.freeze()
+}
+
+/// `struct fuse_attr_out`.
+#[must_use]
+pub fn attr(attr: &Attr, validity: Validity) -> Bytes {
+    let mut out = BytesMut::with_capacity(104);
+    out.put_u64_ne(validity.attr.as_secs());
+    out.put_u32_ne(validity.attr.subsec_nanos());
+    out.put_u32_ne(0);
+    put_attr(&mut out, attr);
+    out.freeze()
+}
+
+/// `struct fuse_statx_out`: all that attributes have, with the time of birth.
+#[must_use]
+pub fn statx(attr: &Attr, validity: Validity) -> Bytes {
+    let mut out = BytesMut::with_capacity(288);
+    out.put_u64_ne(validity.attr.as_secs());
+    out.put_u32_ne(validity.attr.subsec_nanos());
+    out.put_bytes(0, 4 + 16);
+    out.put_u32_ne(libc::STATX_BASIC_STATS | libc::STATX_BTIME);
+    out.put_u32_ne(attr.block_size);
+    out.put_u64_ne(0);
+    for word in [attr.links, attr.uid, attr.gid] {
+        out.put_u32_ne(word);
+    }
+    out.put_u16_ne((kind_bits(attr.kind) | attr.mode) as u16);
+    out.put_u16_ne(0);
+    for long in [attr.inode.raw(), attr.size, attr.allocated_bytes.div_ceil(512), 0] {
+        out.put_u64_ne(long);
+    }
+    for time in [attr.atime, attr.btime, attr.ctime, attr.mtime] {
+        let (seconds, nanos) = split(time);
+        out.put_i64_ne(seconds);
+        out.put_u32_ne(nanos);
+        out.put_u32_ne(0);
+    }
+    out.put_u32_ne(libc::major(u64::from(attr.rdev)));
+    out.put_u32_ne(libc::minor(u64::from(attr.rdev)));
+    out.put_bytes(0, 8 + 14 * 8);
+    out.freeze()
+}
+
+/// `struct fuse_open_out`.
+#[must_use]
+pub fn open(file: u64, flags: u32) -> Bytes {
+    let mut out = BytesMut::with_capacity(16);
+    put_open(&mut out, file, flags);
+    out.freeze()
+}
+
+fn put_open(out: &mut BytesMut, file: u64, flags: u32) {
+    out.put_u64_ne(file);
+    out.put_u32_ne(flags);
+    out.put_u32_ne(0);
+}
+
+/// Entry and open in one, for CREATE.
+#[must_use]
+pub fn created(attr: &Attr, validity: Validity, file: u64, flags: u32) -> Bytes {
+    let mut out = BytesMut::with_capacity(144);
+    put_entry(&mut out, attr, validity);
+    put_open(&mut out, file, flags);
+    out.freeze()
+}
+
+/// `struct fuse_write_out`, and the size of an attribute.
+#[must_use]
+pub fn size(size: u32) -> Bytes {
+    let mut out = BytesMut::with_capacity(8);
+    out.put_u32_ne(size);
+    out.put_u32_ne(0);
+    out.freeze()
+}
+
+/// `struct fuse_lseek_out`, and the count of a wide COPY_FILE_RANGE.
+#[must_use]
+pub fn long(long: u64) -> Bytes {
+    Bytes::copy_from_slice(&long.to_ne_bytes())
+}
+
+/// `struct fuse_statfs_out`, in blocks of 4 KiB.
+#[must_use]
+pub fn stat_fs(stat: &StatFs) -> Bytes {
+    const BLOCK: u64 = 4096;
+    /// Longest name, in bytes.
+    const NAME_MAX: u32 = 255;
+    // The namespace has no table of inodes that could run full; a large round number keeps tools content.
+    const INODES_FREE: u64 = 1 << 40;
+    let mut out = BytesMut::with_capacity(80);
+    let free = stat.free_bytes / BLOCK;
+    for long in [stat.capacity_bytes / BLOCK, free, free, stat.inodes + INODES_FREE, INODES_FREE] {
+        out.put_u64_ne(long);
+    }
+    for word in [BLOCK as u32, NAME_MAX, BLOCK as u32, 0] {
+        out.put_u32_ne(word);
+    }
+    out.put_bytes(0, 24);
+    out.freeze()
+}
+
+/// `struct fuse_lk_out`: the lock in the way; none is an unlock.
+#[must_use]
+pub fn lock(found: Option<&Lock>) -> Bytes {
+    let mut out = BytesMut::with_capacity(24);
+    let kind = match found.map(|lock| lock.kind) {
+        Some(LockKind::Shared) => libc::F_RDLCK,
+        Some(LockKind::Exclusive) => libc::F_WRLCK,
+        Some(LockKind::Unlock) | None => libc::F_UNLCK,
+    };
+    let (start, end, pid) = found.map_or((0, 0, 0), |lock| (lock.start, lock.end.min(i64::MAX as u64), lock.pid));
+    out.put_u64_ne(start);
+    out.put_u64_ne(end);
+    out.put_u32_ne(kind as u32);
+    out.put_u32_ne(pid);
+    out.freeze()
+}
+
+/// A listing as it fills up: never more bytes than the kernel asked for.
+#[derive(Debug)]
+pub struct Listing {
+    out: BytesMut,
+    size: usize,
+    plus: Option<Validity>,
+}
+
+impl Listing {
+    /// An empty listing of at most `size` bytes; `plus`: entries carry attributes, valid for so long.
+    #[must_use]
+    pub fn new(size: u32, plus: Option<Validity>) -> Self {
+        // The kernel asks for a few pages; a hostile number must not allocate more.
+        let size = (size as usize).min(1 << 20);
+        Self { out: BytesMut::with_capacity(size), size, plus }
+    }
+
+    /// How many entries with short names are sure to be enough to fill what is left.
+    #[must_use]
+    pub fn room(&self) -> u32 {
+        ((self.size - self.out.len()) / self.entry_size(8)) as u32 + 1
+    }
+
+    fn entry_size(&self, name_len: usize) -> usize {
+        let attributes = if self.plus.is_some() { 128 } else { 0 };
+        attributes + (24 + name_len).next_multiple_of(8)
+    }
+
+    /// Adds an entry; false: it does not fit, and the listing is full.
+    pub fn add(&mut self, entry: &DirEntry) -> bool {
+        if self.out.len() + self.entry_size(entry.name.len()) > self.size {
+            return false;
+        }
+        match (self.plus, &entry.attr) {
+            (Some(validity), Some(attr)) => put_entry(&mut self.out, attr, validity),
+            // Inode 0 in the attributes tells the kernel that there are none for this entry.
+            (Some(_), None) => self.out.put_bytes(0, 128),
+            (None, _) => {}
+        }
+        self.out.put_u64_ne(entry.inode.raw());
+        self.out.put_u64_ne(entry.cookie);
+        self.out.put_u32_ne(entry.name.len() as u32);
+        self.out.put_u32_ne(kind_bits(entry.kind) >> 12);
+        self.out.put_slice(&entry.name);
+        self.out.put_bytes(0, self.out.len().next_multiple_of(8) - self.out.len());
+        true
+    }
+
+    /// Whether nothing has been added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn finish(self) -> Bytes {
+        self.out.freeze()
+    }
+}
+
+/// A message of its own that makes the kernel forget data and attributes of an inode.
+#[must_use]
+pub fn invalidate_inode(inode: InodeId) -> [u8; 40] {
+    let mut out = [0; 40];
+    out[..4].copy_from_slice(&40_u32.to_ne_bytes());
+    out[4..8].copy_from_slice(&super::NOTIFY_INVAL_INODE.to_ne_bytes());
+    out[16..24].copy_from_slice(&inode.raw().to_ne_bytes());
+    // Offset 0, length 0: everything.
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some_attr() -> Attr {
+        Attr {
+            inode: InodeId::new(9),
+            kind: FileKind::File,
+            mode: 0o644,
+            links: 1,
+            uid: 1,
+            gid: 2,
+            rdev: 0,
+            size: 1025,
+            allocated_bytes: 1025,
+            block_size: 1 << 20,
+            atime: WallTime(-1),
+            mtime: WallTime(1_500_000_000),
+            ctime: WallTime(0),
+            btime: WallTime(0),
+        }
+    }
+
+    #[test]
+    fn structures_have_the_sizes_of_the_kernel() {
+        let (some, validity) = (some_attr(), Validity::default());
+        assert_eq!(entry(&some, validity).len(), 128);
+        assert_eq!(attr(&some, validity).len(), 104);
+        assert_eq!(statx(&some, validity).len(), 288);
+        assert_eq!(created(&some, validity, 1, 0).len(), 144);
+        assert_eq!(stat_fs(&StatFs::default()).len(), 80);
+        assert_eq!(lock(None).len(), 24);
+    }
+
+    #[test]
+    fn times_before_1970_keep_their_nanoseconds_positive() {
+        assert_eq!(split(WallTime(-1)), (-1, 999_999_999));
+        assert_eq!(split(WallTime(1_500_000_000)), (1, 500_000_000));
+    }
+
+    #[test]
+    fn a_listing_never_passes_its_size() {
+        for size in [0, 24, 32, 33, 200, 4096] {
+            for plus in [None, Some(Validity::default())] {
+                let mut listing = Listing::new(size, plus);
+                let entry = |cookie: u64| DirEntry {
+                    name: vec![b'n'; (cookie % 30) as usize + 1],
+                    inode: InodeId::new(5),
+                    kind: FileKind::File,
+                    cookie,
+                    attr: Some(some_attr()),
+                };
+                let added = (1..1000).take_while(|cookie| listing.add(&entry(*cookie))).count();
+                assert_eq!(listing.is_empty(), added == 0);
+                let bytes = listing.finish();
+                assert!(bytes.len() <= size as usize && bytes.len().is_multiple_of(8));
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_survive_the_bits_of_a_mode() {
+        for raw in 1..=7 {
+            let kind = FileKind::from_raw(raw).unwrap();
+            assert_eq!(kind_of_bits(kind_bits(kind) | 0o777), Some(kind));
+        }
+        assert_eq!(kind_of_bits(0o644), Some(FileKind::File));
+        assert_eq!(kind_of_bits(0o170_000), None);
+    }
+}

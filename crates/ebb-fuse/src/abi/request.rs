@@ -1,0 +1,387 @@
+//! Requests of the kernel, taken apart.
+
+use bytes::Bytes;
+use ebb_types::{InodeId, Result, WallTime, err};
+
+use super::{IN_HEADER, fattr, opcode};
+use crate::vfs::{Lock, LockKind, SetAttr, SetTime};
+
+/// What every request starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What is asked (`opcode`).
+    pub opcode: u32,
+    /// Names the request in the reply and in INTERRUPT. Never reused within a mount.
+    pub unique: u64,
+    /// The inode that it is about; 0 for none.
+    pub inode: InodeId,
+    /// File-system user of the caller.
+    pub uid: u32,
+    /// File-system group of the caller.
+    pub gid: u32,
+    /// Thread of the caller; 0 if it cannot be seen from here.
+    pub pid: u32,
+}
+
+/// A request. Names and values are parts of the message that it came in.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Request {
+    Lookup {
+        name: Bytes,
+    },
+    Forget,
+    GetAttr,
+    Statx,
+    SetAttr(SetAttr),
+    ReadLink,
+    Symlink {
+        name: Bytes,
+        target: Bytes,
+    },
+    MakeNode {
+        name: Bytes,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+    },
+    MakeDir {
+        name: Bytes,
+        mode: u32,
+        umask: u32,
+    },
+    Unlink {
+        name: Bytes,
+    },
+    RemoveDir {
+        name: Bytes,
+    },
+    Rename {
+        target_parent: InodeId,
+        flags: u32,
+        source: Bytes,
+        target: Bytes,
+    },
+    Link {
+        inode: InodeId,
+        name: Bytes,
+    },
+    Open {
+        flags: u32,
+        kill_privileges: bool,
+    },
+    Create {
+        name: Bytes,
+        flags: u32,
+        mode: u32,
+        umask: u32,
+        kill_privileges: bool,
+    },
+    Read {
+        file: u64,
+        offset: u64,
+        len: u32,
+    },
+    Write {
+        file: u64,
+        offset: u64,
+        write_flags: u32,
+        flags: u32,
+        data: Bytes,
+    },
+    Flush {
+        file: u64,
+        owner: u64,
+    },
+    Release {
+        file: u64,
+        release_flags: u32,
+        owner: u64,
+    },
+    Fsync {
+        file: u64,
+    },
+    OpenDir,
+    ReadDir {
+        offset: u64,
+        size: u32,
+        plus: bool,
+    },
+    ReleaseDir,
+    FsyncDir,
+    StatFs,
+    SetXattr {
+        name: Bytes,
+        value: Bytes,
+        flags: u32,
+    },
+    GetXattr {
+        name: Bytes,
+        size: u32,
+    },
+    ListXattr {
+        size: u32,
+    },
+    RemoveXattr {
+        name: Bytes,
+    },
+    GetLock(Lock),
+    SetLock {
+        lock: Lock,
+        wait: bool,
+    },
+    Allocate {
+        file: u64,
+        offset: u64,
+        len: u64,
+        mode: u32,
+    },
+    Seek {
+        file: u64,
+        offset: u64,
+        whence: u32,
+    },
+    CopyRange {
+        source: u64,
+        source_offset: u64,
+        target: u64,
+        target_offset: u64,
+        len: u64,
+        flags: u64,
+        wide: bool,
+    },
+    Interrupt {
+        unique: u64,
+    },
+    Destroy,
+    /// Not offered; the kernel stops asking.
+    Unknown,
+}
+
+/// Reads a message from front to back.
+struct Reader {
+    rest: Bytes,
+    opcode: u32,
+}
+
+impl Reader {
+    fn short(&self) -> ebb_types::Error {
+        err!(Protocol, "request {} of the kernel is shorter than its kind needs", self.opcode)
+    }
+
+    fn bytes(&mut self, len: usize) -> Result<Bytes> {
+        if self.rest.len() < len {
+            return Err(self.short());
+        }
+        Ok(self.rest.split_to(len))
+    }
+
+    fn word(&mut self) -> Result<u32> {
+        Ok(u32::from_ne_bytes(self.bytes(4)?[..].try_into().expect("4 bytes were taken")))
+    }
+
+    fn long(&mut self) -> Result<u64> {
+        Ok(u64::from_ne_bytes(self.bytes(8)?[..].try_into().expect("8 bytes were taken")))
+    }
+
+    fn skip(&mut self, len: usize) -> Result<()> {
+        self.bytes(len).map(drop)
+    }
+
+    /// A string up to its terminating zero.
+    fn name(&mut self) -> Result<Bytes> {
+        let end = self.rest.iter().position(|byte| *byte == 0).ok_or_else(|| self.short())?;
+        let name = self.rest.split_to(end);
+        self.skip(1)?;
+        Ok(name)
+    }
+}
+
+/// Reads the header.
+pub fn header(message: &[u8]) -> Result<Header> {
+    if message.len() < IN_HEADER {
+        return Err(err!(Protocol, "the kernel sent a request of {} bytes, less than a header", message.len()));
+    }
+    let word = |at: usize| u32::from_ne_bytes(message[at..at + 4].try_into().expect("4 bytes"));
+    let long = |at: usize| u64::from_ne_bytes(message[at..at + 8].try_into().expect("8 bytes"));
+    Ok(Header {
+        opcode: word(4),
+        unique: long(8),
+        inode: InodeId::new(long(16)),
+        uid: word(24),
+        gid: word(28),
+        pid: word(32),
+    })
+}
+
+/// Takes a whole message apart, header included.
+pub fn parse(header: &Header, message: Bytes) -> Result<Request> {
+    let mut reader = Reader { rest: message, opcode: header.opcode };
+    reader.skip(IN_HEADER)?;
+    let reader = &mut reader;
+    Ok(match header.opcode {
+        opcode::LOOKUP => Request::Lookup { name: reader.name()? },
+        opcode::FORGET | opcode::BATCH_FORGET => Request::Forget,
+        opcode::GETATTR => Request::GetAttr,
+        opcode::STATX => Request::Statx,
+        opcode::SETATTR => Request::SetAttr(set_attr(reader)?),
+        opcode::READLINK => Request::ReadLink,
+        opcode::SYMLINK => Request::Symlink { name: reader.name()?, target: reader.name()? },
+        opcode::MKNOD => make_node(reader)?,
+        opcode::MKDIR => {
+            let (mode, umask) = (reader.word()?, reader.word()?);
+            Request::MakeDir { mode, umask, name: reader.name()? }
+        }
+        opcode::UNLINK => Request::Unlink { name: reader.name()? },
+        opcode::RMDIR => Request::RemoveDir { name: reader.name()? },
+        opcode::RENAME | opcode::RENAME2 => rename(reader, header.opcode == opcode::RENAME2)?,
+        opcode::LINK => Request::Link { inode: InodeId::new(reader.long()?), name: reader.name()? },
+        opcode::OPEN => Request::Open { flags: reader.word()?, kill_privileges: kills_on_open(reader)? },
+        opcode::CREATE => create(reader)?,
+        opcode::READ => Request::Read { file: reader.long()?, offset: reader.long()?, len: reader.word()? },
+        opcode::WRITE => write(reader)?,
+        opcode::FLUSH => {
+            let file = reader.long()?;
+            reader.skip(8)?;
+            Request::Flush { file, owner: reader.long()? }
+        }
+        opcode::RELEASE => {
+            let file = reader.long()?;
+            reader.skip(4)?;
+            Request::Release { file, release_flags: reader.word()?, owner: reader.long()? }
+        }
+        opcode::FSYNC => Request::Fsync { file: reader.long()? },
+        opcode::OPENDIR => Request::OpenDir,
+        opcode::READDIR | opcode::READDIRPLUS => {
+            reader.skip(8)?;
+            let plus = header.opcode == opcode::READDIRPLUS;
+            Request::ReadDir { offset: reader.long()?, size: reader.word()?, plus }
+        }
+        opcode::RELEASEDIR => Request::ReleaseDir,
+        opcode::FSYNCDIR => Request::FsyncDir,
+        opcode::STATFS => Request::StatFs,
+        opcode::SETXATTR => set_xattr(reader)?,
+        opcode::GETXATTR => {
+            let size = reader.word()?;
+            reader.skip(4)?;
+            Request::GetXattr { size, name: reader.name()? }
+        }
+        opcode::LISTXATTR => Request::ListXattr { size: reader.word()? },
+        opcode::REMOVEXATTR => Request::RemoveXattr { name: reader.name()? },
+        opcode::GETLK => Request::GetLock(lock(reader)?),
+        opcode::SETLK => Request::SetLock { lock: lock(reader)?, wait: false },
+        opcode::SETLKW => Request::SetLock { lock: lock(reader)?, wait: true },
+        opcode::FALLOCATE => Request::Allocate {
+            file: reader.long()?,
+            offset: reader.long()?,
+            len: reader.long()?,
+            mode: reader.word()?,
+        },
+        opcode::LSEEK => Request::Seek { file: reader.long()?, offset: reader.long()?, whence: reader.word()? },
+        opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => copy_range(reader, header.opcode)?,
+        opcode::INTERRUPT => Request::Interrupt { unique: reader.long()? },
+        opcode::DESTROY => Request::Destroy,
+        _ => Request::Unknown,
+    })
+}
+
+fn kills_on_open(reader: &mut Reader) -> Result<bool> {
+    Ok(reader.word()? & super::OPEN_KILL_SUIDGID != 0)
+}
+
+fn set_attr(reader: &mut Reader) -> Result<SetAttr> {
+    let valid = reader.word()?;
+    reader.skip(4 + 8)?;
+    let size = reader.long()?;
+    reader.skip(8)?;
+    let [atime, mtime, _ctime] = [reader.long()?, reader.long()?, reader.long()?];
+    let [atime_ns, mtime_ns, _ctime_ns] = [reader.word()?, reader.word()?, reader.word()?];
+    let mode = reader.word()?;
+    reader.skip(4)?;
+    let (uid, gid) = (reader.word()?, reader.word()?);
+    let has = |bit: u32| valid & bit != 0;
+    let at = |bit: u32, now: u32, seconds: u64, nanos: u32| match (has(bit), has(now)) {
+        (_, true) => Some(SetTime::Now),
+        (true, false) => Some(SetTime::At(time(seconds, nanos))),
+        (false, false) => None,
+    };
+    Ok(SetAttr {
+        mode: has(fattr::MODE).then_some(mode & 0o7777),
+        uid: has(fattr::UID).then_some(uid),
+        gid: has(fattr::GID).then_some(gid),
+        size: has(fattr::SIZE).then_some(size),
+        atime: at(fattr::ATIME, fattr::ATIME_NOW, atime, atime_ns),
+        mtime: at(fattr::MTIME, fattr::MTIME_NOW, mtime, mtime_ns),
+        by_handle: has(fattr::FH),
+        kill_privileges: has(fattr::KILL_SUIDGID),
+    })
+}
+
+/// Seconds (signed, as the kernel keeps them) and nanoseconds to one count; what does not fit is held at the ends.
+fn time(seconds: u64, nanos: u32) -> WallTime {
+    WallTime((seconds as i64).saturating_mul(1_000_000_000).saturating_add(i64::from(nanos)))
+}
+
+fn make_node(reader: &mut Reader) -> Result<Request> {
+    let (mode, rdev, umask) = (reader.word()?, reader.word()?, reader.word()?);
+    reader.skip(4)?;
+    Ok(Request::MakeNode { mode, rdev, umask, name: reader.name()? })
+}
+
+fn rename(reader: &mut Reader, with_flags: bool) -> Result<Request> {
+    let target_parent = InodeId::new(reader.long()?);
+    let flags = if with_flags { reader.word()? } else { 0 };
+    if with_flags {
+        reader.skip(4)?;
+    }
+    Ok(Request::Rename { target_parent, flags, source: reader.name()?, target: reader.name()? })
+}
+
+fn create(reader: &mut Reader) -> Result<Request> {
+    let (flags, mode, umask) = (reader.word()?, reader.word()?, reader.word()?);
+    let kill_privileges = kills_on_open(reader)?;
+    Ok(Request::Create { flags, mode, umask, kill_privileges, name: reader.name()? })
+}
+
+fn write(reader: &mut Reader) -> Result<Request> {
+    let (file, offset) = (reader.long()?, reader.long()?);
+    let (size, write_flags) = (reader.word()?, reader.word()?);
+    reader.skip(8)?;
+    let flags = reader.word()?;
+    reader.skip(4)?;
+    Ok(Request::Write { file, offset, write_flags, flags, data: reader.bytes(size as usize)? })
+}
+
+fn set_xattr(reader: &mut Reader) -> Result<Request> {
+    let (size, flags) = (reader.word()?, reader.word()?);
+    let name = reader.name()?;
+    Ok(Request::SetXattr { name, flags, value: reader.bytes(size as usize)? })
+}
+
+fn lock(reader: &mut Reader) -> Result<Lock> {
+    reader.skip(8)?;
+    let owner = reader.long()?;
+    let (start, end) = (reader.long()?, reader.long()?);
+    let (kind, pid, lock_flags) = (reader.word()?, reader.word()?, reader.word()?);
+    let kind = match kind as i32 {
+        libc::F_RDLCK => LockKind::Shared,
+        libc::F_WRLCK => LockKind::Exclusive,
+        libc::F_UNLCK => LockKind::Unlock,
+        other => return Err(err!(Invalid, "no lock has type {other}")),
+    };
+    // The kernel's offsets are signed; its largest one stands for the end of the file.
+    let end = if end >= i64::MAX as u64 { u64::MAX } else { end };
+    Ok(Lock { kind, flock: lock_flags & super::LK_FLOCK != 0, owner, start, end, pid })
+}
+
+fn copy_range(reader: &mut Reader, number: u32) -> Result<Request> {
+    let (source, source_offset) = (reader.long()?, reader.long()?);
+    let _target_inode = reader.long()?;
+    let (target, target_offset) = (reader.long()?, reader.long()?);
+    let (len, flags) = (reader.long()?, reader.long()?);
+    let wide = number == opcode::COPY_FILE_RANGE_64;
+    Ok(Request::CopyRange { source, source_offset, target, target_offset, len, flags, wide })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Requests that a signal may end early: waits for locks. Nothing else is interrupted, because programs do not expect
+//! `EINTR` from the calls of a file system, and everything else has a deadline.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// Interrupts that came before their request are remembered, at most so many: both are read by different threads.
+const EARLY_MAX: usize = 256;
+
+/// Who waits and can be woken.
+#[derive(Debug, Default)]
+pub struct Interrupts {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: BTreeMap<u64, oneshot::Sender<()>>,
+    early: VecDeque<u64>,
+    closed: bool,
+}
+
+impl Interrupts {
+    /// Request `unique` may be interrupted from now on: then the receiver hears of it.
+    pub fn enter(&self, unique: u64) -> oneshot::Receiver<()> {
+        let (send, receive) = oneshot::channel();
+        let mut state = self.state.lock();
+        let early = state.early.iter().position(|other| *other == unique);
+        match early {
+            Some(at) => {
+                state.early.remove(at);
+                let _ = send.send(());
+            }
+            // Dropping the sender is heard like an interrupt.
+            None if state.closed => {}
+            None => {
+                state.waiting.insert(unique, send);
+            }
+        }
+        receive
+    }
+
+    /// Request `unique` is answered.
+    pub fn leave(&self, unique: u64) {
+        self.state.lock().waiting.remove(&unique);
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
+
+    /// A signal came for the caller of `unique`.
+    pub fn interrupt(&self, unique: u64) {
+        let mut state = self.state.lock();
+        match state.waiting.remove(&unique) {
+            // Nobody listens any more: it has just been answered.
+            Some(waiter) => drop(waiter.send(())),
+            None => {
+                state.early.push_back(unique);
+                if state.early.len() > EARLY_MAX {
+                    state.early.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The mount is gone: everybody is woken, and nobody waits again.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.waiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_reaches_its_request_in_either_order() {
+        let interrupts = Interrupts::default();
+        let mut first = interrupts.enter(1);
+        assert!(first.try_recv().is_err());
+        interrupts.interrupt(1);
+        assert_eq!(first.try_recv(), Ok(()));
+
+        interrupts.interrupt(2);
+        assert_eq!(interrupts.enter(2).try_recv(), Ok(()));
+        assert_eq!(interrupts.waiting(), 0);
+    }
+
+    #[test]
+    fn stray_interrupts_take_bounded_room() {
+        let interrupts = Interrupts::default();
+        for unique in 0..10_000 {
+            interrupts.interrupt(unique);
+        }
+        assert_eq!(interrupts.state.lock().early.len(), EARLY_MAX);
+    }
+
+    #[test]
+    fn closing_wakes_all_and_lets_nobody_in() {
+        let interrupts = Interrupts::default();
+        let mut waiting = interrupts.enter(1);
+        interrupts.close();
+        assert_eq!(waiting.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        assert_eq!(interrupts.enter(2).try_recv(), Err(oneshot::error::TryRecvError::Closed));
+    }
+}

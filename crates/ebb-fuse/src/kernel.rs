@@ -1,0 +1,174 @@
+//! mount(2) and umount(2), by ourselves as root, and through the set-user-id helper `fusermount3` otherwise.
+
+use std::ffi::CString;
+use std::fs;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use ebb_types::{Error, Result, err};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg, socketpair,
+};
+
+use crate::device::Device;
+use crate::mountinfo;
+
+const HELPER: &str = "fusermount3";
+
+/// What the kernel is told of a mount.
+#[derive(Clone, Copy, Debug)]
+pub struct Flags {
+    /// Nothing can be changed through it.
+    pub read_only: bool,
+    /// Other users may use it.
+    pub allow_other: bool,
+}
+
+/// Mounts at `path`; what comes back is the connection, on which INIT waits.
+pub fn mount(path: &Path, flags: Flags) -> Result<Device> {
+    if rustix::process::geteuid().is_root() { mount_directly(path, flags) } else { mount_by_helper(path, flags) }
+}
+
+fn options(flags: Flags) -> String {
+    // The kernel checks permission bits and ACL itself, from attributes that it asks for.
+    let mut options = String::from("default_permissions");
+    if flags.allow_other {
+        options.push_str(",allow_other");
+    }
+    options
+}
+
+fn mount_directly(path: &Path, flags: Flags) -> Result<Device> {
+    let device = Device::open()?;
+    let mode = fs::metadata(path).map_err(|error| Error::from_io(&error, path.display()))?.permissions().mode();
+    let data = format!(
+        "fd={},rootmode={:o},user_id={},group_id={},{}",
+        std::os::fd::AsFd::as_fd(&device).as_raw_fd(),
+        mode & libc::S_IFMT,
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+        options(flags)
+    );
+    let data = CString::new(data).expect("options are made of numbers and words");
+    // Devices and set-user-id programs work as on any file system: only root can mount this way.
+    let mount_flags = if flags.read_only { MountFlags::RDONLY } else { MountFlags::empty() };
+    rustix::mount::mount("ebb", path, mountinfo::FS_TYPE, mount_flags, data.as_c_str()).map_err(
+        |error| match error {
+            Errno::NODEV => err!(Unavailable, "the kernel does not know FUSE: load its module with `modprobe fuse`"),
+            Errno::PERM => err!(NotPermitted, "mounting at {} is not permitted here (CAP_SYS_ADMIN)", path.display()),
+            _ => Error::from_io(&error.into(), format!("mounting at {}", path.display())),
+        },
+    )?;
+    Ok(device)
+}
+
+/// The helper opens the device, mounts it, and sends the descriptor through a socket (fusermount3(1)).
+pub(crate) fn mount_by_helper(path: &Path, flags: Flags) -> Result<Device> {
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|error| Error::from_io(&error.into(), "making a socket for the mount helper"))?;
+    let mut options = format!("{},fsname=ebb,subtype=ebb", options(flags));
+    if flags.read_only {
+        options.push_str(",ro");
+    }
+    let child = Command::new(HELPER)
+        .args(["-o", &options, "--"])
+        .arg(path)
+        // Standard input is the one descriptor that a child gets without losing close-on-exec elsewhere.
+        .env("_FUSE_COMMFD", "0")
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| err!(Unavailable, "{HELPER} cannot be run ({error}): install the package fuse3"))?;
+    let device = receive_descriptor(&ours);
+    let output = child.wait_with_output().map_err(|error| Error::from_io(&error, HELPER))?;
+    match device {
+        Some(fd) if output.status.success() => Ok(Device::from_fd(fd)),
+        _ => Err(err!(NotPermitted, "mounting at {}: {}", path.display(), words_of(&output))),
+    }
+}
+
+fn receive_descriptor(socket: &OwnedFd) -> Option<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC).ok()?;
+    control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    })
+}
+
+fn words_of(output: &Output) -> String {
+    let words = String::from_utf8_lossy(&output.stderr);
+    match words.trim() {
+        "" => format!("{HELPER} ended with {}", output.status),
+        words => words.to_owned(),
+    }
+}
+
+/// How a mount is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmount {
+    /// Only if nobody uses it; otherwise kind `Busy`, naming some of who does.
+    IfUnused,
+    /// Out of sight at once; who has files open can go on while the process serves.
+    Lazily,
+    /// Out of sight at once; who has files open gets errors.
+    Forcibly,
+}
+
+/// Ends the mount at `path`.
+pub fn unmount(path: &Path, how: Unmount) -> Result<()> {
+    let flags = match how {
+        Unmount::IfUnused => UnmountFlags::NOFOLLOW,
+        Unmount::Lazily => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+        Unmount::Forcibly => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH | UnmountFlags::FORCE,
+    };
+    match rustix::mount::unmount(path, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(busy(path)),
+        Err(Errno::INVAL) => Err(err!(Invalid, "nothing is mounted at {}", path.display())),
+        Err(Errno::PERM) => unmount_by_helper(path, how),
+        Err(error) => Err(Error::from_io(&error.into(), format!("unmounting {}", path.display()))),
+    }
+}
+
+fn busy(path: &Path) -> Error {
+    let users = match mountinfo::users_of(path) {
+        users if users.is_empty() => "a process that cannot be seen from here".to_owned(),
+        users => users,
+    };
+    err!(Busy, "{} is in use by {users}: end that first, or leave it open files only with `--lazy`", path.display())
+}
+
+fn unmount_by_helper(path: &Path, how: Unmount) -> Result<()> {
+    let lazily: &[&str] = if how == Unmount::IfUnused { &["-u"] } else { &["-u", "-z"] };
+    let output = Command::new(HELPER)
+        .args(lazily)
+        .arg("--")
+        .arg(path)
+        .output()
+        .map_err(|error| err!(Unavailable, "{HELPER} cannot be run ({error}): install the package fuse3"))?;
+    match words_of(&output) {
+        _ if output.status.success() => Ok(()),
+        words if words.contains("busy") => Err(busy(path)),
+        words => Err(err!(NotPermitted, "unmounting {}: {words}", path.display())),
+    }
+}
+
+/// Lets the kernel read further ahead than its default of 128 KiB; only root may, and without it reads are slower.
+pub fn set_readahead(path: &Path, bytes: u64) {
+    if let Ok(Some(entry)) = mountinfo::find(path) {
+        let file = format!("/sys/class/bdi/{}/read_ahead_kb", entry.device);
+        if let Err(error) = fs::write(&file, (bytes >> 10).to_string()) {
+            tracing::debug!(file, %error, "keep the kernel's read-ahead");
+        }
+    }
+}

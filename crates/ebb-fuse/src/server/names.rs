@@ -1,0 +1,162 @@
+//! Requests about inodes, names, directories and extended attributes.
+
+use bytes::Bytes;
+use ebb_types::{FileKind, InodeId, Result, err};
+
+use super::{PID_XATTR, Server, caller, empty};
+use crate::abi::ROOT;
+use crate::abi::reply::{self, Listing, kind_of_bits};
+use crate::abi::request::{Header, Request};
+use crate::credentials;
+use crate::vfs::{DirEntry, NewName, Rename, RenameMode, Vfs, XattrMode};
+
+/// Where a listing goes on after ".": above every cookie of a [`Vfs`], and still positive as a signed number.
+const AFTER_DOT: u64 = i64::MAX as u64 - 1;
+/// Where a listing goes on after "..".
+const AFTER_DOT_DOT: u64 = i64::MAX as u64;
+
+/// Most entries that are fetched for one request, whatever its size.
+const ENTRIES_MAX: u32 = 4096;
+
+impl<V: Vfs> Server<V> {
+    pub(super) async fn about_inode(&self, header: &Header, request: Request) -> Result<Bytes> {
+        let inode = header.inode;
+        Ok(match request {
+            Request::Lookup { name } => {
+                // The kernel has checked the search permission of the directory, groups and ACL included.
+                self.entry(&self.vfs.lookup(&credentials::of_header(header), inode, &name).await?)
+            }
+            Request::GetAttr => reply::attr(&self.vfs.get_attr(inode).await?, self.validity),
+            Request::Statx => reply::statx(&self.vfs.get_attr(inode).await?, self.validity),
+            Request::SetAttr(set) => reply::attr(&self.vfs.set_attr(&caller(header), inode, set).await?, self.validity),
+            Request::ReadLink => self.vfs.read_link(inode).await?.into(),
+            Request::StatFs => reply::stat_fs(&self.vfs.stat_fs(inode).await?),
+            Request::OpenDir => reply::open(0, 0),
+            Request::ReadDir { offset, size, plus } => self.list(inode, offset, size, plus).await?,
+            Request::FsyncDir => empty(self.vfs.sync_dir(inode).await?),
+            _ => Bytes::new(),
+        })
+    }
+
+    /// Fills a listing from `offset` on. One page of the file system is enough: it holds at least as many entries as
+    /// fit, or ends the directory.
+    async fn list(&self, inode: InodeId, offset: u64, size: u32, plus: bool) -> Result<Bytes> {
+        let mut listing = Listing::new(size, plus.then_some(self.validity));
+        let dot = |name: &[u8], cookie| DirEntry {
+            name: name.to_vec(),
+            inode,
+            kind: FileKind::Directory,
+            cookie,
+            attr: None,
+        };
+        let mut fits = true;
+        if offset == 0 {
+            fits = listing.add(&dot(b".", AFTER_DOT));
+        }
+        if fits && (offset == 0 || offset == AFTER_DOT) {
+            fits = listing.add(&dot(b"..", AFTER_DOT_DOT));
+        }
+        if fits {
+            let cookie = if offset >= AFTER_DOT { 0 } else { offset };
+            let page = self.vfs.read_dir(inode, cookie, listing.room().min(ENTRIES_MAX), plus).await?;
+            for entry in &page.entries {
+                if entry.cookie == 0 || entry.cookie >= AFTER_DOT {
+                    return Err(err!(Internal, "directory {inode} lists an entry with the cookie {}", entry.cookie));
+                }
+                fits = listing.add(entry);
+                if !fits {
+                    break;
+                }
+            }
+        }
+        if !fits && listing.is_empty() {
+            return Err(err!(Invalid, "{size} bytes do not hold one entry of directory {inode}"));
+        }
+        Ok(listing.finish())
+    }
+
+    pub(super) async fn change_names(&self, header: &Header, request: Request) -> Result<Bytes> {
+        let (caller, parent) = (caller(header), header.inode);
+        let vfs = &self.vfs;
+        Ok(match request {
+            Request::Symlink { name, target } => self.entry(&vfs.symlink(&caller, parent, &name, &target).await?),
+            Request::MakeNode { name, mode, umask, rdev } => {
+                let kind = kind_of_bits(mode).ok_or_else(|| err!(Invalid, "mode {mode:o} is of no kind of file"))?;
+                let new = NewName { parent, name: &name, mode: mode & 0o7777, umask };
+                self.entry(&vfs.make_node(&caller, new, kind, rdev).await?)
+            }
+            Request::MakeDir { name, mode, umask } => {
+                let new = NewName { parent, name: &name, mode: mode & 0o7777, umask };
+                self.entry(&vfs.make_dir(&caller, new).await?)
+            }
+            Request::Unlink { name } => empty(vfs.unlink(&caller, parent, &name).await?),
+            Request::RemoveDir { name } => empty(vfs.remove_dir(&caller, parent, &name).await?),
+            Request::Rename { target_parent, flags, source, target } => {
+                let rename = Rename {
+                    source_parent: parent,
+                    source_name: &source,
+                    target_parent,
+                    target_name: &target,
+                    mode: rename_mode(flags)?,
+                };
+                empty(vfs.rename(&caller, rename).await?)
+            }
+            Request::Link { inode, name } => self.entry(&vfs.link(&caller, inode, parent, &name).await?),
+            _ => Bytes::new(),
+        })
+    }
+
+    pub(super) async fn xattr(&self, header: &Header, request: Request) -> Result<Bytes> {
+        let (inode, vfs) = (header.inode, &self.vfs);
+        Ok(match request {
+            Request::SetXattr { name, value, flags } => {
+                empty(vfs.set_xattr(&caller(header), inode, &name, value, xattr_mode(flags)?).await?)
+            }
+            Request::GetXattr { name, size } => {
+                let value = if inode.raw() == ROOT && *name == *PID_XATTR.as_bytes() {
+                    std::process::id().to_string().into_bytes()
+                } else {
+                    vfs.get_xattr(inode, &name).await?
+                };
+                sized(value, size)?
+            }
+            Request::ListXattr { size } => {
+                let names = vfs.list_xattr(inode).await?;
+                let joined = names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect();
+                sized(joined, size)?
+            }
+            Request::RemoveXattr { name } => empty(vfs.remove_xattr(&caller(header), inode, &name).await?),
+            _ => Bytes::new(),
+        })
+    }
+}
+
+/// A value if it fits in `size`; with size 0, how long it is (getxattr(2)).
+fn sized(value: Vec<u8>, size: u32) -> Result<Bytes> {
+    if size == 0 {
+        return Ok(reply::size(value.len() as u32));
+    }
+    if value.len() > size as usize {
+        return Err(err!(Range, "the value has {} bytes, the caller offers {size}", value.len()));
+    }
+    Ok(value.into())
+}
+
+fn rename_mode(flags: u32) -> Result<RenameMode> {
+    match flags {
+        0 => Ok(RenameMode::Replace),
+        libc::RENAME_NOREPLACE => Ok(RenameMode::NoReplace),
+        libc::RENAME_EXCHANGE => Ok(RenameMode::Exchange),
+        // RENAME_WHITEOUT serves overlay file systems' upper layers, which a mount of Ebb cannot be.
+        _ => Err(err!(Invalid, "rename flags {flags:#x} are not supported")),
+    }
+}
+
+fn xattr_mode(flags: u32) -> Result<XattrMode> {
+    match flags as i32 {
+        0 => Ok(XattrMode::Any),
+        libc::XATTR_CREATE => Ok(XattrMode::Create),
+        libc::XATTR_REPLACE => Ok(XattrMode::Replace),
+        _ => Err(err!(Invalid, "setxattr flags {flags:#x} are not supported")),
+    }
+}

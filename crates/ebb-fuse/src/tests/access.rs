@@ -1,0 +1,94 @@
+//! Who may do what: ACL, masks, groups, set-user-id bits, read-only mounts.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use super::fixture::Mounted;
+use crate::MountOptions;
+
+/// Runs a shell as user and group 65534 with further groups; what it printed, and whether it succeeded.
+fn as_nobody(mounted: &Mounted, groups: &str, script: &str) -> (bool, String) {
+    let output = std::process::Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534"])
+        .args(if groups.is_empty() { vec!["--clear-groups".to_owned()] } else { vec![format!("--groups={groups}")] })
+        .args(["sh", "-euc", script])
+        .current_dir(mounted.root())
+        .output()
+        .unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.success(), text)
+}
+
+fn open_to_all(mounted: &Mounted) {
+    // A directory made by `tempfile` lets nobody else through; the mount's root has the file system's own mode.
+    fs::set_permissions(mounted.root(), fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+#[test]
+fn access_lists_go_through_the_standard_tools() {
+    let mounted = Mounted::new();
+    mounted.shell("touch f; chmod 640 f; setfacl -m u:12:r,g:34:rw f");
+    let list = mounted.shell("getfacl -cn f");
+    assert_eq!(list, "user::rw-\nuser:12:r--\ngroup::r--\ngroup:34:rw-\nmask::rw-\nother::---\n\n");
+    assert_eq!(fs::metadata(mounted.path("f")).unwrap().mode() & 0o777, 0o660);
+    mounted.shell("setfacl -b f");
+    assert_eq!(mounted.shell("getfacl -cn f"), "user::rw-\ngroup::r--\nother::---\n\n");
+}
+
+#[test]
+fn a_default_list_replaces_the_mask() {
+    let mounted = Mounted::new();
+    mounted.shell("mkdir d; setfacl -d -m u::rwx,g::rwx,o::r d; umask 077; touch d/f plain; mkdir d/e");
+    assert_eq!(fs::metadata(mounted.path("plain")).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(mounted.path("d/f")).unwrap().mode() & 0o777, 0o664);
+    assert!(mounted.shell("getfacl -cn d/e").contains("default:other::r--"));
+}
+
+#[test]
+fn the_kernel_enforces_bits_and_lists() {
+    let mounted = Mounted::new();
+    open_to_all(&mounted);
+    mounted.shell("echo secret > f; chmod 600 f; echo listed > l; chmod 600 l; setfacl -m u:65534:r l");
+    let (ok, text) = as_nobody(&mounted, "", "cat l; cat f");
+    assert!(!ok && text.starts_with("listed\n") && text.contains("Permission denied"), "{text}");
+}
+
+#[test]
+fn supplementary_groups_reach_the_file_system() {
+    let mounted = Mounted::new();
+    open_to_all(&mounted);
+    let (ok, text) = as_nobody(&mounted, "4242", "touch f; chgrp 4242 f; stat -c %g f");
+    assert!(ok && text == "4242\n", "{text}");
+    let (ok, text) = as_nobody(&mounted, "", "chgrp 4242 f");
+    assert!(!ok && text.contains("not permitted"), "{text}");
+}
+
+#[test]
+fn a_write_by_others_takes_set_user_id_away() {
+    let mounted = Mounted::new();
+    open_to_all(&mounted);
+    mounted.shell("for n in written truncated cut; do echo long > $n; chown 7:8 $n; chmod 6777 $n; done");
+    let mode = |name: &str| fs::metadata(mounted.path(name)).unwrap().mode() & 0o7777;
+    assert_eq!(mode("written"), 0o6777);
+    let (ok, text) = as_nobody(&mounted, "", "echo x >> written; truncate -s 2 truncated; echo y > cut");
+    assert!(ok, "{text}");
+    // Cutting by open is told to the file system at open; the fixture leaves it to the write that follows.
+    assert_eq!([mode("written"), mode("truncated"), mode("cut")], [0o777; 3]);
+}
+
+#[test]
+fn programs_run_even_if_they_cannot_be_read() {
+    let mounted = Mounted::new();
+    open_to_all(&mounted);
+    mounted.shell("cp /bin/true run; chmod 711 run");
+    let (ok, text) = as_nobody(&mounted, "", "./run && echo ran; cat run");
+    assert!(!ok && text.starts_with("ran\n"), "{text}");
+}
+
+#[test]
+fn a_read_only_mount_refuses_changes() {
+    let mounted = Mounted::with(MountOptions { read_only: true, ..MountOptions::default() });
+    let error = fs::write(mounted.path("f"), b"x").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EROFS));
+    assert_eq!(fs::read_dir(mounted.root()).unwrap().count(), 0);
+}

@@ -1,0 +1,239 @@
+//! Reading and writing: append, holes, direct I/O, mappings, caches.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek as _, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::ptr::null_mut;
+use std::thread;
+
+use ebb_client::CacheListener;
+use ebb_types::InodeId;
+use rustix::fs::{FallocateFlags, SeekFrom as Seek, copy_file_range, fallocate, seek};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+
+use super::fixture::Mounted;
+
+fn open(mounted: &Mounted, name: &str) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(mounted.path(name)).unwrap()
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| (at.wrapping_mul(31) ^ at >> 9 ^ seed) as u8).collect()
+}
+
+#[test]
+fn large_files_survive_any_request_size() {
+    let mounted = Mounted::new();
+    let data = pattern(9 << 20, 1);
+    fs::write(mounted.path("big"), &data).unwrap();
+    assert!(fs::read(mounted.path("big")).unwrap() == data);
+    // Not from the page cache.
+    mounted.invalidator.invalidate_inode(InodeId::new(mounted.inode("big")));
+    assert!(fs::read(mounted.path("big")).unwrap() == data);
+    let file = open(&mounted, "big");
+    file.write_all_at(b"here", (5 << 20) - 2).unwrap();
+    let mut part = [0; 8];
+    file.read_exact_at(&mut part, (5 << 20) - 4).unwrap();
+    assert_eq!(part[2..6], *b"here");
+    file.set_len(10).unwrap();
+    assert_eq!(fs::read(mounted.path("big")).unwrap(), data[..10]);
+    file.sync_all().unwrap();
+    file.sync_data().unwrap();
+}
+
+#[test]
+fn appends_go_to_the_end_that_others_have_moved() {
+    let mounted = Mounted::new();
+    let mut log = OpenOptions::new().append(true).create(true).read(true).open(mounted.path("log")).unwrap();
+    log.write_all(b"one ").unwrap();
+    mounted.vfs.write_elsewhere(mounted.inode("log"), 4, b"elsewhere ");
+    log.write_all(b"two").unwrap();
+    assert_eq!(fs::read(mounted.path("log")).unwrap(), b"one elsewhere two");
+    let mut whole = String::new();
+    log.seek(SeekFrom::Start(0)).unwrap();
+    log.read_to_string(&mut whole).unwrap();
+    assert_eq!(whole, "one elsewhere two");
+}
+
+#[test]
+fn appends_of_many_threads_do_not_overlap() {
+    let mounted = Mounted::new();
+    thread::scope(|scope| {
+        for thread in 0..8_u8 {
+            let path = mounted.path("log");
+            scope.spawn(move || {
+                let mut log = OpenOptions::new().append(true).create(true).open(path).unwrap();
+                for _ in 0..200 {
+                    log.write_all(&[b'a' + thread; 64]).unwrap();
+                }
+            });
+        }
+    });
+    let log = fs::read(mounted.path("log")).unwrap();
+    assert_eq!(log.len(), 8 * 200 * 64);
+    for record in log.chunks(64) {
+        assert!(record.iter().all(|byte| *byte == record[0]), "a record was torn");
+    }
+    for thread in 0..8_u8 {
+        assert_eq!(log.iter().filter(|byte| **byte == b'a' + thread).count(), 200 * 64);
+    }
+}
+
+#[test]
+fn opening_with_truncate_cuts() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), pattern(10_000, 3)).unwrap();
+    assert_eq!(fs::read(mounted.path("f")).unwrap().len(), 10_000);
+    fs::write(mounted.path("f"), b"short").unwrap();
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"short");
+    let error = OpenOptions::new().write(true).create_new(true).open(mounted.path("f")).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+}
+
+#[test]
+fn an_open_file_outlives_its_name() {
+    let mounted = Mounted::new();
+    let file = open(&mounted, "gone");
+    file.write_all_at(b"still here", 0).unwrap();
+    fs::remove_file(mounted.path("gone")).unwrap();
+    let mut bytes = [0; 10];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"still here");
+    assert_eq!(file.metadata().unwrap().len(), 10);
+}
+
+#[test]
+fn space_is_reserved_punched_and_searched() {
+    const KIB: u64 = 1024;
+    let mounted = Mounted::new();
+    let file = open(&mounted, "f");
+    fallocate(&file, FallocateFlags::empty(), 0, 64 * KIB).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 64 * KIB);
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 64 * KIB, KIB).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 64 * KIB);
+
+    file.write_all_at(&pattern(64 << 10, 5), 0).unwrap();
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 16 * KIB, 16 * KIB).unwrap();
+    let mut bytes = vec![1; 64 << 10];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let (hole, expected) = (16 << 10..32 << 10, pattern(64 << 10, 5));
+    assert!(bytes[hole.clone()].iter().all(|byte| *byte == 0));
+    assert!(bytes[..hole.start] == expected[..hole.start] && bytes[hole.end..] == expected[hole.end..]);
+
+    assert_eq!(seek(&file, Seek::Hole(0)), Ok(16 * KIB));
+    assert_eq!(seek(&file, Seek::Data(16 * KIB)), Ok(32 * KIB));
+    assert_eq!(seek(&file, Seek::Hole(32 * KIB)), Ok(64 * KIB));
+    assert_eq!(seek(&file, Seek::Data(64 * KIB)), Err(Errno::NXIO));
+    assert_eq!(seek(&file, Seek::End(0)), Ok(64 * KIB));
+
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 60 * KIB, 8 * KIB).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 68 * KIB);
+    assert_eq!(fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096), Err(Errno::OPNOTSUPP));
+}
+
+#[test]
+fn ranges_are_copied_without_passing_through_the_program() {
+    let mounted = Mounted::new();
+    let data = pattern(300_000, 9);
+    fs::write(mounted.path("source"), &data).unwrap();
+    let (source, target) = (open(&mounted, "source"), open(&mounted, "target"));
+    let (mut from, mut to) = (1000, 5);
+    let copied = copy_file_range(&source, Some(&mut from), &target, Some(&mut to), 250_000).unwrap();
+    assert_eq!((copied, from, to), (250_000, 251_000, 250_005));
+    let found = fs::read(mounted.path("target")).unwrap();
+    assert!(found[..5] == [0; 5] && found[5..] == data[1000..251_000]);
+}
+
+#[test]
+fn direct_io_goes_around_the_page_cache() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), [1; 8192]).unwrap();
+    let direct =
+        OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(mounted.path("f")).unwrap();
+    let cached = open(&mounted, "f");
+    let mut bytes = vec![0; 8192];
+    cached.read_exact_at(&mut bytes, 0).unwrap();
+    direct.write_all_at(&[2; 4096], 4096).unwrap();
+    cached.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes[..4096] == [1; 4096] && bytes[4096..] == [2; 4096]);
+    mounted.vfs.write_elsewhere(mounted.inode("f"), 0, &[3; 10]);
+    direct.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes[..11], [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 1]);
+}
+
+#[test]
+fn a_read_sees_what_others_have_written() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), b"before").unwrap();
+    let file = open(&mounted, "f");
+    let read = || {
+        let mut bytes = [0; 6];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    assert_eq!(&read(), b"before");
+    mounted.vfs.write_elsewhere(mounted.inode("f"), 0, b"after!");
+    assert_eq!(&read(), b"after!");
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"after!");
+}
+
+/// A mapping of the file's first page.
+struct Mapped(*mut u8);
+
+impl Mapped {
+    fn new(file: &File) -> Self {
+        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing of ours.
+        let at = unsafe { mmap(null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0) };
+        Self(at.unwrap().cast())
+    }
+
+    fn read(&self, at: usize) -> u8 {
+        assert!(at < 4096);
+        // SAFETY: within the mapping; volatile, as the file changes behind it.
+        unsafe { self.0.add(at).read_volatile() }
+    }
+
+    fn write(&self, at: usize, byte: u8) {
+        assert!(at < 4096);
+        // SAFETY: as above.
+        unsafe { self.0.add(at).write_volatile(byte) }
+    }
+
+    fn sync(&self) {
+        // SAFETY: the range is the mapping.
+        unsafe { msync(self.0.cast(), 4096, MsyncFlags::SYNC) }.unwrap();
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: nothing refers to the mapping any more.
+        unsafe { munmap(self.0.cast(), 4096) }.unwrap();
+    }
+}
+
+#[test]
+fn mappings_read_write_and_hear_of_changes() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), [b'a'; 4096]).unwrap();
+    let file = open(&mounted, "f");
+    let mapped = Mapped::new(&file);
+    assert_eq!(mapped.read(100), b'a');
+    mapped.write(100, b'b');
+    mapped.sync();
+    let inode = mounted.inode("f");
+    assert_eq!(mounted.vfs.state().node(inode).data.read(99, 3), b"aba");
+
+    mounted.vfs.write_elsewhere(inode, 200, b"c");
+    mounted.invalidator.invalidate_inode(InodeId::new(inode));
+    assert_eq!((mapped.read(200), mapped.read(100)), (b'c', b'b'));
+}
+
+#[test]
+fn an_invalidation_of_nothing_does_no_harm() {
+    let mounted = Mounted::new();
+    mounted.invalidator.invalidate_inode(InodeId::new(u64::MAX));
+    mounted.block_on(async { mounted.invalidator.invalidate_inode(InodeId::new(1)) });
+    assert_eq!(fs::read_dir(mounted.root()).unwrap().count(), 0);
+}
