@@ -1,8 +1,11 @@
 //! Files and directories.
 //!
 //! Durability is POSIX's at its weakest: written bytes may be lost, in any order and torn, until [`File::sync_data`]
-//! has returned; a new, renamed or removed name may be lost until [`Disk::sync_dir`] of its directory has returned.
-//! The virtual disk loses exactly that at a crash.
+//! has returned; a new, renamed or removed name may be lost until [`Disk::sync_dir`] of its directory has returned
+//! (for a rename: of the target's). A failed sync says nothing of what is on stable storage, and the next one may
+//! succeed all the same. The virtual disk loses exactly that at a crash.
+//!
+//! Cancel-safety: what was asked of a disk is carried out even if its future is dropped.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -167,7 +170,7 @@ impl Disk {
         self.0.open(path, mode).await
     }
 
-    /// Makes a directory and those above it.
+    /// Makes a directory and those above it. Unlike other names they are durable on return.
     pub async fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.0.create_dir_all(path).await
     }
@@ -216,7 +219,8 @@ impl Disk {
 
     /// Replaces a small file as one step: after a crash it has the old or the new contents, and after return the new.
     pub async fn replace(&self, path: &Path, data: Bytes) -> Result<()> {
-        let parent = path.parent().unwrap_or(Path::new("."));
+        // An empty parent is how a relative path spells the working directory.
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let temporary: PathBuf = path.with_extension("new");
         let file = self.open(&temporary, OpenMode::Create).await?;
         file.set_len(0).await?;

@@ -44,7 +44,7 @@ impl DiskBackend for RealDisk {
     }
 
     fn create_dir_all<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
-        on_path("make the directory", path, |path| errno(std::fs::create_dir_all(path)))
+        on_path("make the directory", path, create_dir_all)
     }
 
     fn read_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Vec<String>>> {
@@ -76,10 +76,7 @@ impl DiskBackend for RealDisk {
     }
 
     fn sync_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
-        on_path("sync the directory", path, |path| {
-            // A directory's entries are its data, but its new blocks are metadata: fsync, not fdatasync.
-            rustix::fs::fsync(rustix::fs::open(path, DIRECTORY, Mode::empty())?)
-        })
+        on_path("sync the directory", path, sync_dir)
     }
 
     fn space<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Space>> {
@@ -100,6 +97,27 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 fn open(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))
+}
+
+/// A directory's entries are its data, but its new blocks are metadata: fsync, not fdatasync.
+fn sync_dir(path: &Path) -> rustix::io::Result<()> {
+    rustix::fs::fsync(rustix::fs::open(path, DIRECTORY, Mode::empty())?)
+}
+
+/// Makes the directory and those above it, each durable in the one above it.
+fn create_dir_all(path: &Path) -> rustix::io::Result<()> {
+    // An empty parent is how a relative path spells the working directory.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
+        Ok(()) => sync_dir(parent),
+        Err(Errno::NOENT) if parent != path && parent != Path::new(".") => {
+            create_dir_all(parent)?;
+            create_dir_all(path)
+        }
+        Err(Errno::EXIST) if rustix::fs::stat(path)?.st_mode & libc::S_IFMT == libc::S_IFDIR => Ok(()),
+        Err(Errno::EXIST) => Err(Errno::NOTDIR),
+        Err(errno) => Err(errno),
+    }
 }
 
 fn errno<T>(result: std::io::Result<T>) -> rustix::io::Result<T> {

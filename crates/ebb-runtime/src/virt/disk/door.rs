@@ -1,0 +1,161 @@
+//! A disk as one life of its process sees it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ebb_types::{Result, bail};
+
+use super::file::VirtualFile;
+use super::inode::Inode;
+use super::{Need, State, VirtualDisk};
+use crate::backend::Work;
+use crate::disk::{DirLock, DiskBackend, File, OpenMode, Space};
+
+/// The file in a directory whose lock stands for the directory, as in the real world.
+const LOCK_NAME: &str = ".lock";
+
+/// The disk as one life of its process sees it.
+pub(in crate::virt) struct Door {
+    pub(super) disk: Arc<VirtualDisk>,
+    pub(super) life: u64,
+}
+
+impl Door {
+    /// Work on names: a little time, then the effect.
+    fn on_names<T: Send + 'static>(
+        &self,
+        kind: &'static str,
+        work: impl FnOnce(&VirtualDisk, &mut State) -> Result<T> + Send + 'static,
+    ) -> Work<'_, Result<T>> {
+        let need = Need::Memory(self.disk.options().name_latency);
+        Box::pin(self.disk.submit(kind, self.life, need, None, |disk, state, _| work(disk, state)))
+    }
+}
+
+/// Virtual paths are absolute: a process has no working directory here.
+fn absolute(path: &Path) -> PathBuf {
+    Path::new("/").join(path).components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
+}
+
+impl DiskBackend for Door {
+    fn open<'a>(&'a self, path: &'a Path, mode: OpenMode) -> Work<'a, Result<File>> {
+        let path = absolute(path);
+        let life = self.life;
+        let handle = self.disk.clone();
+        self.on_names("open", move |_, state| {
+            let file = match (state.names.get(&path), mode) {
+                (Some(_), OpenMode::CreateNew) => bail!(Exists, "{} exists", path.display()),
+                (Some(_), _) | (None, OpenMode::Existing) => state.names.file(&path)?,
+                (None, OpenMode::Create | OpenMode::CreateNew) => {
+                    state.names.directory_of(&path)?;
+                    let number = state.number();
+                    state.inodes.insert(number, Inode::default());
+                    state.names.add(number, &path, number);
+                    number
+                }
+            };
+            state.inode(file).open_count += 1;
+            Ok(File::new(VirtualFile { disk: handle, life, file, path: path.as_path().into() }, &path))
+        })
+    }
+
+    fn create_dir_all<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
+        let path = absolute(path);
+        self.on_names("create_dir", move |_, state| state.names.create_dir_all(&path))
+    }
+
+    fn read_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Vec<String>>> {
+        let path = absolute(path);
+        self.on_names("read_dir", move |_, state| state.names.list(&path))
+    }
+
+    fn rename<'a>(&'a self, source: &'a Path, target: &'a Path) -> Work<'a, Result<()>> {
+        let (source, target) = (absolute(source), absolute(target));
+        self.on_names("rename", move |_, state| {
+            let number = state.number();
+            state.names.rename(number, &source, &target)?;
+            state.collect();
+            Ok(())
+        })
+    }
+
+    fn remove_file<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
+        let path = absolute(path);
+        self.on_names("remove", move |_, state| {
+            let number = state.number();
+            state.names.remove(number, &path)?;
+            state.collect();
+            Ok(())
+        })
+    }
+
+    fn exists<'a>(&'a self, path: &'a Path) -> Work<'a, Result<bool>> {
+        let path = absolute(path);
+        self.on_names("exists", move |_, state| Ok(state.names.get(&path).is_some()))
+    }
+
+    fn sync_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
+        let path = absolute(path);
+        // What comes while the sync is under way is not promised to be covered, so it is not.
+        let (upto, latency) = {
+            let mut state = self.disk.state.lock();
+            (state.number(), state.options.sync_latency)
+        };
+        Box::pin(self.disk.submit("sync_dir", self.life, Need::Medium(latency, 0), None, move |disk, state, _| {
+            state.names.check_directory(&path)?;
+            if state.dice_says(state.faults.sync_error) {
+                disk.fault("sync_error", path.display().to_string());
+                bail!(Io, "cannot sync {}: input/output error", path.display());
+            }
+            state.names.sync(upto, &path);
+            state.collect();
+            Ok(())
+        }))
+    }
+
+    fn space<'a>(&'a self, _path: &'a Path) -> Work<'a, Result<Space>> {
+        self.on_names("space", |_, state| {
+            let capacity_bytes = state.options.capacity_bytes;
+            Ok(Space { capacity_bytes, free_bytes: capacity_bytes.saturating_sub(state.used_bytes()) })
+        })
+    }
+
+    fn lock_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<DirLock>> {
+        let path = absolute(path);
+        let handle = self.disk.clone();
+        let life = self.life;
+        self.on_names("lock_dir", move |disk, state| {
+            state.names.check_directory(&path)?;
+            if !state.locks.insert(path.clone()) {
+                bail!(
+                    Busy,
+                    "{} is in use by process {}: stop it first, or choose another directory",
+                    path.display(),
+                    disk.name
+                );
+            }
+            let name = path.join(LOCK_NAME);
+            if state.names.get(&name).is_none() {
+                let number = state.number();
+                state.inodes.insert(number, Inode::default());
+                state.names.add(number, &name, number);
+            }
+            Ok(DirLock::new(LockGuard { disk: handle, life, path }))
+        })
+    }
+}
+
+struct LockGuard {
+    disk: Arc<VirtualDisk>,
+    life: u64,
+    path: PathBuf,
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        let mut state = self.disk.state.lock();
+        if state.life == self.life {
+            state.locks.remove(&self.path);
+        }
+    }
+}

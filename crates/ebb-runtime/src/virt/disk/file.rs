@@ -1,0 +1,186 @@
+//! Open files of a virtual disk.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ebb_types::{Result, bail, err};
+
+use super::inode::{Change, Inode};
+use super::names::InodeNumber;
+use super::{Need, State, VirtualDisk, gone, prefix};
+use crate::backend::Work;
+use crate::disk::FileBackend;
+
+/// An open file.
+pub(super) struct VirtualFile {
+    pub(super) disk: Arc<VirtualDisk>,
+    pub(super) life: u64,
+    pub(super) file: InodeNumber,
+    pub(super) path: Arc<Path>,
+}
+
+impl VirtualFile {
+    fn submit<T: Send + 'static>(
+        &self,
+        kind: &'static str,
+        need: Need,
+        change: Option<Change>,
+        work: impl FnOnce(&VirtualDisk, &mut State, Option<Change>) -> Result<T> + Send + 'static,
+    ) -> Work<'_, Result<T>> {
+        let change = change.map(|change| (self.file, change));
+        Box::pin(async move {
+            // Cancel-safety: nothing waits between taking the hold and handing it to the operation that releases it.
+            let hold = Hold::new(self);
+            let work = move |disk: &VirtualDisk, state: &mut State, change: Option<(InodeNumber, Change)>| {
+                let result = work(disk, state, change.map(|(_, change)| change));
+                hold.release(state);
+                result
+            };
+            self.disk.submit(kind, self.life, need, change, work).await
+        })
+    }
+
+    /// A range that a file can have: the kernel counts in 63 bits.
+    fn check_range(&self, offset: u64, len: u64) -> Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= i64::MAX.unsigned_abs() => Ok(()),
+            _ => Err(err!(Invalid, "{}: no file has {len} bytes from {offset}", self.path.display())),
+        }
+    }
+
+    /// A change by way of the page cache.
+    fn change(&self, kind: &'static str, change: Change) -> Work<'_, Result<()>> {
+        let (offset, len) = change.range();
+        if let Err(error) = self.check_range(offset, len) {
+            return Box::pin(async { Err(error) });
+        }
+        let (file, path) = (self.file, self.path.clone());
+        let latency = self.disk.options().write_latency;
+        self.submit(kind, Need::Memory(latency), Some(change), move |disk, state, change| {
+            let change = change.expect("a change in flight stays until it has its effect");
+            if state.dice_says(state.faults.write_error) {
+                disk.fault("write_error", path.display().to_string());
+                if let Change::Write { offset, data } = change {
+                    let len = data.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
+                    let written = state.dice.between(0, len);
+                    state.change(file, Change::Write { offset, data: prefix(&data, written) }, &path)?;
+                }
+                bail!(Io, "cannot write {}: input/output error", path.display());
+            }
+            let result = state.change(file, change, &path);
+            if result.is_err() {
+                disk.fault("disk_full", path.display().to_string());
+            }
+            result
+        })
+    }
+
+    /// Looks at the file without taking time: its inode is in memory.
+    fn look<T>(&self, look: impl FnOnce(&Inode) -> T) -> Result<T> {
+        let mut state = self.disk.state.lock();
+        if state.life != self.life {
+            return Err(gone());
+        }
+        Ok(look(state.inode(self.file)))
+    }
+}
+
+/// Keeps a file for as long as an operation on it is under way, also when its last handle is dropped.
+struct Hold(InodeNumber);
+
+impl Hold {
+    fn new(file: &VirtualFile) -> Self {
+        let mut state = file.disk.state.lock();
+        if state.life == file.life {
+            state.inode(file.file).open_count += 1;
+        }
+        Self(file.file)
+    }
+
+    /// Only operations of the current life come to their end, so the count is theirs to lower.
+    fn release(self, state: &mut State) {
+        let inode = state.inode(self.0);
+        inode.open_count -= 1;
+        if inode.open_count == 0 {
+            state.collect();
+        }
+    }
+}
+
+impl FileBackend for VirtualFile {
+    fn read_at(&self, offset: u64, len: usize) -> Work<'_, Result<Bytes>> {
+        if let Err(error) = self.check_range(offset, len as u64) {
+            return Box::pin(async { Err(error) });
+        }
+        let (file, path) = (self.file, self.path.clone());
+        let need = Need::Medium(self.disk.options().read_latency, len as u64);
+        self.submit("read", need, None, move |disk, state, _| {
+            if state.dice_says(state.faults.read_error) {
+                disk.fault("read_error", path.display().to_string());
+                bail!(Io, "cannot read {}: input/output error", path.display());
+            }
+            Ok(state.inode(file).current.read(offset, len))
+        })
+    }
+
+    fn write_at(&self, offset: u64, data: Vec<Bytes>) -> Work<'_, Result<()>> {
+        self.change("write", Change::Write { offset, data })
+    }
+
+    fn sync_data(&self) -> Work<'_, Result<()>> {
+        let (file, path) = (self.file, self.path.clone());
+        let (upto, need) = {
+            let mut state = self.disk.state.lock();
+            if state.life != self.life {
+                return Box::pin(async { Err(gone()) });
+            }
+            let bytes = state.inode(file).dirty_bytes();
+            (state.number(), Need::Medium(state.options.sync_latency, bytes))
+        };
+        self.submit("sync", need, None, move |disk, state, _| {
+            if state.dice_says(state.faults.sync_error) {
+                let State { inodes, dice, .. } = state;
+                let inode = inodes.get_mut(&file).expect("an open file has its inode");
+                let lost = inode.fail_sync(upto, dice);
+                disk.fault("sync_error", format!("{}: {lost} writes", path.display()));
+                bail!(Io, "cannot sync {}: input/output error", path.display());
+            }
+            state.inode(file).sync(upto);
+            Ok(())
+        })
+    }
+
+    fn set_len(&self, len: u64) -> Work<'_, Result<()>> {
+        self.change("set_len", Change::SetLen(len))
+    }
+
+    fn len(&self) -> Work<'_, Result<u64>> {
+        Box::pin(async move { self.look(|inode| inode.current.len()) })
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> Work<'_, Result<()>> {
+        self.change("punch", Change::Punch { offset, len })
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Work<'_, Result<()>> {
+        self.change("allocate", Change::Allocate { offset, len })
+    }
+
+    fn allocated_bytes(&self) -> Work<'_, Result<u64>> {
+        Box::pin(async move { self.look(|inode| inode.current.allocated_bytes()) })
+    }
+
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl Drop for VirtualFile {
+    fn drop(&mut self) {
+        let mut state = self.disk.state.lock();
+        if state.life == self.life {
+            Hold(self.file).release(&mut state);
+        }
+    }
+}
