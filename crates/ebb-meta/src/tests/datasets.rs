@@ -1,1 +1,130 @@
-//! x
+//! Datasets.
+
+use ebb_types::{ErrorKind as E, InodeId};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{self, Op};
+
+use super::harness::{MIB, ROOT, World, user};
+
+fn dataset(path: &str) -> pb::Dataset {
+    pb::Dataset { path: path.into(), ..Default::default() }
+}
+
+fn make(world: &mut World, dataset: pb::Dataset) -> Result<pb::Dataset, E> {
+    world.run(Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset) })).map(|reply| reply.dataset.unwrap())
+}
+
+fn paths(world: &World) -> Vec<String> {
+    let reply = world.ask(Op::ListDatasets(meta_op::ListDatasets {})).unwrap();
+    reply.datasets.into_iter().map(|dataset| dataset.path).collect()
+}
+
+#[test]
+fn what_is_made_below_belongs_to_it() {
+    let mut world = World::new();
+    let asked = pb::Dataset {
+        replicas: 1,
+        block_size: 64 << 10,
+        metablock_size: MIB,
+        layout: "striped".into(),
+        replication: "single-source".into(),
+        ..dataset("/data/")
+    };
+    let made = make(&mut world, asked).unwrap();
+    assert_eq!((made.id, made.path.as_str(), made.layout.as_str(), made.replicas), (1, "/data", "striped", 1));
+    let sub = world.mkdir(made.root_inode, "sub", 0o755).unwrap();
+    let f = world.mkfile(sub, "f", 0o644).unwrap();
+    let attr = world.attr(f);
+    assert_eq!((attr.dataset, attr.metablock_size, attr.replicas, attr.single_source), (1, MIB, 1, true));
+    assert_eq!(world.machine.dataset_of(InodeId::new(f)).unwrap(), made);
+    let outside = world.mkfile(ROOT, "g", 0o644).unwrap();
+    assert_eq!((world.attr(outside).dataset, world.attr(outside).single_source), (0, false));
+    assert_eq!(paths(&world), ["/", "/data"]);
+}
+
+#[test]
+fn nothing_moves_between_datasets() {
+    let mut world = World::new();
+    let root = make(&mut world, dataset("/data")).unwrap().root_inode;
+    let outside = world.mkfile(ROOT, "f", 0o644).unwrap();
+    world.mkdir(ROOT, "d", 0o755).unwrap();
+    let inside = world.mkfile(root, "g", 0o644).unwrap();
+    assert_eq!(world.rename((ROOT, "f"), (root, "f")).unwrap_err(), E::CrossDevice);
+    assert_eq!(world.rename((root, "g"), (ROOT, "f")).unwrap_err(), E::CrossDevice);
+    assert_eq!(world.rename((ROOT, "d"), (root, "d")).unwrap_err(), E::CrossDevice);
+    assert_eq!(world.exchange((ROOT, "f"), (root, "g")).unwrap_err(), E::CrossDevice);
+    assert_eq!(world.link(outside, root, "f").unwrap_err(), E::CrossDevice);
+    assert_eq!(world.link(inside, ROOT, "g").unwrap_err(), E::CrossDevice);
+    world.rename((root, "g"), (root, "h")).unwrap();
+}
+
+#[test]
+fn its_root_moves_within_the_dataset_around_it() {
+    let mut world = World::new();
+    let a = world.mkdir(ROOT, "a", 0o755).unwrap();
+    let root = make(&mut world, dataset("/a/data")).unwrap().root_inode;
+    let inner = make(&mut world, dataset("/a/data/inner")).unwrap().root_inode;
+    assert_eq!(paths(&world), ["/", "/a/data", "/a/data/inner"]);
+    world.rename((a, "data"), (ROOT, "b")).unwrap();
+    assert_eq!(paths(&world), ["/", "/b", "/b/inner"]);
+    let c = world.mkdir(ROOT, "c", 0o755).unwrap();
+    world.exchange((ROOT, "b"), (ROOT, "c")).unwrap();
+    assert_eq!(paths(&world), ["/", "/c", "/c/inner"]);
+    assert_eq!(world.rename((root, "inner"), (c, "inner")).unwrap_err(), E::CrossDevice);
+    world.rename((root, "inner"), (root, "moved")).unwrap();
+    assert_eq!(paths(&world), ["/", "/c", "/c/moved"]);
+    assert_eq!(world.attr(inner).dataset, 2);
+}
+
+#[test]
+fn an_empty_directory_of_ones_own_can_become_one() {
+    let mut world = World::new();
+    let d = world.mkdir(ROOT, "d", 0o755).unwrap();
+    let f = world.mkfile(d, "f", 0o644).unwrap();
+    assert_eq!(make(&mut world, dataset("/d")), Err(E::NotEmpty));
+    assert_eq!(make(&mut world, dataset("/d/f")), Err(E::NotDirectory));
+    world.unlink(d, "f").unwrap();
+    world.reap(&[f]);
+    world.as_user(user(1000, 100, &[]));
+    assert_eq!(make(&mut world, dataset("/d")), Err(E::NotPermitted));
+    assert_eq!(make(&mut world, dataset("/d/e")), Err(E::AccessDenied));
+    world.as_root();
+    assert_eq!(make(&mut world, dataset("/d")).unwrap().root_inode, d);
+    assert_eq!(make(&mut world, dataset("/d")), Err(E::Exists));
+}
+
+#[test]
+fn settings_are_checked() {
+    let mut world = World::new();
+    for path in ["", "d", "/d/..", "/."] {
+        assert_eq!(make(&mut world, dataset(path)), Err(E::Invalid), "{path}");
+    }
+    assert_eq!(make(&mut world, dataset("/")), Err(E::Exists));
+    assert_eq!(make(&mut world, dataset("/none/d")), Err(E::NotFound));
+    for bad in [
+        pb::Dataset { replicas: 17, ..dataset("/d") },
+        pb::Dataset { block_size: 1000, ..dataset("/d") },
+        pb::Dataset { metablock_size: MIB + 1, ..dataset("/d") },
+        pb::Dataset { replication: "carrier pigeon".into(), ..dataset("/d") },
+        pb::Dataset { layout: "../x".into(), ..dataset("/d") },
+    ] {
+        assert_eq!(make(&mut world, bad), Err(E::Invalid));
+    }
+    assert_eq!(world.lookup(ROOT, "d"), Err(E::NotFound));
+    assert_eq!(make(&mut world, dataset("/d")).unwrap().replicas, 2);
+}
+
+#[test]
+fn it_goes_with_its_last_inode() {
+    let mut world = World::new();
+    let root = make(&mut world, dataset("/data")).unwrap().root_inode;
+    let f = world.mkfile(root, "f", 0o644).unwrap();
+    world.unlink(root, "f").unwrap();
+    world.rmdir(ROOT, "data").unwrap();
+    assert_eq!(paths(&world), ["/"]);
+    world.reap(&[root]);
+    assert_eq!(world.machine.datasets().count(), 2, "an open file is still in it");
+    world.reap(&[f]);
+    assert_eq!(world.machine.datasets().count(), 1);
+    assert_eq!(make(&mut world, dataset("/data")).unwrap().id, 2);
+}
