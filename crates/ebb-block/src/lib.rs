@@ -1,1 +1,26 @@
-//! The block server.
+//! The block server: replicas on this node's volumes, served to clients, other nodes and the master.
+//!
+//! It registers with the master, reports what it has and sends heartbeats; it takes versioned writes and forwards them
+//! along the pipeline while it writes them itself; it serves synced chunks with the writers' checksums; it carries out
+//! what recovery and repair ask for. What a replica is and how it survives is `ebb_store`'s business; here it gets its
+//! address.
+//!
+//! It never decides on sets, versions or leases, never answers for another member, and never retries a write of its
+//! own accord: a hop that fails is a result for the holder.
+//!
+//! Reading order: [`service`] (life of a server), `node` (what its parts share), `handle` (from a request to an
+//! answer), `chain` (pipelined writes), `source` (copies from other nodes), `register` (the master's view), `identity`
+//! (the file that remembers the node's id).
+
+mod chain;
+mod handle;
+mod identity;
+mod node;
+mod register;
+pub mod service;
+mod source;
+
+#[cfg(test)]
+mod tests;
+
+pub use service::{BlockOptions, BlockServer};

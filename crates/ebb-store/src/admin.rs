@@ -1,12 +1,12 @@
 //! What recovery, repair and tools ask of a volume: promises, stamps, deletions, descriptions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ebb_runtime::OpenMode;
 use ebb_types::{Epoch, Incarnation, MetablockId, Result, Version, bail};
 
-use crate::files::replica_path;
+use crate::files::{replica_path, shard, shard_path};
 use crate::flush::flush;
 use crate::plan::{Change, OldChunks};
 use crate::read::read_verified;
@@ -131,6 +131,12 @@ impl Volume {
         }
         // Files lose their names while the journal is held.
         drop(shared.journal.lock().await);
+        // Their space is free for good when the names are durably gone.
+        let shards: BTreeSet<u8> = gates.iter().map(|(replica, _)| shard(replica.id)).collect();
+        for shard in shards {
+            let synced = shared.disk.sync_dir(&shard_path(&shared.root, shard)).await;
+            synced.map_err(|error| shared.poison(&error, "sync of a directory"))?;
+        }
         for (replica, _gate) in gates {
             replica.live.lock().deleted = true;
             shared.replicas.write().remove(&replica.id);

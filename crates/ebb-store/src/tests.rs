@@ -1,1 +1,10 @@
-//! Tests of whole volumes.
+//! Tests of whole volumes, on the virtual disk (which loses and tears what was not synced) and on a real one.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod damage;
+mod life;
+mod order;
+mod pulls;
+mod random;
+mod rig;
+mod room;

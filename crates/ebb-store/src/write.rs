@@ -68,6 +68,12 @@ impl Volume {
         Ok(progress(&replica))
     }
 
+    /// How far a replica is; (0,0) if this volume does not have it.
+    #[must_use]
+    pub fn progress(&self, metablock: MetablockId) -> Progress {
+        self.shared.get(metablock).map(|replica| progress(&replica)).unwrap_or_default()
+    }
+
     /// Returns when the replica is synced up to `version`, waiting a bounded time for it to be received.
     pub async fn sync(&self, metablock: MetablockId, incarnation: Incarnation, version: Version) -> Result<Version> {
         let shared = &*self.shared;

@@ -1,0 +1,198 @@
+//! From a request to an answer.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use ebb_rpc::{Answer, Payload, Request, Service, ServiceFuture};
+use ebb_store::{Pull, ReadData, ReplicaVersion};
+use ebb_types::{Epoch, Incarnation, MetablockId, Result, bail, err};
+use ebb_wire::{Message, Method, convert, pb};
+
+use crate::node::Node;
+use crate::source::RemoteReplica;
+use crate::chain;
+
+/// The block server's calls.
+#[derive(Debug)]
+pub(crate) struct BlockService(pub(crate) Arc<Node>);
+
+impl Service for BlockService {
+    fn handle(&self, request: Request) -> ServiceFuture<'_> {
+        let node = self.0.clone();
+        let in_progress = node.enter();
+        Box::pin(async move {
+            let _in_progress = in_progress;
+            match request.method {
+                Method::ReadReplica => read(&node, request.decode()?).await,
+                Method::SeekReplica => reply(seek(&node, request.decode()?).await),
+                Method::DescribeReplicas => reply(describe(&node, request.decode()?).await),
+                Method::Counters => Ok(Answer::new(&counters(&node))),
+                _ => to_the_end(&node.clone(), change(node, request)).await,
+            }
+        })
+    }
+}
+
+/// Runs work that may not stop half-way in a task of its own: the request's future is dropped at its deadline.
+async fn to_the_end(node: &Node, work: impl Future<Output = Result<Answer>> + Send + 'static) -> Result<Answer> {
+    node.runtime.spawn("block-request", work).join().await?
+}
+
+async fn change(node: Arc<Node>, request: Request) -> Result<Answer> {
+    match request.method {
+        Method::WriteReplica => {
+            let message = request.decode()?;
+            reply(chain::write(&node, message, request.payload, request.deadline).await)
+        }
+        Method::SyncReplicas => reply(chain::sync(&node, request.decode()?).await),
+        Method::PromiseEpoch => reply(promise(&node, request.decode()?).await),
+        Method::PullReplica => reply(pull(&node, request.decode()?).await),
+        Method::StampReplica => reply(stamp(&node, request.decode()?).await),
+        Method::DeleteReplicas => reply(delete(&node, request.decode()?).await),
+        Method::Scrub => reply(scrub(&node, request.decode()?).await),
+        other => bail!(Unsupported, "a block server does not answer {other:?}"),
+    }
+}
+
+fn reply<M: Message>(done: Result<M>) -> Result<Answer> {
+    done.map(|message| Answer::new(&message))
+}
+
+async fn read(node: &Node, message: pb::ReadReplica) -> Result<Answer> {
+    let min_version = convert::version(message.min_version);
+    let volume = node.volume(message.volume)?;
+    let read = volume.read(MetablockId::new(message.metablock), min_version, message.offset, message.length).await?;
+    let payload = match read.data {
+        ReadData::Buffer(bytes) if bytes.is_empty() => Payload::Empty,
+        ReadData::Buffer(bytes) => Payload::Buffers(vec![bytes]),
+        ReadData::File(file, offset, len) => Payload::Files(vec![(file, offset, len)]),
+    };
+    let message =
+        pb::ReadReplicaReply { version: Some(read.version.into()), length: read.length, checksums: read.checksums };
+    Ok(Answer::with(&message, payload))
+}
+
+async fn seek(node: &Node, message: pb::SeekReplica) -> Result<pb::SeekReplicaReply> {
+    let min_version = convert::version(message.min_version);
+    let volume = node.volume(message.volume)?;
+    let found = volume.seek(MetablockId::new(message.metablock), min_version, message.offset, message.hole).await?;
+    Ok(pb::SeekReplicaReply { offset: found.offset.unwrap_or(0), found: found.offset.is_some(), length: found.length })
+}
+
+/// All replicas at once, so that they share their syncs.
+async fn promise(node: &Arc<Node>, message: pb::PromiseEpoch) -> Result<pb::PromiseEpochReply> {
+    let epoch = Epoch::new(message.epoch);
+    let tasks: Vec<_> = message
+        .replicas
+        .into_iter()
+        .map(|name| {
+            let node = node.clone();
+            node.runtime.clone().spawn("block-promise", async move { promise_one(&node, &name, epoch).await })
+        })
+        .collect();
+    let mut replicas = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        replicas.push(task.join().await?);
+    }
+    Ok(pb::PromiseEpochReply { replicas })
+}
+
+async fn promise_one(node: &Node, name: &pb::ReplicaName, epoch: Epoch) -> pb::PromisedReplica {
+    let promised = async {
+        let volume = node.volume(name.volume)?;
+        volume.promise(MetablockId::new(name.metablock), Incarnation::new(name.incarnation), epoch).await
+    };
+    let promised = promised.await;
+    let failure = promised.as_ref().err().map(pb::Failure::from);
+    let ReplicaVersion { version, length } = promised.unwrap_or_default();
+    let absent = failure.is_none() && version == ebb_types::Version::ZERO;
+    let (metablock, volume) = (name.metablock, name.volume);
+    pb::PromisedReplica { metablock, volume, version: Some(version.into()), length, absent, failure }
+}
+
+async fn pull(node: &Arc<Node>, message: pb::PullReplica) -> Result<pb::PullReplicaReply> {
+    let volume = node.volume(message.volume)?;
+    let source = message.source.ok_or_else(|| err!(Protocol, "a copy of m{} from nowhere", message.metablock))?;
+    let member = source.member.unwrap_or_default();
+    let replica = RemoteReplica {
+        channel: node.connector.channel(&source.address),
+        metablock: message.metablock,
+        volume: member.volume,
+    };
+    let pull = Pull {
+        metablock: MetablockId::new(message.metablock),
+        incarnation: Incarnation::new(message.incarnation),
+        epoch: Epoch::new(message.epoch),
+        at: convert::version(message.at),
+        rate_bytes_per_sec: message.rate_bytes_per_sec,
+    };
+    let _place = node.pulls.acquire().await.expect("never closed");
+    let done = volume.pull(pull, &replica).await?;
+    Ok(pb::PullReplicaReply { version: Some(done.version.into()), length: done.length })
+}
+
+async fn stamp(node: &Node, message: pb::StampReplica) -> Result<pb::StampReplicaReply> {
+    let volume = node.volume(message.volume)?;
+    let (metablock, incarnation) = (MetablockId::new(message.metablock), Incarnation::new(message.incarnation));
+    let (epoch, base) = (Epoch::new(message.epoch), convert::version(message.base));
+    let done = volume.stamp(metablock, incarnation, epoch, base, message.length).await?;
+    Ok(pb::StampReplicaReply { version: Some(done.version.into()), length: done.length })
+}
+
+async fn delete(node: &Node, message: pb::DeleteReplicas) -> Result<pb::Empty> {
+    let metablocks: Vec<_> = message.metablocks.into_iter().map(MetablockId::new).collect();
+    node.volume(message.volume)?.delete(&metablocks).await?;
+    Ok(pb::Empty {})
+}
+
+async fn describe(node: &Node, message: pb::DescribeReplicas) -> Result<pb::DescribeReplicasReply> {
+    let mut replicas = Vec::with_capacity(message.replicas.len());
+    for name in message.replicas {
+        let found = match node.volume(name.volume) {
+            Ok(volume) => volume.describe(MetablockId::new(name.metablock)).await?,
+            Err(_) => None,
+        };
+        let (metablock, volume) = (name.metablock, name.volume);
+        replicas.push(match found {
+            None => pb::DescribedReplica { metablock, volume, absent: true, ..pb::DescribedReplica::default() },
+            Some(found) => pb::DescribedReplica {
+                metablock,
+                volume,
+                version: Some(found.summary.version.into()),
+                length: found.summary.length,
+                file: found.file,
+                file_offset: 0,
+                absent: false,
+                corrupt: found.summary.corrupt,
+                allocated_bytes: found.allocated_bytes,
+            },
+        });
+    }
+    Ok(pb::DescribeReplicasReply { replicas })
+}
+
+async fn scrub(node: &Node, message: pb::Scrub) -> Result<pb::ScrubReply> {
+    let Ok(_one_at_a_time) = node.scrubbing.try_lock() else {
+        bail!(Busy, "node {} is being scrubbed already", node.id());
+    };
+    let mut sum = pb::ScrubReply::default();
+    for volume in node.volumes.iter().filter(|volume| volume.poisoned().is_none()) {
+        let outcome = volume.scrub(message.rate_bytes_per_sec).await?;
+        sum.replicas += outcome.replicas;
+        sum.bytes += outcome.bytes;
+        sum.corrupt.extend(outcome.corrupt.iter().map(|metablock| metablock.raw()));
+    }
+    Ok(sum)
+}
+
+fn counters(node: &Node) -> pb::CountersReply {
+    let traffic = node.counters.read();
+    pb::CountersReply {
+        network_sent_bytes: traffic.network_sent_bytes,
+        network_received_bytes: traffic.network_received_bytes,
+        local_sent_bytes: traffic.local_sent_bytes,
+        local_received_bytes: traffic.local_received_bytes,
+        calls: traffic.calls,
+        syncs: node.volumes.iter().map(ebb_store::Volume::sync_count).sum(),
+    }
+}

@@ -1,0 +1,101 @@
+//! What the parts of a block server share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ebb_rpc::{Connector, Counters};
+use ebb_runtime::Runtime;
+use ebb_store::Volume;
+use ebb_types::{BootId, MetablockId, NodeId, Result, VolumeId, err};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Semaphore;
+
+/// Copies from other nodes at a time; further ones wait.
+const PULLS_AT_ONCE: usize = 16;
+
+/// A running block server's state.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) runtime: Runtime,
+    pub(crate) boot: BootId,
+    /// In the order of the options.
+    pub(crate) volumes: Vec<Volume>,
+    /// Those that have an id.
+    by_id: RwLock<BTreeMap<VolumeId, Volume>>,
+    id: RwLock<NodeId>,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) connector: Connector,
+    pub(crate) counters: Counters,
+    /// Requests in progress.
+    load: AtomicU32,
+    pub(crate) pulls: Arc<Semaphore>,
+    /// One scrub at a time.
+    pub(crate) scrubbing: tokio::sync::Mutex<()>,
+    /// Damage found and not yet told to the master.
+    pub(crate) damaged: Mutex<Vec<MetablockId>>,
+}
+
+impl Node {
+    pub(crate) fn new(runtime: &Runtime, volumes: Vec<Volume>, id: NodeId, data_dir: PathBuf, connector: Connector) -> Self {
+        let node = Self {
+            runtime: runtime.clone(),
+            boot: BootId::new(runtime.random_u64().max(1)),
+            volumes,
+            by_id: RwLock::default(),
+            id: RwLock::new(id),
+            data_dir,
+            counters: connector.counters().clone(),
+            connector,
+            load: AtomicU32::new(0),
+            pulls: Arc::new(Semaphore::new(PULLS_AT_ONCE)),
+            scrubbing: tokio::sync::Mutex::default(),
+            damaged: Mutex::default(),
+        };
+        node.list_volumes();
+        node
+    }
+
+    /// Takes note of ids that volumes got.
+    pub(crate) fn list_volumes(&self) {
+        let with_id = self.volumes.iter().filter(|volume| volume.id().raw() != 0);
+        *self.by_id.write() = with_id.map(|volume| (volume.id(), volume.clone())).collect();
+    }
+
+    /// The volume with this id.
+    pub(crate) fn volume(&self, id: u64) -> Result<Volume> {
+        let id = VolumeId::new(id);
+        let found = self.by_id.read().get(&id).cloned();
+        found.ok_or_else(|| err!(NoReplica, "node {} has no volume {id}", self.id()))
+    }
+
+    /// 0 before the first registration.
+    pub(crate) fn id(&self) -> NodeId {
+        *self.id.read()
+    }
+
+    pub(crate) fn set_id(&self, id: NodeId) {
+        *self.id.write() = id;
+    }
+
+    /// Requests in progress.
+    pub(crate) fn load(&self) -> u32 {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request for as long as the answer is held.
+    pub(crate) fn enter(self: &Arc<Self>) -> InProgress {
+        self.load.fetch_add(1, Ordering::Relaxed);
+        InProgress(self.clone())
+    }
+}
+
+/// A request in progress.
+pub(crate) struct InProgress(Arc<Node>);
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.load.fetch_sub(1, Ordering::Relaxed);
+    }
+}

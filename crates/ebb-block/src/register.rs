@@ -1,0 +1,187 @@
+//! The master's view of this node: registration, reports, heartbeats.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_store::Volume;
+use ebb_types::{Error, ErrorKind, MetablockId, NodeId, Result, VolumeId, bail};
+use ebb_wire::{Call, pb};
+
+use crate::identity;
+use crate::node::Node;
+
+/// Replicas in one part of a report.
+const REPORT_PART: usize = 8192;
+
+/// For one call to a master.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Heartbeats wait less: a late one is worth nothing.
+const HEARTBEAT_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Pause after a call that no master answered; doubled up to the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Who this node says it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Introduction {
+    pub(crate) host: String,
+    pub(crate) rack: String,
+    pub(crate) address: String,
+    pub(crate) pid: u32,
+}
+
+/// Keeps the master informed, until it is stopped.
+pub(crate) async fn run(node: Arc<Node>, masters: Vec<String>, introduction: Introduction) {
+    let mut masters = Masters { node: node.clone(), addresses: masters, current: 0 };
+    loop {
+        let mut pause = PAUSE_MIN;
+        let interval = loop {
+            match register(&node, &mut masters, &introduction).await {
+                Ok(interval) => break interval,
+                Err(error) => {
+                    tracing::info!(%error, "not registered yet");
+                    node.runtime.sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        };
+        heartbeats(&node, &mut masters, interval).await;
+    }
+}
+
+/// Calls to whichever master leads.
+struct Masters {
+    node: Arc<Node>,
+    addresses: Vec<String>,
+    current: usize,
+}
+
+impl Masters {
+    async fn call<C: Call>(&mut self, message: &C, deadline: Duration) -> Result<C::Reply> {
+        let Some(address) = self.addresses.get(self.current) else {
+            bail!(Invalid, "no master is configured");
+        };
+        let done = self.node.connector.channel(address).call(message, deadline).await;
+        if done.as_ref().is_err_and(elsewhere) {
+            self.current = (self.current + 1) % self.addresses.len();
+        }
+        done
+    }
+}
+
+/// Whether another master may know better.
+fn elsewhere(error: &Error) -> bool {
+    use ErrorKind as K;
+    matches!(error.kind(), K::NotLeader | K::Unreachable | K::Timeout | K::Disconnected | K::ShuttingDown | K::Unavailable)
+}
+
+/// Registers and reports everything; returns the pause between heartbeats.
+async fn register(node: &Node, masters: &mut Masters, introduction: &Introduction) -> Result<Duration> {
+    let message = pb::RegisterNode {
+        node: node.id().raw(),
+        host: introduction.host.clone(),
+        rack: introduction.rack.clone(),
+        address: introduction.address.clone(),
+        boot: node.boot.raw(),
+        pid: introduction.pid,
+        volumes: describe_volumes(node).await,
+    };
+    let reply = masters.call(&message, DEADLINE).await?;
+    take_ids(node, &reply).await?;
+    for volume in &node.volumes {
+        report(node, masters, volume).await?;
+    }
+    tracing::info!(node = %node.id(), address = introduction.address, "registered");
+    Ok(Duration::from_millis(u64::from(reply.heartbeat_ms.max(10))))
+}
+
+/// Makes the ids that the master gave durable.
+async fn take_ids(node: &Node, reply: &pb::RegisterNodeReply) -> Result<()> {
+    let id = NodeId::new(reply.node);
+    if reply.volumes.len() != node.volumes.len() || reply.node == 0 || reply.volumes.iter().any(|one| one.id == 0) {
+        bail!(Protocol, "the master registered {id} with {} of {} volumes", reply.volumes.len(), node.volumes.len());
+    }
+    if id != node.id() {
+        let cluster = node.connector.identity().cluster;
+        identity::write(&node.runtime.disk(), &node.data_dir, cluster, id).await?;
+        node.set_id(id);
+    }
+    for (volume, given) in node.volumes.iter().zip(&reply.volumes) {
+        volume.assign(id, VolumeId::new(given.id)).await?;
+    }
+    node.list_volumes();
+    Ok(())
+}
+
+async fn report(node: &Node, masters: &mut Masters, volume: &Volume) -> Result<()> {
+    let mut after: Option<MetablockId> = None;
+    loop {
+        let part = volume.report(after, REPORT_PART);
+        after = part.last().map(|one| one.metablock);
+        let last = part.len() < REPORT_PART;
+        let replicas = part
+            .into_iter()
+            .map(|one| pb::ReplicaState {
+                metablock: one.metablock.raw(),
+                version: Some(one.version.into()),
+                promised_epoch: one.promised.raw(),
+                length: one.length,
+                corrupt: one.corrupt,
+            })
+            .collect();
+        let (id, boot, volume) = (node.id().raw(), node.boot.raw(), volume.id().raw());
+        masters.call(&pb::ReplicaReport { node: id, boot, volume, replicas, last }, DEADLINE).await?;
+        if last {
+            return Ok(());
+        }
+    }
+}
+
+/// Sends heartbeats until a master asks for a new registration.
+async fn heartbeats(node: &Node, masters: &mut Masters, interval: Duration) {
+    loop {
+        node.runtime.sleep(interval).await;
+        let corrupt = {
+            let mut damaged = node.damaged.lock();
+            damaged.extend(node.volumes.iter().flat_map(Volume::take_damaged));
+            damaged.clone()
+        };
+        let message = pb::Heartbeat {
+            node: node.id().raw(),
+            boot: node.boot.raw(),
+            volumes: describe_volumes(node).await,
+            corrupt: corrupt.iter().map(|metablock| metablock.raw()).collect(),
+            load: node.load(),
+        };
+        match masters.call(&message, HEARTBEAT_DEADLINE).await {
+            Ok(reply) if reply.report => return,
+            // Told: what was found meanwhile comes with the next one.
+            Ok(_) => drop(node.damaged.lock().drain(..corrupt.len())),
+            Err(error) => tracing::debug!(%error, "heartbeat not answered"),
+        }
+    }
+}
+
+async fn describe_volumes(node: &Node) -> Vec<pb::Volume> {
+    let mut volumes = Vec::with_capacity(node.volumes.len());
+    for volume in &node.volumes {
+        let space = volume.space().await.unwrap_or_default();
+        let state = match volume.poisoned() {
+            Some(_) => pb::VolumeState::VolumePoisoned,
+            None => pb::VolumeState::VolumeLive,
+        };
+        volumes.push(pb::Volume {
+            id: volume.id().raw(),
+            incarnation: volume.label().incarnation.raw(),
+            path: volume.path().display().to_string(),
+            capacity_bytes: space.capacity_bytes,
+            used_bytes: volume.stored_bytes(),
+            free_bytes: space.free_bytes,
+            state: state.into(),
+            replicas: volume.replica_count() as u64,
+        });
+    }
+    volumes
+}

@@ -1,0 +1,179 @@
+//! Life of a block server: open, listen, register, serve, stop.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ebb_rpc::{Connector, Counters, Identity, Server, ServerOptions};
+use ebb_runtime::{Runtime, Task};
+use ebb_store::{Volume, VolumeOptions};
+use ebb_types::{ErrorKind, HostName, NodeId, RackName, Result, bail};
+use tokio::sync::oneshot;
+
+use crate::handle::BlockService;
+use crate::identity;
+use crate::node::Node;
+use crate::register::{self, Introduction};
+
+/// What a block server is told at start.
+#[derive(Clone, Debug)]
+pub struct BlockOptions {
+    /// Where the node remembers its id.
+    pub data_dir: PathBuf,
+    /// A directory for each volume. None: one, `volume-1` in the data directory.
+    pub volumes: Vec<PathBuf>,
+    /// Declared host.
+    pub host: HostName,
+    /// Declared rack.
+    pub rack: RackName,
+    /// Where to listen, `ip:port`; port 0 takes any.
+    pub listen: String,
+    /// The address to tell the master, if it is not the one listened on.
+    pub advertise: Option<String>,
+    /// Masters' addresses.
+    pub masters: Vec<String>,
+    /// Who this process is to its peers: cluster, secret, host, role "block".
+    pub identity: Identity,
+    /// Of the process, for people and tools.
+    pub pid: u32,
+    /// How volumes behave; cluster and node are filled in.
+    pub volume: VolumeOptions,
+    /// Bounds of the server.
+    pub server: ServerOptions,
+}
+
+impl BlockOptions {
+    /// Defaults for a node with this data directory.
+    #[must_use]
+    pub fn new(data_dir: PathBuf, identity: Identity, masters: Vec<String>) -> Self {
+        Self {
+            data_dir,
+            volumes: Vec::new(),
+            host: identity.host.clone(),
+            rack: RackName::default(),
+            listen: "127.0.0.1:0".into(),
+            advertise: None,
+            masters,
+            pid: 0,
+            volume: VolumeOptions::new(identity.cluster, NodeId::new(0)),
+            server: ServerOptions::default(),
+            identity,
+        }
+    }
+}
+
+/// A running block server. It ends with [`BlockServer::stop`], or with its process.
+#[derive(Debug)]
+pub struct BlockServer {
+    node: Arc<Node>,
+    address: String,
+    stop: oneshot::Sender<()>,
+    serving: Task<Result<()>>,
+    registering: Task<()>,
+}
+
+impl BlockServer {
+    /// Opens the volumes, listens, and begins to register. Volumes that have their ids are served at once.
+    ///
+    /// Errors: what [`Volume::open`] says of a volume of another cluster or node, or one in use; `Corrupt` if no volume
+    /// can be opened at all (with others left, a damaged one is reported in the log and left out).
+    pub async fn start(runtime: Runtime, options: BlockOptions) -> Result<Self> {
+        let disk = runtime.disk();
+        disk.create_dir_all(&options.data_dir).await?;
+        let id = identity::read(&disk, &options.data_dir, options.identity.cluster).await?;
+        let volumes = open_volumes(&runtime, &options, id).await?;
+        // The volumes know their node even if its own file is lost.
+        let of_volume = volumes.iter().map(|volume| volume.label().node).find(|node| node.raw() != 0);
+        let id = if id.raw() == 0 { of_volume.unwrap_or(id) } else { id };
+
+        let listener = runtime.listen(&options.listen).await?;
+        let address = options.advertise.clone().unwrap_or_else(|| listener.address());
+        let counters = Counters::default();
+        let connector = Connector::new(runtime.clone(), options.identity.clone(), counters.clone());
+        let node = Arc::new(Node::new(&runtime, volumes, id, options.data_dir.clone(), connector));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let service = Arc::new(BlockService(node.clone()));
+        let serve = Server::run_until(runtime.clone(), listener, options.identity, counters, options.server, service, async {
+            // A handle that is dropped without a stop leaves the server running.
+            if stopped.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        });
+        let serving = runtime.spawn("block-serve", serve);
+        let introduction = Introduction {
+            host: options.host.as_str().to_owned(),
+            rack: options.rack.as_str().to_owned(),
+            address: address.clone(),
+            pid: options.pid,
+        };
+        let registering = runtime.spawn("block-register", register::run(node.clone(), options.masters, introduction));
+        Ok(Self { node, address, stop, serving, registering })
+    }
+
+    /// Where it is reached.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its id; 0 before the first registration.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node.id()
+    }
+
+    /// Its volumes, in the order of the options.
+    #[must_use]
+    pub fn volumes(&self) -> &[Volume] {
+        &self.node.volumes
+    }
+
+    /// Takes no further requests, answers those in progress, syncs everything and leaves volumes that need no replay.
+    pub async fn stop(self) -> Result<()> {
+        self.registering.abort();
+        // It may have ended by itself.
+        let _ = self.stop.send(());
+        let served = self.serving.join().await?;
+        let mut done = served;
+        for volume in &self.node.volumes {
+            let stopped = volume.stop().await;
+            if let Err(error) = &stopped {
+                tracing::warn!(volume = %volume.path().display(), %error, "volume not closed cleanly");
+            }
+            done = done.and(stopped);
+        }
+        done
+    }
+}
+
+/// Runs a block server until `stop` completes, then stops it gracefully.
+pub async fn run(runtime: Runtime, options: BlockOptions, stop: impl Future<Output = ()>) -> Result<()> {
+    let server = BlockServer::start(runtime, options).await?;
+    tracing::info!(address = server.address(), "serving");
+    stop.await;
+    server.stop().await
+}
+
+async fn open_volumes(runtime: &Runtime, options: &BlockOptions, node: NodeId) -> Result<Vec<Volume>> {
+    let mut paths = options.volumes.clone();
+    if paths.is_empty() {
+        paths.push(options.data_dir.join("volume-1"));
+    }
+    let volume_options = VolumeOptions { cluster: options.identity.cluster, node, ..options.volume.clone() };
+    let mut volumes = Vec::new();
+    let mut damaged = None;
+    for path in paths {
+        match Volume::open(runtime, &path, volume_options.clone()).await {
+            Ok(volume) => volumes.push(volume),
+            Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
+                tracing::error!(volume = %path.display(), %error, "volume left out");
+                damaged = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match damaged {
+        Some(error) if volumes.is_empty() => bail!(Corrupt, "no volume can be served: {error}"),
+        _ => Ok(volumes),
+    }
+}
