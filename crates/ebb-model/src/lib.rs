@@ -1,0 +1,104 @@
+//! The protocol of `docs/protocol.md` as a model small enough to be checked in every state that it can reach.
+//!
+//! One metablock, three replicas and a spare, two clients and one master. Messages are lost, late and repeated;
+//! members crash and lose what they have not synced; the holder is given up while it still believes in its lease;
+//! members are replaced; recoveries die and begin again. [`Protocol`] explores all of it breadth-first with
+//! stateright and holds each state against the [`properties`]. Where the code and this model disagree, one of the two
+//! is wrong. `docs/protocol-model.md` says which message and which module each action stands for.
+//!
+//! What keeps the model honest: it must be able to fail. [`Mutant`] lists mistakes that an engineer could make with
+//! this protocol, each planted by one line, and the tests demand that the checker finds every one. And `sometimes`
+//! properties demand that the interesting situations are reached at all.
+//!
+//! What it leaves out: lengths and truncation, several metablocks, bytes (a replica's content is the set of writes
+//! that it includes), the pipeline (a chain delivers what single-source delivers, in fewer orders), time. Clocks
+//! appear as one assumption: a *read* lease ends at its client before the master takes it for ended. A *write* lease
+//! has no such luck here; only epochs protect it.
+//!
+//! Reading order: [`names`], [`message`], [`replica`], [`client`], [`master`], then [`actions`] (what may happen),
+//! [`properties`] (what must hold), [`mutant`], [`forget`] and [`symmetry`] (why it ends).
+
+pub mod actions;
+pub mod bounds;
+pub mod client;
+pub mod forget;
+pub mod history;
+pub mod master;
+pub mod message;
+pub mod mutant;
+pub mod names;
+pub mod properties;
+pub mod replica;
+pub mod state;
+pub mod symmetry;
+#[cfg(test)]
+mod tests;
+
+pub use actions::Action;
+pub use bounds::Bounds;
+pub use mutant::Mutant;
+pub use state::State;
+
+use stateright::{Model, Property};
+
+/// The model: what may happen how often, and which mistake is planted, if any.
+#[derive(Clone, Copy, Debug)]
+pub struct Protocol {
+    /// How much may happen.
+    pub bounds: Bounds,
+    /// `None`: the protocol as documented.
+    pub mutant: Option<Mutant>,
+    /// Whether messages that can never matter again are dropped.
+    pub forgets: bool,
+    /// Whether states that differ in the names of nodes only are one.
+    pub renames: bool,
+}
+
+impl Protocol {
+    /// The documented protocol within these bounds.
+    #[must_use]
+    pub const fn new(bounds: Bounds) -> Self {
+        Self { bounds, mutant: None, forgets: true, renames: true }
+    }
+
+    /// The protocol with a mistake planted, within bounds in which it shows.
+    #[must_use]
+    pub const fn with(mutant: Mutant) -> Self {
+        Self { bounds: mutant.bounds(), mutant: Some(mutant), forgets: mutant.allows_forgetting(), renames: true }
+    }
+
+    /// Whether this mistake is planted.
+    #[must_use]
+    pub fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::granted()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        actions::enumerate(self, state, actions);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        actions::perform(self, &mut next, action);
+        if self.forgets {
+            forget::forget(self, &mut next);
+        }
+        if self.renames {
+            next = symmetry::representative(next);
+        }
+        (next != *last).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}

@@ -1,0 +1,11 @@
+//! Reads never go back: what one read showed, every later read by anybody shows.
+
+use crate::{Protocol, State};
+
+/// Its name in reports.
+pub const NAME: &str = "reads never go back";
+
+/// Every read that could be made now includes all that was seen before.
+pub fn holds(protocol: &Protocol, state: &State) -> bool {
+    state.reads(protocol).all(|copy| copy.writes.includes(state.history.seen))
+}
