@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_meta::{Machine, Reply};
+use ebb_meta::{METABLOCKS_PER_REPLY, Machine, Reply};
 use ebb_types::{Credentials, FileKind, InodeId, Result, SessionId, bail, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
@@ -13,8 +13,6 @@ use tokio::sync::Notify;
 use crate::leases::{Decision, Mode, Wish};
 use crate::shared::{Shared, Soft};
 
-/// Metablocks that come with a lease; the rest is fetched with GetMap.
-const MAP_LEN_MAX: usize = 1024;
 /// Waits look again at least so often: what no change announces (the end of the time for reclaiming) is seen too.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -194,8 +192,9 @@ fn answer(machine: &Machine, inode: InodeId, mode: Mode) -> Result<pb::AcquireRe
 }
 
 fn lease(attr: pb::Attr, mode: Mode, mut metablocks: Vec<pb::Metablock>) -> pb::AcquireReply {
-    let map_complete = metablocks.len() <= MAP_LEN_MAX;
-    metablocks.truncate(MAP_LEN_MAX);
+    // Of a full page nobody knows whether it is the last: the caller asks.
+    let map_complete = metablocks.len() < METABLOCKS_PER_REPLY;
+    metablocks.truncate(METABLOCKS_PER_REPLY);
     pb::AcquireReply { attr: Some(attr), mode: mode.raw(), metablocks, map_complete }
 }
 

@@ -102,14 +102,26 @@ pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Durati
         findings.truncate(FINDINGS_MAX.saturating_sub(reply.findings.len()));
         reply.findings.append(&mut findings);
     }
+    count_strays(shared, &machine, &mut reply);
+    Ok(reply)
+}
+
+/// Replicas that no record names, on volumes that are within reach.
+fn count_strays(shared: &Shared, machine: &Machine, reply: &mut pb::FsckReply) {
+    let live: BTreeSet<VolumeId> = {
+        let registry = shared.state.registry.lock();
+        let nodes = machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id));
+        nodes.filter(|node| registry.is_live(*node)).flat_map(|node| volumes_of(machine, node)).collect()
+    };
     let work = shared.state.work.lock();
-    reply.orphaned = (work.excess.len() + work.quarantined.len()) as u64;
     let strays = work.excess.iter().map(|stray| (stray, "is in no set, and will be deleted"));
     let foreign = work.quarantined.iter().map(|stray| (stray, "has an id that this cluster never gave out; kept"));
-    for ((volume, metablock), what) in strays.chain(foreign).take(FINDINGS_MAX.saturating_sub(reply.findings.len())) {
-        reply.findings.push(format!("replica {metablock} on {volume} {what}"));
+    for ((volume, metablock), what) in strays.chain(foreign).filter(|((volume, _), _)| live.contains(volume)) {
+        reply.orphaned += 1;
+        if reply.findings.len() < FINDINGS_MAX {
+            reply.findings.push(format!("replica {metablock} on {volume} {what}"));
+        }
     }
-    Ok(reply)
 }
 
 async fn examine_slice(

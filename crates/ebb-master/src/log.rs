@@ -11,6 +11,9 @@ pub mod record;
 pub mod segment;
 pub mod wal;
 
+#[cfg(test)]
+mod tests;
+
 pub use checkpoint::{Checkpoint, CheckpointWriter};
 pub use data_dir::DataDir;
 pub use memory::LogMemory;

@@ -13,7 +13,7 @@ use crate::repair::run::suspect_volumes;
 use crate::shared::Shared;
 
 /// Answers `RegisterNode`. Logged if it says anything new.
-pub(crate) async fn register(shared: &Shared, call: pb::RegisterNode) -> Result<pb::RegisterNodeReply> {
+pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Result<pb::RegisterNodeReply> {
     if call.host.is_empty() || call.rack.is_empty() || call.address.is_empty() {
         bail!(
             Invalid,
@@ -26,6 +26,7 @@ pub(crate) async fn register(shared: &Shared, call: pb::RegisterNode) -> Result<
     if call.volumes.is_empty() {
         bail!(Invalid, "a node registers with at least one volume");
     }
+    adopt_ids(shared, &mut call);
     let known = is_recorded(&shared.group.machine(), &call);
     let mut reply = if known {
         pb::RegisterNodeReply { node: call.node, volumes: call.volumes.clone(), heartbeat_ms: 0 }
@@ -58,6 +59,25 @@ pub(crate) async fn register(shared: &Shared, call: pb::RegisterNode) -> Result<
     suspect_volumes(shared, &shared.group.snapshot(), &ids);
     shared.tell_node_map();
     Ok(reply)
+}
+
+/// A new node that registers twice, because the first answer was lost, gets the ids that it was given then.
+fn adopt_ids(shared: &Shared, call: &mut pb::RegisterNode) {
+    if call.node != 0 {
+        return;
+    }
+    let Some(node) = shared.state.registry.lock().by_boot(BootId::new(call.boot)) else { return };
+    let machine = shared.group.machine();
+    let Some(record) = machine.nodes().filter_map(|record| record.node.as_ref()).find(|known| known.id == node.raw())
+    else {
+        return;
+    };
+    call.node = record.id;
+    for volume in call.volumes.iter_mut().filter(|volume| volume.id == 0) {
+        let known =
+            record.volumes.iter().find(|known| (&known.path, known.incarnation) == (&volume.path, volume.incarnation));
+        volume.id = known.map_or(0, |known| known.id);
+    }
 }
 
 fn is_recorded(machine: &Machine, call: &pb::RegisterNode) -> bool {

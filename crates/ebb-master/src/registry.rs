@@ -151,6 +151,12 @@ impl Registry {
         losses
     }
 
+    /// The node that registered this start: a registration that is repeated because its answer was lost.
+    #[must_use]
+    pub fn by_boot(&self, boot: BootId) -> Option<NodeId> {
+        self.nodes.iter().find(|(_, node)| node.boot == boot && boot.raw() != 0).map(|(id, _)| *id)
+    }
+
     /// How a node is, draining aside.
     #[must_use]
     pub fn state(&self, node: NodeId) -> pb::NodeState {

@@ -1,1 +1,32 @@
+use ebb_types::{Epoch, Version};
 
+use super::*;
+
+fn set(found: &[Found], wanted: usize, version: Version) -> Examined {
+    let member = |node| pb::Member { node, volume: node, incarnation: 1 };
+    let found: Vec<_> = found.iter().enumerate().map(|(at, found)| (member(at as u64 + 1), *found)).collect();
+    let members = found.iter().map(|(member, _)| *member).collect();
+    let record = pb::Metablock { id: 6, version: Some(version.into()), members, ..Default::default() };
+    Examined { record, wanted, unsettled: false, found }
+}
+
+#[test]
+fn each_kind_of_finding_is_counted() {
+    let written = Version::new(Epoch::new(1), 1);
+    let mut reply = pb::FsckReply::default();
+    assert!(examine(&set(&[Found::Good; 3], 3, written), &mut reply).is_empty());
+    let text = examine(&set(&[Found::Good, Found::Corrupt, Found::Good], 3, written), &mut reply).join("\n");
+    assert!(text.contains("n2") && text.contains("corrupt") && text.contains("2 of 3"), "{text}");
+    examine(&set(&[Found::Behind, Found::Unreachable], 2, written), &mut reply);
+    examine(&set(&[Found::Good; 4], 3, written), &mut reply);
+    assert!(examine(&set(&[Found::Behind; 3], 3, Version::ZERO), &mut reply).is_empty(), "granted, not written");
+    let expected = pb::FsckReply {
+        metablocks: 5,
+        missing: 1,
+        under_replicated: 1,
+        over_replicated: 1,
+        corrupt: 1,
+        ..Default::default()
+    };
+    assert_eq!(reply, expected);
+}

@@ -48,11 +48,11 @@ impl SegmentHeader {
     /// Reads and checks a header.
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
         let Some(bytes) = bytes.get(..SEGMENT_HEADER_LEN) else {
-            bail!(Corrupt, "{}: too short for a log segment; {ADVICE}", path.display());
+            bail!(Corrupt, "{}: too short for a log segment, damaged at offset 0; {ADVICE}", path.display());
         };
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if &bytes[0..8] != MAGIC {
-            bail!(Corrupt, "{}: not a log segment of a master (magic differs); {ADVICE}", path.display());
+            bail!(Corrupt, "{}: not a log segment of a master (magic at offset 0 differs); {ADVICE}", path.display());
         }
         if bytes[60..64] != crc32c(&bytes[..60]).to_le_bytes() {
             bail!(Corrupt, "{}: checksum of the header (offset 0) does not match; {ADVICE}", path.display());

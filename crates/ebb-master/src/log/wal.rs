@@ -88,7 +88,13 @@ impl Wal {
             let file = runtime.disk().open(&path, OpenMode::Existing).await?;
             let bytes = file.read_at(0, usize::try_from(file.len().await?).expect("a segment fits in memory")).await?;
             let header = SegmentHeader::decode(&bytes, &path)?;
-            check_place(&header, *sequence, cluster, (place > 0).then_some((names[place - 1], last_batch)), &path)?;
+            check_place(
+                &header,
+                *sequence,
+                cluster,
+                place.checked_sub(1).map(|before| (names[before], last_batch)),
+                &path,
+            )?;
             let position = if place + 1 == names.len() { Position::Last } else { Position::Inner };
             let scanned = {
                 let (bytes, path) = (bytes.clone(), path.clone());
@@ -231,6 +237,14 @@ impl Wal {
     }
 }
 
+impl Drop for Wal {
+    fn drop(&mut self) {
+        if let Some(spare) = &self.spare {
+            spare.abort();
+        }
+    }
+}
+
 impl std::fmt::Debug for Wal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Wal({}, batch {})", self.dir.display(), self.last_batch)
@@ -316,8 +330,9 @@ fn segment_path(dir: &Path, sequence: u64) -> PathBuf {
     dir.join(format!("log-{sequence:020}.segment"))
 }
 
-fn unfinished_path(dir: &Path, sequence: u64) -> PathBuf {
-    dir.join(format!("log-{sequence:020}.unfinished"))
+/// A name that nobody else has: a filling task that outlives its log must not touch a later log's file.
+fn unfinished_path(runtime: &Runtime, dir: &Path, sequence: u64) -> PathBuf {
+    dir.join(format!("log-{sequence:020}-{:016x}.unfinished", runtime.random_u64()))
 }
 
 async fn segment_names(runtime: &Runtime, dir: &Path) -> Result<Vec<u64>> {
@@ -337,8 +352,7 @@ async fn remove_unfinished(runtime: &Runtime, dir: &Path) -> Result<()> {
 /// A zero-filled, synced file that no log uses yet.
 async fn fill(runtime: Runtime, dir: PathBuf, sequence: u64, size: usize) -> Result<File> {
     const PART: usize = 1 << 20;
-    let file = runtime.disk().open(&unfinished_path(&dir, sequence), OpenMode::Create).await?;
-    file.set_len(0).await?;
+    let file = runtime.disk().open(&unfinished_path(&runtime, &dir, sequence), OpenMode::CreateNew).await?;
     let zeros = Bytes::from(vec![0; PART.min(size)]);
     let mut at = 0;
     while at < size {

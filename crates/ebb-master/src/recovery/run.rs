@@ -69,6 +69,8 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<()> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => return Ok(()),
         Err(error) => return Err(error),
     };
+    // The lease is over with this epoch, whatever comes of the recovery.
+    shared.state.work.lock().abandoned.remove(&inode);
     let (metablocks, trim) = {
         let machine = shared.group.machine();
         let Ok(metablocks) = machine.metablocks(inode) else { return Ok(()) };
@@ -98,7 +100,7 @@ fn needed(shared: &Shared, inode: InodeId) -> Option<Epoch> {
     let attr = machine.attr(inode).ok()?;
     let holder = machine.holder(inode);
     let soft = shared.state.soft.lock();
-    let abandoned = shared.state.work.lock().abandoned.remove(&inode);
+    let abandoned = shared.state.work.lock().abandoned.contains(&inode);
     let orphaned = holder.is_some_and(|holder| abandoned || !soft.sessions.contains(holder));
     (attr.size_unknown || orphaned).then(|| Epoch::new(attr.epoch))
 }

@@ -1,1 +1,112 @@
+use super::*;
 
+const N1: NodeId = NodeId::new(1);
+
+fn at(seconds: u64) -> Moment {
+    Moment(Duration::from_secs(seconds))
+}
+
+fn registry() -> Registry {
+    Registry::new(at(0), Duration::from_secs(30), Duration::from_secs(5), 1)
+}
+
+fn volume(id: u64) -> pb::Volume {
+    pb::Volume { id, incarnation: 9, capacity_bytes: 1000, free_bytes: 600, ..Default::default() }
+}
+
+fn record(id: u64, volumes: Vec<pb::Volume>, draining: bool) -> pb::NodeRecord {
+    let node = pb::Node { id, host: format!("h{id}"), rack: "r".into(), volumes, ..Default::default() };
+    pb::NodeRecord { node: Some(node), draining }
+}
+
+fn beat(boot: u64, volumes: Vec<pb::Volume>) -> pb::Heartbeat {
+    pb::Heartbeat { node: 1, boot, volumes, corrupt: vec![], load: 3 }
+}
+
+fn report(boot: u64, volume: u64, metablocks: &[u64], last: bool) -> pb::ReplicaReport {
+    let replicas = metablocks.iter().map(|id| pb::ReplicaState { metablock: *id, ..Default::default() }).collect();
+    pb::ReplicaReport { node: 1, boot, volume, replicas, last }
+}
+
+#[test]
+fn a_node_is_unknown_then_live_then_dead_then_live() {
+    let mut registry = registry();
+    assert_eq!(registry.state(N1), pb::NodeState::NodeUnknown);
+    registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
+    assert!(registry.is_live(N1) && registry.is_sound(N1, VolumeId::new(1)));
+    assert_eq!(registry.on_tick([N1].into_iter(), at(30)), []);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(31)), [Loss::NodeDied(N1)]);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(32)), [], "told once");
+    assert!(registry.is_lost(N1, VolumeId::new(1)));
+    let before = registry.version();
+    assert_eq!(registry.on_heartbeat(&beat(7, vec![volume(1)]), at(40)), (Pulse::Known, vec![]));
+    assert!(registry.is_live(N1) && registry.version() > before);
+}
+
+#[test]
+fn a_node_that_never_comes_back_is_dead_after_the_dead_time() {
+    let mut registry = registry();
+    let nodes = [record(1, vec![volume(1)], false)];
+    assert!(!registry.is_safe_start(nodes.iter()));
+    assert_eq!(registry.on_tick([N1].into_iter(), at(29)), []);
+    assert!(!registry.is_lost(N1, VolumeId::new(1)), "not heard of is not lost");
+    assert_eq!(registry.on_tick([N1].into_iter(), at(30)), [Loss::NodeDied(N1)]);
+    assert!(registry.is_safe_start(nodes.iter()));
+}
+
+#[test]
+fn safe_start_waits_for_the_report_of_every_volume() {
+    let mut registry = registry();
+    let nodes = [record(1, vec![volume(1), volume(2)], false)];
+    registry.on_register(N1, BootId::new(7), 1, &[volume(1), volume(2)], at(1));
+    assert_eq!(registry.on_report(&report(7, 1, &[4, 5], false)), (None, true));
+    let (whole, _) = registry.on_report(&report(7, 1, &[6], true));
+    assert_eq!(whole.unwrap().len(), 3);
+    assert!(!registry.is_safe_start(nodes.iter()));
+    assert_eq!(registry.on_report(&report(8, 2, &[], true)), (None, false), "of another start");
+    registry.on_report(&report(7, 2, &[], true));
+    assert!(registry.is_safe_start(nodes.iter()));
+    registry.on_register(N1, BootId::new(8), 1, &[volume(1), volume(2)], at(9));
+    assert!(!registry.is_safe_start(nodes.iter()), "a new start reports anew");
+}
+
+#[test]
+fn an_unknown_start_is_told_to_register() {
+    let mut registry = registry();
+    assert_eq!(registry.on_heartbeat(&beat(7, vec![]), at(1)).0, Pulse::Register);
+    registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
+    assert_eq!(registry.on_heartbeat(&beat(8, vec![]), at(2)).0, Pulse::Register);
+    assert_eq!(registry.by_boot(BootId::new(7)), Some(N1));
+    assert_eq!(registry.by_boot(BootId::new(0)), None);
+}
+
+#[test]
+fn a_volume_that_becomes_poisoned_is_told_once_and_lost() {
+    let mut registry = registry();
+    registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
+    let bad = pb::Volume { state: pb::VolumeState::VolumePoisoned as i32, ..volume(1) };
+    let (_, losses) = registry.on_heartbeat(&beat(7, vec![bad.clone()]), at(2));
+    assert_eq!(losses, [Loss::VolumePoisoned(VolumeId::new(1))]);
+    assert_eq!(registry.on_heartbeat(&beat(7, vec![bad]), at(3)).1, []);
+    assert!(registry.is_lost(N1, VolumeId::new(1)) && registry.is_live(N1));
+    assert_eq!(registry.space(), (0, 0, 0));
+}
+
+#[test]
+fn placement_sees_who_may_take_replicas() {
+    let mut registry = registry();
+    registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
+    let usable = |registry: &Registry, draining, patience, now| {
+        let nodes = [record(1, vec![volume(1)], draining)];
+        let view = registry.view(nodes.iter(), patience, now);
+        assert_eq!((view.volumes[0].free_bytes, view.volumes[0].incarnation.raw()), (600, 9));
+        view.volumes[0].usable
+    };
+    assert!(usable(&registry, false, Patience::Prompt, at(2)));
+    assert!(!usable(&registry, true, Patience::Prompt, at(2)), "draining");
+    assert!(!usable(&registry, false, Patience::Prompt, at(6)), "silent");
+    assert!(usable(&registry, false, Patience::UntilDead, at(6)));
+    registry.on_tick([N1].into_iter(), at(40));
+    assert!(!usable(&registry, false, Patience::UntilDead, at(40)), "dead");
+    assert_eq!(registry.describe(&record(1, vec![volume(1)], true)).state, pb::NodeState::NodeDead as i32);
+}

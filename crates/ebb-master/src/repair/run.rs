@@ -247,7 +247,7 @@ async fn copy(
     source: pb::Member,
     target: pb::Member,
     mut set: Vec<pb::Member>,
-    mut turn: Turn,
+    turn: Turn,
 ) -> Result<()> {
     if turn.wait(TURN_MAX).await.is_err() {
         bail!(LeaseHeld, "the holder of {} has not given the write lease back yet", task.inode);

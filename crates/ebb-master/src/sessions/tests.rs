@@ -1,1 +1,148 @@
+use super::*;
 
+const S1: SessionId = SessionId::new(1);
+const S2: SessionId = SessionId::new(2);
+const FILE: InodeId = InodeId::new(5);
+
+fn at(millis: u64) -> Moment {
+    Moment(Duration::from_millis(millis))
+}
+
+fn sessions() -> Sessions {
+    let mut sessions = Sessions::new(Duration::from_secs(10));
+    sessions.insert(S1, HostName::new("h1"), true, at(0));
+    sessions.insert(S2, HostName::new("h2"), true, at(0));
+    sessions
+}
+
+/// One poll that is answered at once: what it brings.
+fn poll(sessions: &mut Sessions, session: SessionId, now: Moment) -> (bool, pb::PollReply) {
+    sessions.begin_poll(session, now).unwrap();
+    let mut reply = pb::PollReply::default();
+    let news = sessions.take_news(session, now, &mut reply);
+    sessions.finish_poll(session, now, &mut reply);
+    (news, reply)
+}
+
+fn view(size: u64) -> HolderView {
+    HolderView { size, mtime_ns: 9 }
+}
+
+#[test]
+fn a_session_ends_when_it_has_not_polled_for_its_time() {
+    let mut sessions = sessions();
+    poll(&mut sessions, S1, at(4000));
+    assert_eq!(sessions.expired(at(9999)), []);
+    assert_eq!(sessions.expired(at(10_000)), [S2]);
+    assert_eq!(sessions.expired(at(14_000)), [S1, S2]);
+    sessions.remove(S2);
+    assert!(sessions.begin_poll(S2, at(10_001)).is_none());
+}
+
+#[test]
+fn a_recall_is_repeated_until_it_is_dealt_with() {
+    let mut sessions = sessions();
+    sessions.recall(S1, FILE, Mode::Read);
+    let (news, reply) = poll(&mut sessions, S1, at(100));
+    assert!(news);
+    assert_eq!(reply.recalls, [pb::Recall { inode: 5, keep: Mode::Read.raw() }]);
+    assert!(!poll(&mut sessions, S1, at(500)).0, "it was told a moment ago");
+    assert_eq!(sessions.next_repeat(S1), Some(at(1100)));
+    assert!(poll(&mut sessions, S1, at(1100)).0);
+    // One who must keep less is told at once.
+    sessions.recall(S1, FILE, Mode::None);
+    assert_eq!(poll(&mut sessions, S1, at(1200)).1.recalls[0].keep, Mode::None.raw());
+    sessions.recall(S1, FILE, Mode::Read);
+    assert_eq!(sessions.recalled(S1, FILE), Some(Mode::None), "a milder recall does not take a stricter one back");
+    sessions.on_held(S1, FILE, Mode::Read, view(0));
+    assert_eq!(sessions.recalled(S1, FILE), Some(Mode::None), "it keeps too much");
+    sessions.on_held(S1, FILE, Mode::None, view(0));
+    assert_eq!(sessions.recalled(S1, FILE), None);
+    assert!(!poll(&mut sessions, S1, at(9000)).0);
+}
+
+#[test]
+fn an_older_poll_knows_that_it_is_not_the_newest() {
+    let mut sessions = sessions();
+    let (first, _) = sessions.begin_poll(S1, at(1)).unwrap();
+    let (second, _) = sessions.begin_poll(S1, at(2)).unwrap();
+    assert_eq!(sessions.is_newest(S1, first), Some(false));
+    assert_eq!(sessions.is_newest(S1, second), Some(true));
+}
+
+/// A stat must see every write that returned before it: an answer to an earlier question is not enough.
+#[test]
+fn an_answer_counts_only_for_questions_told_before_it() {
+    let mut sessions = sessions();
+    let first = sessions.ask(S1, FILE).unwrap();
+    assert_eq!(sessions.ask(S1, FILE), Some(first), "not told yet: one question for both");
+    assert_eq!(poll(&mut sessions, S1, at(10)).1.recalls, [pb::Recall { inode: 5, keep: Mode::Write.raw() }]);
+    let second = sessions.ask(S1, FILE).unwrap();
+    assert!(second > first);
+    assert!(!poll(&mut sessions, S1, at(20)).0, "one at a time");
+    sessions.on_held(S1, FILE, Mode::Write, view(100));
+    assert_eq!(sessions.answer(S1, FILE, first), Some(Some(view(100))));
+    assert_eq!(sessions.answer(S1, FILE, second), None);
+    assert!(poll(&mut sessions, S1, at(30)).0);
+    sessions.on_held(S1, FILE, Mode::Write, view(200));
+    assert_eq!(sessions.answer(S1, FILE, second), Some(Some(view(200))));
+    for _ in 0..3 {
+        sessions.end_question(S1, FILE);
+    }
+    assert!(sessions.sessions[&S1].questions.is_empty());
+    assert_eq!(sessions.answer(S2, FILE, 1), Some(None), "nobody was asked");
+}
+
+#[test]
+fn a_lost_question_is_told_again_and_one_that_gave_the_file_up_says_so() {
+    let mut sessions = sessions();
+    let number = sessions.ask(S1, FILE).unwrap();
+    assert!(poll(&mut sessions, S1, at(0)).0);
+    assert!(poll(&mut sessions, S1, at(1000)).0);
+    sessions.on_held(S1, FILE, Mode::Read, view(1));
+    assert_eq!(sessions.answer(S1, FILE, number), Some(None));
+}
+
+#[test]
+fn grants_and_changes_come_again_in_later_answers_but_are_news_once() {
+    let mut sessions = sessions();
+    let lock = pb::LockGranted { inode: 5, owner: 77, flock: false, deadlock: false };
+    sessions.grant_lock(S1, lock);
+    sessions.tell_changed([S1, S2].into(), FILE, S2);
+    let (news, reply) = poll(&mut sessions, S1, at(100));
+    assert!(news);
+    assert_eq!((reply.locks, reply.changed), (vec![lock], vec![5]));
+    let (news, reply) = poll(&mut sessions, S1, at(2000));
+    assert!(!news);
+    assert_eq!((reply.locks.len(), reply.changed.len()), (1, 1), "the first answer may have been lost");
+    let (_, reply) = poll(&mut sessions, S1, at(3200));
+    assert!(reply.locks.is_empty() && reply.changed.is_empty());
+    assert!(!poll(&mut sessions, S2, at(100)).0, "it made the change itself");
+}
+
+#[test]
+fn a_grant_is_not_repeated_once_its_owner_went_on() {
+    let mut sessions = sessions();
+    assert!(sessions.note_request(S1, 4));
+    assert!(!sessions.note_request(S1, 4), "a repetition");
+    sessions.grant_lock(S1, pb::LockGranted { inode: 5, owner: 77, flock: true, deadlock: false });
+    poll(&mut sessions, S1, at(0));
+    sessions.forget_lock(S1, FILE, 77, false);
+    assert_eq!(poll(&mut sessions, S1, at(10)).1.locks.len(), 1, "another kind of lock");
+    sessions.forget_lock(S1, FILE, 77, true);
+    assert_eq!(poll(&mut sessions, S1, at(20)).1.locks.len(), 0);
+}
+
+#[test]
+fn the_time_for_reclaiming_ends_by_word_or_by_clock() {
+    let mut sessions = Sessions::new(Duration::from_secs(10));
+    sessions.insert(S1, HostName::new("h1"), false, at(0));
+    assert!(!sessions.any_unclaimed(S1) && sessions.any_unclaimed(S2));
+    sessions.insert(S2, HostName::new("h2"), true, at(5));
+    assert!(sessions.any_unclaimed(S2));
+    sessions.set_reclaimed(S1);
+    assert!(!sessions.any_unclaimed(S2));
+    sessions.insert(SessionId::new(3), HostName::new("h2"), false, at(5));
+    sessions.end_reclaim();
+    assert!(!sessions.any_unclaimed(S2));
+}

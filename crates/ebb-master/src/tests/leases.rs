@@ -1,0 +1,243 @@
+//! Leases, recalls, stat of held files, reclaiming and reaping, over real calls.
+
+use std::time::Duration;
+
+use ebb_types::ErrorKind;
+use ebb_wire::pb;
+use pb::LeaseMode::{LeaseNone, LeaseRead, LeaseWrite};
+use pb::meta_op::Op;
+
+use super::harness::{held, unlink, with_cluster};
+
+#[test]
+fn a_write_lease_goes_from_hand_to_hand_by_recall() {
+    with_cluster(11, 3, |cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let attr = one.create("a").await.unwrap().attr.unwrap();
+        let waiting = two.acquire(attr.inode, LeaseRead, true);
+        let giving = async {
+            let recall = one.next_recall().await;
+            assert_eq!((recall.inode, recall.keep), (attr.inode, LeaseRead as i32));
+            assert!(one.commit(&attr, vec![], 0, true).await.unwrap().refusals.is_empty());
+            one.poll(vec![held(attr.inode, LeaseRead, attr.epoch, 0)]).await.unwrap();
+        };
+        let (got, ()) = tokio::join!(waiting, giving);
+        assert_eq!(got.unwrap().mode, LeaseRead as i32);
+
+        // Now both read, and the first wants to write again: the second must give its read lease up.
+        let waiting = one.acquire(attr.inode, LeaseWrite, true);
+        let giving = async {
+            assert_eq!(two.next_recall().await.keep, LeaseNone as i32);
+            two.poll(vec![held(attr.inode, LeaseNone, 0, 0)]).await.unwrap();
+        };
+        let (got, ()) = tokio::join!(waiting, giving);
+        let got = got.unwrap();
+        assert_eq!(got.mode, LeaseWrite as i32);
+        assert!(got.attr.unwrap().epoch > attr.epoch, "each write lease has its own epoch");
+        // Asking for what one has brings no new epoch.
+        let again = one.acquire(attr.inode, LeaseWrite, true).await.unwrap();
+        assert_eq!(again.attr.unwrap().epoch, attr.epoch + 1);
+    });
+}
+
+/// A holder that has committed and released, but not yet answered the recall, may still read from its caches: a
+/// writer must wait for its word.
+#[test]
+fn a_released_holder_counts_as_a_reader_until_it_says_otherwise() {
+    with_cluster(12, 3, |cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let attr = one.create("a").await.unwrap().attr.unwrap();
+        one.commit(&attr, vec![], 0, true).await.unwrap();
+        let started = two.runtime.now();
+        let waiting = two.acquire(attr.inode, LeaseWrite, false);
+        let giving = async {
+            one.next_recall().await;
+            one.runtime.sleep(Duration::from_secs(3)).await;
+            one.poll(vec![held(attr.inode, LeaseNone, 0, 0)]).await.unwrap();
+        };
+        let (got, ()) = tokio::join!(waiting, giving);
+        got.unwrap();
+        assert!(two.runtime.now().since(started) >= Duration::from_secs(3));
+    });
+}
+
+#[test]
+fn stat_of_a_file_that_another_writes_asks_the_writer() {
+    with_cluster(13, 3, |cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let attr = one.create("a").await.unwrap().attr.unwrap();
+        assert_eq!(one.attr(attr.inode).await.unwrap().size, 0, "the writer itself is not asked");
+        let answering = async {
+            for size in [4096, 8192, 12288] {
+                let recall = one.next_recall().await;
+                assert_eq!(recall.keep, LeaseWrite as i32);
+                one.poll(vec![held(attr.inode, LeaseWrite, attr.epoch, size)]).await.unwrap();
+            }
+        };
+        let asking = async {
+            let by_name = two.lookup("a").await.unwrap();
+            assert_eq!((by_name.size, by_name.mtime_ns), (4096, 99));
+            assert_eq!(two.attr(attr.inode).await.unwrap().size, 8192);
+            let read = pb::meta_op::ReadDir { inode: 1, limit: 10, plus: true, ..Default::default() };
+            let listed = two.send(0, Op::ReadDir(read)).await.unwrap();
+            assert_eq!(listed.entries[0].attr.as_ref().unwrap().size, 12288);
+        };
+        tokio::join!(answering, asking);
+        // Without an answer the committed size is shown in the end, as long as the writer lives.
+        let silent = async {
+            for _ in 0..12 {
+                one.poll(vec![]).await.unwrap();
+                one.runtime.sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let (shown, ()) = tokio::join!(two.attr(attr.inode), silent);
+        assert_eq!(shown.unwrap().size, 0);
+    });
+}
+
+#[test]
+fn a_stat_does_not_take_an_earlier_answer_for_its_own() {
+    with_cluster(14, 3, |cluster| async move {
+        let (one, two, three) = (cluster.client().await, cluster.client().await, cluster.client().await);
+        let inode = one.create("a").await.unwrap().attr.unwrap().inode;
+        let first = two.attr(inode);
+        let second = async {
+            // The question of the first is with the writer already.
+            three.runtime.sleep(Duration::from_millis(500)).await;
+            three.attr(inode).await
+        };
+        let answering = async {
+            one.next_recall().await;
+            one.runtime.sleep(Duration::from_secs(1)).await;
+            one.poll(vec![held(inode, LeaseWrite, 1, 10)]).await.unwrap();
+            one.poll(vec![held(inode, LeaseWrite, 1, 20)]).await.unwrap();
+        };
+        let (first, second, ()) = tokio::join!(first, second, answering);
+        assert_eq!((first.unwrap().size, second.unwrap().size), (10, 20));
+    });
+}
+
+#[test]
+fn an_unlinked_file_lives_as_long_as_somebody_has_it_open() {
+    with_cluster(15, 3, |cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let (attr, block) = one.written_file(&cluster, "a", 100).await;
+        two.acquire(attr.inode, LeaseRead, true).await.unwrap();
+        one.forget(attr.inode).await;
+        one.mutate(unlink("a")).await.unwrap();
+        cluster.world.sleep(Duration::from_secs(10)).await;
+        assert_eq!(two.attr(attr.inode).await.unwrap().nlink, 0);
+        let late = one.acquire(attr.inode, LeaseRead, true).await.unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::Stale, "nobody opens it any more");
+        two.poll(vec![]).await.unwrap();
+        two.forget(attr.inode).await;
+        cluster
+            .until_seen("all replicas deleted", || cluster.fakes.iter().all(|fake| fake.replica(block.id).is_none()))
+            .await;
+        let gone = two.attr(attr.inode).await.unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::Stale, "{gone}");
+    });
+}
+
+#[test]
+fn read_leases_and_open_handles_are_reclaimed_from_a_new_master() {
+    with_cluster(16, 3, |mut cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let (attr, _) = one.written_file(&cluster, "a", 100).await;
+        two.acquire(attr.inode, LeaseRead, true).await.unwrap();
+        one.forget(attr.inode).await;
+        one.mutate(unlink("a")).await.unwrap();
+        let boot = two.poll(vec![]).await.unwrap().master_boot;
+        cluster.crash_master().await;
+        assert_ne!(two.poll(vec![]).await.unwrap().master_boot, boot);
+        cluster.world.sleep(Duration::from_secs(5)).await;
+        let reclaim = pb::Reclaim {
+            session: two.session,
+            leases: vec![held(attr.inode, LeaseRead, 0, 0)],
+            open: vec![attr.inode],
+        };
+        two.channel.call(&reclaim, Duration::from_secs(5)).await.unwrap();
+        one.poll(vec![]).await.unwrap();
+        let none = pb::Reclaim { session: one.session, ..Default::default() };
+        one.channel.call(&none, Duration::from_secs(5)).await.unwrap();
+        two.poll(vec![]).await.unwrap();
+        cluster.world.sleep(Duration::from_secs(7)).await;
+        assert_eq!(two.attr(attr.inode).await.unwrap().nlink, 0, "open, so not reaped");
+        two.poll(vec![]).await.unwrap();
+        two.forget(attr.inode).await;
+        cluster.world.sleep(Duration::from_secs(3)).await;
+        assert!(two.attr(attr.inode).await.is_err());
+    });
+}
+
+#[test]
+fn a_new_master_gives_no_conflicting_lease_before_all_have_reclaimed() {
+    with_cluster(17, 3, |mut cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let (attr, _) = one.written_file(&cluster, "a", 100).await;
+        two.acquire(attr.inode, LeaseRead, true).await.unwrap();
+        cluster.crash_master().await;
+        let started = one.runtime.now();
+        let writing = one.acquire(attr.inode, LeaseWrite, false);
+        // The reader is slow to notice; until its time is up nobody may write what it may have cached.
+        let reading = async {
+            two.runtime.sleep(Duration::from_secs(4)).await;
+            let reclaim =
+                pb::Reclaim { session: two.session, leases: vec![held(attr.inode, LeaseRead, 0, 0)], open: vec![] };
+            two.channel.call(&reclaim, Duration::from_secs(5)).await.unwrap();
+            assert_eq!(two.next_recall().await.keep, LeaseNone as i32);
+            two.poll(vec![held(attr.inode, LeaseNone, 0, 0)]).await.unwrap();
+        };
+        let polling = async {
+            for _ in 0..3 {
+                one.poll(vec![]).await.unwrap();
+            }
+        };
+        let (got, (), ()) = tokio::join!(writing, reading, polling);
+        got.unwrap();
+        assert!(one.runtime.now().since(started) >= Duration::from_secs(4));
+    });
+}
+
+#[test]
+fn changes_by_others_and_granted_locks_come_with_the_poll() {
+    with_cluster(18, 3, |cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let (attr, _) = one.written_file(&cluster, "a", 100).await;
+        two.acquire(attr.inode, LeaseRead, true).await.unwrap();
+        two.poll(vec![]).await.unwrap();
+        one.mutate(Op::SetAttr(pb::meta_op::SetAttr { inode: attr.inode, mode: Some(0o600), ..Default::default() }))
+            .await
+            .unwrap();
+        assert_eq!(two.poll(vec![]).await.unwrap().changed, [attr.inode]);
+
+        let lock = |kind| pb::FileLock { kind, flock: true, owner: 1, end: u64::MAX, ..Default::default() };
+        let set = |kind, wait| {
+            Op::SetLock(pb::meta_op::SetLock { inode: attr.inode, lock: Some(lock(kind)), wait, cancel: false })
+        };
+        one.mutate(set(2, false)).await.unwrap();
+        assert!(two.mutate(set(2, true)).await.unwrap().queued);
+        one.mutate(set(0, false)).await.unwrap();
+        let granted = two.poll(vec![]).await.unwrap().locks;
+        assert_eq!((granted[0].inode, granted[0].owner, granted[0].flock), (attr.inode, 1, true));
+    });
+}
+
+#[test]
+fn a_session_that_does_not_poll_is_over() {
+    with_cluster(19, 3, |cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let (attr, _) = one.written_file(&cluster, "a", 100).await;
+        one.acquire(attr.inode, LeaseRead, true).await.unwrap();
+        let polling = async {
+            for _ in 0..8 {
+                two.poll(vec![]).await.unwrap();
+                two.runtime.sleep(Duration::from_millis(1500)).await;
+            }
+        };
+        let (got, ()) = tokio::join!(two.acquire(attr.inode, LeaseWrite, false), polling);
+        got.unwrap();
+        assert_eq!(one.poll(vec![]).await.unwrap_err().kind(), ErrorKind::SessionExpired);
+        assert_eq!(one.create("b").await.unwrap_err().kind(), ErrorKind::SessionExpired);
+    });
+}

@@ -1,0 +1,142 @@
+//! Files whose holder died, recovered from members that disagree.
+
+use std::time::Duration;
+
+use ebb_types::{Epoch, Version};
+use ebb_wire::pb;
+use pb::LeaseMode::{LeaseRead, LeaseWrite};
+
+use super::harness::{Cluster, TestClient, held, with_cluster};
+
+/// A file that a session made, wrote to each member in turn up to these seqs, and left by dying.
+async fn abandoned(cluster: &Cluster, seqs: [u64; 3]) -> (pb::Attr, pb::Metablock) {
+    let client = cluster.client().await;
+    let reply = client.create("a").await.unwrap();
+    let (attr, block) = (reply.attr.unwrap(), reply.metablocks[0].clone());
+    for (member, seq) in block.members.iter().zip(seqs) {
+        if seq > 0 {
+            cluster.node(member.node).put(block.id, Version::new(Epoch::new(attr.epoch), seq), seq * 1000);
+        }
+    }
+    (attr, block)
+}
+
+/// The file and its map once a watcher sees a size.
+async fn settled(cluster: &Cluster, client: &TestClient, inode: u64) -> (pb::Attr, Vec<pb::Metablock>) {
+    for _ in 0..300 {
+        cluster.world.sleep(Duration::from_millis(300)).await;
+        let holder_is_gone = cluster.status().await.sessions == 1;
+        if holder_is_gone && let Ok(attr) = client.attr(inode).await {
+            return (attr, client.map(inode).await);
+        }
+    }
+    panic!("i{inode} was not recovered");
+}
+
+#[test]
+fn members_are_made_equal_to_the_highest_and_stamped() {
+    with_cluster(21, 3, |cluster| async move {
+        let (attr, block) = abandoned(&cluster, [3, 2, 0]).await;
+        let client = cluster.watcher().await;
+        let (now, map) = settled(&cluster, &client, attr.inode).await;
+        assert_eq!(now.size, 3000, "what one member had is kept");
+        assert!(now.epoch > attr.epoch && !now.size_unknown);
+        let stamp = Version::new(Epoch::new(now.epoch), 0);
+        assert_eq!((map[0].min_version(), map[0].length, map[0].members.len()), (stamp, 3000, 3));
+        for member in &block.members {
+            let replica = cluster.node(member.node).replica(block.id).unwrap();
+            assert_eq!((replica.version, replica.length), (stamp, 3000));
+        }
+        // The file can be written again.
+        let lease = client.acquire(attr.inode, LeaseWrite, true).await.unwrap();
+        assert!(lease.attr.unwrap().epoch > now.epoch);
+    });
+}
+
+#[test]
+fn a_grant_that_nobody_wrote_to_is_freed() {
+    with_cluster(22, 3, |cluster| async move {
+        let (attr, _) = abandoned(&cluster, [0, 0, 0]).await;
+        let client = cluster.watcher().await;
+        let (now, map) = settled(&cluster, &client, attr.inode).await;
+        assert_eq!((now.size, map.len()), (0, 0));
+    });
+}
+
+#[test]
+fn a_member_that_is_down_is_left_out_and_the_count_is_made_good() {
+    with_cluster(23, 4, |cluster| async move {
+        let (attr, block) = abandoned(&cluster, [3, 3, 3]).await;
+        let down = cluster.number(block.members[0].node);
+        cluster.kill_fake(down);
+        let client = cluster.watcher().await;
+        let (now, map) = settled(&cluster, &client, attr.inode).await;
+        assert_eq!(now.size, 3000);
+        assert!(map[0].members.iter().all(|member| member.node != block.members[0].node));
+        cluster.until("three copies again", |status| status.under_replicated == 0).await;
+        let client = cluster.client().await;
+        let map = client.map(attr.inode).await;
+        assert_eq!(map[0].members.len(), 3);
+        // The one that turns up later is in no set: its replica goes.
+        cluster.start_fake(down).await;
+        cluster.until_seen("the late replica deleted", || cluster.fakes[down - 1].replica(block.id).is_none()).await;
+    });
+}
+
+#[test]
+fn a_recovery_without_any_member_waits_for_one_and_readers_wait_with_it() {
+    with_cluster(24, 3, |cluster| async move {
+        let (attr, block) = abandoned(&cluster, [3, 3, 3]).await;
+        for number in 1..=3 {
+            cluster.kill_fake(number);
+        }
+        let client = cluster.watcher().await;
+        cluster.world.sleep(Duration::from_secs(12)).await;
+        assert!(client.attr(attr.inode).await.is_err(), "its size is not known");
+        assert!(client.acquire(attr.inode, LeaseRead, true).await.is_err());
+        let number = cluster.number(block.members[1].node);
+        cluster.start_fake(number).await;
+        let (now, map) = settled(&cluster, &client, attr.inode).await;
+        assert_eq!((now.size, map[0].members.len()), (3000, 1));
+    });
+}
+
+#[test]
+fn a_master_that_dies_in_a_recovery_begins_it_again_with_a_higher_epoch() {
+    with_cluster(25, 3, |mut cluster| async move {
+        let (attr, block) = abandoned(&cluster, [2, 1, 1]).await;
+        // Nobody is there, so that the recovery is under way when the master dies.
+        for number in 1..=3 {
+            cluster.kill_fake(number);
+        }
+        cluster.world.sleep(Duration::from_secs(14)).await;
+        let client = cluster.watcher().await;
+        assert!(client.attr(attr.inode).await.is_err());
+        cluster.crash_master().await;
+        for number in 1..=3 {
+            cluster.start_fake(number).await;
+        }
+        let (now, map) = settled(&cluster, &client, attr.inode).await;
+        assert_eq!((now.size, map[0].members.len()), (2000, 3));
+        let replica = cluster.node(block.members[2].node).replica(block.id).unwrap();
+        assert_eq!(replica.version, Version::new(Epoch::new(now.epoch), 0));
+    });
+}
+
+#[test]
+fn a_holder_that_gives_its_lease_up_without_committing_is_recovered() {
+    with_cluster(26, 3, |cluster| async move {
+        let client = cluster.client().await;
+        let reply = client.create("a").await.unwrap();
+        let (attr, block) = (reply.attr.unwrap(), reply.metablocks[0].clone());
+        for member in &block.members {
+            cluster.node(member.node).put(block.id, Version::new(Epoch::new(attr.epoch), 1), 500);
+        }
+        client.poll(vec![held(attr.inode, pb::LeaseMode::LeaseNone, attr.epoch, 0)]).await.unwrap();
+        let watcher = cluster.watcher().await;
+        let now = watcher.attr(attr.inode).await.unwrap();
+        assert_eq!(now.size, 500);
+        let refused = client.commit(&attr, vec![], 9, false).await.unwrap();
+        assert_eq!(refused.refusals.len(), 1, "the old epoch is fenced off");
+    });
+}

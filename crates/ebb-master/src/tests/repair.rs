@@ -1,0 +1,227 @@
+//! Keeping the number of copies when nodes die, drain or lose bytes.
+
+use std::time::Duration;
+
+use ebb_types::{ErrorKind, Version};
+use ebb_wire::pb;
+use pb::LeaseMode::LeaseRead;
+
+use super::harness::{Cluster, DEADLINE, TestClient, held, with_cluster};
+
+async fn files(cluster: &Cluster, count: usize) -> (TestClient, Vec<(pb::Attr, pb::Metablock)>) {
+    let client = cluster.client().await;
+    let mut files = Vec::new();
+    for number in 0..count {
+        files.push(client.written_file(cluster, &format!("f{number}"), 1000).await);
+    }
+    (client, files)
+}
+
+async fn assert_whole(cluster: &Cluster, sets: usize) {
+    let found = cluster.fsck().await;
+    let expected = pb::FsckReply { metablocks: sets as u64, ..Default::default() };
+    assert_eq!(found, expected, "{:?}", found.findings);
+}
+
+#[test]
+fn copies_lost_with_a_node_are_made_again_and_its_late_replicas_go() {
+    with_cluster(31, 5, |cluster| async move {
+        let (_, files) = files(&cluster, 30).await;
+        assert_whole(&cluster, 30).await;
+        let dead = files[0].1.members[0].node;
+        let number = cluster.number(dead);
+        cluster.kill_fake(number);
+        cluster
+            .until("the death", |status| status.nodes.iter().any(|node| node.state == pb::NodeState::NodeDead as i32))
+            .await;
+        cluster.until("all copies", |status| status.under_replicated == 0).await;
+        assert_whole(&cluster, 30).await;
+        cluster.start_fake(number).await;
+        cluster
+            .until("five nodes", |status| status.nodes.iter().all(|node| node.state == pb::NodeState::NodeLive as i32))
+            .await;
+        cluster.until_seen("late replicas deleted", || cluster.fakes[number - 1].held.lock().replicas.is_empty()).await;
+        let client = cluster.client().await;
+        for (attr, _) in &files {
+            let members = client.map(attr.inode).await[0].members.clone();
+            assert!(members.len() == 3 && members.iter().all(|member| member.node != dead), "{members:?}");
+        }
+    });
+}
+
+#[test]
+fn a_node_that_is_back_before_it_counts_as_dead_costs_nothing() {
+    with_cluster(32, 4, |cluster| async move {
+        files(&cluster, 10).await;
+        cluster.kill_fake(2);
+        cluster.world.sleep(Duration::from_secs(20)).await;
+        cluster.start_fake(2).await;
+        cluster.world.sleep(Duration::from_secs(30)).await;
+        assert!(cluster.fakes.iter().all(|fake| fake.held.lock().pulls == 0));
+        assert_whole(&cluster, 10).await;
+    });
+}
+
+#[test]
+fn a_drained_node_ends_empty() {
+    with_cluster(33, 4, |cluster| async move {
+        files(&cluster, 20).await;
+        let (channel, _) = cluster.channel();
+        let node = cluster.fakes[0].held.lock().node;
+        let begun = channel.call(&pb::DrainNode { node, undo: false }, DEADLINE).await.unwrap();
+        assert!(begun.metablocks_left > 0);
+        let mut left = begun.metablocks_left;
+        for _ in 0..100 {
+            cluster.world.sleep(Duration::from_secs(1)).await;
+            left = channel.call(&pb::DrainNode { node, undo: false }, DEADLINE).await.unwrap().metablocks_left;
+            if left == 0 {
+                break;
+            }
+        }
+        assert_eq!(left, 0);
+        cluster.until_seen("its replicas deleted", || cluster.fakes[0].held.lock().replicas.is_empty()).await;
+        assert_whole(&cluster, 20).await;
+        let client = cluster.client().await;
+        let members = client.create("new").await.unwrap().metablocks[0].members.clone();
+        assert!(members.iter().all(|member| member.node != node), "nothing new goes there");
+        channel.call(&pb::DrainNode { node, undo: true }, DEADLINE).await.unwrap();
+        let unknown = channel.call(&pb::DrainNode { node: 99, undo: false }, DEADLINE).await.unwrap_err();
+        assert_eq!(unknown.kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn damaged_and_missing_replicas_are_replaced_by_good_copies() {
+    with_cluster(34, 5, |cluster| async move {
+        let (_, files) = files(&cluster, 3).await;
+        let [(_, one), (_, two), (_, three)] = &files[..] else { panic!() };
+        // One is found by its node, one by a reader, one is just gone and a reader notices.
+        let node = |block: &pb::Metablock, at: usize| cluster.node(block.members[at].node).clone();
+        node(one, 0).held.lock().replicas.get_mut(&one.id).unwrap().corrupt = true;
+        node(one, 0).held.lock().corrupt_news.push(one.id);
+        node(two, 1).held.lock().replicas.get_mut(&two.id).unwrap().corrupt = true;
+        node(three, 2).held.lock().replicas.remove(&three.id);
+        let (channel, _) = cluster.channel();
+        for (block, at, kind) in [(two, 1, ErrorKind::Corrupt), (three, 2, ErrorKind::NoReplica)] {
+            let failure = Some(pb::Failure { kind: kind.raw(), detail: "seen".into() });
+            let report = pb::ReportReplica { metablock: block.id, member: Some(block.members[at]), failure };
+            channel.call(&report, DEADLINE).await.unwrap();
+        }
+        cluster.world.sleep(Duration::from_secs(5)).await;
+        cluster.until("all copies", |status| status.under_replicated == 0).await;
+        cluster
+            .until_seen("damage deleted", || {
+                cluster.fakes.iter().all(|fake| fake.held.lock().replicas.values().all(|replica| !replica.corrupt))
+            })
+            .await;
+        assert_whole(&cluster, 3).await;
+    });
+}
+
+#[test]
+fn a_report_of_a_replica_that_is_good_changes_nothing() {
+    with_cluster(35, 4, |cluster| async move {
+        let (_, files) = files(&cluster, 1).await;
+        let block = &files[0].1;
+        let failure = Some(pb::Failure { kind: ErrorKind::NoReplica.raw(), detail: "a passing fault".into() });
+        let report = pb::ReportReplica { metablock: block.id, member: Some(block.members[0]), failure };
+        cluster.channel().0.call(&report, DEADLINE).await.unwrap();
+        cluster.world.sleep(Duration::from_secs(10)).await;
+        assert!(cluster.fakes.iter().all(|fake| fake.held.lock().pulls == 0));
+    });
+}
+
+#[test]
+fn a_poisoned_volume_is_emptied_into_others() {
+    with_cluster(36, 4, |cluster| async move {
+        files(&cluster, 10).await;
+        cluster.fakes[1].held.lock().poisoned = true;
+        let node = cluster.fakes[1].held.lock().node;
+        cluster.world.sleep(Duration::from_secs(3)).await;
+        cluster.until("all copies", |status| status.under_replicated == 0).await;
+        let client = cluster.client().await;
+        for number in 0..10 {
+            let attr = client.lookup(&format!("f{number}")).await.unwrap();
+            assert!(client.map(attr.inode).await[0].members.iter().all(|member| member.node != node));
+        }
+    });
+}
+
+/// The writer of a held file is asked to stop for the time of the copy, and may go on afterwards.
+#[test]
+fn a_file_with_a_writer_is_copied_between_its_leases() {
+    with_cluster(37, 4, |cluster| async move {
+        let (client, files) = files(&cluster, 1).await;
+        let (attr, block) = &files[0];
+        let lease = client.acquire(attr.inode, pb::LeaseMode::LeaseWrite, true).await.unwrap().attr.unwrap();
+        cluster.kill_fake(cluster.number(block.members[0].node));
+        let mut recalled = false;
+        for _ in 0..60 {
+            let recalls = client.poll(vec![]).await.unwrap().recalls;
+            if let Some(recall) = recalls.iter().find(|recall| recall.keep == LeaseRead as i32) {
+                assert_eq!(recall.inode, attr.inode);
+                client.commit(&lease, vec![], 1000, true).await.unwrap();
+                client.poll(vec![held(attr.inode, LeaseRead, lease.epoch, 1000)]).await.unwrap();
+                recalled = true;
+                break;
+            }
+        }
+        assert!(recalled, "the writer was never asked");
+        let again = client.acquire(attr.inode, pb::LeaseMode::LeaseWrite, false).await.unwrap();
+        assert!(again.attr.unwrap().epoch > lease.epoch);
+        let members = client.map(attr.inode).await[0].members.clone();
+        assert!(members.len() == 3 && !members.contains(&block.members[0]), "{members:?}");
+    });
+}
+
+#[test]
+fn replicas_of_another_history_are_kept_and_told_and_strays_go() {
+    with_cluster(38, 4, |cluster| async move {
+        let (client, files) = files(&cluster, 2).await;
+        let (attr, block) = &files[0];
+        client.forget(attr.inode).await;
+        client.mutate(super::harness::unlink("f0")).await.unwrap();
+        cluster.until_seen("deleted", || cluster.fakes.iter().all(|fake| fake.replica(block.id).is_none())).await;
+        cluster.kill_fake(4);
+        cluster.fakes[3].held.lock().strays = vec![1_000_000];
+        cluster.fakes[3].put(block.id, Version::new(ebb_types::Epoch::new(1), 1), 10);
+        cluster.start_fake(4).await;
+        cluster.until_seen("the stray deleted", || cluster.fakes[3].replica(block.id).is_none()).await;
+        let found = cluster.fsck().await;
+        assert_eq!(found.orphaned, 1, "{:?}", found.findings);
+        assert!(
+            found.findings[0].contains("m1000000") && found.findings[0].contains("never gave out"),
+            "{:?}",
+            found.findings
+        );
+        assert!(!cluster.fakes[3].held.lock().deleted.contains(&1_000_000));
+    });
+}
+
+#[test]
+fn locations_and_replacements_are_told() {
+    with_cluster(39, 4, |cluster| async move {
+        let client = cluster.client().await;
+        let reply = client.create("a").await.unwrap();
+        let (attr, block) = (reply.attr.unwrap(), reply.metablocks[0].clone());
+        cluster.node(block.members[0].node).put(block.id, Version::new(ebb_types::Epoch::new(attr.epoch), 1), 10);
+        let located = client.channel.call(&pb::Locate { inode: attr.inode }, DEADLINE).await.unwrap();
+        assert_eq!(located.replicas.len(), 1, "only what is there");
+        assert_eq!(located.replicas[0].file, format!("/v/m{}", block.id));
+        let choose = pb::ChooseReplacement {
+            session: client.session,
+            inode: attr.inode,
+            metablock: block.id,
+            exclude_nodes: vec![block.members[1].node],
+        };
+        let member = client.channel.call(&choose, DEADLINE).await.unwrap().member.unwrap();
+        assert!(block.members.iter().all(|known| known.node != member.node));
+        let other = cluster.client().await;
+        let refused = other
+            .channel
+            .call(&pb::ChooseReplacement { session: other.session, ..choose }, DEADLINE)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::StaleEpoch);
+    });
+}
