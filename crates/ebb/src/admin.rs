@@ -1,0 +1,49 @@
+//! A client of the cluster for one command.
+
+use std::time::Duration;
+
+use ebb_client::{Client, ClientOptions};
+use ebb_rpc::Channel;
+use ebb_runtime::Runtime;
+use ebb_types::{Credentials, HostName, Result};
+
+use crate::cluster::config::ClusterDir;
+
+/// How long an administrative question may take.
+pub const ASK: Duration = Duration::from_secs(30);
+
+/// The channel to the master.
+pub fn master(cluster: &ClusterDir) -> Result<Channel> {
+    let connector = cluster.connector(&Runtime::real(), &HostName::new("client"), "cli");
+    Ok(connector.channel(&cluster.masters()?[0]))
+}
+
+/// A session as `role` on `host`.
+pub async fn client(cluster: &ClusterDir, host: &HostName, role: &str) -> Result<Client> {
+    let runtime = Runtime::real();
+    let connector = cluster.connector(&runtime, host, role);
+    Client::connect(runtime, connector, client_options(cluster, host, role)?).await
+}
+
+/// Settings of such a session.
+pub fn client_options(cluster: &ClusterDir, host: &HostName, role: &str) -> Result<ClientOptions> {
+    Ok(ClientOptions {
+        masters: cluster.masters()?,
+        host: host.clone(),
+        role: role.to_owned(),
+        read_cache_bytes: 128 << 20,
+        dirty_bytes_max: 256 << 20,
+        commit_interval: Duration::from_secs(1),
+        operation_deadline: Duration::from_secs(30),
+    })
+}
+
+/// The user who runs this process.
+pub fn credentials() -> Credentials {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    Credentials {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: groups.into_iter().map(rustix::process::Gid::as_raw).collect(),
+    }
+}

@@ -1,0 +1,196 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use ebb_types::{Result, err};
+
+use crate::cluster::{config::ClusterDir, down, status, up};
+use crate::output::Output;
+use crate::{dataset, fs, fsck, lab, node, role};
+
+/// A distributed file system whose power draw follows the power that it is given.
+#[derive(Debug, Parser)]
+#[command(name = "ebb", version, arg_required_else_help = true, max_term_width = 100)]
+pub struct Cli {
+    /// The cluster's directory.
+    #[arg(long, global = true, env = "EBB_DIR", value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Print JSON alone on stdout.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A whole cluster of processes on this machine.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Mount the file system.
+    Mount(role::mount::MountArgs),
+    /// Unmount it.
+    Umount {
+        /// Where it is mounted.
+        mountpoint: PathBuf,
+    },
+    /// Files without a mount.
+    #[command(subcommand)]
+    Fs(fs::FsCommand),
+    /// Directory trees with their own layout, copies and sizes.
+    #[command(subcommand)]
+    Dataset(dataset::DatasetCommand),
+    /// Nodes and their volumes.
+    #[command(subcommand)]
+    Node(node::NodeCommand),
+    /// Compare the master's map with what the nodes have.
+    Fsck(fsck::FsckArgs),
+    /// Experiments.
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
+    /// Completions for a shell.
+    Completions {
+        /// bash, zsh, fish, elvish or powershell.
+        shell: clap_complete::Shell,
+    },
+    /// Run a master (usually started by `cluster up`).
+    #[command(hide = true)]
+    Master(role::master::MasterArgs),
+    /// Run a block server.
+    #[command(hide = true)]
+    Block(role::block::BlockArgs),
+    /// Run a worker.
+    #[command(hide = true)]
+    Worker(role::worker::WorkerArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum ClusterCommand {
+    /// Start a cluster, making it if it is not there; returns when it serves.
+    Up(UpArgs),
+    /// Show its processes.
+    Status,
+    /// End it: no process, no mount is left.
+    Down,
+}
+
+#[derive(Debug, Args)]
+struct UpArgs {
+    /// Block servers; each is its own host h1..hN.
+    #[arg(long)]
+    nodes: u32,
+    /// Volumes of each.
+    #[arg(long, default_value_t = 1)]
+    volumes: u32,
+    /// Racks that the hosts are dealt to.
+    #[arg(long, default_value_t = 2)]
+    racks: u32,
+    /// Copies in the default dataset [default: 3, or the number of nodes if smaller].
+    #[arg(long)]
+    replicas: Option<u32>,
+    /// Milliseconds after which a silent block server counts as dead [default: 30000].
+    #[arg(long)]
+    dead_after_ms: Option<u64>,
+    /// Milliseconds after which a silent client loses its leases [default: 10000].
+    #[arg(long)]
+    session_ttl_ms: Option<u64>,
+}
+
+/// What a command knows of its surroundings.
+#[derive(Clone, Debug)]
+pub struct Context {
+    dir: Option<PathBuf>,
+    /// How to print.
+    pub output: Output,
+}
+
+impl Context {
+    /// The cluster's directory as given.
+    pub fn dir(&self) -> Result<PathBuf> {
+        self.dir.clone().ok_or_else(|| err!(Invalid, "which cluster? give --dir DIR or set EBB_DIR"))
+    }
+
+    /// The cluster's directory, read.
+    pub fn cluster(&self) -> Result<ClusterDir> {
+        ClusterDir::open(&self.dir()?)
+    }
+}
+
+impl Cli {
+    /// Does what was said; false: done, and what was looked at is not healthy.
+    pub async fn run(self) -> Result<bool> {
+        let context = Context { dir: self.dir, output: Output::new(self.json) };
+        match self.command {
+            Command::Cluster(ClusterCommand::Up(args)) => {
+                let options = up::UpOptions {
+                    nodes: args.nodes,
+                    volumes: args.volumes,
+                    racks: args.racks,
+                    replicas: args.replicas,
+                    dead_after_ms: args.dead_after_ms,
+                    session_ttl_ms: args.session_ttl_ms,
+                };
+                up::up(&context.dir()?, &options, &context.output).await.map(|()| true)
+            }
+            Command::Cluster(ClusterCommand::Status) => status::status(&context.dir()?, &context.output).await,
+            Command::Cluster(ClusterCommand::Down) => down::down(&context.dir()?, &context.output).map(|()| true),
+            Command::Mount(args) => role::mount::run(&context, args).await.map(|()| true),
+            Command::Umount { mountpoint } => role::mount::unmount(&mountpoint).map(|()| true),
+            Command::Fs(command) => fs::run(&context, command).await.map(|()| true),
+            Command::Dataset(command) => dataset::run(&context, command).await.map(|()| true),
+            Command::Node(command) => node::run(&context, command).await.map(|()| true),
+            Command::Fsck(args) => fsck::run(&context, args).await,
+            Command::Lab(command) => lab::run(&context, command).await,
+            Command::Completions { shell } => {
+                clap_complete::generate(shell, &mut Self::command(), "ebb", &mut std::io::stdout());
+                Ok(true)
+            }
+            Command::Master(args) => role::master::run(&context, args).await.map(|()| true),
+            Command::Block(args) => role::block::run(&context, args).await.map(|()| true),
+            Command::Worker(args) => role::worker::run(&context, args).await.map(|()| true),
+        }
+    }
+
+    fn is_daemon(&self) -> bool {
+        matches!(self.command, Command::Master(_) | Command::Block(_) | Command::Worker(_) | Command::Mount(_))
+    }
+}
+
+/// Daemons log what they do; commands only what goes wrong. `EBB_LOG` overrides both.
+pub fn start_logging(cli: &Cli) {
+    let default = if cli.is_daemon() { "info" } else { "error" };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("EBB_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_stand_anywhere() {
+        for line in [
+            vec!["ebb", "cluster", "up", "--dir", "d", "--nodes", "3", "--volumes", "2"],
+            vec!["ebb", "fs", "--dir", "d", "locations", "/f", "--json"],
+            vec!["ebb", "fs", "--dir", "d", "blocks", "/f", "--json"],
+            vec!["ebb", "node", "list", "--dir", "d", "--json"],
+            vec!["ebb", "mount", "--dir", "d", "--host", "h1", "/mnt"],
+            vec!["ebb", "fsck", "--dir", "d", "--scrub", "--json"],
+            vec!["ebb", "lab", "wordcount", "--dir", "d", "/t", "--no-locations", "--json"],
+            vec!["ebb", "lab", "virtual", "--seed", "17", "--json"],
+            vec![
+                "ebb", "dataset", "create", "--dir", "d", "/s", "--block", "512KiB", "--metablock", "512KiB",
+                "--replicas", "2", "--layout", "striped", "--replication", "single-source",
+            ],
+        ] {
+            Cli::try_parse_from(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+        }
+    }
+}

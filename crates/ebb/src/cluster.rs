@@ -1,0 +1,13 @@
+//! A whole cluster of processes on this machine, under one directory.
+//!
+//! ```text
+//! DIR/cluster.toml      cluster id, masters' addresses        DIR/run/NAME.json   one for each running process
+//! DIR/secret            proved in every handshake, 0600       DIR/log/NAME.log    what it printed
+//! DIR/master/           raft log and checkpoints              DIR/nodes/hN/       a block server's volumes
+//! ```
+
+pub mod config;
+pub mod down;
+pub mod process;
+pub mod status;
+pub mod up;

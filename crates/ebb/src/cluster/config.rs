@@ -1,0 +1,163 @@
+//! `cluster.toml` and `secret`: what every process of a cluster must know before it can speak.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ebb_rpc::{Counters, Identity, Secret};
+use ebb_runtime::Runtime;
+use ebb_types::{ClusterId, Error, ErrorKind, HostName, Result, bail, err};
+use serde::{Deserialize, Serialize};
+
+/// Contents of `cluster.toml`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterFile {
+    /// 16 hexadecimal digits; names the cluster for good.
+    pub cluster: String,
+    /// `ip:port` of each master.
+    pub masters: Vec<String>,
+    /// How long a silent block server counts as live, in milliseconds.
+    #[serde(default = "default_dead_ms")]
+    pub dead_after_ms: u64,
+    /// How long a silent client keeps its leases, in milliseconds.
+    #[serde(default = "default_session_ttl_ms")]
+    pub session_ttl_ms: u64,
+    /// Copies that the default dataset keeps.
+    #[serde(default = "default_replicas")]
+    pub replicas: u32,
+}
+
+const fn default_dead_ms() -> u64 {
+    30_000
+}
+
+const fn default_session_ttl_ms() -> u64 {
+    10_000
+}
+
+const fn default_replicas() -> u32 {
+    3
+}
+
+/// A cluster's directory, opened.
+#[derive(Clone, Debug)]
+pub struct ClusterDir {
+    /// The directory, absolute.
+    pub path: PathBuf,
+    /// Its `cluster.toml`.
+    pub file: ClusterFile,
+    id: ClusterId,
+    secret: Secret,
+}
+
+impl ClusterDir {
+    /// Reads a cluster's directory.
+    pub fn open(path: &Path) -> Result<Self> {
+        let path = fs::canonicalize(path)
+            .map_err(|error| Error::from_io(&error, format!("cluster directory {}", path.display())))?;
+        let toml_path = path.join("cluster.toml");
+        let text = fs::read_to_string(&toml_path).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                err!(
+                    NotFound,
+                    "{} is not a cluster's directory (no cluster.toml): start one with `ebb cluster up --dir {} --nodes N`",
+                    path.display(),
+                    path.display()
+                )
+            } else {
+                Error::from_io(&error, toml_path.display())
+            }
+        })?;
+        let file: ClusterFile =
+            toml::from_str(&text).map_err(|error| err!(Invalid, "{}: {error}", toml_path.display()))?;
+        let id = u64::from_str_radix(&file.cluster, 16)
+            .map_err(|_| err!(Invalid, "{}: cluster = {:?} is not 16 hexadecimal digits", toml_path.display(), file.cluster))?;
+        let secret_path = path.join("secret");
+        let secret = fs::read_to_string(&secret_path).map_err(|error| Error::from_io(&error, secret_path.display()))?;
+        let secret = Secret::from_hex(&secret).map_err(|error| error.context(secret_path.display()))?;
+        Ok(Self { path, file, id: ClusterId::new(id), secret })
+    }
+
+    /// Makes the directory of a new cluster: fresh id, fresh secret.
+    pub fn create(path: &Path, replicas: u32) -> Result<Self> {
+        let what = |error: std::io::Error| Error::from_io(&error, format!("making cluster directory {}", path.display()));
+        fs::create_dir_all(path).map_err(what)?;
+        let mut random = [0_u8; 40];
+        getrandom::fill(&mut random).map_err(|error| err!(Io, "no random bytes from the system: {error}"))?;
+        let secret = Secret::new(random[..32].try_into().expect("32 of 40 bytes"));
+        let id = u64::from_le_bytes(random[32..].try_into().expect("8 of 40 bytes")) | 1;
+        let mut out = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path.join("secret"))
+            .map_err(what)?;
+        writeln!(out, "{}", secret.to_hex()).map_err(what)?;
+        let file = ClusterFile {
+            cluster: format!("{id:016x}"),
+            masters: Vec::new(),
+            dead_after_ms: default_dead_ms(),
+            session_ttl_ms: default_session_ttl_ms(),
+            replicas,
+        };
+        let created = Self {
+            path: fs::canonicalize(path).map_err(what)?,
+            file,
+            id: ClusterId::new(id),
+            secret,
+        };
+        created.save()?;
+        Ok(created)
+    }
+
+    /// Writes `cluster.toml` back, in one step.
+    pub fn save(&self) -> Result<()> {
+        let text = toml::to_string(&self.file).map_err(|error| err!(Internal, "cluster.toml: {error}"))?;
+        let path = self.path.join("cluster.toml");
+        let new = self.path.join("cluster.toml.new");
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, &path))
+            .map_err(|error| Error::from_io(&error, path.display()))
+    }
+
+    /// What a process of this cluster presents to its peers.
+    pub fn identity(&self, host: &HostName, role: &str) -> Identity {
+        Identity { cluster: self.id, secret: self.secret.clone(), host: host.clone(), role: role.to_owned() }
+    }
+
+    /// Connections as `role` on `host`.
+    pub fn connector(&self, runtime: &Runtime, host: &HostName, role: &str) -> ebb_rpc::Connector {
+        ebb_rpc::Connector::new(runtime.clone(), self.identity(host, role), Counters::default())
+    }
+
+    /// The masters' addresses; an error if the cluster has never been up.
+    pub fn masters(&self) -> Result<Vec<String>> {
+        if self.file.masters.is_empty() {
+            bail!(Unavailable, "the cluster in {} has never been up: `ebb cluster up --dir {} --nodes N`", self.path.display(), self.path.display());
+        }
+        Ok(self.file.masters.clone())
+    }
+
+    /// Where running processes register.
+    pub fn run_dir(&self) -> PathBuf {
+        self.path.join("run")
+    }
+
+    /// Where processes' output goes.
+    pub fn log_dir(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    /// Directory of the node on `host`.
+    pub fn node_dir(&self, host: &HostName) -> PathBuf {
+        self.path.join("nodes").join(host.as_str())
+    }
+}
+
+/// Whether a failure means that there is no such cluster directory yet.
+pub fn is_absent(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound
+}

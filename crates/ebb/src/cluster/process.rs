@@ -1,0 +1,240 @@
+//! Processes of a cluster: each writes a file under `run/` when it serves, and removes it when it ends.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ebb_types::{Error, Result, bail, err};
+use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
+
+use super::config::ClusterDir;
+
+/// One running process, as its file under `run/` tells it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProcessFile {
+    /// File name without `.json`, unique in the cluster.
+    pub name: String,
+    /// "master", "block", "worker", "mount".
+    pub role: String,
+    /// Declared host.
+    pub host: String,
+    /// Rack of the host; empty where it does not matter.
+    #[serde(default)]
+    pub rack: String,
+    /// Node id, of block servers.
+    #[serde(default)]
+    pub node: Option<String>,
+    /// Process id.
+    pub pid: u32,
+    /// Start time of the process in clock ticks since boot: with the pid, names it for good.
+    pub started: u64,
+    /// Where it listens; empty for mounts.
+    #[serde(default)]
+    pub address: String,
+    /// Where it prints.
+    pub log: String,
+    /// Of mounts.
+    #[serde(default)]
+    pub mountpoint: Option<PathBuf>,
+}
+
+impl ProcessFile {
+    /// This process, registered under `name`.
+    pub fn of_this_process(cluster: &ClusterDir, name: &str, role: &str, host: &str) -> Self {
+        let pid = std::process::id();
+        Self {
+            name: name.to_owned(),
+            role: role.to_owned(),
+            host: host.to_owned(),
+            rack: String::new(),
+            node: None,
+            pid,
+            started: start_ticks(pid).unwrap_or(0),
+            address: String::new(),
+            log: log_path(cluster, name).display().to_string(),
+            mountpoint: None,
+        }
+    }
+
+    /// Writes the file under `run/`.
+    pub fn write(&self, cluster: &ClusterDir) -> Result<Registration> {
+        let dir = cluster.run_dir();
+        let path = dir.join(format!("{}.json", self.name));
+        let new = dir.join(format!("{}.new", self.name));
+        let text = serde_json::to_vec_pretty(self).map_err(|error| err!(Internal, "{}: {error}", path.display()))?;
+        fs::create_dir_all(&dir)
+            .and_then(|()| fs::write(&new, text))
+            .and_then(|()| fs::rename(&new, &path))
+            .map_err(|error| Error::from_io(&error, path.display()))?;
+        Ok(Registration { path })
+    }
+
+    /// Whether that very process runs (a pid alone may have been taken by another).
+    pub fn is_running(&self) -> bool {
+        start_ticks(self.pid) == Some(self.started)
+    }
+
+    /// Sends a signal, if that very process runs.
+    pub fn signal(&self, signal: Signal) {
+        if self.is_running()
+            && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw)
+        {
+            // It may end between the check and the signal; that is what the signal was for.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// Waits until the process has ended; false if it still runs after `span`.
+    pub fn wait_ended(&self, span: Duration) -> bool {
+        let start = Instant::now();
+        while self.is_running() {
+            if start.elapsed() > span {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        true
+    }
+}
+
+/// Removes the process's file when dropped.
+#[derive(Debug)]
+pub struct Registration {
+    path: PathBuf,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // `cluster down` may have removed it already.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Every registered process, running or not, masters first, then by name.
+pub fn list(cluster: &ClusterDir) -> Result<Vec<ProcessFile>> {
+    let dir = cluster.run_dir();
+    let mut found = Vec::new();
+    let entries = match fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(Error::from_io(&error, dir.display())),
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            match fs::read(&path).map(|bytes| serde_json::from_slice::<ProcessFile>(&bytes)) {
+                Ok(Ok(process)) => found.push(process),
+                Ok(Err(error)) => bail!(Invalid, "{}: {error}; remove it if no such process runs", path.display()),
+                // It ended between the listing and the reading.
+                Err(_) => {}
+            }
+        }
+    }
+    let rank = |role: &str| ["master", "block", "worker", "mount"].iter().position(|known| *known == role);
+    found.sort_by(|a, b| (rank(&a.role), natural(&a.name)).cmp(&(rank(&b.role), natural(&b.name))));
+    Ok(found)
+}
+
+/// Sorts h2 before h10.
+fn natural(name: &str) -> (String, u64) {
+    let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let (stem, number) = name.split_at(name.len() - digits);
+    (stem.to_owned(), number.parse().unwrap_or(0))
+}
+
+/// Where a process prints.
+pub fn log_path(cluster: &ClusterDir, name: &str) -> PathBuf {
+    cluster.log_dir().join(format!("{name}.log"))
+}
+
+/// Starts a role of this very binary in the background, its output to its log.
+pub fn start(cluster: &ClusterDir, name: &str, arguments: &[String]) -> Result<Child> {
+    use std::os::unix::process::CommandExt;
+
+    let program = std::env::current_exe().map_err(|error| Error::from_io(&error, "finding the ebb program"))?;
+    let path = log_path(cluster, name);
+    fs::create_dir_all(cluster.log_dir()).map_err(|error| Error::from_io(&error, path.display()))?;
+    let log = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .map_err(|error| Error::from_io(&error, path.display()))?;
+    let errors = log.try_clone().map_err(|error| Error::from_io(&error, path.display()))?;
+    Command::new(&program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        // A process group of its own: ctrl-C at the terminal is for the command in front, not for the cluster.
+        .process_group(0)
+        .spawn()
+        .map_err(|error| Error::from_io(&error, format!("starting {}", program.display())))
+}
+
+/// Waits until a started process has registered; an error with the end of its log if it ended or never did.
+pub fn wait_registered(cluster: &ClusterDir, name: &str, child: &mut Child, span: Duration) -> Result<ProcessFile> {
+    let start = Instant::now();
+    let path = cluster.run_dir().join(format!("{name}.json"));
+    loop {
+        if let Some(process) =
+            fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<ProcessFile>(&bytes).ok())
+            && process.pid == child.id()
+        {
+            return Ok(process);
+        }
+        let ended = child.try_wait().map_err(|error| Error::from_io(&error, name))?;
+        if let Some(status) = ended {
+            bail!(Unavailable, "{name} ended ({status}) before it served:\n{}", log_tail(&log_path(cluster, name)));
+        }
+        if start.elapsed() > span {
+            bail!(
+                Timeout,
+                "{name} does not serve after {} s:\n{}",
+                span.as_secs(),
+                log_tail(&log_path(cluster, name))
+            );
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The last lines of a log, indented, for an error message.
+fn log_tail(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().take(6).collect();
+    let mut tail: Vec<String> = lines.into_iter().rev().map(|line| format!("    {line}")).collect();
+    tail.push(format!("    (whole log: {})", path.display()));
+    tail.join("\n")
+}
+
+/// Start time of a process in clock ticks since boot (field 22 of proc_pid_stat(5)); none if it is gone or a zombie.
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command name may hold spaces and parentheses: fields count from behind its last one.
+    let after = stat.rsplit_once(')')?.1;
+    let mut fields = after.split_whitespace();
+    let state = fields.next()?;
+    if state == "Z" || state == "X" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_runs_and_another_start_time_does_not() {
+        let ticks = start_ticks(std::process::id()).unwrap();
+        assert!(ticks > 0);
+        assert_eq!(start_ticks(u32::MAX), None);
+    }
+
+    #[test]
+    fn names_sort_by_number() {
+        assert!(natural("block-h2") < natural("block-h10"));
+    }
+}

@@ -1,0 +1,172 @@
+//! `ebb cluster up`: a master, block servers and workers as processes of this machine.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+use ebb_types::{Error, HostName, Result, bail};
+
+use super::config::{ClusterDir, is_absent};
+use super::{process, status};
+use crate::output::Output;
+
+/// How many nodes, and how they are made.
+#[derive(Clone, Debug)]
+pub struct UpOptions {
+    /// Block servers; each is its own host h1..hN.
+    pub nodes: u32,
+    /// Volumes of each.
+    pub volumes: u32,
+    /// Racks that the hosts are dealt to in turn.
+    pub racks: u32,
+    /// Copies that the default dataset keeps; none: three, or as many as there are nodes.
+    pub replicas: Option<u32>,
+    /// Overrides how long a silent block server counts as live.
+    pub dead_after_ms: Option<u64>,
+    /// Overrides how long a silent client keeps its leases.
+    pub session_ttl_ms: Option<u64>,
+}
+
+/// Where the directory's lock is.
+const LOCK: &str = "up.lock";
+/// Time for a process to serve.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Starts the cluster in `path`, making it if it is not there, and returns when it serves.
+pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()> {
+    check(options)?;
+    let mut cluster = match ClusterDir::open(path) {
+        Ok(cluster) => cluster,
+        Err(error) if is_absent(&error) => {
+            refuse_foreign_directory(path)?;
+            ClusterDir::create(path, options.replicas.unwrap_or(options.nodes.min(3)))?
+        }
+        Err(error) => return Err(error),
+    };
+    let _lock = lock(&cluster)?;
+    if let Some(running) = process::list(&cluster)?.into_iter().find(|p| p.role != "mount" && p.is_running()) {
+        bail!(Exists, "already serving (pid {})", running.pid);
+    }
+    refuse_fewer_nodes(&cluster, options)?;
+    cluster.file.masters = vec![format!("127.0.0.1:{}", free_port()?)];
+    cluster.file.dead_after_ms = options.dead_after_ms.unwrap_or(cluster.file.dead_after_ms);
+    cluster.file.session_ttl_ms = options.session_ttl_ms.unwrap_or(cluster.file.session_ttl_ms);
+    cluster.save()?;
+    let started = start_all(&cluster, options, output).await;
+    if started.is_err() {
+        // Half a cluster is worse than none: what was started ends again.
+        super::down::stop_processes(&cluster, output)?;
+    }
+    started
+}
+
+async fn start_all(cluster: &ClusterDir, options: &UpOptions, output: &Output) -> Result<()> {
+    start_one(cluster, "master", &["master".to_owned()])?;
+    for index in 1..=options.nodes {
+        let host = HostName::new(format!("h{index}"));
+        let rack = format!("r{}", (index - 1) % options.racks + 1);
+        start_block(cluster, &host, &rack, options.volumes)?;
+    }
+    for index in 1..=options.nodes {
+        start_one(cluster, &format!("worker-h{index}"), &["worker".into(), "--host".into(), format!("h{index}")])?;
+    }
+    let nodes = options.nodes as usize;
+    status::wait_serving(cluster, nodes, START_TIMEOUT).await?;
+    output.say(&format!(
+        "cluster {} serves: 1 master, {} block server{}, {} volume{} each",
+        cluster.file.cluster,
+        options.nodes,
+        if options.nodes == 1 { "" } else { "s" },
+        options.volumes,
+        if options.volumes == 1 { "" } else { "s" },
+    ));
+    output.say(&format!("next: ebb mount --dir {} MOUNTPOINT", cluster.path.display()));
+    Ok(())
+}
+
+/// Starts the block server of `host`; its volumes are made at the first start.
+pub fn start_block(cluster: &ClusterDir, host: &HostName, rack: &str, volumes: u32) -> Result<()> {
+    let arguments = ["block", "--host", host.as_str(), "--rack", rack, "--volumes", &volumes.to_string()];
+    start_one(cluster, &format!("block-{host}"), &arguments.map(str::to_owned))
+}
+
+fn start_one(cluster: &ClusterDir, name: &str, arguments: &[String]) -> Result<()> {
+    let mut all = arguments.to_vec();
+    all.extend(["--dir".to_owned(), cluster.path.display().to_string()]);
+    let mut child = process::start(cluster, name, &all)?;
+    process::wait_registered(cluster, name, &mut child, START_TIMEOUT).map(drop)
+}
+
+fn check(options: &UpOptions) -> Result<()> {
+    if options.nodes == 0 || options.nodes > 256 {
+        bail!(Invalid, "--nodes {}: between 1 and 256", options.nodes);
+    }
+    if options.volumes == 0 || options.volumes > 64 {
+        bail!(Invalid, "--volumes {}: between 1 and 64", options.volumes);
+    }
+    if options.racks == 0 {
+        bail!(Invalid, "--racks 0: at least 1");
+    }
+    if let Some(replicas) = options.replicas
+        && (replicas == 0 || replicas > options.nodes)
+    {
+        bail!(Invalid, "--replicas {replicas}: between 1 and the number of nodes ({})", options.nodes);
+    }
+    Ok(())
+}
+
+/// A directory with other things in it is not ours to fill.
+fn refuse_foreign_directory(path: &Path) -> Result<()> {
+    match fs::read_dir(path) {
+        Ok(mut entries) => {
+            if entries.next().is_some() {
+                bail!(
+                    NotEmpty,
+                    "{} has files but no cluster.toml: give an empty or a new directory",
+                    path.display()
+                );
+            }
+            Ok(())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::from_io(&error, path.display())),
+    }
+}
+
+/// Starting fewer nodes than hold data would leave replicas out of reach.
+fn refuse_fewer_nodes(cluster: &ClusterDir, options: &UpOptions) -> Result<()> {
+    let nodes_dir = cluster.path.join("nodes");
+    let known = fs::read_dir(&nodes_dir).map(Iterator::count).unwrap_or(0);
+    if known > options.nodes as usize {
+        bail!(
+            Invalid,
+            "--nodes {}: {} holds the data of {known} nodes; start at least these",
+            options.nodes,
+            cluster.path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Two `up` at once must not both start processes.
+fn lock(cluster: &ClusterDir) -> Result<fs::File> {
+    let path = cluster.path.join(LOCK);
+    let file = fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|error| Error::from_io(&error, path.display()))?;
+    if rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+        bail!(Exists, "already starting: another `ebb cluster up` works on {}", cluster.path.display());
+    }
+    Ok(file)
+}
+
+fn free_port() -> Result<u16> {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(|error| Error::from_io(&error, "looking for a free port"))
+}

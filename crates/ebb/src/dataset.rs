@@ -1,0 +1,163 @@
+//! `ebb dataset`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use ebb_types::{Geometry, HostName, InodeId, Result, bail};
+use ebb_wire::pb;
+use serde_json::json;
+
+use crate::admin;
+use crate::cli::Context;
+use crate::output::Table;
+use crate::units::ByteSize;
+
+#[derive(Debug, Subcommand)]
+pub enum DatasetCommand {
+    /// Make a directory tree with its own layout, copies and sizes. The directory must be new or empty.
+    Create(CreateArgs),
+    /// Show a dataset's settings.
+    Show {
+        /// Its directory.
+        path: String,
+    },
+    /// Show all datasets.
+    List,
+}
+
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// Its directory.
+    path: String,
+    /// Unit of transfer, caching and prefetch.
+    #[arg(long, default_value = "1MiB")]
+    block: ByteSize,
+    /// Unit of placement, replication and location.
+    #[arg(long, default_value = "64MiB")]
+    metablock: ByteSize,
+    /// Copies, on distinct nodes.
+    #[arg(long, default_value_t = 3)]
+    replicas: u32,
+    /// Where replicas go.
+    #[arg(long, value_enum, default_value_t = LayoutArg::Random)]
+    layout: LayoutArg,
+    /// How a write reaches the copies.
+    #[arg(long, value_enum, default_value_t = ReplicationArg::Pipeline)]
+    replication: ReplicationArg,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LayoutArg {
+    /// Rack-aware, as HDFS does by default.
+    Random,
+    /// Round-robin over all disks.
+    Striped,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ReplicationArg {
+    /// Each replica forwards to the next.
+    Pipeline,
+    /// The writer sends to all.
+    SingleSource,
+}
+
+/// Does it.
+pub async fn run(context: &Context, command: DatasetCommand) -> Result<()> {
+    let cluster = context.cluster()?;
+    let client = admin::client(&cluster, &HostName::new("client"), "cli").await?;
+    let done = match command {
+        DatasetCommand::Create(args) => create(context, &client, args).await,
+        DatasetCommand::Show { path } => show(context, &client, &path).await,
+        DatasetCommand::List => list(context, &client).await,
+    };
+    client.disconnect().await?;
+    done
+}
+
+async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs) -> Result<()> {
+    let geometry = Geometry { block_size: args.block.0, metablock_size: args.metablock.0 };
+    if let Err(broken) = geometry.check() {
+        bail!(Invalid, "{broken}");
+    }
+    let nodes = client.nodes().len();
+    if args.replicas == 0 || args.replicas as usize > nodes {
+        bail!(Invalid, "--replicas {}: between 1 and the number of nodes ({nodes})", args.replicas);
+    }
+    let dataset = pb::Dataset {
+        id: 0,
+        path: args.path.clone(),
+        root_inode: 0,
+        layout: value_name(args.layout),
+        replicas: args.replicas,
+        block_size: geometry.block_size,
+        metablock_size: geometry.metablock_size,
+        replication: value_name(args.replication),
+    };
+    let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
+    let reply = client.meta(&admin::credentials(), op).await?;
+    let dataset = reply.dataset.unwrap_or_default();
+    if context.output.json() {
+        context.output.print_json(&to_json(&dataset));
+    } else {
+        context.output.say(&format!("dataset {} made", dataset.path));
+    }
+    Ok(())
+}
+
+fn value_name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+async fn show(context: &Context, client: &ebb_client::Client, path: &str) -> Result<()> {
+    let attr = client.resolve(&admin::credentials(), path.as_bytes(), true).await?;
+    let all = datasets(client).await?;
+    let Some(dataset) = all.into_iter().find(|dataset| dataset.id == attr.dataset) else {
+        bail!(Internal, "{path} names dataset {}, which is not listed", attr.dataset);
+    };
+    if context.output.json() {
+        context.output.print_json(&to_json(&dataset));
+    } else {
+        context.output.table(&table(&[dataset]));
+    }
+    Ok(())
+}
+
+async fn list(context: &Context, client: &ebb_client::Client) -> Result<()> {
+    let all = datasets(client).await?;
+    if context.output.json() {
+        context.output.print_json(&json!(all.iter().map(to_json).collect::<Vec<_>>()));
+    } else {
+        context.output.table(&table(&all));
+    }
+    Ok(())
+}
+
+async fn datasets(client: &ebb_client::Client) -> Result<Vec<pb::Dataset>> {
+    let op = pb::meta_op::Op::ListDatasets(pb::meta_op::ListDatasets {});
+    Ok(client.meta(&admin::credentials(), op).await?.datasets)
+}
+
+/// The same keys as `create`'s options.
+fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
+    json!({
+        "path": dataset.path, "block": ByteSize(dataset.block_size).to_string(),
+        "metablock": ByteSize(dataset.metablock_size).to_string(), "replicas": dataset.replicas,
+        "layout": dataset.layout, "replication": dataset.replication,
+        "block_size": dataset.block_size, "metablock_size": dataset.metablock_size,
+        "root_inode": InodeId::new(dataset.root_inode).raw(),
+    })
+}
+
+fn table(datasets: &[pb::Dataset]) -> Table {
+    let mut table = Table::new(&["PATH", "LAYOUT", "REPLICAS", "BLOCK", "METABLOCK", "REPLICATION"]);
+    for dataset in datasets {
+        table.row(vec![
+            dataset.path.clone(),
+            dataset.layout.clone(),
+            dataset.replicas.to_string(),
+            ByteSize(dataset.block_size).to_string(),
+            ByteSize(dataset.metablock_size).to_string(),
+            dataset.replication.clone(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,100 @@
+//! `ebb fs locations` and `checksum`.
+
+use std::collections::BTreeMap;
+
+use ebb_types::{Result, err};
+use ebb_wire::pb;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::Session;
+use crate::admin;
+use crate::cluster::config::ClusterDir;
+use crate::output::{Table, print_line};
+
+impl Session {
+    pub(super) async fn locations(&self, cluster: &ClusterDir, path: &str) -> Result<()> {
+        let attr = self.resolve(path).await?;
+        let locations = self.client.locations(ebb_types::InodeId::new(attr.inode)).await?;
+        let files = admin::master(cluster)?.call(&pb::Locate { inode: attr.inode }, admin::ASK).await?.replicas;
+        let files: BTreeMap<(u64, u64), pb::LocatedReplica> =
+            files.into_iter().map(|replica| ((replica.metablock, replica.volume), replica)).collect();
+        let mut metablocks = Vec::new();
+        let mut table = Table::new(&["METABLOCK", "OFFSET", "LENGTH", "VERSION", "NODE", "HOST", "VOLUME", "FILE"]);
+        for location in &locations {
+            let metablock = &location.metablock;
+            let offset = metablock.index * attr.metablock_size;
+            let version = metablock.min_version().to_string();
+            let mut replicas = Vec::new();
+            for (member, host) in metablock.members.iter().zip(&location.hosts) {
+                // A replica whose node does not answer has a place all the same; its file is not known now.
+                let place = files.get(&(metablock.id, member.volume)).filter(|place| !place.file.is_empty());
+                let file = place.map(|place| place.file.clone());
+                replicas.push(json!({
+                    "node": format!("n{}", member.node), "host": host.as_str(),
+                    "volume": format!("v{}", member.volume), "file": file,
+                    "file_offset": place.map(|place| place.file_offset),
+                }));
+                table.row(vec![
+                    format!("m{}", metablock.id),
+                    offset.to_string(),
+                    metablock.length.to_string(),
+                    version.clone(),
+                    format!("n{}", member.node),
+                    host.to_string(),
+                    format!("v{}", member.volume),
+                    file.unwrap_or_else(|| "(node does not answer)".to_owned()),
+                ]);
+            }
+            metablocks.push(json!({
+                "id": format!("m{}", metablock.id), "offset": offset, "length": metablock.length,
+                "version": version, "replicas": replicas,
+            }));
+        }
+        if self.output.json() {
+            self.output.print_json(&json!({
+                "block_size": attr.block_size, "metablock_size": attr.metablock_size, "metablocks": metablocks,
+            }));
+        } else {
+            self.output.table(&table);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn checksum(&self, paths: &[String]) -> Result<()> {
+        let mut sums = Vec::new();
+        for path in paths {
+            let mut hash = Sha256::new();
+            self.read_whole(path, |data| {
+                hash.update(data);
+                Ok(())
+            })
+            .await?;
+            let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+            sums.push((path, hex));
+        }
+        if self.output.json() {
+            let list: Vec<_> = sums.iter().map(|(path, hex)| json!({"path": path, "sha256": hex})).collect();
+            self.output.print_json(&json!(list));
+        } else if let [(_, hex)] = sums.as_slice() {
+            print_line(hex);
+        } else {
+            sums.iter().for_each(|(path, hex)| print_line(&format!("{hex}  {path}")));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn cat(&self, paths: &[String]) -> Result<()> {
+        use std::io::Write;
+        for path in paths {
+            self.read_whole(path, |data| match std::io::stdout().write_all(data) {
+                Ok(()) => Ok(()),
+                // The reader has gone (`ebb fs cat ... | head`): no error of ours, and nothing left to do.
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+                Err(error) => Err(err!(Io, "standard output: {error}")),
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! Listing directories and trees.
+
+use ebb_types::{FileKind, InodeId, Result};
+use ebb_wire::pb;
+
+use super::{Session, kind, list::lossy, name};
+
+/// Entries asked for at a time.
+const BATCH: u32 = 1000;
+
+/// All entries of a directory, with attributes.
+pub async fn entries(session: &Session, directory: InodeId) -> Result<Vec<pb::DirEntry>> {
+    let mut all = Vec::new();
+    let mut cookie = 0;
+    loop {
+        let (batch, end) = session.client.read_dir(&session.credentials, directory, cookie, BATCH, true).await?;
+        cookie = batch.last().map_or(cookie, |entry| entry.cookie);
+        all.extend(batch);
+        if end {
+            return Ok(all);
+        }
+    }
+}
+
+/// Visits a path and all below it, directories before what is in them. Symbolic links are not followed.
+pub async fn walk(session: &Session, path: &str, mut visit: impl FnMut(&str, &pb::Attr)) -> Result<()> {
+    let top = session.resolve_link(path).await?;
+    visit(path, &top);
+    let mut pending = Vec::new();
+    if kind(&top) == FileKind::Directory {
+        pending.push((path.to_owned(), InodeId::new(top.inode)));
+    }
+    while let Some((directory, inode)) = pending.pop() {
+        for entry in entries(session, inode).await? {
+            let Some(attr) = &entry.attr else { continue };
+            let path = name::join(&directory, &lossy(&entry.name));
+            visit(&path, attr);
+            if kind(attr) == FileKind::Directory {
+                pending.push((path, InodeId::new(entry.inode)));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! `ebb lab`: experiments.
+
+use clap::{Args, Subcommand};
+use ebb_types::Result;
+
+use crate::cli::Context;
+
+mod virtual_cluster;
+mod wordcount;
+
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Count the words of a file or a tree by shipping the work to the hosts that hold its metablocks.
+    Wordcount(WordcountArgs),
+    /// Run a whole cluster in virtual time, with faults, and check what it promised.
+    Virtual(VirtualArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct WordcountArgs {
+    /// A file or a directory.
+    path: String,
+    /// Hand the work out without looking where the data is.
+    #[arg(long)]
+    no_locations: bool,
+    /// Tell progress as JSON lines on stderr.
+    #[arg(long)]
+    progress: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct VirtualArgs {
+    /// One seed: everything that happens follows from it.
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// A range of seeds, FIRST..END.
+    #[arg(long)]
+    seeds: Option<String>,
+}
+
+/// Does it; false: something promised did not hold.
+pub async fn run(context: &Context, command: LabCommand) -> Result<bool> {
+    match command {
+        LabCommand::Wordcount(args) => wordcount::run(context, &args).await,
+        LabCommand::Virtual(args) => virtual_cluster::run(context, args.seed, args.seeds.as_deref()),
+    }
+}

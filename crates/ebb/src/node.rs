@@ -1,0 +1,152 @@
+//! `ebb node`.
+
+use clap::Subcommand;
+use ebb_types::{HostName, Result, err};
+use ebb_wire::pb;
+use serde_json::json;
+
+use crate::admin;
+use crate::cli::Context;
+use crate::cluster::{process, status, up};
+use crate::output::{Table, human_bytes};
+
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// Show nodes and volumes.
+    List,
+    /// Move all replicas off a node, then leave it empty.
+    Drain {
+        /// Node id, as `list` shows it.
+        node: String,
+        /// Use the node again.
+        #[arg(long)]
+        undo: bool,
+        /// Do not wait until the node is empty.
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Start the block server of a node that is not running.
+    Start {
+        /// Node id or host.
+        node: String,
+    },
+}
+
+/// Does it.
+pub async fn run(context: &Context, command: NodeCommand) -> Result<()> {
+    match command {
+        NodeCommand::List => list(context).await,
+        NodeCommand::Drain { node, undo, no_wait } => drain(context, &node, undo, no_wait).await,
+        NodeCommand::Start { node } => start(context, &node).await,
+    }
+}
+
+async fn list(context: &Context) -> Result<()> {
+    let reply = status::ask(&context.cluster()?).await?;
+    if context.output.json() {
+        let nodes: Vec<_> = reply.nodes.iter().map(node_json).collect();
+        context.output.print_json(&json!(nodes));
+        return Ok(());
+    }
+    let mut table = Table::new(&["NODE", "HOST", "RACK", "PID", "STATE", "VOLUME", "REPLICAS", "USED", "FREE"]);
+    for node in &reply.nodes {
+        for volume in &node.volumes {
+            table.row(vec![
+                format!("n{}", node.id),
+                node.host.clone(),
+                node.rack.clone(),
+                node.pid.to_string(),
+                state(node.state()).to_owned(),
+                volume.path.clone(),
+                volume.replicas.to_string(),
+                human_bytes(volume.used_bytes),
+                human_bytes(volume.free_bytes),
+            ]);
+        }
+    }
+    context.output.table(&table);
+    Ok(())
+}
+
+fn node_json(node: &pb::Node) -> serde_json::Value {
+    let volumes: Vec<_> = node
+        .volumes
+        .iter()
+        .map(|volume| {
+            json!({
+                "id": format!("v{}", volume.id), "path": volume.path, "used_bytes": volume.used_bytes,
+                "free_bytes": volume.free_bytes, "capacity_bytes": volume.capacity_bytes,
+                "replicas": volume.replicas,
+                "state": match volume.state() {
+                    pb::VolumeState::VolumeLive => "live",
+                    pb::VolumeState::VolumePoisoned => "poisoned",
+                    pb::VolumeState::VolumeUnknown => "unknown",
+                },
+            })
+        })
+        .collect();
+    json!({
+        "id": format!("n{}", node.id), "host": node.host, "rack": node.rack, "pid": node.pid,
+        "address": node.address, "state": state(node.state()), "volumes": volumes,
+    })
+}
+
+/// As people read it. A node that is registered and silent since the master started is not live yet.
+fn state(state: pb::NodeState) -> &'static str {
+    match state {
+        pb::NodeState::NodeLive => "live",
+        pb::NodeState::NodeDraining => "draining",
+        pb::NodeState::NodeDead | pb::NodeState::NodeUnknown => "dead",
+    }
+}
+
+async fn drain(context: &Context, name: &str, undo: bool, no_wait: bool) -> Result<()> {
+    let cluster = context.cluster()?;
+    let master = admin::master(&cluster)?;
+    let node = find(&status::ask(&cluster).await?.nodes, name)?.id;
+    let request = pb::DrainNode { node, undo };
+    let mut left = master.call(&request, admin::ASK).await?.metablocks_left;
+    if undo {
+        context.output.say(&format!("n{node} takes data again"));
+        return Ok(());
+    }
+    let bar = context.output.item_bar(left, &format!("draining n{node}"));
+    let total = left;
+    while left > 0 && !no_wait {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        left = master.call(&request, admin::ASK).await?.metablocks_left;
+        bar.set_position(total.saturating_sub(left));
+    }
+    bar.finish_and_clear();
+    if context.output.json() {
+        context.output.print_json(&json!({"node": format!("n{node}"), "metablocks_left": left}));
+    } else if left == 0 {
+        context.output.say(&format!("n{node} holds no data any more; stop it when you like"));
+    } else {
+        context.output.say(&format!("n{node} is draining: {left} metablocks to move"));
+    }
+    Ok(())
+}
+
+async fn start(context: &Context, name: &str) -> Result<()> {
+    let cluster = context.cluster()?;
+    let nodes = status::ask(&cluster).await?.nodes;
+    let node = find(&nodes, name)?;
+    let running = process::list(&cluster)?.into_iter().find(|p| p.role == "block" && p.host == node.host);
+    if let Some(process) = running.filter(process::ProcessFile::is_running) {
+        return Err(err!(Exists, "n{} is already serving (pid {})", node.id, process.pid));
+    }
+    let volumes = u32::try_from(node.volumes.len()).unwrap_or(1);
+    up::start_block(&cluster, &HostName::new(node.host.clone()), &node.rack, volumes)?;
+    context.output.say(&format!("n{} ({}) serves", node.id, node.host));
+    Ok(())
+}
+
+/// A node by id (`n3` or `3`) or by host.
+fn find<'a>(nodes: &'a [pb::Node], name: &str) -> Result<&'a pb::Node> {
+    let id: Option<u64> = name.strip_prefix('n').unwrap_or(name).parse().ok();
+    nodes.iter().find(|node| Some(node.id) == id || node.host == name).ok_or_else(|| {
+        let known: Vec<String> = nodes.iter().map(|node| format!("n{} ({})", node.id, node.host)).collect();
+        err!(NotFound, "no node {name:?}; there are {}", known.join(", "))
+    })
+}

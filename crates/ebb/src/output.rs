@@ -1,0 +1,156 @@
+//! What people and programs see: sentences and tables, or JSON alone on stdout.
+
+use std::io::{IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How to print.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    json: bool,
+}
+
+impl Output {
+    /// JSON alone on stdout, or sentences.
+    pub const fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Whether only JSON may go to stdout.
+    pub const fn json(self) -> bool {
+        self.json
+    }
+
+    /// A sentence for a person; with JSON it goes nowhere.
+    pub fn say(self, line: &str) {
+        if !self.json {
+            print_line(line);
+        }
+    }
+
+    /// A sentence that matters with JSON too: to stderr.
+    pub fn warn(self, line: &str) {
+        let _ = writeln!(std::io::stderr(), "ebb: {line}");
+    }
+
+    /// The one JSON value.
+    pub fn print_json(self, value: &serde_json::Value) {
+        print_line(&value.to_string());
+    }
+
+    /// A table for a person.
+    pub fn table(self, table: &Table) {
+        if !self.json {
+            for line in table.lines() {
+                print_line(&line);
+            }
+        }
+    }
+
+    /// A progress bar in bytes on stderr, if a person is watching.
+    pub fn byte_bar(self, total: u64, what: &str) -> ProgressBar {
+        self.bar(total, what, "{msg:20!} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+    }
+
+    /// A progress bar in items.
+    pub fn item_bar(self, total: u64, what: &str) -> ProgressBar {
+        self.bar(total, what, "{msg:20!} [{bar:30}] {pos}/{len} {eta}")
+    }
+
+    fn bar(self, total: u64, what: &str, template: &str) -> ProgressBar {
+        let shown = !self.json && std::io::stderr().is_terminal();
+        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(total), target);
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_message(what.to_owned());
+        bar
+    }
+}
+
+/// Prints a line; a reader that has gone (`ebb ... | head`) is no error of ours.
+pub fn print_line(line: &str) {
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Columns as wide as they must be; numbers to the right.
+#[derive(Clone, Debug)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with this head.
+    pub fn new(head: &[&str]) -> Self {
+        Self { rows: vec![head.iter().map(|cell| (*cell).to_owned()).collect()] }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// The table as text.
+    pub fn lines(&self) -> Vec<String> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let numeric: Vec<bool> = (0..columns)
+            .map(|column| {
+                self.rows.iter().skip(1).filter_map(|row| row.get(column)).all(|cell| {
+                    cell.is_empty() || cell.chars().next().is_some_and(|c| c.is_ascii_digit())
+                })
+            })
+            .collect();
+        self.rows
+            .iter()
+            .map(|row| {
+                let cells: Vec<String> = row
+                    .iter()
+                    .enumerate()
+                    .map(|(column, cell)| {
+                        let pad = " ".repeat(widths[column] - cell.chars().count());
+                        if numeric[column] { format!("{pad}{cell}") } else { format!("{cell}{pad}") }
+                    })
+                    .collect();
+                cells.join("  ").trim_end().to_owned()
+            })
+            .collect()
+    }
+}
+
+/// Bytes for a person: `1.5 GiB`.
+pub fn human_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_align_words_left_and_numbers_right() {
+        let mut table = Table::new(&["NAME", "BYTES"]);
+        table.row(vec!["a".into(), "10".into()]);
+        table.row(vec!["long name".into(), "2000".into()]);
+        assert_eq!(table.lines(), ["NAME       BYTES", "a             10", "long name   2000"]);
+    }
+
+    #[test]
+    fn bytes_for_people() {
+        assert_eq!(human_bytes(999), "999 B");
+        assert_eq!(human_bytes(1536 << 20), "1.5 GiB");
+    }
+}

@@ -1,0 +1,61 @@
+//! `ebb block`.
+
+use std::time::Duration;
+
+use clap::Args;
+use ebb_block::{BlockOptions, BlockServer};
+use ebb_runtime::Runtime;
+use ebb_types::{HostName, NodeId, RackName, Result};
+
+use super::wait_for_end;
+use crate::cli::Context;
+use crate::cluster::process::ProcessFile;
+
+#[derive(Debug, Args)]
+pub struct BlockArgs {
+    /// Declared host: the unit of locality and failure.
+    #[arg(long)]
+    host: String,
+    /// Declared rack.
+    #[arg(long, default_value = "r1")]
+    rack: String,
+    /// Volumes of this node, made at the first start.
+    #[arg(long, default_value_t = 1)]
+    volumes: u32,
+    /// `ip:port` to listen on; port 0 for any.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: String,
+}
+
+/// Serves until it is asked to end.
+pub async fn run(context: &Context, args: BlockArgs) -> Result<()> {
+    let cluster = context.cluster()?;
+    let host = HostName::new(args.host);
+    let dir = cluster.node_dir(&host);
+    let mut options = BlockOptions::new(dir.clone(), cluster.identity(&host, "block"), cluster.masters()?);
+    options.volumes = (1..=args.volumes).map(|number| dir.join(format!("volume-{number}"))).collect();
+    options.rack = RackName::new(args.rack.clone());
+    options.listen = args.listen;
+    options.pid = std::process::id();
+    let server = BlockServer::start(Runtime::real(), options).await?;
+    let name = format!("block-{host}");
+    let mut file = ProcessFile::of_this_process(&cluster, &name, "block", host.as_str());
+    file.rack = args.rack;
+    file.address = server.address().to_owned();
+    let registered = async {
+        while server.node() == NodeId::new(0) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let signal = tokio::select! {
+        biased;
+        signal = wait_for_end() => signal?,
+        () = registered => {
+            file.node = Some(server.node().to_string());
+            let _registration = file.write(&cluster)?;
+            wait_for_end().await?
+        }
+    };
+    tracing::info!(signal, "stopping");
+    server.stop().await
+}

@@ -1,0 +1,43 @@
+//! `ebb master`.
+
+use std::time::Duration;
+
+use clap::Args;
+use ebb_master::options::Options;
+use ebb_master::service::Master;
+use ebb_runtime::Runtime;
+use ebb_types::{HostName, Result};
+
+use super::wait_for_end;
+use crate::cli::Context;
+use crate::cluster::process::ProcessFile;
+
+/// The master's own declared host: no block server's, so that talk with it counts as network.
+const HOST: &str = "master";
+
+#[derive(Debug, Args)]
+pub struct MasterArgs {}
+
+/// Serves until it is asked to end.
+pub async fn run(context: &Context, _args: MasterArgs) -> Result<()> {
+    let cluster = context.cluster()?;
+    let host = HostName::new(HOST);
+    let mut options =
+        Options::new(cluster.path.join("master"), cluster.masters()?.remove(0), cluster.identity(&host, "master"));
+    options.default_replicas = cluster.file.replicas;
+    options.dead_time = Duration::from_millis(cluster.file.dead_after_ms);
+    options.suspect_time = options.suspect_time.min(options.dead_time / 2);
+    options.session_ttl = Duration::from_millis(cluster.file.session_ttl_ms);
+    options.heartbeat = options.heartbeat.min(options.dead_time / 4);
+    let master = Master::start(Runtime::real(), options).await?;
+    let mut file = ProcessFile::of_this_process(&cluster, "master", "master", HOST);
+    file.address = master.address().to_owned();
+    let _registration = file.write(&cluster)?;
+    tokio::select! {
+        biased;
+        failed = master.failed() => return failed,
+        signal = wait_for_end() => tracing::info!(signal = signal?, "stopping"),
+    }
+    master.stop().await;
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! `ebb mount` and `ebb umount`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use ebb_runtime::Runtime;
+use ebb_types::{Error, HostName, Result};
+
+use super::wait_for_end;
+use crate::admin;
+use crate::cli::Context;
+use crate::cluster::config::ClusterDir;
+use crate::cluster::process::{self, ProcessFile};
+
+/// Time for a mount to appear.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Args)]
+pub struct MountArgs {
+    /// An empty directory.
+    mountpoint: PathBuf,
+    /// Declared host of this client: the replicas there are the nearest, first copies go there.
+    #[arg(long, default_value = "client")]
+    host: String,
+    /// Refuse changes.
+    #[arg(long)]
+    read_only: bool,
+    /// Stay in front and print to the terminal.
+    #[arg(long)]
+    foreground: bool,
+    /// Name under which the process registers.
+    #[arg(long, hide = true)]
+    name: Option<String>,
+}
+
+/// Mounts; in the background unless told otherwise, and then returns when the mount serves.
+pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
+    let cluster = context.cluster()?;
+    let mountpoint = absolute(&args.mountpoint)?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => free_name(&cluster)?,
+    };
+    if args.foreground {
+        return serve(&cluster, &args, &name, &mountpoint).await;
+    }
+    cluster.masters()?;
+    let mut arguments: Vec<String> =
+        ["mount", "--foreground", "--name", &name, "--host", &args.host].map(str::to_owned).to_vec();
+    if args.read_only {
+        arguments.push("--read-only".to_owned());
+    }
+    arguments.extend(["--dir".to_owned(), cluster.path.display().to_string(), mountpoint.display().to_string()]);
+    let mut child = process::start(&cluster, &name, &arguments)?;
+    let started = process::wait_registered(&cluster, &name, &mut child, START_TIMEOUT)?;
+    context.output.say(&format!("{} is mounted (pid {})", mountpoint.display(), started.pid));
+    Ok(())
+}
+
+async fn serve(cluster: &ClusterDir, args: &MountArgs, name: &str, mountpoint: &Path) -> Result<()> {
+    let host = HostName::new(args.host.clone());
+    let client = admin::client(cluster, &host, "mount").await?;
+    let options = ebb_fuse::MountOptions { read_only: args.read_only, ..ebb_fuse::MountOptions::default() };
+    let mount = ebb_fuse::mount(&Runtime::real(), client, options, mountpoint).await?;
+    let mut file = ProcessFile::of_this_process(cluster, name, "mount", host.as_str());
+    file.mountpoint = Some(mountpoint.to_owned());
+    let _registration = file.write(cluster)?;
+    tokio::select! {
+        biased;
+        ended = mount.wait() => ended?,
+        signal = wait_for_end() => {
+            tracing::info!(signal = signal?, "unmounting");
+            mount.stop().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Unmounts and waits until the mount process has flushed everything and ended.
+pub fn unmount(mountpoint: &Path) -> Result<()> {
+    ebb_fuse::unmount(&absolute(mountpoint)?)
+}
+
+/// The absolute path. Works where a dead mount makes every look at the path itself fail.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    if let Ok(path) = std::fs::canonicalize(path) {
+        return Ok(path);
+    }
+    let absolute = std::path::absolute(path).map_err(|error| Error::from_io(&error, path.display()))?;
+    let (Some(parent), Some(last)) = (absolute.parent(), absolute.file_name()) else {
+        return Ok(absolute);
+    };
+    Ok(std::fs::canonicalize(parent).map_err(|error| Error::from_io(&error, parent.display()))?.join(last))
+}
+
+/// `mount-1`, or the first number that no running process has.
+fn free_name(cluster: &ClusterDir) -> Result<String> {
+    let taken: Vec<String> =
+        process::list(cluster)?.into_iter().filter(ProcessFile::is_running).map(|process| process.name).collect();
+    let name = (1..).map(|number| format!("mount-{number}")).find(|name| !taken.contains(name));
+    Ok(name.expect("there are more numbers than processes"))
+}

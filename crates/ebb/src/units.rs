@@ -1,0 +1,58 @@
+//! Sizes as people write them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A number of bytes: `4096`, `512KiB`, `64MiB`, `1G` (powers of 1024), `10MB` (powers of 1000).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ByteSize(pub u64);
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (digits, unit) = text.split_at(split);
+        let number: u64 = digits.parse().map_err(|_| format!("{text:?} does not begin with a whole number"))?;
+        let factor: u64 = match unit.trim() {
+            "" | "B" => 1,
+            "K" | "KiB" => 1 << 10,
+            "M" | "MiB" => 1 << 20,
+            "G" | "GiB" => 1 << 30,
+            "T" | "TiB" => 1 << 40,
+            "kB" | "KB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "TB" => 1_000_000_000_000,
+            other => return Err(format!("unknown unit {other:?}: use KiB, MiB, GiB, TiB or kB, MB, GB, TB")),
+        };
+        number.checked_mul(factor).map(Self).ok_or_else(|| format!("{text:?} is too large"))
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, factor) in [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+            if self.0 >= factor && self.0.is_multiple_of(factor) {
+                return write!(f, "{}{unit}", self.0 / factor);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_back_as_they_print() {
+        for text in ["512KiB", "64MiB", "1GiB", "1000"] {
+            assert_eq!(text.parse::<ByteSize>().unwrap().to_string(), text);
+        }
+        assert_eq!("10MB".parse(), Ok(ByteSize(10_000_000)));
+        assert!("64 Mb".parse::<ByteSize>().unwrap_err().contains("unknown unit"));
+        assert!("x".parse::<ByteSize>().is_err());
+        assert!("99999999999TiB".parse::<ByteSize>().is_err());
+    }
+}

@@ -1,0 +1,15 @@
+//! The program as a user meets it: real processes, real sockets, a real mount.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests live in the real world")]
+
+#[path = "it/bad_input.rs"]
+mod bad_input;
+#[path = "it/faults.rs"]
+mod faults;
+#[path = "it/harness.rs"]
+mod harness;
+#[path = "it/jobs.rs"]
+mod jobs;
+#[path = "it/lifecycle.rs"]
+mod lifecycle;
+#[path = "it/mount.rs"]
+mod mount;

@@ -1,0 +1,158 @@
+//! Processes die at bad moments.
+
+use std::io::Write;
+use std::time::Duration;
+
+use crate::harness::{Cluster, pattern, shell, signal, wait_for};
+
+#[test]
+fn a_block_server_killed_while_writing_is_not_noticed_by_the_writer() {
+    let cluster = Cluster::up(5);
+    let mount = cluster.mount("mnt");
+    let mut file = std::fs::File::create(mount.join("f")).unwrap();
+    let data = pattern(96 << 20, 1);
+    for (index, part) in data.chunks(1 << 20).enumerate() {
+        file.write_all(part).unwrap();
+        if index == 40 {
+            let victim = cluster.json(&["fs", "locations", "/f"])["metablocks"][0]["replicas"][0]["host"].clone();
+            cluster.kill(cluster.pid("block", victim.as_str().unwrap()));
+        }
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    assert_eq!(std::fs::read(mount.join("f")).unwrap(), data);
+    cluster.healthy();
+    let locations = cluster.json(&["fs", "locations", "/f"]);
+    for metablock in locations["metablocks"].as_array().unwrap() {
+        assert_eq!(metablock["replicas"].as_array().unwrap().len(), 3);
+    }
+}
+
+#[test]
+fn what_fsync_acknowledged_survives_the_death_of_the_mount() {
+    let cluster = Cluster::up(3);
+    let mount = cluster.mount("mnt");
+    let mut file = std::fs::File::create(mount.join("f")).unwrap();
+    file.write_all(&pattern(3 << 20, 1)).unwrap();
+    file.sync_all().unwrap();
+    file.write_all(b"synced too").unwrap();
+    file.sync_all().unwrap();
+    cluster.kill(cluster.pid("mount", ""));
+    drop(file);
+    // A dead mount is cleared away by the next one at the same place.
+    cluster.ok(&["mount", mount.to_str().unwrap()]);
+    let bytes = std::fs::read(mount.join("f")).unwrap();
+    assert_eq!(bytes.len(), (3 << 20) + 10);
+    assert_eq!(bytes[..3 << 20], pattern(3 << 20, 1));
+    assert_eq!(&bytes[3 << 20..], b"synced too");
+    cluster.healthy();
+}
+
+#[test]
+fn a_restarted_master_goes_on_where_it_was() {
+    let cluster = Cluster::up(3);
+    let mount = cluster.mount("mnt");
+    let before = mount.join("before");
+    std::fs::write(&before, b"before").unwrap();
+    let mut open = std::fs::File::create(mount.join("open")).unwrap();
+    open.write_all(b"first ").unwrap();
+    let pid = cluster.pid("master", "");
+    cluster.kill(pid);
+    wait_for("end of the master", Duration::from_secs(5), || !std::path::Path::new(&format!("/proc/{pid}/exe")).exists());
+    let restart = std::thread::spawn({
+        let (dir, ebb) = (cluster.dir(), env!("CARGO_BIN_EXE_ebb"));
+        move || {
+            let log = std::fs::File::create(dir.join("log/master-2.log")).unwrap();
+            std::process::Command::new(ebb).args(["master", "--dir", dir.to_str().unwrap()]).stderr(log).spawn().unwrap()
+        }
+    });
+    // Operations begun while the master is away wait for it.
+    std::fs::write(mount.join("after"), b"after").unwrap();
+    open.write_all(b"second").unwrap();
+    open.sync_all().unwrap();
+    assert_eq!(std::fs::read(&before).unwrap(), b"before");
+    assert_eq!(std::fs::read(mount.join("after")).unwrap(), b"after");
+    assert_eq!(std::fs::read(mount.join("open")).unwrap(), b"first second");
+    cluster.healthy();
+    let mut child = restart.join().unwrap();
+    cluster.ok(&["cluster", "down"]);
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_frozen_block_server_holds_nobody_up_for_long() {
+    let cluster = Cluster::up(4);
+    let mount = cluster.mount("mnt");
+    std::fs::write(mount.join("f"), pattern(4 << 20, 1)).unwrap();
+    let frozen = cluster.pid("block", "h2");
+    signal(frozen, "STOP");
+    let write = std::fs::write(mount.join("g"), pattern(8 << 20, 2));
+    let synced = std::fs::File::open(mount.join("g")).and_then(|file| file.sync_all());
+    let read = std::fs::read(mount.join("f"));
+    signal(frozen, "CONT");
+    write.unwrap();
+    synced.unwrap();
+    assert_eq!(read.unwrap(), pattern(4 << 20, 1));
+    assert_eq!(std::fs::read(mount.join("g")).unwrap(), pattern(8 << 20, 2));
+    cluster.healthy();
+}
+
+#[test]
+fn a_lost_node_is_replaced_and_a_returning_one_gives_up_its_excess() {
+    let cluster = Cluster::up(4);
+    let mount = cluster.mount("mnt");
+    for index in 0..20 {
+        std::fs::write(mount.join(format!("f{index}")), pattern(100_000, index)).unwrap();
+    }
+    shell(&format!("sync -f {}", mount.display()));
+    cluster.kill(cluster.pid("block", "h3"));
+    wait_for("notice of the death", Duration::from_secs(20), || cluster.json(&["fsck"])["healthy"] == false);
+    cluster.healthy();
+    cluster.ok(&["node", "start", "h3"]);
+    let fsck = cluster.healthy();
+    assert_eq!(fsck["over_replicated"], 0);
+    for index in 0..20 {
+        assert_eq!(std::fs::read(mount.join(format!("f{index}"))).unwrap(), pattern(100_000, index));
+    }
+}
+
+#[test]
+fn a_drained_node_holds_nothing() {
+    let cluster = Cluster::up(4);
+    let mount = cluster.mount("mnt");
+    for index in 0..10 {
+        std::fs::write(mount.join(format!("f{index}")), pattern(300_000, index)).unwrap();
+    }
+    shell(&format!("sync -f {}", mount.display()));
+    cluster.ok(&["node", "drain", "n2"]);
+    let nodes = cluster.json(&["node", "list"]);
+    assert_eq!(nodes[1]["state"], "draining");
+    for index in 0..10 {
+        let locations = cluster.json(&["fs", "locations", &format!("/f{index}")]);
+        let replicas = locations["metablocks"][0]["replicas"].as_array().unwrap();
+        assert_eq!(replicas.len(), 3);
+        assert!(replicas.iter().all(|replica| replica["node"] != "n2"));
+    }
+    cluster.healthy();
+}
+
+#[test]
+fn a_flipped_byte_is_never_read_and_gets_repaired() {
+    let cluster = Cluster::up(4);
+    let mount = cluster.mount("mnt");
+    let data = pattern(2 << 20, 7);
+    std::fs::write(mount.join("f"), &data).unwrap();
+    shell(&format!("sync -f {}", mount.display()));
+    let replica = cluster.json(&["fs", "locations", "/f"])["metablocks"][0]["replicas"][0].clone();
+    let path = replica["file"].as_str().unwrap();
+    let at = replica["file_offset"].as_u64().unwrap() + 1_000_000;
+    let flip = format!("printf '\\{:03o}' {}", data[1_000_000] ^ 0xff, "");
+    shell(&format!("{flip} | dd of={path} bs=1 seek={at} conv=notrunc 2>/dev/null"));
+    for host in ["h1", "h2", "h3", "h4"] {
+        let other = cluster.mount_as(&format!("mnt-{host}"), host);
+        assert_eq!(std::fs::read(other.join("f")).unwrap(), data, "read from {host}");
+    }
+    cluster.ebb(&["fsck", "--scrub"]);
+    cluster.healthy();
+    assert_eq!(cluster.json(&["fsck", "--scrub"])["corrupt"], 0);
+}

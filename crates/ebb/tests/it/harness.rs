@@ -1,0 +1,183 @@
+//! A cluster of real processes for one test. Whatever happens, nothing of it is left behind.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A cluster that ends with the test.
+pub struct Cluster {
+    temp: TempDir,
+}
+
+/// What a run of `ebb` gave.
+pub struct Run {
+    /// Exit code.
+    pub code: i32,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Cluster {
+    /// Starts one with `nodes` block servers and short time-outs.
+    pub fn up(nodes: u32) -> Self {
+        let cluster = Self::none();
+        let nodes = nodes.to_string();
+        cluster.ok(&["cluster", "up", "--nodes", &nodes, "--dead-after-ms", "2000", "--session-ttl-ms", "4000"]);
+        cluster
+    }
+
+    /// A directory for one, not started.
+    pub fn none() -> Self {
+        Self { temp: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    /// The cluster's directory.
+    pub fn dir(&self) -> PathBuf {
+        self.temp.path().join("cluster")
+    }
+
+    /// A path beside it, for mounts and local files.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name)
+    }
+
+    /// Mounts on a new directory and returns it.
+    pub fn mount(&self, name: &str) -> PathBuf {
+        self.mount_as(name, "client")
+    }
+
+    /// Mounts as a client on `host`.
+    pub fn mount_as(&self, name: &str, host: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(&path).unwrap();
+        self.ok(&["mount", "--host", host, path.to_str().unwrap()]);
+        path
+    }
+
+    /// Runs `ebb` on this cluster.
+    pub fn ebb(&self, arguments: &[&str]) -> Run {
+        let output = Command::new(env!("CARGO_BIN_EXE_ebb"))
+            .args(arguments)
+            .env("EBB_DIR", self.dir())
+            .output()
+            .expect("the ebb program runs");
+        Run::of(&output)
+    }
+
+    /// Runs `ebb`, which must succeed; its output.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let run = self.ebb(arguments);
+        assert_eq!(run.code, 0, "ebb {arguments:?}: {}{}", run.out, run.err);
+        run.out
+    }
+
+    /// Runs `ebb ... --json`; what it printed.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let mut all = arguments.to_vec();
+        all.push("--json");
+        let run = self.ebb(&all);
+        serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("ebb {all:?}: {error}: {}{}", run.out, run.err))
+    }
+
+    /// Pid of the process with this role on this host.
+    pub fn pid(&self, role: &str, host: &str) -> u32 {
+        let status = self.json(&["cluster", "status"]);
+        let found = status["processes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|process| process["role"] == role && (host.is_empty() || process["host"] == host))
+            .unwrap_or_else(|| panic!("no {role} on {host:?}: {status}"));
+        u32::try_from(found["pid"].as_u64().unwrap()).unwrap()
+    }
+
+    /// kill -9.
+    pub fn kill(&self, pid: u32) {
+        signal(pid, "KILL");
+    }
+
+    /// Waits until `fsck` calls the cluster healthy, and returns what it says.
+    pub fn healthy(&self) -> Value {
+        let mut last = Value::Null;
+        wait_for("a healthy cluster", Duration::from_secs(90), || {
+            last = self.json(&["fsck"]);
+            last["healthy"] == true && last["unsettled"] == 0
+        });
+        last
+    }
+}
+
+impl Run {
+    fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if self.dir().join("cluster.toml").exists() {
+            let run = self.ebb(&["cluster", "down"]);
+            if run.code != 0 {
+                eprintln!("cluster down: {}{}", run.out, run.err);
+            }
+        }
+        if std::thread::panicking() {
+            print_logs(&self.dir().join("log"));
+        }
+    }
+}
+
+/// The ends of the logs: what a failed test is understood by.
+fn print_logs(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        eprintln!("--- {}", entry.path().display());
+        lines[lines.len().saturating_sub(25)..].iter().for_each(|line| eprintln!("{line}"));
+    }
+}
+
+/// Sends a signal by name.
+pub fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().unwrap();
+    assert!(status.success(), "kill -{name} {pid}");
+}
+
+/// Polls until `check` holds. The bound is for a hung program, not part of what is tested.
+pub fn wait_for(what: &str, bound: Duration, mut check: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !check() {
+        assert!(start.elapsed() < bound, "no {what} after {} s", bound.as_secs());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Bytes that differ everywhere, so that a misplaced block is seen.
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend_from_slice(&state.to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+/// Runs a shell command that must succeed; its output, trimmed.
+pub fn shell(command: &str) -> String {
+    let output = Command::new("sh").args(["-c", command]).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}

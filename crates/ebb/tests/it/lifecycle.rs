@@ -1,0 +1,91 @@
+//! Up, status, down.
+
+use crate::harness::{Cluster, shell};
+
+#[test]
+fn a_cluster_comes_up_tells_its_state_and_leaves_nothing() {
+    let cluster = Cluster::up(3);
+    let again = cluster.ebb(&["cluster", "up", "--nodes", "3"]);
+    assert_eq!(again.code, 3);
+    let master = cluster.pid("master", "");
+    assert!(again.err.contains(&format!("already serving (pid {master})")), "{}", again.err);
+
+    let status = cluster.json(&["cluster", "status"]);
+    assert_eq!(status["serving"], true);
+    assert_eq!(status["metadata"], "one copy");
+    assert_eq!(status["cluster_id"].as_str().unwrap().len(), 16);
+    let processes = status["processes"].as_array().unwrap();
+    let blocks: Vec<_> = processes.iter().filter(|process| process["role"] == "block").collect();
+    assert_eq!(blocks.len(), 3);
+    for block in blocks {
+        assert_eq!(block["state"], "running");
+        assert!(block["port"].as_u64().unwrap() > 0);
+        assert!(std::path::Path::new(block["log"].as_str().unwrap()).exists());
+    }
+
+    let nodes = cluster.json(&["node", "list"]);
+    let nodes = nodes.as_array().unwrap();
+    assert_eq!(nodes.iter().map(|node| node["host"].as_str().unwrap()).collect::<Vec<_>>(), ["h1", "h2", "h3"]);
+    assert_eq!(nodes.iter().map(|node| node["id"].as_str().unwrap()).collect::<Vec<_>>(), ["n1", "n2", "n3"]);
+    assert!(nodes.iter().all(|node| node["state"] == "live"));
+    let racks: std::collections::BTreeSet<_> = nodes.iter().map(|node| node["rack"].as_str().unwrap()).collect();
+    assert_eq!(racks.len(), 2);
+
+    let mount = cluster.mount("mnt");
+    let pids: Vec<u64> = cluster.json(&["cluster", "status"])["processes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|process| process["pid"].as_u64().unwrap())
+        .collect();
+    cluster.ok(&["cluster", "down"]);
+    for pid in pids {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "process {pid} is left: {state}");
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(mount.to_str().unwrap()), "the mount is left");
+}
+
+#[test]
+fn everything_is_there_after_down_and_up() {
+    let cluster = Cluster::up(3);
+    let mount = cluster.mount("mnt");
+    shell(&format!("cd {} && mkdir -p a/b && echo one > a/b/one && ln -s one a/b/link && ln a/b/one a/two", mount.display()));
+    std::fs::write(mount.join("large"), crate::harness::pattern(5 << 20, 1)).unwrap();
+    let before = shell(&format!("cd {} && find . -printf '%p %s %n %m %T@\\n' | sort && cat a/two", mount.display()));
+    cluster.ok(&["cluster", "down"]);
+    cluster.ok(&["cluster", "up", "--nodes", "3"]);
+    cluster.ok(&["mount", mount.to_str().unwrap()]);
+    let after = shell(&format!("cd {} && find . -printf '%p %s %n %m %T@\\n' | sort && cat a/two", mount.display()));
+    assert_eq!(before, after);
+    assert_eq!(std::fs::read(mount.join("large")).unwrap(), crate::harness::pattern(5 << 20, 1));
+    let fsck = cluster.healthy();
+    assert_eq!(fsck["missing"], 0);
+}
+
+#[test]
+fn datasets_keep_their_settings() {
+    let cluster = Cluster::up(3);
+    cluster.ok(&[
+        "dataset", "create", "/s", "--block", "512KiB", "--metablock", "512KiB", "--replicas", "2", "--layout", "striped",
+        "--replication", "single-source",
+    ]);
+    let shown = cluster.json(&["dataset", "show", "/s"]);
+    for (key, value) in
+        [("block", "512KiB"), ("metablock", "512KiB"), ("layout", "striped"), ("replication", "single-source"), ("path", "/s")]
+    {
+        assert_eq!(shown[key], value, "{key}");
+    }
+    assert_eq!(shown["replicas"], 2);
+    let local = cluster.path("data");
+    std::fs::write(&local, crate::harness::pattern((3 << 20) + 5, 2)).unwrap();
+    cluster.ok(&["fs", "put", local.to_str().unwrap(), "/s/data"]);
+    let locations = cluster.json(&["fs", "locations", "/s/data"]);
+    let metablocks = locations["metablocks"].as_array().unwrap();
+    assert_eq!(locations["metablock_size"], 512 << 10);
+    assert_eq!(metablocks.len(), 7);
+    assert!(metablocks.iter().all(|metablock| metablock["replicas"].as_array().unwrap().len() == 2));
+    let sum = shell(&format!("sha256sum {} | cut -d' ' -f1", local.display()));
+    assert_eq!(cluster.ok(&["fs", "checksum", "/s/data"]).trim(), sum);
+}
