@@ -48,6 +48,8 @@ mod resize;
 mod session;
 mod shared;
 mod sticky;
+#[cfg(test)]
+mod tests;
 mod types;
 mod write;
 

@@ -1,1 +1,259 @@
+//! The channel against members that lose, delay, restart and refuse, as a property.
 
+use std::collections::BTreeMap;
+
+use ebb_types::err;
+use proptest::prelude::*;
+
+use super::*;
+
+const EPOCH: Epoch = Epoch::new(3);
+
+/// A member as the protocol has it: applies in order, loses at a restart what is not synced.
+#[derive(Clone, Debug)]
+struct Fake {
+    boot: u64,
+    received: Version,
+    synced: Version,
+    alive: bool,
+}
+
+impl Fake {
+    fn take(&mut self, write: &Outgoing, sync: bool) -> Result<pb::MemberResult> {
+        if !self.alive {
+            return Err(err!(Unreachable, "down"));
+        }
+        let mut failure = None;
+        if self.received < write.version {
+            if self.received == write.predecessor {
+                self.received = write.version;
+            } else {
+                failure = Some(pb::Failure::from(&err!(Gap, "not in order")));
+            }
+        }
+        if sync && failure.is_none() {
+            self.synced = self.received;
+        }
+        Ok(pb::MemberResult { failure, ..self.answer() })
+    }
+
+    fn answer(&self) -> pb::MemberResult {
+        pb::MemberResult {
+            boot: self.boot,
+            received: Some(self.received.into()),
+            synced: Some(self.synced.into()),
+            ..Default::default()
+        }
+    }
+
+    fn sync(&mut self, metablock: u64) -> Result<pb::SyncReplicasReply> {
+        if !self.alive {
+            return Err(err!(Unreachable, "down"));
+        }
+        self.synced = self.received;
+        let replica = pb::SyncedReplica { metablock, synced: Some(self.synced.into()), failure: None };
+        Ok(pb::SyncReplicasReply { boot: self.boot, replicas: vec![replica] })
+    }
+
+    fn restart(&mut self) {
+        self.boot += 1;
+        self.received = self.synced;
+        self.alive = true;
+    }
+}
+
+/// A step that is being carried out, or its answers on their way back.
+enum Flight {
+    Send(Arc<Outgoing>, bool),
+    Sent(Version, Vec<Result<pb::MemberResult>>),
+    CatchUp(usize, Vec<Arc<Outgoing>>),
+    Sync(Vec<usize>),
+}
+
+struct Bench {
+    channel: Channel,
+    members: BTreeMap<u64, Fake>,
+    flights: Vec<Flight>,
+    next_node: u64,
+}
+
+fn member(node: u64) -> pb::Member {
+    pb::Member { node, volume: node, incarnation: 1 }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let record = pb::Metablock { id: 9, members: (1..=3).map(member).collect(), ..Default::default() };
+        let fake = Fake { boot: 1, received: Version::ZERO, synced: Version::ZERO, alive: true };
+        Self {
+            channel: Channel::new(&record, Version::ZERO, EPOCH, 1),
+            members: (1..=3).map(|node| (node, fake.clone())).collect(),
+            flights: Vec::new(),
+            next_node: 4,
+        }
+    }
+
+    fn start(&mut self) {
+        loop {
+            match self.channel.next() {
+                Step::None => return,
+                Step::Send { write, sync } => self.flights.push(Flight::Send(write, sync)),
+                Step::CatchUp { peer, writes, .. } => self.flights.push(Flight::CatchUp(peer, writes)),
+                Step::Sync { peers, .. } => self.flights.push(Flight::Sync(peers)),
+                Step::Repair => self.repair(),
+            }
+        }
+    }
+
+    fn node_of(&self, peer: usize) -> u64 {
+        self.channel.peers[peer].member.node
+    }
+
+    /// What `repair.rs` does, at once.
+    fn repair(&mut self) {
+        for peer in 0..self.channel.peers.len() {
+            if self.channel.peers[peer].failed.is_none() {
+                let result = self.members.get_mut(&self.node_of(peer)).unwrap().sync(9);
+                self.channel.note_synced(peer, &result).unwrap();
+            }
+        }
+        let well = self.channel.peers.iter().filter(|peer| peer.failed.is_none());
+        let source = well.max_by_key(|peer| peer.synced).cloned();
+        let at = source.as_ref().map_or(Version::ZERO, |peer| peer.synced);
+        if source.is_none() && self.channel.settled != Version::ZERO {
+            for peer in 0..self.channel.peers.len() {
+                let node = self.node_of(peer);
+                self.members.get_mut(&node).unwrap().restart();
+                self.channel.revive(peer);
+            }
+            self.channel.on_revived();
+            return;
+        }
+        let mut set = Vec::new();
+        for peer in &self.channel.peers {
+            if peer.failed.is_none() {
+                set.push(peer.member);
+                continue;
+            }
+            let fresh = Fake { boot: 1, received: at, synced: at, alive: true };
+            self.members.insert(self.next_node, fresh);
+            set.push(member(self.next_node));
+            self.next_node += 1;
+        }
+        let generation = self.channel.generation + 1;
+        self.channel.on_repaired(&set, generation, at, false);
+    }
+
+    /// One flight goes on: to its members, or back from them.
+    fn go_on(&mut self, which: usize) {
+        if self.flights.is_empty() {
+            return;
+        }
+        let flight = self.flights.swap_remove(which % self.flights.len());
+        match flight {
+            Flight::Send(write, sync) => {
+                let nodes: Vec<u64> = self.channel.peers.iter().map(|peer| peer.member.node).collect();
+                let take = |node: &u64| self.members.get_mut(node).unwrap().take(&write, sync);
+                let results = nodes.iter().map(take).collect();
+                self.flights.push(Flight::Sent(write.version, results));
+            }
+            Flight::Sent(version, results) => self.channel.on_sent(version, &results).unwrap(),
+            Flight::CatchUp(peer, writes) => {
+                let node = self.node_of(peer);
+                let fake = self.members.get_mut(&node).unwrap();
+                let mut last = (Version::ZERO, Ok(pb::MemberResult::default()));
+                for (at, write) in writes.iter().enumerate() {
+                    last = (write.version, fake.take(write, at + 1 == writes.len()));
+                    if last.1.as_ref().map_or(true, |answer| answer.failure.is_some()) {
+                        break;
+                    }
+                }
+                self.channel.on_caught_up(peer, last.0, &last.1).unwrap();
+            }
+            Flight::Sync(peers) => {
+                for peer in peers {
+                    let node = self.node_of(peer);
+                    let result = self.members.get_mut(&node).unwrap().sync(9);
+                    self.channel.on_synced(peer, &result).unwrap();
+                }
+            }
+        }
+        self.settle();
+        self.start();
+    }
+
+    /// The promise: what is settled is on the disk of every member of the set.
+    fn settle(&mut self) {
+        self.channel.settle();
+        for peer in &self.channel.peers {
+            let fake = &self.members[&peer.member.node];
+            assert!(fake.synced >= self.channel.settled, "{} settled, {fake:?}", self.channel.settled);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write,
+    WantSync,
+    GoOn(usize),
+    Kill(u64),
+    Restart(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => Just(Op::Write),
+        1 => Just(Op::WantSync),
+        8 => any::<usize>().prop_map(Op::GoOn),
+        1 => (1u64..6).prop_map(Op::Kill),
+        2 => (1u64..6).prop_map(Op::Restart),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn nothing_settles_before_it_is_synced_and_everything_settles_in_the_end(
+        ops in prop::collection::vec(op(), 1..120)
+    ) {
+        let mut bench = Bench::new();
+        for op in ops {
+            match op {
+                Op::Write => {
+                    let data = vec![bytes::Bytes::from_static(b"abc")];
+                    bench.channel.push(Content::data(0, data));
+                    bench.start();
+                }
+                Op::WantSync => {
+                    bench.channel.want_sync();
+                    bench.start();
+                }
+                Op::GoOn(which) => bench.go_on(which),
+                Op::Kill(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.alive = false },
+                Op::Restart(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.restart() },
+            }
+        }
+        bench.channel.want_sync();
+        bench.start();
+        for round in 0..2000 {
+            if bench.flights.is_empty() { break; }
+            bench.go_on(round);
+        }
+        prop_assert!(!bench.channel.is_unsettled(), "stuck: {:?}", bench.channel);
+        prop_assert!(bench.channel.is_quiet());
+    }
+}
+
+#[test]
+fn a_lower_epoch_loses_the_lease() {
+    let mut bench = Bench::new();
+    bench.channel.push(Content::data(0, vec![bytes::Bytes::from_static(b"x")]));
+    let Step::Send { write, .. } = bench.channel.next() else { panic!("nothing to send") };
+    let refusal = pb::MemberResult {
+        boot: 1,
+        failure: Some(pb::Failure::from(&err!(StaleEpoch, "promised e9"))),
+        ..Default::default()
+    };
+    let results = [Ok(refusal), Ok(pb::MemberResult::default()), Ok(pb::MemberResult::default())];
+    assert_eq!(bench.channel.on_sent(write.version, &results).unwrap_err().kind(), ErrorKind::StaleEpoch);
+}

@@ -1,0 +1,6 @@
+//! The client against a real master and block servers in memory, in the virtual world.
+
+mod directed;
+mod fake_block;
+mod harness;
+mod random;

@@ -1,0 +1,177 @@
+//! A small cluster in the virtual world.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_master::{Master, Options};
+use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_runtime::virt::{Process, World, WorldOptions};
+use ebb_types::{ClusterId, Credentials, HostName, InodeId, Result};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{CreateDataset, MakeDir, Op};
+use parking_lot::Mutex;
+
+use super::fake_block::{self, SharedDisk};
+use crate::{Access, Client, ClientOptions, Handle};
+
+/// Of the datasets of the tests: small, so that edges are met.
+pub(crate) const BLOCK: u64 = 64 << 10;
+pub(crate) const METABLOCK: u64 = 256 << 10;
+
+/// Who the tests are.
+pub(crate) fn root() -> Credentials {
+    Credentials::root()
+}
+
+/// One block server.
+pub(crate) struct Node {
+    pub process: Process,
+    pub disk: SharedDisk,
+}
+
+/// A master, block servers, and whatever clients a test makes.
+pub(crate) struct Cluster {
+    pub world: World,
+    pub master: Process,
+    pub master_address: String,
+    pub nodes: Vec<Node>,
+}
+
+/// Runs a test in a world with a cluster of so many block servers.
+pub(crate) fn run<F: Future<Output = ()>>(seed: u64, nodes: usize, test: impl FnOnce(Arc<Cluster>) -> F) {
+    World::run(seed, WorldOptions::default(), |world| async move {
+        let cluster = Arc::new(Cluster::start(world, nodes).await);
+        test(cluster).await;
+    });
+}
+
+fn identity(host: &str, role: &str) -> Identity {
+    Identity {
+        cluster: ClusterId::new(7),
+        secret: Secret::new([9; 32]),
+        host: HostName::new(host),
+        role: role.to_owned(),
+    }
+}
+
+impl Cluster {
+    async fn start(world: World, count: usize) -> Self {
+        let master = world.process("master");
+        let mut cluster = Self { master_address: format!("{}:7000", master.ip()), master, world, nodes: Vec::new() };
+        cluster.start_master().await;
+        for number in 0..count {
+            let process = cluster.world.process(&format!("h{number}"));
+            let node = Node { process, disk: Arc::default() };
+            cluster.start_node(&node, false).await;
+            cluster.nodes.push(node);
+        }
+        cluster.world.sleep(Duration::from_secs(1)).await;
+        cluster
+    }
+
+    async fn start_master(&self) {
+        let runtime = self.master.runtime();
+        let mut options = Options::new("/master".into(), self.master_address.clone(), identity("master", "master"));
+        options.dead_time = Duration::from_secs(8);
+        options.suspect_time = Duration::from_secs(3);
+        let master = Master::start(runtime.clone(), options).await.unwrap();
+        // It lives as long as its process.
+        runtime.spawn("keep the master", async move {
+            let _ = master.failed().await;
+            std::future::pending::<()>().await;
+        });
+    }
+
+    async fn start_node(&self, node: &Node, again: bool) {
+        let runtime = if again { node.process.restart() } else { node.process.runtime() };
+        let host = node.process.host().to_owned();
+        let address = format!("{}:7100", node.process.ip());
+        fake_block::start(runtime, identity(&host, "block"), self.master_address.clone(), address, node.disk.clone())
+            .await;
+    }
+
+    pub async fn restart_master(&self) {
+        self.master.kill();
+        self.world.sleep(Duration::from_millis(300)).await;
+        self.master.restart();
+        self.start_master().await;
+    }
+
+    pub fn kill_node(&self, number: usize) {
+        self.nodes[number].process.kill();
+    }
+
+    pub async fn restart_node(&self, number: usize) {
+        self.start_node(&self.nodes[number], true).await;
+    }
+
+    pub fn options(&self, host: &str) -> ClientOptions {
+        ClientOptions::new(vec![self.master_address.clone()], HostName::new(host), "test")
+    }
+
+    pub async fn client(&self, host: &str) -> Client {
+        self.client_with(self.options(host)).await
+    }
+
+    pub async fn client_with(&self, options: ClientOptions) -> Client {
+        let host = options.host.as_str().to_owned();
+        let runtime = self.world.process(&host).runtime();
+        let connector = Connector::new(runtime.clone(), identity(&host, "test"), Counters::default());
+        Client::connect(runtime, connector, options).await.unwrap()
+    }
+
+    /// A directory with small blocks and metablocks.
+    pub async fn small_dataset(&self, client: &Client, replicas: u32) -> InodeId {
+        let dataset = pb::Dataset {
+            path: "/small".to_owned(),
+            layout: "random".to_owned(),
+            replicas,
+            block_size: BLOCK,
+            metablock_size: METABLOCK,
+            replication: "pipeline".to_owned(),
+            ..Default::default()
+        };
+        let make = MakeDir { parent: 1, name: b"small".to_vec(), mode: 0o755, umask: 0 };
+        let _ = client.meta(&root(), Op::MakeDir(make)).await;
+        client.meta(&root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+        InodeId::new(client.resolve(&root(), b"/small", true).await.unwrap().inode)
+    }
+}
+
+/// Makes a file for reading and writing.
+pub(crate) async fn create(client: &Client, parent: InodeId, name: &str) -> (Handle, InodeId) {
+    let made = client.create(&root(), parent, name.as_bytes(), 0o644, 0, false, Access::ReadWrite, Vec::new()).await;
+    let (handle, attr, _) = made.unwrap();
+    (handle, InodeId::new(attr.inode))
+}
+
+/// Bytes that tell where they are from.
+pub(crate) fn pattern(seed: u64, len: usize) -> Bytes {
+    (0..len as u64)
+        .map(|at| ((at.wrapping_mul(0x9E37_79B9) >> 7) ^ seed.wrapping_mul(31) ^ at) as u8)
+        .collect::<Vec<_>>()
+        .into()
+}
+
+/// Reads all of a file.
+pub(crate) async fn read_all(client: &Client, handle: Handle) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    loop {
+        let part = client.read(handle, out.len() as u64, 100_000).await?;
+        if part.is_empty() {
+            return Ok(out);
+        }
+        out.extend_from_slice(&part);
+    }
+}
+
+/// What a listener heard.
+#[derive(Debug, Default)]
+pub(crate) struct Heard(pub Mutex<Vec<InodeId>>);
+
+impl crate::CacheListener for Heard {
+    fn invalidate_inode(&self, inode: InodeId) {
+        self.0.lock().push(inode);
+    }
+}
