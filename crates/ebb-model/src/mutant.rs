@@ -7,7 +7,7 @@ use crate::Bounds;
 pub enum Mutant {
     /// A member notes a promised epoch in memory only.
     PromiseNotDurable,
-    /// A member that deletes its replica forgets what it promised.
+    /// A member that deleted its replica takes writes for it as if it had never had one.
     DeleteForgetsPromise,
     /// A member tells its version first and promises never.
     TellsWithoutPromise,

@@ -146,10 +146,10 @@ impl Replica {
         Some(Message::Stamped { node, epoch })
     }
 
-    /// Frees the bytes. What was promised stays promised: a holder that does not know that its lease is over may still
-    /// send its first write.
+    /// Frees the bytes, for good: ids are never reused, so nothing is taken for this one any more. A holder that does
+    /// not know that its lease is over may still send its first write.
     pub fn delete(&mut self, protocol: &Protocol) {
-        let promised = if protocol.is(Mutant::DeleteForgetsPromise) { 0 } else { self.durable_fence() };
+        let promised = if protocol.is(Mutant::DeleteForgetsPromise) { 0 } else { Epoch::MAX };
         *self = Self { promised, boot: self.boot, ..Self::default() };
     }
 
