@@ -8,29 +8,29 @@ use ebb_store::{Change, Progress, Write};
 use ebb_types::{Error, Incarnation, MetablockId, Result, VolumeId, bail, err};
 use ebb_wire::{convert, pb};
 
-use crate::node::Node;
+use crate::node::{Node, for_all};
 
 /// Longest chain: more members than any set has.
 const CHAIN_MAX: usize = 16;
 
 /// Writes here and at the members of the chain; one result for each, this one first. A failure of any of them is a
 /// result; only a malformed request is an error.
-pub(crate) async fn write(node: &Arc<Node>, message: pb::WriteReplica, payload: Bytes, deadline: Duration) -> Result<pb::WriteReplicaReply> {
+pub(crate) async fn write(
+    node: &Arc<Node>,
+    message: pb::WriteReplica,
+    payload: Bytes,
+    deadline: Duration,
+) -> Result<pb::WriteReplicaReply> {
     if message.chain.len() > CHAIN_MAX {
         bail!(Protocol, "a chain of {} members", message.chain.len());
     }
-    let (volume, sync) = (message.volume, message.sync);
-    let chain = message.chain.clone();
+    let write = to_write(&message, payload.clone())?;
     // Where the answers of those behind are waited for, the caller must still hear ours.
     let hop_deadline = deadline * 3 / 4;
-    let behind = forward(node, &message, payload.clone(), chain, hop_deadline);
-    let here = async {
-        let write = to_write(message, payload)?;
-        Ok::<_, Error>((write.metablock, write_here(node, volume, &write, sync).await))
-    };
-    let (here, mut behind) = tokio::join!(here, behind);
-    let (metablock, done) = here?;
-    let mut results = vec![result(node, volume, metablock, done)];
+    let here = write_here(node, message.volume, &write, message.sync);
+    // Forwarded first: the next hop works while this one does.
+    let (mut behind, here) = tokio::join!(biased; forward(node, &message, payload, hop_deadline), here);
+    let mut results = vec![result(node, message.volume, write.metablock, here)];
     results.append(&mut behind);
     Ok(pb::WriteReplicaReply { results })
 }
@@ -41,7 +41,8 @@ async fn write_here(node: &Node, volume: u64, write: &Write, sync: bool) -> Resu
 
 fn result(node: &Node, volume: u64, metablock: MetablockId, done: Result<Progress>) -> pb::MemberResult {
     let failure = done.as_ref().err().map(pb::Failure::from);
-    let progress = done.unwrap_or_else(|_| node.volume(volume).map(|volume| volume.progress(metablock)).unwrap_or_default());
+    let progress =
+        done.unwrap_or_else(|_| node.volume(volume).map(|volume| volume.progress(metablock)).unwrap_or_default());
     pb::MemberResult {
         node: node.id().raw(),
         volume,
@@ -53,26 +54,33 @@ fn result(node: &Node, volume: u64, metablock: MetablockId, done: Result<Progres
 }
 
 /// Sends the write to the first member of the chain, with the rest of it.
-async fn forward(node: &Arc<Node>, message: &pb::WriteReplica, payload: Bytes, mut chain: Vec<pb::Hop>, deadline: Duration) -> Vec<pb::MemberResult> {
-    if chain.is_empty() {
-        return Vec::new();
-    }
-    let rest = chain.split_off(1);
-    let hop = chain.remove(0);
+async fn forward(
+    node: &Arc<Node>,
+    message: &pb::WriteReplica,
+    payload: Bytes,
+    deadline: Duration,
+) -> Vec<pb::MemberResult> {
+    let Some((hop, rest)) = message.chain.split_first() else { return Vec::new() };
     let member = hop.member.unwrap_or_default();
     let onward = pb::WriteReplica {
         volume: member.volume,
         incarnation: member.incarnation,
-        chain: rest.clone(),
+        chain: rest.to_vec(),
         ..message.clone()
     };
     let payload = if payload.is_empty() { Vec::new() } else { vec![payload] };
     let sent = node.connector.channel(&hop.address).call_with(&onward, payload, deadline).await;
-    let members: Vec<pb::Member> = std::iter::once(member).chain(rest.into_iter().filter_map(|hop| hop.member)).collect();
+    let members: Vec<pb::Member> = std::iter::once(member).chain(rest.iter().filter_map(|hop| hop.member)).collect();
     match sent {
         Ok(reply) if reply.message.results.len() == members.len() => reply.message.results,
         Ok(reply) => {
-            let error = err!(Protocol, "{}: {} results for {} members", hop.address, reply.message.results.len(), members.len());
+            let error = err!(
+                Protocol,
+                "{}: {} results for {} members",
+                hop.address,
+                reply.message.results.len(),
+                members.len()
+            );
             failures(&members, &error)
         }
         Err(error) => failures(&members, &error.context(format_args!("next hop {}", hop.address))),
@@ -90,9 +98,9 @@ fn failures(members: &[pb::Member], error: &Error) -> Vec<pb::MemberResult> {
     members.iter().map(failed).collect()
 }
 
-fn to_write(message: pb::WriteReplica, payload: Bytes) -> Result<Write> {
+fn to_write(message: &pb::WriteReplica, payload: Bytes) -> Result<Write> {
     let kind = message.kind();
-    let pb::WriteReplica { offset, length, checksums, .. } = message;
+    let (offset, length) = (message.offset, message.length);
     if kind != pb::WriteKind::WriteData && !payload.is_empty() {
         bail!(Protocol, "{kind:?} with {} bytes of payload", payload.len());
     }
@@ -100,7 +108,7 @@ fn to_write(message: pb::WriteReplica, payload: Bytes) -> Result<Write> {
         pb::WriteKind::WriteData if payload.len() as u64 != length => {
             bail!(Protocol, "a write of {length} bytes with {} bytes of payload", payload.len());
         }
-        pb::WriteKind::WriteData => Change::Data { offset, bytes: payload, checksums },
+        pb::WriteKind::WriteData => Change::Data { offset, bytes: payload, checksums: message.checksums.clone() },
         pb::WriteKind::WriteTruncate => Change::Truncate { length: offset },
         pb::WriteKind::WritePunch => Change::Punch { offset, len: length },
         pb::WriteKind::WriteAllocate => Change::Allocate { offset, len: length },
@@ -120,18 +128,11 @@ pub(crate) async fn sync(node: &Arc<Node>, message: pb::SyncReplicas) -> Result<
     if !message.chain.is_empty() {
         bail!(Unsupported, "syncs are sent to each member by its own");
     }
-    let tasks: Vec<_> = message
-        .replicas
-        .into_iter()
-        .map(|replica| {
-            let node = node.clone();
-            node.runtime.clone().spawn("block-sync", async move { sync_one(&node, replica).await })
-        })
-        .collect();
-    let mut replicas = Vec::with_capacity(tasks.len());
-    for task in tasks {
-        replicas.push(task.join().await?);
-    }
+    let sync = |replica| {
+        let node = node.clone();
+        async move { sync_one(&node, replica).await }
+    };
+    let replicas = for_all(&node.runtime, message.replicas, sync).await?;
     Ok(pb::SyncReplicasReply { boot: node.boot.raw(), replicas })
 }
 

@@ -8,9 +8,9 @@ use ebb_store::{Pull, ReadData, ReplicaVersion};
 use ebb_types::{Epoch, Incarnation, MetablockId, Result, bail, err};
 use ebb_wire::{Message, Method, convert, pb};
 
-use crate::node::Node;
-use crate::source::RemoteReplica;
 use crate::chain;
+use crate::node::{Node, for_all};
+use crate::source::RemoteReplica;
 
 /// The block server's calls.
 #[derive(Debug)]
@@ -82,18 +82,11 @@ async fn seek(node: &Node, message: pb::SeekReplica) -> Result<pb::SeekReplicaRe
 /// All replicas at once, so that they share their syncs.
 async fn promise(node: &Arc<Node>, message: pb::PromiseEpoch) -> Result<pb::PromiseEpochReply> {
     let epoch = Epoch::new(message.epoch);
-    let tasks: Vec<_> = message
-        .replicas
-        .into_iter()
-        .map(|name| {
-            let node = node.clone();
-            node.runtime.clone().spawn("block-promise", async move { promise_one(&node, &name, epoch).await })
-        })
-        .collect();
-    let mut replicas = Vec::with_capacity(tasks.len());
-    for task in tasks {
-        replicas.push(task.join().await?);
-    }
+    let promise = |name: pb::ReplicaName| {
+        let node = node.clone();
+        async move { promise_one(&node, &name, epoch).await }
+    };
+    let replicas = for_all(&node.runtime, message.replicas, promise).await?;
     Ok(pb::PromiseEpochReply { replicas })
 }
 

@@ -1,6 +1,7 @@
 //! What the parts of a block server share.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,9 @@ use tokio::sync::Semaphore;
 
 /// Copies from other nodes at a time; further ones wait.
 const PULLS_AT_ONCE: usize = 16;
+
+/// Items of one request worked on side by side.
+const AT_ONCE: usize = 512;
 
 /// A running block server's state.
 #[derive(Debug)]
@@ -38,7 +42,13 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(runtime: &Runtime, volumes: Vec<Volume>, id: NodeId, data_dir: PathBuf, connector: Connector) -> Self {
+    pub(crate) fn new(
+        runtime: &Runtime,
+        volumes: Vec<Volume>,
+        id: NodeId,
+        data_dir: PathBuf,
+        connector: Connector,
+    ) -> Self {
         let node = Self {
             runtime: runtime.clone(),
             boot: BootId::new(runtime.random_u64().max(1)),
@@ -89,6 +99,24 @@ impl Node {
         self.load.fetch_add(1, Ordering::Relaxed);
         InProgress(self.clone())
     }
+}
+
+/// Does the same for many items at once, so that they share their syncs; answers in the order of the items. An item
+/// that was stopped before its end fails them all.
+pub(crate) async fn for_all<I, O, W>(runtime: &Runtime, items: Vec<I>, work: impl Fn(I) -> W) -> Result<Vec<O>>
+where
+    O: Send + 'static,
+    W: Future<Output = O> + Send + 'static,
+{
+    let mut done = Vec::with_capacity(items.len());
+    let mut items = items.into_iter().peekable();
+    while items.peek().is_some() {
+        let tasks: Vec<_> = items.by_ref().take(AT_ONCE).map(|item| runtime.spawn("block-item", work(item))).collect();
+        for task in tasks {
+            done.push(task.join().await?);
+        }
+    }
+    Ok(done)
 }
 
 /// A request in progress.

@@ -74,7 +74,10 @@ impl Masters {
 /// Whether another master may know better.
 fn elsewhere(error: &Error) -> bool {
     use ErrorKind as K;
-    matches!(error.kind(), K::NotLeader | K::Unreachable | K::Timeout | K::Disconnected | K::ShuttingDown | K::Unavailable)
+    matches!(
+        error.kind(),
+        K::NotLeader | K::Unreachable | K::Timeout | K::Disconnected | K::ShuttingDown | K::Unavailable
+    )
 }
 
 /// Registers and reports everything; returns the pause between heartbeats.

@@ -93,12 +93,13 @@ impl BlockServer {
         let node = Arc::new(Node::new(&runtime, volumes, id, options.data_dir.clone(), connector));
         let (stop, stopped) = oneshot::channel::<()>();
         let service = Arc::new(BlockService(node.clone()));
-        let serve = Server::run_until(runtime.clone(), listener, options.identity, counters, options.server, service, async {
-            // A handle that is dropped without a stop leaves the server running.
-            if stopped.await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        });
+        let serve =
+            Server::run_until(runtime.clone(), listener, options.identity, counters, options.server, service, async {
+                // A handle that is dropped without a stop leaves the server running.
+                if stopped.await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            });
         let serving = runtime.spawn("block-serve", serve);
         let introduction = Introduction {
             host: options.host.as_str().to_owned(),

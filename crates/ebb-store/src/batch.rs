@@ -74,7 +74,6 @@ impl BatchBody {
 /// A batch read back.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    pub(crate) lsn: u64,
     /// Bytes on disk, with padding.
     pub(crate) len: u64,
     pub(crate) records: Vec<Record>,
@@ -100,5 +99,5 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<Batch> {
     let mut meta = Take(&bytes[HEADER_LEN..data_at]);
     let mut data = bytes.slice(data_at..len);
     let records = (0..u32_at(bytes, 12)).map(|_| Record::decode(&mut meta, &mut data)).collect::<Result<_>>()?;
-    Ok(Batch { lsn: u64_at(bytes, 16), len: (len as u64).next_multiple_of(BATCH_ALIGN), records })
+    Ok(Batch { len: (len as u64).next_multiple_of(BATCH_ALIGN), records })
 }

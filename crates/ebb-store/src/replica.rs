@@ -14,7 +14,7 @@ use crate::state::ReplicaState;
 
 /// A replica.
 ///
-/// Locks are taken in the order of the fields. `live` is never held across a wait.
+/// Locks are taken in the order of the fields, and `live` after those of the volume. `live` is never held across a wait.
 #[derive(Debug)]
 pub(crate) struct Replica {
     pub(crate) id: MetablockId,

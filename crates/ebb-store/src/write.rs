@@ -186,11 +186,14 @@ async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>
 /// Takes a replica that only a failed request made off the list.
 pub(crate) async fn forget_unknown(shared: &Shared, replica: &Arc<Replica>) {
     let _gate = replica.gate.lock().await;
-    let mut live = replica.live.lock();
-    if !live.known && !live.pulling && !live.deleted {
-        live.deleted = true;
+    let forgotten = {
+        let mut live = replica.live.lock();
+        let unknown = !live.known && !live.pulling && !live.deleted;
+        live.deleted |= unknown;
+        unknown
+    };
+    if forgotten {
         shared.replicas.write().remove(&replica.id);
-        drop(live);
         replica.advanced.notify_waiters();
     }
 }

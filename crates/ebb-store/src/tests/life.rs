@@ -19,10 +19,16 @@ fn a_volume_knows_its_owner() {
 
         let foreign = crate::VolumeOptions { cluster: ClusterId::new(8), ..rig.options.clone() };
         let error = Volume::open(&rig.runtime, &rig.root, foreign).await.unwrap_err();
-        assert_eq!(error.to_string(), "/data/v1 is a volume of cluster c7, not of c8: give this node another directory, or that cluster this one");
+        assert_eq!(
+            error.to_string(),
+            "/data/v1 is a volume of cluster c7, not of c8: give this node another directory, or that cluster this one"
+        );
         let foreign = crate::VolumeOptions { node: NodeId::new(4), ..rig.options.clone() };
         let error = Volume::open(&rig.runtime, &rig.root, foreign).await.unwrap_err();
-        assert_eq!(error.to_string(), "/data/v1 is a volume of node n3, not of n4: start the node with its own directories");
+        assert_eq!(
+            error.to_string(),
+            "/data/v1 is a volume of node n3, not of n4: start the node with its own directories"
+        );
         let volume = rig.open().await.unwrap();
         assert_eq!((volume.id(), volume.label().incarnation), (VolumeId::new(12), incarnation));
     });

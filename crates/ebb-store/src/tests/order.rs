@@ -107,7 +107,10 @@ fn damaged_and_malformed_writes_keep_nothing() {
         assert_eq!(send(Change::Data { offset, bytes: good, checksums }).await, ErrorKind::Corrupt);
         assert_eq!(send(Change::Truncate { length: u64::MAX }).await, ErrorKind::Invalid);
         assert_eq!(send(Change::Punch { offset: u64::MAX, len: 2 }).await, ErrorKind::Invalid);
-        assert_eq!(volume.promise(id(1), volume.label().incarnation, Epoch::new(1)).await.unwrap().version, Version::ZERO);
+        assert_eq!(
+            volume.promise(id(1), volume.label().incarnation, Epoch::new(1)).await.unwrap().version,
+            Version::ZERO
+        );
         assert_eq!(volume.stored_bytes(), 0);
     });
 }

@@ -44,7 +44,12 @@ impl PullSource for Source {
             if number >= self.damage_from {
                 data[0] ^= 1;
             }
-            Ok(SourceChunks { version: part.version, length: part.length, checksums: part.checksums, data: data.into() })
+            Ok(SourceChunks {
+                version: part.version,
+                length: part.length,
+                checksums: part.checksums,
+                data: data.into(),
+            })
         })
     }
 
@@ -105,7 +110,10 @@ fn a_source_that_moves_on_is_copied_again() {
         let from = Source { move_on_at: 2, ..Source::new(&source) };
         let done = volume.pull(pull(&volume, 1, version(1, 3)), &from).await.unwrap();
         assert_eq!(done.version, version(1, 4));
-        assert_eq!(volume.read_all(id(1), version(1, 4)).await.unwrap(), source.read_all(id(1), version(1, 4)).await.unwrap());
+        assert_eq!(
+            volume.read_all(id(1), version(1, 4)).await.unwrap(),
+            source.read_all(id(1), version(1, 4)).await.unwrap()
+        );
     });
 }
 
@@ -125,8 +133,14 @@ fn a_failed_copy_leaves_what_was_there() {
         // A lower epoch than promised, a source below the version.
         volume.promise(id(1), volume.label().incarnation, Epoch::new(4)).await.unwrap();
         let good = Source::new(&source);
-        assert_eq!(volume.pull(pull(&volume, 3, version(1, 3)), &good).await.unwrap_err().kind(), ErrorKind::StaleEpoch);
-        assert_eq!(volume.pull(pull(&volume, 4, version(2, 0)), &good).await.unwrap_err().kind(), ErrorKind::StaleVersion);
+        assert_eq!(
+            volume.pull(pull(&volume, 3, version(1, 3)), &good).await.unwrap_err().kind(),
+            ErrorKind::StaleEpoch
+        );
+        assert_eq!(
+            volume.pull(pull(&volume, 4, version(2, 0)), &good).await.unwrap_err().kind(),
+            ErrorKind::StaleVersion
+        );
         drop((source, volume, good, damaged));
         rig.crash();
         let volume = rig.open().await.unwrap();

@@ -105,7 +105,11 @@ async fn check(volume: &Volume, all: &BTreeMap<u64, Shared>, epoch: Epoch) {
             assert!(at == Version::ZERO || sent.states.contains_key(&at), "m{raw} is at {at}, which was never sent");
             let expected = sent.bytes(at);
             assert_eq!(found.len(), expected.len(), "m{raw} at {at}");
-            assert!(found == expected, "m{raw} at {at} differs at {:?}", found.iter().zip(&expected).position(|(a, b)| a != b));
+            assert!(
+                found == expected,
+                "m{raw} at {at} differs at {:?}",
+                found.iter().zip(&expected).position(|(a, b)| a != b)
+            );
             sent.states.retain(|version, _| *version == at);
             (sent.last, sent.synced) = (at, at);
         }

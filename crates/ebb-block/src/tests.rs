@@ -1,0 +1,8 @@
+//! Tests of whole block servers with a small master, in the virtual world and over loopback.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod copies;
+mod master;
+mod pipeline;
+mod registration;
+mod rig;

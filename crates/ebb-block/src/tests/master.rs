@@ -1,0 +1,105 @@
+//! A master that registers nodes and notes what they tell.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ebb_rpc::{Answer, Counters, Request, Server, ServerOptions, Service, ServiceFuture};
+use ebb_runtime::Runtime;
+use ebb_types::{Result, bail};
+use ebb_wire::{Method, pb};
+use parking_lot::Mutex;
+
+use super::rig::identity;
+
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) nodes: BTreeMap<u64, pb::RegisterNode>,
+    pub(super) next_node: u64,
+    pub(super) next_volume: u64,
+    pub(super) registrations: u64,
+    pub(super) heartbeats: u64,
+    pub(super) last_heartbeat: BTreeMap<u64, pb::Heartbeat>,
+    pub(super) corrupt: Vec<u64>,
+    /// By volume: replicas of the last whole report, and of one that is under way.
+    pub(super) reports: BTreeMap<u64, Vec<pb::ReplicaState>>,
+    parts: BTreeMap<u64, Vec<pb::ReplicaState>>,
+    /// The next heartbeat is answered with "who are you?".
+    pub(super) forget: bool,
+    /// Everything is refused: another master leads.
+    pub(super) deposed: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct FakeMaster(pub(super) Arc<Mutex<Told>>);
+
+impl FakeMaster {
+    /// Starts it; returns its address.
+    pub(super) async fn start(&self, runtime: &Runtime, listen: &str) -> String {
+        let listener = runtime.listen(listen).await.unwrap();
+        let address = listener.address();
+        let (identity, counters) = (identity("m1", "master"), Counters::default());
+        let service = Arc::new(self.clone());
+        let run = Server::run(runtime.clone(), listener, identity, counters, ServerOptions::default(), service);
+        runtime.spawn("master", async move { drop(run.await) });
+        address
+    }
+
+    fn register(&self, message: pb::RegisterNode) -> pb::RegisterNodeReply {
+        let mut told = self.0.lock();
+        told.registrations += 1;
+        let node = if message.node == 0 {
+            told.next_node += 1;
+            told.next_node
+        } else {
+            message.node
+        };
+        let mut volumes = message.volumes.clone();
+        for volume in volumes.iter_mut().filter(|volume| volume.id == 0) {
+            told.next_volume += 1;
+            volume.id = 100 + told.next_volume;
+        }
+        told.nodes.insert(node, pb::RegisterNode { volumes: volumes.clone(), node, ..message });
+        pb::RegisterNodeReply { node, volumes, heartbeat_ms: 100 }
+    }
+
+    fn report(&self, message: pb::ReplicaReport) {
+        let mut told = self.0.lock();
+        let part = told.parts.entry(message.volume).or_default();
+        part.extend(message.replicas);
+        if message.last {
+            let whole = told.parts.remove(&message.volume).unwrap();
+            told.reports.insert(message.volume, whole);
+        }
+    }
+
+    fn heartbeat(&self, message: pb::Heartbeat) -> pb::HeartbeatReply {
+        let mut told = self.0.lock();
+        told.heartbeats += 1;
+        told.corrupt.extend(&message.corrupt);
+        let known = told.nodes.get(&message.node).is_some_and(|node| node.boot == message.boot);
+        told.last_heartbeat.insert(message.node, message);
+        let report = std::mem::take(&mut told.forget) || !known;
+        pb::HeartbeatReply { report }
+    }
+
+    fn answer(&self, request: &Request) -> Result<Answer> {
+        if self.0.lock().deposed {
+            bail!(NotLeader, "another master leads");
+        }
+        match request.method {
+            Method::RegisterNode => Ok(Answer::new(&self.register(request.decode()?))),
+            Method::ReplicaReport => {
+                self.report(request.decode()?);
+                Ok(Answer::new(&pb::Empty {}))
+            }
+            Method::Heartbeat => Ok(Answer::new(&self.heartbeat(request.decode()?))),
+            other => bail!(Unsupported, "{other:?}"),
+        }
+    }
+}
+
+impl Service for FakeMaster {
+    fn handle(&self, request: Request) -> ServiceFuture<'_> {
+        Box::pin(async move { self.answer(&request) })
+    }
+}
