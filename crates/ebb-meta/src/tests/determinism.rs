@@ -35,7 +35,7 @@ proptest! {
                 prop_assert_eq!(one.digest(), other.digest());
                 prop_assert_eq!(one.counts(), other.counts());
             }
-            let command = command(now as i64, throws);
+            let command = command(&one, now as i64, throws);
             let (a, b) = (one.apply(&command), other.apply(&command));
             prop_assert_eq!(&a.effects, &b.effects);
             prop_assert_eq!(&a.reply, &b.reply);
@@ -55,7 +55,8 @@ proptest! {
     ) {
         let mut machine = started();
         for (now, throws) in all.into_iter().enumerate() {
-            machine.apply(&command(now as i64, throws));
+            let command = command(&machine, now as i64, throws);
+            machine.apply(&command);
         }
         let mut records: Vec<pb::CheckpointRecord> = machine.records(1, 1).collect();
         let at = at.index(records.len());

@@ -1,6 +1,6 @@
 //! Commands of all kinds, likely and unlikely: nothing may panic, and nothing may break an invariant.
 
-use ebb_types::{Credentials, SessionId};
+use ebb_types::{Credentials, InodeId, SessionId};
 use ebb_wire::pb::command::Command as Change;
 use ebb_wire::pb::meta_op::{self, Op};
 use ebb_wire::{Message, pb};
@@ -9,18 +9,20 @@ use proptest::prelude::*;
 use crate::Machine;
 
 /// Small numbers that decide what a command is, so that a failing one shrinks.
-pub(crate) type Throws = [u16; 14];
+pub(crate) type Throws = [u16; 20];
 
 pub(crate) fn throws() -> impl Strategy<Value = Throws> {
     any::<Throws>()
 }
 
-struct Dice {
+/// Turns throws into what mostly fits the machine as it is.
+struct Dice<'a> {
+    machine: &'a Machine,
     throws: Throws,
     at: usize,
 }
 
-impl Dice {
+impl Dice<'_> {
     fn next(&mut self) -> u16 {
         let throw = self.throws[self.at % self.throws.len()];
         self.at += 1;
@@ -46,8 +48,70 @@ impl Dice {
         }
     }
 
+    fn pick(&mut self, all: Vec<u64>) -> Option<u64> {
+        if all.is_empty() { None } else { Some(all[self.below(all.len() as u64) as usize]) }
+    }
+
+    /// Mostly an inode that passes, seldom any.
+    fn inode_where(&mut self, fits: impl Fn(&crate::inode::Inode) -> bool) -> u64 {
+        let all = self.machine.inodes.iter().filter(|(_, inode)| fits(inode)).map(|(id, _)| id.raw()).collect();
+        match self.pick(all) {
+            Some(inode) if !self.one_in(12) => inode,
+            _ => self.number(14),
+        }
+    }
+
     fn inode(&mut self) -> u64 {
-        if self.one_in(3) { 1 } else { self.number(14) }
+        self.inode_where(|_| true)
+    }
+
+    fn directory(&mut self) -> u64 {
+        self.inode_where(|inode| inode.is_directory())
+    }
+
+    fn file(&mut self) -> u64 {
+        self.inode_where(|inode| inode.file().is_some())
+    }
+
+    fn recovering(&mut self) -> u64 {
+        self.inode_where(|inode| inode.recovering())
+    }
+
+    fn held(&mut self) -> u64 {
+        self.inode_where(|inode| inode.holder().is_some())
+    }
+
+    fn epoch(&mut self, inode: u64) -> u64 {
+        match self.machine.attr(InodeId::new(inode)) {
+            Ok(attr) if !self.one_in(8) => attr.epoch,
+            _ => self.number(4),
+        }
+    }
+
+    /// One of the file's metablocks, as it is recorded, or one that is nobody's.
+    fn block(&mut self, inode: u64) -> pb::Metablock {
+        let blocks = self.machine.metablocks(InodeId::new(inode)).unwrap_or_default();
+        let at = self.below(blocks.len().max(1) as u64) as usize;
+        match blocks.into_iter().nth(at) {
+            Some(block) if !self.one_in(10) => block,
+            _ => pb::Metablock { id: self.number(9), generation: self.number(3), ..Default::default() },
+        }
+    }
+
+    fn session(&mut self) -> u64 {
+        let open = self.machine.sessions().map(|(id, _, _)| id.raw()).collect();
+        match self.pick(open) {
+            Some(session) if !self.one_in(30) => session,
+            _ => self.number(4),
+        }
+    }
+
+    /// The holder of a file, if it has one.
+    fn holder(&mut self, inode: u64) -> u64 {
+        match self.machine.holder(InodeId::new(inode)) {
+            Some(session) if !self.one_in(8) => session.raw(),
+            _ => self.session(),
+        }
     }
 
     fn name(&mut self) -> Vec<u8> {
@@ -75,8 +139,10 @@ impl Dice {
         if self.one_in(3) { u32::from(self.next()) } else { 0o777 }
     }
 
-    fn version(&mut self) -> Option<pb::Version> {
-        Some(pb::Version { epoch: self.number(4), seq: self.number(6) })
+    /// Of a write under this epoch, mostly.
+    fn version(&mut self, epoch: u64) -> Option<pb::Version> {
+        let epoch = if self.one_in(8) { self.number(4) } else { epoch };
+        Some(pb::Version { epoch, seq: self.number(6) })
     }
 
     fn members(&mut self) -> Vec<pb::Member> {
@@ -97,14 +163,13 @@ impl Dice {
         }
     }
 
-    fn committed(&mut self) -> Vec<pb::CommitMetablock> {
-        let count = self.below(3);
+    fn committed(&mut self, inode: u64, epoch: u64) -> Vec<pb::CommitMetablock> {
         let one = |dice: &mut Self| pb::CommitMetablock {
-            id: dice.number(9),
-            version: dice.version(),
+            id: dice.block(inode).id,
+            version: dice.version(epoch),
             length: dice.number(2000),
         };
-        (0..count).map(|_| one(self)).collect()
+        (0..self.below(3)).map(|_| one(self)).collect()
     }
 
     fn acl(&mut self) -> Vec<u8> {
@@ -121,35 +186,39 @@ impl Dice {
         self.one_in(3).then(|| value(self))
     }
 
-    fn set_attr(&mut self) -> meta_op::SetAttr {
+    fn set_attr(&mut self, inode: u64) -> meta_op::SetAttr {
+        let epoch = self.epoch(inode);
+        let size = self.maybe(|dice| dice.number(3000));
+        let trim = self.maybe(|dice| meta_op::Trim {
+            metablock: dice.block(inode).id,
+            version: Some(pb::Version { epoch, seq: 3 + dice.below(5) }),
+            length: size.unwrap_or(0),
+        });
         meta_op::SetAttr {
-            inode: self.inode(),
+            inode,
             mode: self.maybe(Self::mode),
             uid: self.maybe(|dice| dice.below(3) as u32 * 1000),
             gid: self.maybe(|dice| dice.below(3) as u32 * 100),
-            size: self.maybe(|dice| dice.number(3000)),
-            epoch: self.number(4),
+            size,
+            epoch,
             atime_now: self.one_in(5),
             mtime_ns: self.maybe(|dice| i64::from(dice.next())),
-            trim: self.maybe(|dice| meta_op::Trim {
-                metablock: dice.number(9),
-                version: dice.version(),
-                length: dice.number(2000),
-            }),
-            committed: self.committed(),
+            trim,
+            committed: self.committed(inode, epoch),
             by_handle: self.one_in(2),
             kill_privileges: self.one_in(9),
             ..Default::default()
         }
     }
 
-    fn commit_file(&mut self) -> pb::CommitFile {
+    fn commit_file(&mut self, inode: u64) -> pb::CommitFile {
+        let epoch = self.epoch(inode);
         pb::CommitFile {
-            inode: self.inode(),
-            epoch: self.number(4),
+            inode,
+            epoch,
             size: self.number(3000),
             mtime_ns: i64::from(self.next()),
-            metablocks: self.committed(),
+            metablocks: self.committed(inode, epoch),
             release: self.one_in(3),
             trimmed: self.one_in(2),
             kill_privileges: self.one_in(9),
@@ -157,33 +226,29 @@ impl Dice {
         }
     }
 
-    fn op(&mut self) -> Op {
-        let (parent, inode, name) = (self.inode(), self.inode(), self.name());
+    /// A change of names or attributes.
+    fn namespace_op(&mut self) -> Op {
+        let (parent, name, inode) = (self.directory(), self.name(), self.inode());
         let (mode, umask) = (self.mode(), 0o022);
-        match self.below(19) {
-            0..=2 => Op::Create(meta_op::Create {
-                parent,
-                name,
-                mode,
-                umask,
-                exclusive: self.one_in(2),
-                no_grant: self.one_in(3),
-            }),
+        match self.below(16) {
+            0..=2 => {
+                let (exclusive, no_grant) = (self.one_in(2), self.one_in(3));
+                Op::Create(meta_op::Create { parent, name, mode, umask, exclusive, no_grant })
+            }
             3 | 4 => Op::MakeDir(meta_op::MakeDir { parent, name, mode, umask }),
             5 => Op::MakeNode(meta_op::MakeNode { parent, name, kind: self.number(8) as u32, mode, umask, rdev: 3 }),
             6 => Op::Symlink(meta_op::Symlink { parent, name, target: self.text() }),
             7 => Op::Link(meta_op::Link { inode, parent, name }),
             8 => Op::Unlink(meta_op::Unlink { parent, name }),
             9 => Op::RemoveDir(meta_op::RemoveDir { parent, name }),
-            10 => Op::Rename(meta_op::Rename {
+            10..=12 => Op::Rename(meta_op::Rename {
                 source_parent: parent,
                 source_name: name,
-                target_parent: inode,
+                target_parent: self.directory(),
                 target_name: self.name(),
-                no_replace: self.one_in(5),
-                exchange: self.one_in(3),
+                no_replace: self.one_in(6),
+                exchange: self.one_in(4),
             }),
-            11 | 12 => Op::SetAttr(self.set_attr()),
             13 => {
                 let name = self.text();
                 let value = if name.starts_with(b"system") { self.acl() } else { vec![7; self.below(300) as usize] };
@@ -191,100 +256,125 @@ impl Dice {
                 Op::SetXattr(meta_op::SetXattr { inode, name, value: value.into(), create, replace })
             }
             14 => Op::RemoveXattr(meta_op::RemoveXattr { inode, name: self.text() }),
-            15 => {
-                let indexes = (0..self.below(3)).map(|_| self.number(4)).collect();
-                Op::Grant(meta_op::Grant { inode, epoch: self.number(3), indexes, hosts: Vec::new() })
+            _ => {
+                let path = ["/a", "/b", "/c/a", "/d"][self.below(4) as usize].into();
+                let dataset = pb::Dataset { path, replicas: self.below(4) as u32, ..Default::default() };
+                Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset) })
             }
-            16 => {
-                let files = (0..self.below(4)).map(|_| self.commit_file()).collect();
-                Op::Commit(meta_op::Commit { files })
-            }
-            17 => Op::SetLock(meta_op::SetLock {
-                inode,
-                lock: Some(self.lock()),
-                wait: self.one_in(2),
-                cancel: self.one_in(5),
-            }),
-            _ if self.one_in(2) => Op::CreateDataset(meta_op::CreateDataset {
-                dataset: Some(pb::Dataset { path: "/d".into(), replicas: self.below(4) as u32, ..Default::default() }),
-            }),
-            _ => Op::ChangeSet(meta_op::ChangeSet {
-                inode,
-                epoch: self.number(3),
-                metablock: self.number(9),
-                generation: self.number(3),
-                members: self.members(),
-                version: self.version(),
-            }),
         }
     }
 
-    fn client(&mut self) -> pb::ClientCommand {
+    /// A change of a file by the session that mostly holds it.
+    fn file_op(&mut self) -> (u64, Op) {
+        let inode = if self.one_in(5) { self.file() } else { self.held() };
+        let session = self.holder(inode);
+        let epoch = self.epoch(inode);
+        let op = match self.below(8) {
+            0 | 1 => Op::SetAttr(self.set_attr(inode)),
+            2 | 3 => {
+                let indexes = (0..self.below(3)).map(|_| self.number(4)).collect();
+                Op::Grant(meta_op::Grant { inode, epoch, indexes, hosts: Vec::new() })
+            }
+            4 | 5 => {
+                let more = self.file();
+                Op::Commit(meta_op::Commit { files: vec![self.commit_file(inode), self.commit_file(more)] })
+            }
+            6 => {
+                let (wait, cancel) = (self.one_in(2), self.one_in(6));
+                Op::SetLock(meta_op::SetLock { inode, lock: Some(self.lock()), wait, cancel })
+            }
+            _ => {
+                let block = self.block(inode);
+                let (metablock, generation, version) = (block.id, block.generation, self.version(epoch));
+                let members = self.members();
+                Op::ChangeSet(meta_op::ChangeSet { inode, epoch, metablock, generation, members, version })
+            }
+        };
+        (session, op)
+    }
+
+    fn client(&mut self, now: i64) -> pb::ClientCommand {
         let placements = (0..3).map(|_| pb::Placement { members: self.members() }).collect();
-        let uid = [0, 0, 1000, 2000][self.below(4) as usize];
+        let uid = [0, 0, 0, 0, 1000, 2000][self.below(6) as usize];
+        let (session, op) = if self.one_in(2) { self.file_op() } else { (self.session(), self.namespace_op()) };
         let request = pb::MetaRequest {
-            session: self.number(2).saturating_add(1),
-            request: self.number(200).saturating_add(1),
-            acknowledged: if self.one_in(30) { self.below(50) } else { 0 },
+            session,
+            request: if self.one_in(15) { self.number(200) } else { now.unsigned_abs() + 1 },
+            acknowledged: if self.one_in(10) { now.unsigned_abs() / 2 } else { 0 },
             credentials: Some(pb::Credentials { uid, gid: uid / 10, groups: vec![300] }),
-            op: Some(pb::MetaOp { op: Some(self.op()) }),
+            op: Some(pb::MetaOp { op: Some(op) }),
         };
         pb::ClientCommand { request: Some(request), placements }
     }
 
-    fn found(&mut self) -> Vec<pb::Metablock> {
-        let one = |dice: &mut Self| pb::Metablock {
-            id: dice.number(9),
-            version: dice.version(),
-            length: dice.number(2000),
-            members: dice.members(),
-            ..Default::default()
-        };
-        (0..self.below(4)).map(|_| one(self)).collect()
+    /// What a recovery found: the committed metablocks, stamped, and sometimes not quite.
+    fn found(&mut self, inode: u64, epoch: u64) -> Vec<pb::Metablock> {
+        let mut blocks = self.machine.metablocks(InodeId::new(inode)).unwrap_or_default();
+        for block in &mut blocks {
+            if self.one_in(3) {
+                block.members = self.members();
+            }
+            if block.version == Some(pb::Version::default()) && self.one_in(2) {
+                continue;
+            }
+            block.version = if self.one_in(15) { self.version(1) } else { Some(pb::Version { epoch, seq: 0 }) };
+            block.length = self.number(3000);
+        }
+        if self.one_in(10) {
+            blocks.pop();
+        }
+        blocks
     }
 
-    fn change(&mut self) -> Change {
-        match self.below(60) {
-            0..=1 => Change::OpenSession(pb::OpenSessionCommand { host: "h".into(), role: "r".into() }),
-            2 => Change::CloseSession(self.number(4)),
-            3 => {
-                let volumes =
-                    (0..self.below(3)).map(|_| pb::Volume { id: self.below(4), ..Default::default() }).collect();
+    fn change(&mut self, now: i64) -> Change {
+        match self.below(80) {
+            0 => Change::OpenSession(pb::OpenSessionCommand { host: "h".into(), role: "r".into() }),
+            1 => Change::CloseSession(self.session()),
+            2 => {
+                let volumes = (0..self.below(3)).map(|_| pb::Volume { id: self.below(4), ..Default::default() });
+                let volumes = volumes.collect();
                 Change::RegisterNode(pb::RegisterNodeCommand { node: self.below(3), volumes, ..Default::default() })
             }
-            4 => Change::SetNodeState(pb::SetNodeState { node: self.number(3), draining: self.one_in(2) }),
-            5..=7 => Change::AcquireWrite(pb::AcquireWrite { session: 1 + self.below(2), inode: self.inode() }),
-            8..=9 => Change::BeginRecovery(pb::BeginRecovery { inode: self.inode(), expected_epoch: self.number(4) }),
-            10..=11 => Change::FinishRecovery(pb::FinishRecovery {
-                inode: self.inode(),
-                epoch: self.number(5),
-                size: self.number(3000),
-                metablocks: self.found(),
-                written: self.one_in(2),
-            }),
-            12..=13 => Change::ChangeSet(pb::MasterChangeSet {
-                inode: self.inode(),
-                epoch: self.number(3),
-                metablock: self.number(9),
-                generation: self.number(3),
-                members: self.members(),
-            }),
-            14..=15 => Change::Reap(pb::Reap { inodes: (0..5).map(|_| self.number(14)).collect() }),
-            16 => Change::DropDeleted(pb::DropDeleted {
-                volume: self.below(5),
-                metablocks: vec![self.below(9), self.below(9)],
-            }),
-            17 => {
-                Change::InitCluster(pb::InitCluster { cluster: self.below(3), default_replicas: self.below(20) as u32 })
+            3 => Change::SetNodeState(pb::SetNodeState { node: self.number(3), draining: self.one_in(2) }),
+            4..=9 => Change::AcquireWrite(pb::AcquireWrite { session: self.session(), inode: self.file() }),
+            10..=11 => {
+                let inode = if self.one_in(3) { self.file() } else { self.recovering() };
+                let expected_epoch = self.epoch(inode);
+                Change::BeginRecovery(pb::BeginRecovery { inode, expected_epoch })
             }
-            _ => Change::Client(self.client()),
+            12..=15 => {
+                let inode = self.recovering();
+                let epoch = self.epoch(inode);
+                let (metablocks, size) = (self.found(inode, epoch), self.number(3000));
+                Change::FinishRecovery(pb::FinishRecovery { inode, epoch, size, metablocks, written: self.one_in(2) })
+            }
+            16..=17 => {
+                let inode = self.file();
+                let (epoch, block, members) = (self.epoch(inode), self.block(inode), self.members());
+                let (metablock, generation) = (block.id, block.generation);
+                Change::ChangeSet(pb::MasterChangeSet { inode, epoch, metablock, generation, members })
+            }
+            18..=19 => {
+                let mut inodes: Vec<u64> = self.machine.orphans().map(InodeId::raw).collect();
+                inodes.push(self.number(14));
+                Change::Reap(pb::Reap { inodes })
+            }
+            20 => {
+                let (volume, metablocks) = (self.below(5), vec![self.below(9), self.below(9)]);
+                Change::DropDeleted(pb::DropDeleted { volume, metablocks })
+            }
+            21 => {
+                let (cluster, default_replicas) = (self.below(3), self.below(20) as u32);
+                Change::InitCluster(pb::InitCluster { cluster, default_replicas })
+            }
+            _ => Change::Client(self.client(now)),
         }
     }
 }
 
-/// A command that the throws decide about.
-pub(crate) fn command(now: i64, throws: Throws) -> pb::Command {
-    pb::Command { now_ns: now, command: Some(Dice { throws, at: 0 }.change()) }
+/// A command that the throws decide about, mostly one that fits the machine.
+pub(crate) fn command(machine: &Machine, now: i64, throws: Throws) -> pb::Command {
+    pb::Command { now_ns: now, command: Some(Dice { machine, throws, at: 0 }.change(now)) }
 }
 
 /// A machine with two sessions.
@@ -298,7 +388,7 @@ pub(crate) fn started() -> Machine {
 }
 
 fn queries(machine: &Machine, throws: Throws) {
-    let mut dice = Dice { throws, at: 0 };
+    let mut dice = Dice { machine, throws, at: 0 };
     let (inode, name) = (dice.inode(), dice.name());
     let cookie = dice.number(20);
     let limit = dice.number(5) as u32;
@@ -327,7 +417,7 @@ proptest! {
     fn no_command_breaks_an_invariant(all in proptest::collection::vec(throws(), 1..150)) {
         let mut machine = started();
         for (now, throws) in all.into_iter().enumerate() {
-            let command = command(now as i64, throws);
+            let command = command(&machine, now as i64, throws);
             let before = machine.digest();
             let applied = machine.apply(&command);
             prop_assert_eq!(machine.check(), Vec::<String>::new(), "after {:?}", command);
@@ -346,7 +436,7 @@ proptest! {
     fn a_refused_mutation_changes_nothing_but_the_kept_reply(all in proptest::collection::vec(throws(), 1..80)) {
         let mut machine = started();
         for (now, throws) in all.into_iter().enumerate() {
-            let command = command(now as i64, throws);
+            let command = command(&machine, now as i64, throws);
             let mut before = machine.clone();
             if machine.apply(&command).reply.is_err() {
                 // Sessions apart, both are the same.
@@ -373,7 +463,7 @@ proptest! {
     ) {
         let mut machine = started();
         for (now, (throws, at, byte)) in all.into_iter().enumerate() {
-            let mut bytes = command(now as i64, throws).encode_to_vec();
+            let mut bytes = command(&machine, now as i64, throws).encode_to_vec();
             let at = usize::from(at) % bytes.len();
             bytes[at] = byte;
             if let Ok(command) = pb::Command::decode(bytes.as_slice()) {
