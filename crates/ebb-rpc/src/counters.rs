@@ -42,6 +42,20 @@ impl Traffic {
     }
 }
 
+impl std::ops::Add for Traffic {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            network_sent_bytes: self.network_sent_bytes + other.network_sent_bytes,
+            network_received_bytes: self.network_received_bytes + other.network_received_bytes,
+            local_sent_bytes: self.local_sent_bytes + other.local_sent_bytes,
+            local_received_bytes: self.local_received_bytes + other.local_received_bytes,
+            calls: self.calls + other.calls,
+        }
+    }
+}
+
 /// Counters shared by the connections of one process (or of one task of it). Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Counters(Arc<Cells>);

@@ -1,11 +1,29 @@
 //! What the other tests share: worlds, a service to call, and a relay that breaks connections on purpose.
 
+/// A test of `fn name(runtime)` on Linux and one in virtual worlds of a few seeds.
+macro_rules! both {
+    ($name:ident) => {
+        mod $name {
+            #[test]
+            fn real() {
+                super::real(super::$name);
+            }
+
+            #[test]
+            fn virtual_world() {
+                super::virt(super::$name);
+            }
+        }
+    };
+}
+
 mod calls;
 mod faults;
 mod hostile;
 mod payloads;
 mod relay;
 mod trust;
+mod worlds;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,6 +32,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_runtime::Runtime;
+use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{ClusterId, HostName, Result, bail};
 use ebb_wire::{Method, pb};
 
@@ -28,6 +47,17 @@ pub const LONG: Duration = Duration::from_secs(20);
 pub fn real<F: Future<Output = ()>>(test: impl FnOnce(Runtime) -> F) {
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     tokio.block_on(async { test(Runtime::real()).await });
+}
+
+/// Runs a test in a process of a virtual world, for a few seeds.
+pub fn virt<F: Future<Output = ()>>(test: impl Fn(Runtime) -> F) {
+    for seed in 0..3 {
+        World::run(seed, WorldOptions::default(), |world| {
+            let process = world.process("h1");
+            let test = &test;
+            async move { test(process.runtime()).await }
+        });
+    }
 }
 
 pub fn identity(host: &str, role: &str) -> Identity {

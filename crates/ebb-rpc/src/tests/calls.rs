@@ -29,10 +29,7 @@ async fn thousand_calls_at_once(runtime: Runtime) {
     assert_eq!(connector.counters().read().calls, 1000);
 }
 
-#[test]
-fn thousand_calls_at_once_real() {
-    real(thousand_calls_at_once);
-}
+both!(thousand_calls_at_once);
 
 async fn failures_reach_the_caller(runtime: Runtime) {
     let site = serve(&runtime, ServerOptions::default()).await;
@@ -49,10 +46,7 @@ async fn failures_reach_the_caller(runtime: Runtime) {
     assert_eq!(small_call(&nobody, LONG).await.unwrap_err().kind(), ErrorKind::Unreachable);
 }
 
-#[test]
-fn failures_reach_the_caller_real() {
-    real(failures_reach_the_caller);
-}
+both!(failures_reach_the_caller);
 
 #[test]
 fn a_panic_in_a_service_is_answered() {
@@ -89,10 +83,7 @@ async fn deadlines(runtime: Runtime) {
     small_call(&channel, LONG).await.unwrap();
 }
 
-#[test]
-fn deadlines_real() {
-    real(deadlines);
-}
+both!(deadlines);
 
 async fn requests_of_a_connection_are_bounded(runtime: Runtime) {
     let options = ServerOptions { requests_per_connection_max: 4, ..Default::default() };
@@ -117,10 +108,7 @@ async fn requests_of_a_connection_are_bounded(runtime: Runtime) {
     }
 }
 
-#[test]
-fn requests_of_a_connection_are_bounded_real() {
-    real(requests_of_a_connection_are_bounded);
-}
+both!(requests_of_a_connection_are_bounded);
 
 /// Waits until the server has counted what the caller has, from the other end, handshake included.
 async fn settled(runtime: &Runtime, site: &Site, connector: &Connector) -> crate::Traffic {
@@ -161,10 +149,7 @@ async fn counters_are_exact(runtime: Runtime) {
     }
 }
 
-#[test]
-fn counters_are_exact_real() {
-    real(counters_are_exact);
-}
+both!(counters_are_exact);
 
 async fn a_server_that_stops_answers_what_it_has(runtime: Runtime) {
     let echo = Echo::new(&runtime);
@@ -195,7 +180,4 @@ async fn a_server_that_stops_answers_what_it_has(runtime: Runtime) {
     assert_eq!(small_call(&channel, LONG).await.unwrap_err().kind(), ErrorKind::Unreachable);
 }
 
-#[test]
-fn a_server_that_stops_answers_what_it_has_real() {
-    real(a_server_that_stops_answers_what_it_has);
-}
+both!(a_server_that_stops_answers_what_it_has);

@@ -33,10 +33,7 @@ async fn a_frozen_peer_is_redialed_and_served_after_it_thaws(runtime: Runtime) {
     }
 }
 
-#[test]
-fn a_frozen_peer_is_redialed_and_served_after_it_thaws_real() {
-    real(a_frozen_peer_is_redialed_and_served_after_it_thaws);
-}
+both!(a_frozen_peer_is_redialed_and_served_after_it_thaws);
 
 /// A short freeze, shorter than patience: the connection stays, and later calls are answered on it.
 async fn a_short_freeze_keeps_the_connection(runtime: Runtime) {
@@ -55,10 +52,7 @@ async fn a_short_freeze_keeps_the_connection(runtime: Runtime) {
     assert_eq!(*relay.accepted.borrow(), 1);
 }
 
-#[test]
-fn a_short_freeze_keeps_the_connection_real() {
-    real(a_short_freeze_keeps_the_connection);
-}
+both!(a_short_freeze_keeps_the_connection);
 
 /// Calls that take long are no sign of silence as long as others are answered.
 async fn slow_calls_are_no_silence(runtime: Runtime) {
@@ -78,10 +72,7 @@ async fn slow_calls_are_no_silence(runtime: Runtime) {
     assert_eq!(*relay.accepted.borrow(), 1);
 }
 
-#[test]
-fn slow_calls_are_no_silence_real() {
-    real(slow_calls_are_no_silence);
-}
+both!(slow_calls_are_no_silence);
 
 async fn a_connection_cut_in_mid_payload_fails_its_call_only(runtime: Runtime) {
     let site = serve(&runtime, ServerOptions::default()).await;
@@ -95,10 +86,7 @@ async fn a_connection_cut_in_mid_payload_fails_its_call_only(runtime: Runtime) {
     assert_eq!(channel.call_with(&read, vec![], LONG).await.unwrap().payload, pattern(0, 1 << 20));
 }
 
-#[test]
-fn a_connection_cut_in_mid_payload_fails_its_call_only_real() {
-    real(a_connection_cut_in_mid_payload_fails_its_call_only);
-}
+both!(a_connection_cut_in_mid_payload_fails_its_call_only);
 
 /// A server that restarts on its address is found again; the pause between dials stays short.
 async fn a_restarted_server_is_found_again(runtime: Runtime) {
@@ -125,7 +113,4 @@ async fn a_restarted_server_is_found_again(runtime: Runtime) {
     }
 }
 
-#[test]
-fn a_restarted_server_is_found_again_real() {
-    real(a_restarted_server_is_found_again);
-}
+both!(a_restarted_server_is_found_again);

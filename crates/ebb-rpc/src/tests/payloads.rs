@@ -25,10 +25,7 @@ async fn big_payloads_come_back(runtime: Runtime) {
     }
 }
 
-#[test]
-fn big_payloads_come_back_real() {
-    real(big_payloads_come_back);
-}
+both!(big_payloads_come_back);
 
 /// Memory for requests is taken before they are read: calls of 40 MiB in all go through a budget of 21 MiB.
 async fn memory_bounds_make_requests_wait(runtime: Runtime) {
@@ -49,10 +46,7 @@ async fn memory_bounds_make_requests_wait(runtime: Runtime) {
     assert_eq!(site.echo.answered.load(Ordering::SeqCst), 40);
 }
 
-#[test]
-fn memory_bounds_make_requests_wait_real() {
-    real(memory_bounds_make_requests_wait);
-}
+both!(memory_bounds_make_requests_wait);
 
 /// A caller that reads nothing loses its connection; meanwhile and afterwards others are served.
 async fn slow_readers_are_given_up(runtime: Runtime) {
@@ -82,10 +76,7 @@ async fn slow_readers_are_given_up(runtime: Runtime) {
     lazy.call_with(&read, vec![], LONG).await.unwrap();
 }
 
-#[test]
-fn slow_readers_are_given_up_real() {
-    real(slow_readers_are_given_up);
-}
+both!(slow_readers_are_given_up);
 
 /// A small call does not wait behind big ones: with 8 MiB answers on the way that nobody takes, it is answered.
 async fn small_calls_do_not_wait_behind_big_ones(runtime: Runtime) {
@@ -112,10 +103,7 @@ async fn small_calls_do_not_wait_behind_big_ones(runtime: Runtime) {
     }
 }
 
-#[test]
-fn small_calls_do_not_wait_behind_big_ones_real() {
-    real(small_calls_do_not_wait_behind_big_ones);
-}
+both!(small_calls_do_not_wait_behind_big_ones);
 
 struct FileService(File);
 
@@ -135,6 +123,7 @@ impl Service for FileService {
 
 async fn files_are_sent_and_short_ones_break_the_connection(runtime: Runtime, dir: &Path) {
     let len = (5 << 20) + 123;
+    runtime.disk().create_dir_all(dir).await.unwrap();
     let file = runtime.disk().open(&dir.join("payload"), OpenMode::Create).await.unwrap();
     file.write_at(0, vec![pattern(0, len)]).await.unwrap();
     let echo = Echo::new(&runtime);
@@ -153,10 +142,17 @@ async fn files_are_sent_and_short_ones_break_the_connection(runtime: Runtime, di
     assert_eq!(channel.call_with(&message, vec![], LONG).await.unwrap().payload, pattern(0, 4));
 }
 
-#[test]
-fn files_are_sent_and_short_ones_break_the_connection_real() {
-    let dir = tempfile::tempdir().unwrap();
-    real(|runtime| files_are_sent_and_short_ones_break_the_connection(runtime, dir.path()));
+mod files_are_sent_and_short_ones_break_the_connection {
+    #[test]
+    fn real() {
+        let dir = tempfile::tempdir().unwrap();
+        super::real(|runtime| super::files_are_sent_and_short_ones_break_the_connection(runtime, dir.path()));
+    }
+
+    #[test]
+    fn virtual_world() {
+        super::virt(|runtime| super::files_are_sent_and_short_ones_break_the_connection(runtime, "/data".as_ref()));
+    }
 }
 
 /// A peer that stops in the middle of a request gives its memory back when it is given up.
@@ -185,7 +181,4 @@ async fn a_peer_that_stops_in_mid_request_is_given_up(runtime: Runtime) {
     assert_eq!(answered.payload.len(), 16 << 20);
 }
 
-#[test]
-fn a_peer_that_stops_in_mid_request_is_given_up_real() {
-    real(a_peer_that_stops_in_mid_request_is_given_up);
-}
+both!(a_peer_that_stops_in_mid_request_is_given_up);

@@ -48,13 +48,8 @@ async fn refusals_are_clear_on_both_sides(runtime: Runtime) {
     }
 }
 
-#[test]
-fn handshakes_real() {
-    real(async |runtime| {
-        both_sides_learn_who_the_other_is(runtime.clone()).await;
-        refusals_are_clear_on_both_sides(runtime).await;
-    });
-}
+both!(both_sides_learn_who_the_other_is);
+both!(refusals_are_clear_on_both_sides);
 
 async fn callers_hear_why(runtime: Runtime) {
     let site = serve(&runtime, ServerOptions::default()).await;
@@ -66,10 +61,7 @@ async fn callers_hear_why(runtime: Runtime) {
     small_call(&connector(&runtime, "h2").channel(&site.address), LONG).await.unwrap();
 }
 
-#[test]
-fn callers_hear_why_real() {
-    real(callers_hear_why);
-}
+both!(callers_hear_why);
 
 fn hello(message: &impl Message) -> Vec<u8> {
     let message = message.encode_to_vec();
@@ -110,10 +102,7 @@ async fn another_protocol_is_refused_with_a_reason(runtime: Runtime) {
     assert!(error.detail().contains("same release"), "{error}");
 }
 
-#[test]
-fn another_protocol_is_refused_with_a_reason_real() {
-    real(another_protocol_is_refused_with_a_reason);
-}
+both!(another_protocol_is_refused_with_a_reason);
 
 /// A replayed exchange proves nothing: the server's nonce is new each time.
 async fn replay_is_refused(runtime: Runtime) {
@@ -155,10 +144,7 @@ async fn read_hello<M: Message + Default>(read: &mut ebb_runtime::ReadHalf) -> M
     M::decode(&body[..]).unwrap()
 }
 
-#[test]
-fn replay_is_refused_real() {
-    real(replay_is_refused);
-}
+both!(replay_is_refused);
 
 /// Strangers that say nothing take no place of a peer's, and lose their connection in time.
 async fn silent_strangers_lock_nobody_out(runtime: Runtime) {
@@ -181,10 +167,7 @@ async fn silent_strangers_lock_nobody_out(runtime: Runtime) {
     }
 }
 
-#[test]
-fn silent_strangers_lock_nobody_out_real() {
-    real(silent_strangers_lock_nobody_out);
-}
+both!(silent_strangers_lock_nobody_out);
 
 async fn connections_are_bounded(runtime: Runtime) {
     let site = serve(&runtime, ServerOptions { connections_max: 2, ..Default::default() }).await;
@@ -203,7 +186,4 @@ async fn connections_are_bounded(runtime: Runtime) {
     }
 }
 
-#[test]
-fn connections_are_bounded_real() {
-    real(connections_are_bounded);
-}
+both!(connections_are_bounded);
