@@ -1,0 +1,324 @@
+//! The coordinator: walks a tree, ships each split to a worker near its data, adds up.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use ebb_client::Client;
+use ebb_rpc::{Connector, Counters};
+use ebb_runtime::Runtime;
+use ebb_types::{Credentials, Error, ErrorKind, HostName, Result, bail, err};
+use ebb_wire::pb;
+use tokio::sync::mpsc;
+
+use crate::owned::Owned;
+use crate::plan::{Batch, BatchLimits, FoundFile, Locality, Planner, Work};
+use crate::walk::{ClientTree, Tree, Walk};
+
+/// Sentences about failed splits that a report keeps.
+const ERRORS_MAX: usize = 10;
+/// Failed calls after which a worker is given up.
+const STRIKES_MAX: u32 = 2;
+/// A call's deadline: this, and the time for its bytes at [`SLOWEST`].
+const CALL_DEADLINE: Duration = Duration::from_secs(30);
+/// Bytes per second below which a worker counts as failed.
+const SLOWEST: u64 = 1 << 20;
+
+/// How a job runs.
+#[derive(Clone, Debug)]
+pub struct JobOptions {
+    /// Whether work goes to its data.
+    pub locality: Locality,
+    /// Calls in progress for each worker.
+    pub calls_per_worker: usize,
+    /// Workers that a split is tried on.
+    pub attempts_max: usize,
+    /// Bounds of a call.
+    pub limits: BatchLimits,
+}
+
+impl Default for JobOptions {
+    fn default() -> Self {
+        Self { locality: Locality::Located, calls_per_worker: 2, attempts_max: 3, limits: BatchLimits::default() }
+    }
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Files found so far.
+    pub files: u64,
+    /// Splits found so far.
+    pub splits_found: u64,
+    /// Splits counted or given up.
+    pub splits_done: u64,
+    /// Bytes in the files found so far.
+    pub bytes_found: u64,
+    /// Bytes in the splits that are done.
+    pub bytes_done: u64,
+    /// All files were found: the totals above are final.
+    pub walked: bool,
+}
+
+/// What a job came to.
+#[derive(Clone, PartialEq, Debug, Default, serde::Serialize)]
+pub struct Report {
+    /// Words in all files, as `wc -w` counts them.
+    pub words: u64,
+    /// Time from start to end.
+    pub seconds: f64,
+    /// Splits that were counted.
+    pub splits: u64,
+    /// Of these, counted on a host that holds a replica.
+    pub local_splits: u64,
+    /// Bytes between hosts, both ways, headers included: on the coordinator's connections and on the workers' own.
+    pub network_bytes: u64,
+    /// Splits that no worker could count; their words are missing above.
+    pub failed: u64,
+    /// Files found.
+    #[serde(skip)]
+    pub files: u64,
+    /// Their length in all.
+    #[serde(skip)]
+    pub input_bytes: u64,
+    /// What went wrong with the failed splits, the first of it.
+    #[serde(skip)]
+    pub errors: Vec<String>,
+}
+
+/// Counts the words of all files below `path` with workers at these addresses. `progress` is told now and then.
+///
+/// Fails if the walk does, or if there is no worker. Splits that fail on several workers are told in the report.
+pub async fn count_words(
+    runtime: &Runtime,
+    client: &Client,
+    credentials: &Credentials,
+    path: &[u8],
+    workers: &[(HostName, String)],
+    options: &JobOptions,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Report> {
+    let tree = ClientTree { client: client.clone(), credentials: credentials.clone() };
+    // A counter of its own: the client's also carry what else the process does.
+    let connector = Connector::new(runtime.clone(), client.connector().identity().clone(), Counters::default());
+    count_words_in(runtime, &tree, &connector, path, workers, options, progress).await
+}
+
+/// The same in any namespace; `connector` leads to the workers, and nothing else counts in its counters.
+pub async fn count_words_in(
+    runtime: &Runtime,
+    tree: &impl Tree,
+    connector: &Connector,
+    path: &[u8],
+    workers: &[(HostName, String)],
+    options: &JobOptions,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Report> {
+    if workers.is_empty() {
+        bail!(Unavailable, "there is no worker: start one on each host, as `ebb cluster up` does");
+    }
+    let started = runtime.now();
+    let before = tree.network_bytes();
+    let hosts: Vec<HostName> = workers.iter().map(|(host, _)| host.clone()).collect();
+    let (done, results) = mpsc::channel(workers.len() * options.calls_per_worker.max(1));
+    let mut job = Job {
+        runtime,
+        connector,
+        addresses: workers.iter().map(|(_, address)| address.as_str()).collect(),
+        options,
+        planner: Planner::new(options.locality, options.limits, &hosts, &tree.nodes()),
+        crew: workers.iter().map(|_| Member::default()).collect(),
+        calls: BTreeMap::new(),
+        calls_made: 0,
+        done,
+        state: Progress::default(),
+        report: Report::default(),
+        progress,
+    };
+    job.run(Walk::start(runtime, tree, path), results).await?;
+    let mut report = job.report;
+    report.seconds = runtime.now().since(started).as_secs_f64();
+    report.network_bytes += connector.counters().read().network_bytes() + (tree.network_bytes() - before);
+    Ok(report)
+}
+
+/// A worker, as the coordinator sees it.
+#[derive(Debug, Default)]
+struct Member {
+    ready: VecDeque<Batch>,
+    running: usize,
+    /// Calls that failed as a whole.
+    strikes: u32,
+}
+
+struct Done {
+    call: u64,
+    batch: Batch,
+    reply: Result<pb::CountWordsReply>,
+}
+
+struct Job<'a> {
+    runtime: &'a Runtime,
+    connector: &'a Connector,
+    addresses: Vec<&'a str>,
+    options: &'a JobOptions,
+    planner: Planner,
+    crew: Vec<Member>,
+    /// Calls in progress; they are stopped with the job.
+    calls: BTreeMap<u64, Owned<()>>,
+    calls_made: u64,
+    done: mpsc::Sender<Done>,
+    state: Progress,
+    report: Report,
+    progress: &'a mut (dyn FnMut(Progress) + Send),
+}
+
+impl Job<'_> {
+    async fn run(&mut self, mut walk: Walk, mut results: mpsc::Receiver<Done>) -> Result<()> {
+        loop {
+            if self.state.walked {
+                // Nothing more comes to fill them.
+                let rest = self.planner.finish();
+                self.enqueue(rest);
+            }
+            self.start_calls();
+            (self.progress)(self.state);
+            if self.state.walked && self.calls.is_empty() {
+                return Ok(());
+            }
+            let backlog: usize = self.crew.iter().map(|member| member.ready.len()).sum();
+            let may_walk = !self.state.walked && backlog <= 2 * self.crew.len();
+            tokio::select! {
+                biased;
+                Some(done) = results.recv(), if !self.calls.is_empty() => self.on_done(done),
+                found = walk.next(), if may_walk => match found {
+                    Some(files) => self.on_found(&files?),
+                    None => self.state.walked = true,
+                },
+            }
+        }
+    }
+
+    fn on_found(&mut self, files: &[FoundFile]) {
+        for file in files {
+            self.state.files += 1;
+            self.state.bytes_found += file.size;
+            self.report.files += 1;
+            self.report.input_bytes += file.size;
+            for work in self.planner.splits(file) {
+                self.state.splits_found += 1;
+                self.place(work, None);
+            }
+        }
+    }
+
+    /// Finds a worker for a split; `cause` tells why the last one failed.
+    fn place(&mut self, work: Work, cause: Option<&Error>) {
+        let refused = if work.tried.len() >= self.options.attempts_max {
+            work
+        } else {
+            match self.planner.place(work) {
+                Ok(full) => return self.enqueue(full),
+                Err(work) => *work,
+            }
+        };
+        self.state.splits_done += 1;
+        self.state.bytes_done += refused.split.length;
+        self.report.failed += 1;
+        if self.report.errors.len() < ERRORS_MAX {
+            let why = cause.map_or_else(|| "no worker is left".to_owned(), Error::to_string);
+            let pb::Split { inode, offset, .. } = refused.split;
+            self.report.errors.push(format!("i{inode} from byte {offset}: {why}"));
+        }
+    }
+
+    fn enqueue(&mut self, batches: Vec<Batch>) {
+        for batch in batches {
+            self.crew[batch.worker].ready.push_back(batch);
+        }
+    }
+
+    fn start_calls(&mut self) {
+        for worker in 0..self.crew.len() {
+            while self.crew[worker].running < self.options.calls_per_worker.max(1)
+                && let Some(batch) = self.crew[worker].ready.pop_front()
+            {
+                self.crew[worker].running += 1;
+                self.start_call(batch);
+            }
+        }
+    }
+
+    fn start_call(&mut self, batch: Batch) {
+        self.calls_made += 1;
+        let call = self.calls_made;
+        let channel = self.connector.channel(self.addresses[batch.worker]);
+        let use_locations = self.options.locality == Locality::Located;
+        let deadline = CALL_DEADLINE + Duration::from_millis(batch.bytes * 1000 / SLOWEST);
+        let done = self.done.clone();
+        let task = self.runtime.spawn("count-words", async move {
+            let splits = batch.work.iter().map(|work| work.split.clone()).collect();
+            let reply = channel.call(&pb::CountWords { splits, use_locations }, deadline).await;
+            // A job that is gone needs no result.
+            let _ = done.send(Done { call, batch, reply }).await;
+        });
+        self.calls.insert(call, Owned::new(task));
+    }
+
+    fn on_done(&mut self, done: Done) {
+        self.calls.remove(&done.call);
+        let worker = done.batch.worker;
+        self.crew[worker].running -= 1;
+        let expected = done.batch.work.len();
+        let reply = done.reply.and_then(|reply| match reply.words.len() {
+            len if len == expected => Ok(reply),
+            len => Err(err!(Protocol, "{}: {len} counts for {expected} splits", self.addresses[worker])),
+        });
+        match reply {
+            Ok(reply) => self.on_reply(done.batch, &reply),
+            Err(error) => self.on_failed_call(done.batch, &error),
+        }
+    }
+
+    fn on_reply(&mut self, batch: Batch, reply: &pb::CountWordsReply) {
+        self.crew[batch.worker].strikes = 0;
+        self.report.network_bytes += reply.network_bytes;
+        for (index, mut work) in batch.work.into_iter().enumerate() {
+            match ebb_wire::convert::failure(reply.failures.get(index).cloned()) {
+                Ok(()) => {
+                    self.report.words += reply.words[index];
+                    self.report.splits += 1;
+                    self.report.local_splits += u64::from(work.holders.contains(&batch.worker));
+                    self.state.splits_done += 1;
+                    self.state.bytes_done += work.split.length;
+                }
+                Err(error) => {
+                    work.tried.insert(batch.worker);
+                    self.place(work, Some(&error));
+                }
+            }
+        }
+    }
+
+    fn on_failed_call(&mut self, batch: Batch, error: &Error) {
+        let worker = batch.worker;
+        tracing::warn!(%error, worker = self.addresses[worker], splits = batch.work.len(), "try splits elsewhere");
+        self.crew[worker].strikes += 1;
+        // A worker that refuses the handshake will not change its mind.
+        let is_hopeless = error.kind() == ErrorKind::Unauthorized || self.crew[worker].strikes >= STRIKES_MAX;
+        let mut orphans = Vec::new();
+        if is_hopeless {
+            orphans.extend(self.planner.bury(worker));
+            orphans.extend(self.crew[worker].ready.drain(..));
+        }
+        for mut work in batch.work {
+            work.tried.insert(worker);
+            self.place(work, Some(error));
+        }
+        for work in orphans.into_iter().flat_map(|batch| batch.work) {
+            self.place(work, Some(error));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! Which worker counts which split: pure, one split after the other, so that a tree of any size streams through.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ebb_types::{BLOCK_SIZE_DEFAULT, HostName, METABLOCK_SIZE_DEFAULT};
+use ebb_wire::{Message, pb};
+
+/// Whether work goes to its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Locality {
+    /// To a host that holds a replica, the least loaded of them (metablocks paper, G1).
+    Located,
+    /// To the least loaded host that holds none, if there is one: what a scheduler does that knows no locations, at
+    /// its unluckiest; for comparison.
+    Blind,
+}
+
+/// Bounds of one call to a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchLimits {
+    /// Splits.
+    pub splits_max: usize,
+    /// Bytes to read. A larger split goes alone.
+    pub bytes_max: u64,
+    /// Bytes of the request message.
+    pub message_bytes_max: usize,
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        Self { splits_max: 512, bytes_max: 16 << 20, message_bytes_max: 1 << 20 }
+    }
+}
+
+/// A split and what has been tried with it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Work {
+    /// What the worker gets.
+    pub split: pb::Split,
+    /// Hosts that hold a replica of its first metablock, as indexes of workers.
+    pub holders: Vec<usize>,
+    /// Workers that failed with it.
+    pub tried: BTreeSet<usize>,
+}
+
+/// Splits for one call to one worker.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Batch {
+    /// Index of the worker.
+    pub worker: usize,
+    /// In the order in which they were placed.
+    pub work: Vec<Work>,
+    /// Bytes to read.
+    pub bytes: u64,
+    message_bytes: usize,
+}
+
+/// A file as the walk found it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FoundFile {
+    /// Its inode number.
+    pub inode: u64,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Unit of reading.
+    pub block_size: u64,
+    /// Unit of placement.
+    pub metablock_size: u64,
+    /// Its map, by index; holes are left out.
+    pub metablocks: Vec<pb::Metablock>,
+}
+
+/// Places splits on workers and gathers them into batches.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    locality: Locality,
+    limits: BatchLimits,
+    workers: Vec<Slot>,
+    /// Workers' indexes by the node whose replicas are on their host. A host may run several workers.
+    by_node: BTreeMap<u64, Vec<usize>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    /// Bytes placed so far.
+    load: u64,
+    is_dead: bool,
+    open: Batch,
+}
+
+/// Least load that a split counts for: opening a file costs, too.
+const SPLIT_COST: u64 = 16 << 10;
+
+impl Planner {
+    /// A planner for workers on these hosts, and nodes with theirs.
+    #[must_use]
+    pub fn new(locality: Locality, limits: BatchLimits, workers: &[HostName], nodes: &[pb::Node]) -> Self {
+        let on = |host: &str| (0..workers.len()).filter(|index| workers[*index].as_str() == host).collect();
+        let slot = |worker| Slot { open: Batch { worker, ..Batch::default() }, ..Slot::default() };
+        Self {
+            locality,
+            limits,
+            workers: (0..workers.len()).map(slot).collect(),
+            by_node: nodes.iter().map(|node| (node.id, on(&node.host))).collect(),
+        }
+    }
+
+    /// The splits of a file: one for each metablock.
+    #[must_use]
+    pub fn splits(&self, file: &FoundFile) -> Vec<Work> {
+        if file.metablock_size == 0 {
+            return Vec::new();
+        }
+        (0..file.size.div_ceil(file.metablock_size)).map(|index| self.split(file, index)).collect()
+    }
+
+    fn split(&self, file: &FoundFile, index: u64) -> Work {
+        let near = |metablock: &&pb::Metablock| index.abs_diff(metablock.index) <= 1;
+        let metablocks = match self.locality {
+            Locality::Located => file.metablocks.iter().filter(near).cloned().collect(),
+            // The worker looks the file up by itself.
+            Locality::Blind => Vec::new(),
+        };
+        let unless_default = |value, default| if value == default { 0 } else { value };
+        let offset = index * file.metablock_size;
+        let own = file.metablocks.iter().find(|metablock| metablock.index == index);
+        let members = own.map_or(&[][..], |metablock| &metablock.members);
+        let mut holders: Vec<usize> =
+            members.iter().filter_map(|member| self.by_node.get(&member.node)).flatten().copied().collect();
+        holders.sort_unstable();
+        holders.dedup();
+        let split = pb::Split {
+            inode: file.inode,
+            offset,
+            length: file.metablock_size.min(file.size - offset),
+            file_size: file.size,
+            metablock_size: unless_default(file.metablock_size, METABLOCK_SIZE_DEFAULT),
+            block_size: unless_default(file.block_size, BLOCK_SIZE_DEFAULT),
+            metablocks,
+        };
+        Work { split, holders, tried: BTreeSet::new() }
+    }
+
+    /// Places a split; returns the batches that are full now. `Err` gives the split back: no worker is left for it.
+    pub fn place(&mut self, work: Work) -> Result<Vec<Batch>, Box<Work>> {
+        let Some(worker) = self.choose_worker(&work) else { return Err(Box::new(work)) };
+        let (limits, slot) = (self.limits, &mut self.workers[worker]);
+        let (bytes, message_bytes) = (work.split.length, work.split.encoded_len() + 4);
+        slot.load += bytes.max(SPLIT_COST);
+        let mut full = Vec::new();
+        if slot.open.bytes + bytes > limits.bytes_max
+            || slot.open.message_bytes + message_bytes > limits.message_bytes_max
+        {
+            full.extend(slot.take());
+        }
+        slot.open.work.push(work);
+        slot.open.bytes += bytes;
+        slot.open.message_bytes += message_bytes;
+        if slot.open.work.len() >= limits.splits_max || slot.open.bytes >= limits.bytes_max {
+            full.extend(slot.take());
+        }
+        Ok(full)
+    }
+
+    /// The batches that are not full.
+    pub fn finish(&mut self) -> Vec<Batch> {
+        self.workers.iter_mut().filter_map(Slot::take).collect()
+    }
+
+    /// Gives a worker up; returns what was gathered for it.
+    pub fn bury(&mut self, worker: usize) -> Option<Batch> {
+        let slot = &mut self.workers[worker];
+        slot.is_dead = true;
+        slot.take()
+    }
+
+    /// Whether a worker was given up.
+    #[must_use]
+    pub fn is_dead(&self, worker: usize) -> bool {
+        self.workers[worker].is_dead
+    }
+
+    /// The least loaded of the workers that locality prefers, else of all that have not failed with it.
+    fn choose_worker(&self, work: &Work) -> Option<usize> {
+        let open =
+            || (0..self.workers.len()).filter(|worker| !self.workers[*worker].is_dead && !work.tried.contains(worker));
+        let load = |worker: &usize| self.workers[*worker].load;
+        let holds = |worker: &usize| work.holders.contains(worker);
+        let preferred = match self.locality {
+            Locality::Located => open().filter(holds).min_by_key(load),
+            Locality::Blind => open().filter(|worker| !holds(worker)).min_by_key(load),
+        };
+        preferred.or_else(|| open().min_by_key(load))
+    }
+}
+
+impl Slot {
+    fn take(&mut self) -> Option<Batch> {
+        let empty = Batch { worker: self.open.worker, ..Batch::default() };
+        let batch = std::mem::replace(&mut self.open, empty);
+        (!batch.work.is_empty()).then_some(batch)
+    }
+}
+
+/// Whether the map of a file may have more than was brought along.
+#[must_use]
+pub(crate) fn map_may_go_on(file: &FoundFile) -> bool {
+    file.metablock_size > 0 && (file.metablocks.len() as u64) < file.size.div_ceil(file.metablock_size)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn workers(count: usize) -> Vec<HostName> {
+    (1..=count).map(|host| HostName::new(format!("h{host}"))).collect()
+}
+
+fn nodes(count: usize) -> Vec<pb::Node> {
+    (1..=count as u64).map(|id| pb::Node { id, host: format!("h{id}"), ..Default::default() }).collect()
+}
+
+/// A file with `members` of each metablock.
+fn file(inode: u64, size: u64, metablock_size: u64, members: &[u64]) -> FoundFile {
+    let member = |node: &u64| pb::Member { node: *node, volume: *node, incarnation: 3 };
+    let metablocks = (0..size.div_ceil(metablock_size))
+        .map(|index| pb::Metablock {
+            id: inode * 1000 + index,
+            index,
+            members: members.iter().map(member).collect(),
+            ..Default::default()
+        })
+        .collect();
+    FoundFile { inode, size, block_size: 1 << 20, metablock_size, metablocks }
+}
+
+fn place_all(planner: &mut Planner, files: &[FoundFile]) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    for file in files {
+        for work in planner.splits(file) {
+            batches.extend(planner.place(work).unwrap());
+        }
+    }
+    batches.extend(planner.finish());
+    batches
+}
+
+#[test]
+fn splits_follow_metablocks_and_carry_their_neighbours() {
+    let planner = Planner::new(Locality::Located, BatchLimits::default(), &workers(3), &nodes(3));
+    let work = planner.splits(&file(9, (5 << 20) + 3, 1 << 20, &[2]));
+    let ranges: Vec<_> = work.iter().map(|work| (work.split.offset, work.split.length)).collect();
+    let mib = 1 << 20;
+    assert_eq!(ranges, [(0, mib), (mib, mib), (2 * mib, mib), (3 * mib, mib), (4 * mib, mib), (5 * mib, 3)]);
+    let indexes = |work: &Work| work.split.metablocks.iter().map(|metablock| metablock.index).collect::<Vec<_>>();
+    assert_eq!(indexes(&work[0]), [0, 1]);
+    assert_eq!(indexes(&work[3]), [2, 3, 4]);
+    assert_eq!(indexes(&work[5]), [4, 5]);
+    assert!(work.iter().all(|work| work.holders == [1]));
+    assert!(planner.splits(&file(9, 0, 1 << 20, &[2])).is_empty(), "an empty file has no words");
+}
+
+/// What a small file costs in a request, with three replicas and ids as a year of use makes them.
+#[test]
+fn small_files_are_small_on_the_wire() {
+    let planner = Planner::new(Locality::Located, BatchLimits::default(), &workers(3), &nodes(3));
+    let mut small = file(4_000_000, 4000, METABLOCK_SIZE_DEFAULT, &[1, 2, 3]);
+    small.metablocks[0] = pb::Metablock {
+        id: 9_000_000,
+        version: Some(pb::Version { epoch: 12, seq: 4 }),
+        length: 4000,
+        generation: 1,
+        ..small.metablocks[0].clone()
+    };
+    let work = planner.splits(&small).remove(0);
+    assert!(work.split.encoded_len() <= 70, "{} bytes", work.split.encoded_len());
+}
+
+#[test]
+fn work_goes_to_a_holder_and_is_balanced() {
+    let mut planner = Planner::new(Locality::Located, BatchLimits::default(), &workers(4), &nodes(4));
+    let pairs = [[1, 2], [2, 3], [3, 4], [4, 1]];
+    let files: Vec<_> = (0..400).map(|index| file(index + 2, 4000, 1 << 20, &pairs[index as usize % 4])).collect();
+    let batches = place_all(&mut planner, &files);
+    let mut counts = [0; 4];
+    for batch in &batches {
+        assert!(batch.work.iter().all(|work| work.holders.contains(&batch.worker)));
+        counts[batch.worker] += batch.work.len();
+    }
+    assert!(counts.iter().all(|count| (90..=110).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn blind_work_avoids_its_holders_where_it_can() {
+    let mut planner = Planner::new(Locality::Blind, BatchLimits::default(), &workers(3), &nodes(3));
+    let files: Vec<_> = (0..90).map(|index| file(index + 2, 4000, 1 << 20, &[1 + index % 3])).collect();
+    for batch in place_all(&mut planner, &files) {
+        for work in &batch.work {
+            assert!(!work.holders.contains(&batch.worker));
+            assert!(work.split.metablocks.is_empty(), "a blind worker gets no map");
+        }
+    }
+    // Where everybody holds it, somebody must.
+    let mut planner = Planner::new(Locality::Blind, BatchLimits::default(), &workers(2), &nodes(2));
+    assert_eq!(place_all(&mut planner, &[file(2, 100, 1 << 20, &[1, 2])]).len(), 1);
+}
+
+#[test]
+fn the_dead_and_the_tried_get_nothing() {
+    let mut planner = Planner::new(Locality::Located, BatchLimits::default(), &workers(3), &nodes(3));
+    let mut work = planner.splits(&file(2, 100, 1 << 20, &[1])).remove(0);
+    assert!(planner.place(work.clone()).unwrap().is_empty());
+    let orphans = planner.bury(0).unwrap();
+    assert_eq!(orphans.work, [work.clone()]);
+    work.tried.insert(1);
+    assert!(planner.place(work.clone()).unwrap().is_empty());
+    assert_eq!(planner.finish()[0].worker, 2, "neither the dead holder nor the one that failed");
+    work.tried.insert(2);
+    assert_eq!(*planner.place(work.clone()).unwrap_err(), work);
+}
+
+proptest! {
+    /// Whatever the files, each byte is in exactly one split, and batches keep their bounds.
+    #[test]
+    fn batches_hold_everything_once(
+        sizes in proptest::collection::vec(0_u64..5_000_000, 1..80),
+        hosts in 1_usize..5,
+        blind in any::<bool>(),
+        splits_max in 1_usize..20,
+    ) {
+        let locality = if blind { Locality::Blind } else { Locality::Located };
+        let limits = BatchLimits { splits_max, bytes_max: 2 << 20, message_bytes_max: 2000 };
+        let mut planner = Planner::new(locality, limits, &workers(hosts), &nodes(hosts));
+        let files: Vec<_> =
+            (2..).zip(&sizes).map(|(inode, size)| file(inode, *size, 1 << 20, &[1 + inode % hosts as u64])).collect();
+        let batches = place_all(&mut planner, &files);
+        for batch in &batches {
+            prop_assert!(batch.work.len() <= splits_max);
+            prop_assert!(batch.bytes <= 2 << 20 || batch.work.len() == 1);
+        }
+        for file in &files {
+            let mut ranges: Vec<_> = batches
+                .iter()
+                .flat_map(|batch| &batch.work)
+                .filter(|work| work.split.inode == file.inode)
+                .map(|work| (work.split.offset, work.split.length))
+                .collect();
+            ranges.sort_unstable();
+            let mut at = 0;
+            for (offset, length) in ranges {
+                prop_assert_eq!(offset, at);
+                at += length;
+            }
+            prop_assert_eq!(at, file.size);
+        }
+    }
+}
