@@ -23,14 +23,22 @@ fn create(session: u64, request: u64, name: &str) -> pb::MetaRequest {
     pb::MetaRequest { session, request, acknowledged: request, credentials: Some(pb::Credentials::default()), op }
 }
 
-async fn caller(channel: Channel, name: String, count: u64) -> Result<()> {
+async fn keep_alive(channel: Channel, session: u64) {
+    let mut poll = pb::Poll { session, wait_ms: 4000, ..Default::default() };
+    while let Ok(reply) = channel.call(&poll, DEADLINE).await {
+        poll.node_map_version = reply.node_map_version;
+    }
+}
+
+async fn caller(runtime: Runtime, channel: Channel, name: String, count: u64) -> Result<()> {
     let open = pb::OpenSession { host: "h1".into(), role: "cli".into(), pid: 1 };
     let session = channel.call(&open, DEADLINE).await?.session;
+    // It ends when the session does.
+    runtime.spawn("keep-alive", keep_alive(channel.clone(), session));
     for request in 1..=count {
         channel.call(&create(session, request, &format!("{name}-{request}")), DEADLINE).await?;
     }
-    channel.call(&pb::CloseSession { session }, DEADLINE).await?;
-    Ok(())
+    channel.call(&pb::CloseSession { session }, DEADLINE).await.map(|_| ())
 }
 
 async fn measure(runtime: &Runtime, address: &str, callers: u64, count: u64) -> Result<()> {
@@ -39,7 +47,7 @@ async fn measure(runtime: &Runtime, address: &str, callers: u64, count: u64) -> 
     let tasks: Vec<_> = (0..callers)
         .map(|number| {
             let name = format!("{callers}-{number}-{}", begun.0.as_nanos());
-            runtime.spawn("caller", caller(connector.channel(address), name, count / callers))
+            runtime.spawn("caller", caller(runtime.clone(), connector.channel(address), name, count / callers))
         })
         .collect();
     for task in tasks {

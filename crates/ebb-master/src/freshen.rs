@@ -120,7 +120,7 @@ impl Inquiry {
             return None;
         }
         let holder = self.shared.group.machine().holder(self.inode).filter(|holder| *holder != self.session);
-        let Some(holder) = holder else { return Some(committed.clone()) };
+        let Some(holder) = holder else { return Some(*committed) };
         let soft = self.shared.state.soft.lock();
         if !soft.sessions.contains(holder) {
             // Its recovery is about to begin.
@@ -131,13 +131,13 @@ impl Inquiry {
                 soft.sessions.answer(holder, self.inode, number).map(|view| with(committed, view))
             }
             // The lease changed hands since: what was written before this question is committed.
-            _ => Some(committed.clone()),
+            _ => Some(*committed),
         }
     }
 }
 
 fn with(committed: &pb::Attr, view: Option<HolderView>) -> pb::Attr {
-    let mut attr = committed.clone();
+    let mut attr = *committed;
     if let Some(view) = view {
         attr.size = view.size;
         attr.mtime_ns = view.mtime_ns;

@@ -228,10 +228,10 @@ fn on_client(soft: &mut Soft, client: &pb::ClientCommand, reply: &Result<Reply>)
     let session = SessionId::new(request.session);
     let is_new = soft.sessions.note_request(session, request.request);
     match (request.op.as_ref().and_then(|op| op.op.as_ref()), reply) {
-        (Some(MetaOp::Create(_)), Ok(Reply::Meta(pb::MetaReply { attr: Some(attr), .. }))) => {
-            if soft.sessions.contains(session) {
-                soft.leases.add_open(session, InodeId::new(attr.inode));
-            }
+        (Some(MetaOp::Create(_)), Ok(Reply::Meta(pb::MetaReply { attr: Some(attr), .. })))
+            if soft.sessions.contains(session) =>
+        {
+            soft.leases.add_open(session, InodeId::new(attr.inode));
         }
         (Some(MetaOp::SetLock(set)), _) if is_new => {
             if let Some(lock) = &set.lock {

@@ -83,7 +83,7 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<()> {
             .members
             .iter()
             .map(|member| Told { member: *member, answer: answers.get(&key(&record, member)).copied() });
-        match plan(&Case { told: told.collect(), trim: trim.clone(), record: record.clone() }) {
+        match plan(&Case { told: told.collect(), trim, record: record.clone() }) {
             Step::Free { .. } => {}
             Step::Wait { reason } => bail!(Unavailable, "{reason}"),
             Step::Settle(settle) => settles.push(settle),
