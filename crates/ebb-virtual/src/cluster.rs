@@ -1,0 +1,242 @@
+//! The real services, as processes of the virtual world.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_block::{BlockOptions, BlockServer};
+use ebb_client::{Client, ClientOptions};
+use ebb_master::Master;
+use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_runtime::Runtime;
+use ebb_runtime::virt::{Process, World};
+use ebb_types::{ClusterId, Credentials, ErrorKind, HostName, InodeId, RackName, Result};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{CreateDataset, MakeDir, Op};
+
+use crate::files::ClientFiles;
+use crate::options::VirtualOptions;
+use crate::workload::{Board, Worker};
+
+/// Blocks of the run's dataset: small, so that edges are met.
+const BLOCK: u64 = 64 << 10;
+
+/// Metablocks of the run's dataset.
+const METABLOCK: u64 = 256 << 10;
+
+/// How long a process that gave up stays down.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a process of the cluster runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// The master.
+    Master,
+    /// A block server.
+    Block,
+    /// A client of the workload, with its number.
+    Client(usize),
+}
+
+/// A process and what it runs.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The process.
+    pub process: Process,
+    /// What it runs.
+    pub role: Role,
+}
+
+/// A cluster in a world. Cheap to clone.
+#[derive(Clone)]
+pub struct Cluster(Arc<Inner>);
+
+struct Inner {
+    board: Board,
+    options: VirtualOptions,
+    master_address: String,
+    members: Vec<Member>,
+}
+
+impl Cluster {
+    /// Makes the processes and starts the services; clients come later.
+    #[must_use]
+    pub fn start(board: Board, options: VirtualOptions) -> Self {
+        let world = &board.world;
+        let mut members = vec![Member { process: world.process("master"), role: Role::Master }];
+        let master_address = format!("{}:7000", members[0].process.ip());
+        for number in 1..=options.block_servers {
+            members.push(Member { process: world.process(&format!("h{number}")), role: Role::Block });
+        }
+        for number in 0..options.clients {
+            members.push(Member { process: world.process(&format!("c{number}")), role: Role::Client(number) });
+        }
+        let cluster = Self(Arc::new(Inner { board, options, master_address, members }));
+        for member in cluster.members().iter().filter(|member| !matches!(member.role, Role::Client(_))) {
+            cluster.launch(member, member.process.runtime());
+        }
+        cluster
+    }
+
+    /// Its processes: the master, block servers, clients.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        &self.0.members
+    }
+
+    fn world(&self) -> &World {
+        &self.0.board.world
+    }
+
+    /// Starts the clients' work.
+    pub fn start_clients(&self) {
+        for member in self.members().iter().filter(|member| matches!(member.role, Role::Client(_))) {
+            self.launch(member, member.process.runtime());
+        }
+    }
+
+    /// Starts a process again that has ended.
+    pub fn restart(&self, member: &Member) {
+        if !member.process.is_alive() {
+            let runtime = member.process.restart();
+            self.launch(member, runtime);
+        }
+    }
+
+    /// Notes that a client has died: what it had not synced may be lost.
+    pub fn on_death(&self, member: &Member) {
+        if let Role::Client(number) = member.role {
+            self.0.board.history.lock().died(number);
+        }
+    }
+
+    /// Runs the service of a process; one that gives up is started again after a while, as a service manager does.
+    fn launch(&self, member: &Member, runtime: Runtime) {
+        let (cluster, member) = (self.clone(), member.clone());
+        let keeper = self.world().process("keeper").runtime();
+        let main = runtime.spawn("main", cluster.clone().main(member.clone(), runtime.clone()));
+        keeper.clone().spawn("keeper", async move {
+            match main.join().await {
+                Err(error) if error.kind() == ErrorKind::ShuttingDown => {}
+                Ok(Ok(())) => {}
+                Ok(Err(error)) | Err(error) => {
+                    tracing::warn!(process = member.process.name(), %error, "gave up");
+                    cluster.world().note("gave_up", &[]);
+                    member.process.kill();
+                    cluster.on_death(&member);
+                    keeper.sleep(RESTART_PAUSE).await;
+                    cluster.restart(&member);
+                }
+            }
+        });
+    }
+
+    async fn main(self, member: Member, runtime: Runtime) -> Result<()> {
+        match member.role {
+            Role::Master => self.run_master(runtime).await,
+            Role::Block => self.run_block(&member, runtime).await,
+            Role::Client(number) => self.run_client(number, &member, runtime).await,
+        }
+    }
+
+    async fn run_master(&self, runtime: Runtime) -> Result<()> {
+        let options =
+            ebb_master::Options::new("/master".into(), self.0.master_address.clone(), identity("master", "master"));
+        let master = Master::start(runtime, options).await?;
+        master.failed().await
+    }
+
+    async fn run_block(&self, member: &Member, runtime: Runtime) -> Result<()> {
+        let identity = identity(member.process.host(), "block");
+        let mut options = BlockOptions::new("/block".into(), identity, vec![self.0.master_address.clone()]);
+        options.listen = format!("{}:7100", member.process.ip());
+        options.rack = RackName::new(format!("r{}", member.process.name().len() % 2 + 1));
+        options.volume.segment_bytes = 2 << 20;
+        options.volume.checkpoint_bytes = 6 << 20;
+        options.volume.unplaced_bytes_max = 4 << 20;
+        let _server = BlockServer::start(runtime, options).await?;
+        // It serves until its process ends.
+        std::future::pending().await
+    }
+
+    async fn run_client(&self, number: usize, member: &Member, runtime: Runtime) -> Result<()> {
+        let files = self.files(&runtime, member.process.host()).await;
+        let worker = Worker { board: self.0.board.clone(), client: number, files: Arc::new(files) };
+        let mut tasks = Vec::new();
+        for index in 0..self.0.options.workers_per_client {
+            // Another life draws other operations.
+            let purpose = format!("worker {number} {index} {}", self.world().now().as_nanos());
+            let dice = self.world().dice(&purpose);
+            tasks.push(runtime.spawn("worker", worker.clone().run(runtime.clone(), dice)));
+        }
+        for task in tasks {
+            task.join().await?;
+        }
+        worker.fsync_everything().await;
+        // What the second one says is the first one's business no longer.
+        worker.fsync_everything().await;
+        Ok(())
+    }
+
+    /// The run's directory, through a session of its own; tries until it has both.
+    pub async fn files(&self, runtime: &Runtime, host: &str) -> ClientFiles {
+        loop {
+            match self.try_files(runtime, host).await {
+                Ok(files) => return files,
+                Err(error) => tracing::debug!(host, %error, "no session yet"),
+            }
+            runtime.sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn try_files(&self, runtime: &Runtime, host: &str) -> Result<ClientFiles> {
+        let client = self.connect(runtime, host).await?;
+        let directory = client.resolve(&Credentials::root(), b"/run", true).await?;
+        Ok(ClientFiles::new(client, InodeId::new(directory.inode)))
+    }
+
+    /// Opens a session.
+    pub async fn connect(&self, runtime: &Runtime, host: &str) -> Result<Client> {
+        let connector = Connector::new(runtime.clone(), identity(host, "virtual"), Counters::default());
+        let options = ClientOptions::new(vec![self.0.master_address.clone()], HostName::new(host), "virtual");
+        Client::connect(runtime.clone(), connector, options).await
+    }
+
+    /// Makes the run's directory with its dataset.
+    pub async fn make_directory(&self, client: &Client) -> Result<InodeId> {
+        let root = Credentials::root();
+        let make = MakeDir { parent: InodeId::ROOT.raw(), name: b"run".to_vec(), mode: 0o755, umask: 0 };
+        client.meta(&root, Op::MakeDir(make)).await?;
+        let dataset = pb::Dataset {
+            path: "/run".to_owned(),
+            layout: "random".to_owned(),
+            replicas: self.0.options.replicas,
+            block_size: BLOCK,
+            metablock_size: METABLOCK,
+            replication: "pipeline".to_owned(),
+            ..Default::default()
+        };
+        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+        Ok(InodeId::new(client.resolve(&root, b"/run", true).await?.inode))
+    }
+
+    /// What the master says of the cluster.
+    pub async fn status(&self, client: &Client) -> Result<pb::ClusterStatusReply> {
+        let channel = client.connector().channel(&self.0.master_address);
+        channel.call(&pb::ClusterStatus {}, Duration::from_secs(10)).await
+    }
+
+    /// What the master's file-system check finds.
+    pub async fn fsck(&self, client: &Client) -> Result<pb::FsckReply> {
+        let channel = client.connector().channel(&self.0.master_address);
+        channel.call(&pb::Fsck { scrub: true }, Duration::from_secs(120)).await
+    }
+}
+
+fn identity(host: &str, role: &str) -> Identity {
+    Identity {
+        cluster: ClusterId::new(7),
+        secret: Secret::new([9; 32]),
+        host: HostName::new(host),
+        role: role.to_owned(),
+    }
+}

@@ -1,0 +1,219 @@
+//! What clients did and met, with virtual times.
+//!
+//! A write is **firm** when the system has promised to keep it: the first fsync of its client on its file that began
+//! after the write returned has succeeded. It is **volatile** when that fsync failed, or its client died first: then
+//! it may be kept or lost. A write without an end has not returned: it may happen at any time, or never.
+
+use std::collections::BTreeMap;
+
+use crate::cell::{Value, WriteId};
+
+/// Virtual nanoseconds.
+pub type Time = u64;
+
+/// What changes cells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Cells `first .. first + count` get the write's contents.
+    Data {
+        /// First cell; `None` for an append that has not told where it went.
+        first: Option<u64>,
+        /// How many.
+        count: u64,
+    },
+    /// Cells from `from` on are emptied.
+    Truncate {
+        /// First cell that is gone.
+        from: u64,
+    },
+}
+
+/// How far the promise for a write goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// No fsync has told yet.
+    Open,
+    /// Must not be lost.
+    Firm,
+    /// May be lost.
+    Volatile,
+}
+
+/// A write or truncation.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Its number.
+    pub id: WriteId,
+    /// Who.
+    pub client: usize,
+    /// To which file.
+    pub file: usize,
+    /// What.
+    pub change: Change,
+    /// When it was begun.
+    pub start: Time,
+    /// When it returned successfully.
+    pub end: Option<Time>,
+    /// How far the promise goes.
+    pub standing: Standing,
+}
+
+impl Write {
+    /// Whether it changes a cell, as far as is known.
+    #[must_use]
+    pub fn touches(&self, cell: u64) -> bool {
+        match self.change {
+            Change::Data { first: Some(first), count } => (first..first + count).contains(&cell),
+            Change::Data { first: None, .. } => false,
+            Change::Truncate { from } => cell >= from,
+        }
+    }
+
+    /// When it has certainly happened for good: its end, if it is firm.
+    #[must_use]
+    pub fn settled(&self) -> Option<Time> {
+        self.end.filter(|_| self.standing == Standing::Firm)
+    }
+}
+
+/// A read of some cells.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Who.
+    pub client: usize,
+    /// Which file.
+    pub file: usize,
+    /// What was met, by cell.
+    pub values: Vec<(u64, Value)>,
+    /// When it was begun.
+    pub start: Time,
+    /// When it returned.
+    pub end: Time,
+    /// After faults had been healed and everything had come to rest.
+    pub at_rest: bool,
+}
+
+/// Everything that happened to the files of a run.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    writes: BTreeMap<WriteId, Write>,
+    reads: Vec<Read>,
+}
+
+impl History {
+    /// A write is begun.
+    pub fn begin(&mut self, client: usize, file: usize, change: Change, start: Time) -> WriteId {
+        let id = WriteId(self.writes.len() as u64 + 1);
+        let write = Write { id, client, file, change, start, end: None, standing: Standing::Open };
+        self.writes.insert(id, write);
+        id
+    }
+
+    /// A write has returned successfully; an append tells where it went.
+    pub fn end(&mut self, id: WriteId, at: Time, appended_at: Option<u64>) {
+        let Some(write) = self.writes.get_mut(&id) else { return };
+        write.end = Some(at);
+        if let (Change::Data { first, .. }, Some(at)) = (&mut write.change, appended_at) {
+            *first = Some(at);
+        }
+        // A truncation is the master's: durable when it returns.
+        if let Change::Truncate { .. } = write.change {
+            write.standing = Standing::Firm;
+        }
+    }
+
+    /// An operation of a client on a file failed: what it had not synced may be lost, and this was the one warning.
+    pub fn failed(&mut self, client: usize, file: usize) {
+        self.settle(client, Some(file), Time::MAX, Standing::Volatile);
+    }
+
+    /// An fsync that was begun at `start` has succeeded.
+    pub fn synced(&mut self, client: usize, file: usize, start: Time) {
+        self.settle(client, Some(file), start, Standing::Firm);
+    }
+
+    /// A client process has died.
+    pub fn died(&mut self, client: usize) {
+        self.settle(client, None, Time::MAX, Standing::Volatile);
+    }
+
+    /// A read has returned.
+    pub fn read(&mut self, read: Read) {
+        self.reads.push(read);
+    }
+
+    /// Every write, by number.
+    #[must_use]
+    pub fn writes(&self) -> &BTreeMap<WriteId, Write> {
+        &self.writes
+    }
+
+    /// Every read, in the order of return.
+    #[must_use]
+    pub fn reads(&self) -> &[Read] {
+        &self.reads
+    }
+
+    /// Writes that returned successfully, and how many of them are firm.
+    #[must_use]
+    pub fn acked(&self) -> (u64, u64) {
+        let ended = self.writes.values().filter(|write| write.end.is_some());
+        let firm = self.writes.values().filter(|write| write.settled().is_some());
+        (ended.count() as u64, firm.count() as u64)
+    }
+
+    fn settle(&mut self, client: usize, file: Option<usize>, before: Time, standing: Standing) {
+        for write in self.writes.values_mut() {
+            let is_meant = write.client == client && file.is_none_or(|file| file == write.file);
+            if is_meant && write.standing == Standing::Open && write.end.is_some_and(|end| end <= before) {
+                write.standing = standing;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: Change = Change::Data { first: Some(0), count: 1 };
+
+    #[test]
+    fn an_fsync_makes_what_returned_before_it_firm() {
+        let mut history = History::default();
+        let before = history.begin(0, 0, DATA, 1);
+        history.end(before, 2, None);
+        let during = history.begin(0, 0, DATA, 3);
+        history.end(during, 9, None);
+        let others = history.begin(1, 0, DATA, 1);
+        history.end(others, 2, None);
+        history.synced(0, 0, 5);
+        assert_eq!(history.writes()[&before].settled(), Some(2));
+        assert_eq!(history.writes()[&during].standing, Standing::Open);
+        assert_eq!(history.writes()[&others].standing, Standing::Open);
+        assert_eq!(history.acked(), (3, 1));
+    }
+
+    #[test]
+    fn a_failed_fsync_is_the_one_warning() {
+        let mut history = History::default();
+        let lost = history.begin(0, 0, DATA, 1);
+        history.end(lost, 2, None);
+        history.failed(0, 0);
+        history.synced(0, 0, 5);
+        assert_eq!(history.writes()[&lost].standing, Standing::Volatile);
+    }
+
+    #[test]
+    fn a_death_takes_promises_along_but_not_kept_ones() {
+        let mut history = History::default();
+        let firm = history.begin(0, 0, DATA, 1);
+        history.end(firm, 2, None);
+        history.synced(0, 0, 3);
+        let open = history.begin(0, 1, DATA, 4);
+        history.end(open, 5, None);
+        history.died(0);
+        assert_eq!(history.writes()[&firm].standing, Standing::Firm);
+        assert_eq!(history.writes()[&open].standing, Standing::Volatile);
+    }
+}

@@ -1,0 +1,38 @@
+//! What must hold, whatever fails. One file for each property; each says where the promise is made.
+//!
+//! A checker takes what was seen and returns what is wrong with it, in sentences. It knows nothing of how the system
+//! works, so it cannot share its mistakes.
+
+pub mod atomic;
+pub mod fresh;
+pub mod healthy;
+pub mod names;
+pub mod torn;
+
+use serde::Serialize;
+
+use crate::history::History;
+
+/// A broken promise.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Violation {
+    /// Which property, by the name of its file.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub detail: String,
+}
+
+impl Violation {
+    pub(crate) fn new(invariant: &'static str, detail: impl Into<String>) -> Self {
+        Self { invariant, detail: detail.into() }
+    }
+}
+
+/// Checks everything that a history of reads and writes shows.
+#[must_use]
+pub fn check_history(history: &History) -> Vec<Violation> {
+    let mut violations = torn::check(history);
+    violations.extend(fresh::check(history));
+    violations.extend(atomic::check(history));
+    violations
+}

@@ -1,0 +1,73 @@
+//! Reads never go back: each cell behaves as one register that everybody sees in one order.
+//!
+//! Source: the promise to readers in `docs/semantics.md`. The test is Gibbons and Korach's for registers whose writes
+//! all differ ("Testing Shared Memories", SIAM J. Comput. 26 (1997), section 4): for each value let `f` be the
+//! earliest end and `s` the latest start among its write and the reads of it. If `f < s` the value was certainly there
+//! from `f` to `s` (a forward zone), else it may have been there for an instant between `s` and `f` (a backward
+//! zone). The history is atomic if no two forward zones overlap and no backward zone lies within a forward zone.
+//!
+//! Emptiness is left out, since many truncations write the same; leaving a value out with all that belongs to it
+//! makes no atomic history another.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use super::fresh::is_own_and_volatile;
+use crate::cell::{Value, WriteId};
+use crate::history::{History, Time};
+
+/// When a value was there.
+#[derive(Clone, Copy, Debug)]
+struct Zone {
+    id: WriteId,
+    earliest_end: Time,
+    latest_start: Time,
+}
+
+impl Zone {
+    fn is_forward(&self) -> bool {
+        self.earliest_end < self.latest_start
+    }
+}
+
+/// Finds values that must both have been there at one time, in both orders.
+#[must_use]
+pub fn check(history: &History) -> Vec<Violation> {
+    let mut cells: BTreeMap<(usize, u64), BTreeMap<WriteId, Zone>> = BTreeMap::new();
+    for read in history.reads() {
+        for (cell, value) in &read.values {
+            let Value::Of(id, _) = value else { continue };
+            let Some(write) = history.writes().get(id) else { continue };
+            if is_own_and_volatile(write, read) {
+                continue;
+            }
+            let zones = cells.entry((read.file, *cell)).or_default();
+            let zone = zones.entry(*id).or_insert_with(|| Zone {
+                id: *id,
+                earliest_end: write.settled().unwrap_or(Time::MAX),
+                latest_start: write.start,
+            });
+            zone.earliest_end = zone.earliest_end.min(read.end);
+            zone.latest_start = zone.latest_start.max(read.start);
+        }
+    }
+    cells.iter().flat_map(|((file, cell), zones)| check_cell(*file, *cell, zones)).collect()
+}
+
+fn check_cell(file: usize, cell: u64, zones: &BTreeMap<WriteId, Zone>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let zones: Vec<&Zone> = zones.values().collect();
+    for (index, one) in zones.iter().enumerate().filter(|(_, zone)| zone.is_forward()) {
+        for (other_index, other) in zones.iter().enumerate().filter(|(other, _)| *other != index) {
+            // For two forward zones this is overlap, which is the same from both sides and told once; for a backward
+            // zone it is to lie within.
+            let clash = one.earliest_end < other.latest_start && other.earliest_end < one.latest_start;
+            let told = other.is_forward() && other_index < index;
+            if clash && !told {
+                let detail = format!("file {file} cell {cell}: reads went back between {one:?} and {other:?}");
+                violations.push(Violation::new("atomic", detail));
+            }
+        }
+    }
+    violations
+}

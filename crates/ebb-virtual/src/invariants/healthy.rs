@@ -1,0 +1,29 @@
+//! When faults have been healed the system comes to rest: every replica is there, serves, and matches its checksums,
+//! and no process has panicked or refused to start.
+//!
+//! Source: "Repair" in `docs/protocol.md`; a file-system check that finds nothing is what an operator would look at.
+
+use ebb_wire::pb;
+
+use super::Violation;
+
+/// Reads a file-system check's report made at rest.
+#[must_use]
+pub fn check_fsck(reply: &pb::FsckReply) -> Vec<Violation> {
+    let counts = [
+        ("missing", reply.missing),
+        ("under-replicated", reply.under_replicated),
+        ("over-replicated", reply.over_replicated),
+        ("corrupt", reply.corrupt),
+        ("orphaned", reply.orphaned),
+    ];
+    let findings = reply.findings.join("; ");
+    let bad = counts.iter().filter(|(_, count)| *count > 0);
+    bad.map(|(what, count)| Violation::new("healthy", format!("{count} {what} at rest: {findings}"))).collect()
+}
+
+/// Reads the list of panics.
+#[must_use]
+pub fn check_panics(panics: &[String]) -> Vec<Violation> {
+    panics.iter().map(|panic| Violation::new("healthy", panic.as_str())).collect()
+}

@@ -1,0 +1,5 @@
+//! The oracle on stand-ins that keep and break promises, and the cluster itself on a few seeds.
+
+mod cluster;
+mod memory;
+mod oracle;

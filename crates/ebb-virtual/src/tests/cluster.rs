@@ -1,0 +1,34 @@
+//! The whole cluster.
+
+use std::time::Duration;
+
+use crate::{Report, VirtualOptions, run};
+
+fn good(report: &Report) {
+    let shown: Vec<_> = report.violations.iter().take(5).collect();
+    assert!(report.violations.is_empty(), "seed {}: {shown:#?}\nof {:?}", report.seed, report.faults);
+}
+
+#[test]
+fn without_faults_every_promise_is_kept() {
+    let options = VirtualOptions { fault_pause: Duration::ZERO, chaos: Duration::from_secs(20), ..Default::default() };
+    let report = run(1, options);
+    good(&report);
+    assert!(report.firm > 50 && report.reads > 50, "{report:?}");
+}
+
+#[test]
+fn under_faults_every_promise_is_kept() {
+    for seed in 1..=3 {
+        let report = run(seed, VirtualOptions::default());
+        good(&report);
+        assert!(!report.faults.is_empty());
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_run_twice() {
+    let options = VirtualOptions { chaos: Duration::from_secs(20), ..Default::default() };
+    assert_eq!(run(7, options.clone()), run(7, options.clone()));
+    assert_ne!(run(7, options.clone()).trace_hash, run(8, options).trace_hash);
+}

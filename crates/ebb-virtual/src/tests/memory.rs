@@ -1,0 +1,152 @@
+//! A file system in memory that keeps its promises, or breaks one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_runtime::Runtime;
+use ebb_runtime::virt::Dice;
+use parking_lot::Mutex;
+
+use crate::files::{Call, Files};
+
+/// A promise that is broken now and then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bug {
+    None,
+    /// A write is acknowledged and not done.
+    Loss,
+    /// A write is done in part while it looks done.
+    Tear,
+    /// A read is answered from what was there a while ago.
+    Stale,
+    /// Some reads see a write and some do not, until it returns.
+    Flicker,
+    /// A truncation does nothing.
+    NoTruncate,
+    /// An append goes where another went.
+    Overlap,
+}
+
+#[derive(Default)]
+struct Store {
+    files: BTreeMap<String, Vec<u8>>,
+    old: BTreeMap<String, Vec<u8>>,
+    coming: BTreeMap<String, Vec<u8>>,
+}
+
+/// One client's view of the store.
+#[derive(Clone)]
+pub(super) struct Memory {
+    runtime: Runtime,
+    store: Arc<Mutex<Store>>,
+    dice: Arc<Mutex<Dice>>,
+    bug: Bug,
+}
+
+impl Memory {
+    pub(super) fn new(runtime: Runtime, dice: Dice, bug: Bug) -> Self {
+        Self { runtime, store: Arc::default(), dice: Arc::new(Mutex::new(dice)), bug }
+    }
+
+    fn strikes(&self, bug: Bug) -> bool {
+        self.bug == bug && self.dice.lock().chance(0.05)
+    }
+
+    async fn pause(&self) {
+        let span = self.dice.lock().span(Duration::from_millis(20));
+        self.runtime.sleep(span).await;
+    }
+
+    fn put(data: &mut Vec<u8>, offset: usize, new: &[u8]) {
+        data.resize(data.len().max(offset + new.len()), 0);
+        data[offset..offset + new.len()].copy_from_slice(new);
+    }
+}
+
+impl Files for Memory {
+    fn write<'a>(&'a self, name: &'a str, offset: u64, data: Bytes) -> Call<'a, ()> {
+        Box::pin(async move {
+            if self.strikes(Bug::Loss) {
+                return Ok(());
+            }
+            let data = if self.strikes(Bug::Tear) { data.slice(..data.len() - 300) } else { data };
+            let mut coming = self.store.lock().files.entry(name.to_owned()).or_default().clone();
+            Self::put(&mut coming, offset as usize, &data);
+            self.store.lock().coming.insert(name.to_owned(), coming);
+            self.pause().await;
+            {
+                let mut store = self.store.lock();
+                let now = store.files.entry(name.to_owned()).or_default();
+                let before = now.clone();
+                Self::put(now, offset as usize, &data);
+                store.coming.remove(name);
+                if self.dice.lock().chance(0.1) {
+                    store.old.insert(name.to_owned(), before);
+                }
+            }
+            self.pause().await;
+            Ok(())
+        })
+    }
+
+    fn append<'a>(&'a self, name: &'a str, data: Bytes) -> Call<'a, u64> {
+        Box::pin(async move {
+            self.pause().await;
+            let mut at = self.store.lock().files.entry(name.to_owned()).or_default().len();
+            if self.strikes(Bug::Overlap) {
+                at = at.saturating_sub(1024);
+            }
+            Self::put(self.store.lock().files.entry(name.to_owned()).or_default(), at, &data);
+            self.pause().await;
+            Ok(at as u64)
+        })
+    }
+
+    fn truncate<'a>(&'a self, name: &'a str, len: u64) -> Call<'a, ()> {
+        Box::pin(async move {
+            self.pause().await;
+            if self.bug != Bug::NoTruncate {
+                self.store.lock().files.entry(name.to_owned()).or_default().resize(len as usize, 0);
+            }
+            Ok(())
+        })
+    }
+
+    fn read<'a>(&'a self, name: &'a str, offset: u64, len: u32) -> Call<'a, Bytes> {
+        Box::pin(async move {
+            self.pause().await;
+            let (stale, flicker) = (self.strikes(Bug::Stale), self.bug == Bug::Flicker && self.dice.lock().coin());
+            let data = {
+                let store = self.store.lock();
+                let now = store.files.get(name);
+                let other = if stale { store.old.get(name) } else { store.coming.get(name).filter(|_| flicker) };
+                other.or(now).cloned().unwrap_or_default()
+            };
+            self.pause().await;
+            let from = (offset as usize).min(data.len());
+            let to = (offset as usize + len as usize).min(data.len());
+            Ok(Bytes::copy_from_slice(&data[from..to]))
+        })
+    }
+
+    fn fsync<'a>(&'a self, _name: &'a str) -> Call<'a, ()> {
+        Box::pin(async move {
+            self.pause().await;
+            Ok(())
+        })
+    }
+
+    fn make<'a>(&'a self, name: &'a str) -> Call<'a, u64> {
+        Box::pin(async move { Ok(name.len() as u64) })
+    }
+
+    fn rename<'a>(&'a self, _source: &'a str, _target: &'a str) -> Call<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn list(&self) -> Call<'_, Vec<(String, u64)>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}

@@ -1,0 +1,61 @@
+//! The oracle finds nothing in a file system that keeps its promises, and each planted bug in one that does not.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ebb_runtime::virt::{World, WorldOptions};
+
+use super::memory::{Bug, Memory};
+use crate::invariants::check_history;
+use crate::workload::Worker;
+
+/// The invariants that two clients' work on a store with this bug breaks.
+fn broken_by(bug: Bug, seed: u64) -> BTreeSet<&'static str> {
+    World::run(seed, WorldOptions::default(), |world| async move {
+        let board = crate::board(&world);
+        let runtime = world.process("clients").runtime();
+        let files = Arc::new(Memory::new(runtime.clone(), world.dice("memory"), bug));
+        let mut tasks = Vec::new();
+        for client in 0..3 {
+            let worker = Worker { board: board.clone(), client, files: files.clone() };
+            let dice = world.dice(&format!("worker {client}"));
+            tasks.push(runtime.spawn("worker", worker.run(runtime.clone(), dice)));
+        }
+        world.sleep(Duration::from_secs(30)).await;
+        board.done.store(true, Ordering::Relaxed);
+        for task in tasks {
+            task.join().await.unwrap();
+        }
+        for client in 0..3 {
+            Worker { board: board.clone(), client, files: files.clone() }.fsync_everything().await;
+        }
+        Worker { board: board.clone(), client: 9, files }.read_everything().await.unwrap();
+        let history = board.history.lock().clone();
+        assert!(history.acked().1 > 200, "{:?}", history.acked());
+        check_history(&history).into_iter().map(|violation| violation.invariant).collect()
+    })
+}
+
+#[test]
+fn kept_promises_raise_no_alarm() {
+    for seed in 0..10 {
+        assert_eq!(broken_by(Bug::None, seed), BTreeSet::new(), "seed {seed}");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    for (bug, invariant) in [
+        (Bug::Loss, "fresh"),
+        (Bug::Tear, "torn"),
+        (Bug::Stale, "fresh"),
+        (Bug::Flicker, "atomic"),
+        (Bug::NoTruncate, "fresh"),
+        (Bug::Overlap, "fresh"),
+    ] {
+        let found = (0..5).any(|seed| broken_by(bug, seed).contains(invariant));
+        assert!(found, "{bug:?} is not found by {invariant}");
+    }
+}

@@ -1,0 +1,206 @@
+//! What clients do: create, write, overwrite, append, truncate, read, rename and fsync on a few shared files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_runtime::Runtime;
+use ebb_runtime::virt::{Dice, World};
+use parking_lot::Mutex;
+
+use crate::cell::{CELL, WriteId, fill, inspect};
+use crate::files::Files;
+use crate::history::{Change, History, Read, Time};
+
+/// Files that are overwritten in place.
+pub const PLACED: usize = 3;
+
+/// Files that are appended to, after the placed ones.
+pub const LOGS: usize = 1;
+
+/// Files that are only renamed.
+pub const TOKENS: usize = 2;
+
+/// Cells of a placed file: several metablocks, so that edges are met, few enough that clients meet each other.
+const CELLS: u64 = 1000;
+
+/// Cells of one write or read.
+const RUN_MAX: u64 = 80;
+
+/// The name of a shared file.
+#[must_use]
+pub fn name(file: usize) -> String {
+    format!("f{file}")
+}
+
+/// What all clients of a run share.
+#[derive(Clone)]
+pub struct Board {
+    /// The world.
+    pub world: World,
+    /// What happened.
+    pub history: Arc<Mutex<History>>,
+    /// Workers end their loop when it is set.
+    pub done: Arc<AtomicBool>,
+}
+
+/// One client as the workload and the oracle see it.
+#[derive(Clone)]
+pub struct Worker {
+    /// What all share.
+    pub board: Board,
+    /// Which client.
+    pub client: usize,
+    /// Its files.
+    pub files: Arc<dyn Files>,
+}
+
+impl Worker {
+    /// Works until told to stop, resting a little between operations.
+    pub async fn run(self, runtime: Runtime, mut dice: Dice) {
+        while !self.board.done.load(Ordering::Relaxed) {
+            self.step(&mut dice).await;
+            runtime.sleep(dice.span(Duration::from_millis(60))).await;
+        }
+    }
+
+    fn now(&self) -> Time {
+        u64::try_from(self.board.world.now().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    async fn step(&self, dice: &mut Dice) {
+        let file = dice.index(PLACED + LOGS);
+        let is_log = file >= PLACED;
+        match dice.below(100) {
+            0..40 if is_log => self.append(file, dice).await,
+            0..40 => self.write(file, dice).await,
+            40..42 => self.truncate(file, dice).await,
+            42..80 => self.read(file, dice).await,
+            80..95 => self.fsync(file).await,
+            _ => self.rename(dice).await,
+        }
+    }
+
+    async fn write(&self, file: usize, dice: &mut Dice) {
+        // Mostly small, and crowded at the front.
+        let count = if dice.chance(0.7) { dice.between(1, 4) } else { dice.between(1, RUN_MAX) };
+        let span = if dice.coin() { 64 } else { CELLS - RUN_MAX };
+        let first = dice.below(span);
+        let change = Change::Data { first: Some(first), count };
+        let id = self.board.history.lock().begin(self.client, file, change, self.now());
+        let written = self.files.write(&name(file), first * CELL, contents(id, count)).await;
+        self.ended(id, file, written.map(|()| None));
+        if dice.chance(0.3) {
+            self.fsync(file).await;
+        }
+    }
+
+    async fn append(&self, file: usize, dice: &mut Dice) {
+        let count = dice.between(1, 8);
+        let id = self.board.history.lock().begin(self.client, file, Change::Data { first: None, count }, self.now());
+        let written = self.files.append(&name(file), contents(id, count)).await;
+        self.ended(id, file, written.map(|offset| Some(offset / CELL)));
+        if dice.chance(0.5) {
+            self.fsync(file).await;
+        }
+    }
+
+    async fn truncate(&self, file: usize, dice: &mut Dice) {
+        let from = if file >= PLACED { 0 } else { dice.below(CELLS) };
+        let id = self.board.history.lock().begin(self.client, file, Change::Truncate { from }, self.now());
+        let done = self.files.truncate(&name(file), from * CELL).await;
+        self.ended(id, file, done.map(|()| None));
+    }
+
+    fn ended(&self, id: WriteId, file: usize, result: ebb_types::Result<Option<u64>>) {
+        let mut history = self.board.history.lock();
+        match result {
+            Ok(appended_at) => history.end(id, self.now(), appended_at),
+            Err(error) => {
+                tracing::debug!(client = self.client, file, ?id, %error, "a write failed");
+                history.failed(self.client, file);
+            }
+        }
+    }
+
+    async fn fsync(&self, file: usize) {
+        let start = self.now();
+        let synced = self.files.fsync(&name(file)).await;
+        let mut history = self.board.history.lock();
+        match synced {
+            Ok(()) => history.synced(self.client, file, start),
+            Err(error) => {
+                tracing::debug!(client = self.client, file, %error, "an fsync failed");
+                history.failed(self.client, file);
+            }
+        }
+    }
+
+    async fn read(&self, file: usize, dice: &mut Dice) {
+        let count = dice.between(1, RUN_MAX);
+        let first = if dice.coin() { dice.below(64) } else { dice.below(CELLS) };
+        // A read that fails tells nothing.
+        let _ = self.read_cells(file, first, count, false).await;
+    }
+
+    /// Reads cells and notes what was met.
+    async fn read_cells(&self, file: usize, first: u64, count: u64, at_rest: bool) -> ebb_types::Result<u64> {
+        let start = self.now();
+        let data = self.files.read(&name(file), first * CELL, (count * CELL) as u32).await?;
+        let cell = |index: u64| {
+            let from = (index * CELL).min(data.len() as u64) as usize;
+            let to = ((index + 1) * CELL).min(data.len() as u64) as usize;
+            (first + index, inspect(&data[from..to]))
+        };
+        let values = (0..count).map(cell).collect();
+        let end = self.now();
+        self.board.history.lock().read(Read { client: self.client, file, values, start, end, at_rest });
+        Ok(data.len() as u64)
+    }
+
+    async fn rename(&self, dice: &mut Dice) {
+        // Whatever name it has now: the listing may be out of date by the time of the rename, which is then refused.
+        let Ok(names) = self.files.list().await else { return };
+        let tokens: Vec<&String> = names.iter().map(|(name, _)| name).filter(|name| name.starts_with('t')).collect();
+        if tokens.is_empty() {
+            return;
+        }
+        let target = format!("t{:x}", dice.bits());
+        let source = tokens[dice.index(tokens.len())];
+        if let Err(error) = self.files.rename(source, &target).await {
+            tracing::debug!(client = self.client, %error, "a rename failed");
+        }
+    }
+
+    /// Reads every shared file as a whole, at rest.
+    pub async fn read_everything(&self) -> ebb_types::Result<()> {
+        let history_end = |file: usize| {
+            let history = self.board.history.lock();
+            let cells = history.writes().values().filter(|write| write.file == file).map(|write| match write.change {
+                Change::Data { first: Some(first), count } => first + count,
+                Change::Data { first: None, count } => count,
+                Change::Truncate { from } => from,
+            });
+            cells.max().unwrap_or(0)
+        };
+        for file in 0..PLACED + LOGS {
+            let end = history_end(file).next_multiple_of(RUN_MAX) + RUN_MAX;
+            for first in (0..end).step_by(RUN_MAX as usize) {
+                self.read_cells(file, first, RUN_MAX, true).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everything of this client durable, so that the oracle may expect it.
+    pub async fn fsync_everything(&self) {
+        for file in 0..PLACED + LOGS {
+            self.fsync(file).await;
+        }
+    }
+}
+
+fn contents(id: WriteId, count: u64) -> Bytes {
+    (0..count).flat_map(|index| fill(id, index)).collect::<Vec<u8>>().into()
+}
