@@ -13,17 +13,21 @@ use crate::{Mutant, Protocol};
 /// Drops what cannot matter.
 pub fn forget(protocol: &Protocol, state: &mut State) {
     let mut network = std::mem::take(&mut state.network);
-    network.map(blank_unread_fields);
+    if network.iter().any(|message| blanked(message) != message) {
+        network.map(|message| *message = blanked(*message));
+    }
     let all = network.clone();
     network.retain(|message| matters(protocol, state, &all, message));
     state.network = network;
 }
 
 /// The holder goes by synced versions alone: which boot answered, and what it had received, is never read.
-fn blank_unread_fields(message: &mut Message) {
-    if let Message::Answer { boot, received, .. } = message {
-        *boot = 0;
-        *received = Version::ZERO;
+fn blanked(message: Message) -> Message {
+    match message {
+        Message::Answer { node, epoch, synced, .. } => {
+            Message::Answer { node, epoch, boot: 0, received: Version::ZERO, synced }
+        }
+        other => other,
     }
 }
 

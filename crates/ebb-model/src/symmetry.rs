@@ -6,16 +6,21 @@
 
 use crate::client::{Change, Client};
 use crate::message::Message;
-use crate::names::{NODES, Node, Nodes};
+use crate::names::{CLIENTS, NODES, Node, Nodes};
 use crate::replica::Replica;
 use crate::state::State;
 
 /// The state with its nodes renamed into order.
 #[must_use]
 pub fn representative(mut state: State) -> State {
-    let views: [View; NODES] = std::array::from_fn(|index| View::of(&state, Node(index_to_u8(index))));
+    let node = |index: usize| Node(index_to_u8(index));
+    let views: [View; NODES] = std::array::from_fn(|index| View::of(&state, node(index)));
     let mut order: [usize; NODES] = std::array::from_fn(|index| index);
-    order.sort_by(|left, right| views[*left].cmp(&views[*right]));
+    order.sort_by(|left, right| {
+        // Messages are gathered only where nothing else tells two nodes apart: this runs once for each step.
+        let by_messages = || messages_about(&state, node(*left)).cmp(&messages_about(&state, node(*right)));
+        views[*left].cmp(&views[*right]).then_with(by_messages)
+    });
     if order.is_sorted() {
         return state;
     }
@@ -31,13 +36,12 @@ fn index_to_u8(index: usize) -> u8 {
     u8::try_from(index).expect("few nodes")
 }
 
-/// All that is known about one node, without its name.
+/// What is known about one node, without its name and without messages.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct View {
     member: bool,
     replica: Replica,
-    known_to: [(bool, bool, bool); 2],
-    messages: Vec<Message>,
+    known_to: [(bool, bool, bool); CLIENTS],
 }
 
 impl View {
@@ -51,10 +55,14 @@ impl View {
             }
             Client::Idle | Client::Reader { .. } => (false, false, false),
         });
-        let mut messages: Vec<Message> = state.network.iter().filter_map(|message| about(message, node)).collect();
-        messages.sort_unstable();
-        Self { member: state.master.set.has(node), replica: *state.replica(node), known_to, messages }
+        Self { member: state.master.set.has(node), replica: *state.replica(node), known_to }
     }
+}
+
+fn messages_about(state: &State, node: Node) -> Vec<Message> {
+    let mut messages: Vec<Message> = state.network.iter().filter_map(|message| about(message, node)).collect();
+    messages.sort_unstable();
+    messages
 }
 
 /// A message as one node sees it: with itself as node 0, and sets reduced to whether it is in.
