@@ -10,7 +10,7 @@ use crate::query::METABLOCKS_PER_REPLY;
 impl Machine {
     /// Gives the write lease under a new epoch if nobody has it. Its holder may ask again: the epoch stays, so that the
     /// writes it has in flight stay good.
-    pub(crate) fn acquire_write(&mut self, call: &mut Call<'_>, op: &pb::AcquireWrite) -> Result<Reply> {
+    pub(crate) fn acquire_write(&mut self, op: &pb::AcquireWrite) -> Result<Reply> {
         let (session, id) = (SessionId::new(op.session), InodeId::new(op.inode));
         self.sessions.get(session)?;
         let inode = self.inode(id)?;
@@ -19,11 +19,7 @@ impl Machine {
             _ if file.recovering => bail!(Busy, "{id} is being recovered"),
             Some(holder) if holder != session => bail!(LeaseHeld, "{id} is being written by {holder}"),
             Some(_) => {}
-            None => {
-                self.give_lease(id, session);
-                call.session = session;
-                call.changed(id);
-            }
+            None => self.give_lease(id, session),
         }
         let inode = self.inode(id)?;
         let blocks = inode.file().into_iter().flat_map(|file| file.map.iter());

@@ -177,7 +177,7 @@ impl Machine {
                 self.registry.set_draining(NodeId::new(state.node), state.draining)?;
                 Ok(Reply::None)
             }
-            Change::AcquireWrite(acquire) => self.acquire_write(call, acquire),
+            Change::AcquireWrite(acquire) => self.acquire_write(acquire),
             Change::BeginRecovery(begin) => self.begin_recovery(call, begin),
             Change::FinishRecovery(finish) => self.finish_recovery(call, finish),
             Change::ChangeSet(change) => self.master_change_set(call, change),

@@ -70,7 +70,7 @@ impl Map {
     }
 
     /// Those whose index is not below `first`.
-    pub(crate) fn from_index(&self, first: u64) -> &[Metablock] {
+    pub(crate) fn starting_at(&self, first: u64) -> &[Metablock] {
         &self.blocks[self.blocks.partition_point(|block| block.index < first)..]
     }
 

@@ -127,7 +127,7 @@ impl Machine {
         let id = InodeId::new(op.inode);
         let Some(file) = self.inode(id)?.file() else { bail!(Invalid, "{id} is not a regular file: it has no map") };
         let limit = if op.limit == 0 { METABLOCKS_PER_REPLY } else { (op.limit as usize).min(METABLOCKS_PER_REPLY) };
-        let rest = file.map.from_index(op.first_index);
+        let rest = file.map.starting_at(op.first_index);
         Ok(pb::MetaReply {
             metablocks: rest.iter().take(limit).map(|block| block.to_pb()).collect(),
             end: rest.len() <= limit,

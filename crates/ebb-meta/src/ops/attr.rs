@@ -71,7 +71,8 @@ fn check_owner_change(call: &Call<'_>, op: &meta_op::SetAttr, id: InodeId, inode
     let is_owner = credentials.uid == inode.uid;
     let uid_fits = op.uid.is_none_or(|uid| is_owner && uid == inode.uid);
     let gid_fits = op.gid.is_none_or(|gid| is_owner && (gid == inode.gid || credentials.in_group(gid)));
-    if !credentials.is_root() && !(uid_fits && gid_fits) {
+    let allowed = credentials.is_root() || (uid_fits && gid_fits);
+    if !allowed {
         bail!(NotPermitted, "uid {} may not change owner or group of {id} so", credentials.uid);
     }
     if op.uid == Some(u32::MAX) || op.gid == Some(u32::MAX) {

@@ -143,8 +143,9 @@ fn check_trim(
     let block = file.map.at_index(index).filter(|_| edge != 0);
     let told = op.committed.iter().rfind(|entry| block.is_some_and(|block| entry.id == block.id.raw()));
     let Some(trim) = &op.trim else {
-        let length = block.map_or(0, |block| block.length.max(told.map_or(0, |entry| entry.length)));
-        if size < inode.size && length > edge {
+        let recorded = block.filter(|_| size < inode.size).map_or(0, |block| block.length);
+        let length = told.map_or(0, |entry| entry.length).max(recorded);
+        if length > edge {
             bail!(Invalid, "cutting {id} to {size} bytes cuts a metablock of {length} bytes: name its trim");
         }
         return Ok(());

@@ -169,6 +169,8 @@ fn a_trim_is_done_when_the_holder_says_so() {
     let written = vec![committed(block, 1, 1, 500)];
     let trim = pb::meta_op::Trim { metablock: block, version: version(1, 2), length: 100 };
     let cut = SetAttr { inode, size: Some(100), epoch: 1, trim: Some(trim), committed: written, ..Default::default() };
+    // The record still says that the file is empty; the holder knows better.
+    assert_eq!(world.set_attr(SetAttr { trim: None, ..cut.clone() }).unwrap_err(), E::Invalid);
     let attr = world.set_attr(cut).unwrap().attr.unwrap();
     assert_eq!((attr.size, attr.allocated_bytes), (100, 100));
     let commit = pb::CommitFile {
