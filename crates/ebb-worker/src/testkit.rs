@@ -27,6 +27,12 @@ pub fn virt<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Runtime) -> F) 
     });
 }
 
+/// Runs a test on Linux.
+pub fn real<F: Future<Output = ()>>(test: impl FnOnce(Runtime) -> F) {
+    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    tokio.block_on(async { test(Runtime::real()).await });
+}
+
 /// One file: its bytes, and the nodes of each metablock.
 #[derive(Clone, Debug)]
 pub struct FakeFile {

@@ -5,7 +5,7 @@ use ebb_types::{CHUNK_SIZE, ClusterId};
 
 use super::*;
 use crate::service::Worker;
-use crate::testkit::{Asked, FakeSource, FakeTree, METABLOCK, Namespace, prose, virt};
+use crate::testkit::{Asked, FakeSource, FakeTree, METABLOCK, Namespace, prose, real, virt};
 
 fn identity(host: &str) -> Identity {
     Identity {
@@ -71,33 +71,37 @@ fn tree(small_files: u64) -> Namespace {
     namespace
 }
 
-#[test]
-fn a_tree_is_counted_where_it_lies() {
-    for seed in 0..4 {
-        virt(seed, async |runtime| {
-            let cluster = Cluster::start(&runtime, tree(200)).await;
-            let (report, progress) = cluster.count(&runtime, "/", &JobOptions::default()).await;
-            let namespace = &cluster.tree.0;
-            assert_eq!(report.words, namespace.words());
-            assert_eq!((report.files, report.splits, report.local_splits, report.failed), (202, 208, 208, 0));
-            assert!(report.errors.is_empty());
-            assert!(progress.walked && progress.splits_done == 208 && progress.bytes_done == progress.bytes_found);
-            assert_eq!(progress.bytes_done, report.input_bytes);
-            for (index, source) in cluster.sources.iter().enumerate() {
-                let asked = source.asked.lock();
-                assert!(!asked.is_empty(), "worker {index} had nothing to do");
-                // A run that begins at the end of a split and shows nothing costs a chunk of the next metablock.
-                let is_beyond = |asked: &Asked| {
-                    asked.offset > 0 && asked.offset.is_multiple_of(METABLOCK) && asked.len <= CHUNK_SIZE
-                };
-                for asked in asked.iter().filter(|asked| !is_beyond(asked)) {
-                    // Reads begin up to three bytes before their block: the block decides whose they are.
-                    let nodes = &namespace.file(asked.inode).unwrap().nodes[((asked.offset + 3) / METABLOCK) as usize];
-                    assert!(nodes.contains(&(index as u64 + 1)), "{asked:?} is not on h{}", index + 1);
-                }
-            }
-        });
+async fn a_tree_is_counted_where_it_lies(runtime: Runtime) {
+    let cluster = Cluster::start(&runtime, tree(200)).await;
+    let (report, progress) = cluster.count(&runtime, "/", &JobOptions::default()).await;
+    let namespace = &cluster.tree.0;
+    assert_eq!(report.words, namespace.words());
+    assert_eq!((report.files, report.splits, report.local_splits, report.failed), (202, 208, 208, 0));
+    assert!(report.errors.is_empty());
+    assert!(progress.walked && progress.splits_done == 208 && progress.bytes_done == progress.bytes_found);
+    assert_eq!(progress.bytes_done, report.input_bytes);
+    for (index, source) in cluster.sources.iter().enumerate() {
+        let asked = source.asked.lock();
+        assert!(!asked.is_empty(), "worker {index} had nothing to do");
+        // A run that begins at the end of a split and shows nothing costs a chunk of the next metablock.
+        let is_beyond =
+            |asked: &Asked| asked.offset > 0 && asked.offset.is_multiple_of(METABLOCK) && asked.len <= CHUNK_SIZE;
+        for asked in asked.iter().filter(|asked| !is_beyond(asked)) {
+            // Reads begin up to three bytes before their block: the block decides whose they are.
+            let nodes = &namespace.file(asked.inode).unwrap().nodes[((asked.offset + 3) / METABLOCK) as usize];
+            assert!(nodes.contains(&(index as u64 + 1)), "{asked:?} is not on h{}", index + 1);
+        }
     }
+}
+
+#[test]
+fn a_tree_is_counted_where_it_lies_in_virtual_worlds() {
+    (0..4).for_each(|seed| virt(seed, a_tree_is_counted_where_it_lies));
+}
+
+#[test]
+fn a_tree_is_counted_where_it_lies_on_linux() {
+    real(a_tree_is_counted_where_it_lies);
 }
 
 #[test]
