@@ -225,7 +225,7 @@ fn extend(state: &ReplicaState, offset: u64, runs: &mut Runs) {
     let length = state.head.length;
     let Some(last) = state.chunks.len().checked_sub(1) else { return };
     // A write into the chunk itself counts its own gap.
-    let in_chunk = offset / CHUNK_SIZE == last as u64 && offset % CHUNK_SIZE != 0;
+    let in_chunk = offset / CHUNK_SIZE == last as u64 && !offset.is_multiple_of(CHUNK_SIZE);
     let grows = offset > length && state.chunks.is_data(last);
     if grows {
         let end = if in_chunk { offset } else { (last as u64 + 1) * CHUNK_SIZE };

@@ -210,6 +210,8 @@ impl Volume {
         let shared = &self.shared;
         shared.closing.store(true, Ordering::Relaxed);
         flush::flush_all(shared).await?;
+        // What is synced is put in place while the journal is held.
+        drop(shared.journal.lock().await);
         rest::give_back_all(shared).await;
         checkpoint::checkpoint(shared).await
     }

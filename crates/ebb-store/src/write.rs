@@ -1,5 +1,6 @@
 //! Writes: order, fencing, and where the bytes go first. See "Write" in `docs/protocol.md`.
 
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -101,10 +102,18 @@ impl Volume {
                 bail!(Gap, "{metablock} was received up to {received}, not to {version}");
             }
             if !deleted {
-                // Time is looked at above.
-                let _ = shared.runtime.timeout(left, "write", async { Ok(advanced.await) }).await;
+                either(advanced, shared.runtime.sleep(left)).await;
             }
         }
+    }
+}
+
+/// Waits for whichever comes first.
+async fn either(news: impl Future<Output = ()>, time: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        () = news => {}
+        () = time => {}
     }
 }
 
@@ -173,8 +182,7 @@ async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>
                     forget_unknown(shared, &replica).await;
                     bail!(Gap, "{}: {} never came, {received} was received", write.metablock, write.predecessor);
                 }
-                // Time is looked at in the next round.
-                let _ = shared.runtime.timeout(left, "predecessor", async { Ok(advanced.await) }).await;
+                either(advanced, shared.runtime.sleep(left)).await;
                 continue;
             }
         }

@@ -89,6 +89,7 @@ impl Client {
     }
 
     /// Bytes to the first member, and along the others.
+    #[allow(clippy::too_many_arguments)]
     pub(super) async fn write(
         &self,
         hops: &[pb::Hop],
