@@ -72,6 +72,10 @@ impl Machine {
         if op.exchange && target.is_none() {
             bail!(NotFound, "{target_parent} has no entry {} to exchange with", dir::show(&op.target_name));
         }
+        // Before the walk upwards: what a removed directory calls its parent means nothing any more.
+        if self.directory(target_parent)?.nlink == 0 {
+            bail!(NotFound, "{target_parent} has been removed");
+        }
         if inode.is_directory() && self.is_within(target_parent, source) {
             bail!(Invalid, "{source} cannot be moved into itself");
         }

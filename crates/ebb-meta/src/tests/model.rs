@@ -174,6 +174,10 @@ impl Model {
             (How::Exchange, None) => return Err(E::NotFound),
             _ => {}
         }
+        // Nothing can be looked up in a removed directory, before any permission to rename is asked for.
+        if self.is_removed(to.0) {
+            return Err(E::NotFound);
+        }
         if self.is_above(source, to.0) {
             return Err(E::Invalid);
         }
@@ -405,7 +409,7 @@ fn inode_of(answer: Result<pb::MetaReply, E>) -> Result<u64, E> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn names_are_what_a_plain_tree_says(steps in proptest::collection::vec(step(), 1..120)) {

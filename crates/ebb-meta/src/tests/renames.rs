@@ -152,3 +152,13 @@ fn a_replaced_name_keeps_its_place_in_listings() {
     world.rename((ROOT, "a"), (ROOT, "z")).unwrap();
     assert_eq!(world.names(ROOT), ["b", "z"]);
 }
+
+#[test]
+fn a_removed_directory_is_no_target_even_below_the_source() {
+    let mut world = World::new();
+    let a = world.mkdir(ROOT, "a", 0o755).unwrap();
+    let b = world.mkdir(a, "b", 0o755).unwrap();
+    world.rmdir(a, "b").unwrap();
+    assert_eq!(world.rename((ROOT, "a"), (b, "x")).unwrap_err(), E::NotFound);
+    assert_eq!(world.exchange((ROOT, "a"), (b, "x")).unwrap_err(), E::NotFound);
+}
