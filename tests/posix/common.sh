@@ -52,6 +52,6 @@ finish() {
     if [ -n "${POSIX_RESULTS:-}" ]; then
         sort "$results" >"$POSIX_RESULTS"
     fi
-    echo "$suite on $(stat -f -c %T "$work"): $passed passed, $skipped skipped, $failed failed"
+    echo "$suite on $(findmnt -n -o FSTYPE -T "$work"): $passed passed, $skipped skipped, $failed failed"
     [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
 }

@@ -145,7 +145,7 @@ fn busy(path: &Path) -> Error {
         users if users.is_empty() => "a process that cannot be seen from here".to_owned(),
         users => users,
     };
-    err!(Busy, "{} is in use by {users}: end that first, or leave it open files only with `--lazy`", path.display())
+    err!(Busy, "{} is in use by {users}: end that first", path.display())
 }
 
 fn unmount_by_helper(path: &Path, how: Unmount) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Mounting and unmounting, as the program sees it.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,6 @@ use std::time::Duration;
 use ebb_client::Client;
 use ebb_runtime::Runtime;
 use ebb_types::{Error, Result, err};
-use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::{mpsc, watch};
@@ -18,7 +18,7 @@ use crate::device::Device;
 use crate::invalidate::Invalidator;
 use crate::kernel::{self, Flags, Unmount};
 use crate::mountinfo::{self, PointState};
-use crate::server::{PID_XATTR, Server};
+use crate::server::Server;
 use crate::session::{Session, handshake};
 use crate::vfs::Vfs;
 
@@ -153,7 +153,7 @@ fn make_ready(mountpoint: &Path) -> Result<PathBuf> {
     for _ in 0..STACKED_MAX {
         match mountinfo::look(&path)? {
             PointState::Free => return Ok(path),
-            PointState::Serving(_) => {
+            PointState::Serving { .. } => {
                 return Err(err!(Busy, "{0} is a mount of Ebb already: `ebb umount {0}` ends it", path.display()));
             }
             PointState::Stale => {
@@ -256,36 +256,25 @@ fn unmount_how(path: &Path, how: Unmount) -> Result<()> {
     match mountinfo::look(&path)? {
         PointState::Stale => kernel::unmount(&path, Unmount::Lazily),
         PointState::Free => Err(err!(Invalid, "{} is not a mount of Ebb", path.display())),
-        PointState::Serving(_) => {
-            let process = server_of(&path);
+        PointState::Serving { pid } => {
+            // Opened while it is known to live, so that its number cannot mean another process. Our own cannot be
+            // waited for.
+            let process = Pid::from_raw(pid as i32).filter(|_| how == Unmount::IfUnused && pid != std::process::id());
+            let process = process.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
             kernel::unmount(&path, how)?;
-            match process {
-                Some(process) if how == Unmount::IfUnused => wait_for_end(process, &path),
-                _ => Ok(()),
-            }
+            process.map_or(Ok(()), |process| wait_for_end(&process, pid, &path))
         }
     }
 }
 
-/// The process behind a mount, as it says itself; none for our own, which cannot be waited for.
-fn server_of(path: &Path) -> Option<Pid> {
-    let mut value = Vec::with_capacity(32);
-    rustix::fs::getxattr(path, PID_XATTR, spare_capacity(&mut value)).ok()?;
-    let number: u32 = std::str::from_utf8(&value).ok()?.parse().ok()?;
-    if number == std::process::id() { None } else { Pid::from_raw(number as i32) }
-}
-
-fn wait_for_end(process: Pid, path: &Path) -> Result<()> {
+fn wait_for_end(process: &OwnedFd, pid: u32, path: &Path) -> Result<()> {
     const WAIT_MAX_SECONDS: i64 = 120;
-    // ESRCH: it has ended already.
-    let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return Ok(()) };
-    let mut ends = [PollFd::new(&handle, PollFlags::IN)];
+    let mut ends = [PollFd::new(process, PollFlags::IN)];
     match poll(&mut ends, Some(&Timespec { tv_sec: WAIT_MAX_SECONDS, tv_nsec: 0 })) {
         Ok(0) => Err(err!(
             Timeout,
-            "{} is unmounted, but its process {} still writes back after {WAIT_MAX_SECONDS} s",
-            path.display(),
-            process.as_raw_nonzero()
+            "{} is unmounted, but its process {pid} still writes back after {WAIT_MAX_SECONDS} s",
+            path.display()
         )),
         Ok(_) => Ok(()),
         Err(error) => Err(Error::from_io(&error.into(), "waiting for the mount's process")),

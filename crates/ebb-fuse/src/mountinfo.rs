@@ -7,6 +7,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use ebb_types::{Error, Result, err};
+use rustix::buffer::spare_capacity;
+
+use crate::server::PID_XATTR;
 
 /// Type by which our mounts are told from others.
 pub const FS_TYPE: &str = "fuse.ebb";
@@ -61,47 +64,57 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 }
 
 /// How a mount point looks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointState {
     /// A directory on which something may be mounted.
     Free,
-    /// A mount of Ebb that answers.
-    Serving(MountEntry),
+    /// A mount of Ebb that process `pid` serves.
+    Serving {
+        /// As the process sees itself.
+        pid: u32,
+    },
     /// A mount whose process is gone: "Transport endpoint is not connected".
     Stale,
 }
 
-/// The absolute path without links, also if the directory itself is a mount that does not answer.
+/// The absolute path without links. Asks nothing of what is mounted there: it may be dead, or wait for a cluster that
+/// is.
 pub fn resolve(path: &Path) -> Result<PathBuf> {
-    match fs::canonicalize(path) {
-        Ok(path) => Ok(path),
-        Err(error) if is_disconnected(&error) => {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            err!(NotFound, "mount point {0} does not exist: make it with `mkdir {0}`", path.display())
+        }
+        _ => Error::from_io(&error, format!("mount point {}", path.display())),
+    };
+    match (fs::read_link(path), path.file_name()) {
+        // EINVAL: it is there, and no link.
+        (Err(error), Some(name)) if error.kind() == io::ErrorKind::InvalidInput => {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let name =
-                path.file_name().ok_or_else(|| err!(Invalid, "{} does not name a mount point", path.display()))?;
-            let parent = fs::canonicalize(parent)
-                .map_err(|error| Error::from_io(&error, format!("mount point {}", path.display())))?;
-            Ok(parent.join(name))
+            fs::canonicalize(parent).map(|parent| parent.join(name)).map_err(failed)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(err!(NotFound, "mount point {0} does not exist: make it with `mkdir {0}`", path.display()))
-        }
-        Err(error) => Err(Error::from_io(&error, format!("mount point {}", path.display()))),
+        _ => fs::canonicalize(path).map_err(failed),
     }
 }
 
 /// Looks at a resolved mount point.
 pub fn look(path: &Path) -> Result<PointState> {
+    let mut value = Vec::with_capacity(32);
+    match rustix::fs::getxattr(path, PID_XATTR, spare_capacity(&mut value)) {
+        Ok(_) => {
+            let pid = std::str::from_utf8(&value).ok().and_then(|number| number.parse().ok());
+            return pid
+                .map(|pid| PointState::Serving { pid })
+                .ok_or_else(|| err!(Protocol, "the mount at {} does not tell a process number", path.display()));
+        }
+        Err(error) if is_disconnected(&error.into()) => return Ok(PointState::Stale),
+        // No such attribute: not ours.
+        Err(_) => {}
+    }
     match fs::metadata(path) {
         Err(error) if is_disconnected(&error) => Ok(PointState::Stale),
         Err(error) => Err(Error::from_io(&error, format!("mount point {}", path.display()))),
-        Ok(metadata) if !metadata.is_dir() => {
-            Err(err!(NotDirectory, "mount point {} is not a directory", path.display()))
-        }
-        Ok(_) => Ok(match find(path)? {
-            Some(entry) if entry.fs_type == FS_TYPE => PointState::Serving(entry),
-            _ => PointState::Free,
-        }),
+        Ok(metadata) if metadata.is_dir() => Ok(PointState::Free),
+        Ok(_) => Err(err!(NotDirectory, "mount point {} is not a directory", path.display())),
     }
 }
 

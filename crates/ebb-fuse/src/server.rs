@@ -7,11 +7,11 @@ mod names;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ebb_types::{Error, ErrorKind, Result, err};
+use ebb_types::{Error, ErrorKind, Result};
 
+use crate::abi::reply;
 use crate::abi::reply::Validity;
 use crate::abi::request::{Header, Request};
-use crate::abi::{opcode, reply};
 use crate::credentials;
 use crate::interrupt::Interrupts;
 use crate::invalidate::Invalidator;
@@ -20,8 +20,12 @@ use crate::vfs::Vfs;
 use files::OpenFiles;
 use locks::LockOwners;
 
-/// Extended attribute of the root that tells which process serves the mount.
-pub const PID_XATTR: &str = "user.ebb.mount.pid";
+/// Extended attribute of the root that tells which process serves the mount: its number, in decimal.
+///
+/// The process answers it without asking the cluster. The kernel checks no permission, and so asks for no attributes,
+/// for names that begin with `system.` (`xattr_permission`). So it tells a mount that serves from one that is dead,
+/// whatever the cluster does.
+pub const PID_XATTR: &str = "system.ebb.mount.pid";
 
 /// One mounted file system.
 pub struct Server<V> {
@@ -82,8 +86,8 @@ impl<V: Vfs> Server<V> {
             | Request::CopyRange { .. } => self.on_file(header, request).await,
             Request::GetLock(lock) => self.test_lock(header, lock).await,
             Request::SetLock { lock, wait } => self.set_lock(header, lock, wait).await,
-            Request::Forget | Request::Interrupt { .. } | Request::Destroy => Ok(Bytes::new()),
-            Request::Unknown => Err(err!(Unsupported, "request {} is not offered", header.opcode)),
+            // Dealt with where they are read.
+            Request::Forget | Request::Interrupt { .. } | Request::Destroy | Request::Unknown => Ok(Bytes::new()),
         }
     }
 
@@ -99,20 +103,15 @@ impl<V: Vfs> Server<V> {
 
 /// The error number for the kernel. What only an operator can mend is also logged, as programs see a number alone.
 pub fn errno(header: &Header, error: &Error) -> i32 {
-    if header.opcode != opcode::STATFS && error.kind().raw() >= ErrorKind::StaleEpoch.raw() {
-        tracing::warn!(request = header.opcode, inode = %header.inode, kind = ?error.kind(), %error, "fail a request");
+    if error.kind() < ErrorKind::StaleEpoch {
+        return error.errno();
     }
+    tracing::warn!(request = header.opcode, inode = %header.inode, kind = ?error.kind(), %error, "fail a request");
     match error.kind() {
-        // ENOSYS makes the kernel stop asking; EOPNOTSUPP would be told to the program each time.
-        ErrorKind::Unsupported if is_unknown(header.opcode) => libc::ENOSYS,
-        _ => error.errno(),
+        ErrorKind::Timeout => libc::ETIMEDOUT,
+        // Not the kind's own number: ENOTCONN would say that the mount is dead, EAGAIN that asking again will do.
+        _ => libc::EIO,
     }
-}
-
-fn is_unknown(number: u32) -> bool {
-    !matches!(number, opcode::LOOKUP..=opcode::DESTROY | opcode::BATCH_FORGET..=opcode::COPY_FILE_RANGE)
-        && !matches!(number, opcode::STATX | opcode::COPY_FILE_RANGE_64)
-        || matches!(number, 34 | 37)
 }
 
 /// Credentials for a change, which is checked again behind the kernel.

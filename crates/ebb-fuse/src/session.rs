@@ -112,6 +112,8 @@ impl<V: Vfs> Session<V> {
         let answer = Answer { device: Arc::clone(device), header, given: false };
         match request::parse(&header, message) {
             Ok(Request::Forget) => answer.none(),
+            // The kernel stops asking.
+            Ok(Request::Unknown) => answer.refuse(libc::ENOSYS),
             Ok(Request::Interrupt { unique }) => {
                 self.server.interrupts.interrupt(unique);
                 answer.none();
@@ -184,6 +186,11 @@ impl Answer {
             Ok(body) => self.device.reply(self.header.unique, &body),
             Err(error) => self.device.refuse(self.header.unique, errno(&self.header, &error)),
         }
+    }
+
+    fn refuse(mut self, errno: i32) {
+        self.given = true;
+        self.device.refuse(self.header.unique, errno);
     }
 
     /// For the few requests that the kernel wants no answer to.

@@ -24,7 +24,7 @@ fn state_of(path: &Path) -> PointState {
 fn a_mount_ends_when_anybody_unmounts_it() {
     let mounted = Mounted::new();
     fs::write(mounted.path("f"), b"x").unwrap();
-    assert!(matches!(state_of(mounted.root()), PointState::Serving(_)));
+    assert!(matches!(state_of(mounted.root()), PointState::Serving { .. }));
     let status = Command::new("fusermount3").arg("-u").arg(mounted.root()).status().unwrap();
     assert!(status.success());
     let mount = mounted.mount();
@@ -42,7 +42,7 @@ fn a_mount_in_use_is_not_unmounted_and_the_user_is_named() {
     let error = mounted.block_on(async { mount.unmount().await.unwrap_err() });
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
-    assert!(matches!(state_of(mounted.root()), PointState::Serving(_)));
+    assert!(matches!(state_of(mounted.root()), PointState::Serving { .. }));
     drop(file);
     mounted.block_on(async { mount.unmount().await.unwrap() });
 }
@@ -87,6 +87,16 @@ fn a_second_mount_at_the_same_place_is_refused_in_words() {
     let elsewhere = tempfile::tempdir().unwrap();
     let error = unmount(elsewhere.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn a_mount_that_has_lost_its_cluster_is_not_taken_for_dead() {
+    let mounted = Mounted::new();
+    mounted.vfs.state().lost = true;
+    assert_eq!(fs::metadata(mounted.root()).unwrap_err().raw_os_error(), Some(libc::EIO));
+    assert_eq!(state_of(mounted.root()), PointState::Serving { pid: std::process::id() });
+    unmount(mounted.root()).unwrap();
+    assert_eq!(state_of(mounted.root()), PointState::Free);
 }
 
 /// Serves a mount at `path` until it is unmounted.

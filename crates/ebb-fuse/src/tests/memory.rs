@@ -29,6 +29,8 @@ pub struct State {
     clock: i64,
     /// Waits for locks that are under way.
     pub waiting: usize,
+    /// Nothing is answered but with errors, as by a client that has lost its cluster.
+    pub lost: bool,
 }
 
 pub struct Node {
@@ -44,7 +46,7 @@ pub struct Node {
 impl MemoryVfs {
     pub fn new() -> Self {
         let (nodes, files) = (BTreeMap::new(), BTreeMap::new());
-        let mut state = State { nodes, files, locks: Vec::new(), next: 1, clock: 1 << 60, waiting: 0 };
+        let mut state = State { nodes, files, locks: Vec::new(), next: 1, clock: 1 << 60, waiting: 0, lost: false };
         let root = state.make(&Credentials::root(), FileKind::Directory, 0o755, 0);
         state.node(root).attr.links = 2;
         Self { state: Mutex::new(state), unlocked: Notify::new(), shut_downs: Mutex::new(0) }
@@ -321,6 +323,9 @@ impl Vfs for MemoryVfs {
         // A pause, so that requests also end as tasks.
         tokio::task::yield_now().await;
         let mut state = self.state.lock();
+        if state.lost {
+            bail!(Disconnected, "no master can be reached");
+        }
         state.get(inode)?;
         Ok(state.attr(inode.raw()))
     }
