@@ -226,6 +226,7 @@ impl Channel {
                 return Step::None;
             }
             self.repairing = true;
+            self.peers.iter_mut().for_each(|peer| peer.old_boots.clear());
             return Step::Repair;
         }
         if self.hold {
@@ -251,6 +252,8 @@ impl Channel {
         let index = self.peers.iter().position(|peer| !peer.busy && peer.received < sent)?;
         let peer = &mut self.peers[index];
         peer.busy = true;
+        // Nothing older is on its way: whoever answers now is the present process.
+        peer.old_boots.clear();
         let received = peer.received;
         let wait_ms = retry_wait_ms(peer.tries);
         let missing = self.pending.iter().filter(|write| write.version > received && write.version <= sent);
@@ -281,6 +284,7 @@ impl Channel {
         for (index, peer) in self.peers.iter_mut().enumerate() {
             if !peer.busy && peer.synced < wanted {
                 peer.busy = true;
+                peer.old_boots.clear();
                 peers.push(index);
             }
         }
@@ -341,9 +345,22 @@ impl Channel {
             Ok(answer) => answer,
             Err(error) => return self.on_failure(index, error.clone()),
         };
+        // Versions of a later epoch are a recovery's or another holder's work: what this holder sent may be gone from
+        // there, so such an answer acknowledges nothing (`SyncIgnoresEpoch` in the protocol model).
+        let highest = convert::version(answer.received).max(convert::version(answer.synced));
+        if highest.epoch > self.epoch {
+            return Err(ebb_types::err!(
+                StaleEpoch,
+                "n{} is at {highest}, past epoch {}: the lease is lost",
+                answer.node,
+                self.epoch
+            ));
+        }
         if peer.old_boots.contains(&answer.boot) {
             // Of a process that is gone. What it synced is on the disk, what it received is not.
+            // (Or of the present one, if answers of several overtook each other: catching up finds out.)
             peer.synced = peer.synced.max(convert::version(answer.synced));
+            self.hold = true;
             return Ok(());
         }
         let (received, synced) = (convert::version(answer.received), convert::version(answer.synced));

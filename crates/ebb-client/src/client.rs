@@ -50,12 +50,16 @@ impl Client {
         for handle in shared.handles.all() {
             shared.close(handle);
         }
+        shared.release_all().await;
         for inode in shared.inodes() {
-            verdict = verdict.and(shared.flush(&inode).await);
-            if verdict.is_ok() {
-                let _gate = inode.gate.write().await;
-                verdict = shared.finish(&inode).await;
+            let _gate = inode.gate.write().await;
+            let finished = shared.finish(&inode).await;
+            if let Err(error) = &finished {
+                tracing::warn!(inode = %inode.id, %error, "disconnecting with unsynced writes");
+                // Its session ends, and the members are made equal by a recovery.
+                shared.lose_lease(&inode, error);
             }
+            verdict = verdict.and(finished);
         }
         shared.closing.store(true, Ordering::Relaxed);
         shared.queue.wake();

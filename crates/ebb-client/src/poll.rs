@@ -45,6 +45,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             () = shared.session.poke.notified() => shared.poll_once(0, Vec::new()).await,
         };
         if let Err(error) = outcome {
+            if shared.closing.load(Ordering::Relaxed) {
+                return;
+            }
             if error.kind() == ErrorKind::SessionExpired {
                 shared.renew(&error).await;
                 continue;

@@ -26,8 +26,10 @@ const INVALIDATIONS_MAX: usize = 3;
 const FLUSH_PAUSE: Duration = Duration::from_millis(500);
 /// Leases held before the least recently used go back.
 pub(crate) const HELD_MAX: usize = 50_000;
-/// Of those, in one go.
+/// Leases given back in one go.
 const RELEASE_BATCH: usize = 1000;
+/// Files flushed at a time before everything is given back.
+const FLUSHES_MAX: usize = 32;
 
 impl Shared {
     /// A recall came; it is dealt with by a task of its own, once for each file.
@@ -165,6 +167,28 @@ impl Shared {
             self.release_batch(batch).await;
         }
         self.sweep();
+    }
+
+    /// Flushes everything, many files at a time, and gives back what can be given back in batches. What is left (in
+    /// use, or in trouble) is dealt with one by one.
+    pub async fn release_all(self: &Arc<Self>) {
+        for some in self.inodes().chunks(RELEASE_BATCH) {
+            for part in some.chunks(FLUSHES_MAX) {
+                let flush = |inode: &Arc<Inode>| {
+                    let (shared, inode) = (self.clone(), inode.clone());
+                    self.runtime.spawn("flush a file", async move { shared.flush(&inode).await })
+                };
+                for task in part.iter().map(flush).collect::<Vec<_>>() {
+                    if let Err(error) = task.join().await.and_then(|flushed| flushed) {
+                        tracing::debug!(%error, "flushing before the end");
+                    }
+                }
+            }
+            if let Err(error) = self.commit_batch(some, false).await {
+                tracing::debug!(%error, "committing before the end");
+            }
+            self.release_batch(some).await;
+        }
     }
 
     async fn release_batch(self: &Arc<Self>, batch: &[Arc<Inode>]) {

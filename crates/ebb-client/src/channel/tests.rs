@@ -100,7 +100,10 @@ impl Bench {
                 Step::Send { write, sync } => self.flights.push(Flight::Send(write, sync)),
                 Step::CatchUp { peer, writes, .. } => self.flights.push(Flight::CatchUp(peer, writes)),
                 Step::Sync { peers, .. } => self.flights.push(Flight::Sync(peers)),
-                Step::Repair => self.repair(),
+                Step::Repair => {
+                    self.repair();
+                    self.settle();
+                }
             }
         }
     }

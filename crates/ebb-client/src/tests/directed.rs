@@ -6,7 +6,7 @@ use std::time::Duration;
 use ebb_types::{ErrorKind, HostName, InodeId};
 use ebb_wire::pb;
 
-use super::harness::{BLOCK, Heard, METABLOCK, create, pattern, read_all, root, run};
+use super::harness::{BLOCK, Blocks, Heard, METABLOCK, create, pattern, read_all, root, run, run_with};
 use crate::{Access, Allocate, SetAttr, SetTime};
 
 #[test]
@@ -229,7 +229,7 @@ fn a_client_cut_off_loses_its_lease_and_says_so_once() {
 
 #[test]
 fn a_damaged_replica_is_passed_over_and_reported() {
-    run(10, 3, |cluster| async move {
+    run_with(Blocks::Fake, 10, 3, |cluster| async move {
         let client = cluster.client("h0").await;
         let (handle, inode) = create(&client, InodeId::ROOT, "file").await;
         client.write(handle, 0, pattern(1, 50_000)).await.unwrap();

@@ -1,13 +1,15 @@
 //! A small cluster in the virtual world.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ebb_block::{BlockOptions, BlockServer};
 use ebb_master::{Master, Options};
 use ebb_rpc::{Connector, Counters, Identity, Secret};
 use ebb_runtime::virt::{Process, World, WorldOptions};
-use ebb_types::{ClusterId, Credentials, HostName, InodeId, Result};
+use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, MakeDir, Op};
 use parking_lot::Mutex;
@@ -36,12 +38,33 @@ pub(crate) struct Cluster {
     pub master: Process,
     pub master_address: String,
     pub nodes: Vec<Node>,
+    blocks: Blocks,
+    clients: AtomicUsize,
+}
+
+/// Which block servers a cluster has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Blocks {
+    /// `ebb_block`, on virtual disks.
+    Real,
+    /// In memory, with faults of their own.
+    Fake,
 }
 
 /// Runs a test in a world with a cluster of so many block servers.
 pub(crate) fn run<F: Future<Output = ()>>(seed: u64, nodes: usize, test: impl FnOnce(Arc<Cluster>) -> F) {
+    run_with(Blocks::Real, seed, nodes, test);
+}
+
+/// The same, with these block servers.
+pub(crate) fn run_with<F: Future<Output = ()>>(
+    blocks: Blocks,
+    seed: u64,
+    nodes: usize,
+    test: impl FnOnce(Arc<Cluster>) -> F,
+) {
     World::run(seed, WorldOptions::default(), |world| async move {
-        let cluster = Arc::new(Cluster::start(world, nodes).await);
+        let cluster = Arc::new(Cluster::start(world, blocks, nodes).await);
         test(cluster).await;
     });
 }
@@ -56,9 +79,16 @@ fn identity(host: &str, role: &str) -> Identity {
 }
 
 impl Cluster {
-    async fn start(world: World, count: usize) -> Self {
+    async fn start(world: World, blocks: Blocks, count: usize) -> Self {
         let master = world.process("master");
-        let mut cluster = Self { master_address: format!("{}:7000", master.ip()), master, world, nodes: Vec::new() };
+        let mut cluster = Self {
+            master_address: format!("{}:7000", master.ip()),
+            master,
+            world,
+            nodes: Vec::new(),
+            blocks,
+            clients: AtomicUsize::new(0),
+        };
         cluster.start_master().await;
         for number in 0..count {
             let process = cluster.world.process(&format!("h{number}"));
@@ -87,6 +117,20 @@ impl Cluster {
         let runtime = if again { node.process.restart() } else { node.process.runtime() };
         let host = node.process.host().to_owned();
         let address = format!("{}:7100", node.process.ip());
+        if self.blocks == Blocks::Real {
+            let data_dir = std::path::PathBuf::from("/data");
+            let mut options = BlockOptions::new(data_dir, identity(&host, "block"), vec![self.master_address.clone()]);
+            options.listen = address;
+            options.rack = RackName::new("r");
+            options.volume.gap_wait = Duration::from_millis(300);
+            let server = BlockServer::start(runtime.clone(), options).await.unwrap();
+            // It lives as long as its process.
+            runtime.spawn("keep the block server", async move {
+                let _server = server;
+                std::future::pending::<()>().await;
+            });
+            return;
+        }
         fake_block::start(runtime, identity(&host, "block"), self.master_address.clone(), address, node.disk.clone())
             .await;
     }
@@ -98,8 +142,9 @@ impl Cluster {
         self.start_master().await;
     }
 
+    /// Power fails: what was not synced is gone.
     pub fn kill_node(&self, number: usize) {
-        self.nodes[number].process.kill();
+        self.nodes[number].process.crash();
     }
 
     pub async fn restart_node(&self, number: usize) {
@@ -116,7 +161,9 @@ impl Cluster {
 
     pub async fn client_with(&self, options: ClientOptions) -> Client {
         let host = options.host.as_str().to_owned();
-        let runtime = self.world.process(&host).runtime();
+        // A process of its own: its host's block server may die without it.
+        let number = self.clients.fetch_add(1, Ordering::Relaxed);
+        let runtime = self.world.process_on(&host, &format!("client {number}")).runtime();
         let connector = Connector::new(runtime.clone(), identity(&host, "test"), Counters::default());
         Client::connect(runtime, connector, options).await.unwrap()
     }

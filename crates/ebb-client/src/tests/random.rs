@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ebb_runtime::virt::Dice;
 
-use super::harness::{METABLOCK, create, pattern, read_all, root, run};
+use super::harness::{Blocks, METABLOCK, create, pattern, read_all, root, run_with};
 use crate::{Access, Allocate, SetAttr};
 
 const SPAN: u64 = 3 * METABLOCK;
@@ -33,8 +33,8 @@ fn below(dice: &mut Dice, bound: u64) -> u64 {
 }
 
 /// Operations of two clients on one file, one after the other, while members die and come back.
-fn exercise(seed: u64, steps: usize, faults: bool) {
-    run(seed, 5, |cluster| async move {
+fn exercise(blocks: Blocks, seed: u64, steps: usize, faults: bool) {
+    run_with(blocks, seed, 5, |cluster| async move {
         let mut dice = cluster.world.dice("operations");
         let mut options = cluster.options("h0");
         options.read_cache_bytes = 300_000;
@@ -116,14 +116,16 @@ fn exercise(seed: u64, steps: usize, faults: bool) {
 
 #[test]
 fn a_file_behaves_as_an_array_of_bytes() {
-    for seed in 0..8 {
-        exercise(seed, 150, false);
+    for seed in 0..4 {
+        exercise(Blocks::Real, seed, 150, false);
+        exercise(Blocks::Fake, seed, 150, false);
     }
 }
 
 #[test]
 fn a_file_behaves_as_an_array_of_bytes_while_members_die_and_restart() {
-    for seed in 100..112 {
-        exercise(seed, 120, true);
+    for seed in 100..108 {
+        exercise(Blocks::Real, seed, 120, true);
+        exercise(Blocks::Fake, seed, 120, true);
     }
 }
