@@ -15,8 +15,8 @@ status=0
 for suite in "${suites[@]:-pjdfstest fsx fio-verify}"; do
     for name in $suite; do
         # A failure on either side is judged below: what fails on the host may fail on the mount.
-        POSIX_RESULTS=$lists/host "$here/$name.sh" "$host" || true
-        POSIX_RESULTS=$lists/mount "$here/$name.sh" "$mount" || true
+        POSIX_RESULTS=$lists/host bash "$here/$name.sh" "$host" || true
+        POSIX_RESULTS=$lists/mount bash "$here/$name.sh" "$mount" || true
         # What no FUSE mount can be asked is named in host-only.txt, and must be skipped there, not failed.
         grep -v '^#' "$here/host-only.txt" | cut -f1 | sed 's/$/\tskipped/' | sort |
             comm -12 - <(sort "$lists/mount") | cut -f1 >"$lists/excused"

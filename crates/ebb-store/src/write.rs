@@ -76,6 +76,10 @@ impl Volume {
     }
 
     /// Returns when the replica is synced up to `version`, waiting a bounded time for it to be received.
+    ///
+    /// Errors: `StaleEpoch` below the promised epoch. A recovery may have stamped this replica above a write that it
+    /// never saw, and a holder that lost its lease must not take that for its own write's sync (`SyncIgnoresEpoch` in
+    /// the protocol model).
     pub async fn sync(&self, metablock: MetablockId, incarnation: Incarnation, version: Version) -> Result<Version> {
         let shared = &*self.shared;
         shared.check_incarnation(incarnation)?;
@@ -90,7 +94,11 @@ impl Volume {
             let (received, deleted) = {
                 let live = replica.live.lock();
                 live.check_sound(metablock)?;
-                (live.state.head.version, live.deleted)
+                let head = live.state.head;
+                if version != Version::ZERO && version.epoch < head.promised {
+                    bail!(StaleEpoch, "epoch {} is over, {} was promised: the lease is lost", version.epoch, head.promised);
+                }
+                (head.version, live.deleted)
             };
             if received >= version && !deleted {
                 flush(shared, &replica).await?;

@@ -53,6 +53,8 @@ fn promises_fence_and_survive_a_crash() {
         let mut writer = Writer { volume: &volume, metablock: id(1), at: version(1, 1) };
         let refused = writer.send(data(0, &bytes(9, 2)), true).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StaleEpoch);
+        let refused = volume.sync(id(1), incarnation, version(1, 1)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::StaleEpoch, "a sync below the promise acknowledges nothing");
         let refused = volume.promise(id(1), incarnation, Epoch::new(4)).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StaleEpoch);
         let fenced = Writer::new(&volume, 2).send(data(0, &bytes(9, 2)), true).await.unwrap_err();
