@@ -53,11 +53,9 @@ impl Queue {
     /// A file has something to commit.
     pub fn mark(&self, inode: InodeId, now: Moment) {
         let mut state = self.state.lock();
-        if !state.dirty.contains_key(&inode) {
-            state.dirty.insert(inode, now);
-            if state.dirty.len() == 1 {
-                self.wake.notify_one();
-            }
+        state.dirty.entry(inode).or_insert(now);
+        if state.dirty.len() == 1 {
+            self.wake.notify_one();
         }
     }
 

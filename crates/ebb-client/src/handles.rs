@@ -110,7 +110,7 @@ impl Shared {
 
     fn handle(&self, inode: &Arc<Inode>, credentials: &Credentials, access: Access) -> (Handle, pb::Attr) {
         let core = inode.core.lock();
-        let attr = core.overlay(core.attr.clone().unwrap_or_default());
+        let attr = core.overlay(core.attr.unwrap_or_default());
         let told = Mutex::new(core.sticky.sample());
         drop(core);
         let file =

@@ -275,7 +275,7 @@ impl Core {
             self.size = attr.size;
             self.mtime_ns = attr.mtime_ns;
         }
-        self.attr = Some(attr.clone());
+        self.attr = Some(*attr);
         self.attr_stale = false;
     }
 

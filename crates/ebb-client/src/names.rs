@@ -31,7 +31,7 @@ impl Shared {
                 && self.is_believed(&core, Lease::Read)
                 && let Some(attr) = &core.attr
             {
-                return Ok(core.overlay(attr.clone()));
+                return Ok(core.overlay(*attr));
             }
         }
         self.for_attr(credentials, Op::GetAttr(GetAttr { inode: id.raw() })).await

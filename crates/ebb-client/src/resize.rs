@@ -131,7 +131,7 @@ impl Shared {
             core.mtime_dirty = false;
             core.durable = None;
             core.uncommitted = false;
-            core.attr = Some(attr.clone());
+            core.attr = Some(attr);
             core.attr_stale = false;
             (weight, core.overlay(attr), index)
         };
