@@ -53,8 +53,9 @@ impl Queue {
     /// A file has something to commit.
     pub fn mark(&self, inode: InodeId, now: Moment) {
         let mut state = self.state.lock();
+        let before = state.dirty.len();
         state.dirty.entry(inode).or_insert(now);
-        if state.dirty.len() == 1 {
+        if before == 0 {
             self.wake.notify_one();
         }
     }
