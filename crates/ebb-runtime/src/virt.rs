@@ -31,5 +31,5 @@ mod tests;
 pub use dice::Dice;
 pub use options::{DiskFaults, DiskOptions, LinkOptions, WorldOptions};
 pub use process::Process;
-pub use trace::Fault;
+pub use trace::{Event, Fault};
 pub use world::World;

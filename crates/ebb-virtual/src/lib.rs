@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use ebb_client::Client;
 use ebb_runtime::virt::options::Panics;
-use ebb_runtime::virt::{World, WorldOptions};
+use ebb_runtime::virt::{Event, World, WorldOptions};
 use ebb_types::Result;
 
 use crate::cluster::Cluster;
@@ -43,7 +43,13 @@ use crate::workload::{Board, TOKENS, Worker};
 /// Runs a cluster under the faults of a seed.
 #[must_use]
 pub fn run(seed: u64, options: VirtualOptions) -> Report {
-    let world_options = WorldOptions { panics: Panics::EndTheTask, ..WorldOptions::default() };
+    run_and_keep(seed, options, 0).0
+}
+
+/// The same, with the first events: where two runs of a seed first differ, something has escaped from the world.
+#[must_use]
+pub fn run_and_keep(seed: u64, options: VirtualOptions, kept_events_max: usize) -> (Report, Vec<Event>) {
+    let world_options = WorldOptions { panics: Panics::EndTheTask, kept_events_max, ..WorldOptions::default() };
     World::run(seed, world_options, |world| async move {
         let board = Board { world: world.clone(), history: Arc::default(), done: Arc::default() };
         let mut violations = match drive(&board, options).await {
@@ -51,7 +57,7 @@ pub fn run(seed: u64, options: VirtualOptions) -> Report {
             Err(violation) => vec![violation],
         };
         violations.extend(healthy::check_panics(&world.panics()));
-        report(&board, violations)
+        (report(&board, violations), world.events())
     })
 }
 

@@ -354,7 +354,9 @@ impl Executor {
             while let Some(entry) = state.timers.first_entry().filter(|entry| entry.key().0 == at_ns) {
                 due.push(entry.remove());
             }
-            state.polls = 0;
+            if at_ns > self.now_ns() {
+                state.polls = 0;
+            }
             self.now_ns.store(at_ns, Ordering::Relaxed);
         }
         for timer in due {

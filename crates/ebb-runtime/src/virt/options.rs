@@ -25,6 +25,8 @@ pub struct WorldOptions {
     pub polls_per_moment_max: u64,
     /// What a panic in a task does.
     pub panics: Panics,
+    /// Events that [`crate::virt::World::events`] keeps; none unless a difference is looked for.
+    pub kept_events_max: usize,
 }
 
 impl Default for WorldOptions {
@@ -40,6 +42,7 @@ impl Default for WorldOptions {
             retransmit_pause_max: Duration::from_secs(10),
             polls_per_moment_max: 20_000_000,
             panics: Panics::EndTheWorld,
+            kept_events_max: 0,
         }
     }
 }

@@ -17,6 +17,9 @@ use super::world::World;
 use crate::backend::{Backend, Work};
 use crate::{Disk, Listener, Moment, Runtime, Stream};
 
+/// The shortest sleep.
+const SLEEP_MIN_NS: u64 = 1_000;
+
 /// A process on a host, over all its lives. Its disk outlives it. Cheap to clone.
 #[derive(Clone)]
 pub struct Process(Arc<Inner>);
@@ -272,7 +275,9 @@ impl Backend for VirtualBackend {
     }
 
     fn sleep(&self, span: Duration) -> Work<'static, ()> {
-        let span_ns = self.clock.lock().virtual_ns(span);
+        // No timer is finer than this. A loop that sleeps for no time makes slow progress here as it does in the real
+        // world, instead of holding up time for ever.
+        let span_ns = self.clock.lock().virtual_ns(span).max(SLEEP_MIN_NS);
         Box::pin(self.executor.sleep_until(self.executor.now_ns().saturating_add(span_ns)))
     }
 

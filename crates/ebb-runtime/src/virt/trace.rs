@@ -16,10 +16,24 @@ pub struct Fault {
     pub detail: String,
 }
 
+/// An event, as far as it is kept: for finding where two runs of one seed part.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Virtual time since the start.
+    pub at: Duration,
+    /// What happened.
+    pub kind: &'static str,
+    /// To what: a connection, an operation.
+    pub numbers: Vec<u64>,
+    /// Bytes that belong to it.
+    pub len: usize,
+    /// The trace's hash after it.
+    pub hash: u64,
+}
+
 /// Entries that the log of faults keeps; the counters go on.
 const LOG_MAX: usize = 10_000;
 
-#[derive(Default)]
 pub(super) struct Trace(Mutex<Record>);
 
 #[derive(Default)]
@@ -28,9 +42,16 @@ struct Record {
     events: u64,
     faults: BTreeMap<&'static str, u64>,
     log: Vec<Fault>,
+    kept: Vec<Event>,
+    kept_max: usize,
 }
 
 impl Trace {
+    /// A trace that keeps its first events.
+    pub(super) fn new(kept_max: usize) -> Self {
+        Self(Mutex::new(Record { kept_max, ..Record::default() }))
+    }
+
     /// Adds an event to the hash.
     pub(super) fn event(&self, at_ns: u64, kind: &'static str, numbers: &[u64], data: &[u8]) {
         let mut record = self.0.lock();
@@ -41,6 +62,11 @@ impl Trace {
             record.mix(*number);
         }
         record.mix_bytes(data);
+        if record.kept.len() < record.kept_max {
+            let (at, numbers) = (Duration::from_nanos(at_ns), numbers.to_vec());
+            let event = Event { at, kind, numbers, len: data.len(), hash: record.hash };
+            record.kept.push(event);
+        }
     }
 
     /// Counts a fault that took effect, and adds it to the hash.
@@ -61,6 +87,10 @@ impl Trace {
 
     pub(super) fn faults(&self) -> BTreeMap<&'static str, u64> {
         self.0.lock().faults.clone()
+    }
+
+    pub(super) fn kept(&self) -> Vec<Event> {
+        self.0.lock().kept.clone()
     }
 
     pub(super) fn log(&self) -> Vec<Fault> {

@@ -12,7 +12,7 @@ use super::executor::Executor;
 use super::net::Network;
 use super::options::{LinkOptions, WorldOptions};
 use super::process::Process;
-use super::trace::{Fault, Trace};
+use super::trace::{Event, Fault, Trace};
 
 /// A virtual world. Cheap to clone; valid within the body that [`World::run`] was given.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl World {
     /// Runs `body` in a new world until it completes; whatever still runs then is dropped. Panics, naming who waits,
     /// if the body waits for something that nothing left in the world can bring about.
     pub fn run<F: Future>(seed: u64, options: WorldOptions, body: impl FnOnce(Self) -> F) -> F::Output {
-        let trace = Arc::new(Trace::default());
+        let trace = Arc::new(Trace::new(options.kept_events_max));
         let executor = Executor::new(Dice::new(seed, "schedule"), options.panics, options.polls_per_moment_max);
         let network = Network::new(seed, options.clone(), executor.clone(), trace.clone());
         let world = Self(Arc::new(Inner { seed, options, executor, network, trace, processes: Mutex::default() }));
@@ -141,6 +141,13 @@ impl World {
     #[must_use]
     pub fn fault_log(&self) -> Vec<Fault> {
         self.0.trace.log()
+    }
+
+    /// The first events, as many as [`WorldOptions::kept_events_max`] says: where two runs of one seed first differ,
+    /// something has escaped from the world.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        self.0.trace.kept()
     }
 
     /// Panics of tasks so far, where they do not end the world.

@@ -17,7 +17,7 @@ use crate::cell::{Value, WriteId};
 use crate::history::{History, Time};
 
 /// When a value was there.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Zone {
     id: WriteId,
     earliest_end: Time,
@@ -27,6 +27,10 @@ struct Zone {
 impl Zone {
     fn is_forward(&self) -> bool {
         self.earliest_end < self.latest_start
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?} (first end {}, last start {})", self.id, self.earliest_end, self.latest_start)
     }
 }
 
@@ -64,7 +68,11 @@ fn check_cell(file: usize, cell: u64, zones: &BTreeMap<WriteId, Zone>) -> Vec<Vi
             let clash = one.earliest_end < other.latest_start && other.earliest_end < one.latest_start;
             let told = other.is_forward() && other_index < index;
             if clash && !told {
-                let detail = format!("file {file} cell {cell}: reads went back between {one:?} and {other:?}");
+                let detail = format!(
+                    "file {file} cell {cell}: reads went back between {} and {}",
+                    one.describe(),
+                    other.describe()
+                );
                 violations.push(Violation::new("atomic", detail));
             }
         }

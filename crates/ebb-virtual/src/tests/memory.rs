@@ -76,6 +76,9 @@ impl Files for Memory {
             Self::put(&mut coming, offset as usize, &data);
             self.store.lock().coming.insert(name.to_owned(), coming);
             self.pause().await;
+            if self.bug == Bug::Flicker {
+                self.runtime.sleep(Duration::from_millis(500)).await;
+            }
             {
                 let mut store = self.store.lock();
                 let now = store.files.entry(name.to_owned()).or_default();

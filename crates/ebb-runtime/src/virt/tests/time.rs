@@ -37,10 +37,12 @@ fn time_has_nanoseconds() {
     World::run(1, WorldOptions { drift_ppm_max: 0, ..WorldOptions::default() }, |world| async move {
         let runtime = world.process("h1").runtime();
         let start = runtime.now();
-        runtime.sleep(Duration::from_nanos(1)).await;
-        assert_eq!(runtime.now().since(start), Duration::from_nanos(1));
+        runtime.sleep(Duration::from_nanos(1_001)).await;
+        assert_eq!(runtime.now().since(start), Duration::from_nanos(1_001));
         runtime.sleep(Duration::from_micros(250)).await;
-        assert_eq!(runtime.now().since(start), Duration::from_nanos(250_001));
+        assert_eq!(runtime.now().since(start), Duration::from_nanos(251_001));
+        runtime.sleep(Duration::ZERO).await;
+        assert_eq!(runtime.now().since(start), Duration::from_nanos(252_001), "even nothing takes a while");
     });
 }
 
