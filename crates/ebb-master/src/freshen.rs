@@ -55,13 +55,24 @@ pub(crate) async fn freshen(
             fresh.insert(attr.inode, attr);
         }
     }
-    let listed = reply.entries.iter_mut().filter_map(|entry| entry.attr.as_mut());
-    for attr in reply.attr.iter_mut().chain(listed) {
-        if let Some(fresh) = fresh.remove(&attr.inode) {
-            *attr = fresh;
+    if let Some(attr) = &mut reply.attr {
+        refresh(attr, &fresh);
+    }
+    for entry in &mut reply.entries {
+        if let Some(attr) = &mut entry.attr {
+            // Something was written that is not committed: readers by the recorded map would miss it.
+            entry.unsettled |= refresh(attr, &fresh);
         }
     }
     Ok(())
+}
+
+/// Puts the attributes that everybody shall see in place of the committed ones; true: data or size differ.
+fn refresh(attr: &mut pb::Attr, fresh: &BTreeMap<u64, pb::Attr>) -> bool {
+    let Some(fresh) = fresh.get(&attr.inode) else { return false };
+    let differs = (attr.size, attr.mtime_ns) != (fresh.size, fresh.mtime_ns);
+    *attr = *fresh;
+    differs
 }
 
 /// The inode, if what is committed may not be what a stat has to show.

@@ -94,6 +94,7 @@ impl Machine {
                 cookie,
                 attr: op.plus.then(|| self.attr_of(inode_id, inode)),
                 metablocks: blocks.take(METABLOCKS_PER_REPLY).map(|block| block.to_pb()).collect(),
+                unsettled: false,
             };
             let members: usize = entry.metablocks.iter().map(|block| block.members.len() + 2).sum();
             bytes += name.len() + ATTR_BYTES + MEMBER_BYTES * members;

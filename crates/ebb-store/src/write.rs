@@ -96,7 +96,12 @@ impl Volume {
                 live.check_sound(metablock)?;
                 let head = live.state.head;
                 if version != Version::ZERO && version.epoch < head.promised {
-                    bail!(StaleEpoch, "epoch {} is over, {} was promised: the lease is lost", version.epoch, head.promised);
+                    bail!(
+                        StaleEpoch,
+                        "epoch {} is over, {} was promised: the lease is lost",
+                        version.epoch,
+                        head.promised
+                    );
                 }
                 (head.version, live.deleted)
             };

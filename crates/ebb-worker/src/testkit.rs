@@ -157,7 +157,7 @@ impl Tree for FakeTree {
         self.0.attr_of(inode)
     }
 
-    async fn attr(&self, inode: InodeId) -> Result<pb::Attr> {
+    async fn settle(&self, inode: InodeId) -> Result<pb::Attr> {
         self.0.attr_of(inode.raw())
     }
 
@@ -168,11 +168,17 @@ impl Tree for FakeTree {
         };
         let from = names.iter().skip(cookie as usize);
         let entries = from.zip(cookie + 1..).take(3).map(|((name, inode), cookie)| {
-            let attr = self.0.attr_of(*inode).unwrap();
+            let mut attr = self.0.attr_of(*inode).unwrap();
             // Only the beginning of a long map comes along.
-            let metablocks = self.0.metablocks(*inode).into_iter().take(2).collect();
+            let mut metablocks: Vec<_> = self.0.metablocks(*inode).into_iter().take(2).collect();
+            // Every third file is being written, and nothing of it is recorded yet.
+            let unsettled = inode.is_multiple_of(3) && attr.kind == FileKind::File.raw();
+            if unsettled {
+                attr.size = 0;
+                metablocks.clear();
+            }
             let (name, kind) = (name.clone().into_bytes(), attr.kind);
-            pb::DirEntry { name, inode: *inode, kind, cookie, attr: Some(attr), metablocks }
+            pb::DirEntry { name, inode: *inode, kind, cookie, attr: Some(attr), metablocks, unsettled }
         });
         let entries: Vec<_> = entries.collect();
         let is_last = cookie as usize + entries.len() >= names.len();

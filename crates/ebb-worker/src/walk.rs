@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
-use ebb_client::Client;
+use ebb_client::{Access, Client};
 use ebb_runtime::Runtime;
 use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, bail};
 use ebb_wire::pb;
@@ -24,8 +24,8 @@ const QUEUE_LEN: usize = 4;
 pub trait Tree: Clone + Send + Sync + 'static {
     /// What a path leads to.
     fn resolve(&self, path: &[u8]) -> impl Future<Output = Result<pb::Attr>> + Send;
-    /// Attributes of an inode, waiting for a size that is not known yet.
-    fn attr(&self, inode: InodeId) -> impl Future<Output = Result<pb::Attr>> + Send;
+    /// Attributes of a file when everything that was written to it is committed, so that its map tells all of it.
+    fn settle(&self, inode: InodeId) -> impl Future<Output = Result<pb::Attr>> + Send;
     /// Entries after `cookie`, with attributes and maps; true: these are the last.
     fn read_dir(&self, inode: InodeId, cookie: u64) -> impl Future<Output = Result<(Vec<pb::DirEntry>, bool)>> + Send;
     /// Metablocks from `first_index` on; true: these are the last.
@@ -50,8 +50,11 @@ impl Tree for ClientTree {
         self.client.resolve(&self.credentials, path, true).await
     }
 
-    async fn attr(&self, inode: InodeId) -> Result<pb::Attr> {
-        self.client.get_attr(&self.credentials, inode).await
+    async fn settle(&self, inode: InodeId) -> Result<pb::Attr> {
+        // A read lease is granted when a writer has flushed, synced and committed; recoveries are waited for.
+        let (handle, attr) = self.client.open(&self.credentials, inode, Access::Read).await?;
+        self.client.close(handle).await;
+        Ok(attr)
     }
 
     async fn read_dir(&self, inode: InodeId, cookie: u64) -> Result<(Vec<pb::DirEntry>, bool)> {
@@ -128,6 +131,7 @@ impl<T: Tree> Walker<T> {
         match FileKind::from_raw(attr.kind) {
             Some(FileKind::Directory) => self.directories.push((InodeId::new(attr.inode), 0)),
             Some(FileKind::File) => {
+                let attr = self.tree.settle(InodeId::new(attr.inode)).await?;
                 let file = complete(&self.tree, attr, Vec::new()).await?;
                 let _ = self.found.send(Ok(vec![file])).await;
             }
@@ -177,7 +181,9 @@ async fn read_page(tree: &impl Tree, inode: InodeId, cookie: u64) -> Result<Page
         match (FileKind::from_raw(entry.kind), entry.attr) {
             (Some(FileKind::Directory), _) => page.directories.push((InodeId::new(entry.inode), 0)),
             (Some(FileKind::File), Some(attr)) => {
-                match complete(tree, pb::Attr { inode: entry.inode, ..attr }, entry.metablocks).await {
+                let attr = pb::Attr { inode: entry.inode, ..attr };
+                let is_settled = !entry.unsettled && !attr.size_unknown;
+                match find(tree, attr, is_settled, entry.metablocks).await {
                     Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => {}
                     file => page.files.push(file?),
                 }
@@ -190,10 +196,18 @@ async fn read_page(tree: &impl Tree, inode: InodeId, cookie: u64) -> Result<Page
     Ok(page)
 }
 
+/// A listed file with its whole map. One that is being written is settled first: its map was behind.
+async fn find(tree: &impl Tree, attr: pb::Attr, is_settled: bool, metablocks: Vec<pb::Metablock>) -> Result<FoundFile> {
+    if is_settled {
+        return complete(tree, attr, metablocks).await;
+    }
+    let attr = tree.settle(InodeId::new(attr.inode)).await?;
+    complete(tree, attr, Vec::new()).await
+}
+
 /// A file with its whole map, of which `metablocks` are the beginning.
 async fn complete(tree: &impl Tree, attr: pb::Attr, metablocks: Vec<pb::Metablock>) -> Result<FoundFile> {
     let inode = InodeId::new(attr.inode);
-    let attr = if attr.size_unknown { tree.attr(inode).await? } else { attr };
     let mut file = FoundFile {
         inode: inode.raw(),
         size: attr.size,

@@ -214,7 +214,7 @@ impl Session {
     }
 
     async fn mv(&self, source: &str, target: &str) -> Result<()> {
-        let target = self.into_directory(source, target).await?;
+        let target = self.target_in_directory(source, target).await?;
         let (source_parent, source_name) = self.parent(source).await?;
         let (target_parent, target_name) = self.parent(&target).await?;
         let rename = pb::meta_op::Rename {
@@ -229,7 +229,7 @@ impl Session {
     }
 
     /// As cp and mv do: a target that is a directory means "in it, under the same name".
-    pub async fn into_directory(&self, source: &str, target: &str) -> Result<String> {
+    pub async fn target_in_directory(&self, source: &str, target: &str) -> Result<String> {
         match self.find(target).await? {
             Some(attr) if kind(&attr) == FileKind::Directory => {
                 let last = source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();

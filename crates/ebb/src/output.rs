@@ -102,9 +102,11 @@ impl Table {
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let numeric: Vec<bool> = (0..columns)
             .map(|column| {
-                self.rows.iter().skip(1).filter_map(|row| row.get(column)).all(|cell| {
-                    cell.is_empty() || cell.chars().next().is_some_and(|c| c.is_ascii_digit())
-                })
+                self.rows
+                    .iter()
+                    .skip(1)
+                    .filter_map(|row| row.get(column))
+                    .all(|cell| cell.is_empty() || cell.chars().next().is_some_and(|c| c.is_ascii_digit()))
             })
             .collect();
         self.rows

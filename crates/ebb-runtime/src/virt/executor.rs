@@ -41,6 +41,8 @@ pub(super) struct Executor {
 }
 
 struct State {
+    /// By number, so that the order in which they were woken has no say: tokio's `watch`, for one, wakes its receivers
+    /// in an order drawn from a generator of its own.
     ready: Vec<Arc<TaskCell>>,
     timers: BTreeMap<TimerKey, Timer>,
     groups: Vec<Group>,
@@ -156,8 +158,9 @@ impl Executor {
             return false;
         }
         state.groups[group.0].life = Life::Running;
-        let mut parked = std::mem::take(&mut state.groups[group.0].parked);
-        state.ready.append(&mut parked);
+        for task in std::mem::take(&mut state.groups[group.0].parked) {
+            state.make_ready(task);
+        }
         true
     }
 
@@ -270,10 +273,9 @@ impl Executor {
 
     fn enqueue(&self, task: Arc<TaskCell>) {
         let mut state = self.state.lock();
-        let group = &mut state.groups[task.group.0];
-        match group.life {
-            Life::Running => state.ready.push(task),
-            Life::Frozen => group.parked.push(task),
+        match state.groups[task.group.0].life {
+            Life::Running => state.make_ready(task),
+            Life::Frozen => state.groups[task.group.0].parked.push(task),
             Life::Dead => {
                 drop(state);
                 drop(task);
@@ -288,7 +290,7 @@ impl Executor {
             1 => 0,
             len => state.dice.index(len),
         };
-        let task = state.ready.swap_remove(index);
+        let task = state.ready.remove(index);
         state.polls += 1;
         assert!(
             state.polls <= self.polls_per_moment_max,
@@ -372,6 +374,11 @@ impl State {
     fn number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number
+    }
+
+    fn make_ready(&mut self, task: Arc<TaskCell>) {
+        let place = self.ready.partition_point(|other| other.number < task.number);
+        self.ready.insert(place, task);
     }
 
     fn describe(&self) -> String {

@@ -79,3 +79,51 @@ fn check_cell(file: usize, cell: u64, zones: &BTreeMap<WriteId, Zone>) -> Vec<Vi
     }
     violations
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Change, Read};
+
+    const DATA: Change = Change::Data { first: Some(0), count: 1 };
+
+    /// Writes of client 0 by start and end, all firm, and reads of client 1 by what was met, start and end.
+    fn history(writes: &[(Time, Option<Time>)], reads: &[(u64, Time, Time)]) -> History {
+        let mut history = History::default();
+        for (start, end) in writes {
+            let id = history.begin(0, 0, DATA, *start);
+            if let Some(end) = end {
+                history.end(id, *end, None);
+            }
+        }
+        history.synced(0, 0, Time::MAX);
+        for (id, start, end) in reads {
+            let values = vec![(0, Value::Of(WriteId(*id), 0))];
+            history.read(Read { client: 1, file: 0, values, start: *start, end: *end, at_rest: false });
+        }
+        history
+    }
+
+    #[test]
+    fn going_back_is_found_even_while_the_write_is_under_way() {
+        let writes = [(1, Some(2)), (10, Some(100))];
+        assert_eq!(check(&history(&writes, &[(2, 20, 30), (1, 40, 50)])).len(), 1);
+        assert_eq!(check(&history(&writes, &[(1, 20, 30), (2, 40, 50)])).len(), 0);
+        assert_eq!(check(&history(&writes, &[(2, 20, 45), (1, 40, 50)])).len(), 0, "reads side by side");
+    }
+
+    #[test]
+    fn a_write_that_never_returned_may_come_late_but_not_go_again() {
+        let writes = [(1, Some(2)), (10, None)];
+        assert_eq!(check(&history(&writes, &[(1, 500, 510), (2, 600, 610)])).len(), 0);
+        assert_eq!(check(&history(&writes, &[(2, 500, 510), (1, 600, 610)])).len(), 1);
+    }
+
+    #[test]
+    fn two_values_cannot_take_turns() {
+        let writes = [(1, Some(9)), (1, Some(9))];
+        let reads = [(1, 10, 11), (2, 12, 13), (1, 14, 15)];
+        assert!(!check(&history(&writes, &reads)).is_empty());
+        assert!(check(&history(&writes, &reads[..2])).is_empty());
+    }
+}

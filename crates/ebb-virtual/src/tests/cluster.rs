@@ -29,7 +29,7 @@ fn under_faults_every_promise_is_kept() {
 #[test]
 fn a_seed_gives_the_same_run_twice() {
     let options = VirtualOptions { chaos: Duration::from_secs(20), ..Default::default() };
-    let (one, other) = (run_and_keep(7, options.clone(), 2_000_000), run_and_keep(7, options.clone(), 2_000_000));
+    let (one, other) = (run_and_keep(7, options.clone(), 500_000), run_and_keep(7, options.clone(), 500_000));
     let parting = one.1.iter().zip(&other.1).position(|(one, other)| one != other);
     if let Some(at) = parting {
         let from = at.saturating_sub(10);

@@ -33,7 +33,9 @@ pub(super) enum Bug {
 struct Store {
     files: BTreeMap<String, Vec<u8>>,
     old: BTreeMap<String, Vec<u8>>,
-    coming: BTreeMap<String, Vec<u8>>,
+    /// Of each file, writes that are under way.
+    coming: BTreeMap<String, BTreeMap<u64, (u64, Bytes)>>,
+    next_coming: u64,
 }
 
 /// One client's view of the store.
@@ -72,9 +74,13 @@ impl Files for Memory {
                 return Ok(());
             }
             let data = if self.strikes(Bug::Tear) { data.slice(..data.len() - 300) } else { data };
-            let mut coming = self.store.lock().files.entry(name.to_owned()).or_default().clone();
-            Self::put(&mut coming, offset as usize, &data);
-            self.store.lock().coming.insert(name.to_owned(), coming);
+            let number = {
+                let mut store = self.store.lock();
+                store.next_coming += 1;
+                let number = store.next_coming;
+                store.coming.entry(name.to_owned()).or_default().insert(number, (offset, data.clone()));
+                number
+            };
             self.pause().await;
             if self.bug == Bug::Flicker {
                 self.runtime.sleep(Duration::from_millis(500)).await;
@@ -84,7 +90,7 @@ impl Files for Memory {
                 let now = store.files.entry(name.to_owned()).or_default();
                 let before = now.clone();
                 Self::put(now, offset as usize, &data);
-                store.coming.remove(name);
+                store.coming.entry(name.to_owned()).or_default().remove(&number);
                 if self.dice.lock().chance(0.1) {
                     store.old.insert(name.to_owned(), before);
                 }
@@ -123,9 +129,13 @@ impl Files for Memory {
             let (stale, flicker) = (self.strikes(Bug::Stale), self.bug == Bug::Flicker && self.dice.lock().coin());
             let data = {
                 let store = self.store.lock();
-                let now = store.files.get(name);
-                let other = if stale { store.old.get(name) } else { store.coming.get(name).filter(|_| flicker) };
-                other.or(now).cloned().unwrap_or_default()
+                let old = store.old.get(name).filter(|_| stale);
+                let mut data = old.or(store.files.get(name)).cloned().unwrap_or_default();
+                let coming = store.coming.get(name).filter(|_| flicker);
+                for (offset, new) in coming.into_iter().flat_map(BTreeMap::values) {
+                    Self::put(&mut data, *offset as usize, new);
+                }
+                data
             };
             self.pause().await;
             let from = (offset as usize).min(data.len());

@@ -91,6 +91,7 @@ fn small_files_are_small_on_the_wire() {
         cookie: u64::MAX >> 8,
         attr: Some(attr),
         metablocks: small.metablocks,
+        unsettled: true,
     };
     let entry = entry.encoded_len();
     assert!(split <= 70 && entry <= 200, "split {split}, entry {entry} bytes");

@@ -72,8 +72,9 @@ impl ClusterDir {
         })?;
         let file: ClusterFile =
             toml::from_str(&text).map_err(|error| err!(Invalid, "{}: {error}", toml_path.display()))?;
-        let id = u64::from_str_radix(&file.cluster, 16)
-            .map_err(|_| err!(Invalid, "{}: cluster = {:?} is not 16 hexadecimal digits", toml_path.display(), file.cluster))?;
+        let id = u64::from_str_radix(&file.cluster, 16).map_err(|_| {
+            err!(Invalid, "{}: cluster = {:?} is not 16 hexadecimal digits", toml_path.display(), file.cluster)
+        })?;
         let secret_path = path.join("secret");
         let secret = fs::read_to_string(&secret_path).map_err(|error| Error::from_io(&error, secret_path.display()))?;
         let secret = Secret::from_hex(&secret).map_err(|error| error.context(secret_path.display()))?;
@@ -82,7 +83,8 @@ impl ClusterDir {
 
     /// Makes the directory of a new cluster: fresh id, fresh secret.
     pub fn create(path: &Path, replicas: u32) -> Result<Self> {
-        let what = |error: std::io::Error| Error::from_io(&error, format!("making cluster directory {}", path.display()));
+        let what =
+            |error: std::io::Error| Error::from_io(&error, format!("making cluster directory {}", path.display()));
         fs::create_dir_all(path).map_err(what)?;
         let mut random = [0_u8; 40];
         getrandom::fill(&mut random).map_err(|error| err!(Io, "no random bytes from the system: {error}"))?;
@@ -103,12 +105,7 @@ impl ClusterDir {
             session_ttl_ms: default_session_ttl_ms(),
             replicas,
         };
-        let created = Self {
-            path: fs::canonicalize(path).map_err(what)?,
-            file,
-            id: ClusterId::new(id),
-            secret,
-        };
+        let created = Self { path: fs::canonicalize(path).map_err(what)?, file, id: ClusterId::new(id), secret };
         created.save()?;
         Ok(created)
     }
@@ -136,7 +133,12 @@ impl ClusterDir {
     /// The masters' addresses; an error if the cluster has never been up.
     pub fn masters(&self) -> Result<Vec<String>> {
         if self.file.masters.is_empty() {
-            bail!(Unavailable, "the cluster in {} has never been up: `ebb cluster up --dir {} --nodes N`", self.path.display(), self.path.display());
+            bail!(
+                Unavailable,
+                "the cluster in {} has never been up: `ebb cluster up --dir {} --nodes N`",
+                self.path.display(),
+                self.path.display()
+            );
         }
         Ok(self.file.masters.clone())
     }

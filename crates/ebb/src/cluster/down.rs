@@ -45,7 +45,12 @@ pub fn stop_processes(cluster: &ClusterDir, output: &Output) -> Result<usize> {
 
 fn stop_one(cluster: &ClusterDir, process: &ProcessFile, output: &Output) -> Result<()> {
     if !process.wait_ended(GRACE) {
-        output.warn(&format!("{} (pid {}) did not end within {} s: killed", process.name, process.pid, GRACE.as_secs()));
+        output.warn(&format!(
+            "{} (pid {}) did not end within {} s: killed",
+            process.name,
+            process.pid,
+            GRACE.as_secs()
+        ));
         process.signal(Signal::KILL);
         if !process.wait_ended(Duration::from_secs(5)) {
             bail!(Busy, "{} (pid {}) does not end even when killed", process.name, process.pid);

@@ -133,7 +133,7 @@ pub fn list(cluster: &ClusterDir) -> Result<Vec<ProcessFile>> {
         }
     }
     let rank = |role: &str| ["master", "block", "worker", "mount"].iter().position(|known| *known == role);
-    found.sort_by(|a, b| (rank(&a.role), natural(&a.name)).cmp(&(rank(&b.role), natural(&b.name))));
+    found.sort_by_key(|process| (rank(&process.role), natural(&process.name)));
     Ok(found)
 }
 
@@ -178,8 +178,7 @@ pub fn wait_registered(cluster: &ClusterDir, name: &str, child: &mut Child, span
     let start = Instant::now();
     let path = cluster.run_dir().join(format!("{name}.json"));
     loop {
-        if let Some(process) =
-            fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<ProcessFile>(&bytes).ok())
+        if let Some(process) = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<ProcessFile>(&bytes).ok())
             && process.pid == child.id()
         {
             return Ok(process);
@@ -189,12 +188,7 @@ pub fn wait_registered(cluster: &ClusterDir, name: &str, child: &mut Child, span
             bail!(Unavailable, "{name} ended ({status}) before it served:\n{}", log_tail(&log_path(cluster, name)));
         }
         if start.elapsed() > span {
-            bail!(
-                Timeout,
-                "{name} does not serve after {} s:\n{}",
-                span.as_secs(),
-                log_tail(&log_path(cluster, name))
-            );
+            bail!(Timeout, "{name} does not serve after {} s:\n{}", span.as_secs(), log_tail(&log_path(cluster, name)));
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -88,9 +88,9 @@ pub async fn wait_serving(cluster: &ClusterDir, nodes: usize, span: Duration) ->
     let start = Instant::now();
     loop {
         let answer = ask(cluster).await;
-        let live = answer.as_ref().map_or(0, |reply| {
-            reply.nodes.iter().filter(|node| node.state() == pb::NodeState::NodeLive).count()
-        });
+        let live = answer
+            .as_ref()
+            .map_or(0, |reply| reply.nodes.iter().filter(|node| node.state() == pb::NodeState::NodeLive).count());
         if live >= nodes && answer.as_ref().is_ok_and(|reply| reply.serving) {
             return Ok(());
         }

@@ -121,11 +121,7 @@ fn refuse_foreign_directory(path: &Path) -> Result<()> {
     match fs::read_dir(path) {
         Ok(mut entries) => {
             if entries.next().is_some() {
-                bail!(
-                    NotEmpty,
-                    "{} has files but no cluster.toml: give an empty or a new directory",
-                    path.display()
-                );
+                bail!(NotEmpty, "{} has files but no cluster.toml: give an empty or a new directory", path.display());
             }
             Ok(())
         }

@@ -79,9 +79,7 @@ impl Session {
             }
             let (client, credentials, bar) = (self.client.clone(), self.credentials.clone(), bar.clone());
             running.spawn(async move {
-                put_file(&client, &credentials, &job, &bar)
-                    .await
-                    .map_err(|error| error.context(job.source.display()))
+                put_file(&client, &credentials, &job, &bar).await.map_err(|error| error.context(job.source.display()))
             });
         }
         while let Some(ended) = running.join_next().await {
@@ -140,7 +138,7 @@ impl Session {
             bail!(IsDirectory, "{source} is a directory: give -r to copy it with all below");
         }
         let mut found = Vec::new();
-        walk::walk(self, source, |path, attr| found.push((path.to_owned(), attr.clone()))).await?;
+        walk::walk(self, source, |path, attr| found.push((path.to_owned(), *attr))).await?;
         let bar = self.output.byte_bar(found.iter().map(|(_, attr)| attr.size).sum(), &format!("get {source}"));
         for (path, attr) in &found {
             let below = path[source.trim_end_matches('/').len()..].trim_start_matches('/');
@@ -179,7 +177,7 @@ impl Session {
 
     pub(super) async fn cp(&self, source: &str, target: &str, recursive: bool) -> Result<()> {
         let attr = self.resolve(source).await?;
-        let target = self.into_directory(source, target).await?;
+        let target = self.target_in_directory(source, target).await?;
         if kind(&attr) != FileKind::Directory {
             return self.cp_file(source, &attr, &target).await;
         }
@@ -191,7 +189,7 @@ impl Session {
             bail!(Invalid, "{target} is within {source}: a tree cannot be copied into itself");
         }
         let mut found = Vec::new();
-        walk::walk(self, source, |path, attr| found.push((path.to_owned(), attr.clone()))).await?;
+        walk::walk(self, source, |path, attr| found.push((path.to_owned(), *attr))).await?;
         for (path, attr) in &found {
             let below = path[prefix.len() - 1..].trim_start_matches('/');
             let copy = if below.is_empty() { target.clone() } else { name::join(&target, below) };

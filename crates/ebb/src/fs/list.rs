@@ -18,7 +18,8 @@ impl Session {
         };
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         if self.output.json() {
-            let list: Vec<_> = entries.iter().filter_map(|e| Some(attr_json(&lossy(&e.name), e.attr.as_ref()?))).collect();
+            let list: Vec<_> =
+                entries.iter().filter_map(|e| Some(attr_json(&lossy(&e.name), e.attr.as_ref()?))).collect();
             self.output.print_json(&json!(list));
         } else if long {
             self.output.table(&long_table(&entries));
@@ -70,7 +71,8 @@ impl Session {
         if self.output.json() {
             self.output.print_json(&json!({"path": path, "bytes": bytes, "files": files, "directories": directories}));
         } else {
-            self.output.say(&format!("{bytes} bytes ({}) in {files} files, {directories} directories", human_bytes(bytes)));
+            self.output
+                .say(&format!("{bytes} bytes ({}) in {files} files, {directories} directories", human_bytes(bytes)));
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_split_into_directory_and_name() {
+    fn paths_split_target_in_directory_and_name() {
         assert_eq!(split("/a/b/").unwrap(), ("/a", "b"));
         assert_eq!(split("/a").unwrap(), ("/", "a"));
         assert!(split("/").is_err());

@@ -53,7 +53,9 @@ fn strangers_and_garbage_on_the_ports_do_no_harm() {
     let status = cluster.json(&["cluster", "status"]);
     for process in status["processes"].as_array().unwrap() {
         let Some(port) = process["port"].as_u64() else { continue };
-        for garbage in [pattern(100_000, port), b"GET / HTTP/1.1\r\n\r\n".to_vec(), b"EBB1".repeat(1000), vec![0xff; 64]] {
+        for garbage in
+            [pattern(100_000, port), b"GET / HTTP/1.1\r\n\r\n".to_vec(), b"EBB1".repeat(1000), vec![0xff; 64]]
+        {
             let mut stream = TcpStream::connect(("127.0.0.1", u16::try_from(port).unwrap())).unwrap();
             // The peer may close while we still talk.
             let _ = stream.write_all(&garbage);

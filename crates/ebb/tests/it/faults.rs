@@ -58,12 +58,18 @@ fn a_restarted_master_goes_on_where_it_was() {
     open.write_all(b"first ").unwrap();
     let pid = cluster.pid("master", "");
     cluster.kill(pid);
-    wait_for("end of the master", Duration::from_secs(5), || !std::path::Path::new(&format!("/proc/{pid}/exe")).exists());
+    wait_for("end of the master", Duration::from_secs(5), || {
+        !std::path::Path::new(&format!("/proc/{pid}/exe")).exists()
+    });
     let restart = std::thread::spawn({
         let (dir, ebb) = (cluster.dir(), env!("CARGO_BIN_EXE_ebb"));
         move || {
             let log = std::fs::File::create(dir.join("log/master-2.log")).unwrap();
-            std::process::Command::new(ebb).args(["master", "--dir", dir.to_str().unwrap()]).stderr(log).spawn().unwrap()
+            std::process::Command::new(ebb)
+                .args(["master", "--dir", dir.to_str().unwrap()])
+                .stderr(log)
+                .spawn()
+                .unwrap()
         }
     });
     // Operations begun while the master is away wait for it.

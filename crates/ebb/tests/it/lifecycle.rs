@@ -51,7 +51,10 @@ fn a_cluster_comes_up_tells_its_state_and_leaves_nothing() {
 fn everything_is_there_after_down_and_up() {
     let cluster = Cluster::up(3);
     let mount = cluster.mount("mnt");
-    shell(&format!("cd {} && mkdir -p a/b && echo one > a/b/one && ln -s one a/b/link && ln a/b/one a/two", mount.display()));
+    shell(&format!(
+        "cd {} && mkdir -p a/b && echo one > a/b/one && ln -s one a/b/link && ln a/b/one a/two",
+        mount.display()
+    ));
     std::fs::write(mount.join("large"), crate::harness::pattern(5 << 20, 1)).unwrap();
     let before = shell(&format!("cd {} && find . -printf '%p %s %n %m %T@\\n' | sort && cat a/two", mount.display()));
     cluster.ok(&["cluster", "down"]);
@@ -68,13 +71,28 @@ fn everything_is_there_after_down_and_up() {
 fn datasets_keep_their_settings() {
     let cluster = Cluster::up(3);
     cluster.ok(&[
-        "dataset", "create", "/s", "--block", "512KiB", "--metablock", "512KiB", "--replicas", "2", "--layout", "striped",
-        "--replication", "single-source",
+        "dataset",
+        "create",
+        "/s",
+        "--block",
+        "512KiB",
+        "--metablock",
+        "512KiB",
+        "--replicas",
+        "2",
+        "--layout",
+        "striped",
+        "--replication",
+        "single-source",
     ]);
     let shown = cluster.json(&["dataset", "show", "/s"]);
-    for (key, value) in
-        [("block", "512KiB"), ("metablock", "512KiB"), ("layout", "striped"), ("replication", "single-source"), ("path", "/s")]
-    {
+    for (key, value) in [
+        ("block", "512KiB"),
+        ("metablock", "512KiB"),
+        ("layout", "striped"),
+        ("replication", "single-source"),
+        ("path", "/s"),
+    ] {
         assert_eq!(shown[key], value, "{key}");
     }
     assert_eq!(shown["replicas"], 2);

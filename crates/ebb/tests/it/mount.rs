@@ -73,7 +73,8 @@ fn locks_hold_across_mounts() {
 fn an_unlinked_open_file_lives_until_it_is_closed() {
     let cluster = Cluster::up(3);
     let (one, two) = (cluster.mount("one"), cluster.mount("two"));
-    let mut file = std::fs::File::options().create(true).read(true).write(true).truncate(true).open(one.join("f")).unwrap();
+    let mut file =
+        std::fs::File::options().create(true).read(true).write(true).truncate(true).open(one.join("f")).unwrap();
     file.write_all(&pattern(2 << 20, 3)).unwrap();
     std::fs::remove_file(two.join("f")).unwrap();
     assert!(!one.join("f").exists());
@@ -146,5 +147,8 @@ fn locations_are_told_through_the_mount_and_the_command_line() {
         let at = usize::try_from(replica["file_offset"].as_u64().unwrap()).unwrap();
         assert_eq!(file[at..at + (1 << 20)], pattern(1 << 20, 4));
     }
-    assert_eq!(cluster.ok(&["fs", "checksum", "/f"]).trim(), shell(&format!("sha256sum {}/f | cut -d' ' -f1", mount.display())));
+    assert_eq!(
+        cluster.ok(&["fs", "checksum", "/f"]).trim(),
+        shell(&format!("sha256sum {}/f | cut -d' ' -f1", mount.display()))
+    );
 }

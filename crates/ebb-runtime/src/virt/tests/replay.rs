@@ -106,3 +106,32 @@ fn one_seed_gives_one_history_and_another_another() {
     }
     assert_eq!(hashes.len(), 10);
 }
+
+#[test]
+fn the_order_of_wakes_has_no_say() {
+    // Receivers of a tokio watch are woken in an order drawn from a generator of the thread: hashes still agree.
+    let history = || {
+        World::run(1, WorldOptions::default(), |world| async move {
+            let runtime = world.process("h1").runtime();
+            let (send, _) = tokio::sync::watch::channel(0_u64);
+            for number in 0..20_u64 {
+                let (mut receive, waiting, world) = (send.subscribe(), runtime.clone(), world.clone());
+                runtime.spawn("receive", async move {
+                    while receive.changed().await.is_ok() {
+                        world.note("changed", &[number]);
+                        waiting.sleep(Duration::from_micros(waiting.random_u64() % 3)).await;
+                    }
+                });
+            }
+            for value in 0..100 {
+                send.send(value).unwrap();
+                world.sleep(Duration::from_micros(100)).await;
+            }
+            world.trace_hash()
+        })
+    };
+    let first = history();
+    for _ in 0..5 {
+        assert_eq!(history(), first);
+    }
+}
