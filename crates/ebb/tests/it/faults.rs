@@ -112,8 +112,13 @@ fn a_lost_node_is_replaced_and_a_returning_one_gives_up_its_excess() {
     }
     shell(&format!("sync -f {}", mount.display()));
     cluster.kill(cluster.pid("block", "h3"));
-    wait_for("notice of the death", Duration::from_secs(20), || cluster.json(&["fsck"])["healthy"] == false);
+    wait_for("notice of the death", Duration::from_secs(20), || cluster.json(&["node", "list"])[2]["state"] == "dead");
     cluster.healthy();
+    for index in 0..20 {
+        let locations = cluster.json(&["fs", "locations", &format!("/f{index}")]);
+        let replicas = locations["metablocks"][0]["replicas"].as_array().unwrap();
+        assert!(replicas.len() == 3 && replicas.iter().all(|replica| replica["host"] != "h3"), "{replicas:?}");
+    }
     cluster.ok(&["node", "start", "h3"]);
     let fsck = cluster.healthy();
     assert_eq!(fsck["over_replicated"], 0);
