@@ -56,6 +56,8 @@ pub struct Write {
     pub end: Option<Time>,
     /// How far the promise goes.
     pub standing: Standing,
+    /// Its place was the file system's choice.
+    pub appended: bool,
 }
 
 impl Write {
@@ -104,7 +106,8 @@ impl History {
     /// A write is begun.
     pub fn begin(&mut self, client: usize, file: usize, change: Change, start: Time) -> WriteId {
         let id = WriteId(self.writes.len() as u64 + 1);
-        let write = Write { id, client, file, change, start, end: None, standing: Standing::Open };
+        let appended = matches!(change, Change::Data { first: None, .. });
+        let write = Write { id, client, file, change, start, end: None, standing: Standing::Open, appended };
         self.writes.insert(id, write);
         id
     }

@@ -3,6 +3,7 @@
 //! A checker takes what was seen and returns what is wrong with it, in sentences. It knows nothing of how the system
 //! works, so it cannot share its mistakes.
 
+pub mod append;
 pub mod atomic;
 pub mod fresh;
 pub mod healthy;
@@ -34,5 +35,6 @@ pub fn check_history(history: &History) -> Vec<Violation> {
     let mut violations = torn::check(history);
     violations.extend(fresh::check(history));
     violations.extend(atomic::check(history));
+    violations.extend(append::check(history));
     violations
 }

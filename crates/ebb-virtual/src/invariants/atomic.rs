@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn two_values_cannot_take_turns() {
-        let writes = [(1, Some(9)), (1, Some(9))];
+        let writes = [(1, Some(9)), (1, Some(13))];
         let reads = [(1, 10, 11), (2, 12, 13), (1, 14, 15)];
         assert!(!check(&history(&writes, &reads)).is_empty());
         assert!(check(&history(&writes, &reads[..2])).is_empty());
