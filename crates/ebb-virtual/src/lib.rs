@@ -91,7 +91,7 @@ async fn drive(board: &Board, options: VirtualOptions) -> Result<Vec<Violation>,
 
     // A fault that was still under way may end after the healing, and its end changes nothing.
     let settled = observer.wait_for_rest(options.rest_max).await;
-    let mut violations = observer.look_at_everything(&made).await?;
+    let mut violations = observer.look_at_everything(&made, options.rest_max).await?;
     violations.extend(settled.err());
     let history: History = board.history.lock().clone();
     violations.extend(invariants::check_history(&history));
@@ -169,16 +169,27 @@ impl<'a> Observer<'a> {
     }
 
     /// Reads all files, all names and the state of all replicas, through a session that has no caches yet.
-    async fn look_at_everything(&self, made: &[u64]) -> Result<Vec<Violation>, Violation> {
+    async fn look_at_everything(&self, made: &[u64], rest_max: Duration) -> Result<Vec<Violation>, Violation> {
         let failed = |error: ebb_types::Error| Violation::new("healthy", format!("at rest: {error}"));
         let runtime = self.board.world.process("observer").runtime();
         let files = Arc::new(self.cluster.files(&runtime, "observer").await);
         let worker = Worker { board: self.board.clone(), client: OBSERVER, files: files.clone() };
         let mut violations: Vec<Violation> = worker.read_everything().await.map_err(failed).err().into_iter().collect();
         violations.extend(names::check(made, &files.list().await.map_err(failed)?));
-        let report = self.cluster.fsck(&self.client).await.map_err(failed)?;
-        violations.extend(healthy::check_fsck(&report));
+        violations.extend(self.wait_for_clean_fsck(rest_max).await.map_err(failed)?);
         Ok(violations)
+    }
+
+    /// Excess replicas go last and in the background: only what stays wrong is wrong.
+    async fn wait_for_clean_fsck(&self, longest: Duration) -> Result<Vec<Violation>> {
+        let end = self.board.world.now() + longest;
+        loop {
+            let found = healthy::check_fsck(&self.cluster.fsck(&self.client).await?);
+            if found.is_empty() || self.board.world.now() >= end {
+                return Ok(found);
+            }
+            self.board.world.sleep(Duration::from_secs(10)).await;
+        }
     }
 }
 

@@ -19,7 +19,7 @@ fn without_faults_every_promise_is_kept() {
 
 #[test]
 fn under_faults_every_promise_is_kept() {
-    for seed in 1..=3 {
+    for seed in [1, 2, 3, 12] {
         let report = run(seed, VirtualOptions::default());
         good(&report);
         assert!(!report.faults.is_empty());
