@@ -49,6 +49,13 @@ struct State {
     urgent: bool,
 }
 
+impl State {
+    /// Files to flush, and since when. One that is being flushed has its turn when that is done.
+    fn waiting(&self) -> impl Iterator<Item = (InodeId, Moment)> + '_ {
+        self.dirty.iter().filter(|(inode, _)| !self.flushing.contains(inode)).map(|(inode, since)| (*inode, *since))
+    }
+}
+
 impl Queue {
     /// A file has something to commit.
     pub fn mark(&self, inode: InodeId, now: Moment) {
@@ -117,7 +124,7 @@ fn next_wait(shared: &Shared) -> Duration {
         return GATHER;
     }
     let now = shared.runtime.now();
-    let first = state.dirty.values().min().copied();
+    let first = state.waiting().map(|(_, since)| since).min();
     first.map_or(TRIM_INTERVAL, |since| interval.saturating_sub(now.since(since)))
 }
 
@@ -126,12 +133,12 @@ fn start_flushes(shared: &Arc<Shared>, permits: &Arc<Semaphore>) {
     let due = {
         let mut state = shared.queue.state.lock();
         let now = shared.runtime.now();
-        let late = state.dirty.values().any(|since| now.since(*since) >= shared.options.commit_interval);
+        let late = state.waiting().any(|(_, since)| now.since(since) >= shared.options.commit_interval);
         if !late && !state.urgent && !shared.closing.load(Ordering::Relaxed) {
             return;
         }
         state.urgent = false;
-        let due: Vec<InodeId> = state.dirty.keys().filter(|inode| !state.flushing.contains(inode)).copied().collect();
+        let due: Vec<InodeId> = state.waiting().map(|(inode, _)| inode).collect();
         for inode in &due {
             state.dirty.remove(inode);
             state.flushing.insert(*inode);
@@ -160,7 +167,8 @@ fn start_flushes(shared: &Arc<Shared>, permits: &Arc<Semaphore>) {
                     }
                 }
             }
-            let go = state.flushing.is_empty() || state.ready.len() >= COMMIT_MAX;
+            // A file that was written to again meanwhile counts as waiting from now on.
+            let go = state.flushing.is_empty() || state.ready.len() >= COMMIT_MAX || state.dirty.contains_key(&id);
             drop(state);
             if go {
                 shared.queue.wake.notify_one();

@@ -29,7 +29,7 @@ pub struct Options {
     pub heartbeat: Duration,
     /// Deadline of a short call to a block server.
     pub call_timeout: Duration,
-    /// Copies in progress to one node, and from one node.
+    /// Copies in progress to and from one node; one of more than a MiB counts as four.
     pub copies_per_node_max: usize,
     /// Bytes per second of one copy; 0: no limit.
     pub copy_rate_bytes_per_sec: u64,
@@ -55,7 +55,7 @@ impl Options {
             suspect_time: Duration::from_secs(5),
             heartbeat: Duration::from_secs(1),
             call_timeout: Duration::from_secs(5),
-            copies_per_node_max: 4,
+            copies_per_node_max: 16,
             copy_rate_bytes_per_sec: 200 << 20,
             recoveries_max: 32,
             group: GroupOptions::default(),

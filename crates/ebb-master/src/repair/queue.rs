@@ -11,6 +11,28 @@ use ebb_wire::pb;
 /// A replica, as the map or a report names it.
 pub type ReplicaKey = (MetablockId, VolumeId);
 
+/// Copies longer than this are slow for their bytes, shorter ones for their calls and syncs.
+const LARGE_BYTES: u64 = 1 << 20;
+
+/// A copy from one node to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyInProgress {
+    /// Whose replica is read.
+    pub source: NodeId,
+    /// Where the new one is written.
+    pub target: NodeId,
+    /// How much of a node's allowance it takes.
+    pub weight: usize,
+}
+
+impl CopyInProgress {
+    /// A copy of `len` bytes: a large one weighs as much as four small ones.
+    #[must_use]
+    pub fn new(source: NodeId, target: NodeId, len: u64) -> Self {
+        Self { source, target, weight: if len > LARGE_BYTES { 4 } else { 1 } }
+    }
+}
+
 /// Queues of background work.
 #[derive(Debug, Default)]
 pub struct Work {
@@ -22,8 +44,8 @@ pub struct Work {
     pub abandoned: BTreeSet<InodeId>,
     /// Sets to look at; they stay until they are as they should be.
     pub suspects: BTreeSet<MetablockId>,
-    /// Copies in progress: from, to.
-    pub copies: BTreeMap<MetablockId, (NodeId, NodeId)>,
+    /// Copies in progress.
+    pub copies: BTreeMap<MetablockId, CopyInProgress>,
     /// Replicas known to be damaged or missing.
     pub damaged: BTreeSet<ReplicaKey>,
     /// Replicas that may be: to be asked for.
@@ -62,14 +84,25 @@ impl Work {
     }
 
     /// Volumes where a stray replica of this metablock waits for its deletion: it would take a new copy with it.
+    #[must_use]
     pub fn strays(&self, metablock: MetablockId) -> BTreeSet<VolumeId> {
-        self.excess.iter().filter(|(_, stray)| *stray == metablock).map(|(volume, _)| *volume).collect()
+        let mut found = BTreeSet::new();
+        // Volumes are few and strays may be many: from volume to volume, not from stray to stray.
+        let mut from = VolumeId::default();
+        while let Some((volume, _)) = self.excess.range((from, MetablockId::default())..).next() {
+            if self.excess.contains(&(*volume, metablock)) {
+                found.insert(*volume);
+            }
+            from = VolumeId::new(volume.raw() + 1);
+        }
+        found
     }
 
-    /// Copies in progress that read from or write to a node.
+    /// Weight of the copies in progress that read from or write to a node.
     #[must_use]
-    pub fn copies_of(&self, node: NodeId) -> usize {
-        self.copies.values().filter(|(source, target)| *source == node || *target == node).count()
+    pub fn copy_load(&self, node: NodeId) -> usize {
+        let touches = |copy: &&CopyInProgress| copy.source == node || copy.target == node;
+        self.copies.values().filter(touches).map(|copy| copy.weight).sum()
     }
 
     /// The next file to recover; it counts as being recovered from now on.

@@ -15,13 +15,15 @@ use crate::leases::{Decision, MASTER, Mode};
 use crate::placement::{Need, place};
 use crate::recovery::run::pull_deadline;
 use crate::registry::Registry;
-use crate::repair::queue::Work;
+use crate::repair::queue::{CopyInProgress, Work};
 use crate::shared::Shared;
 
 /// How often sets that wait (for a lease, for room, for a node) are looked at again.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Sets looked at in one go.
 const LOOKS_MAX: usize = 2000;
+/// Sets that may find all nodes busy before a look around ends: more would only be found waiting too.
+const CROWDED_MAX: usize = 16;
 /// How long writers are kept waiting while a file of theirs is copied. After that the copy goes on and the
 /// compare-and-swap at its end decides.
 const TURN_MAX: Duration = Duration::from_secs(10);
@@ -96,13 +98,17 @@ async fn look_around(shared: &Arc<Shared>, from: MetablockId) -> MetablockId {
         behind.chain(before).filter(|metablock| !work.copies.contains_key(metablock)).take(LOOKS_MAX).copied().collect()
     };
     let all_seen = next.len() < LOOKS_MAX;
+    let mut crowded = 0;
     for metablock in &next {
         match look(shared, *metablock) {
             Look::Settled => {
                 shared.state.work.lock().suspects.remove(metablock);
             }
             Look::Later => {}
-            Look::Step(task) => start(shared, *task).await,
+            Look::Step(task) => crowded += usize::from(start(shared, *task).await == Started::NoPair),
+        }
+        if crowded >= CROWDED_MAX {
+            return *metablock;
         }
     }
     if all_seen {
@@ -156,12 +162,20 @@ pub(crate) fn condition(
     }
 }
 
-async fn start(shared: &Arc<Shared>, task: Task) {
+/// Whether a copy found its two ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Started {
+    Yes,
+    /// All nodes that could serve are busy or full.
+    NoPair,
+}
+
+async fn start(shared: &Arc<Shared>, task: Task) -> Started {
     match task.repair.clone() {
         Repair::Impossible => {}
         Repair::Drop { dropped, staying, reason } => {
             if !is_free(shared, task.inode) {
-                return;
+                return Started::Yes;
             }
             match change_set(shared, &task, staying).await {
                 Ok(()) => tracing::info!(metablock = %task.metablock, node = dropped.node, %reason, "member dropped"),
@@ -169,12 +183,10 @@ async fn start(shared: &Arc<Shared>, task: Task) {
             }
         }
         Repair::Copy { sources, staying, reason, .. } => {
-            let Some((source, target)) = choose_pair(shared, &task, &sources, &staying) else { return };
+            let Some((source, target)) = choose_pair(shared, &task, &sources, &staying) else { return Started::NoPair };
             let turn = Turn::take(shared, MASTER, task.inode, Mode::Read);
-            {
-                let mut work = shared.state.work.lock();
-                work.copies.insert(task.metablock, (source.node_id(), target.node_id()));
-            }
+            let in_progress = CopyInProgress::new(source.node_id(), target.node_id(), task.record.length);
+            shared.state.work.lock().copies.insert(task.metablock, in_progress);
             tracing::info!(metablock = %task.metablock, from = source.node, to = target.node, %reason, "copying");
             let shared = Arc::clone(shared);
             shared.clone().runtime.spawn("copy", async move {
@@ -189,6 +201,7 @@ async fn start(shared: &Arc<Shared>, task: Task) {
             });
         }
     }
+    Started::Yes
 }
 
 /// Whether nobody holds the file; asks the holder, if there is one, to give the write lease back.
@@ -205,12 +218,12 @@ fn choose_pair(
 ) -> Option<(pb::Member, pb::Member)> {
     let (busy, strays) = {
         let work = shared.state.work.lock();
-        let busy = |node: NodeId| work.copies_of(node) >= shared.options.copies_per_node_max;
-        let nodes: BTreeSet<NodeId> = work.copies.values().flat_map(|(source, target)| [*source, *target]).collect();
+        let busy = |node: NodeId| work.copy_load(node) >= shared.options.copies_per_node_max;
+        let nodes: BTreeSet<NodeId> = work.copies.values().flat_map(|copy| [copy.source, copy.target]).collect();
         (nodes.into_iter().filter(|node| busy(*node)).collect::<Vec<_>>(), work.strays(task.metablock))
     };
     let source = sources.iter().filter(|source| !busy.contains(&source.node_id()));
-    let source = *source.min_by_key(|source| shared.state.work.lock().copies_of(source.node_id()))?;
+    let source = *source.min_by_key(|source| shared.state.work.lock().copy_load(source.node_id()))?;
     let mut exclude = busy;
     exclude.extend(task.record.members.iter().map(pb::Member::node_id));
     exclude.extend(nodes_of(shared, &strays));
