@@ -1,12 +1,14 @@
 //! Freeing replicas on their volumes: those of deleted metablocks, and those that the map does not name.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_types::{MetablockId, NodeId, Result, VolumeId};
+use ebb_types::{InodeId, MetablockId, NodeId, Result, VolumeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
+use crate::repair::run::is_free;
 use crate::shared::Shared;
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -61,7 +63,7 @@ fn has_work(shared: &Shared, volume: VolumeId) -> bool {
     machine.deleted_on(volume).next().is_some() || !strays(shared, volume).is_empty()
 }
 
-async fn delete_on(shared: &Shared, node: NodeId, volume: VolumeId) -> Result<()> {
+async fn delete_on(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> Result<()> {
     let deleted: Vec<MetablockId> = shared.group.machine().deleted_on(volume).take(NAMES_MAX).collect();
     if !deleted.is_empty() {
         send(shared, node, volume, &deleted).await?;
@@ -70,7 +72,11 @@ async fn delete_on(shared: &Shared, node: NodeId, volume: VolumeId) -> Result<()
         shared.group.propose(Op::DropDeleted(pb::DropDeleted { volume: volume.raw(), metablocks })).await?;
         shared.state.wake.deletes.notify_one();
     }
-    let (gone, kept) = judge(shared, volume);
+    let Verdict { gone, kept, held } = judge(shared, volume);
+    for inode in held {
+        // A lease is kept long after its last write. Once it is back the stray is judged again.
+        is_free(shared, inode);
+    }
     if !gone.is_empty() {
         send(shared, node, volume, &gone).await?;
     }
@@ -87,10 +93,20 @@ fn strays(shared: &Shared, volume: VolumeId) -> Vec<MetablockId> {
     all.map(|(_, metablock)| *metablock).take(NAMES_MAX).collect()
 }
 
-/// Strays to delete now, and those that are none any more; the others wait.
-fn judge(shared: &Shared, volume: VolumeId) -> (Vec<MetablockId>, Vec<MetablockId>) {
+/// What is to become of strays. Those that are not named wait.
+#[derive(Default)]
+struct Verdict {
+    /// To be deleted now.
+    gone: Vec<MetablockId>,
+    /// Members of their set by now.
+    kept: Vec<MetablockId>,
+    /// Files whose strays wait for the holder's lease.
+    held: BTreeSet<InodeId>,
+}
+
+fn judge(shared: &Shared, volume: VolumeId) -> Verdict {
     let machine = shared.group.machine();
-    let (mut gone, mut kept) = (Vec::new(), Vec::new());
+    let Verdict { mut gone, mut kept, mut held } = Verdict::default();
     for metablock in strays(shared, volume) {
         let Some((inode, record)) = machine.find_metablock(metablock) else {
             gone.push(metablock);
@@ -101,12 +117,16 @@ fn judge(shared: &Shared, volume: VolumeId) -> (Vec<MetablockId>, Vec<MetablockI
             continue;
         }
         // A holder, a recovery or a repair may be about to take this very replica into the set.
-        let settled = machine.holder(inode).is_none() && machine.attr(inode).is_ok_and(|attr| !attr.size_unknown);
+        if machine.holder(inode).is_some() {
+            held.insert(inode);
+            continue;
+        }
+        let settled = machine.attr(inode).is_ok_and(|attr| !attr.size_unknown);
         if settled && !shared.state.work.lock().copies.contains_key(&metablock) {
             gone.push(metablock);
         }
     }
-    (gone, kept)
+    Verdict { gone, kept, held }
 }
 
 async fn send(shared: &Shared, node: NodeId, volume: VolumeId, metablocks: &[MetablockId]) -> Result<()> {

@@ -205,7 +205,7 @@ async fn start(shared: &Arc<Shared>, task: Task) -> Started {
 }
 
 /// Whether nobody holds the file; asks the holder, if there is one, to give the write lease back.
-fn is_free(shared: &Arc<Shared>, inode: InodeId) -> bool {
+pub(crate) fn is_free(shared: &Arc<Shared>, inode: InodeId) -> bool {
     Turn::take(shared, MASTER, inode, Mode::Read).decide() == Ok(Decision::Granted)
 }
 
