@@ -8,7 +8,7 @@ pub fn run() -> bool {
     let tidy = crate::tidy::run();
     let rest = run_all(&[
         Step::cargo("clippy", &["clippy", "--workspace", "--all-targets", "--locked", "-q", "--", "-D", "warnings"]),
-        Step::cargo("tests", &["test", "--workspace", "--locked"]).showing(is_closing_line),
+        Step::cargo("tests", &["test", "--workspace", "--locked", "--no-fail-fast"]).showing(is_closing_line),
         Step::cargo("docs", &["doc", "--workspace", "--no-deps", "--locked", "-q"]).with("RUSTDOCFLAGS", "-D warnings"),
     ]);
     formatted && tidy && rest

@@ -9,7 +9,7 @@
 //! serves bytes that it knows to be damaged, and never goes on after a failed sync: the volume is then poisoned until
 //! the process starts again.
 //!
-//! Reading order: [`record`](crate::record) (what can happen to a replica), `state` (what that means for sums and
+//! Reading order: `record` (what can happen to a replica), `state` (what that means for sums and
 //! lengths), `plan` (from a write to a record), `replica` (received and synced), `write`, `flush` (group commit),
 //! `read`, `checkpoint`, `recover` and `replay` (start), `extents` (contents merged), then `admin`, `pull`, `scrub`,
 //! `rest`. The formats are in `label`, `batch`, `journal`, `index`.

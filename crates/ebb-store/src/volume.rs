@@ -49,8 +49,8 @@ impl VolumeOptions {
         Self {
             cluster,
             node,
-            segment_bytes: 16 << 20,
-            checkpoint_bytes: 64 << 20,
+            segment_bytes: 4 << 20,
+            checkpoint_bytes: 16 << 20,
             unplaced_bytes_max: 64 << 20,
             gap_wait: Duration::from_secs(2),
             open_files_max: 1024,

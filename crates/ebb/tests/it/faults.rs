@@ -108,17 +108,21 @@ fn a_lost_node_is_replaced_and_a_returning_one_gives_up_its_excess() {
     let cluster = Cluster::up(4);
     let mount = cluster.mount("mnt");
     for index in 0..20 {
-        std::fs::write(mount.join(format!("f{index}")), pattern(100_000, index)).unwrap();
+        let mut file = std::fs::File::create(mount.join(format!("f{index}"))).unwrap();
+        file.write_all(&pattern(100_000, index)).unwrap();
+        file.sync_all().unwrap();
     }
-    shell(&format!("sync -f {}", mount.display()));
     cluster.kill(cluster.pid("block", "h3"));
     wait_for("notice of the death", Duration::from_secs(20), || cluster.json(&["node", "list"])[2]["state"] == "dead");
-    cluster.healthy();
     for index in 0..20 {
-        let locations = cluster.json(&["fs", "locations", &format!("/f{index}")]);
-        let replicas = locations["metablocks"][0]["replicas"].as_array().unwrap();
-        assert!(replicas.len() == 3 && replicas.iter().all(|replica| replica["host"] != "h3"), "{replicas:?}");
+        let path = format!("/f{index}");
+        wait_for("a set without the dead node", Duration::from_secs(60), || {
+            let locations = cluster.json(&["fs", "locations", &path]);
+            let replicas = locations["metablocks"][0]["replicas"].as_array().cloned().unwrap_or_default();
+            replicas.len() == 3 && replicas.iter().all(|replica| replica["host"] != "h3")
+        });
     }
+    cluster.healthy();
     cluster.ok(&["node", "start", "h3"]);
     let fsck = cluster.healthy();
     assert_eq!(fsck["over_replicated"], 0);
