@@ -21,6 +21,8 @@ pub struct ClientOptions {
     pub commit_interval: Duration,
     /// How long an operation is retried before it fails.
     pub operation_deadline: Duration,
+    /// Process id, for people who look at sessions; 0 where it says nothing (a virtual world must not depend on it).
+    pub pid: u32,
 }
 
 impl ClientOptions {
@@ -35,6 +37,7 @@ impl ClientOptions {
             dirty_bytes_max: 128 << 20,
             commit_interval: Duration::from_secs(1),
             operation_deadline: Duration::from_secs(30),
+            pid: 0,
         }
     }
 }

@@ -163,7 +163,7 @@ impl Shared {
         let message = pb::OpenSession {
             host: self.options.host.as_str().to_owned(),
             role: self.options.role.clone(),
-            pid: std::process::id(),
+            pid: self.options.pid,
         };
         let nodes = self.session.open(&message).await?;
         // Version 0: the first poll brings the map with its version.

@@ -27,15 +27,7 @@ pub async fn client(cluster: &ClusterDir, host: &HostName, role: &str) -> Result
 
 /// Settings of such a session.
 pub fn client_options(cluster: &ClusterDir, host: &HostName, role: &str) -> Result<ClientOptions> {
-    Ok(ClientOptions {
-        masters: cluster.masters()?,
-        host: host.clone(),
-        role: role.to_owned(),
-        read_cache_bytes: 128 << 20,
-        dirty_bytes_max: 256 << 20,
-        commit_interval: Duration::from_secs(1),
-        operation_deadline: Duration::from_secs(30),
-    })
+    Ok(ClientOptions { pid: std::process::id(), ..ClientOptions::new(cluster.masters()?, host.clone(), role) })
 }
 
 /// The user who runs this process.
