@@ -121,7 +121,11 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
         index.finish().await?;
     }
     for name in found.leftovers.iter() {
-        disk.remove_file(&root.join(name)).await?;
+        match disk.remove_file(&root.join(name)).await {
+            // A rename that the last process had asked for, and that its disk finished after the list was read.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            done => done?,
+        }
     }
     for index in found.indexes.iter().filter(|index| **index != next) {
         disk.remove_file(&index_path(root, *index)).await?;
