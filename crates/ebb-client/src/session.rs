@@ -162,7 +162,7 @@ impl Session {
     /// out or belongs to a lease of the old session.
     pub async fn meta(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
         let may_move = !is_of_lease(&op);
-        let query = is_query(&op);
+        let query = op.is_query();
         let mut request = pb::MetaRequest {
             credentials: Some(credentials.into()),
             op: Some(pb::MetaOp { op: Some(op) }),
@@ -227,23 +227,6 @@ impl Drop for Ticket<'_> {
             state.outstanding.remove(&self.request);
         }
     }
-}
-
-fn is_query(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Lookup(_)
-            | Op::GetAttr(_)
-            | Op::ReadDir(_)
-            | Op::ReadLink(_)
-            | Op::GetXattr(_)
-            | Op::ListXattr(_)
-            | Op::StatFs(_)
-            | Op::GetMap(_)
-            | Op::Resolve(_)
-            | Op::TestLock(_)
-            | Op::ListDatasets(_)
-    )
 }
 
 /// Whether the request means anything only under a lease or lock queue of its session.

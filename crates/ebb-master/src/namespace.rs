@@ -27,33 +27,16 @@ pub(crate) async fn answer(
         bail!(Invalid, "a namespace request without an operation, or with one that this release does not know");
     };
     // People's tools may look without a session.
-    if session != SessionId::default() || is_mutation(op) {
+    if session != SessionId::default() || !op.is_query() {
         shared.check_session(session)?;
     }
-    let mut reply = if is_mutation(op) {
-        mutate(shared, session, &request, op).await?
-    } else {
+    let mut reply = if op.is_query() {
         query(shared, session, &request, op).await?
+    } else {
+        mutate(shared, session, &request, op).await?
     };
     freshen(shared, session, op, &mut reply, deadline).await?;
     Ok(reply)
-}
-
-fn is_mutation(op: &Op) -> bool {
-    !matches!(
-        op,
-        Op::Lookup(_)
-            | Op::GetAttr(_)
-            | Op::ReadDir(_)
-            | Op::ReadLink(_)
-            | Op::GetXattr(_)
-            | Op::ListXattr(_)
-            | Op::StatFs(_)
-            | Op::GetMap(_)
-            | Op::Resolve(_)
-            | Op::TestLock(_)
-            | Op::ListDatasets(_)
-    )
 }
 
 async fn query(shared: &Shared, session: SessionId, request: &pb::MetaRequest, op: &Op) -> Result<pb::MetaReply> {

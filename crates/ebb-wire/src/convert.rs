@@ -54,6 +54,27 @@ impl From<pb::Credentials> for Credentials {
     }
 }
 
+impl pb::meta_op::Op {
+    /// Whether it is answered from applied state; everything else is a mutation and goes through the log.
+    #[must_use]
+    pub fn is_query(&self) -> bool {
+        matches!(
+            self,
+            Self::Lookup(_)
+                | Self::GetAttr(_)
+                | Self::ReadDir(_)
+                | Self::ReadLink(_)
+                | Self::GetXattr(_)
+                | Self::ListXattr(_)
+                | Self::StatFs(_)
+                | Self::GetMap(_)
+                | Self::Resolve(_)
+                | Self::TestLock(_)
+                | Self::ListDatasets(_)
+        )
+    }
+}
+
 impl pb::Member {
     /// The node, typed.
     #[must_use]
