@@ -29,7 +29,7 @@ pub mod world;
 mod tests;
 
 pub use dice::Dice;
-pub use options::{DiskFaults, DiskOptions, LinkOptions, WorldOptions};
+pub use options::{DiskFaults, DiskOptions, DiskWork, LinkOptions, PlannedFault, WorldOptions};
 pub use process::Process;
 pub use trace::{Event, Fault};
 pub use world::World;

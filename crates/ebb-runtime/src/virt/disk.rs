@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_types::{Result, bail, err};
+use ebb_types::{Error, Result, bail, err};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -32,7 +32,7 @@ use self::inode::{Change, Inode};
 use self::names::{InodeNumber, Names};
 use super::dice::{Dice, nanos};
 use super::executor::Executor;
-use super::options::{DiskFaults, DiskOptions};
+use super::options::{DiskFaults, DiskOptions, PlannedFault};
 use super::trace::Trace;
 
 /// The disk of one process. It outlives the process's lives.
@@ -47,6 +47,9 @@ pub(super) struct VirtualDisk {
 struct State {
     options: DiskOptions,
     faults: DiskFaults,
+    planned: Vec<PlannedFault>,
+    /// Taken by something that is not this process.
+    ballast_bytes: u64,
     /// Everything takes this many times as long.
     slowness: f64,
     dice: Dice,
@@ -88,7 +91,25 @@ impl State {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.inodes.values().map(Inode::used_bytes).sum()
+        self.ballast_bytes + self.inodes.values().map(Inode::used_bytes).sum::<u64>()
+    }
+
+    /// The error that was planned for this operation, if one was.
+    fn planned_fault(&mut self, kind: &str, path: &Path) -> Option<Error> {
+        let path = path.to_string_lossy();
+        let hit = |fault: &PlannedFault| fault.work.kind() == kind && path.contains(&fault.path_part);
+        let at = self.planned.iter().position(hit)?;
+        let fault = &mut self.planned[at];
+        if fault.skip > 0 {
+            fault.skip -= 1;
+            return None;
+        }
+        let error = Error::new(fault.error, format!("cannot {kind} {path}: a planned fault"));
+        fault.count = fault.count.saturating_sub(1);
+        if fault.count == 0 {
+            self.planned.remove(at);
+        }
+        Some(error)
     }
 
     /// Forgets files that nothing leads to any more.
@@ -151,6 +172,8 @@ impl VirtualDisk {
         let state = State {
             options,
             faults: DiskFaults::default(),
+            planned: Vec::new(),
+            ballast_bytes: 0,
             slowness: 1.0,
             dice,
             names: Names::default(),
@@ -175,6 +198,23 @@ impl VirtualDisk {
 
     pub(super) fn set_faults(&self, faults: DiskFaults) {
         self.state.lock().faults = faults;
+    }
+
+    pub(super) fn plan_fault(&self, fault: PlannedFault) {
+        self.state.lock().planned.push(fault);
+    }
+
+    pub(super) fn cancel_faults(&self) {
+        self.state.lock().planned.clear();
+    }
+
+    pub(super) fn fill(&self, free_bytes: Option<u64>) {
+        let mut state = self.state.lock();
+        state.ballast_bytes = 0;
+        let used = state.used_bytes();
+        let free = state.options.capacity_bytes.saturating_sub(used);
+        state.ballast_bytes = free_bytes.map_or(0, |wanted| free.saturating_sub(wanted));
+        state.used_bytes_bound = used + state.ballast_bytes;
     }
 
     pub(super) fn set_slowness(&self, factor: f64) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ebb_types::ErrorKind;
+
 /// How a world behaves.
 #[derive(Clone, Debug)]
 pub struct WorldOptions {
@@ -134,4 +136,77 @@ pub struct DiskFaults {
     /// Probability that a sync fails. As on Linux, what it was to make durable is then durable or never will be, and
     /// the next sync says nothing of it (<https://lwn.net/Articles/752063/>).
     pub sync_error: f64,
+}
+
+/// Work on a disk, as a [`PlannedFault`] names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskWork {
+    /// Reading a file.
+    Read,
+    /// Writing to a file.
+    Write,
+    /// Syncing a file.
+    Sync,
+    /// Reserving space for a file.
+    Allocate,
+    /// Changing a file's length.
+    SetLen,
+    /// Freeing a range of a file.
+    Punch,
+    /// Opening or making a file.
+    Open,
+    /// Renaming a file; the path is the target's.
+    Rename,
+    /// Removing a file.
+    Remove,
+    /// Syncing a directory.
+    SyncDir,
+}
+
+impl DiskWork {
+    /// What the operation is called in the world's trace.
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Allocate => "allocate",
+            Self::SetLen => "set_len",
+            Self::Punch => "punch",
+            Self::Open => "open",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::SyncDir => "sync_dir",
+        }
+    }
+}
+
+/// A failure that is sure to come, at a place that was chosen. It has no effect but the error, except that a failed
+/// sync of a file leaves what it was to save saved or never to be saved, as [`DiskFaults::sync_error`] says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlannedFault {
+    /// What fails.
+    pub work: DiskWork,
+    /// Only on paths with this in them.
+    pub path_part: String,
+    /// So many go well before.
+    pub skip: u32,
+    /// So many fail then.
+    pub count: u32,
+    /// What the error is: `Io`, `NoSpace`.
+    pub error: ErrorKind,
+}
+
+impl PlannedFault {
+    /// The next such operation fails with an I/O error.
+    #[must_use]
+    pub fn next(work: DiskWork, path_part: &str) -> Self {
+        Self { work, path_part: path_part.to_owned(), skip: 0, count: 1, error: ErrorKind::Io }
+    }
+
+    /// The same with the disk full.
+    #[must_use]
+    pub fn no_space(work: DiskWork, path_part: &str) -> Self {
+        Self { error: ErrorKind::NoSpace, ..Self::next(work, path_part) }
+    }
 }

@@ -12,7 +12,7 @@ use super::dice::Dice;
 use super::disk::VirtualDisk;
 use super::executor::{Executor, GroupId};
 use super::net::{self, End, HostId, Network};
-use super::options::{DiskFaults, DiskOptions};
+use super::options::{DiskFaults, DiskOptions, PlannedFault};
 use super::world::World;
 use crate::backend::{Backend, Work};
 use crate::{Disk, Listener, Moment, Runtime, Stream};
@@ -188,6 +188,25 @@ impl Process {
     /// Changes the numbers of its disk: a capacity below what is used makes every growing write fail.
     pub fn set_disk_options(&self, options: DiskOptions) {
         self.0.disk.set_options(options);
+    }
+
+    /// Adds failures at chosen places to those to come.
+    pub fn plan_disk_fault(&self, fault: PlannedFault) {
+        self.0.disk.plan_fault(fault);
+    }
+
+    /// Forgets failures that were planned and have not come.
+    pub fn cancel_disk_faults(&self) {
+        self.0.disk.cancel_faults();
+    }
+
+    /// Something else fills its disk, so that this many bytes are free; `None`: it is gone again. Unlike a smaller
+    /// capacity, what the process itself frees is free for it.
+    pub fn fill_disk(&self, free_bytes: Option<u64>) {
+        self.0.disk.fill(free_bytes);
+        if free_bytes.is_some() {
+            self.fault("disk_filled");
+        }
     }
 
     /// Flips a bit in each stored byte of a range of a file, as a medium does that ages; holes stay. Returns how many

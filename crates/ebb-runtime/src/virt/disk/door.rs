@@ -25,11 +25,23 @@ impl Door {
     fn on_names<T: Send + 'static>(
         &self,
         kind: &'static str,
+        path: &Path,
         work: impl FnOnce(&VirtualDisk, &mut State) -> Result<T> + Send + 'static,
     ) -> Work<'_, Result<T>> {
         let need = Need::Memory(self.disk.options().name_latency);
-        Box::pin(self.disk.submit(kind, self.life, need, None, |disk, state, _| work(disk, state)))
+        let path = path.to_owned();
+        Box::pin(self.disk.submit(kind, self.life, need, None, move |disk, state, _| {
+            fail_as_planned(disk, state, kind, &path)?;
+            work(disk, state)
+        }))
     }
+}
+
+fn fail_as_planned(disk: &VirtualDisk, state: &mut State, kind: &str, path: &Path) -> Result<()> {
+    state.planned_fault(kind, path).map_or(Ok(()), |error| {
+        disk.fault("planned_fault", format!("{kind} {}", path.display()));
+        Err(error)
+    })
 }
 
 /// Virtual paths are absolute: a process has no working directory here.
@@ -42,7 +54,7 @@ impl DiskBackend for Door {
         let path = absolute(path);
         let life = self.life;
         let handle = self.disk.clone();
-        self.on_names("open", move |_, state| {
+        self.on_names("open", &path.clone(), move |_, state| {
             let file = match (state.names.get(&path), mode) {
                 (Some(_), OpenMode::CreateNew) => bail!(Exists, "{} exists", path.display()),
                 (Some(_), _) | (None, OpenMode::Existing) => state.names.file(&path)?,
@@ -61,17 +73,17 @@ impl DiskBackend for Door {
 
     fn create_dir_all<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
         let path = absolute(path);
-        self.on_names("create_dir", move |_, state| state.names.create_dir_all(&path))
+        self.on_names("create_dir", &path.clone(), move |_, state| state.names.create_dir_all(&path))
     }
 
     fn read_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Vec<String>>> {
         let path = absolute(path);
-        self.on_names("read_dir", move |_, state| state.names.list(&path))
+        self.on_names("read_dir", &path.clone(), move |_, state| state.names.list(&path))
     }
 
     fn rename<'a>(&'a self, source: &'a Path, target: &'a Path) -> Work<'a, Result<()>> {
         let (source, target) = (absolute(source), absolute(target));
-        self.on_names("rename", move |_, state| {
+        self.on_names("rename", &target.clone(), move |_, state| {
             let number = state.number();
             state.names.rename(number, &source, &target)?;
             state.collect();
@@ -81,7 +93,7 @@ impl DiskBackend for Door {
 
     fn remove_file<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
         let path = absolute(path);
-        self.on_names("remove", move |_, state| {
+        self.on_names("remove", &path.clone(), move |_, state| {
             let number = state.number();
             state.names.remove(number, &path)?;
             state.collect();
@@ -91,7 +103,7 @@ impl DiskBackend for Door {
 
     fn exists<'a>(&'a self, path: &'a Path) -> Work<'a, Result<bool>> {
         let path = absolute(path);
-        self.on_names("exists", move |_, state| Ok(state.names.get(&path).is_some()))
+        self.on_names("exists", &path.clone(), move |_, state| Ok(state.names.get(&path).is_some()))
     }
 
     fn sync_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
@@ -103,6 +115,7 @@ impl DiskBackend for Door {
         };
         Box::pin(self.disk.submit("sync_dir", self.life, Need::Medium(latency, 0), None, move |disk, state, _| {
             state.names.check_directory(&path)?;
+            fail_as_planned(disk, state, "sync_dir", &path)?;
             if state.dice_says(state.faults.sync_error) {
                 disk.fault("sync_error", path.display().to_string());
                 bail!(Io, "cannot sync {}: input/output error", path.display());
@@ -114,7 +127,7 @@ impl DiskBackend for Door {
     }
 
     fn space<'a>(&'a self, _path: &'a Path) -> Work<'a, Result<Space>> {
-        self.on_names("space", |_, state| {
+        self.on_names("space", Path::new("/"), |_, state| {
             let capacity_bytes = state.options.capacity_bytes;
             Ok(Space { capacity_bytes, free_bytes: capacity_bytes.saturating_sub(state.used_bytes()) })
         })
@@ -124,7 +137,7 @@ impl DiskBackend for Door {
         let path = absolute(path);
         let handle = self.disk.clone();
         let life = self.life;
-        self.on_names("lock_dir", move |disk, state| {
+        self.on_names("lock_dir", &path.clone(), move |disk, state| {
             state.names.check_directory(&path)?;
             if !state.locks.insert(path.clone()) {
                 bail!(

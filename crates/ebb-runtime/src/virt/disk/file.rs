@@ -32,8 +32,17 @@ impl VirtualFile {
         Box::pin(async move {
             // Cancel-safety: nothing waits between taking the hold and handing it to the operation that releases it.
             let hold = Hold::new(self);
+            let path = self.path.clone();
             let work = move |disk: &VirtualDisk, state: &mut State, change: Option<(InodeNumber, Change)>| {
-                let result = work(disk, state, change.map(|(_, change)| change));
+                // A sync that fails has effects of its own.
+                let planned = if kind == "sync" { None } else { state.planned_fault(kind, &path) };
+                let result = match planned {
+                    Some(error) => {
+                        disk.fault("planned_fault", format!("{kind} {}", path.display()));
+                        Err(error)
+                    }
+                    None => work(disk, state, change.map(|(_, change)| change)),
+                };
                 hold.release(state);
                 result
             };
@@ -139,11 +148,15 @@ impl FileBackend for VirtualFile {
             (state.number(), Need::Medium(state.options.sync_latency, bytes))
         };
         self.submit("sync", need, None, move |disk, state, _| {
-            if state.dice_says(state.faults.sync_error) {
+            let planned = state.planned_fault("sync", &path);
+            if planned.is_some() || state.dice_says(state.faults.sync_error) {
                 let State { inodes, dice, .. } = state;
                 let inode = inodes.get_mut(&file).expect("an open file has its inode");
                 let lost = inode.fail_sync(upto, dice);
                 disk.fault("sync_error", format!("{}: {lost} writes", path.display()));
+                if let Some(error) = planned {
+                    return Err(error);
+                }
                 bail!(Io, "cannot sync {}: input/output error", path.display());
             }
             state.inode(file).sync(upto);

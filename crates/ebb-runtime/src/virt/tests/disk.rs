@@ -9,7 +9,7 @@ use bytes::Bytes;
 use ebb_types::ErrorKind;
 use parking_lot::Mutex;
 
-use super::super::{DiskFaults, DiskOptions, World, WorldOptions};
+use super::super::{DiskFaults, DiskOptions, DiskWork, PlannedFault, World, WorldOptions};
 use super::{with_directory, with_seeds};
 use crate::OpenMode;
 
@@ -277,5 +277,62 @@ fn a_write_goes_on_when_nobody_waits_for_it() {
         drop(file);
         world.sleep(Duration::from_secs(1)).await;
         assert_eq!(runtime.disk().read(&path).await.unwrap(), vec![5; 10]);
+    });
+}
+
+#[test]
+fn planned_faults_hit_where_they_were_told_to_and_nowhere_else() {
+    with_seeds(0..4, |world| async move {
+        let process = world.process("h1");
+        let disk = process.runtime().disk();
+        let directory = with_directory(&process.runtime()).await;
+        let file = disk.open(&directory.join("apple"), OpenMode::Create).await.unwrap();
+        let other = disk.open(&directory.join("pear"), OpenMode::Create).await.unwrap();
+        let fault = PlannedFault { skip: 1, count: 2, ..PlannedFault::no_space(DiskWork::Write, "apple") };
+        process.plan_disk_fault(fault);
+        let mut outcomes = Vec::new();
+        for byte in 1..=4 {
+            other.write_at(0, filled(byte, 10)).await.unwrap();
+            outcomes.push(file.write_at(0, filled(byte, 10)).await.map_err(|error| error.kind()));
+        }
+        let full = Err(ErrorKind::NoSpace);
+        assert_eq!(outcomes, [Ok(()), full, full, Ok(())]);
+        for work in [DiskWork::Open, DiskWork::Remove, DiskWork::SyncDir, DiskWork::Read, DiskWork::Sync] {
+            process.plan_disk_fault(PlannedFault::next(work, ""));
+        }
+        let io = Some(ErrorKind::Io);
+        let kind = |error: ebb_types::Error| Some(error.kind());
+        assert_eq!(disk.open(&directory.join("fig"), OpenMode::Create).await.map_or_else(kind, |_| None), io);
+        assert_eq!(disk.remove_file(&directory.join("pear")).await.map_or_else(kind, |()| None), io);
+        assert_eq!(disk.sync_dir(directory).await.map_or_else(kind, |()| None), io);
+        assert_eq!(file.read_at(0, 1).await.map_or_else(kind, |_| None), io);
+        assert_eq!(file.sync_data().await.map_or_else(kind, |()| None), io);
+        assert!(disk.exists(&directory.join("pear")).await.unwrap());
+        file.sync_data().await.unwrap();
+        process.plan_disk_fault(PlannedFault::next(DiskWork::Rename, "apple"));
+        process.cancel_disk_faults();
+        disk.rename(&directory.join("pear"), &directory.join("apple")).await.unwrap();
+    });
+}
+
+#[test]
+fn a_disk_that_something_else_fills_is_full_until_it_goes() {
+    with_seeds(0..4, |world| async move {
+        let process = world.process("h1");
+        let disk = process.runtime().disk();
+        let directory = with_directory(&process.runtime()).await;
+        let file = disk.open(&directory.join("f"), OpenMode::Create).await.unwrap();
+        file.write_at(0, filled(1, 100_000)).await.unwrap();
+        process.fill_disk(Some(8192));
+        assert_eq!(disk.space(directory).await.unwrap().free_bytes, 8192);
+        file.write_at(1 << 20, filled(1, 8192)).await.unwrap();
+        let error = file.write_at(2 << 20, filled(1, 4096)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        // What it frees itself is its own again.
+        file.punch_hole(1 << 20, 8192).await.unwrap();
+        file.sync_data().await.unwrap();
+        file.write_at(2 << 20, filled(1, 4096)).await.unwrap();
+        process.fill_disk(None);
+        file.write_at(3 << 20, filled(1, 1 << 20)).await.unwrap();
     });
 }
