@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::admin;
 use crate::cli::Context;
 use crate::output::Table;
+use crate::path::{EbbPath, explain};
 use crate::units::ByteSize;
 
 #[derive(Debug, Subcommand)]
@@ -17,7 +18,7 @@ pub enum DatasetCommand {
     /// Show a dataset's settings.
     Show {
         /// Its directory.
-        path: String,
+        path: EbbPath,
     },
     /// Show all datasets.
     List,
@@ -26,7 +27,7 @@ pub enum DatasetCommand {
 #[derive(Debug, Args)]
 pub struct CreateArgs {
     /// Its directory.
-    path: String,
+    path: EbbPath,
     /// Unit of transfer, caching and prefetch.
     #[arg(long, default_value = "1MiB")]
     block: ByteSize,
@@ -82,9 +83,12 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
     if args.replicas == 0 || args.replicas as usize > nodes {
         bail!(Invalid, "--replicas {}: between 1 and the number of nodes ({nodes})", args.replicas);
     }
+    let Ok(path) = String::from_utf8(args.path.as_bytes().to_vec()) else {
+        bail!(Invalid, "{}: the path of a dataset must be UTF-8, for it stands in lists and settings", args.path);
+    };
     let dataset = pb::Dataset {
         id: 0,
-        path: args.path.clone(),
+        path,
         root_inode: 0,
         layout: value_name(args.layout),
         replicas: args.replicas,
@@ -107,8 +111,9 @@ fn value_name(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-async fn show(context: &Context, client: &ebb_client::Client, path: &str) -> Result<()> {
-    let attr = client.resolve(&admin::credentials(), path.as_bytes(), true).await?;
+async fn show(context: &Context, client: &ebb_client::Client, path: &EbbPath) -> Result<()> {
+    let attr =
+        client.resolve(&admin::credentials(), path.as_bytes(), true).await.map_err(|error| explain(error, path))?;
     let all = datasets(client).await?;
     let Some(dataset) = all.into_iter().find(|dataset| dataset.id == attr.dataset) else {
         bail!(Internal, "{path} names dataset {}, which is not listed", attr.dataset);

@@ -3,10 +3,11 @@
 mod copy;
 mod list;
 mod locate;
-mod name;
 mod remove;
 mod walk;
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -17,6 +18,7 @@ use ebb_wire::pb;
 use crate::admin;
 use crate::cli::Context;
 use crate::output::Output;
+use crate::path::{EbbPath, explain};
 
 /// Unit in which the command line reads and writes: the default block.
 pub const STEP: u32 = 1 << 20;
@@ -27,7 +29,7 @@ pub enum FsCommand {
     Ls {
         /// Absolute path; the root if none is given.
         #[arg(default_value = "/")]
-        path: String,
+        path: EbbPath,
         /// With mode, owner, size and time.
         #[arg(short)]
         long: bool,
@@ -35,7 +37,7 @@ pub enum FsCommand {
     /// Print files.
     Cat {
         #[arg(required = true)]
-        paths: Vec<String>,
+        paths: Vec<EbbPath>,
     },
     /// Copy from this machine.
     Put {
@@ -43,14 +45,14 @@ pub enum FsCommand {
         #[arg(required = true)]
         sources: Vec<PathBuf>,
         /// Where to.
-        target: String,
+        target: EbbPath,
         /// Directories with all below.
         #[arg(short)]
         recursive: bool,
     },
     /// Copy to this machine.
     Get {
-        source: String,
+        source: EbbPath,
         /// Local path; `-` is standard output.
         target: PathBuf,
         /// A directory with all below.
@@ -59,55 +61,56 @@ pub enum FsCommand {
     },
     /// Copy within the file system.
     Cp {
-        source: String,
-        target: String,
+        source: EbbPath,
+        target: EbbPath,
         /// A directory with all below.
         #[arg(short)]
         recursive: bool,
     },
     /// Rename.
-    Mv { source: String, target: String },
+    Mv { source: EbbPath, target: EbbPath },
     /// Remove.
     Rm {
         #[arg(required = true)]
-        paths: Vec<String>,
+        paths: Vec<EbbPath>,
         /// Directories with all below.
         #[arg(short)]
         recursive: bool,
     },
     /// Make a directory.
     Mkdir {
-        path: String,
+        path: EbbPath,
         /// With those above it; no error if it exists.
         #[arg(short)]
         parents: bool,
     },
     /// Everything about one inode.
-    Stat { path: String },
+    Stat { path: EbbPath },
     /// Bytes and files below a path.
     Du {
         #[arg(default_value = "/")]
-        path: String,
+        path: EbbPath,
     },
     /// Space.
     Df,
     /// Make a link.
     Ln {
-        target: String,
-        link: String,
+        /// What the link leads to: a path from the root, or any text with `-s`.
+        target: OsString,
+        link: EbbPath,
         /// Symbolic.
         #[arg(short)]
         symbolic: bool,
     },
     /// Set permission bits (octal).
-    Chmod { mode: String, path: String },
+    Chmod { mode: String, path: EbbPath },
     /// Which replica of which metablock lies where.
     #[command(visible_alias = "blocks")]
-    Locations { path: String },
+    Locations { path: EbbPath },
     /// SHA-256 of a file's contents.
     Checksum {
         #[arg(required = true)]
-        paths: Vec<String>,
+        paths: Vec<EbbPath>,
     },
 }
 
@@ -156,19 +159,17 @@ impl Session {
     }
 
     /// The inode of an absolute path, links followed.
-    pub async fn resolve(&self, path: &str) -> Result<pb::Attr> {
-        name::check(path)?;
-        self.client.resolve(&self.credentials, path.as_bytes(), true).await.map_err(|error| error.context(path))
+    pub async fn resolve(&self, path: &EbbPath) -> Result<pb::Attr> {
+        self.client.resolve(&self.credentials, path.as_bytes(), true).await.map_err(|error| explain(error, path))
     }
 
     /// The inode of an absolute path, the last link not followed.
-    pub async fn resolve_link(&self, path: &str) -> Result<pb::Attr> {
-        name::check(path)?;
-        self.client.resolve(&self.credentials, path.as_bytes(), false).await.map_err(|error| error.context(path))
+    pub async fn resolve_link(&self, path: &EbbPath) -> Result<pb::Attr> {
+        self.client.resolve(&self.credentials, path.as_bytes(), false).await.map_err(|error| explain(error, path))
     }
 
     /// The same, or none if there is no such name.
-    pub async fn find(&self, path: &str) -> Result<Option<pb::Attr>> {
+    pub async fn find(&self, path: &EbbPath) -> Result<Option<pb::Attr>> {
         match self.resolve(path).await {
             Ok(attr) => Ok(Some(attr)),
             Err(error) if error.kind() == ebb_types::ErrorKind::NotFound => Ok(None),
@@ -177,17 +178,17 @@ impl Session {
     }
 
     /// The directory that a name is or will be in, and the name.
-    pub async fn parent<'a>(&self, path: &'a str) -> Result<(InodeId, &'a [u8])> {
-        let (parent, last) = name::split(path)?;
-        let attr = self.resolve(parent).await?;
+    pub async fn parent<'a>(&self, path: &'a EbbPath) -> Result<(InodeId, &'a [u8])> {
+        let (parent, last) = path.split()?;
+        let attr = self.resolve(&parent).await?;
         if kind(&attr) != FileKind::Directory {
             bail!(NotDirectory, "{parent} is not a directory");
         }
-        Ok((InodeId::new(attr.inode), last.as_bytes()))
+        Ok((InodeId::new(attr.inode), last))
     }
 
     /// Reads a file from front to back and hands each part on.
-    pub async fn read_whole(&self, path: &str, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
+    pub async fn read_whole(&self, path: &EbbPath, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
         let attr = self.resolve(path).await?;
         if kind(&attr) == FileKind::Directory {
             bail!(IsDirectory, "{path} is a directory");
@@ -213,7 +214,7 @@ impl Session {
         done
     }
 
-    async fn mv(&self, source: &str, target: &str) -> Result<()> {
+    async fn mv(&self, source: &EbbPath, target: &EbbPath) -> Result<()> {
         let target = self.target_in_directory(source, target).await?;
         let (source_parent, source_name) = self.parent(source).await?;
         let (target_parent, target_name) = self.parent(&target).await?;
@@ -229,21 +230,18 @@ impl Session {
     }
 
     /// As cp and mv do: a target that is a directory means "in it, under the same name".
-    pub async fn target_in_directory(&self, source: &str, target: &str) -> Result<String> {
+    pub async fn target_in_directory(&self, source: &EbbPath, target: &EbbPath) -> Result<EbbPath> {
         match self.find(target).await? {
-            Some(attr) if kind(&attr) == FileKind::Directory => {
-                let last = source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-                Ok(name::join(target, last))
-            }
-            _ => Ok(target.to_owned()),
+            Some(attr) if kind(&attr) == FileKind::Directory => Ok(target.join(source.last())),
+            _ => Ok(target.clone()),
         }
     }
 
-    async fn mkdir(&self, path: &str, parents: bool) -> Result<()> {
+    async fn mkdir(&self, path: &EbbPath, parents: bool) -> Result<()> {
         if parents {
-            let mut at = String::new();
-            for part in path.split('/').filter(|part| !part.is_empty()) {
-                at = format!("{at}/{part}");
+            let mut at = EbbPath::new("/")?;
+            for part in path.as_bytes().split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+                at = at.join(part);
                 match self.find(&at).await? {
                     Some(attr) if kind(&attr) == FileKind::Directory => {}
                     Some(_) => bail!(NotDirectory, "{at} is not a directory"),
@@ -256,7 +254,7 @@ impl Session {
     }
 
     /// Makes one directory.
-    pub async fn make_dir(&self, path: &str) -> Result<()> {
+    pub async fn make_dir(&self, path: &EbbPath) -> Result<()> {
         let (parent, name) = self.parent(path).await?;
         self.client
             .make_dir(&self.credentials, parent, name, 0o777, umask())
@@ -265,18 +263,19 @@ impl Session {
             .map_err(|error| error.context(path))
     }
 
-    async fn ln(&self, target: &str, link: &str, symbolic: bool) -> Result<()> {
+    async fn ln(&self, target: &OsStr, link: &EbbPath, symbolic: bool) -> Result<()> {
         let (parent, name) = self.parent(link).await?;
         let done = if symbolic {
             self.client.symlink(&self.credentials, parent, name, target.as_bytes()).await
         } else {
-            let inode = InodeId::new(self.resolve_link(target).await?.inode);
+            let target = EbbPath::new(target.as_bytes())?;
+            let inode = InodeId::new(self.resolve_link(&target).await?.inode);
             self.client.link(&self.credentials, inode, parent, name).await
         };
         done.map(drop).map_err(|error| error.context(link))
     }
 
-    async fn chmod(&self, mode: &str, path: &str) -> Result<()> {
+    async fn chmod(&self, mode: &str, path: &EbbPath) -> Result<()> {
         let bits = u32::from_str_radix(mode, 8).ok().filter(|bits| *bits <= 0o7777);
         let bits = bits.ok_or_else(|| err!(Invalid, "{mode:?} is not an octal mode like 644"))?;
         let attr = self.resolve(path).await?;

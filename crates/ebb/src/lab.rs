@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use ebb_types::Result;
 
 use crate::cli::Context;
+use crate::path::EbbPath;
 
 mod virtual_cluster;
 mod wordcount;
@@ -19,7 +20,7 @@ pub enum LabCommand {
 #[derive(Debug, Args)]
 pub struct WordcountArgs {
     /// A file or a directory.
-    path: String,
+    path: EbbPath,
     /// Hand the work out without looking where the data is.
     #[arg(long)]
     no_locations: bool,

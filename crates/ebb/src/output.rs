@@ -76,6 +76,16 @@ pub fn print_line(line: &str) {
     }
 }
 
+/// Prints a name on a line of its own: to a person what can be shown of it, to a program its very bytes, as ls does.
+pub fn print_name(name: &[u8]) {
+    if std::io::stdout().is_terminal() {
+        return print_line(&crate::path::text(name));
+    }
+    if std::io::stdout().write_all(&[name, b"\n"].concat()).is_err() {
+        std::process::exit(0);
+    }
+}
+
 /// Columns as wide as they must be; numbers to the right.
 #[derive(Clone, Debug)]
 pub struct Table {

@@ -55,8 +55,13 @@ pub struct ClusterDir {
 impl ClusterDir {
     /// Reads a cluster's directory.
     pub fn open(path: &Path) -> Result<Self> {
-        let path = fs::canonicalize(path)
-            .map_err(|error| Error::from_io(&error, format!("cluster directory {}", path.display())))?;
+        let path = fs::canonicalize(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                let path = path.display();
+                err!(NotFound, "there is no {path}: `ebb cluster up --dir {path} --nodes N` makes a cluster there")
+            }
+            _ => Error::from_io(&error, format!("cluster directory {}", path.display())),
+        })?;
         let toml_path = path.join("cluster.toml");
         let text = fs::read_to_string(&toml_path).map_err(|error| {
             if error.kind() == std::io::ErrorKind::NotFound {

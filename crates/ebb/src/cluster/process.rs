@@ -1,11 +1,12 @@
 //! Processes of a cluster: each writes a file under `run/` when it serves, and removes it when it ends.
 
+use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ebb_types::{Error, Result, bail, err};
+use ebb_types::{Error, ErrorKind, Result, bail, err};
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
@@ -149,20 +150,28 @@ pub fn log_path(cluster: &ClusterDir, name: &str) -> PathBuf {
     cluster.log_dir().join(format!("{name}.log"))
 }
 
+/// A process that was started and may not serve yet.
+#[derive(Debug)]
+pub struct Started {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    /// Where its own output begins in the log.
+    log_from: u64,
+}
+
 /// Starts a role of this very binary in the background, its output to its log.
-pub fn start(cluster: &ClusterDir, name: &str, arguments: &[String]) -> Result<Child> {
+pub fn start(cluster: &ClusterDir, name: &str, arguments: &[OsString]) -> Result<Started> {
     use std::os::unix::process::CommandExt;
 
     let program = std::env::current_exe().map_err(|error| Error::from_io(&error, "finding the ebb program"))?;
     let path = log_path(cluster, name);
-    fs::create_dir_all(cluster.log_dir()).map_err(|error| Error::from_io(&error, path.display()))?;
-    let log = fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(&path)
-        .map_err(|error| Error::from_io(&error, path.display()))?;
-    let errors = log.try_clone().map_err(|error| Error::from_io(&error, path.display()))?;
-    Command::new(&program)
+    let failed = |error: std::io::Error| Error::from_io(&error, path.display());
+    fs::create_dir_all(cluster.log_dir()).map_err(failed)?;
+    let log = fs::OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+    let log_from = log.metadata().map_err(failed)?.len();
+    let errors = log.try_clone().map_err(failed)?;
+    let child = Command::new(&program)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(log)
@@ -170,37 +179,51 @@ pub fn start(cluster: &ClusterDir, name: &str, arguments: &[String]) -> Result<C
         // A process group of its own: ctrl-C at the terminal is for the command in front, not for the cluster.
         .process_group(0)
         .spawn()
-        .map_err(|error| Error::from_io(&error, format!("starting {}", program.display())))
+        .map_err(|error| Error::from_io(&error, format!("starting {}", program.display())))?;
+    Ok(Started { name: name.to_owned(), child, log: path, log_from })
 }
 
-/// Waits until a started process has registered; an error with the end of its log if it ended or never did.
-pub fn wait_registered(cluster: &ClusterDir, name: &str, child: &mut Child, span: Duration) -> Result<ProcessFile> {
-    let start = Instant::now();
-    let path = cluster.run_dir().join(format!("{name}.json"));
-    loop {
-        if let Some(process) = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<ProcessFile>(&bytes).ok())
-            && process.pid == child.id()
-        {
-            return Ok(process);
+impl Started {
+    /// Waits until the process has registered; an error with the end of its output if it ended or never did.
+    pub fn wait_registered(mut self, cluster: &ClusterDir, span: Duration) -> Result<ProcessFile> {
+        let start = Instant::now();
+        let path = cluster.run_dir().join(format!("{}.json", self.name));
+        loop {
+            let registered = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<ProcessFile>(&bytes).ok());
+            if let Some(process) = registered.filter(|process| process.pid == self.child.id()) {
+                return Ok(process);
+            }
+            if let Some(status) = self.child.try_wait().map_err(|error| Error::from_io(&error, &self.name))? {
+                let kind = kind_of_exit(status.code());
+                return Err(Error::new(kind, format!("{} ended before it served:\n{}", self.name, self.said())));
+            }
+            if start.elapsed() > span {
+                bail!(Timeout, "{} does not serve after {} s:\n{}", self.name, span.as_secs(), self.said());
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
-        let ended = child.try_wait().map_err(|error| Error::from_io(&error, name))?;
-        if let Some(status) = ended {
-            bail!(Unavailable, "{name} ended ({status}) before it served:\n{}", log_tail(&log_path(cluster, name)));
-        }
-        if start.elapsed() > span {
-            bail!(Timeout, "{name} does not serve after {} s:\n{}", span.as_secs(), log_tail(&log_path(cluster, name)));
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    }
+
+    /// The last lines that it printed, indented, for an error message.
+    fn said(&self) -> String {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        let own = usize::try_from(self.log_from).ok().and_then(|from| bytes.get(from..)).unwrap_or_default();
+        let text = String::from_utf8_lossy(own);
+        let lines: Vec<&str> = text.lines().collect();
+        let last = &lines[lines.len().saturating_sub(6)..];
+        let mut tail: Vec<String> = last.iter().map(|line| format!("    {line}")).collect();
+        tail.push(format!("    (whole log: {})", self.log.display()));
+        tail.join("\n")
     }
 }
 
-/// The last lines of a log, indented, for an error message.
-fn log_tail(path: &Path) -> String {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().rev().take(6).collect();
-    let mut tail: Vec<String> = lines.into_iter().rev().map(|line| format!("    {line}")).collect();
-    tail.push(format!("    (whole log: {})", path.display()));
-    tail.join("\n")
+/// So that who started a process exits as it did.
+fn kind_of_exit(code: Option<i32>) -> ErrorKind {
+    match code.and_then(|code| u8::try_from(code).ok()) {
+        Some(crate::USAGE) => ErrorKind::Invalid,
+        Some(crate::REFUSED) => ErrorKind::Busy,
+        _ => ErrorKind::Unavailable,
+    }
 }
 
 /// Start time of a process in clock ticks since boot (field 22 of proc_pid_stat(5)); none if it is gone or a zombie.

@@ -1,5 +1,6 @@
 //! `ebb cluster up`: a master, block servers and workers as processes of this machine.
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -33,7 +34,8 @@ const LOCK: &str = "up.lock";
 /// Time for a process to serve.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Starts the cluster in `path`, making it if it is not there, and returns when it serves.
+/// Starts the cluster in `path`, making it if it is not there, and returns when it serves. Of a cluster that runs in
+/// part, only what is missing is started.
 pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()> {
     check(options)?;
     let mut cluster = match ClusterDir::open(path) {
@@ -45,31 +47,74 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         Err(error) => return Err(error),
     };
     let _lock = lock(&cluster)?;
-    if let Some(running) = process::list(&cluster)?.into_iter().find(|p| p.role != "mount" && p.is_running()) {
-        bail!(Exists, "already serving (pid {})", running.pid);
+    let running: Vec<_> =
+        process::list(&cluster)?.into_iter().filter(|p| p.role != "mount" && p.is_running()).collect();
+    let known = known_nodes(&cluster);
+    if running.is_empty() && known > options.nodes {
+        // Fewer nodes than hold data would leave replicas out of reach.
+        let dir = cluster.path.display();
+        bail!(Invalid, "--nodes {}: {dir} holds the data of {known} nodes; start at least these", options.nodes);
     }
-    refuse_fewer_nodes(&cluster, options)?;
-    cluster.file.masters = vec![format!("127.0.0.1:{}", free_port()?)];
-    cluster.file.dead_after_ms = options.dead_after_ms.unwrap_or(cluster.file.dead_after_ms);
-    cluster.file.session_ttl_ms = options.session_ttl_ms.unwrap_or(cluster.file.session_ttl_ms);
-    cluster.save()?;
-    let started = start_all(&cluster, options, output).await;
-    if started.is_err() {
+    let options = &UpOptions { nodes: options.nodes.max(known), ..options.clone() };
+    let wanted = wanted(options);
+    let missing: Vec<&Part> = wanted.iter().filter(|part| !running.iter().any(|p| p.name == part.name())).collect();
+    if let (Some(first), true) = (running.first(), missing.is_empty()) {
+        bail!(Exists, "already serving (pid {})", first.pid);
+    }
+    if running.is_empty() {
+        cluster.file.masters = vec![format!("127.0.0.1:{}", free_port()?)];
+        cluster.file.dead_after_ms = options.dead_after_ms.unwrap_or(cluster.file.dead_after_ms);
+        cluster.file.session_ttl_ms = options.session_ttl_ms.unwrap_or(cluster.file.session_ttl_ms);
+        cluster.save()?;
+    } else {
+        // What runs knows the master by its address and the times it was started with: both stay.
+        let names: Vec<String> = missing.iter().map(|part| part.name()).collect();
+        output.say(&format!("already serving in part; starting what is missing: {}", names.join(", ")));
+    }
+    let started = start_all(&cluster, &missing, options, output).await;
+    if started.is_err() && running.is_empty() {
         // Half a cluster is worse than none: what was started ends again.
         super::down::stop_processes(&cluster, output)?;
     }
     started
 }
 
-async fn start_all(cluster: &ClusterDir, options: &UpOptions, output: &Output) -> Result<()> {
-    start_one(cluster, "master", &["master".to_owned()])?;
-    for index in 1..=options.nodes {
-        let host = HostName::new(format!("h{index}"));
-        let rack = format!("r{}", (index - 1) % options.racks + 1);
-        start_block(cluster, &host, &rack, options.volumes)?;
+/// One process that a cluster is made of.
+#[derive(Clone, Debug)]
+enum Part {
+    Master,
+    Block(u32),
+    Worker(u32),
+}
+
+impl Part {
+    fn name(&self) -> String {
+        match self {
+            Self::Master => "master".to_owned(),
+            Self::Block(index) => format!("block-h{index}"),
+            Self::Worker(index) => format!("worker-h{index}"),
+        }
     }
-    for index in 1..=options.nodes {
-        start_one(cluster, &format!("worker-h{index}"), &["worker".into(), "--host".into(), format!("h{index}")])?;
+}
+
+/// In the order in which they start: block servers register with the master, workers ask it.
+fn wanted(options: &UpOptions) -> Vec<Part> {
+    let nodes = 1..=options.nodes;
+    std::iter::once(Part::Master).chain(nodes.clone().map(Part::Block)).chain(nodes.map(Part::Worker)).collect()
+}
+
+async fn start_all(cluster: &ClusterDir, parts: &[&Part], options: &UpOptions, output: &Output) -> Result<()> {
+    for part in parts {
+        match part {
+            Part::Master => start_one(cluster, &part.name(), &["master".to_owned()])?,
+            Part::Block(index) => {
+                let rack = format!("r{}", (index - 1) % options.racks + 1);
+                start_block(cluster, &HostName::new(format!("h{index}")), &rack, options.volumes)?;
+            }
+            Part::Worker(index) => {
+                start_one(cluster, &part.name(), &["worker".into(), "--host".into(), format!("h{index}")])?;
+            }
+        }
     }
     let nodes = options.nodes as usize;
     status::wait_serving(cluster, nodes, START_TIMEOUT).await?;
@@ -92,10 +137,9 @@ pub fn start_block(cluster: &ClusterDir, host: &HostName, rack: &str, volumes: u
 }
 
 fn start_one(cluster: &ClusterDir, name: &str, arguments: &[String]) -> Result<()> {
-    let mut all = arguments.to_vec();
-    all.extend(["--dir".to_owned(), cluster.path.display().to_string()]);
-    let mut child = process::start(cluster, name, &all)?;
-    process::wait_registered(cluster, name, &mut child, START_TIMEOUT).map(drop)
+    let mut all: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+    all.extend([OsString::from("--dir"), cluster.path.clone().into_os_string()]);
+    process::start(cluster, name, &all)?.wait_registered(cluster, START_TIMEOUT).map(drop)
 }
 
 fn check(options: &UpOptions) -> Result<()> {
@@ -130,19 +174,10 @@ fn refuse_foreign_directory(path: &Path) -> Result<()> {
     }
 }
 
-/// Starting fewer nodes than hold data would leave replicas out of reach.
-fn refuse_fewer_nodes(cluster: &ClusterDir, options: &UpOptions) -> Result<()> {
-    let nodes_dir = cluster.path.join("nodes");
-    let known = fs::read_dir(&nodes_dir).map(Iterator::count).unwrap_or(0);
-    if known > options.nodes as usize {
-        bail!(
-            Invalid,
-            "--nodes {}: {} holds the data of {known} nodes; start at least these",
-            options.nodes,
-            cluster.path.display()
-        );
-    }
-    Ok(())
+/// Nodes that have been started in this directory before.
+fn known_nodes(cluster: &ClusterDir) -> u32 {
+    let count = fs::read_dir(cluster.path.join("nodes")).map_or(0, Iterator::count);
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Two `up` at once must not both start processes.

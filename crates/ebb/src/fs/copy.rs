@@ -13,7 +13,8 @@ use ebb_wire::pb;
 use indicatif::ProgressBar;
 use tokio::task::JoinSet;
 
-use super::{STEP, Session, kind, name, umask, walk};
+use super::{STEP, Session, kind, umask, walk};
+use crate::path::{EbbPath, os};
 
 /// Files copied side by side: one alone leaves the master and the disks idle in turn.
 const FILES_AT_A_TIME: usize = 16;
@@ -26,8 +27,7 @@ struct PutJob {
 }
 
 impl Session {
-    pub(super) async fn put(&self, sources: &[PathBuf], target: &str, recursive: bool) -> Result<()> {
-        name::check(target)?;
+    pub(super) async fn put(&self, sources: &[PathBuf], target: &EbbPath, recursive: bool) -> Result<()> {
         let into = self.find(target).await?.is_some_and(|attr| kind(&attr) == FileKind::Directory);
         if sources.len() > 1 && !into {
             bail!(NotDirectory, "{target} is not a directory: several files go only into one");
@@ -40,8 +40,8 @@ impl Session {
             let metadata = fs::metadata(source).map_err(|error| Error::from_io(&error, source.display()))?;
             let last = source.canonicalize().ok().and_then(|path| path.file_name().map(|last| last.to_owned()));
             let path = match last {
-                Some(last) if into => name::join(target, &last.to_string_lossy()),
-                _ => target.to_owned(),
+                Some(last) if into => target.join(last.as_bytes()),
+                _ => target.clone(),
             };
             if metadata.is_dir() && !recursive {
                 bail!(IsDirectory, "{} is a directory: give -r to copy it with all below", source.display());
@@ -51,14 +51,14 @@ impl Session {
         Ok(())
     }
 
-    async fn put_stdin(&self, target: &str) -> Result<()> {
+    async fn put_stdin(&self, target: &EbbPath) -> Result<()> {
         let (parent, name) = self.parent(target).await?;
         let (handle, ..) = create(&self.client, &self.credentials, parent, name, 0o666).await?;
         let done = copy_in(&self.client, handle, &mut std::io::stdin().lock(), &ProgressBar::hidden()).await;
         finish(&self.client, handle, done).await.map_err(|error| error.context(target))
     }
 
-    async fn put_tree(&self, source: &Path, metadata: &Metadata, target: &str) -> Result<()> {
+    async fn put_tree(&self, source: &Path, metadata: &Metadata, target: &EbbPath) -> Result<()> {
         let total = if metadata.is_dir() { local_bytes(source) } else { metadata.len() };
         let bar = self.output.byte_bar(total, &format!("put {}", source.display()));
         let mut jobs = Vec::new();
@@ -90,8 +90,8 @@ impl Session {
     }
 
     /// Makes the directories and symbolic links of a local tree, and lists its files.
-    async fn put_directories(&self, source: &Path, target: &str, jobs: &mut Vec<PutJob>) -> Result<()> {
-        let mut pending = vec![(source.to_owned(), target.to_owned())];
+    async fn put_directories(&self, source: &Path, target: &EbbPath, jobs: &mut Vec<PutJob>) -> Result<()> {
+        let mut pending = vec![(source.to_owned(), target.clone())];
         while let Some((directory, path)) = pending.pop() {
             if self.find(&path).await?.is_none() {
                 self.make_dir(&path).await?;
@@ -104,7 +104,7 @@ impl Session {
                 let file_type = entry.file_type().map_err(|error| Error::from_io(&error, local.display()))?;
                 let name = entry.file_name();
                 if file_type.is_dir() {
-                    pending.push((local, name::join(&path, &name.to_string_lossy())));
+                    pending.push((local, path.join(name.as_bytes())));
                 } else if file_type.is_symlink() {
                     let link = fs::read_link(&local).map_err(|error| Error::from_io(&error, local.display()))?;
                     self.client
@@ -121,13 +121,12 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn get(&self, source: &str, target: &Path, recursive: bool) -> Result<()> {
+    pub(super) async fn get(&self, source: &EbbPath, target: &Path, recursive: bool) -> Result<()> {
         if target.as_os_str() == "-" {
-            return self.cat(&[source.to_owned()]).await;
+            return self.cat(std::slice::from_ref(source)).await;
         }
         let attr = self.resolve(source).await?;
-        let last = source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        let target = if target.is_dir() { target.join(last) } else { target.to_owned() };
+        let target = if target.is_dir() { target.join(os(source.last())) } else { target.to_owned() };
         if kind(&attr) != FileKind::Directory {
             let bar = self.output.byte_bar(attr.size, &format!("get {source}"));
             let done = self.get_file(source, &attr, &target, &bar).await;
@@ -138,17 +137,17 @@ impl Session {
             bail!(IsDirectory, "{source} is a directory: give -r to copy it with all below");
         }
         let mut found = Vec::new();
-        walk::walk(self, source, |path, attr| found.push((path.to_owned(), *attr))).await?;
+        walk::walk(self, source, |path, attr| found.push((path.clone(), *attr))).await?;
         let bar = self.output.byte_bar(found.iter().map(|(_, attr)| attr.size).sum(), &format!("get {source}"));
         for (path, attr) in &found {
-            let below = path[source.trim_end_matches('/').len()..].trim_start_matches('/');
-            let local = if below.is_empty() { target.clone() } else { target.join(below) };
+            let below = path.below(source).unwrap_or_default();
+            let local = if below.is_empty() { target.clone() } else { target.join(os(below)) };
             match kind(attr) {
                 FileKind::Directory => make_local_dir(&local, attr.mode)?,
                 FileKind::File => self.get_file(path, attr, &local, &bar).await?,
                 FileKind::Symlink => {
                     let link = self.client.read_link(&self.credentials, InodeId::new(attr.inode)).await?;
-                    std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(&link), &local)
+                    std::os::unix::fs::symlink(os(&link), &local)
                         .map_err(|error| Error::from_io(&error, local.display()))?;
                 }
                 _ => self.output.warn(&format!("{path}: neither file, directory nor link: left out")),
@@ -158,7 +157,7 @@ impl Session {
         Ok(())
     }
 
-    async fn get_file(&self, path: &str, attr: &pb::Attr, local: &Path, bar: &ProgressBar) -> Result<()> {
+    async fn get_file(&self, path: &EbbPath, attr: &pb::Attr, local: &Path, bar: &ProgressBar) -> Result<()> {
         let failed = |error: std::io::Error| Error::from_io(&error, local.display());
         let mut out = fs::OpenOptions::new()
             .write(true)
@@ -175,7 +174,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn cp(&self, source: &str, target: &str, recursive: bool) -> Result<()> {
+    pub(super) async fn cp(&self, source: &EbbPath, target: &EbbPath, recursive: bool) -> Result<()> {
         let attr = self.resolve(source).await?;
         let target = self.target_in_directory(source, target).await?;
         if kind(&attr) != FileKind::Directory {
@@ -184,15 +183,14 @@ impl Session {
         if !recursive {
             bail!(IsDirectory, "{source} is a directory: give -r to copy it with all below");
         }
-        let prefix = format!("{}/", source.trim_end_matches('/'));
-        if format!("{target}/").starts_with(&prefix) {
+        if target.below(source).is_some() {
             bail!(Invalid, "{target} is within {source}: a tree cannot be copied into itself");
         }
         let mut found = Vec::new();
-        walk::walk(self, source, |path, attr| found.push((path.to_owned(), *attr))).await?;
+        walk::walk(self, source, |path, attr| found.push((path.clone(), *attr))).await?;
         for (path, attr) in &found {
-            let below = path[prefix.len() - 1..].trim_start_matches('/');
-            let copy = if below.is_empty() { target.clone() } else { name::join(&target, below) };
+            let below = path.below(source).unwrap_or_default();
+            let copy = if below.is_empty() { target.clone() } else { target.join(below) };
             match kind(attr) {
                 FileKind::Directory => {
                     if self.find(&copy).await?.is_none() {
@@ -211,7 +209,7 @@ impl Session {
         Ok(())
     }
 
-    async fn cp_file(&self, source: &str, attr: &pb::Attr, target: &str) -> Result<()> {
+    async fn cp_file(&self, source: &EbbPath, attr: &pb::Attr, target: &EbbPath) -> Result<()> {
         let (parent, name) = self.parent(target).await?;
         if self.find(target).await?.is_some_and(|existing| existing.inode == attr.inode) {
             bail!(Invalid, "{source} and {target} are the same file");

@@ -5,34 +5,35 @@ use ebb_wire::pb;
 use serde_json::json;
 
 use super::{Session, kind, walk};
-use crate::output::{Table, human_bytes, print_line};
+use crate::output::{Table, human_bytes, print_name};
+use crate::path::{EbbPath, text};
 
 impl Session {
-    pub(super) async fn ls(&self, path: &str, long: bool) -> Result<()> {
+    pub(super) async fn ls(&self, path: &EbbPath, long: bool) -> Result<()> {
         let attr = self.resolve_link(path).await?;
         let mut entries = if kind(&attr) == FileKind::Directory {
             walk::entries(self, InodeId::new(attr.inode)).await?
         } else {
-            let name = path.rsplit('/').next().unwrap_or(path).as_bytes().to_vec();
+            let name = path.last().to_vec();
             vec![pb::DirEntry { name, inode: attr.inode, kind: attr.kind, attr: Some(attr), ..Default::default() }]
         };
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         if self.output.json() {
             let list: Vec<_> =
-                entries.iter().filter_map(|e| Some(attr_json(&lossy(&e.name), e.attr.as_ref()?))).collect();
+                entries.iter().filter_map(|e| Some(attr_json(&text(&e.name), e.attr.as_ref()?))).collect();
             self.output.print_json(&json!(list));
         } else if long {
             self.output.table(&long_table(&entries));
         } else {
-            entries.iter().for_each(|entry| print_line(&lossy(&entry.name)));
+            entries.iter().for_each(|entry| print_name(&entry.name));
         }
         Ok(())
     }
 
-    pub(super) async fn stat(&self, path: &str) -> Result<()> {
+    pub(super) async fn stat(&self, path: &EbbPath) -> Result<()> {
         let attr = self.resolve_link(path).await?;
         if self.output.json() {
-            self.output.print_json(&attr_json(path, &attr));
+            self.output.print_json(&attr_json(&path.to_string(), &attr));
             return Ok(());
         }
         self.output.say(&format!("{path}: {} i{}", kind_name(&attr), attr.inode));
@@ -55,7 +56,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn du(&self, path: &str) -> Result<()> {
+    pub(super) async fn du(&self, path: &EbbPath) -> Result<()> {
         let mut bytes = 0;
         let mut files = 0_u64;
         let mut directories = 0_u64;
@@ -69,7 +70,9 @@ impl Session {
         })
         .await?;
         if self.output.json() {
-            self.output.print_json(&json!({"path": path, "bytes": bytes, "files": files, "directories": directories}));
+            self.output.print_json(
+                &json!({"path": path.to_string(), "bytes": bytes, "files": files, "directories": directories}),
+            );
         } else {
             self.output
                 .say(&format!("{bytes} bytes ({}) in {files} files, {directories} directories", human_bytes(bytes)));
@@ -110,7 +113,7 @@ fn long_table(entries: &[pb::DirEntry]) -> Table {
             attr.gid.to_string(),
             attr.size.to_string(),
             time(attr.mtime_ns),
-            lossy(&entry.name),
+            text(&entry.name),
         ]);
     }
     table
@@ -176,11 +179,6 @@ pub fn time(ns: i64) -> String {
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
-}
-
-/// Names are bytes; a person sees what can be shown of them.
-pub fn lossy(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
 }
 
 #[cfg(test)]

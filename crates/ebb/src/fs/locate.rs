@@ -2,19 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use ebb_types::{Result, err};
+use ebb_types::{FileKind, Result, bail, err};
 use ebb_wire::pb;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::Session;
+use super::{Session, kind};
 use crate::admin;
 use crate::cluster::config::ClusterDir;
 use crate::output::{Table, print_line};
+use crate::path::EbbPath;
 
 impl Session {
-    pub(super) async fn locations(&self, cluster: &ClusterDir, path: &str) -> Result<()> {
+    pub(super) async fn locations(&self, cluster: &ClusterDir, path: &EbbPath) -> Result<()> {
         let attr = self.resolve(path).await?;
+        if kind(&attr) != FileKind::File {
+            bail!(Invalid, "{path} is not a regular file: only files have metablocks");
+        }
         let locations = self.client.locations(ebb_types::InodeId::new(attr.inode)).await?;
         let files = admin::master(cluster)?.call(&pb::Locate { inode: attr.inode }, admin::ASK).await?.replicas;
         let files: BTreeMap<(u64, u64), pb::LocatedReplica> =
@@ -63,7 +67,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn checksum(&self, paths: &[String]) -> Result<()> {
+    pub(super) async fn checksum(&self, paths: &[EbbPath]) -> Result<()> {
         let mut sums = Vec::new();
         for path in paths {
             let mut hash = Sha256::new();
@@ -76,7 +80,8 @@ impl Session {
             sums.push((path, hex));
         }
         if self.output.json() {
-            let list: Vec<_> = sums.iter().map(|(path, hex)| json!({"path": path, "sha256": hex})).collect();
+            let list: Vec<_> =
+                sums.iter().map(|(path, hex)| json!({"path": path.to_string(), "sha256": hex})).collect();
             self.output.print_json(&json!(list));
         } else if let [(_, hex)] = sums.as_slice() {
             print_line(hex);
@@ -86,7 +91,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn cat(&self, paths: &[String]) -> Result<()> {
+    pub(super) async fn cat(&self, paths: &[EbbPath]) -> Result<()> {
         use std::io::Write;
         for path in paths {
             self.read_whole(path, |data| match std::io::stdout().write_all(data) {

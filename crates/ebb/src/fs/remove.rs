@@ -3,9 +3,10 @@
 use ebb_types::{FileKind, InodeId, Result, bail};
 
 use super::{Session, kind, walk};
+use crate::path::EbbPath;
 
 impl Session {
-    pub(super) async fn rm(&self, paths: &[String], recursive: bool) -> Result<()> {
+    pub(super) async fn rm(&self, paths: &[EbbPath], recursive: bool) -> Result<()> {
         for path in paths {
             let attr = self.resolve_link(path).await?;
             let (parent, name) = self.parent(path).await?;

@@ -3,7 +3,8 @@
 use ebb_types::{FileKind, InodeId, Result};
 use ebb_wire::pb;
 
-use super::{Session, kind, list::lossy, name};
+use super::{Session, kind};
+use crate::path::EbbPath;
 
 /// Entries asked for at a time.
 const BATCH: u32 = 1000;
@@ -23,17 +24,17 @@ pub async fn entries(session: &Session, directory: InodeId) -> Result<Vec<pb::Di
 }
 
 /// Visits a path and all below it, directories before what is in them. Symbolic links are not followed.
-pub async fn walk(session: &Session, path: &str, mut visit: impl FnMut(&str, &pb::Attr)) -> Result<()> {
+pub async fn walk(session: &Session, path: &EbbPath, mut visit: impl FnMut(&EbbPath, &pb::Attr)) -> Result<()> {
     let top = session.resolve_link(path).await?;
     visit(path, &top);
     let mut pending = Vec::new();
     if kind(&top) == FileKind::Directory {
-        pending.push((path.to_owned(), InodeId::new(top.inode)));
+        pending.push((path.clone(), InodeId::new(top.inode)));
     }
     while let Some((directory, inode)) = pending.pop() {
         for entry in entries(session, inode).await? {
             let Some(attr) = &entry.attr else { continue };
-            let path = name::join(&directory, &lossy(&entry.name));
+            let path = directory.join(&entry.name);
             visit(&path, attr);
             if kind(attr) == FileKind::Directory {
                 pending.push((path, InodeId::new(entry.inode)));

@@ -13,6 +13,7 @@ use crate::admin;
 use crate::cli::Context;
 use crate::cluster::process;
 use crate::output::human_bytes;
+use crate::path::explain;
 
 /// How often progress is told to a program.
 const TELL: Duration = Duration::from_millis(50);
@@ -44,7 +45,7 @@ pub async fn run(context: &Context, args: &WordcountArgs) -> Result<bool> {
     let counted = count_words(&runtime, &client, &credentials, path, &workers, &options, &mut progress).await;
     bar.finish_and_clear();
     client.disconnect().await?;
-    let report = counted.map_err(|error| error.context(&args.path))?;
+    let report = counted.map_err(|error| explain(error, &args.path))?;
     print(context, args, &report);
     Ok(report.failed == 0)
 }

@@ -1,5 +1,6 @@
 //! `ebb mount` and `ebb umount`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,14 +47,13 @@ pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
         return serve(&cluster, &args, &name, &mountpoint).await;
     }
     cluster.masters()?;
-    let mut arguments: Vec<String> =
-        ["mount", "--foreground", "--name", &name, "--host", &args.host].map(str::to_owned).to_vec();
+    let mut arguments: Vec<OsString> =
+        ["mount", "--foreground", "--name", &name, "--host", &args.host].map(OsString::from).to_vec();
     if args.read_only {
-        arguments.push("--read-only".to_owned());
+        arguments.push("--read-only".into());
     }
-    arguments.extend(["--dir".to_owned(), cluster.path.display().to_string(), mountpoint.display().to_string()]);
-    let mut child = process::start(&cluster, &name, &arguments)?;
-    let started = process::wait_registered(&cluster, &name, &mut child, START_TIMEOUT)?;
+    arguments.extend(["--dir".into(), cluster.path.clone().into_os_string(), mountpoint.clone().into_os_string()]);
+    let started = process::start(&cluster, &name, &arguments)?.wait_registered(&cluster, START_TIMEOUT)?;
     context.output.say(&format!("{} is mounted (pid {})", mountpoint.display(), started.pid));
     Ok(())
 }

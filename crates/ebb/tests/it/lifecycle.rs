@@ -48,6 +48,23 @@ fn a_cluster_comes_up_tells_its_state_and_leaves_nothing() {
 }
 
 #[test]
+fn up_starts_what_is_missing_and_nothing_else() {
+    let cluster = Cluster::up(3);
+    let mount = cluster.mount("mnt");
+    std::fs::write(mount.join("f"), b"before").unwrap();
+    let (master, first, second) = (cluster.pid("master", ""), cluster.pid("block", "h1"), cluster.pid("block", "h2"));
+    cluster.kill(master);
+    cluster.kill(second);
+    let said = cluster.ok(&["cluster", "up", "--nodes", "3"]);
+    assert!(said.contains("starting what is missing: master, block-h2\n"), "{said}");
+    assert_ne!(cluster.pid("master", ""), master);
+    assert_eq!(cluster.pid("block", "h1"), first);
+    assert_eq!(std::fs::read(mount.join("f")).unwrap(), b"before");
+    std::fs::write(mount.join("g"), b"after").unwrap();
+    assert_eq!(cluster.ebb(&["cluster", "up", "--nodes", "1"]).code, 3, "whoever asks for fewer gets what runs");
+}
+
+#[test]
 fn everything_is_there_after_down_and_up() {
     let cluster = Cluster::up(3);
     let mount = cluster.mount("mnt");
