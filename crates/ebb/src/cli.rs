@@ -7,7 +7,7 @@ use ebb_types::{Result, err};
 
 use crate::cluster::{config::ClusterDir, down, status, up};
 use crate::output::Output;
-use crate::{dataset, fs, fsck, lab, node, role};
+use crate::{dataset, fs, fsck, lab, node, plan, role};
 
 /// A distributed file system whose power draw follows the power that it is given.
 #[derive(Debug, Parser)]
@@ -49,6 +49,9 @@ enum Command {
     /// Experiments.
     #[command(subcommand)]
     Lab(lab::LabCommand),
+    /// What a layout, a power budget or a code costs and gives; needs no cluster.
+    #[command(subcommand)]
+    Plan(plan::PlanCommand),
     /// Completions for a shell.
     Completions {
         /// bash, zsh, fish, elvish or powershell.
@@ -142,6 +145,7 @@ impl Cli {
             Command::Node(command) => node::run(&context, command).await.map(|()| true),
             Command::Fsck(args) => fsck::run(&context, args).await,
             Command::Lab(command) => lab::run(&context, command).await,
+            Command::Plan(command) => plan::run(&context, command).map(|()| true),
             Command::Completions { shell } => {
                 clap_complete::generate(shell, &mut Self::command(), "ebb", &mut std::io::stdout());
                 Ok(true)
@@ -185,6 +189,7 @@ mod tests {
             vec!["ebb", "fsck", "--dir", "d", "--scrub", "--json"],
             vec!["ebb", "lab", "wordcount", "--dir", "d", "/t", "--no-locations", "--json"],
             vec!["ebb", "lab", "virtual", "--seed", "17", "--json"],
+            vec!["ebb", "plan", "gears", "--primaries", "100", "--gear-size", "1,5,10", "--json"],
             vec![
                 "ebb",
                 "dataset",

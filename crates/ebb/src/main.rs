@@ -14,6 +14,7 @@ mod fsck;
 mod lab;
 mod node;
 mod output;
+mod plan;
 mod path;
 mod role;
 mod units;
