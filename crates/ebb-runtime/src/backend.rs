@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebb_types::{Result, WallTime};
 
-use crate::{Disk, Listener, Moment, Stream};
+use crate::{Disk, Listener, Moment, Plant, Stream};
 
 /// A boxed future that tasks can carry between threads.
 pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -33,4 +33,8 @@ pub trait Backend: Send + Sync + 'static {
     fn connect<'a>(&'a self, address: &'a str) -> Work<'a, Result<Stream>>;
     /// See [`crate::Runtime::disk`].
     fn disk(&self) -> Disk;
+    /// See [`crate::Runtime::has_plant`]. Only a virtual world has one.
+    fn plant(&self) -> Option<Plant> {
+        None
+    }
 }

@@ -12,6 +12,7 @@ mod backend;
 mod conformance;
 pub mod disk;
 pub mod net;
+pub mod plant;
 pub mod real;
 mod task;
 pub mod virt;
@@ -25,6 +26,7 @@ pub use backend::Backend;
 pub use disk::{DirLock, Disk, File, OpenMode, Space};
 use ebb_types::{Result, WallTime, err};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};
+pub use plant::Plant;
 pub use task::Task;
 
 /// A moment on a clock that goes on while the host is suspended (CLOCK_BOOTTIME), counted from an arbitrary start.
@@ -131,6 +133,12 @@ impl Runtime {
     /// Connects to `address`. The caller sets the deadline with [`Runtime::timeout`].
     pub async fn connect(&self, address: &str) -> Result<Stream> {
         self.backend.connect(address).await
+    }
+
+    /// Whether this mistake is planted in the world. Never in the real one; see [`plant`].
+    #[must_use]
+    pub fn has_plant(&self, plant: Plant) -> bool {
+        self.backend.plant() == Some(plant)
     }
 
     /// The disks of this process.

@@ -48,6 +48,8 @@ struct State {
     options: DiskOptions,
     faults: DiskFaults,
     planned: Vec<PlannedFault>,
+    /// The next write to a path with this in it goes astray.
+    misdirected: Option<String>,
     /// Taken by something that is not this process.
     ballast_bytes: u64,
     /// Everything takes this many times as long.
@@ -173,6 +175,7 @@ impl VirtualDisk {
             options,
             faults: DiskFaults::default(),
             planned: Vec::new(),
+            misdirected: None,
             ballast_bytes: 0,
             slowness: 1.0,
             dice,
@@ -215,6 +218,30 @@ impl VirtualDisk {
         let free = state.options.capacity_bytes.saturating_sub(used);
         state.ballast_bytes = free_bytes.map_or(0, |wanted| free.saturating_sub(wanted));
         state.used_bytes_bound = used + state.ballast_bytes;
+    }
+
+    pub(super) fn misdirect(&self, path_part: &str) {
+        self.state.lock().misdirected = Some(path_part.to_owned());
+    }
+
+    /// Everything below a directory is gone.
+    pub(super) fn wipe(&self, directory: &Path) {
+        let mut state = self.state.lock();
+        state.names.wipe(directory);
+        state.collect();
+    }
+
+    pub(super) fn files(&self) -> Vec<(PathBuf, u64)> {
+        let state = self.state.lock();
+        let len = |file: &InodeNumber| state.inodes.get(file).map_or(0, |inode| inode.current.len());
+        state.names.all().map(|(path, file)| (path.to_owned(), len(&file))).collect()
+    }
+
+    pub(super) fn content(&self, path: &Path) -> Option<Bytes> {
+        let mut state = self.state.lock();
+        let file = state.names.file(path).ok()?;
+        let current = &state.inode(file).current;
+        Some(current.read(0, usize::try_from(current.len()).ok()?))
     }
 
     pub(super) fn set_slowness(&self, factor: f64) {
@@ -275,6 +302,21 @@ impl VirtualDisk {
 
     fn fault(&self, kind: &'static str, what: String) {
         self.trace.fault(self.executor.now_ns(), kind, format!("{} {what}", self.name));
+    }
+
+    /// A write that the disk puts elsewhere in its file, if one was ordered.
+    fn go_astray(&self, state: &mut State, path: &Path, file: InodeNumber, change: Change) -> Change {
+        let Change::Write { offset, data } = change else { return change };
+        let len = state.inode(file).current.len();
+        let is_meant = state.misdirected.as_ref().is_some_and(|part| path.to_string_lossy().contains(part));
+        if !is_meant || len < 2 * content::PAGE {
+            return Change::Write { offset, data };
+        }
+        state.misdirected = None;
+        let pages = len / content::PAGE;
+        let elsewhere = (offset / content::PAGE + 1 + state.dice.below(pages - 1)) % pages * content::PAGE;
+        self.fault("misdirected_write", format!("{} {offset} to {elsewhere}", path.display()));
+        Change::Write { offset: elsewhere, data }
     }
 
     /// Carries `work` out when its time has passed, whether or not the caller still waits, unless a crash or kill comes

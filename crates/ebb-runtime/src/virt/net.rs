@@ -85,7 +85,8 @@ struct Host {
 /// One direction between two hosts.
 struct Link {
     options: LinkOptions,
-    cut: bool,
+    /// How many partitions cut it now.
+    cuts: u32,
     dice: Dice,
 }
 
@@ -142,17 +143,27 @@ impl Network {
         self.state.lock().link(self, source, target).options = options;
     }
 
-    /// Cuts or mends a direction; true if that changed something.
-    pub(super) fn set_cut(&self, source: HostId, target: HostId, cut: bool) -> bool {
+    /// Cuts a direction, perhaps once more; true if it was open.
+    pub(super) fn cut(&self, source: HostId, target: HostId) -> bool {
         let mut state = self.state.lock();
         let link = state.link(self, source, target);
-        std::mem::replace(&mut link.cut, cut) != cut
+        link.cuts += 1;
+        link.cuts == 1
+    }
+
+    /// Takes back one cut of a direction; true if it is open now and was not.
+    pub(super) fn mend(&self, source: HostId, target: HostId) -> bool {
+        let mut state = self.state.lock();
+        let link = state.link(self, source, target);
+        let was_cut = link.cuts > 0;
+        link.cuts = link.cuts.saturating_sub(1);
+        was_cut && link.cuts == 0
     }
 
     /// Mends every direction; returns how many were cut.
     pub(super) fn heal(&self) -> usize {
         let mut state = self.state.lock();
-        state.links.values_mut().map(|link| usize::from(std::mem::take(&mut link.cut))).sum()
+        state.links.values_mut().map(|link| usize::from(std::mem::take(&mut link.cuts) > 0)).sum()
     }
 
     /// Gives a host power, or takes it.
@@ -271,14 +282,14 @@ impl State {
     fn link(&mut self, network: &Network, source: HostId, target: HostId) -> &mut Link {
         self.links.entry((source, target)).or_insert_with(|| Link {
             options: if source == target { network.options.local } else { network.options.link },
-            cut: false,
+            cuts: 0,
             dice: Dice::new(network.seed, &format!("link {} {}", source.0, target.0)),
         })
     }
 
     /// Whether packets get from one host to another.
     fn is_open(&mut self, network: &Network, source: HostId, target: HostId) -> bool {
-        !self.link(network, source, target).cut && !self.hosts[target.0].off && !self.hosts[source.0].off
+        self.link(network, source, target).cuts == 0 && !self.hosts[target.0].off && !self.hosts[source.0].off
     }
 
     /// Latency of a direction, drawn anew.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use ebb_types::ErrorKind;
 
+use crate::Plant;
+
 /// How a world behaves.
 #[derive(Clone, Debug)]
 pub struct WorldOptions {
@@ -29,6 +31,8 @@ pub struct WorldOptions {
     pub panics: Panics,
     /// Events that [`crate::virt::World::events`] keeps; none unless a difference is looked for.
     pub kept_events_max: usize,
+    /// A mistake that the code under test is to make.
+    pub plant: Option<Plant>,
 }
 
 impl Default for WorldOptions {
@@ -45,6 +49,7 @@ impl Default for WorldOptions {
             polls_per_moment_max: 20_000_000,
             panics: Panics::EndTheWorld,
             kept_events_max: 0,
+            plant: None,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Processes of the virtual world, and what may befall them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use ebb_types::{Result, WallTime};
 use parking_lot::Mutex;
 
@@ -15,7 +16,7 @@ use super::net::{self, End, HostId, Network};
 use super::options::{DiskFaults, DiskOptions, PlannedFault};
 use super::world::World;
 use crate::backend::{Backend, Work};
-use crate::{Disk, Listener, Moment, Runtime, Stream};
+use crate::{Disk, Listener, Moment, Plant, Runtime, Stream};
 
 /// The shortest sleep.
 const SLEEP_MIN_NS: u64 = 1_000;
@@ -215,6 +216,31 @@ impl Process {
         self.0.disk.flip(path, offset, len)
     }
 
+    /// The disk is replaced by an empty one, or loses everything below a directory: the process must have ended.
+    pub fn wipe_disk(&self, directory: &Path) {
+        assert!(!self.is_alive(), "a disk is not taken out of a running process");
+        self.0.disk.wipe(directory);
+        self.fault("disk_wiped");
+    }
+
+    /// The next write to a file with this in its path goes to another place of the same file, as if the disk's arm or
+    /// its firmware had mistaken the address.
+    pub fn misdirect_write(&self, path_part: &str) {
+        self.0.disk.misdirect(path_part);
+    }
+
+    /// The files on its disk with their lengths, as the process would see them.
+    #[must_use]
+    pub fn disk_files(&self) -> Vec<(PathBuf, u64)> {
+        self.0.disk.files()
+    }
+
+    /// The contents of a file, as the process would see them; none if there is no such file.
+    #[must_use]
+    pub fn disk_content(&self, path: &Path) -> Option<Bytes> {
+        self.0.disk.content(path)
+    }
+
     /// Ends the present life; false if it has ended already.
     fn end(&self, end: End) -> bool {
         let world = &self.0.world;
@@ -248,6 +274,7 @@ pub(super) struct VirtualBackend {
     dice: Mutex<Dice>,
     executor: Arc<Executor>,
     network: Arc<Network>,
+    plant: Option<Plant>,
 }
 
 impl VirtualBackend {
@@ -269,6 +296,7 @@ impl VirtualBackend {
             dice: Mutex::new(Dice::new(world.seed(), &format!("random {name} {life}"))),
             executor: world.executor().clone(),
             network: world.network().clone(),
+            plant: world.options().plant,
         }))
     }
 
@@ -312,6 +340,10 @@ impl Backend for VirtualBackend {
 
     fn fill_random(&self, out: &mut [u8]) {
         self.dice.lock().fill(out);
+    }
+
+    fn plant(&self) -> Option<Plant> {
+        self.plant
     }
 
     fn listen<'a>(&'a self, address: &'a str) -> Work<'a, Result<Listener>> {

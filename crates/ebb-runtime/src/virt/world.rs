@@ -107,8 +107,22 @@ impl World {
     /// Cuts the link from one host to another; the way back stays open.
     pub fn partition_one_way(&self, source: &str, target: &str) {
         let (from, to) = (self.0.network.host(source), self.0.network.host(target));
-        if self.0.network.set_cut(from, to, true) {
+        if self.0.network.cut(from, to) {
             self.0.trace.fault(self.0.executor.now_ns(), "partition", format!("{source} to {target}"));
+        }
+    }
+
+    /// Undoes one [`World::partition`]; a link that another one has cut as well stays cut.
+    pub fn mend(&self, one: &str, other: &str) {
+        self.mend_one_way(one, other);
+        self.mend_one_way(other, one);
+    }
+
+    /// Undoes one [`World::partition_one_way`]; a link that is cut twice stays cut.
+    pub fn mend_one_way(&self, source: &str, target: &str) {
+        let (from, to) = (self.0.network.host(source), self.0.network.host(target));
+        if self.0.network.mend(from, to) {
+            self.0.trace.event(self.0.executor.now_ns(), "mend", &[from.0 as u64, to.0 as u64], &[]);
         }
     }
 

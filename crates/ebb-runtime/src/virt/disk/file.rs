@@ -77,6 +77,10 @@ impl VirtualFile {
                 }
                 bail!(Io, "cannot write {}: input/output error", path.display());
             }
+            let change = match state.misdirected {
+                Some(_) => disk.go_astray(state, &path, file, change),
+                None => change,
+            };
             let result = state.change(file, change, &path);
             if result.is_err() {
                 disk.fault("disk_full", path.display().to_string());

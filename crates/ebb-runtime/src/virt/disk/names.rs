@@ -123,6 +123,22 @@ impl Names {
         Ok(())
     }
 
+    /// Everything below a directory is gone, and its unsynced changes with it.
+    pub(super) fn wipe(&mut self, directory: &Path) {
+        for names in [&mut self.current, &mut self.durable] {
+            names.retain(|path, _| path == directory || !path.starts_with(directory));
+        }
+        self.pending.retain(|change| !change.directory.starts_with(directory));
+    }
+
+    /// Every file by its path.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&Path, InodeNumber)> {
+        self.current.iter().filter_map(|(path, node)| match node {
+            Node::File(file) => Some((path.as_path(), *file)),
+            Node::Directory => None,
+        })
+    }
+
     fn change(&mut self, number: u64, path: &Path, changes: Vec<(PathBuf, Option<Node>)>) {
         let directory = path.parent().expect("the caller has looked at the directory").to_owned();
         apply(&mut self.current, &changes);

@@ -1,0 +1,56 @@
+//! Planted mistakes: wrong behaviour on demand, so that a checker can prove that it would notice.
+//!
+//! The code that decides asks [`crate::Runtime::has_plant`] at the line where the mistake would be made. A mistake is
+//! planted in a world, never in a process: only [`crate::virt::WorldOptions`] has a place for it. The back end for
+//! Linux has none and answers "no" to every question, so no option, message, environment or file can bring one into a
+//! real cluster.
+
+use std::fmt;
+
+macro_rules! plants {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        /// A mistake that can be planted.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+        pub enum Plant { $($(#[$doc])* $name,)* }
+
+        impl Plant {
+            /// Every one.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// What people call it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+plants! {
+    /// A volume answers "synced" without a sync of its journal.
+    SkipFsync = "skip-fsync";
+    /// A client takes cached bytes for good whatever version its new lease brings.
+    StaleRead = "stale-read";
+    /// A volume takes writes of an epoch below the one that it promised.
+    EpochIgnored = "epoch-ignored";
+    /// A volume places overwrites without journaling them first.
+    TornOverwrite = "torn-overwrite";
+    /// The master deletes the replica that a copy replaces before the new set is recorded.
+    EarlyDelete = "early-delete";
+    /// A client takes what members have received for synced, and acknowledges and commits it.
+    CommitUnsynced = "commit-unsynced";
+}
+
+impl Plant {
+    /// The one of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|plant| plant.name() == name)
+    }
+}
+
+impl fmt::Display for Plant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
