@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ebb_runtime::Plant;
 use ebb_types::{Credentials, Error, ErrorKind, FileKind, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
@@ -79,6 +80,10 @@ impl Shared {
             // Opened again under the write lease: what this client has is newer than what the master said.
             core.note_attr(&grant.attr);
             return Ok(());
+        }
+        if self.runtime.has_plant(Plant::StaleRead) {
+            // With nothing to compare with, nothing that is cached is found outdated.
+            core.map.clear();
         }
         core.install(&self.cache, mode, generation, grant);
         Ok(())

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_rpc::Response;
+use ebb_runtime::Plant;
 use ebb_types::{Error, ErrorKind, MetablockId, Result, Version, err};
 use ebb_wire::{Call, pb};
 
@@ -46,8 +47,11 @@ pub(crate) async fn write(
             .iter()
             .map(|hop| {
                 let member = hop.member.unwrap_or_default();
-                let answer = reply.message.results.iter().find(|result| result.node == member.node);
-                answer.cloned().map_or_else(silence, Ok)
+                let mut answer = reply.message.results.iter().find(|result| result.node == member.node).cloned();
+                if let Some(answer) = answer.as_mut().filter(|_| shared.runtime.has_plant(Plant::CommitUnsynced)) {
+                    answer.synced = answer.received;
+                }
+                answer.map_or_else(silence, Ok)
             })
             .collect(),
         Err(error) => std::iter::once(Err(error)).chain(chain.iter().map(|_| silence())).collect(),

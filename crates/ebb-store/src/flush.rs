@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ebb_runtime::{File, OpenMode};
+use ebb_runtime::{File, OpenMode, Plant};
 use ebb_types::{Error, ErrorKind, MetablockId, Result};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -185,7 +185,7 @@ async fn commit(shared: &Shared, journal: &mut Journal, batch: Vec<Part>) -> Res
     batch.iter().flat_map(|part| &part.staged).for_each(|staged| body.push(&staged.record));
 
     shared.syncs.fetch_add(1, Ordering::Relaxed);
-    if let Err(error) = journal.append(body).await {
+    if let Err(error) = journal.append(body, !shared.runtime.has_plant(Plant::SkipFsync)).await {
         give_back(batch);
         return Err(match error.kind() {
             ErrorKind::NoSpace => error.context("no room for the journal"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ebb_runtime::File;
+use ebb_runtime::{File, Plant};
 use ebb_types::{CHUNK_SIZE, ErrorKind, Incarnation, MetablockId, Result, Version, bail, err};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -166,6 +166,13 @@ fn order(head: &Head, version: Version, predecessor: Version) -> Result<Order> {
     Ok(Order::Next)
 }
 
+fn order_here(shared: &Shared, head: &Head, write: &Write) -> Result<Order> {
+    if write.version.epoch < head.promised && shared.runtime.has_plant(Plant::EpochIgnored) {
+        return Ok(Order::Next);
+    }
+    order(head, write.version, write.predecessor)
+}
+
 async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>> {
     let deadline = shared.runtime.now().after(shared.options.gap_wait);
     loop {
@@ -180,7 +187,7 @@ async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>
             if live.pulling {
                 bail!(Busy, "{} is being copied to this node", replica.id);
             }
-            (order(&live.state.head, write.version, write.predecessor)?, live.state.head.version)
+            (order_here(shared, &live.state.head, write)?, live.state.head.version)
         };
         match order {
             Order::Done => {}
@@ -226,10 +233,9 @@ async fn apply(shared: &Shared, replica: &Arc<Replica>, write: &Write) -> Result
         let live = replica.live.lock();
         let state = &live.state;
         let (offset, len) = change.range();
+        let is_safe = len > JOURNALED_MAX && offset.is_multiple_of(CHUNK_SIZE) && offset >= state.head.length;
         let direct = matches!(change, Change::Data { .. })
-            && len > JOURNALED_MAX
-            && offset.is_multiple_of(CHUNK_SIZE)
-            && offset >= state.head.length
+            && (is_safe || shared.runtime.has_plant(Plant::TornOverwrite))
             && live.takes_direct();
         (change.chunks_needed(state), new_bytes(change, &live.state), direct)
     };

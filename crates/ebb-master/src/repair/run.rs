@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Machine;
+use ebb_runtime::Plant;
 use ebb_types::{ErrorKind, HostName, InodeId, MetablockId, NodeId, Result, Version, VolumeId, bail};
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
@@ -288,6 +289,9 @@ async fn copy(
     let done = match pulled {
         Ok(()) => {
             set.push(target);
+            if shared.runtime.has_plant(Plant::EarlyDelete) {
+                delete_leaving(shared, &task, &set).await;
+            }
             change_set(shared, &task, set).await
         }
         Err(error) => Err(error),
@@ -301,6 +305,16 @@ async fn copy(
         }
     }
     done
+}
+
+/// The planted mistake: members that are to leave lose their replica while the record still names them.
+async fn delete_leaving(shared: &Shared, task: &Task, set: &[pb::Member]) {
+    for member in task.record.members.iter().filter(|member| !set.contains(member)) {
+        let call = pb::DeleteReplicas { volume: member.volume, metablocks: vec![task.metablock.raw()] };
+        if let Ok(channel) = shared.channel(member.node_id()) {
+            let _ = channel.call(&call, shared.options.call_timeout).await;
+        }
+    }
 }
 
 async fn pull(shared: &Shared, task: &Task, source: pb::Member, target: pb::Member, at: Version) -> Result<()> {
