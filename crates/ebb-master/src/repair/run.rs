@@ -290,7 +290,7 @@ async fn copy(
         Ok(()) => {
             set.push(target);
             if shared.runtime.has_plant(Plant::EarlyDelete) {
-                delete_leaving(shared, &task, &set).await;
+                delete_source(shared, &task, source).await;
             }
             change_set(shared, &task, set).await
         }
@@ -307,13 +307,11 @@ async fn copy(
     done
 }
 
-/// The planted mistake: members that are to leave lose their replica while the record still names them.
-async fn delete_leaving(shared: &Shared, task: &Task, set: &[pb::Member]) {
-    for member in task.record.members.iter().filter(|member| !set.contains(member)) {
-        let call = pb::DeleteReplicas { volume: member.volume, metablocks: vec![task.metablock.raw()] };
-        if let Ok(channel) = shared.channel(member.node_id()) {
-            let _ = channel.call(&call, shared.options.call_timeout).await;
-        }
+/// The planted mistake: the copy is taken for a move, and its source goes while the record still names it.
+async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
+    let call = pb::DeleteReplicas { volume: source.volume, metablocks: vec![task.metablock.raw()] };
+    if let Ok(channel) = shared.channel(source.node_id()) {
+        let _ = channel.call(&call, shared.options.call_timeout).await;
     }
 }
 
