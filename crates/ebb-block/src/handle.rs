@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use ebb_rpc::{Answer, Payload, Request, Service, ServiceFuture};
-use ebb_store::{Pull, ReadData, ReplicaVersion};
+use ebb_store::{Deletion, Pull, ReadData, ReplicaVersion};
 use ebb_types::{Epoch, Incarnation, MetablockId, Result, bail, err};
 use ebb_wire::{Message, Method, convert, pb};
 
@@ -133,8 +133,13 @@ async fn stamp(node: &Node, message: pb::StampReplica) -> Result<pb::StampReplic
 }
 
 async fn delete(node: &Node, message: pb::DeleteReplicas) -> Result<pb::Empty> {
-    let metablocks: Vec<_> = message.metablocks.into_iter().map(MetablockId::new).collect();
-    node.volume(message.volume)?.delete(&metablocks).await?;
+    let deletion = |one: &pb::DeletedReplica| Deletion {
+        metablock: MetablockId::new(one.metablock),
+        epoch: (one.epoch != u64::MAX).then(|| Epoch::new(one.epoch)),
+        life: (one.life != 0).then_some(one.life),
+    };
+    let deletions: Vec<_> = message.replicas.iter().map(deletion).collect();
+    node.volume(message.volume)?.delete(&deletions).await?;
     Ok(pb::Empty {})
 }
 
@@ -158,6 +163,7 @@ async fn describe(node: &Node, message: pb::DescribeReplicas) -> Result<pb::Desc
                 absent: false,
                 corrupt: found.summary.corrupt,
                 allocated_bytes: found.allocated_bytes,
+                life: found.life,
             },
         });
     }

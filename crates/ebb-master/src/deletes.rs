@@ -1,6 +1,6 @@
 //! Freeing replicas on their volumes: those of deleted metablocks, and those that the map does not name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use ebb_types::{InodeId, MetablockId, NodeId, Result, VolumeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
+use crate::describe::describe;
 use crate::repair::run::is_free;
 use crate::shared::Shared;
 
@@ -66,25 +67,58 @@ fn has_work(shared: &Shared, volume: VolumeId) -> bool {
 async fn delete_on(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> Result<()> {
     let deleted: Vec<MetablockId> = shared.group.machine().deleted_on(volume).take(NAMES_MAX).collect();
     if !deleted.is_empty() {
-        send(shared, node, volume, &deleted).await?;
+        // Their ids are never given out again, so it does not matter which replica of them this volume has.
+        let all = deleted.iter().map(|metablock| freed(*metablock, 0)).collect();
+        send(shared, node, volume, all).await?;
         let metablocks = deleted.iter().map(|metablock| metablock.raw()).collect();
         // Ordering: the record of a deletion goes only when the volume has made it durable.
         shared.group.propose(Op::DropDeleted(pb::DropDeleted { volume: volume.raw(), metablocks })).await?;
         shared.state.wake.deletes.notify_one();
     }
-    let Verdict { gone, kept, held } = judge(shared, volume);
+    delete_strays(shared, node, volume).await
+}
+
+async fn delete_strays(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> Result<()> {
+    let candidates = strays(shared, volume);
+    if candidates.is_empty() {
+        return Ok(());
+    }
+    // Ordering: first which replica the volume has, then whether it belongs to a set, by a map that is not older. A
+    // replica joins a set only by a copy, which gives it another life: whatever is sent now, and however late it
+    // comes, it does not hit a member.
+    let lives = lives(shared, node, volume, &candidates).await;
+    shared.group.read_barrier().await?;
+    let Verdict { gone, kept, held } = judge(shared, volume, &candidates, &lives);
     for inode in held {
         // A lease is kept long after its last write. Once it is back the stray is judged again.
         is_free(shared, inode);
     }
+    let sent: Vec<MetablockId> = gone.iter().map(|one| MetablockId::new(one.metablock)).collect();
     if !gone.is_empty() {
-        send(shared, node, volume, &gone).await?;
+        send(shared, node, volume, gone).await?;
     }
     let mut work = shared.state.work.lock();
-    for metablock in gone.into_iter().chain(kept) {
+    for metablock in sent.into_iter().chain(kept) {
         work.excess.remove(&(volume, metablock));
     }
     Ok(())
+}
+
+/// Which replica the volume has of each of these; 0: none. What it does not answer for is not there.
+async fn lives(
+    shared: &Arc<Shared>,
+    node: NodeId,
+    volume: VolumeId,
+    metablocks: &[MetablockId],
+) -> BTreeMap<MetablockId, u64> {
+    let member = pb::Member { node: node.raw(), volume: volume.raw(), incarnation: 0 };
+    let wanted = metablocks.iter().map(|metablock| (*metablock, member)).collect();
+    let answers = describe(shared, wanted).await;
+    answers.into_iter().map(|((metablock, _), replica)| (metablock, replica.life)).collect()
+}
+
+fn freed(metablock: MetablockId, life: u64) -> pb::DeletedReplica {
+    pb::DeletedReplica { metablock: metablock.raw(), epoch: u64::MAX, life }
 }
 
 fn strays(shared: &Shared, volume: VolumeId) -> Vec<MetablockId> {
@@ -97,19 +131,28 @@ fn strays(shared: &Shared, volume: VolumeId) -> Vec<MetablockId> {
 #[derive(Default)]
 struct Verdict {
     /// To be deleted now.
-    gone: Vec<MetablockId>,
-    /// Members of their set by now.
+    gone: Vec<pb::DeletedReplica>,
+    /// Members of their set by now, or not there any more.
     kept: Vec<MetablockId>,
     /// Files whose strays wait for the holder's lease.
     held: BTreeSet<InodeId>,
 }
 
-fn judge(shared: &Shared, volume: VolumeId) -> Verdict {
+fn judge(shared: &Shared, volume: VolumeId, candidates: &[MetablockId], lives: &BTreeMap<MetablockId, u64>) -> Verdict {
     let machine = shared.group.machine();
     let Verdict { mut gone, mut kept, mut held } = Verdict::default();
-    for metablock in strays(shared, volume) {
+    for metablock in candidates.iter().copied() {
+        let life = match lives.get(&metablock) {
+            // Not told: asked for again.
+            None => continue,
+            Some(0) => {
+                kept.push(metablock);
+                continue;
+            }
+            Some(life) => *life,
+        };
         let Some((inode, record)) = machine.find_metablock(metablock) else {
-            gone.push(metablock);
+            gone.push(freed(metablock, life));
             continue;
         };
         if record.members.iter().any(|member| member.volume_id() == volume) {
@@ -121,17 +164,16 @@ fn judge(shared: &Shared, volume: VolumeId) -> Verdict {
             held.insert(inode);
             continue;
         }
-        let settled = machine.attr(inode).is_ok_and(|attr| !attr.size_unknown);
-        if settled && !shared.state.work.lock().copies.contains_key(&metablock) {
-            gone.push(metablock);
+        let Some(attr) = machine.attr(inode).ok().filter(|attr| !attr.size_unknown) else { continue };
+        if !shared.state.work.lock().copies.contains_key(&metablock) {
+            gone.push(pb::DeletedReplica { metablock: metablock.raw(), epoch: attr.epoch, life });
         }
     }
     Verdict { gone, kept, held }
 }
 
-async fn send(shared: &Shared, node: NodeId, volume: VolumeId, metablocks: &[MetablockId]) -> Result<()> {
-    let metablocks = metablocks.iter().map(|metablock| metablock.raw()).collect();
-    let call = pb::DeleteReplicas { volume: volume.raw(), metablocks };
+async fn send(shared: &Shared, node: NodeId, volume: VolumeId, replicas: Vec<pb::DeletedReplica>) -> Result<()> {
+    let call = pb::DeleteReplicas { volume: volume.raw(), replicas };
     // Unlinking many files takes a disk a while.
     shared.channel(node)?.call(&call, shared.options.call_timeout * 4).await.map(|_| ())
 }

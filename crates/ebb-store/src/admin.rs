@@ -7,13 +7,14 @@ use ebb_runtime::OpenMode;
 use ebb_types::{Epoch, Incarnation, MetablockId, Result, Version, bail};
 
 use crate::files::{replica_path, shard, shard_path};
-use crate::flush::flush;
+use crate::flush::{flush, flush_these};
+use crate::graves::FREED;
 use crate::plan::{Change, OldChunks};
 use crate::read::read_verified;
 use crate::record::{Content, Head, Record};
 use crate::replica::Replica;
 use crate::volume::{Shared, Volume};
-use crate::write::receive;
+use crate::write::{known_after, receive};
 
 /// A replica's version and length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,6 +40,30 @@ pub struct ReplicaSummary {
     pub corrupt: bool,
 }
 
+/// Which replica to free, and what to refuse from then on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deletion {
+    /// Whose replica.
+    pub metablock: MetablockId,
+    /// Lower epochs are refused for this id from now on. None: it was freed, and nothing is ever taken for it again.
+    pub epoch: Option<Epoch>,
+    /// The life that is meant, as a description tells it: another one has been made since and stays. None: whichever,
+    /// which only the end of the id itself justifies.
+    pub life: Option<u64>,
+}
+
+impl Deletion {
+    /// Of an id that is not in use any more.
+    #[must_use]
+    pub const fn freed(metablock: MetablockId) -> Self {
+        Self { metablock, epoch: None, life: None }
+    }
+
+    fn fence(&self) -> Epoch {
+        self.epoch.unwrap_or(FREED)
+    }
+}
+
 /// Where and how a replica lies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Description {
@@ -48,6 +73,8 @@ pub struct Description {
     pub file: String,
     /// Space that the file takes.
     pub allocated_bytes: u64,
+    /// Which of the replicas that this volume ever had of the metablock it is: what a deletion means.
+    pub life: u64,
 }
 
 impl Volume {
@@ -62,15 +89,7 @@ impl Volume {
         let shared = &*self.shared;
         shared.check_open()?;
         shared.check_incarnation(incarnation)?;
-        let replica = shared.get_or_make(metablock);
-        let _gate = replica.gate.lock().await;
-        let head = checked_head(&replica)?;
-        check_epoch(&head, epoch)?;
-        if epoch > head.promised || !replica.live.lock().known {
-            receive(shared, &replica, unchanged(&replica, Head { promised: epoch, ..head }), None, None);
-        }
-        flush(shared, &replica).await?;
-        Ok(ReplicaVersion { version: head.version, length: head.length })
+        known_after(shared, metablock, promise(shared, metablock, epoch).await).await
     }
 
     /// The replica at exactly `base` becomes version (epoch, 0), cut to `length`, synced. Repeating it does no harm.
@@ -85,50 +104,29 @@ impl Volume {
         let shared = &*self.shared;
         shared.check_open()?;
         shared.check_incarnation(incarnation)?;
-        let replica = shared.get_or_make(metablock);
-        let _gate = replica.gate.lock().await;
-        let head = checked_head(&replica)?;
-        check_epoch(&head, epoch)?;
-        let stamp = Version::new(epoch, 0);
-        if head.version != stamp || head.length != length {
-            if head.version != base {
-                bail!(StaleVersion, "the replica of {metablock} is at {}, not at {base}", head.version);
-            }
-            if length > head.length {
-                bail!(Invalid, "the replica of {metablock} has {} bytes and cannot be cut to {length}", head.length);
-            }
-            let record = match length == head.length {
-                true => unchanged(&replica, Head { version: stamp, promised: epoch, ..head }),
-                false => cut(shared, &replica, stamp, length).await?,
-            };
-            receive(shared, &replica, record, None, None);
-        }
-        flush(shared, &replica).await?;
-        Ok(ReplicaVersion { version: stamp, length })
+        known_after(shared, metablock, stamp(shared, metablock, epoch, base, length).await).await
     }
 
-    /// Frees replicas, durably; those that are not there are gone already.
-    pub async fn delete(&self, metablocks: &[MetablockId]) -> Result<()> {
+    /// Frees replicas, durably, and remembers what to refuse. Repeating it does no harm: what was made since is another
+    /// life.
+    ///
+    /// Errors: `Overloaded` if more was deleted lately than can be remembered.
+    pub async fn delete(&self, deletions: &[Deletion]) -> Result<()> {
         let shared = &*self.shared;
         shared.check_sound()?;
-        let found = metablocks.iter().filter_map(|metablock| shared.get(*metablock));
         // In the order of their ids, as everybody else who holds several gates.
-        let replicas: BTreeMap<MetablockId, Arc<Replica>> = found.map(|replica| (replica.id, replica)).collect();
+        let deletions: BTreeMap<MetablockId, Deletion> = deletions.iter().map(|one| (one.metablock, *one)).collect();
+        shared.graves.lock().check_room(deletions.len())?;
+        let replicas: Vec<(Deletion, Arc<Replica>)> =
+            deletions.into_values().filter_map(|deletion| Some((deletion, to_delete(shared, &deletion)?))).collect();
         let mut gates = Vec::new();
-        for replica in replicas.values() {
+        for (deletion, replica) in &replicas {
             let gate = replica.gate.lock().await;
-            if replica.live.lock().deleted {
-                continue;
+            if begin_deletion(shared, deletion, replica) {
+                gates.push((replica, gate));
             }
-            let promised = replica.live.lock().state.head.promised;
-            let mut record = unchanged(replica, Head { promised, ..Head::default() });
-            record.content = Content::Delete;
-            receive(shared, replica, record, None, None);
-            gates.push((replica, gate));
         }
-        for (replica, _) in &gates {
-            flush(shared, replica).await?;
-        }
+        flush_these(shared, gates.iter().map(|(replica, _)| *replica)).await?;
         // Files lose their names while the journal is held.
         drop(shared.journal.lock().await);
         // Their space is free for good when the names are durably gone.
@@ -136,12 +134,6 @@ impl Volume {
         for shard in shards {
             let synced = shared.disk.sync_dir(&shard_path(&shared.root, shard)).await;
             synced.map_err(|error| shared.poison(&error, "sync of a directory"))?;
-        }
-        for (replica, _gate) in gates {
-            replica.live.lock().deleted = true;
-            shared.replicas.write().remove(&replica.id);
-            shared.grown.lock().remove(&replica.id);
-            replica.advanced.notify_waiters();
         }
         Ok(())
     }
@@ -173,8 +165,77 @@ impl Volume {
             false => 0,
         };
         let file = replica_path(&shared.root, metablock).display().to_string();
-        Ok(Some(Description { summary, file, allocated_bytes }))
+        let life = replica.live.lock().state.head.life;
+        Ok(Some(Description { summary, file, allocated_bytes, life }))
     }
+}
+
+async fn promise(shared: &Shared, metablock: MetablockId, epoch: Epoch) -> Result<ReplicaVersion> {
+    let replica = shared.get_or_make(metablock);
+    let _gate = replica.gate.lock().await;
+    let head = checked_head(&replica)?;
+    check_epoch(&head, epoch)?;
+    if epoch > head.promised || !replica.live.lock().known {
+        receive(shared, &replica, unchanged(&replica, Head { promised: epoch, ..head }), None, None);
+    }
+    flush(shared, &replica).await?;
+    Ok(ReplicaVersion { version: head.version, length: head.length })
+}
+
+async fn stamp(
+    shared: &Shared,
+    metablock: MetablockId,
+    epoch: Epoch,
+    base: Version,
+    length: u64,
+) -> Result<ReplicaVersion> {
+    let replica = shared.get_or_make(metablock);
+    let _gate = replica.gate.lock().await;
+    let head = checked_head(&replica)?;
+    check_epoch(&head, epoch)?;
+    let stamp = Version::new(epoch, 0);
+    if head.version != stamp || head.length != length {
+        if head.version != base {
+            bail!(StaleVersion, "the replica of {metablock} is at {}, not at {base}", head.version);
+        }
+        if length > head.length {
+            bail!(Invalid, "the replica of {metablock} has {} bytes and cannot be cut to {length}", head.length);
+        }
+        let record = match length == head.length {
+            true => unchanged(&replica, Head { version: stamp, promised: epoch, ..head }),
+            false => cut(shared, &replica, stamp, length).await?,
+        };
+        receive(shared, &replica, record, None, None);
+    }
+    flush(shared, &replica).await?;
+    Ok(ReplicaVersion { version: stamp, length })
+}
+
+/// The replica, if the deletion means anything here: an id that was freed is remembered even if nothing is there.
+fn to_delete(shared: &Shared, deletion: &Deletion) -> Option<Arc<Replica>> {
+    let found = shared.get(deletion.metablock);
+    let remembered = || shared.graves.lock().fence(deletion.metablock) >= deletion.fence();
+    match deletion.epoch {
+        None if found.is_none() && !remembered() => Some(shared.get_or_make(deletion.metablock)),
+        _ => found,
+    }
+}
+
+/// Receives the deletion; false if there is nothing to delete. The gate is held.
+fn begin_deletion(shared: &Shared, deletion: &Deletion, replica: &Arc<Replica>) -> bool {
+    let head = {
+        let live = replica.live.lock();
+        let head = live.state.head;
+        if live.deleted || deletion.life.is_some_and(|life| life != head.life) {
+            return false;
+        }
+        head
+    };
+    // The life stays, for a deletion that does not get through and is asked for again.
+    let after = Head { promised: head.promised.max(deletion.fence()), life: head.life, ..Head::default() };
+    let record = Record { content: Content::Delete, ..unchanged(replica, after) };
+    receive(shared, replica, record, None, None);
+    true
 }
 
 fn summary(replica: &Replica) -> Option<ReplicaSummary> {

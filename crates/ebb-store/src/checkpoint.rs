@@ -33,6 +33,11 @@ pub(crate) struct Unsynced {
 }
 
 impl Unsynced {
+    /// Nothing, with this index in force.
+    pub(crate) fn new(index: u64) -> Self {
+        Self { index, ..Self::default() }
+    }
+
     /// The replica's file, and perhaps its name, changed.
     pub(crate) fn note_file(&mut self, metablock: MetablockId) {
         self.files.insert(metablock);
@@ -143,6 +148,8 @@ async fn write_index(shared: &Shared, head: IndexHead) -> Result<()> {
             index.push(metablock, &state).await?;
         }
     }
+    let graves = shared.graves.lock().list();
+    index.push_graves(&graves).await?;
     index.finish().await?;
     shared.syncs.fetch_add(1, Ordering::Relaxed);
     Ok(())

@@ -97,6 +97,21 @@ pub(crate) async fn flush(shared: &Shared, replica: &Arc<Replica>) -> Result<()>
     done.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::ShuttingDown, "the volume was closed")))
 }
 
+/// Returns when everything received for these replicas so far is on stable storage: together, not one after the other.
+pub(crate) async fn flush_these<'a>(shared: &Shared, replicas: impl Iterator<Item = &'a Arc<Replica>>) -> Result<()> {
+    shared.check_sound()?;
+    let mut waiting = Vec::new();
+    for replica in replicas {
+        let done = replica.live.lock().wait_flushed();
+        waiting.extend(done);
+        shared.queue.want(replica);
+    }
+    for done in waiting {
+        done.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::ShuttingDown, "the volume was closed")))?;
+    }
+    Ok(())
+}
+
 /// Returns when everything received on the volume so far is on stable storage.
 pub(crate) async fn flush_all(shared: &Shared) -> Result<()> {
     let dirty = shared.queue.all_dirty();
@@ -213,8 +228,14 @@ fn give_back(batch: Vec<Part>) {
 
 fn tell_synced(shared: &Shared, part: &Part) {
     let last = part.staged.last().expect("a part has records");
+    for deletion in part.staged.iter().filter(|staged| staged.record.content == Content::Delete) {
+        // Ordering: dug while the journal is held, so that an index written from its next segment on has it.
+        let fence = deletion.record.after.promised;
+        shared.graves.lock().dig(part.replica.id, fence, shared.runtime.now());
+    }
     let done = {
         let mut live = part.replica.live.lock();
+        live.deleted |= last.record.content == Content::Delete && live.pending.is_empty();
         live.entry_synced |= part.staged.iter().any(|staged| staged.sync_first.is_some());
         live.flushed(part.staged.len() as u64, last.record.after.version)
     };
@@ -341,11 +362,19 @@ pub(crate) async fn open(shared: &Shared, replica: &Replica) -> Result<File> {
 async fn remove(shared: &Shared, replica: &Replica) -> Result<()> {
     shared.files.forget(replica.id);
     shared.unsynced.lock().note_removed(replica.id);
-    let made = std::mem::take(&mut replica.live.lock().file_made);
-    match shared.disk.remove_file(&replica_path(&shared.root, replica.id)).await {
-        Err(error) if error.kind() == ErrorKind::NotFound || !made => Ok(()),
-        done => done,
+    if std::mem::take(&mut replica.live.lock().file_made) {
+        match shared.disk.remove_file(&replica_path(&shared.root, replica.id)).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            done => done?,
+        }
     }
+    if replica.live.lock().deleted {
+        // Ordering: after its file, so that nobody makes another of that name before.
+        shared.replicas.write().remove(&replica.id);
+        shared.grown.lock().remove(&replica.id);
+        replica.advanced.notify_waiters();
+    }
+    Ok(())
 }
 
 async fn replace(shared: &Shared, replica: &Replica, token: u64) -> Result<()> {

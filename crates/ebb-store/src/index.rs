@@ -5,17 +5,22 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ebb_runtime::{Disk, File, OpenMode};
-use ebb_types::{Incarnation, MetablockId, Result, bail, err};
+use ebb_types::{Epoch, Incarnation, MetablockId, Result, bail, err};
 
 use crate::codec::{Put, Take};
-use crate::crc::crc32c;
+use crate::crc::{crc32c, of_parts};
 use crate::record::{decode_head, encode_head};
 use crate::state::ReplicaState;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"EBBI");
 const END_MAGIC: u32 = u32::from_le_bytes(*b"EBBE");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_LEN: usize = 48;
+/// Kinds of entries.
+const REPLICA: u64 = 1;
+const GRAVES: u64 = 2;
+/// Graves in one entry.
+const GRAVES_AT_ONCE: usize = 4096;
 /// Bytes gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -92,10 +97,25 @@ impl IndexWriter {
 
     /// Adds a replica; in rising order of their ids.
     pub(crate) async fn push(&mut self, metablock: MetablockId, state: &ReplicaState) -> Result<()> {
-        let body = encode_entry(metablock, state);
-        self.buffer.put_u32(body.len() as u32);
-        self.buffer.put_u32(crc32c(&body));
-        self.buffer.extend_from_slice(&body);
+        self.push_entry(&encode_entry(metablock, state)).await
+    }
+
+    /// Adds graves: ids and the epochs below which they refuse.
+    pub(crate) async fn push_graves(&mut self, graves: &[(MetablockId, Epoch)]) -> Result<()> {
+        for group in graves.chunks(GRAVES_AT_ONCE) {
+            let mut body = Vec::with_capacity(8 + group.len() * 16);
+            body.put_u64(GRAVES);
+            for (metablock, fence) in group {
+                body.put_u64(metablock.raw());
+                body.put_u64(fence.raw());
+            }
+            self.push_entry(&body).await?;
+        }
+        Ok(())
+    }
+
+    async fn push_entry(&mut self, body: &[u8]) -> Result<()> {
+        put_entry(&mut self.buffer, &self.head, self.entries, body);
         self.entries += 1;
         if self.buffer.len() >= WRITE_BYTES {
             self.write_out().await?;
@@ -127,32 +147,57 @@ impl IndexWriter {
     }
 }
 
+/// What an index says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Index {
+    pub(crate) head: IndexHead,
+    pub(crate) replicas: BTreeMap<MetablockId, ReplicaState>,
+    /// Deleted ids, and the epochs below which they refuse.
+    pub(crate) graves: BTreeMap<MetablockId, Epoch>,
+}
+
 /// Reads an index; an error names the file.
-pub(crate) async fn read_index(disk: &Disk, path: &Path) -> Result<(IndexHead, BTreeMap<MetablockId, ReplicaState>)> {
+pub(crate) async fn read_index(disk: &Disk, path: &Path) -> Result<Index> {
     let bytes = disk.read(path).await?;
     decode_index(&bytes).map_err(|error| error.context(path.display()))
 }
 
-fn decode_index(bytes: &[u8]) -> Result<(IndexHead, BTreeMap<MetablockId, ReplicaState>)> {
+fn decode_index(bytes: &[u8]) -> Result<Index> {
     let mut take = Take(bytes);
     let (head, entries) = IndexHead::decode(take.bytes(HEADER_LEN)?)?;
-    let mut replicas = BTreeMap::new();
-    for _ in 0..entries {
+    let mut index = Index { head, replicas: BTreeMap::new(), graves: BTreeMap::new() };
+    for number in 0..entries {
         let offset = bytes.len() - take.0.len();
-        let (metablock, state) = take_entry(&mut take).map_err(|error| error.context(format!("offset {offset}")))?;
-        replicas.insert(metablock, state);
+        take_entry(&mut take, number, &mut index).map_err(|error| error.context(format!("offset {offset}")))?;
     }
     let end = take.bytes(12)?;
     let mut fields = Take(end);
     if fields.u32()? != END_MAGIC || fields.u64()? != entries || take.u32()? != crc32c(end) || !take.0.is_empty() {
         bail!(Corrupt, "it does not end where it should");
     }
-    Ok((head, replicas))
+    Ok(index)
+}
+
+/// An entry's sum covers which index and which place in it the entry is for: what an older file left on the medium
+/// does not pass for it.
+fn entry_sum(head: &IndexHead, number: u64, body: &[u8]) -> u32 {
+    let mut place = Vec::with_capacity(24);
+    place.put_u64(head.incarnation.raw());
+    place.put_u64(head.segment);
+    place.put_u64(number);
+    of_parts([&place[..], body])
+}
+
+fn put_entry(out: &mut Vec<u8>, head: &IndexHead, number: u64, body: &[u8]) {
+    out.put_u32(body.len() as u32);
+    out.put_u32(entry_sum(head, number, body));
+    out.extend_from_slice(body);
 }
 
 fn encode_entry(metablock: MetablockId, state: &ReplicaState) -> Vec<u8> {
     let chunks = &state.chunks;
-    let mut out = Vec::with_capacity(48 + chunks.len() / 8 + 1 + chunks.len() * 4);
+    let mut out = Vec::with_capacity(80 + chunks.len() / 8 + chunks.len() * 4);
+    out.put_u64(REPLICA);
     out.put_u64(metablock.raw());
     encode_head(&state.head, &mut out);
     for first in (0..chunks.len()).step_by(8) {
@@ -164,15 +209,34 @@ fn encode_entry(metablock: MetablockId, state: &ReplicaState) -> Vec<u8> {
     out
 }
 
-fn take_entry(take: &mut Take<'_>) -> Result<(MetablockId, ReplicaState)> {
+fn take_entry(take: &mut Take<'_>, number: u64, index: &mut Index) -> Result<()> {
     let (len, crc) = (take.u32()? as usize, take.u32()?);
     let body = take.bytes(len)?;
-    if crc32c(body) != crc {
+    if entry_sum(&index.head, number, body) != crc {
         bail!(Corrupt, "the entry does not match its checksum");
     }
     let mut body = Take(body);
+    match body.u64()? {
+        REPLICA => {
+            let (metablock, state) = take_replica(&mut body)?;
+            index.replicas.insert(metablock, state);
+        }
+        GRAVES => {
+            while !body.0.is_empty() {
+                index.graves.insert(MetablockId::new(body.u64()?), Epoch::new(body.u64()?));
+            }
+        }
+        other => bail!(Corrupt, "unknown kind {other} of an entry"),
+    }
+    match body.0.len() {
+        0 => Ok(()),
+        rest => Err(err!(Corrupt, "the entry is {rest} bytes too long")),
+    }
+}
+
+fn take_replica(body: &mut Take<'_>) -> Result<(MetablockId, ReplicaState)> {
     let metablock = MetablockId::new(body.u64()?);
-    let mut state = ReplicaState { head: decode_head(&mut body)?, ..ReplicaState::default() };
+    let mut state = ReplicaState { head: decode_head(body)?, ..ReplicaState::default() };
     state.chunks.resize(state.head.length);
     let bitmap = body.bytes(state.chunks.len().div_ceil(8))?;
     for index in 0..state.chunks.len() {
@@ -180,21 +244,24 @@ fn take_entry(take: &mut Take<'_>) -> Result<(MetablockId, ReplicaState)> {
             state.chunks.set_data(index, body.u32()?);
         }
     }
-    if !body.0.is_empty() {
-        return Err(err!(Corrupt, "the entry of {metablock} is {} bytes too long", body.0.len()));
-    }
     Ok((metablock, state))
 }
 
 #[cfg(test)]
 mod tests {
-    use ebb_types::{CHUNK_SIZE, Epoch, Version};
+    use ebb_types::{CHUNK_SIZE, Version};
 
     use super::*;
     use crate::record::Head;
 
     fn some_state(length: u64) -> ReplicaState {
-        let head = Head { version: Version::new(Epoch::new(3), 9), promised: Epoch::new(4), length, reserved: 0 };
+        let head = Head {
+            version: Version::new(Epoch::new(3), 9),
+            promised: Epoch::new(4),
+            length,
+            life: 7,
+            ..Head::default()
+        };
         let mut state = ReplicaState { head, ..ReplicaState::default() };
         state.chunks.resize(length);
         for index in (0..state.chunks.len()).step_by(3) {
@@ -206,28 +273,41 @@ mod tests {
     #[test]
     fn an_index_survives_and_damage_anywhere_is_noticed() {
         let head = IndexHead { segment: 3, lsn: 17, incarnation: Incarnation::new(5) };
-        let mut bytes = head.encode(2);
-        for (id, length) in [(4, CHUNK_SIZE * 20 + 1), (9, 0)] {
-            let body = encode_entry(MetablockId::new(id), &some_state(length));
-            bytes.put_u32(body.len() as u32);
-            bytes.put_u32(crc32c(&body));
-            bytes.extend_from_slice(&body);
-        }
-        let at = bytes.len();
-        bytes.put_u32(END_MAGIC);
-        bytes.put_u64(2);
-        let crc = crc32c(&bytes[at..]);
-        bytes.put_u32(crc);
-
-        let (found, replicas) = decode_index(&bytes).unwrap();
-        assert_eq!(found, head);
-        assert_eq!(replicas[&MetablockId::new(4)], some_state(CHUNK_SIZE * 20 + 1));
-        assert_eq!(replicas[&MetablockId::new(9)], some_state(0));
+        let at = |offset: usize, entries: &[Vec<u8>]| {
+            let mut bytes = head.encode(entries.len() as u64);
+            for (number, body) in entries.iter().enumerate() {
+                put_entry(&mut bytes, &head, (number + offset) as u64, body);
+            }
+            let at = bytes.len();
+            bytes.put_u32(END_MAGIC);
+            bytes.put_u64(entries.len() as u64);
+            let crc = crc32c(&bytes[at..]);
+            bytes.put_u32(crc);
+            bytes
+        };
+        let mut graves = Vec::new();
+        [GRAVES, 5, u64::MAX, 6, 3].into_iter().for_each(|number| graves.put_u64(number));
+        let entries = [
+            encode_entry(MetablockId::new(4), &some_state(CHUNK_SIZE * 20 + 1)),
+            encode_entry(MetablockId::new(9), &some_state(0)),
+            graves,
+        ];
+        let bytes = at(0, &entries);
+        let found = decode_index(&bytes).unwrap();
+        assert_eq!(found.head, head);
+        assert_eq!(found.replicas[&MetablockId::new(4)], some_state(CHUNK_SIZE * 20 + 1));
+        assert_eq!(found.replicas[&MetablockId::new(9)], some_state(0));
+        assert_eq!(found.graves[&MetablockId::new(5)], Epoch::new(u64::MAX));
+        assert_eq!(found.graves[&MetablockId::new(6)], Epoch::new(3));
         for at in (0..bytes.len()).filter(|at| !(44..48).contains(at)) {
             let mut bad = bytes.clone();
             bad[at] ^= 0x10;
             assert!(decode_index(&bad).is_err(), "byte {at}");
         }
         assert!(decode_index(&bytes[..bytes.len() - 1]).is_err());
+        // Sound bytes that belong elsewhere: another place in the index, and another index.
+        assert!(decode_index(&at(1, &entries)).is_err());
+        let older = IndexHead { segment: 2, ..head }.encode(3);
+        assert!(decode_index(&[&older[..], &bytes[HEADER_LEN..]].concat()).is_err());
     }
 }

@@ -12,7 +12,7 @@
 //! Reading order: `record` (what can happen to a replica), `state` (what that means for sums and
 //! lengths), `plan` (from a write to a record), `replica` (received and synced), `write`, `flush` (group commit),
 //! `read`, `checkpoint`, `recover` and `replay` (start), `extents` (contents merged), then `admin`, `pull`, `scrub`,
-//! `rest`. The formats are in `label`, `batch`, `journal`, `index`.
+//! `rest`, `graves` (what is remembered of the deleted). The formats are in `label`, `batch`, `journal`, `index`.
 
 mod admin;
 mod batch;
@@ -23,6 +23,7 @@ mod crc;
 mod extents;
 mod files;
 mod flush;
+mod graves;
 mod index;
 mod journal;
 mod label;
@@ -43,7 +44,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use admin::{Description, ReplicaSummary, ReplicaVersion};
+pub use admin::{Deletion, Description, ReplicaSummary, ReplicaVersion};
 pub use label::Label;
 pub use plan::Change;
 pub use pull::{Pull, PullFuture, PullSource, SourceChunks};

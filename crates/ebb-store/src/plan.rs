@@ -190,7 +190,13 @@ impl Change {
         let reserved = if reserved > length { reserved } else { 0 };
         let runs: Vec<Run> = runs.finish();
         let length_before = before.length;
-        Ok(Record { metablock, length_before, after: Head { version, promised, length, reserved }, runs, content })
+        Ok(Record {
+            metablock,
+            length_before,
+            after: Head { version, promised, length, reserved, ..before },
+            runs,
+            content,
+        })
     }
 }
 

@@ -19,7 +19,7 @@ use crate::flush::flush;
 use crate::record::{Content, Head, REPLICA_LEN_MAX, Record, Runs};
 use crate::replica::Replica;
 use crate::volume::{Shared, Volume};
-use crate::write::{forget_unknown, receive};
+use crate::write::{known_after, receive};
 
 /// Bytes asked for at once.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -79,28 +79,31 @@ impl Volume {
         let shared = &*self.shared;
         shared.check_open()?;
         shared.check_incarnation(pull.incarnation)?;
-        let replica = shared.get_or_make(pull.metablock);
-        let token = shared.runtime.random_u64();
-        let Some(_mark) = begin(shared, &replica, pull).await? else {
-            let head = replica.live.lock().state.head;
-            return Ok(ReplicaVersion { version: head.version, length: head.length });
-        };
-        let done = async {
-            let path = pull_path(&shared.root, pull.metablock, token);
-            let file = shared.disk.open(&path, OpenMode::CreateNew).await?;
-            let copy = Copy { shared, pull, source, file, started: shared.runtime.now(), read_bytes: 0 };
-            let copied = copy.run().await?;
-            finish(shared, &replica, pull, token, copied).await
-        };
-        let done = done.await;
-        if done.is_err() {
-            // Best effort: what stays is removed at the next start.
-            let _ = shared.disk.remove_file(&pull_path(&shared.root, pull.metablock, token)).await;
-            drop(_mark);
-            forget_unknown(shared, &replica).await;
-        }
-        done
+        known_after(shared, pull.metablock, pull_over(shared, pull, source).await).await
     }
+}
+
+async fn pull_over(shared: &Shared, pull: Pull, source: &dyn PullSource) -> Result<ReplicaVersion> {
+    let replica = shared.get_or_make(pull.metablock);
+    let token = shared.runtime.random_u64();
+    let Some(mark) = begin(shared, &replica, pull).await? else {
+        let head = replica.live.lock().state.head;
+        return Ok(ReplicaVersion { version: head.version, length: head.length });
+    };
+    let done = async {
+        let path = pull_path(&shared.root, pull.metablock, token);
+        let file = shared.disk.open(&path, OpenMode::CreateNew).await?;
+        let copy = Copy { shared, pull, source, file, started: shared.runtime.now(), read_bytes: 0 };
+        let copied = copy.run().await?;
+        finish(shared, &replica, pull, token, copied).await
+    };
+    let done = done.await;
+    if done.is_err() {
+        // Best effort: what stays is removed at the next start.
+        let _ = shared.disk.remove_file(&pull_path(&shared.root, pull.metablock, token)).await;
+    }
+    drop(mark);
+    done
 }
 
 /// Marks a replica as being copied for as long as it is held.
@@ -123,8 +126,10 @@ async fn begin<'a>(shared: &Shared, replica: &'a std::sync::Arc<Replica>, pull: 
         (live.state.head, live.damage.is_none())
     };
     check_epoch(&head, pull.epoch)?;
-    if pull.epoch > head.promised {
-        receive(shared, replica, unchanged(replica, Head { promised: pull.epoch, ..head }), None, None);
+    if pull.epoch > head.promised || replica.live.lock().known {
+        // A new life, also for what is there already: a deletion decided before is not meant for what this copy makes.
+        let life = shared.runtime.random_u64().max(1);
+        receive(shared, replica, unchanged(replica, Head { promised: pull.epoch, life, ..head }), None, None);
     }
     // Within an epoch there was one writer: a later version has all of an earlier one.
     if sound && head.version >= pull.at && head.version.epoch == pull.at.epoch && pull.at != Version::ZERO {
@@ -289,7 +294,8 @@ async fn finish(
         live.state.head
     };
     check_epoch(&head, pull.epoch)?;
-    let after = Head { version: copied.version, promised: head.promised, length: copied.length, reserved: 0 };
+    let (version, length) = (copied.version, copied.length);
+    let after = Head { version, length, reserved: 0, damaged: false, ..head };
     let content = Content::Replace { token };
     let record =
         Record { metablock: pull.metablock, length_before: head.length, after, runs: copied.runs.finish(), content };

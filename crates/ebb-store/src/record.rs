@@ -20,7 +20,15 @@ pub(crate) struct Head {
     pub(crate) length: u64,
     /// End of the space that a writer reserved, if it lies past the end of the bytes; else 0.
     pub(crate) reserved: u64,
+    /// Drawn when the volume first hears of the replica, and anew by each copy that is made over it: tells a replica
+    /// from an earlier one of the same metablock.
+    pub(crate) life: u64,
+    /// It was found damaged, and is not served until a copy takes its place.
+    pub(crate) damaged: bool,
 }
+
+/// The flag of a damaged replica.
+const DAMAGED: u64 = 1;
 
 /// New sums of chunks that follow each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,7 +58,7 @@ pub(crate) enum Content {
     Allocate { offset: u64, len: u64 },
     /// A finished copy takes the file's place.
     Replace { token: u64 },
-    /// The replica is gone.
+    /// The replica is gone; `after.promised` is what its grave refuses.
     Delete,
 }
 
@@ -153,15 +161,24 @@ pub(crate) fn encode_head(head: &Head, out: &mut Vec<u8>) {
     out.put_u64(head.promised.raw());
     out.put_u64(head.length);
     out.put_u64(head.reserved);
+    out.put_u64(head.life);
+    out.put_u64(if head.damaged { DAMAGED } else { 0 });
 }
 
 pub(crate) fn decode_head(meta: &mut Take<'_>) -> Result<Head> {
-    let head = Head {
+    let mut head = Head {
         version: Version::new(Epoch::new(meta.u64()?), meta.u64()?),
         promised: Epoch::new(meta.u64()?),
         length: meta.u64()?,
         reserved: meta.u64()?,
+        life: meta.u64()?,
+        damaged: false,
     };
+    match meta.u64()? {
+        0 => {}
+        DAMAGED => head.damaged = true,
+        other => bail!(Corrupt, "unknown flags {other:#x} of a replica"),
+    }
     if head.length > REPLICA_LEN_MAX || head.reserved > REPLICA_LEN_MAX {
         bail!(Corrupt, "a replica of {} bytes ({} reserved)", head.length, head.reserved);
     }
@@ -242,6 +259,8 @@ mod tests {
                 promised: Epoch::new(epoch),
                 length: 1 << 20,
                 reserved: 0,
+                life: seq,
+                damaged: seq % 2 == 0,
             };
             let runs = vec![Run::Data { first: 3, sums }, Run::Holes { first: 20, count: 2 }];
             let record = Record { metablock: MetablockId::new(9), length_before: 7, after, runs, content };

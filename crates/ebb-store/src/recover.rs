@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ebb_runtime::{Disk, File, OpenMode, Runtime};
-use ebb_types::{ErrorKind, Incarnation, MetablockId, Result, VolumeId, bail, err};
+use ebb_types::{Epoch, ErrorKind, Incarnation, MetablockId, Result, VolumeId, bail, err};
 
 use crate::extents::{Extents, Source};
 use crate::files::{REPLICAS_DIR, parse_name, pull_path, replica_path, shard, shard_path};
@@ -51,10 +51,8 @@ pub(crate) async fn open(runtime: &Runtime, root: &Path, options: VolumeOptions)
         true => read_label(&disk, root, &options).await?,
         false => format(runtime, root, &names, &options).await?,
     };
-    let (replicas, journal, index) = load(runtime, root, &options, label.incarnation).await?;
-    let shared = Shared::new(runtime, root, options, label, replicas, journal, lock);
-    shared.unsynced.lock().index = index;
-    Ok(shared)
+    let loaded = load(runtime, root, &options, label.incarnation).await?;
+    Ok(Shared::new(runtime, root, options, label, loaded, lock))
 }
 
 async fn read_label(disk: &Disk, root: &Path, options: &VolumeOptions) -> Result<Label> {
@@ -91,7 +89,14 @@ async fn format(runtime: &Runtime, root: &Path, names: &[String], options: &Volu
     Ok(label)
 }
 
-type Loaded = (BTreeMap<MetablockId, Arc<Replica>>, Journal, u64);
+/// What a volume's directory has.
+pub(crate) struct Loaded {
+    pub(crate) replicas: BTreeMap<MetablockId, Arc<Replica>>,
+    pub(crate) graves: BTreeMap<MetablockId, Epoch>,
+    pub(crate) journal: Journal,
+    /// Number of the index in force.
+    pub(crate) index: u64,
+}
 
 async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnation: Incarnation) -> Result<Loaded> {
     let disk = runtime.disk();
@@ -100,14 +105,14 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
         bail!(Corrupt, "{} has no index: it is damaged", root.display());
     };
     let path = index_path(root, newest);
-    let (head, states) = read_index(&disk, &path).await?;
-    if head.incarnation != incarnation || head.segment != newest {
+    let index = read_index(&disk, &path).await?;
+    if index.head.incarnation != incarnation || index.head.segment != newest {
         bail!(Corrupt, "{} belongs to another life of the volume", path.display());
     }
-    let mut replay = Replay::new(root, head, states);
+    let mut replay = Replay::new(root, index);
     let (old, live): (Vec<u64>, Vec<u64>) = found.segments.iter().partition(|segment| **segment < newest);
     replay.read(&disk, &live).await?;
-    let Replay { mut rebuilt, lsn, .. } = replay;
+    let Replay { mut rebuilt, graves, lsn, .. } = replay;
 
     let fixed = restore_files(runtime, root, &mut rebuilt).await?;
     rebuilt.retain(|_, one| !one.gone);
@@ -118,6 +123,7 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
         for (metablock, one) in &rebuilt {
             index.push(*metablock, &one.state).await?;
         }
+        index.push_graves(&graves.iter().map(|(metablock, fence)| (*metablock, *fence)).collect::<Vec<_>>()).await?;
         index.finish().await?;
     }
     for name in found.leftovers.iter() {
@@ -137,7 +143,7 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
     }
     journal.release(0).await?;
     let replicas = rebuilt.into_iter().map(|(id, one)| (id, Arc::new(into_replica(id, one, fixed.get(&id))))).collect();
-    Ok((replicas, journal, next))
+    Ok(Loaded { replicas, graves, journal, index: next })
 }
 
 fn into_replica(id: MetablockId, one: Rebuilt, fixed: Option<&FileState>) -> Replica {
@@ -145,13 +151,14 @@ fn into_replica(id: MetablockId, one: Rebuilt, fixed: Option<&FileState>) -> Rep
     {
         let mut live = replica.live.lock();
         live.synced = one.state.head.version;
+        live.damage = one.state.head.damaged.then(|| "it was found damaged before the last start".into());
         live.state = one.state;
         live.known = true;
         live.file_made = !matches!(fixed, None | Some(FileState::None));
         live.entry_synced = live.file_made;
         if let Some(FileState::Damaged(why)) = fixed {
             tracing::warn!(metablock = %id, why, "replica damaged");
-            live.damage = Some(why.clone());
+            live.damage.get_or_insert(why.clone());
         }
     }
     replica

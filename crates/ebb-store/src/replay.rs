@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ebb_runtime::Disk;
-use ebb_types::{Incarnation, MetablockId, Result, bail};
+use ebb_types::{Epoch, Incarnation, MetablockId, Result, bail};
 
 use crate::batch::{BATCH_ALIGN, decode, recognise};
-use crate::index::IndexHead;
+use crate::index::Index;
 use crate::journal::segment_path;
+use crate::record::Content;
 use crate::recover::{Rebuilt, read_segment};
-use crate::state::ReplicaState;
 
 /// The states of an index, on their way through the journal.
 #[derive(Debug)]
@@ -22,19 +22,23 @@ pub(crate) struct Replay {
     /// The batch that comes next.
     pub(crate) lsn: u64,
     pub(crate) rebuilt: BTreeMap<MetablockId, Rebuilt>,
+    /// Deleted ids, and the epochs below which they refuse.
+    pub(crate) graves: BTreeMap<MetablockId, Epoch>,
     /// Where the next batch should have been, if it was not there.
     stop: Option<(u64, u64)>,
 }
 
 impl Replay {
-    pub(crate) fn new(root: &Path, head: IndexHead, states: BTreeMap<MetablockId, ReplicaState>) -> Self {
-        let rebuilt = states.into_iter().map(|(id, state)| (id, Rebuilt { state, ..Rebuilt::default() })).collect();
+    pub(crate) fn new(root: &Path, index: Index) -> Self {
+        let Index { head, replicas, graves } = index;
+        let rebuilt = replicas.into_iter().map(|(id, state)| (id, Rebuilt { state, ..Rebuilt::default() })).collect();
         Self {
             root: root.to_owned(),
             incarnation: head.incarnation,
             first_segment: head.segment,
             lsn: head.lsn,
             rebuilt,
+            graves,
             stop: None,
         }
     }
@@ -60,6 +64,10 @@ impl Replay {
             }
             let batch = decode(&rest).map_err(|error| error.context(self.place(segment, offset as u64)))?;
             for record in &batch.records {
+                if record.content == Content::Delete {
+                    let fence = self.graves.entry(record.metablock).or_default();
+                    *fence = record.after.promised.max(*fence);
+                }
                 self.rebuilt.entry(record.metablock).or_default().add(record);
             }
             self.lsn += 1;

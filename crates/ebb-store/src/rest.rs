@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use ebb_types::Result;
 
+use crate::admin::unchanged;
 use crate::checkpoint::retry_stuck;
-use crate::flush::open;
+use crate::flush::{flush_these, open};
+use crate::record::Head;
 use crate::replica::Replica;
 use crate::volume::Shared;
+use crate::write::receive;
 
 /// A file rests when nothing was written to it for so long.
 const REST_AFTER: Duration = Duration::from_secs(2);
@@ -22,12 +25,14 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if shared.check_sound().is_err() {
             continue;
         }
+        shared.graves.lock().weather(shared.runtime.now());
         let resting: Vec<Arc<Replica>> = {
             let now = shared.runtime.now();
             let grown: Vec<_> = shared.grown.lock().iter().copied().collect();
             let rests = |replica: &Arc<Replica>| now.since(replica.live.lock().last_write) >= REST_AFTER;
             grown.into_iter().filter_map(|metablock| shared.get(metablock)).filter(rests).collect()
         };
+        report(&shared, mark_damaged(&shared).await);
         for replica in resting {
             report(&shared, give_back(&shared, &replica).await);
         }
@@ -36,6 +41,29 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             report(&shared, retry_stuck(&shared).await);
         }
     }
+}
+
+/// Makes the marks of damaged replicas durable: a start must not take them for good ones again.
+pub(crate) async fn mark_damaged(shared: &Shared) -> Result<()> {
+    let unmarked = std::mem::take(&mut *shared.unmarked.lock());
+    let replicas: Vec<Arc<Replica>> = unmarked.into_iter().filter_map(|metablock| shared.get(metablock)).collect();
+    for replica in &replicas {
+        let _gate = replica.gate.lock().await;
+        let head = {
+            let live = replica.live.lock();
+            // A copy may have taken its place meanwhile.
+            let wanted = live.exists() && live.damage.is_some() && !live.state.head.damaged;
+            wanted.then_some(live.state.head)
+        };
+        if let Some(head) = head {
+            receive(shared, replica, unchanged(replica, Head { damaged: true, ..head }), None, None);
+        }
+    }
+    let done = flush_these(shared, replicas.iter()).await;
+    if done.is_err() {
+        shared.unmarked.lock().extend(replicas.iter().map(|replica| replica.id));
+    }
+    done
 }
 
 /// Gives back all space kept ahead of growth.

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod damage;
+mod graves;
 mod life;
 mod order;
 mod pulls;

@@ -13,8 +13,11 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::checkpoint::Unsynced;
 use crate::files::FileCache;
+use crate::graves::Graves;
 use crate::journal::Journal;
 use crate::label::{LABEL_FILE, Label};
+use crate::record::Head;
+use crate::recover::Loaded;
 use crate::replica::Replica;
 use crate::space::SpaceGauge;
 use crate::{checkpoint, flush, recover, rest};
@@ -40,6 +43,9 @@ pub struct VolumeOptions {
     pub reserve_bytes: u64,
     /// The most that replicas may take; none: the whole disk.
     pub limit_bytes: Option<u64>,
+    /// How long the volume refuses late writes for what it deleted: at least as long as a holder can believe in a lease
+    /// that the master has given up, which is the time that a session lives.
+    pub grave_time: Duration,
 }
 
 impl VolumeOptions {
@@ -56,6 +62,7 @@ impl VolumeOptions {
             open_files_max: 1024,
             reserve_bytes: 64 << 20,
             limit_bytes: None,
+            grave_time: Duration::from_secs(60),
         }
     }
 }
@@ -98,6 +105,8 @@ pub(crate) struct Shared {
     pub(crate) queue: flush::Queue,
     /// Files and directories with contents put in place since the last checkpoint.
     pub(crate) unsynced: Mutex<Unsynced>,
+    /// Deleted ids. Taken after `replicas`.
+    pub(crate) graves: Mutex<Graves>,
     /// Replicas with space kept ahead of growth.
     pub(crate) grown: Mutex<BTreeSet<MetablockId>>,
     /// Bytes that may be received without being in their place.
@@ -109,6 +118,8 @@ pub(crate) struct Shared {
     poison: Mutex<Option<String>>,
     /// Replicas found damaged, not yet told to anybody.
     damaged: Mutex<BTreeSet<MetablockId>>,
+    /// Of the damaged ones, those whose mark is not in the journal yet.
+    pub(crate) unmarked: Mutex<BTreeSet<MetablockId>>,
     pub(crate) closing: AtomicBool,
     pub(crate) syncs: AtomicU64,
     _lock: DirLock,
@@ -209,6 +220,7 @@ impl Volume {
     pub async fn stop(&self) -> Result<()> {
         let shared = &self.shared;
         shared.closing.store(true, Ordering::Relaxed);
+        rest::mark_damaged(shared).await?;
         flush::flush_all(shared).await?;
         // What is synced is put in place while the journal is held.
         drop(shared.journal.lock().await);
@@ -218,16 +230,15 @@ impl Volume {
 }
 
 impl Shared {
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
         runtime: &Runtime,
         root: &Path,
         options: VolumeOptions,
         label: Label,
-        replicas: BTreeMap<MetablockId, Arc<Replica>>,
-        journal: Journal,
+        loaded: Loaded,
         lock: DirLock,
     ) -> Self {
+        let Loaded { replicas, graves, journal, index } = loaded;
         let disk = runtime.disk();
         let space = SpaceGauge::new(runtime, root.to_owned(), options.reserve_bytes, options.limit_bytes);
         for replica in replicas.values() {
@@ -242,7 +253,8 @@ impl Shared {
             replicas: RwLock::new(replicas),
             journal: tokio::sync::Mutex::new(journal),
             queue: flush::Queue::default(),
-            unsynced: Mutex::default(),
+            unsynced: Mutex::new(Unsynced::new(index)),
+            graves: Mutex::new(Graves::new(options.grave_time, graves, runtime.now())),
             grown: Mutex::default(),
             unplaced: Arc::new(Semaphore::new(options.unplaced_bytes_max)),
             space,
@@ -250,6 +262,7 @@ impl Shared {
             checkpointing: tokio::sync::Mutex::default(),
             poison: Mutex::default(),
             damaged: Mutex::default(),
+            unmarked: Mutex::default(),
             closing: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
             options,
@@ -266,7 +279,14 @@ impl Shared {
         if let Some(replica) = self.get(metablock) {
             return replica;
         }
-        self.replicas.write().entry(metablock).or_insert_with(|| Arc::new(Replica::new(metablock))).clone()
+        let life = self.runtime.random_u64().max(1);
+        let make = || {
+            let replica = Replica::new(metablock);
+            replica.live.lock().state.head =
+                Head { promised: self.graves.lock().fence(metablock), life, ..Head::default() };
+            Arc::new(replica)
+        };
+        self.replicas.write().entry(metablock).or_insert_with(make).clone()
     }
 
     /// Refuses new work on a volume that is poisoned or closing.
@@ -318,7 +338,8 @@ impl Shared {
         self.check_sound().expect_err("poisoned just now")
     }
 
-    /// Takes a replica out of service.
+    /// Takes a replica out of service. Its mark becomes durable within a second or so: a start that comes before finds
+    /// the damage anew.
     pub(crate) fn mark_damaged(&self, replica: &Replica, why: String) -> Error {
         let error = err!(Corrupt, "replica of {}: {why}", replica.id);
         let news = {
@@ -330,6 +351,7 @@ impl Shared {
         if news {
             tracing::warn!(volume = %self.root.display(), metablock = %replica.id, %error, "replica damaged");
             self.damaged.lock().insert(replica.id);
+            self.unmarked.lock().insert(replica.id);
         }
         error
     }

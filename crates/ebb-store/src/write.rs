@@ -62,7 +62,7 @@ impl Volume {
         if write.version <= write.predecessor || write.version.seq == 0 {
             bail!(Protocol, "a write with version {} after {}", write.version, write.predecessor);
         }
-        let replica = receive_in_order(shared, write).await?;
+        let replica = known_after(shared, write.metablock, receive_in_order(shared, write).await).await?;
         if sync {
             flush(shared, &replica).await?;
         }
@@ -81,6 +81,15 @@ impl Volume {
     /// never saw, and a holder that lost its lease must not take that for its own write's sync (`SyncIgnoresEpoch` in
     /// the protocol model).
     pub async fn sync(&self, metablock: MetablockId, incarnation: Incarnation, version: Version) -> Result<Version> {
+        known_after(&self.shared, metablock, self.sync_in_order(metablock, incarnation, version).await).await
+    }
+
+    async fn sync_in_order(
+        &self,
+        metablock: MetablockId,
+        incarnation: Incarnation,
+        version: Version,
+    ) -> Result<Version> {
         let shared = &*self.shared;
         shared.check_incarnation(incarnation)?;
         if version == Version::ZERO && shared.get(metablock).is_none() {
@@ -111,7 +120,6 @@ impl Volume {
             }
             let left = deadline.since(shared.runtime.now());
             if left.is_zero() {
-                forget_unknown(shared, &replica).await;
                 bail!(Gap, "{metablock} was received up to {received}, not to {version}");
             }
             if !deleted {
@@ -178,16 +186,23 @@ async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>
     loop {
         let replica = shared.get_or_make(write.metablock);
         let gate = replica.gate.lock().await;
-        let (order, received) = {
+        let next = {
             let live = replica.live.lock();
             if live.deleted {
-                continue;
+                None
+            } else {
+                live.check_sound(replica.id)?;
+                if live.pulling {
+                    bail!(Busy, "{} is being copied to this node", replica.id);
+                }
+                Some((order_here(shared, &live.state.head, write)?, live.state.head.version))
             }
-            live.check_sound(replica.id)?;
-            if live.pulling {
-                bail!(Busy, "{} is being copied to this node", replica.id);
-            }
-            (order_here(shared, &live.state.head, write)?, live.state.head.version)
+        };
+        let Some((order, received)) = next else {
+            drop(gate);
+            // Its file goes, and with it the replica, while the journal is held.
+            drop(shared.journal.lock().await);
+            continue;
         };
         match order {
             Order::Done => {}
@@ -199,7 +214,6 @@ async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>
                 drop(gate);
                 let left = deadline.since(shared.runtime.now());
                 if left.is_zero() {
-                    forget_unknown(shared, &replica).await;
                     bail!(Gap, "{}: {} never came, {received} was received", write.metablock, write.predecessor);
                 }
                 either(advanced, shared.runtime.sleep(left)).await;
@@ -211,8 +225,18 @@ async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>
     }
 }
 
-/// Takes a replica that only a failed request made off the list.
-pub(crate) async fn forget_unknown(shared: &Shared, replica: &Arc<Replica>) {
+/// Hands on what became of a request. A replica that only a request made which was refused is taken off the list.
+pub(crate) async fn known_after<T>(shared: &Shared, metablock: MetablockId, done: Result<T>) -> Result<T> {
+    if done.is_err()
+        && let Some(replica) = shared.get(metablock)
+        && !replica.live.lock().known
+    {
+        forget_unknown(shared, &replica).await;
+    }
+    done
+}
+
+async fn forget_unknown(shared: &Shared, replica: &Arc<Replica>) {
     let _gate = replica.gate.lock().await;
     let forgotten = {
         let mut live = replica.live.lock();

@@ -158,7 +158,7 @@ impl Service for FakeBlock {
                 Method::DeleteReplicas => {
                     let delete: pb::DeleteReplicas = request.decode()?;
                     let mut disk = self.disk.lock();
-                    delete.metablocks.iter().for_each(|id| drop(disk.replicas.remove(id)));
+                    delete.replicas.iter().for_each(|one| drop(disk.replicas.remove(&one.metablock)));
                     Ok(Answer::new(&pb::Empty {}))
                 }
                 other => Err(err!(Unsupported, "{other:?}")),

@@ -309,7 +309,8 @@ async fn copy(
 
 /// The planted mistake: the copy is taken for a move, and its source goes while the record still names it.
 async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
-    let call = pb::DeleteReplicas { volume: source.volume, metablocks: vec![task.metablock.raw()] };
+    let replica = pb::DeletedReplica { metablock: task.metablock.raw(), epoch: task.epoch, life: 0 };
+    let call = pb::DeleteReplicas { volume: source.volume, replicas: vec![replica] };
     if let Ok(channel) = shared.channel(source.node_id()) {
         let _ = channel.call(&call, shared.options.call_timeout).await;
     }

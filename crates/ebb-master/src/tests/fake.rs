@@ -17,6 +17,7 @@ pub(crate) struct Replica {
     pub length: u64,
     pub promised: u64,
     pub corrupt: bool,
+    pub life: u64,
 }
 
 /// What its one volume holds, and what it was asked.
@@ -26,6 +27,9 @@ pub(crate) struct Held {
     pub volume: u64,
     pub replicas: BTreeMap<u64, Replica>,
     pub deleted: Vec<u64>,
+    pub deletions: Vec<pb::DeletedReplica>,
+    /// Replicas made so far.
+    pub lives: u64,
     pub pulls: u64,
     pub corrupt_news: Vec<u64>,
     pub poisoned: bool,
@@ -126,7 +130,9 @@ impl Fake {
     pub(crate) fn put(&self, metablock: u64, version: Version, length: u64) {
         let mut held = self.held.lock();
         let promised = version.epoch.raw();
-        held.replicas.insert(metablock, Replica { version, length, promised, corrupt: false });
+        held.lives += 1;
+        let life = held.lives;
+        held.replicas.insert(metablock, Replica { version, length, promised, corrupt: false, life });
     }
 
     pub(crate) fn replica(&self, metablock: u64) -> Option<Replica> {
@@ -150,10 +156,15 @@ impl Service for FakeService {
                 Method::DeleteReplicas => {
                     let call: pb::DeleteReplicas = request.decode()?;
                     let mut held = self.held.lock();
-                    for id in &call.metablocks {
-                        held.replicas.remove(id);
+                    for one in &call.replicas {
+                        let life = held.replicas.get(&one.metablock).map_or(0, |replica| replica.life);
+                        if one.life == 0 || one.life == life {
+                            held.replicas.remove(&one.metablock);
+                            held.strays.retain(|id| *id != one.metablock);
+                        }
                     }
-                    held.deleted.extend(call.metablocks);
+                    held.deletions.extend(call.replicas.iter().copied());
+                    held.deleted.extend(call.replicas.iter().map(|one| one.metablock));
                     Ok(Answer::new(&pb::Empty {}))
                 }
                 Method::Scrub => {
@@ -210,9 +221,11 @@ impl FakeService {
         }
         let mut held = self.held.lock();
         held.pulls += 1;
+        held.lives += 1;
+        let life = held.lives;
         held.replicas.insert(
             call.metablock,
-            Replica { version, length: described.length, promised: call.epoch, corrupt: false },
+            Replica { version, length: described.length, promised: call.epoch, corrupt: false, life },
         );
         Ok(Answer::new(&pb::PullReplicaReply { version: Some(version.into()), length: described.length }))
     }
@@ -244,6 +257,7 @@ impl FakeService {
                 file: format!("/v/m{}", name.metablock),
                 absent: found.is_none(),
                 corrupt: replica.corrupt,
+                life: replica.life,
                 ..Default::default()
             }
         });

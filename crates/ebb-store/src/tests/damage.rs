@@ -1,12 +1,14 @@
 //! Damage: torn and corrupted journals, flipped bytes, lost files.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ebb_runtime::OpenMode;
 use ebb_types::{ErrorKind, MetablockId};
 
+use super::pulls::{Source, pull, two_volumes};
 use super::rig::{Rig, Writer, bytes, data, id, in_world, version};
-use crate::{Change, Volume};
+use crate::{Change, Deletion, Volume};
 
 async fn segments(rig: &Rig) -> Vec<PathBuf> {
     let names = rig.runtime.disk().read_dir(&rig.root).await.unwrap();
@@ -128,7 +130,7 @@ fn flipped_bytes_are_found_by_readers_overwrites_and_scrub() {
             volume.report(None, 10).iter().map(|one| (one.metablock, one.corrupt)).collect();
         assert_eq!(corrupt, [(id(1), true), (id(2), true), (id(3), false)]);
         volume.read_all(id(3), version(1, 1)).await.unwrap();
-        volume.delete(&[id(1), id(2)]).await.unwrap();
+        volume.delete(&[Deletion::freed(id(1)), Deletion::freed(id(2))]).await.unwrap();
         assert!(volume.scrub(0).await.unwrap().corrupt.is_empty());
     });
 }
@@ -182,4 +184,43 @@ fn missing_and_short_files_are_never_served() {
         }
         assert!(volume.report(None, 9).iter().all(|one| one.corrupt));
     });
+}
+
+/// Goal: damage that was found is known after a restart, before anybody reads the replica again; a copy heals it.
+#[test]
+fn damage_is_remembered_until_a_copy_takes_its_place() {
+    for (seed, clean_stop) in [(8, false), (9, true)] {
+        in_world(seed, |mut rig| async move {
+            let (source, mut volume) = two_volumes(&rig).await;
+            let good = Source::new(&source);
+            volume.pull(pull(&volume, 1, version(1, 3)), &good).await.unwrap();
+            let file = volume.describe(id(1)).await.unwrap().unwrap().file;
+            rig.virt_process().flip_bits(file.as_ref(), 70_000, 1).unwrap();
+            assert_eq!(volume.scrub(0).await.unwrap().corrupt, [id(1)]);
+            for _ in 0..2 {
+                match clean_stop {
+                    true => volume.stop().await.unwrap(),
+                    // The mark is written behind.
+                    false => rig.runtime.sleep(Duration::from_secs(3)).await,
+                }
+                drop(volume);
+                rig.crash();
+                volume = rig.open().await.unwrap();
+                // What was wrong is right: a disk may return other bytes each time.
+                rig.virt_process().flip_bits(file.as_ref(), 70_000, 1).unwrap();
+                assert!(volume.report(None, 9)[0].corrupt);
+                assert_eq!(volume.read_all(id(1), version(1, 3)).await.unwrap_err().kind(), ErrorKind::Corrupt);
+            }
+            drop((source, good));
+            let source = Rig { root: "/data/v2".into(), ..rig.clone() }.open().await.unwrap();
+            let good = Source::new(&source);
+            volume.pull(pull(&volume, 1, version(1, 3)), &good).await.unwrap();
+            drop((volume, source, good));
+            rig.crash();
+            let volume = rig.open().await.unwrap();
+            assert!(!volume.report(None, 9)[0].corrupt);
+            volume.read_all(id(1), version(1, 3)).await.unwrap();
+            assert!(volume.scrub(0).await.unwrap().corrupt.is_empty());
+        });
+    }
 }

@@ -1,9 +1,9 @@
 //! Opening, formatting, owning, stopping.
 
-use ebb_types::{ClusterId, ErrorKind, NodeId, VolumeId};
+use ebb_types::{ClusterId, Epoch, ErrorKind, NodeId, VolumeId};
 
 use super::rig::{Writer, bytes, data, id, in_reality, in_world, version};
-use crate::{Change, Volume};
+use crate::{Change, Deletion, Volume};
 
 #[test]
 fn a_volume_knows_its_owner() {
@@ -111,7 +111,9 @@ fn deleted_replicas_stay_deleted_and_can_come_back() {
         Writer::new(&volume, 1).send(data(0, &bytes(300_000, 1)), true).await.unwrap();
         Writer::new(&volume, 2).send(data(0, &bytes(3_000, 1)), true).await.unwrap();
         let file = volume.describe(id(1)).await.unwrap().unwrap().file;
-        volume.delete(&[id(1), id(9)]).await.unwrap();
+        let life = volume.describe(id(1)).await.unwrap().unwrap().life;
+        let excess = |raw| Deletion { metablock: id(raw), epoch: Some(Epoch::new(1)), life: Some(life) };
+        volume.delete(&[excess(1), excess(9)]).await.unwrap();
         assert!(!rig.runtime.disk().exists(file.as_ref()).await.unwrap());
         assert_eq!((volume.replica_count(), volume.stored_bytes()), (1, 3_000));
         drop(volume);

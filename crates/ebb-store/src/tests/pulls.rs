@@ -10,19 +10,19 @@ use crate::{Change, Found, Pull, PullFuture, PullSource, SourceChunks, Volume};
 
 /// Another volume of the same process, with faults.
 #[derive(Clone)]
-struct Source {
-    volume: Volume,
-    reads: Arc<AtomicU64>,
+pub(super) struct Source {
+    pub(super) volume: Volume,
+    pub(super) reads: Arc<AtomicU64>,
     /// At this read the source is written to.
-    move_on_at: u64,
+    pub(super) move_on_at: u64,
     /// At this read the connection breaks.
-    break_at: u64,
+    pub(super) break_at: u64,
     /// From this read on bytes are damaged.
-    damage_from: u64,
+    pub(super) damage_from: u64,
 }
 
 impl Source {
-    fn new(volume: &Volume) -> Self {
+    pub(super) fn new(volume: &Volume) -> Self {
         let never = u64::MAX;
         Self { volume: volume.clone(), reads: Arc::default(), move_on_at: never, break_at: never, damage_from: never }
     }
@@ -58,7 +58,7 @@ impl PullSource for Source {
     }
 }
 
-async fn two_volumes(rig: &Rig) -> (Volume, Volume) {
+pub(super) async fn two_volumes(rig: &Rig) -> (Volume, Volume) {
     let other = Rig { root: "/data/v2".into(), ..rig.clone() };
     let source = other.open().await.unwrap();
     let mut writer = Writer::new(&source, 1);
@@ -68,7 +68,7 @@ async fn two_volumes(rig: &Rig) -> (Volume, Volume) {
     (source, rig.open().await.unwrap())
 }
 
-fn pull(volume: &Volume, epoch: u64, at: Version) -> Pull {
+pub(super) fn pull(volume: &Volume, epoch: u64, at: Version) -> Pull {
     let incarnation = volume.label().incarnation;
     Pull { metablock: id(1), incarnation, epoch: Epoch::new(epoch), at, rate_bytes_per_sec: 0 }
 }

@@ -14,7 +14,7 @@ use ebb_types::{CHUNK_SIZE, Epoch, Version};
 use parking_lot::Mutex;
 
 use super::rig::{Rig, act, bytes, data, id, in_reality, in_world};
-use crate::{Change, Volume, Write};
+use crate::{Change, Deletion, Volume, Write};
 
 const LENGTH_MAX: u64 = 600_000;
 
@@ -131,7 +131,8 @@ async fn rounds(mut rig: Rig, mut dice: Dice, count: u64) {
         check(&volume, &all, epoch).await;
         if dice.chance(0.2) {
             let raw = *dice.pick(&[1, 2, 3, 0x101]);
-            volume.delete(&[id(raw)]).await.unwrap();
+            let life = volume.describe(id(raw)).await.unwrap().map(|found| found.life);
+            volume.delete(&[Deletion { metablock: id(raw), epoch: Some(epoch), life }]).await.unwrap();
             *all[&raw].lock() = Sent::default();
         }
         let tasks: Vec<_> = all

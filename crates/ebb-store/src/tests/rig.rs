@@ -97,6 +97,12 @@ impl Rig {
         }
     }
 
+    /// Power fails and comes back for a volume that others may still hold.
+    pub(super) async fn open_again(&mut self, _dead: &Volume) -> Volume {
+        self.crash();
+        self.open().await.unwrap()
+    }
+
     /// Power fails and comes back; in the real world, the process dies. The volume must have been dropped.
     pub(super) fn crash(&mut self) {
         if let Some(process) = &self.process {

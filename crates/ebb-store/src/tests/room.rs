@@ -6,7 +6,7 @@ use ebb_runtime::virt::{DiskFaults, DiskOptions};
 use ebb_types::ErrorKind;
 
 use super::rig::{Writer, bytes, data, id, in_world, version};
-use crate::Change;
+use crate::{Change, Deletion};
 
 #[test]
 fn a_full_disk_refuses_before_it_acknowledges_and_recovers() {
@@ -30,7 +30,7 @@ fn a_full_disk_refuses_before_it_acknowledges_and_recovers() {
             // Nothing of the refused write is there, deletes work, and then there is room again.
             let raw = kept.len() as u64 + 1;
             assert_eq!(volume.read(id(raw), version(1, 1), 0, 16384).await.unwrap_err().kind(), ErrorKind::NoReplica);
-            volume.delete(&(1..=20).map(id).collect::<Vec<_>>()).await.unwrap();
+            volume.delete(&(1..=20).map(|raw| Deletion::freed(id(raw))).collect::<Vec<_>>()).await.unwrap();
             rig.runtime.sleep(Duration::from_secs(2)).await;
             Writer::new(&volume, raw).send(data(0, &bytes(block, 1)), true).await.unwrap();
             drop(volume);
@@ -101,7 +101,7 @@ fn a_failed_sync_poisons_the_volume_until_it_is_opened_again() {
             assert_eq!(later.kind(), ErrorKind::VolumePoisoned);
             let read = volume.read(id(1), version(1, 1), 0, 16384).await.unwrap_err();
             assert_eq!(read.kind(), ErrorKind::VolumePoisoned);
-            assert_eq!(volume.delete(&[id(1)]).await.unwrap_err().kind(), ErrorKind::VolumePoisoned);
+            assert_eq!(volume.delete(&[Deletion::freed(id(1))]).await.unwrap_err().kind(), ErrorKind::VolumePoisoned);
             assert_eq!(volume.stop().await.unwrap_err().kind(), ErrorKind::VolumePoisoned);
             drop(volume);
             rig.crash();
