@@ -13,7 +13,8 @@
 //! - keep all copies in one rack while another rack could take one.
 //!
 //! Reading order: [`view`], [`ask`], [`plan`], [`layouts`] (the registry), then `field` (the cluster as a layout sees
-//! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`].
+//! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`]. [`targets`] stands beside them: how much each node of an
+//! expansion chain should hold, whatever the blocks are.
 //!
 //! Adding a layout: one file in `layouts/` with a function `place`, and one line in the registry in `layouts.rs`.
 
@@ -23,6 +24,7 @@ mod field;
 pub mod layouts;
 pub mod plan;
 mod rng;
+pub mod targets;
 #[cfg(test)]
 mod tests;
 pub mod view;
