@@ -9,7 +9,11 @@ mod faults;
 mod harness;
 #[path = "it/jobs.rs"]
 mod jobs;
+#[path = "it/kills.rs"]
+mod kills;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
+#[path = "it/load.rs"]
+mod load;
 #[path = "it/mount.rs"]
 mod mount;
