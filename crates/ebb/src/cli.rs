@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use ebb_types::{Result, err};
+use ebb_types::{Error, Result, err};
 
 use crate::cluster::{config::ClusterDir, down, status, up};
 use crate::output::Output;
@@ -56,6 +56,11 @@ enum Command {
     Completions {
         /// bash, zsh, fish, elvish or powershell.
         shell: clap_complete::Shell,
+    },
+    /// Write a manual page for each command.
+    Man {
+        /// A directory of a manual path, as /usr/local/share/man/man1.
+        directory: PathBuf,
     },
     /// Run a master (usually started by `cluster up`).
     #[command(hide = true)]
@@ -150,6 +155,9 @@ impl Cli {
                 clap_complete::generate(shell, &mut Self::command(), "ebb", &mut std::io::stdout());
                 Ok(true)
             }
+            Command::Man { directory } => clap_mangen::generate_to(Self::command(), &directory)
+                .map(|()| true)
+                .map_err(|error| Error::from_io(&error, directory.display())),
             Command::Master(args) => role::master::run(&context, args).await.map(|()| true),
             Command::Block(args) => role::block::run(&context, args).await.map(|()| true),
             Command::Worker(args) => role::worker::run(&context, args).await.map(|()| true),

@@ -124,3 +124,16 @@ fn datasets_keep_their_settings() {
     let sum = shell(&format!("sha256sum {} | cut -d' ' -f1", local.display()));
     assert_eq!(cluster.ok(&["fs", "checksum", "/s/data"]).trim(), sum);
 }
+
+#[test]
+fn completions_and_manual_pages_come_out() {
+    let cluster = Cluster::none();
+    let pages = cluster.path("man1");
+    std::fs::create_dir(&pages).unwrap();
+    cluster.ok(&["man", pages.to_str().unwrap()]);
+    let put = std::fs::read_to_string(pages.join("ebb-fs-put.1")).unwrap();
+    assert!(put.contains("Copy from this machine"), "{put}");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(cluster.ok(&["completions", shell]).contains("locations"));
+    }
+}
