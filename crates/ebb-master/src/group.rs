@@ -4,7 +4,6 @@
 //! other: nothing skips the log. What waits while a batch is being synced goes into the next one (group commit).
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,11 +14,18 @@ use ebb_types::{ClusterId, Result, bail, err};
 use ebb_wire::{Message, pb};
 use parking_lot::{RwLock, RwLockReadGuard};
 use pb::command::Command as Op;
-use raft::eraftpb::{ConfState, Entry, EntryType};
+use raft::eraftpb::{Entry, EntryType};
 use raft::{RawNode, StateRole};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::log::{Batch, Checkpoint, CheckpointWriter, DataDir, LogMemory, Recovered, Wal, WalOptions};
+use crate::log::wal::Urgency;
+use crate::log::{Batch, CheckpointWriter, DataDir, LogMemory, Wal, WalOptions};
+
+pub mod recover;
+mod urgency;
+
+use recover::{At, Commands, Start, recover};
+use urgency::urgency;
 
 /// This master's number in its group.
 const SELF_ID: u64 = 1;
@@ -38,7 +44,7 @@ const TICK: Duration = Duration::from_millis(200);
 pub struct GroupOptions {
     /// The log's segments.
     pub wal: WalOptions,
-    /// A checkpoint is written after this many entries...
+    /// A checkpoint is written after this many entries (or an eighth of the inodes, if that is more)...
     pub checkpoint_entries: u64,
     /// ...or this many bytes of them, whichever comes first.
     pub checkpoint_bytes: u64,
@@ -51,7 +57,7 @@ impl Default for GroupOptions {
         Self {
             wal: WalOptions::default(),
             // Replaying so many takes a fraction of a second, writing a checkpoint of a million files some seconds.
-            checkpoint_entries: 50_000,
+            checkpoint_entries: 25_000,
             checkpoint_bytes: 64 << 20,
             propose_timeout: Duration::from_secs(20),
         }
@@ -74,6 +80,7 @@ pub struct Group {
     applied: Arc<AtomicU64>,
     syncs: Arc<AtomicU64>,
     stop: Arc<Notify>,
+    checkpoint_wanted: Arc<Notify>,
     propose_timeout: Duration,
 }
 
@@ -97,7 +104,7 @@ struct Pending {
 impl Group {
     /// Reads checkpoint and log, elects itself and applies everything that was committed.
     pub async fn open(runtime: &Runtime, dir: &DataDir, cluster: ClusterId, options: GroupOptions) -> Result<Opened> {
-        let (wal, machine, at, recovered) = recover(runtime, dir.path(), cluster, &options).await?;
+        let Start { wal, machine, at, recovered, commands } = recover(runtime, dir.path(), cluster, &options).await?;
         let config = config(runtime, at.index);
         let memory = LogMemory::new(recovered, at.index, at.term);
         let logger = slog::Logger::root(slog::Discard, slog::o!());
@@ -108,6 +115,7 @@ impl Group {
         let (checkpoint_done, checkpoints) = mpsc::channel(1);
         let applied = Arc::new(AtomicU64::new(at.index));
         let (syncs, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+        let checkpoint_wanted = Arc::new(Notify::new());
         let mut driver = Driver {
             runtime: runtime.clone(),
             node,
@@ -116,20 +124,23 @@ impl Group {
             applied: Arc::clone(&applied),
             syncs: Arc::clone(&syncs),
             stop: Arc::clone(&stop),
+            checkpoint_wanted: Arc::clone(&checkpoint_wanted),
             at,
             queue,
             pending: VecDeque::new(),
+            commands,
             observer: None,
             options: options.clone(),
             writer: CheckpointWriter::new(runtime.clone(), dir.path().to_owned()),
-            checkpoint: CheckpointState { running: false, index: at.index, bytes: 0 },
+            checkpoint: CheckpointState { running: false, wanted: false, index: at.index, bytes: 0 },
             checkpoint_done,
             checkpoints,
             next_tick: runtime.now().after(TICK),
         };
         driver.take_lead().await?;
         let propose_timeout = options.propose_timeout;
-        let group = Self { runtime: runtime.clone(), proposals, machine, applied, syncs, stop, propose_timeout };
+        let runtime = runtime.clone();
+        let group = Self { runtime, proposals, machine, applied, syncs, stop, checkpoint_wanted, propose_timeout };
         Ok(Opened { driver, group })
     }
 
@@ -182,6 +193,11 @@ impl Group {
         self.syncs.load(Ordering::Relaxed)
     }
 
+    /// Has a checkpoint written soon, however little has happened since the last one.
+    pub fn checkpoint(&self) {
+        self.checkpoint_wanted.notify_one();
+    }
+
     /// Ends the task after the batch that is on its way.
     pub fn stop(&self) {
         self.stop.notify_one();
@@ -216,42 +232,6 @@ impl Opened {
     }
 }
 
-/// A point of the log.
-#[derive(Clone, Copy, Debug, Default)]
-struct At {
-    index: u64,
-    term: u64,
-}
-
-async fn recover(
-    runtime: &Runtime,
-    dir: &Path,
-    cluster: ClusterId,
-    options: &GroupOptions,
-) -> Result<(Wal, Machine, At, Recovered)> {
-    CheckpointWriter::new(runtime.clone(), dir.to_owned()).clean().await?;
-    let checkpoint = Checkpoint::read_newest(runtime, dir, cluster).await?;
-    let (machine, at) = match checkpoint {
-        Some(Checkpoint { machine, index, term }) => (machine, At { index, term }),
-        None => (Machine::new(), At::default()),
-    };
-    let (mut wal, mut recovered) = Wal::open(runtime, dir, cluster, options.wal.clone(), at.index).await?;
-    if recovered.conf_state.voters.is_empty() {
-        if at.index > 0 {
-            bail!(
-                Corrupt,
-                "{}: there is a checkpoint up to entry {} but no log; restore the data directory from one saved copy",
-                dir.display(),
-                at.index
-            );
-        }
-        let conf_state = ConfState { voters: vec![SELF_ID], ..Default::default() };
-        wal.append(Batch { conf_state: Some(conf_state.clone()), ..Default::default() }).await?;
-        recovered.conf_state = conf_state;
-    }
-    Ok((wal, machine, at, recovered))
-}
-
 fn config(runtime: &Runtime, applied: u64) -> raft::Config {
     // The library draws election timeouts from the thread's generator at every reset. A range of one value takes that
     // away; the members' timeouts differ by this draw from the runtime's (seeded) generator instead.
@@ -272,10 +252,17 @@ fn config(runtime: &Runtime, applied: u64) -> raft::Config {
 
 struct CheckpointState {
     running: bool,
+    /// Somebody has asked for one.
+    wanted: bool,
     /// Last entry in the newest one.
     index: u64,
     /// Bytes of entries applied since.
     bytes: u64,
+}
+
+fn refuse(proposal: Proposal, error: ebb_types::Error) {
+    // A caller whose deadline has passed does not wait any more.
+    let _ = proposal.reply.send(Err(error));
 }
 
 struct Driver {
@@ -286,9 +273,12 @@ struct Driver {
     applied: Arc<AtomicU64>,
     syncs: Arc<AtomicU64>,
     stop: Arc<Notify>,
+    checkpoint_wanted: Arc<Notify>,
     at: At,
     queue: mpsc::Receiver<Proposal>,
     pending: VecDeque<Pending>,
+    /// Of the entries that were found on the disk, decoded.
+    commands: Commands,
     observer: Option<Arc<dyn Observer>>,
     options: GroupOptions,
     writer: CheckpointWriter,
@@ -331,50 +321,85 @@ impl Driver {
             let until_tick = self.next_tick.since(self.runtime.now());
             tokio::select! {
                 biased;
-                () = self.stop.notified() => return Ok(()),
+                () = self.stop.notified() => break,
+                () = self.checkpoint_wanted.notified() => self.checkpoint.wanted = true,
                 Some((index, done)) = self.checkpoints.recv() => self.on_checkpoint(index, done).await?,
                 proposal = self.queue.recv() => match proposal {
-                    Some(proposal) => self.propose_batch(proposal),
-                    None => return Ok(()),
+                    Some(proposal) => self.propose_batch(proposal).await,
+                    None => break,
                 },
                 () = self.runtime.sleep(until_tick) => {}
             }
             if self.runtime.now() >= self.next_tick {
                 self.node.tick();
                 self.next_tick = self.runtime.now().after(TICK);
+                self.note_synced().await;
             }
             while self.node.has_ready() {
                 self.work().await?;
             }
             self.start_checkpoint_if_due();
         }
+        self.note_synced().await;
+        Ok(())
     }
 
-    fn propose_batch(&mut self, first: Proposal) {
-        let mut bytes = self.propose(first);
-        while bytes < BATCH_BYTES_MAX {
-            let Ok(next) = self.queue.try_recv() else { break };
-            bytes += self.propose(next);
+    /// A hint, and no more: without it, damage to the last write looks like a torn one.
+    async fn note_synced(&mut self) {
+        if let Err(error) = self.wal.note_synced().await {
+            tracing::warn!(%error, "up to where the log is synced could not be noted");
         }
     }
 
-    fn propose(&mut self, proposal: Proposal) -> usize {
-        let data = proposal.command.encode_to_vec();
-        let len = data.len();
-        if len > ebb_wire::frame::MESSAGE_LEN_MAX * 3 / 2 {
-            let _ = proposal.reply.send(Err(err!(Invalid, "a change of {len} bytes is too large for the log")));
-            return 0;
+    /// Proposes what waits, as far as the log has room: what raft has taken cannot be given back.
+    async fn propose_batch(&mut self, first: Proposal) {
+        let bytes_max = BATCH_BYTES_MAX.min(self.options.wal.segment_bytes / 4);
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        let mut next = Some(first);
+        while let Some(proposal) = next {
+            let data = proposal.command.encode_to_vec();
+            if data.len() > ebb_wire::frame::MESSAGE_LEN_MAX * 3 / 2 {
+                refuse(proposal, err!(Invalid, "a change of {} bytes is too large for the log", data.len()));
+            } else {
+                bytes += data.len();
+                batch.push((proposal, data));
+            }
+            next = if bytes < bytes_max { self.queue.try_recv().ok() } else { None };
         }
+        for (proposal, data) in self.with_room(batch).await {
+            self.propose(proposal, data);
+        }
+    }
+
+    /// Those that there is room for. On a full disk growth is refused first, so that removing can go on.
+    async fn with_room(&mut self, batch: Vec<(Proposal, Vec<u8>)>) -> Vec<(Proposal, Vec<u8>)> {
+        let bytes = |batch: &[(Proposal, Vec<u8>)]| batch.iter().map(|(_, data)| data.len()).sum();
+        let Err(full) = self.wal.make_room(batch.len(), bytes(&batch), Urgency::Growth).await else { return batch };
+        let (growth, relief): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|(proposal, _)| urgency(&proposal.command) == Urgency::Growth);
+        for (proposal, _) in growth {
+            refuse(proposal, full.clone());
+        }
+        match self.wal.make_room(relief.len(), bytes(&relief), Urgency::Relief).await {
+            Ok(()) => relief,
+            Err(full) => {
+                for (proposal, _) in relief {
+                    refuse(proposal, full.clone());
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    fn propose(&mut self, proposal: Proposal, data: Vec<u8>) {
         match self.node.propose(Vec::new(), data) {
             Ok(()) => {
                 let (index, term) = (self.node.raft.raft_log.last_index(), self.node.raft.term);
                 self.pending.push_back(Pending { index, term, proposal });
             }
-            Err(error) => {
-                let _ = proposal.reply.send(Err(err!(NotLeader, "this master does not lead its group: {error}")));
-            }
+            Err(error) => refuse(proposal, err!(NotLeader, "this master does not lead its group: {error}")),
         }
-        len
     }
 
     /// One round of raft: make durable, then advance, then apply.
@@ -452,7 +477,7 @@ impl Driver {
         }
         let (command, reply) = match proposal {
             Some(Proposal { command, reply }) => (command, Some(reply)),
-            None => (decode(entry)?, None),
+            None => (self.commands.take(entry)?, None),
         };
         let applied = machine.apply(&command);
         if let Some(observer) = &self.observer {
@@ -476,13 +501,22 @@ impl Driver {
         None
     }
 
+    /// Entries between checkpoints: loading a state takes as long as replaying an eighth of it, about, and a large one
+    /// should not be written again and again.
+    fn interval(&self, entries: u64) -> u64 {
+        let least = self.options.checkpoint_entries;
+        if entries < least { least } else { least.max(self.machine.read().counts().inodes / 8) }
+    }
+
     fn start_checkpoint_if_due(&mut self) {
         let entries = self.at.index - self.checkpoint.index;
-        let due = entries >= self.options.checkpoint_entries || self.checkpoint.bytes >= self.options.checkpoint_bytes;
+        let due = entries >= self.interval(entries)
+            || self.checkpoint.bytes >= self.options.checkpoint_bytes
+            || self.checkpoint.wanted;
         if self.checkpoint.running || !due || entries == 0 {
             return;
         }
-        self.checkpoint = CheckpointState { running: true, index: self.checkpoint.index, bytes: 0 };
+        self.checkpoint = CheckpointState { running: true, wanted: false, index: self.checkpoint.index, bytes: 0 };
         let (machine, At { index, term }) = (self.machine.read().clone(), self.at);
         let (writer, done) = (self.writer.clone(), self.checkpoint_done.clone());
         self.runtime.spawn("checkpoint", async move {
@@ -505,9 +539,4 @@ impl Driver {
             }
         }
     }
-}
-
-fn decode(entry: &Entry) -> Result<pb::Command> {
-    pb::Command::decode(entry.data.as_slice())
-        .map_err(|error| err!(Corrupt, "entry {} of the log does not decode: {error}", entry.index))
 }

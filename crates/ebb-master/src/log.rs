@@ -2,10 +2,11 @@
 //!
 //! The raft log is the only log. Its format is in `docs/formats/master-log.md`, the checkpoints' in
 //! `docs/formats/checkpoint.md`. Reading order: [`record`] (bytes of one record), [`segment`] (one file, and what a
-//! damaged one means), [`wal`] (the sequence of files), [`memory`] (raft's view), [`checkpoint`], [`data_dir`].
+//! damaged one means), [`wal`] (the sequence of files), [`hint`] (up to where it was synced), [`memory`] (raft's view), [`checkpoint`], [`data_dir`].
 
 pub mod checkpoint;
 pub mod data_dir;
+pub mod hint;
 pub mod memory;
 pub mod record;
 pub mod segment;

@@ -16,6 +16,7 @@ use ebb_wire::pb::checkpoint_record::Record;
 use ebb_wire::{Message, convert};
 
 use crate::acl::Acl;
+use crate::dir::Entries;
 use crate::inode::{Body, DirectoryBody, FileBody, Inode};
 use crate::locks::{Lock, LockOwner, LockTable};
 use crate::machine::{Machine, NextIds};
@@ -34,35 +35,34 @@ struct Chain {
 }
 
 impl Chain {
-    fn add(&mut self, record: &pb::CheckpointRecord, buffer: &mut Vec<u8>) {
+    fn add(&mut self, record: &[u8], buffer: &mut Vec<u8>) {
         buffer.clear();
         buffer.extend(self.checksum.to_le_bytes());
-        record.encode_raw(buffer);
+        buffer.extend_from_slice(record);
         self.checksum = crc32c(buffer);
         self.records += 1;
+    }
+
+    fn trailer(&self) -> Record {
+        Record::Trailer(pb::CheckpointTrailer { records: self.records, checksum: self.checksum })
     }
 }
 
 impl Machine {
-    /// The whole state, applied up to this place in the log: the header first, the trailer last.
-    pub fn records(&self, index: u64, term: u64) -> impl Iterator<Item = pb::CheckpointRecord> + '_ {
-        let mut chain = Chain::default();
-        let mut buffer = Vec::new();
-        let mut body = std::iter::once(self.header(index, term)).chain(self.body());
-        let mut ended = false;
-        std::iter::from_fn(move || {
-            let record = match body.next() {
-                Some(record) => pb::CheckpointRecord { record: Some(record) },
-                None if ended => return None,
-                None => {
-                    ended = true;
-                    let trailer = pb::CheckpointTrailer { records: chain.records, checksum: chain.checksum };
-                    return Some(pb::CheckpointRecord { record: Some(Record::Trailer(trailer)) });
-                }
-            };
-            chain.add(&record, &mut buffer);
-            Some(record)
-        })
+    /// The whole state, applied up to this place in the log, as encoded records: the header first, the trailer last.
+    /// `emit` takes one at a time.
+    pub fn encode_records(&self, index: u64, term: u64, mut emit: impl FnMut(&[u8])) {
+        let (mut chain, mut encoded, mut buffer) = (Chain::default(), Vec::new(), Vec::new());
+        let mut encode = |record: Record, encoded: &mut Vec<u8>| {
+            encoded.clear();
+            pb::CheckpointRecord { record: Some(record) }.encode_raw(encoded);
+            emit(encoded);
+        };
+        for record in std::iter::once(self.header(index, term)).chain(self.body()) {
+            encode(record, &mut encoded);
+            chain.add(&encoded, &mut buffer);
+        }
+        encode(chain.trailer(), &mut encoded);
     }
 
     /// A hash over everything that was ever applied: equal states have equal digests, in any process.
@@ -145,14 +145,95 @@ impl Machine {
         record
     }
 
-    /// The state that a stream of records says, and the place in the log that it was applied up to. A stream that is
-    /// cut, damaged or of another format is refused (kind `Corrupt` or `Unsupported`).
-    pub fn from_records(records: impl Iterator<Item = Result<pb::CheckpointRecord>>) -> Result<(Self, u64, u64)> {
-        let mut loader = Loader { machine: Self::empty(), place: None };
-        let mut chain = Chain::default();
-        let mut buffer = Vec::new();
-        for record in records {
-            let record = record?;
+    /// The state that a stream of encoded records says, and the place in the log that it was applied up to. A stream
+    /// that is cut, damaged or of another format is refused (kind `Corrupt` or `Unsupported`).
+    pub fn from_records<'a>(records: impl Iterator<Item = Result<&'a [u8]>> + Clone) -> Result<(Self, u64, u64)> {
+        Names::load(records.clone())?.join(Rest::load(records)?)
+    }
+}
+
+/// Half of a state that is being loaded: the entries of all directories. Loading them takes about as long as loading
+/// the [`Rest`], and neither needs the other: two threads do it.
+pub struct Names {
+    entries: Entries,
+    /// How many each directory has, and where they lead.
+    counts: Vec<(InodeId, u64)>,
+    targets: Vec<(InodeId, InodeId)>,
+}
+
+/// The other half: everything but the entries.
+pub struct Rest {
+    loader: Loader,
+}
+
+/// Whether an encoded record is a directory entry: such a record is one field, and that is its tag.
+fn is_entry(encoded: &[u8]) -> bool {
+    const TAG: u8 = (3 << 3) | 2;
+    encoded.first() == Some(&TAG)
+}
+
+fn decode(encoded: &[u8], number: u64) -> Result<pb::CheckpointRecord> {
+    pb::CheckpointRecord::decode(encoded)
+        .map_err(|error| ebb_types::err!(Corrupt, "record {number} does not decode: {error}"))
+}
+
+impl Names {
+    /// Loads the entries of a stream of records; all others are passed over.
+    pub fn load<'a>(records: impl Iterator<Item = Result<&'a [u8]>>) -> Result<Self> {
+        let mut names = Self { entries: Entries::default(), counts: Vec::new(), targets: Vec::new() };
+        for (number, encoded) in records.enumerate() {
+            let encoded = encoded?;
+            if !is_entry(encoded) {
+                continue;
+            }
+            let Some(Record::Entry(entry)) = decode(encoded, number as u64)?.record else {
+                bail!(Corrupt, "record {number} begins as an entry and is none");
+            };
+            let (parent, inode) = (InodeId::new(entry.parent), InodeId::new(entry.inode));
+            match names.counts.last_mut() {
+                // They stand together.
+                Some((same, count)) if *same == parent => *count += 1,
+                _ => names.counts.push((parent, 1)),
+            }
+            names.targets.push((parent, inode));
+            names.entries.insert(parent, &entry.name, inode, entry.cookie);
+        }
+        Ok(names)
+    }
+
+    /// Puts both halves together, and checks that they belong to each other.
+    pub fn join(self, rest: Rest) -> Result<(Machine, u64, u64)> {
+        let mut loader = rest.loader;
+        for (parent, inode) in self.targets {
+            if !loader.machine.inodes.contains_key(&inode) {
+                bail!(Corrupt, "an entry of {parent} leads to {inode}, which is not recorded");
+            }
+        }
+        for (parent, count) in self.counts {
+            let directory = loader.machine.inodes.get_mut(&parent).map(Arc::make_mut).and_then(Inode::directory_mut);
+            let Some(directory) = directory else { bail!(Corrupt, "{parent} has an entry and is not a directory") };
+            directory.count += count;
+        }
+        loader.machine.entries = self.entries;
+        loader.finish()
+    }
+}
+
+impl Rest {
+    /// Loads a stream of records but for its entries, and checks the trailer's count and checksum over all.
+    pub fn load<'a>(records: impl Iterator<Item = Result<&'a [u8]>>) -> Result<Self> {
+        let mut loader = Loader { machine: Machine::empty(), place: None };
+        let (mut chain, mut buffer) = (Chain::default(), Vec::new());
+        for encoded in records {
+            let encoded = encoded?;
+            if is_entry(encoded) {
+                if loader.place.is_none() {
+                    bail!(Corrupt, "the checkpoint does not start with its header");
+                }
+                chain.add(encoded, &mut buffer);
+                continue;
+            }
+            let record = decode(encoded, chain.records)?;
             if let Some(Record::Trailer(trailer)) = &record.record {
                 if (trailer.records, trailer.checksum) != (chain.records, chain.checksum) {
                     bail!(
@@ -162,9 +243,9 @@ impl Machine {
                         trailer.records
                     );
                 }
-                return loader.finish();
+                return Ok(Self { loader });
             }
-            chain.add(&record, &mut buffer);
+            chain.add(encoded, &mut buffer);
             loader.load(record)?;
         }
         bail!(Corrupt, "the checkpoint ends after {} records without a trailer", chain.records)
@@ -187,9 +268,8 @@ impl Loader {
             bail!(Corrupt, "the checkpoint does not start with its header");
         }
         match record {
-            Record::Header(_) | Record::Trailer(_) => bail!(Internal, "handled before"),
+            Record::Header(_) | Record::Trailer(_) | Record::Entry(_) => bail!(Internal, "handled before"),
             Record::Inode(inode) => self.load_inode(inode),
-            Record::Entry(entry) => self.load_entry(&entry),
             Record::Session(session) => self.load_session(session),
             Record::Node(node) => self.machine.registry.restore(node),
             Record::Dataset(dataset) => {
@@ -273,20 +353,6 @@ impl Loader {
         if machine.inodes.insert(id, Arc::new(inode)).is_some() {
             bail!(Corrupt, "{id} is recorded twice");
         }
-        Ok(())
-    }
-
-    fn load_entry(&mut self, entry: &pb::DirEntryRecord) -> Result<()> {
-        let (parent, inode) = (InodeId::new(entry.parent), InodeId::new(entry.inode));
-        if !self.machine.inodes.contains_key(&inode) {
-            bail!(Corrupt, "an entry of {parent} leads to {inode}, which is not recorded");
-        }
-        let Some(directory) = self.machine.inodes.get_mut(&parent).map(Arc::make_mut).and_then(Inode::directory_mut)
-        else {
-            bail!(Corrupt, "{parent} has an entry and is not a directory");
-        };
-        directory.count += 1;
-        self.machine.entries.insert(parent, &entry.name, inode, entry.cookie);
         Ok(())
     }
 

@@ -57,7 +57,7 @@ mod xattr;
 #[cfg(test)]
 mod tests;
 
-pub use checkpoint::CHECKPOINT_FORMAT;
+pub use checkpoint::{CHECKPOINT_FORMAT, Names, Rest};
 pub use machine::Machine;
 pub use outcome::{Applied, Counts, Effect, Reply};
 pub use permission::{EXECUTE, READ, WRITE};

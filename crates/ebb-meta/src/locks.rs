@@ -185,6 +185,9 @@ impl LockTable {
                 self.queue.remove(at);
                 self.take(wish);
                 granted.push(wish);
+                // A shared lock may have taken the place of the owner's exclusive one: who waits further ahead looks
+                // again.
+                at = 0;
             }
         }
         granted

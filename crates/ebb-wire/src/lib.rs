@@ -15,4 +15,4 @@ pub mod pb {
 
 pub use frame::{FrameHeader, FrameKind, HEADER_LEN};
 pub use method::{Call, Method};
-pub use prost::Message;
+pub use prost::{Message, decode_length_delimiter, encode_length_delimiter};

@@ -1,19 +1,27 @@
 //! Checkpoints: the whole state machine in one file.
 //!
-//! A file is a stream of length-delimited `CheckpointRecord`s. The last one, the trailer, has the number of records
-//! before it and a checksum over them; the state machine makes and checks it. The file gets its name `checkpoint-<index>` only when it is complete
-//! and synced; the last two are kept, and the log behind the older one.
+//! A file is a head and a sequence of blocks; each block has a checksum of its own and holds whole records, so that
+//! damage has an offset and blocks are read by several threads. The last record, the trailer, has the number of
+//! records before it and a checksum over them; the state machine makes and checks it. The file gets its name
+//! `checkpoint-<index>` only when it is complete and synced; the last two are kept, and the log behind the older one.
 
 use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
-use ebb_meta::Machine;
+use ebb_meta::{Machine, Names, Rest};
 use ebb_runtime::{File, OpenMode, Runtime};
-use ebb_types::{ClusterId, Result, bail, err};
-use ebb_wire::{Message, pb};
+use ebb_types::{ClusterId, Result, bail};
+use ebb_wire::frame::crc32c;
+use ebb_wire::{decode_length_delimiter, encode_length_delimiter};
 
-/// Bytes that are encoded in one go and written at once.
-const PART_LEN: usize = 1 << 20;
+/// A block ends with the record that makes it so long.
+const BLOCK_LEN: usize = 256 << 10;
+/// Length and checksum before each block's records.
+const BLOCK_HEADER_LEN: usize = 8;
+const MAGIC: &[u8; 8] = b"EBBMCKPT";
+const FORMAT: u32 = 2;
+/// Magic, format, and the checksum of both.
+const HEAD_LEN: usize = 16;
 /// Checkpoints that are kept.
 const KEPT: usize = 2;
 
@@ -29,21 +37,17 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// The newest checkpoint in `dir`; `None` if there is none. A damaged one is an error that names it: what is
-    /// older may be taken only if a person says so, by removing the damaged file.
-    pub async fn read_newest(runtime: &Runtime, dir: &Path, cluster: ClusterId) -> Result<Option<Self>> {
-        let Some(index) = list(runtime, dir).await?.pop() else { return Ok(None) };
+    /// Indexes of the checkpoints in `dir`, oldest first.
+    pub async fn list(runtime: &Runtime, dir: &Path) -> Result<Vec<u64>> {
+        list(runtime, dir).await
+    }
+
+    /// Reads one. A damaged one is an error of kind `Corrupt` that names the file and the offset.
+    pub async fn read(runtime: &Runtime, dir: &Path, index: u64, cluster: ClusterId) -> Result<Self> {
         let path = path(dir, index);
         let bytes = runtime.disk().read(&path).await?;
-        let shown = path.display().to_string();
-        let read = runtime.compute(move || decode(&bytes)).await;
-        let checkpoint = read.map_err(|error| {
-            err!(
-                Corrupt,
-                "{shown} is damaged: {error}. Copy the data directory away; then restore this file from a saved copy, or \
-                 remove it: the checkpoint before it and the log behind that one are still there"
-            )
-        })?;
+        let checkpoint =
+            decode(runtime, bytes).await.map_err(|error| error.context(format!("{} is damaged", path.display())))?;
         if checkpoint.index != index {
             bail!(Corrupt, "{}: holds index {}: rename it back", path.display(), checkpoint.index);
         }
@@ -51,8 +55,16 @@ impl Checkpoint {
             Some(owner) if owner != cluster => {
                 bail!(Invalid, "{}: belongs to cluster {owner}, this is {cluster}", path.display())
             }
-            _ => Ok(Some(checkpoint)),
+            _ => Ok(checkpoint),
         }
+    }
+
+    /// Takes a damaged one out of the way, for a person to look at.
+    pub async fn set_aside(runtime: &Runtime, dir: &Path, index: u64) -> Result<PathBuf> {
+        let aside = dir.join(format!("checkpoint-{index:020}.damaged"));
+        runtime.disk().rename(&path(dir, index), &aside).await?;
+        runtime.disk().sync_dir(dir).await?;
+        Ok(aside)
     }
 }
 
@@ -76,10 +88,17 @@ impl CheckpointWriter {
         let disk = self.runtime.disk();
         let unfinished = self.dir.join(format!("checkpoint-{index:020}.unfinished"));
         let file = disk.open(&unfinished, OpenMode::Create).await?;
-        file.set_len(0).await?;
-        self.stream(machine, index, term, &file).await?;
-        // Ordering: contents before the name; the name before anything that it makes superfluous goes.
-        file.sync_data().await?;
+        let written = async {
+            file.set_len(0).await?;
+            self.stream(machine, index, term, &file).await?;
+            // Ordering: contents before the name; the name before anything that it makes superfluous goes.
+            file.sync_data().await
+        };
+        if let Err(error) = written.await {
+            // On a full disk its bytes are wanted; what cannot be removed now is removed at the next start.
+            let _ = disk.remove_file(&unfinished).await;
+            return Err(error);
+        }
         disk.rename(&unfinished, &path(&self.dir, index)).await?;
         disk.sync_dir(&self.dir).await?;
         self.drop_old().await
@@ -141,41 +160,138 @@ async fn list(runtime: &Runtime, dir: &Path) -> Result<Vec<u64>> {
 }
 
 fn encode(machine: &Machine, index: u64, term: u64, mut emit: impl FnMut(Bytes)) {
-    let mut part = BytesMut::with_capacity(PART_LEN + (64 << 10));
-    for record in machine.records(index, term) {
-        record.encode_length_delimited(&mut part).expect("a growing buffer has room");
-        if part.len() >= PART_LEN {
-            emit(part.split().freeze());
+    emit(Bytes::copy_from_slice(&head()));
+    let mut at = HEAD_LEN as u64;
+    let mut block = new_block();
+    let mut end_block = |block: &mut BytesMut| {
+        let len = block.len() - BLOCK_HEADER_LEN;
+        let sum = block_sum(at, &block[BLOCK_HEADER_LEN..]);
+        block[0..4].copy_from_slice(&u32::try_from(len).expect("a record is below 4 GiB").to_le_bytes());
+        block[4..8].copy_from_slice(&sum.to_le_bytes());
+        at += block.len() as u64;
+        emit(std::mem::replace(block, new_block()).freeze());
+    };
+    machine.encode_records(index, term, |record| {
+        encode_length_delimiter(record.len(), &mut block).expect("a growing buffer has room");
+        block.extend_from_slice(record);
+        if block.len() >= BLOCK_LEN {
+            end_block(&mut block);
         }
+    });
+    if block.len() > BLOCK_HEADER_LEN {
+        end_block(&mut block);
     }
-    emit(part.freeze());
 }
 
-fn decode(bytes: &[u8]) -> Result<Checkpoint> {
-    let mut stream = Stream { rest: bytes };
-    // Count and checksum in the trailer are the state machine's to check.
-    let (machine, index, term) = Machine::from_records(stream.by_ref())?;
-    if !stream.rest.is_empty() {
-        bail!(Corrupt, "{} bytes follow its trailer", stream.rest.len());
-    }
+fn head() -> [u8; HEAD_LEN] {
+    let mut head = [0; HEAD_LEN];
+    head[0..8].copy_from_slice(MAGIC);
+    head[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    let sum = crc32c(&head[..12]);
+    head[12..16].copy_from_slice(&sum.to_le_bytes());
+    head
+}
+
+fn new_block() -> BytesMut {
+    let mut block = BytesMut::with_capacity(BLOCK_LEN + (64 << 10));
+    block.extend_from_slice(&[0; BLOCK_HEADER_LEN]);
+    block
+}
+
+/// Covers the block's place too, so that one that lies elsewhere is noticed.
+fn block_sum(at: u64, records: &[u8]) -> u32 {
+    crc32c(&[crc32c(records).to_le_bytes().as_slice(), &at.to_le_bytes()].concat())
+}
+
+async fn decode(runtime: &Runtime, bytes: Bytes) -> Result<Checkpoint> {
+    let again = bytes.clone();
+    // Two threads: each reads the whole stream and takes what is its own.
+    let names = runtime.compute(move || {
+        check_head(&again)?;
+        let mut stream = Stream::new(&again);
+        let names = Names::load(stream.by_ref());
+        names.map_err(|error| error.context(format!("before offset {}", stream.at)))
+    });
+    let rest = runtime.compute(move || {
+        check_head(&bytes)?;
+        // Count and checksum in the trailer are the state machine's to check.
+        let mut stream = Stream::new(&bytes);
+        let rest = Rest::load(stream.by_ref());
+        let at = stream.at;
+        let rest = rest.map_err(|error| error.context(format!("before offset {at}")))?;
+        if at < bytes.len() {
+            bail!(Corrupt, "at offset {at}: {} bytes follow its trailer", bytes.len() - at);
+        }
+        Ok(rest)
+    });
+    let (names, rest) = tokio::join!(biased; names, rest);
+    let (names, rest) = (names?, rest?);
+    let (machine, index, term) = runtime.compute(move || names.join(rest)).await?;
     Ok(Checkpoint { machine, index, term })
 }
 
-struct Stream<'a> {
-    rest: &'a [u8],
+fn check_head(bytes: &[u8]) -> Result<()> {
+    let Some(found) = bytes.get(..HEAD_LEN).filter(|found| &found[0..8] == MAGIC) else {
+        bail!(Corrupt, "at offset 0: it does not begin as a checkpoint of format {FORMAT} does");
+    };
+    if found[12..16] != crc32c(&found[..12]).to_le_bytes() {
+        bail!(Corrupt, "at offset 0: the checksum of its head does not match");
+    }
+    let format = u32::from_le_bytes(found[8..12].try_into().expect("four bytes"));
+    if format != FORMAT {
+        bail!(Unsupported, "it is of format {format}, this release reads {FORMAT}");
+    }
+    Ok(())
 }
 
-impl Iterator for Stream<'_> {
-    type Item = Result<pb::CheckpointRecord>;
+/// The records of all blocks, each block checked before its first record is told.
+struct Stream<'a> {
+    bytes: &'a [u8],
+    /// Where the present block ends.
+    block_end: usize,
+    /// Where the next record, or the next block, begins.
+    at: usize,
+}
+
+impl<'a> Stream<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, block_end: HEAD_LEN, at: HEAD_LEN }
+    }
+
+    fn next_record(&mut self) -> Result<Option<&'a [u8]>> {
+        if self.at == self.block_end {
+            if self.at == self.bytes.len() {
+                return Ok(None);
+            }
+            self.open_block()?;
+        }
+        let mut rest = &self.bytes[self.at..self.block_end];
+        let len = decode_length_delimiter(&mut rest).ok().filter(|len| *len <= rest.len());
+        let Some(len) = len else { bail!(Corrupt, "at offset {}: a record is longer than its block", self.at) };
+        self.at = self.block_end - rest.len() + len;
+        Ok(Some(&rest[..len]))
+    }
+
+    fn open_block(&mut self) -> Result<()> {
+        let at = self.at;
+        let header = self.bytes.get(at..at + BLOCK_HEADER_LEN);
+        let Some(header) = header else { bail!(Corrupt, "at offset {at}: it ends within a block's header") };
+        let len = u32::from_le_bytes(header[0..4].try_into().expect("four bytes")) as usize;
+        let from = at + BLOCK_HEADER_LEN;
+        let records = self.bytes.get(from..from + len).filter(|_| len > 0);
+        let Some(records) = records else { bail!(Corrupt, "at offset {at}: a block of {len} bytes does not fit") };
+        if block_sum(at as u64, records).to_le_bytes() != header[4..8] {
+            bail!(Corrupt, "at offset {at}: the checksum of the block up to offset {} does not match", from + len);
+        }
+        (self.at, self.block_end) = (from, from + len);
+        Ok(())
+    }
+}
+
+impl<'a> Iterator for Stream<'a> {
+    type Item = Result<&'a [u8]>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let record = pb::CheckpointRecord::decode_length_delimited(&mut self.rest);
-        if record.is_err() {
-            self.rest = &[];
-        }
-        Some(record.map_err(|error| err!(Corrupt, "a record does not decode: {error}")))
+        self.next_record().transpose()
     }
 }

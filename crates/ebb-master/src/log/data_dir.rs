@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ebb_runtime::{DirLock, Runtime};
-use ebb_types::{ClusterId, Result, bail, err};
+use ebb_types::{ClusterId, Result, bail};
+use ebb_wire::frame::crc32c;
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const NAME: &str = "master";
 
 /// A data directory that this process has taken. Held until dropped.
@@ -42,33 +43,48 @@ impl DataDir {
     }
 }
 
+/// Three lines, and a fourth with the checksum of those.
 fn text(cluster: ClusterId) -> String {
-    format!("ebb master\nformat {FORMAT}\ncluster {:016x}\n", cluster.raw())
+    let lines = format!("ebb master\nformat {FORMAT}\ncluster {:016x}\n", cluster.raw());
+    let sum = crc32c(lines.as_bytes());
+    format!("{lines}checksum {sum:08x}\n")
 }
 
 fn check(bytes: &[u8], path: &Path, cluster: ClusterId) -> Result<()> {
     let shown = path.display();
-    let text = std::str::from_utf8(bytes).map_err(|_| err!(Corrupt, "{shown}: the identity file is not text"))?;
-    let mut lines = text.lines();
-    if lines.next() != Some("ebb master") {
-        bail!(Invalid, "{shown}: not the data directory of a master; choose another directory");
+    let expected = text(cluster);
+    if bytes == expected.as_bytes() {
+        return Ok(());
     }
-    let format = lines.next().and_then(|line| line.strip_prefix("format ")?.parse::<u32>().ok());
-    match format {
-        Some(FORMAT) => {}
-        Some(other) => bail!(Unsupported, "{shown}: data format {other}, this release reads {FORMAT}"),
-        None => bail!(Corrupt, "{shown}: no line with the data format"),
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let format = text.strip_prefix("ebb master\nformat ").and_then(|rest| rest.lines().next()?.parse::<u32>().ok());
+    if let Some(other) = format.filter(|format| *format != FORMAT) {
+        bail!(Unsupported, "{shown}: data format {other}, this release reads {FORMAT}");
     }
-    let owner = lines.next().and_then(|line| u64::from_str_radix(line.strip_prefix("cluster ")?, 16).ok());
-    match owner {
-        Some(owner) if owner == cluster.raw() => Ok(()),
-        Some(owner) => bail!(
+    if let Some(owner) = owner(text) {
+        bail!(
             Invalid,
             "{shown}: belongs to cluster {owner:016x}, this is {:016x}; start it with that cluster's settings",
             cluster.raw()
-        ),
-        None => bail!(Corrupt, "{shown}: no line with the cluster"),
+        );
     }
+    let differs = bytes.iter().zip(expected.as_bytes()).position(|(found, due)| found != due);
+    let at = differs.unwrap_or(bytes.len().min(expected.len()));
+    bail!(
+        Corrupt,
+        "{shown}: damaged at offset {at}: the disk lost or changed bytes; copy the directory away, then restore this file \
+         from a saved copy. If the directory is surely cluster {:016x}'s, remove the file and write it anew: printf '{}' > {shown}",
+        cluster.raw(),
+        expected.escape_default()
+    )
+}
+
+/// The cluster that a whole identity file names.
+fn owner(text: &str) -> Option<u64> {
+    let at = text.rfind("checksum ")?;
+    let sum = u32::from_str_radix(text[at..].strip_prefix("checksum ")?.strip_suffix('\n')?, 16).ok()?;
+    let line = text.lines().nth(2)?;
+    (crc32c(&text.as_bytes()[..at]) == sum).then(|| u64::from_str_radix(line.strip_prefix("cluster ")?, 16).ok())?
 }
 
 /// A directory without identity must not hold a log: its identity was lost, and beginning anew would hide that.

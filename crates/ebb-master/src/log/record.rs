@@ -18,6 +18,7 @@ pub const HEADER_LEN: usize = 24;
 pub const PAYLOAD_LEN_MAX: usize = 8 << 20;
 
 const FLAG_LAST: u8 = 1;
+const KIND_ENTRY: u8 = 1;
 
 /// What a record holds.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,7 +45,7 @@ pub struct Placed {
 impl Record {
     fn kind(&self) -> u8 {
         match self {
-            Self::Entry(_) => 1,
+            Self::Entry(_) => KIND_ENTRY,
             Self::HardState(_) => 2,
             Self::ConfState(_) => 3,
         }
@@ -73,7 +74,7 @@ impl Record {
     fn decode(kind: u8, payload: &[u8]) -> Result<Self> {
         let mut reader = Reader(payload);
         let record = match kind {
-            1 => Self::Entry(decode_entry(&mut reader)?),
+            KIND_ENTRY => Self::Entry(decode_entry(&mut reader)?),
             2 => Self::HardState(HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? }),
             3 => Self::ConfState(decode_conf_state(&mut reader)?),
             other => return Err(err!(Corrupt, "record of unknown kind {other}: written by another release")),
@@ -100,11 +101,18 @@ pub enum Found {
     Bad,
     /// A record, and the bytes that it takes.
     Record(Placed, usize),
+    /// An entry up to `after`, which nobody needs any more: its batch, whether it ends that, its index, its bytes.
+    Passed(u64, bool, u64, usize),
 }
 
 /// Looks for a record at the start of `bytes`. A valid checksum over contents that do not decode is an error: such a
 /// record was written so, by another release.
 pub fn look(bytes: &[u8]) -> Result<Found> {
+    look_behind(bytes, 0)
+}
+
+/// The same; entries up to `after` are checked and not decoded.
+pub fn look_behind(bytes: &[u8], after: u64) -> Result<Found> {
     let Some(header) = bytes.get(..HEADER_LEN) else { return Ok(Found::Free) };
     if header.iter().all(|byte| *byte == 0) {
         return Ok(Found::Free);
@@ -112,6 +120,9 @@ pub fn look(bytes: &[u8]) -> Result<Found> {
     match framed(bytes) {
         None => Ok(Found::Bad),
         Some(frame) => {
+            if let Some(index) = frame.entry_index().filter(|index| *index <= after) {
+                return Ok(Found::Passed(frame.batch, frame.last, index, padded(frame.payload.len())));
+            }
             let record = Record::decode(frame.kind, frame.payload)?;
             Ok(Found::Record(Placed { batch: frame.batch, last: frame.last, record }, padded(frame.payload.len())))
         }
@@ -134,6 +145,13 @@ struct Frame<'a> {
     kind: u8,
     last: bool,
     payload: &'a [u8],
+}
+
+impl Frame<'_> {
+    fn entry_index(&self) -> Option<u64> {
+        let index = self.payload.first_chunk().filter(|_| self.kind == KIND_ENTRY)?;
+        Some(u64::from_le_bytes(*index))
+    }
 }
 
 fn framed(bytes: &[u8]) -> Option<Frame<'_>> {

@@ -9,7 +9,7 @@ use std::path::Path;
 use ebb_types::{ClusterId, Result, bail, err};
 use ebb_wire::frame::crc32c;
 
-use crate::log::record::{Found, Record, look, peek_batch};
+use crate::log::record::{Found, Record, look_behind, peek_batch};
 
 /// Bytes of a segment's header.
 pub const SEGMENT_HEADER_LEN: usize = 64;
@@ -77,11 +77,20 @@ pub enum Position {
     Last,
 }
 
+/// What was found in a segment.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Scanned {
+    /// To be taken over.
+    Record(Record),
+    /// Entries that a checkpoint holds, the last with this index.
+    Passed(u64),
+}
+
 /// What a segment holds.
 #[derive(Debug)]
 pub struct Scan {
     /// Records of complete batches, in order.
-    pub records: Vec<Record>,
+    pub records: Vec<Scanned>,
     /// Where the next record goes.
     pub end: usize,
     /// The batch of the last record, or the one before the segment's first.
@@ -90,33 +99,37 @@ pub struct Scan {
     pub torn: bool,
 }
 
-/// Reads a segment's records.
+/// Reads a segment's records; entries up to `after` are passed over.
 ///
 /// A crash can tear only the last batch, for each batch is synced before the next is written. So: what is invalid and
 /// has no valid record of a *later* batch behind it is a torn tail, and its batch is left out as a whole; all other
 /// damage hits what was synced and is refused with kind `Corrupt`, file and offset.
-pub fn scan(bytes: &[u8], header: &SegmentHeader, position: Position, path: &Path) -> Result<Scan> {
+pub fn scan(bytes: &[u8], header: &SegmentHeader, position: Position, path: &Path, after: u64) -> Result<Scan> {
     let mut done =
         Scan { records: Vec::new(), end: SEGMENT_HEADER_LEN, last_batch: header.first_batch - 1, torn: false };
-    let mut open: Vec<Record> = Vec::new();
+    let mut open: Vec<Scanned> = Vec::new();
     let mut at = SEGMENT_HEADER_LEN;
     loop {
-        let found = look(&bytes[at..]).map_err(|error| error.context(format!("{} at offset {at}", path.display())))?;
-        match found {
-            Found::Record(placed, len) if placed.batch == done.last_batch + 1 => {
-                at += len;
-                open.push(placed.record);
-                if placed.last {
-                    done.records.append(&mut open);
-                    done.end = at;
-                    done.last_batch = placed.batch;
-                }
-            }
-            // A record of another batch stands where the open batch goes on: that batch lost its place.
-            Found::Record(placed, _) => {
-                return Err(damage(path, at, &format!("batch {} after batch {}", placed.batch, done.last_batch)));
-            }
+        let found = look_behind(&bytes[at..], after)
+            .map_err(|error| error.context(format!("{} at offset {at}", path.display())))?;
+        let (batch, last, len, scanned) = match found {
+            Found::Record(placed, len) => (placed.batch, placed.last, len, Scanned::Record(placed.record)),
+            Found::Passed(batch, last, index, len) => (batch, last, len, Scanned::Passed(index)),
             Found::Free | Found::Bad => break,
+        };
+        // A record of another batch stands where the open batch goes on: that batch lost its place.
+        if batch != done.last_batch + 1 {
+            return Err(damage(path, at, &format!("batch {batch} after batch {}", done.last_batch)));
+        }
+        at += len;
+        match (&scanned, open.last_mut()) {
+            (Scanned::Passed(index), Some(Scanned::Passed(before))) => *before = *index,
+            _ => open.push(scanned),
+        }
+        if last {
+            done.records.append(&mut open);
+            done.end = at;
+            done.last_batch = batch;
         }
     }
     let clean = open.is_empty() && bytes[at..].iter().all(|byte| *byte == 0);
@@ -137,6 +150,6 @@ fn later_batch(bytes: &[u8], from: u64) -> Option<u64> {
     (8..bytes.len()).step_by(8).find_map(|at| peek_batch(&bytes[at..], from..from.saturating_add(BATCH_LOOKAHEAD)))
 }
 
-fn damage(path: &Path, at: usize, what: &str) -> ebb_types::Error {
+pub(super) fn damage(path: &Path, at: usize, what: &str) -> ebb_types::Error {
     err!(Corrupt, "{}: damaged at offset {at}: {what}; {ADVICE}", path.display())
 }

@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_runtime::{File, OpenMode, Runtime, Task};
-use ebb_types::{ClusterId, Error, Result, bail};
+use ebb_runtime::{File, Moment, OpenMode, Runtime, Task};
+use ebb_types::{ClusterId, Error, ErrorKind, Result, bail};
 use raft::eraftpb::{ConfState, Entry, HardState};
 
-use crate::log::record::{PAYLOAD_LEN_MAX, Record};
-use crate::log::segment::{Position, SEGMENT_HEADER_LEN, SegmentHeader, scan};
+use crate::log::hint::{Hint, Synced};
+use crate::log::record::{PAYLOAD_LEN_MAX, Record, padded};
+use crate::log::segment::{Position, SEGMENT_HEADER_LEN, Scan, Scanned, SegmentHeader, damage, scan};
 
 /// How a log is kept.
 #[derive(Clone, Debug)]
@@ -46,6 +48,27 @@ pub struct Recovered {
     pub entries: VecDeque<Entry>,
 }
 
+/// Who may use the room that is left when the disk is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// Only while there is plenty.
+    Growth,
+    /// All of it: what frees space, or ends what was begun.
+    Relief,
+}
+
+/// The next segment.
+enum Spare {
+    None,
+    Filling(Task<Result<File>>),
+    Ready(File),
+    /// The disk was full. Tried again from then on.
+    Failed(Error, Moment),
+}
+
+/// After a disk was full it is tried again as often.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// An open log. One task owns it.
 pub struct Wal {
     runtime: Runtime,
@@ -62,7 +85,8 @@ pub struct Wal {
     hard_state: HardState,
     conf_state: ConfState,
     /// The next segment, zero-filled ahead of need.
-    spare: Option<Task<Result<File>>>,
+    spare: Spare,
+    hint: Hint,
     /// After a failed write or sync nobody knows what is on the disk: nothing more is appended.
     poisoned: Option<Error>,
 }
@@ -79,6 +103,7 @@ impl Wal {
     ) -> Result<(Self, Recovered)> {
         remove_unfinished(runtime, dir).await?;
         let names = segment_names(runtime, dir).await?;
+        let synced = Hint::read(runtime, dir, cluster).await?;
         let mut found = Recovered::default();
         let mut segments = VecDeque::new();
         let mut last_batch = 0;
@@ -98,9 +123,12 @@ impl Wal {
             let position = if place + 1 == names.len() { Position::Last } else { Position::Inner };
             let scanned = {
                 let (bytes, path) = (bytes.clone(), path.clone());
-                runtime.compute(move || scan(&bytes, &header, position, &path)).await?
+                runtime.compute(move || scan(&bytes, &header, position, &path, after)).await?
             };
             last_batch = scanned.last_batch;
+            if position == Position::Last {
+                check_synced(synced, *sequence, &scanned, dir, &path)?;
+            }
             let highest = replay(scanned.records, after, &mut found, &path)?;
             segments.push_back((*sequence, highest));
             if scanned.torn {
@@ -116,6 +144,16 @@ impl Wal {
                 (file, position, size)
             }
             None => {
+                if let Some(synced) = synced {
+                    bail!(
+                        Corrupt,
+                        "{}: the log is gone; batch {} was synced in segment {}: {}",
+                        dir.display(),
+                        synced.batch,
+                        synced.sequence,
+                        hint_advice(dir)
+                    );
+                }
                 let file = fill(runtime.clone(), dir.to_owned(), 1, options.segment_bytes).await?;
                 let file =
                     activate(runtime, dir, &file, SegmentHeader { cluster, sequence: 1, first_batch: 1 }).await?;
@@ -123,6 +161,7 @@ impl Wal {
                 (file, SEGMENT_HEADER_LEN, options.segment_bytes)
             }
         };
+        let hint = Hint::open(runtime, dir, cluster).await?;
         let last_index = found.entries.back().map_or(after, |entry| entry.index);
         found.hard_state.commit = found.hard_state.commit.min(last_index);
         let wal = Self {
@@ -137,10 +176,59 @@ impl Wal {
             segments,
             hard_state: found.hard_state.clone(),
             conf_state: found.conf_state.clone(),
-            spare: None,
+            spare: Spare::None,
+            hint,
             poisoned: None,
         };
         Ok((wal, found))
+    }
+
+    /// Whether a batch with entries of so many bytes in all can be appended, on a full disk too. If not, `NoSpace`, and
+    /// nothing has happened.
+    ///
+    /// Room is made before anything is proposed: what raft has taken cannot be given back.
+    pub async fn make_room(&mut self, entries: usize, bytes: usize, urgency: Urgency) -> Result<()> {
+        // Each record is padded; term, vote and voters may stand before them.
+        let need = bytes + entries * (padded(0) + 64) + 4 * padded(256);
+        let reserve = self.options.segment_bytes / 4;
+        let left = self.size.saturating_sub(self.position);
+        // A filling that has begun at half a segment has come to its end long before the reserve is touched.
+        self.prepare_spare(left < need + reserve).await;
+        match &self.spare {
+            Spare::Failed(error, _) if error.kind() == ErrorKind::NoSpace => {
+                let kept = if urgency == Urgency::Growth { reserve } else { 0 };
+                if left >= need + kept {
+                    return Ok(());
+                }
+                bail!(
+                    NoSpace,
+                    "the master's disk is full: {error}; reading and removing go on, and all does when there is room"
+                )
+            }
+            // There is room here or in the next segment; what is larger than a segment gets one of its size.
+            _ => Ok(()),
+        }
+    }
+
+    /// Sees to it that the next segment is there, or on its way; with `now`, that it is there or known not to fit.
+    async fn prepare_spare(&mut self, now: bool) {
+        if let Spare::Failed(_, since) = &self.spare
+            && self.runtime.now().since(*since) >= RETRY_AFTER
+        {
+            self.spare = Spare::None;
+        }
+        if matches!(self.spare, Spare::None) && (now || self.position > self.size / 2) {
+            let next = self.segments.back().map_or(1, |current| current.0 + 1);
+            let fill = fill(self.runtime.clone(), self.dir.clone(), next, self.options.segment_bytes);
+            self.spare = Spare::Filling(self.runtime.spawn("log-spare", fill));
+        }
+        if now && matches!(self.spare, Spare::Filling(_)) {
+            let Spare::Filling(task) = std::mem::replace(&mut self.spare, Spare::None) else { return };
+            self.spare = match task.join().await.and_then(|filled| filled) {
+                Ok(file) => Spare::Ready(file),
+                Err(error) => Spare::Failed(error, self.runtime.now()),
+            };
+        }
     }
 
     /// Makes a batch durable: one write and one fdatasync. An error is final.
@@ -191,19 +279,23 @@ impl Wal {
         self.last_batch += 1;
         let current = self.segments.back_mut().expect("there is always a current segment");
         current.1 = current.1.max(highest);
-        if self.spare.is_none() && self.position > self.size / 2 {
-            let fill = fill(self.runtime.clone(), self.dir.clone(), current.0 + 1, self.options.segment_bytes);
-            self.spare = Some(self.runtime.spawn("log-spare", fill));
-        }
+        self.prepare_spare(false).await;
         Ok(())
+    }
+
+    /// Writes down up to where the log is synced, if that has changed: now and then is often enough.
+    pub async fn note_synced(&mut self) -> Result<()> {
+        let sequence = self.segments.back().map_or(0, |current| current.0);
+        self.hint.note(Synced { batch: self.last_batch, sequence, offset: self.position as u64 }).await
     }
 
     async fn rotate(&mut self, need: usize) -> Result<()> {
         let sequence = self.segments.back().expect("there is always a current segment").0 + 1;
         let size = self.options.segment_bytes.max(SEGMENT_HEADER_LEN + need);
-        let spare = match self.spare.take() {
-            Some(task) => Some(task.join().await??),
-            None => None,
+        let spare = match std::mem::replace(&mut self.spare, Spare::None) {
+            Spare::Filling(task) => Some(task.join().await??),
+            Spare::Ready(file) => Some(file),
+            Spare::None | Spare::Failed(..) => None,
         };
         let file = match spare {
             Some(file) if size == self.options.segment_bytes => file,
@@ -239,8 +331,8 @@ impl Wal {
 
 impl Drop for Wal {
     fn drop(&mut self) {
-        if let Some(spare) = &self.spare {
-            spare.abort();
+        if let Spare::Filling(task) = &self.spare {
+            task.abort();
         }
     }
 }
@@ -260,18 +352,18 @@ fn encode(records: &[Record], batch: u64) -> Vec<u8> {
 }
 
 /// Takes a segment's records over; returns the highest entry index in it.
-fn replay(records: Vec<Record>, after: u64, found: &mut Recovered, path: &Path) -> Result<u64> {
+fn replay(records: Vec<Scanned>, after: u64, found: &mut Recovered, path: &Path) -> Result<u64> {
     let mut highest = 0;
     for record in records {
         match record {
-            Record::HardState(state) => found.hard_state = state,
-            Record::ConfState(state) => found.conf_state = state,
-            Record::Entry(entry) => {
+            Scanned::Passed(index) => {
+                highest = highest.max(index);
+                found.entries.clear();
+            }
+            Scanned::Record(Record::HardState(state)) => found.hard_state = state,
+            Scanned::Record(Record::ConfState(state)) => found.conf_state = state,
+            Scanned::Record(Record::Entry(entry)) => {
                 highest = highest.max(entry.index);
-                if entry.index <= after {
-                    found.entries.clear();
-                    continue;
-                }
                 while found.entries.back().is_some_and(|last| last.index >= entry.index) {
                     found.entries.pop_back();
                 }
@@ -290,6 +382,27 @@ fn replay(records: Vec<Record>, after: u64, found: &mut Recovered, path: &Path) 
         }
     }
     Ok(highest)
+}
+
+/// Refuses a log that ends before what is known to have been synced.
+fn check_synced(synced: Option<Synced>, sequence: u64, scanned: &Scan, dir: &Path, path: &Path) -> Result<()> {
+    let Some(synced) = synced.filter(|synced| synced.batch > scanned.last_batch) else { return Ok(()) };
+    let what = format!(
+        "the log ends with batch {} here, but batch {} was synced, up to offset {} of segment {}{}",
+        scanned.last_batch,
+        synced.batch,
+        synced.offset,
+        synced.sequence,
+        if synced.sequence > sequence { ", which is missing" } else { "" }
+    );
+    Err(damage(path, scanned.end, &what).context(hint_advice(dir)))
+}
+
+fn hint_advice(dir: &Path) -> String {
+    format!(
+        "if this directory is a copy that was made while its master ran, remove {} and start again",
+        Hint::path(dir).display()
+    )
 }
 
 fn check_place(
@@ -349,10 +462,25 @@ async fn remove_unfinished(runtime: &Runtime, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A zero-filled, synced file that no log uses yet.
+/// A zero-filled, synced file that no log uses yet. One that finds no room is removed again.
 async fn fill(runtime: Runtime, dir: PathBuf, sequence: u64, size: usize) -> Result<File> {
+    let path = unfinished_path(&runtime, &dir, sequence);
+    let filled = fill_file(&runtime, &path, size).await;
+    if filled.is_err() {
+        // What fails here is removed at the next start.
+        let _ = runtime.disk().remove_file(&path).await;
+    }
+    filled
+}
+
+async fn fill_file(runtime: &Runtime, path: &Path, size: usize) -> Result<File> {
     const PART: usize = 1 << 20;
-    let file = runtime.disk().open(&unfinished_path(&runtime, &dir, sequence), OpenMode::CreateNew).await?;
+    // What certainly does not fit is not tried: it would take the last bytes from everybody for a moment.
+    let free = runtime.disk().space(path.parent().unwrap_or(path)).await?.free_bytes;
+    if free < size as u64 {
+        bail!(NoSpace, "{}: a segment of {size} bytes does not fit in {free} free ones", path.display());
+    }
+    let file = runtime.disk().open(path, OpenMode::CreateNew).await?;
     let zeros = Bytes::from(vec![0; PART.min(size)]);
     let mut at = 0;
     while at < size {

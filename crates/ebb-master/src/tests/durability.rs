@@ -87,6 +87,81 @@ fn a_restart_reads_the_newest_checkpoint_and_the_log_behind_it() {
     });
 }
 
+/// Goal: a damaged newest checkpoint costs nothing as long as the older one and the log hold everything, and stops the
+/// master where they do not. Method: files until there are two checkpoints; one is damaged, then both.
+#[test]
+fn a_damaged_checkpoint_is_made_good_by_the_older_one_and_the_log() {
+    with_cluster(9, 3, |mut cluster| async move {
+        let client = cluster.client().await;
+        for number in 0..1500 {
+            client.create(&format!("f{number}")).await.unwrap();
+        }
+        cluster.world.sleep(Duration::from_secs(2)).await;
+        let before = cluster.status().await;
+        damage_newest(&cluster).await;
+        cluster.crash_master().await;
+        let after = cluster.status().await;
+        assert_eq!((before.inodes, before.metablocks), (after.inodes, after.metablocks));
+        let names = cluster.process.runtime().disk().read_dir("/data".as_ref()).await.unwrap();
+        assert_eq!(names.iter().filter(|name| name.ends_with(".damaged")).count(), 1, "{names:?}");
+        // The log behind the older one begins too late to do without it.
+        damage_newest(&cluster).await;
+        cluster.process.crash();
+        cluster.master = None;
+        let error = Master::start(cluster.process.restart(), options()).await.unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{text}");
+        assert!(text.contains("/data/checkpoint-") && text.contains("offset") && text.contains("saved copy"), "{text}");
+    });
+}
+
+fn unlink(name: &str) -> ebb_wire::pb::meta_op::Op {
+    ebb_wire::pb::meta_op::Op::Unlink(ebb_wire::pb::meta_op::Unlink { parent: 1, name: name.into() })
+}
+
+async fn damage_newest(cluster: &Cluster) {
+    let disk = cluster.process.runtime().disk();
+    let names = disk.read_dir("/data".as_ref()).await.unwrap();
+    let newest = names.iter().rfind(|name| name.starts_with("checkpoint-") && !name.contains('.')).unwrap();
+    let file = disk.open(&std::path::Path::new("/data").join(newest), ebb_runtime::OpenMode::Existing).await.unwrap();
+    file.write_at(1000, vec![bytes::Bytes::from_static(b"rot")]).await.unwrap();
+    file.sync_data().await.unwrap();
+}
+
+/// Goal: a full disk at the master refuses growth with `NoSpace` and nothing else: reading and removing go on, nothing
+/// panics, and all goes on when there is room. Method: everything but a little of the disk is taken by something else.
+#[test]
+fn a_full_disk_at_the_master_stops_growth_alone_and_only_while_it_is_full() {
+    with_cluster(10, 3, |mut cluster| async move {
+        let client = cluster.watcher().await;
+        for number in 0..50 {
+            client.create(&format!("f{number}")).await.unwrap();
+        }
+        cluster.process.fill_disk(Some(10_000));
+        let mut made = 0;
+        let refused = loop {
+            match client.create(&format!("g{made}")).await {
+                Ok(_) => made += 1,
+                Err(error) => break error,
+            }
+            assert!(made < 5000, "the disk never fills");
+        };
+        assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+        assert!(refused.to_string().contains("master's disk"), "{refused}");
+        for number in 0..50 {
+            client.mutate(unlink(&format!("f{number}"))).await.unwrap();
+        }
+        assert_eq!(client.create("one more").await.unwrap_err().kind(), ErrorKind::NoSpace);
+        assert!(client.lookup("g0").await.is_ok(), "reading goes on");
+        cluster.process.fill_disk(None);
+        cluster.world.sleep(Duration::from_secs(3)).await;
+        client.create("room again").await.unwrap();
+        cluster.crash_master().await;
+        let names = client.list().await;
+        assert_eq!(names.len(), made + 1, "what was acknowledged on a full disk survives");
+    });
+}
+
 #[test]
 fn one_directory_serves_one_master_and_one_cluster() {
     World::run(4, WorldOptions::default(), |world| async move {

@@ -69,6 +69,7 @@ impl Model {
                 self.take(file, &wish);
                 self.queue.remove(at);
                 granted.push((file, wish.owner));
+                at = 0;
             } else {
                 at += 1;
             }

@@ -200,3 +200,16 @@ fn tables_have_a_bound() {
     world.lock(a, range(UNLOCK, 1, 0, 100), false).unwrap();
     world.lock(a, range(SHARED, 2, 1, 1), false).unwrap();
 }
+
+#[test]
+fn a_grant_that_weakens_a_lock_lets_those_who_wait_longer_in() {
+    let mut world = World::new();
+    let (a, _) = files(&mut world);
+    world.lock(a, range(EXCLUSIVE, 2, 2, 2), false).unwrap();
+    world.lock(a, range(EXCLUSIVE, 3, 0, 1), false).unwrap();
+    assert!(world.lock(a, range(SHARED, 1, 0, 2), true).unwrap().queued);
+    assert!(world.lock(a, range(SHARED, 2, 0, 2), true).unwrap().queued);
+    // The second waiter's own exclusive lock, which kept the first one out, becomes shared as it is granted.
+    world.lock(a, range(UNLOCK, 3, 0, 1), false).unwrap();
+    assert_eq!(granted(&world), [(a, 2, false), (a, 1, false)]);
+}

@@ -1,0 +1,179 @@
+//! Reading the disk at start: the newest checkpoint and the log behind it, at the same time.
+//!
+//! A damaged checkpoint is passed over if nothing is lost by it: the one before it (or the beginning) and a log that
+//! goes on from there without a gap, up to the damaged one at least, hold everything that it held. It is set aside, and
+//! told about, for a disk that changes bytes is dying.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use ebb_meta::Machine;
+use ebb_runtime::Runtime;
+use ebb_types::{ClusterId, Error, ErrorKind, Result, bail, err};
+use ebb_wire::{Message, pb};
+use raft::eraftpb::{ConfState, Entry};
+
+use super::{GroupOptions, SELF_ID};
+use crate::log::{Batch, Checkpoint, CheckpointWriter, Recovered, Wal};
+
+/// A point of the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct At {
+    pub index: u64,
+    pub term: u64,
+}
+
+/// What a group starts with.
+pub(super) struct Start {
+    pub wal: Wal,
+    pub machine: Machine,
+    pub at: At,
+    pub recovered: Recovered,
+    pub commands: Commands,
+}
+
+/// Commands of the entries behind the checkpoint, decoded off the service's threads. Those that do not decode say so
+/// when they are applied: the end of a log need not be committed.
+#[derive(Debug, Default)]
+pub(super) struct Commands(VecDeque<(u64, Result<pb::Command>)>);
+
+impl Commands {
+    fn decode(entries: &VecDeque<Entry>) -> Self {
+        let commands = entries.iter().filter(|entry| !entry.data.is_empty());
+        Self(commands.map(|entry| (entry.index, decode(entry))).collect())
+    }
+
+    /// The command of an entry.
+    pub(super) fn take(&mut self, entry: &Entry) -> Result<pb::Command> {
+        while let Some((index, command)) = self.0.pop_front_if(|(index, _)| *index <= entry.index) {
+            if index == entry.index {
+                return command;
+            }
+        }
+        decode(entry)
+    }
+}
+
+fn decode(entry: &Entry) -> Result<pb::Command> {
+    pb::Command::decode(entry.data.as_slice())
+        .map_err(|error| err!(Corrupt, "entry {} of the log does not decode: {error}", entry.index))
+}
+
+/// Reads everything that there is, and begins a log in a new directory.
+pub(super) async fn recover(
+    runtime: &Runtime,
+    dir: &Path,
+    cluster: ClusterId,
+    options: &GroupOptions,
+) -> Result<Start> {
+    CheckpointWriter::new(runtime.clone(), dir.to_owned()).clean().await?;
+    let mut checkpoints = Checkpoint::list(runtime, dir).await?;
+    let mut damaged: Vec<(u64, Error)> = Vec::new();
+    loop {
+        let index = checkpoints.pop();
+        match read(runtime, dir, cluster, options, index).await {
+            Ok(start) => {
+                check_complete(&start, dir, &damaged)?;
+                set_aside(runtime, dir, &damaged, start.at.index).await;
+                return begin(start, dir).await;
+            }
+            Err(Failed::Checkpoint(error)) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
+                damaged.push((index.unwrap_or_default(), error));
+            }
+            Err(Failed::Checkpoint(error) | Failed::Log(error)) => return Err(explain(error, &damaged)),
+        }
+    }
+}
+
+enum Failed {
+    Checkpoint(Error),
+    Log(Error),
+}
+
+/// From one checkpoint (`None`: from the beginning) and the log behind it.
+async fn read(
+    runtime: &Runtime,
+    dir: &Path,
+    cluster: ClusterId,
+    options: &GroupOptions,
+    index: Option<u64>,
+) -> Result<Start, Failed> {
+    let checkpoint = async {
+        match index {
+            Some(index) => Checkpoint::read(runtime, dir, index, cluster).await.map(Some),
+            None => Ok(None),
+        }
+    };
+    let log = async {
+        let (wal, recovered) = Wal::open(runtime, dir, cluster, options.wal.clone(), index.unwrap_or_default()).await?;
+        let (recovered, commands) = runtime
+            .compute(move || {
+                let commands = Commands::decode(&recovered.entries);
+                (recovered, commands)
+            })
+            .await;
+        Ok::<_, Error>((wal, recovered, commands))
+    };
+    let (checkpoint, log) = tokio::join!(biased; checkpoint, log);
+    let (machine, at) = match checkpoint.map_err(Failed::Checkpoint)? {
+        Some(Checkpoint { machine, index, term }) => (machine, At { index, term }),
+        None => (Machine::new(), At::default()),
+    };
+    let (wal, recovered, commands) = log.map_err(Failed::Log)?;
+    Ok(Start { wal, machine, at, recovered, commands })
+}
+
+/// Refuses to go on from an older checkpoint unless the log has all that the damaged ones had.
+fn check_complete(start: &Start, dir: &Path, damaged: &[(u64, Error)]) -> Result<()> {
+    let last = start.recovered.entries.back().map_or(start.at.index, |entry| entry.index);
+    match damaged.first() {
+        Some((index, _)) if *index > last => {
+            let error = err!(Corrupt, "{}: the log ends with entry {last}, before that checkpoint", dir.display());
+            Err(explain(error, damaged))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What stands in the way, with the damage that made it matter and the way out.
+fn explain(error: Error, damaged: &[(u64, Error)]) -> Error {
+    if damaged.is_empty() {
+        return error;
+    }
+    let found: Vec<String> = damaged.iter().map(|(_, error)| error.to_string()).collect();
+    err!(
+        Corrupt,
+        "{}. What is older does not make up for it: {error}. Copy the data directory away; then restore the damaged file, or \
+         the whole directory, from a saved copy",
+        found.join("; ")
+    )
+}
+
+async fn set_aside(runtime: &Runtime, dir: &Path, damaged: &[(u64, Error)], from: u64) {
+    for (index, error) in damaged {
+        match Checkpoint::set_aside(runtime, dir, *index).await {
+            Ok(aside) => tracing::error!(
+                %error, aside = %aside.display(), from,
+                "a checkpoint is damaged; the one before it and the log have everything. Is the disk dying?"
+            ),
+            Err(failed) => tracing::error!(%error, %failed, "a damaged checkpoint could not be set aside"),
+        }
+    }
+}
+
+async fn begin(mut start: Start, dir: &Path) -> Result<Start> {
+    if start.recovered.conf_state.voters.is_empty() {
+        if start.at.index > 0 {
+            bail!(
+                Corrupt,
+                "{}: there is a checkpoint up to entry {} but no log; restore the data directory from one saved copy",
+                dir.display(),
+                start.at.index
+            );
+        }
+        let conf_state = ConfState { voters: vec![SELF_ID], ..Default::default() };
+        start.wal.append(Batch { conf_state: Some(conf_state.clone()), ..Default::default() }).await?;
+        start.recovered.conf_state = conf_state;
+    }
+    Ok(start)
+}

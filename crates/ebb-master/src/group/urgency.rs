@@ -1,0 +1,35 @@
+//! Which changes go on when the master's disk is full.
+
+use ebb_wire::pb;
+use pb::command::Command as Op;
+use pb::meta_op::Op as MetaOp;
+
+use crate::log::wal::Urgency;
+
+/// What makes the state larger has to wait; what makes it smaller, or ends what was begun, uses the log's reserve.
+pub(super) fn urgency(command: &pb::Command) -> Urgency {
+    match &command.command {
+        Some(Op::Client(client)) => {
+            let op = client.request.as_ref().and_then(|request| request.op.as_ref()?.op.as_ref());
+            op.map_or(Urgency::Growth, of_client)
+        }
+        // A new node, or an old one with a new volume: service goes on without.
+        Some(Op::RegisterNode(_)) | None => Urgency::Growth,
+        // A session is what a client needs to remove anything.
+        Some(_) => Urgency::Relief,
+    }
+}
+
+fn of_client(op: &MetaOp) -> Urgency {
+    match op {
+        MetaOp::Create(_)
+        | MetaOp::MakeDir(_)
+        | MetaOp::MakeNode(_)
+        | MetaOp::Symlink(_)
+        | MetaOp::Link(_)
+        | MetaOp::SetXattr(_)
+        | MetaOp::Grant(_)
+        | MetaOp::CreateDataset(_) => Urgency::Growth,
+        _ => Urgency::Relief,
+    }
+}
