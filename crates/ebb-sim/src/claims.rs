@@ -1,0 +1,181 @@
+//! The paper's figures as statements that can be checked: its number, ours, and why they differ.
+//!
+//! All statements about the 20-node and the 5-node studies use one set of hardware parameters ([`Hardware::default`])
+//! and one number of copies at the LSN. Where a number is out of reach with these, [`Claim::remark`] names the
+//! experiment that reaches it, and that experiment is a row of its own.
+//!
+//! [`Hardware::default`]: crate::cluster::Hardware
+
+use ebb_types::Result;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::cluster::{Cluster, DiskModel, Hardware, MIB, Placement};
+use crate::measure::{Runner, Timing, compare};
+use crate::study::Study;
+
+mod real;
+mod small;
+mod twenty;
+
+/// How near the simulated studies must come, as a difference of normalized times.
+pub const TOLERANCE: f64 = 0.15;
+
+/// One statement of the paper.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Claim {
+    /// `Fig. 5`.
+    pub figure: String,
+    /// What is compared.
+    pub what: String,
+    /// The paper's number: a normalized time, a ratio of times, or a count.
+    pub paper: f64,
+    /// What it says.
+    pub says: Says,
+    /// Ours.
+    pub ours: f64,
+    /// Whether ours is on the paper's side: slower where it says slower, at most where it says at most.
+    pub same_direction: bool,
+    /// Whether ours is within [`TOLERANCE`] of the paper's.
+    pub close: bool,
+    /// Whether the statement belongs to a study that must be close.
+    pub binding: bool,
+    /// Why it differs, or how it was read.
+    pub remark: String,
+}
+
+/// What kind of number a statement has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Says {
+    /// Ours should be that, on the same side of 1.
+    Is,
+    /// Ours should be that at most.
+    AtMost,
+    /// Ours should be more than that.
+    MoreThan,
+    /// Ours should be as far from 1 as that at most, either way.
+    Within,
+}
+
+impl Claim {
+    fn new(figure: &str, what: impl Into<String>, says: Says, paper: f64, ours: f64) -> Self {
+        let (same_direction, away) = match says {
+            Says::Is => {
+                let side = |value: f64| if value > 1.005 { 1 } else { -i32::from(value < 0.995) };
+                (side(paper) == side(ours) || side(paper) == 0, (ours - paper).abs())
+            }
+            Says::AtMost => (ours <= paper + TOLERANCE, (ours - paper).max(0.0)),
+            Says::MoreThan => (ours > paper, (paper - ours).max(0.0)),
+            Says::Within => ((ours - 1.0).abs() <= paper + TOLERANCE, ((ours - 1.0).abs() - paper).max(0.0)),
+        };
+        Self {
+            figure: figure.to_owned(),
+            what: what.into(),
+            paper,
+            says,
+            ours,
+            same_direction,
+            close: away <= TOLERANCE,
+            binding: true,
+            remark: String::new(),
+        }
+    }
+
+    fn remark(mut self, remark: &str) -> Self {
+        remark.clone_into(&mut self.remark);
+        self
+    }
+
+    /// A statement that is told and not held to.
+    fn free(mut self, remark: &str) -> Self {
+        self.binding = false;
+        self.remark(remark)
+    }
+}
+
+/// All statements of the paper's evaluation, in its order.
+///
+/// # Errors
+/// Those of a run.
+pub fn all(runner: &dyn Runner, seeds: &[u64]) -> Result<Vec<Claim>> {
+    let mut claims = real::claims(runner, seeds)?;
+    claims.extend(twenty::claims(runner, seeds)?);
+    claims.extend(small::claims(runner, seeds)?);
+    claims.extend(twenty::better_nodes(runner, seeds)?);
+    Ok(claims)
+}
+
+/// Timings of one cluster by application.
+struct Times(Vec<Timing>);
+
+impl Times {
+    fn of(&self, app: &str) -> f64 {
+        self.0.iter().find(|timing| timing.app == app).expect("every application was run").normalized_time
+    }
+
+    fn seconds(&self, app: &str) -> f64 {
+        self.0.iter().find(|timing| timing.app == app).expect("every application was run").seconds
+    }
+
+    fn mean(&self, apps: &[&str]) -> f64 {
+        apps.iter().map(|app| self.of(app)).sum::<f64>() / apps.len() as f64
+    }
+
+    fn all_but(&self, apps: &[&str]) -> Vec<&str> {
+        self.0.iter().map(|timing| timing.app.as_str()).filter(|app| !apps.contains(app)).collect()
+    }
+
+    fn worst_but(&self, apps: &[&str]) -> f64 {
+        self.all_but(apps).into_iter().map(|app| self.of(app)).fold(0.0, f64::max)
+    }
+
+    /// The one farthest from 1.
+    fn farthest_but(&self, apps: &[&str]) -> f64 {
+        let far = |a: &f64, b: &f64| (a - 1.0).abs().total_cmp(&(b - 1.0).abs());
+        self.all_but(apps).into_iter().map(|app| self.of(app)).max_by(far).expect("ten applications")
+    }
+
+    fn mean_of_all(&self) -> f64 {
+        self.mean(&self.all_but(&[]))
+    }
+}
+
+fn times(runner: &dyn Runner, clusters: &[Cluster], apps: &[App], seeds: &[u64]) -> Result<Vec<Times>> {
+    Ok(compare(runner, None, clusters, apps, seeds)?.into_iter().map(Times).collect())
+}
+
+fn study(name: &str) -> Cluster {
+    Study::by_name(name).expect("it is one of ours").cluster
+}
+
+/// The three programs of figure 4: 1 GB for each of 15 workers.
+#[must_use]
+pub fn figure_4_apps() -> Vec<App> {
+    let gib = 1024.0 * MIB;
+    let like = |name: &str, bytes: [f64; 3], tasks: [usize; 2]| {
+        let one = App::by_name(name).expect("it is in table II");
+        App {
+            map_input_bytes: bytes[0] * gib,
+            map_output_bytes: bytes[1] * gib,
+            reduce_output_bytes: bytes[2] * gib,
+            mappers: tasks[0],
+            reducers: tasks[1],
+            ..one
+        }
+    };
+    vec![
+        like("TeraGen", [0.0, 15.0, 0.0], [15, 0]),
+        like("Grep", [15.0, 0.0015, 0.0015], [240, 30]),
+        like("TeraSort", [15.0, 15.0, 15.0], [240, 30]),
+    ]
+}
+
+/// The testbed's own disks, and scans at 5 % of such a disk's time.
+#[must_use]
+pub fn testbed_hardware() -> Hardware {
+    Hardware { disk: DiskModel::ES2, ..Hardware::default() }
+}
+
+#[cfg(test)]
+mod tests;
