@@ -20,8 +20,14 @@ pub(crate) fn status(shared: &Shared) -> pb::ClusterStatusReply {
         (machine.counts(), machine.cluster())
     };
     let (under_replicated, repairs_running) = {
+        let machine = shared.group.snapshot();
+        // What was granted and never written has nothing to copy: it waits for its holder or its reaping, however long.
+        let is_written = |metablock| {
+            let record = machine.find_metablock(metablock).map(|(_, record)| record);
+            record.is_none_or(|record| record.min_version() != ebb_types::Version::ZERO)
+        };
         let work = shared.state.work.lock();
-        (work.unsettled_sets(), (work.copies.len() + work.recovering.len()) as u64)
+        (work.unsettled_sets(is_written), (work.copies.len() + work.recovering.len()) as u64)
     };
     pb::ClusterStatusReply {
         cluster: cluster.map_or(0, ebb_types::ClusterId::raw),

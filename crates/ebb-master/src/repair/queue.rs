@@ -113,10 +113,10 @@ impl Work {
         Some(inode)
     }
 
-    /// Sets that are not, or may not be, as they should be.
+    /// Sets that are not, or may not be, as they should be, of those that count.
     #[must_use]
-    pub fn unsettled_sets(&self) -> u64 {
-        let copies = self.copies.keys().filter(|metablock| !self.suspects.contains(metablock)).count();
-        (self.suspects.len() + copies) as u64
+    pub fn unsettled_sets(&self, counts: impl Fn(MetablockId) -> bool) -> u64 {
+        let all: BTreeSet<MetablockId> = self.suspects.iter().chain(self.copies.keys()).copied().collect();
+        all.into_iter().filter(|metablock| counts(*metablock)).count() as u64
     }
 }
