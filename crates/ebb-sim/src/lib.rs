@@ -35,8 +35,10 @@ mod fill;
 pub mod job;
 pub mod layout;
 pub mod measure;
+pub mod oracle;
 mod program;
 mod random;
+
 pub mod readback;
 mod reducer;
 pub mod site;
