@@ -10,12 +10,13 @@
 //!
 //! Reading order: [`service`] (life of a server), `node` (what its parts share), `handle` (from a request to an
 //! answer), `chain` (pipelined writes), `source` (copies from other nodes), `register` (the master's view), `identity`
-//! (the file that remembers the node's id).
+//! (the file that remembers the node's id), `patrol` (scrubbing in the background).
 
 mod chain;
 mod handle;
 mod identity;
 mod node;
+mod patrol;
 mod register;
 pub mod service;
 mod source;
@@ -23,4 +24,5 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub use patrol::PatrolOptions;
 pub use service::{BlockOptions, BlockServer};

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use crate::handle::BlockService;
 use crate::identity;
 use crate::node::Node;
+use crate::patrol::{self, PatrolOptions};
 use crate::register::{self, Introduction};
 
 /// What a block server is told at start.
@@ -40,6 +41,8 @@ pub struct BlockOptions {
     pub volume: VolumeOptions,
     /// Bounds of the server.
     pub server: ServerOptions,
+    /// Scrubbing in the background.
+    pub patrol: PatrolOptions,
 }
 
 impl BlockOptions {
@@ -57,6 +60,7 @@ impl BlockOptions {
             pid: 0,
             volume: VolumeOptions::new(identity.cluster, NodeId::new(0)),
             server: ServerOptions::default(),
+            patrol: PatrolOptions::default(),
             identity,
         }
     }
@@ -70,6 +74,7 @@ pub struct BlockServer {
     stop: oneshot::Sender<()>,
     serving: Task<Result<()>>,
     registering: Task<()>,
+    patrol: Task<()>,
 }
 
 impl BlockServer {
@@ -108,7 +113,8 @@ impl BlockServer {
             pid: options.pid,
         };
         let registering = runtime.spawn("block-register", register::run(node.clone(), options.masters, introduction));
-        Ok(Self { node, address, stop, serving, registering })
+        let patrol = runtime.spawn("block-patrol", patrol::run(node.clone(), options.patrol));
+        Ok(Self { node, address, stop, serving, registering, patrol })
     }
 
     /// Where it is reached.
@@ -132,6 +138,7 @@ impl BlockServer {
     /// Takes no further requests, answers those in progress, syncs everything and leaves volumes that need no replay.
     pub async fn stop(self) -> Result<()> {
         self.registering.abort();
+        self.patrol.abort();
         // It may have ended by itself.
         let _ = self.stop.send(());
         let served = self.serving.join().await?;

@@ -41,6 +41,11 @@ impl BatchBody {
         }
     }
 
+    /// Whether it carries bytes of replicas, not only what became of them.
+    pub(crate) fn has_data(&self) -> bool {
+        self.data_len > 0
+    }
+
     /// Bytes on disk, without padding.
     pub(crate) fn len(&self) -> u64 {
         (HEADER_LEN + self.meta.len() + self.data_len) as u64

@@ -60,6 +60,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 tracing::warn!(volume = %shared.root.display(), %error, "checkpoint waits for space");
                 shared.runtime.sleep(RETRY_PAUSE).await;
+                shared.checkpoint_wanted.notify_one();
             }
             // Poisoned and reported, or closing.
             Err(_) => {}
@@ -72,8 +73,13 @@ pub(crate) async fn checkpoint(shared: &Shared) -> Result<()> {
     let _one_at_a_time = shared.checkpointing.lock().await;
     shared.check_sound()?;
     let Some((head, files, shards)) = begin(shared).await? else { return Ok(()) };
-    sync_contents(shared, files, shards).await.map_err(|error| broken(shared, error, "sync at a checkpoint"))?;
-    write_index(shared, head).await.map_err(|error| broken(shared, error, "write of an index"))?;
+    // Whatever a failed sync says, also that there is no space: its files are not known to be safe any more.
+    sync_contents(shared, files, shards).await.map_err(|error| shared.poison(&error, "sync at a checkpoint"))?;
+    if let Err(error) = write_index(shared, head).await {
+        // Best effort: half an index only takes space.
+        let _ = shared.disk.remove_file(&index_path(&shared.root, head.segment).with_extension("new")).await;
+        return Err(broken(shared, error, "write of an index"));
+    }
     let old = std::mem::replace(&mut shared.unsynced.lock().index, head.segment);
     let freed = async {
         if old != head.segment {
@@ -95,7 +101,8 @@ async fn begin(shared: &Shared) -> Result<Option<(IndexHead, BTreeSet<MetablockI
     if !shared.unsynced.lock().stuck.is_empty() {
         bail!(NoSpace, "{}: synced data waits for space", shared.root.display());
     }
-    if journal.appended_bytes() == 0 {
+    // A checkpoint that found no space is still owed.
+    if journal.appended_bytes() == 0 && journal.segment() == shared.unsynced.lock().index {
         return Ok(None);
     }
     let (segment, lsn) = journal.rotate();
@@ -150,7 +157,8 @@ async fn write_index(shared: &Shared, head: IndexHead) -> Result<()> {
     }
     let graves = shared.graves.lock().list();
     index.push_graves(&graves).await?;
-    index.finish().await?;
+    let index_bytes = index.finish().await?;
+    shared.index_bytes.store(index_bytes, Ordering::Relaxed);
     shared.syncs.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }

@@ -21,7 +21,8 @@ use crate::replica::{Replica, Staged};
 use crate::volume::Shared;
 use crate::write::Starving;
 
-/// A batch takes no further replica once it has so many bytes.
+/// A batch takes nothing further once it has so many bytes, or half of a segment: what does not fit into one needs a
+/// longer one, which cannot be made of those that are there.
 const BATCH_BYTES: u64 = 8 << 20;
 
 /// Files synced side by side.
@@ -131,7 +132,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             // From before records leave their replica until they are in place: others that put contents in place may not
             // meet a record that is in neither.
             let mut journal = shared.journal.lock().await;
-            let batch = take_batch(&mut wanted);
+            let batch = take_batch(&mut wanted, BATCH_BYTES.min(shared.options.segment_bytes / 2));
             let done = commit(&shared, &mut journal, batch).await;
             drop(journal);
             if let Err(error) = done {
@@ -160,15 +161,21 @@ struct Part {
     staged: Vec<Staged>,
 }
 
-fn take_batch(wanted: &mut BTreeMap<MetablockId, Arc<Replica>>) -> Vec<Part> {
+impl Part {
+    fn has_data(&self) -> bool {
+        self.staged.iter().any(|staged| staged.record.data().is_some())
+    }
+}
+
+fn take_batch(wanted: &mut BTreeMap<MetablockId, Arc<Replica>>, enough: u64) -> Vec<Part> {
     let mut batch = Vec::new();
     let mut bytes = 0;
-    while bytes < BATCH_BYTES
+    while bytes < enough
         && let Some((_, replica)) = wanted.pop_first()
     {
         let mut live = replica.live.lock();
         let mut staged = Vec::new();
-        while bytes < BATCH_BYTES
+        while bytes < enough
             && let Some(one) = live.pending.pop_front()
         {
             bytes += 256 + one.record.data().map_or(0, |data| data.len() as u64);
@@ -196,25 +203,54 @@ async fn commit(shared: &Shared, journal: &mut Journal, batch: Vec<Part>) -> Res
         give_back(batch);
         return Err(shared.poison(&error, "sync of a replica"));
     }
+    let batch = match append(shared, journal, &batch).await {
+        Ok(()) => batch,
+        Err(error) if error.kind() == ErrorKind::NoSpace => {
+            let (with_data, without): (Vec<_>, Vec<_>) = batch.into_iter().partition(Part::has_data);
+            let nothing_else = with_data.is_empty() || without.is_empty();
+            give_back(with_data);
+            if nothing_else {
+                give_back(without);
+                return Err(error);
+            }
+            // Deletions get through, whatever waits with them.
+            if let Err(error) = append(shared, journal, &without).await {
+                give_back(without);
+                return Err(error);
+            }
+            finish(shared, &without).await?;
+            return Err(error);
+        }
+        Err(error) => {
+            give_back(batch);
+            return Err(error);
+        }
+    };
+    finish(shared, &batch).await?;
+    if journal.appended_bytes() >= shared.checkpoint_due() {
+        shared.checkpoint_wanted.notify_one();
+    }
+    Ok(())
+}
+
+async fn append(shared: &Shared, journal: &mut Journal, batch: &[Part]) -> Result<()> {
     let mut body = BatchBody::default();
     batch.iter().flat_map(|part| &part.staged).for_each(|staged| body.push(&staged.record));
-
     shared.syncs.fetch_add(1, Ordering::Relaxed);
-    if let Err(error) = journal.append(body, !shared.runtime.has_plant(Plant::SkipFsync)).await {
-        give_back(batch);
-        return Err(match error.kind() {
-            ErrorKind::NoSpace => error.context("no room for the journal"),
-            _ => shared.poison(&error, "append to the journal"),
-        });
-    }
-    for part in &batch {
+    let done = journal.append(body, !shared.runtime.has_plant(Plant::SkipFsync)).await;
+    done.map_err(|error| match error.kind() {
+        ErrorKind::NoSpace => error.context("no room for the journal"),
+        _ => shared.poison(&error, "append to the journal"),
+    })
+}
+
+/// The batch is in the journal: it is told, and put in place.
+async fn finish(shared: &Shared, batch: &[Part]) -> Result<()> {
+    for part in batch {
         tell_synced(shared, part);
     }
-    for part in &batch {
+    for part in batch {
         put_in_place(shared, &part.replica).await?;
-    }
-    if journal.appended_bytes() >= shared.options.checkpoint_bytes {
-        shared.checkpoint_wanted.notify_one();
     }
     Ok(())
 }

@@ -123,8 +123,8 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Makes the index durable and gives it its name.
-    pub(crate) async fn finish(mut self) -> Result<()> {
+    /// Makes the index durable and gives it its name; how long it is.
+    pub(crate) async fn finish(mut self) -> Result<u64> {
         let at = self.buffer.len();
         self.buffer.put_u32(END_MAGIC);
         self.buffer.put_u64(self.entries);
@@ -135,7 +135,8 @@ impl IndexWriter {
         // Ordering: contents before the name, the name before anything that relies on it.
         self.file.sync_data().await?;
         self.disk.rename(&self.target.with_extension("new"), &self.target).await?;
-        self.disk.sync_dir(self.target.parent().expect("an index lies in a volume")).await
+        self.disk.sync_dir(self.target.parent().expect("an index lies in a volume")).await?;
+        Ok(self.offset)
     }
 
     async fn write_out(&mut self) -> Result<()> {

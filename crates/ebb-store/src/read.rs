@@ -10,6 +10,7 @@ use ebb_types::{CHUNK_SIZE, ErrorKind, MetablockId, Result, Version, bail, err};
 use crate::chunks;
 use crate::crc::crc32c;
 use crate::extents::Extents;
+use crate::files::replica_path;
 use crate::flush::flush;
 use crate::record::chunks_of;
 use crate::replica::{Live, Replica};
@@ -270,7 +271,9 @@ pub(crate) async fn read_verified(shared: &Shared, replica: &Replica, range: Ran
         }
     }
     let chunk = range.start + bad.expect("a mismatch ends the loop");
-    Err(shared.mark_damaged(replica, format!("chunk {chunk} does not match its checksum")))
+    let (file, offset) = (replica_path(&shared.root, replica.id), chunk as u64 * CHUNK_SIZE);
+    let why = format!("{} offset {offset}: the chunk there does not match its checksum", file.display());
+    Err(shared.mark_damaged(replica, why))
 }
 
 impl Volume {

@@ -43,6 +43,18 @@ impl Rebuilt {
 
 /// Everything an open volume shares, from what its directory has.
 pub(crate) async fn open(runtime: &Runtime, root: &Path, options: VolumeOptions) -> Result<Shared> {
+    open_as_it_is(runtime, root, options).await.map_err(|error| match error.kind() {
+        ErrorKind::Corrupt => err!(
+            Corrupt,
+            "{error}. Restore the file, or move {} away and start the node again: it makes a new volume there, and what \
+             this one had is repaired from other nodes",
+            root.display()
+        ),
+        _ => error,
+    })
+}
+
+async fn open_as_it_is(runtime: &Runtime, root: &Path, options: VolumeOptions) -> Result<Shared> {
     let disk = runtime.disk();
     disk.create_dir_all(root).await?;
     let lock = disk.lock_dir(root).await?;
@@ -96,6 +108,8 @@ pub(crate) struct Loaded {
     pub(crate) journal: Journal,
     /// Number of the index in force.
     pub(crate) index: u64,
+    /// How long it is.
+    pub(crate) index_bytes: u64,
 }
 
 async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnation: Incarnation) -> Result<Loaded> {
@@ -114,6 +128,13 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
     replay.read(&disk, &live).await?;
     let Replay { mut rebuilt, graves, lsn, .. } = replay;
 
+    for name in &found.leftovers {
+        match disk.remove_file(&root.join(name)).await {
+            // A rename that the last process had asked for, and that its disk finished after the list was read.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            done => done?,
+        }
+    }
     let fixed = restore_files(runtime, root, &mut rebuilt).await?;
     rebuilt.retain(|_, one| !one.gone);
     let next = live.last().map_or(newest, |last| last + 1);
@@ -126,13 +147,6 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
         index.push_graves(&graves.iter().map(|(metablock, fence)| (*metablock, *fence)).collect::<Vec<_>>()).await?;
         index.finish().await?;
     }
-    for name in found.leftovers.iter() {
-        match disk.remove_file(&root.join(name)).await {
-            // A rename that the last process had asked for, and that its disk finished after the list was read.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            done => done?,
-        }
-    }
     for index in found.indexes.iter().filter(|index| **index != next) {
         disk.remove_file(&index_path(root, *index)).await?;
     }
@@ -141,9 +155,15 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
         let len = disk.open(&crate::journal::segment_path(root, *segment), OpenMode::Existing).await?.len().await?;
         journal.adopt_spare(*segment, len);
     }
-    journal.release(0).await?;
+    journal.rest().await?;
+    if let Err(error) = journal.stock_up().await {
+        tracing::warn!(volume = %root.display(), %error, "no journal segment in reserve for a full disk");
+        // Best effort: half a segment only takes space.
+        let _ = disk.remove_file(&crate::journal::segment_path(root, 0)).await;
+    }
+    let index_bytes = disk.open(&index_path(root, next), OpenMode::Existing).await?.len().await?;
     let replicas = rebuilt.into_iter().map(|(id, one)| (id, Arc::new(into_replica(id, one, fixed.get(&id))))).collect();
-    Ok(Loaded { replicas, graves, journal, index: next })
+    Ok(Loaded { replicas, graves, journal, index: next, index_bytes })
 }
 
 fn into_replica(id: MetablockId, one: Rebuilt, fixed: Option<&FileState>) -> Replica {

@@ -85,8 +85,7 @@ impl Replay {
                 let (bad_segment, bad_offset) = self.stop.expect("set before");
                 bail!(
                     Corrupt,
-                    "{}: damaged; batch {lsn} follows in {}, so synced writes are lost here. Format the volume anew \
-                     (its replicas are repaired from other nodes) or restore the file",
+                    "{}: damaged; batch {lsn} follows in {}, so synced writes are lost here",
                     self.place(bad_segment, bad_offset),
                     self.place(segment, at as u64)
                 );

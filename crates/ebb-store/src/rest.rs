@@ -1,6 +1,7 @@
 //! Housekeeping: space kept ahead of growth is given back when a file rests; data that found no space is tried again.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_types::Result;
@@ -26,6 +27,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             continue;
         }
         shared.graves.lock().weather(shared.runtime.now());
+        report(&shared, rest_journal(&shared).await);
         let resting: Vec<Arc<Replica>> = {
             let now = shared.runtime.now();
             let grown: Vec<_> = shared.grown.lock().iter().copied().collect();
@@ -41,6 +43,21 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             report(&shared, retry_stuck(&shared).await);
         }
     }
+}
+
+/// Seals the journal, and gives its spare segments back, once nothing was appended for a round.
+async fn rest_journal(shared: &Shared) -> Result<()> {
+    let mut journal = shared.journal.lock().await;
+    let lsn = journal.lsn();
+    if shared.last_lsn.swap(lsn, Ordering::Relaxed) != lsn {
+        return Ok(());
+    }
+    if !journal.is_sealed() {
+        shared.syncs.fetch_add(1, Ordering::Relaxed);
+        journal.seal().await.map_err(|error| shared.poison(&error, "append to the journal"))?;
+        shared.last_lsn.store(journal.lsn(), Ordering::Relaxed);
+    }
+    journal.rest().await
 }
 
 /// Makes the marks of damaged replicas durable: a start must not take them for good ones again.

@@ -1,6 +1,7 @@
 //! A volume as its users see it, and what its parts share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,6 +23,9 @@ use crate::replica::Replica;
 use crate::space::SpaceGauge;
 use crate::{checkpoint, flush, recover, rest};
 
+/// The journal grows no longer than this before a checkpoint, for the sake of the next start.
+pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
+
 /// How a volume behaves. The defaults suit a disk of a real node.
 #[derive(Clone, Debug)]
 pub struct VolumeOptions {
@@ -31,7 +35,7 @@ pub struct VolumeOptions {
     pub node: NodeId,
     /// Bytes of a journal segment. More make checkpoints cheaper to recycle, fewer make formatting quicker.
     pub segment_bytes: u64,
-    /// Bytes in the journal after which a checkpoint begins.
+    /// Bytes in the journal after which a checkpoint begins; more if the index is longer (see [`JOURNAL_BYTES_MAX`]).
     pub checkpoint_bytes: u64,
     /// Bytes received and not yet in their place; more make writers wait. At least the largest payload.
     pub unplaced_bytes_max: usize,
@@ -70,14 +74,19 @@ impl VolumeOptions {
 /// An open volume. Cheap to clone; the volume is closed when the last clone is gone.
 ///
 /// Cancel-safety: futures of methods that change something must be run to their end (in a task of their own).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Volume {
     pub(crate) shared: Arc<Shared>,
     _tasks: Arc<Tasks>,
 }
 
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Volume({})", self.shared.root.display())
+    }
+}
+
 /// Tasks of an open volume; they end with it.
-#[derive(Debug)]
 struct Tasks {
     shared: Arc<Shared>,
     tasks: Vec<Task<()>>,
@@ -120,6 +129,10 @@ pub(crate) struct Shared {
     damaged: Mutex<BTreeSet<MetablockId>>,
     /// Of the damaged ones, those whose mark is not in the journal yet.
     pub(crate) unmarked: Mutex<BTreeSet<MetablockId>>,
+    /// lsn of the journal when housekeeping looked last.
+    pub(crate) last_lsn: AtomicU64,
+    /// How long the index in force is.
+    pub(crate) index_bytes: AtomicU64,
     pub(crate) closing: AtomicBool,
     pub(crate) syncs: AtomicU64,
     _lock: DirLock,
@@ -197,6 +210,15 @@ impl Volume {
         self.shared.space.stored()
     }
 
+    /// The replica at a place that is drawn by chance, if there is any.
+    #[must_use]
+    pub fn any_replica(&self) -> Option<MetablockId> {
+        let replicas = self.shared.replicas.read();
+        let count = replicas.len() as u64;
+        let place = self.shared.runtime.random_u64().checked_rem(count)?;
+        replicas.keys().nth(usize::try_from(place).ok()?).copied()
+    }
+
     /// Replicas on it.
     #[must_use]
     pub fn replica_count(&self) -> usize {
@@ -238,7 +260,7 @@ impl Shared {
         loaded: Loaded,
         lock: DirLock,
     ) -> Self {
-        let Loaded { replicas, graves, journal, index } = loaded;
+        let Loaded { replicas, graves, journal, index, index_bytes } = loaded;
         let disk = runtime.disk();
         let space = SpaceGauge::new(runtime, root.to_owned(), options.reserve_bytes, options.limit_bytes);
         for replica in replicas.values() {
@@ -263,11 +285,20 @@ impl Shared {
             poison: Mutex::default(),
             damaged: Mutex::default(),
             unmarked: Mutex::default(),
+            last_lsn: AtomicU64::new(0),
+            index_bytes: AtomicU64::new(index_bytes),
             closing: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
             options,
             _lock: lock,
         }
+    }
+
+    /// Bytes in the journal after which a checkpoint is due. An index holds every replica: writing it each time that the
+    /// journal has grown as long keeps its cost a constant part of the journal's, however many replicas there are.
+    pub(crate) fn checkpoint_due(&self) -> u64 {
+        let index_bytes = self.index_bytes.load(Ordering::Relaxed);
+        self.options.checkpoint_bytes.max(index_bytes.min(JOURNAL_BYTES_MAX))
     }
 
     pub(crate) fn get(&self, metablock: MetablockId) -> Option<Arc<Replica>> {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use ebb_types::ErrorKind;
 use ebb_wire::pb;
 
-use super::rig::{Client, LONG, bytes, hop, in_world, version, virt_server};
+use super::rig::{Client, LONG, bytes, hop, in_world, options, registered, version, virt_server};
+use crate::{BlockServer, PatrolOptions};
 
 fn pull(source: &pb::Hop, target: &pb::Hop, rate_bytes_per_sec: u64) -> pb::PullReplica {
     let pb::Member { volume, incarnation, .. } = target.member.unwrap();
@@ -92,5 +93,30 @@ fn damage_is_told_to_the_master_once() {
         runtime.sleep(Duration::from_secs(1)).await;
         assert_eq!(told.0.lock().corrupt, [1]);
         drop(running);
+    });
+}
+
+#[test]
+fn damage_is_found_without_anybody_asking() {
+    in_world(5, |world, told, master| async move {
+        let process = world.process("h1");
+        let mut start = options("h1", "/data/h1".into(), &[master]);
+        start.listen = format!("{}:7001", process.ip());
+        start.patrol = PatrolOptions { pause: Duration::from_secs(2), rate_bytes_per_sec: 1 << 20 };
+        let running = BlockServer::start(process.runtime(), start).await.unwrap();
+        registered(&process.runtime(), &running).await;
+        let server = hop(&running);
+        let runtime = world.process("client").runtime();
+        let client = Client::new(&runtime);
+        for metablock in 1..=3 {
+            let block = bytes(300_000, 1);
+            client.write(std::slice::from_ref(&server), metablock, 1, 0, &block, true, LONG).await;
+        }
+        let pb::Member { volume, incarnation, .. } = server.member.unwrap();
+        let name = pb::ReplicaName { metablock: 2, volume, incarnation };
+        let described = client.call(&server, &pb::DescribeReplicas { replicas: vec![name] }).await.unwrap();
+        process.flip_bits(described.replicas[0].file.as_ref(), 299_999, 1).unwrap();
+        runtime.sleep(Duration::from_secs(6)).await;
+        assert_eq!(told.0.lock().corrupt, [2]);
     });
 }

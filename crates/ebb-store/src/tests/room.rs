@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ebb_runtime::virt::{DiskFaults, DiskOptions};
+use ebb_runtime::virt::{DiskFaults, DiskOptions, DiskWork, PlannedFault};
 use ebb_types::ErrorKind;
 
 use super::rig::{Writer, bytes, data, id, in_world, version};
@@ -146,4 +146,133 @@ fn unsynced_writes_take_bounded_memory() {
         // Longer than all of it, and not in one piece with what is there: still accepted.
         Writer::new(&volume, 9).send(data(3, &bytes(1 << 20, 1)), true).await.unwrap();
     });
+}
+
+/// Goal: when something else has filled the disk to the last byte, writes are refused, nothing is lost, deletions get
+/// through all the same, and what they free is enough to go on.
+#[test]
+fn deletions_and_checkpoints_work_on_a_disk_without_a_free_byte() {
+    in_world(7, |mut rig| async move {
+        let process = rig.virt_process().clone();
+        let volume = rig.open().await.unwrap();
+        for raw in 1..=30 {
+            Writer::new(&volume, raw).send(data(0, &bytes(50_000, raw as u8)), true).await.unwrap();
+        }
+        process.fill_disk(Some(0));
+        // Overwrites need no space of their own, but sooner or later a segment of the journal.
+        let mut writer = Writer { volume: &volume, metablock: id(1), at: version(1, 1) };
+        let mut kept = bytes(50_000, 1);
+        let refused = loop {
+            let next = bytes(50_000, writer.at.seq as u8);
+            match writer.send(data(0, &next), true).await {
+                Ok(_) => kept = next,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+        let new = Writer::new(&volume, 99).send(data(0, &bytes(50_000, 1)), true).await.unwrap_err();
+        assert_eq!(new.kind(), ErrorKind::NoSpace);
+        assert_eq!(volume.poisoned(), None);
+        let (at, found) = volume.read_all(id(2), version(1, 1)).await.unwrap();
+        assert_eq!((at, found), (version(1, 1), bytes(50_000, 2)));
+        for raw in 3..=25 {
+            volume.delete(&[Deletion::freed(id(raw))]).await.unwrap();
+        }
+        rig.runtime.sleep(Duration::from_secs(5)).await;
+        volume.promise(id(2), volume.label().incarnation, ebb_types::Epoch::new(2)).await.unwrap();
+        volume.stop().await.unwrap();
+        drop(volume);
+        rig.crash();
+        let volume = rig.open().await.unwrap();
+        // That of the refused write may have been received, and then stays like any other.
+        assert_eq!(volume.report(None, 99).iter().filter(|one| one.metablock != id(99)).count(), 7);
+        let (at, found) = volume.read_all(id(1), version(1, 1)).await.unwrap();
+        // The last write was refused, but all of it was here.
+        assert!(found == kept || at.seq as usize > 1 && found == bytes(50_000, (at.seq - 1) as u8), "{at}");
+        process.fill_disk(None);
+        Writer::new(&volume, 98).send(data(0, &bytes(500_000, 1)), true).await.unwrap();
+    });
+}
+
+async fn names(rig: &super::rig::Rig) -> Vec<String> {
+    rig.runtime.disk().read_dir(&rig.root).await.unwrap()
+}
+
+#[test]
+fn a_checkpoint_without_space_is_made_later_and_leaves_nothing_behind() {
+    in_world(8, |mut rig| async move {
+        rig.options.checkpoint_bytes = 300 << 10;
+        let process = rig.virt_process().clone();
+        let volume = rig.open().await.unwrap();
+        process.plan_disk_fault(PlannedFault { count: 3, ..PlannedFault::no_space(DiskWork::Write, "index-") });
+        let mut writer = Writer::new(&volume, 1);
+        for index in 0..8 {
+            writer.send(data(index * 50_000, &bytes(50_000, 1)), true).await.unwrap();
+        }
+        rig.runtime.sleep(Duration::from_millis(500)).await;
+        assert!(names(&rig).await.iter().all(|name| !name.ends_with(".new") && name != "index-3"));
+        rig.runtime.sleep(Duration::from_secs(8)).await;
+        let found = names(&rig).await;
+        let indexes: Vec<_> =
+            found.iter().filter_map(|name| name.strip_prefix("index-")?.parse::<u64>().ok()).collect();
+        assert!(indexes.len() == 1 && indexes[0] > 1, "nobody asked again, and it was made all the same: {found:?}");
+        drop(volume);
+        rig.crash();
+        assert_eq!(rig.open().await.unwrap().read_all(id(1), version(1, 8)).await.unwrap().1.len(), 400_000);
+    });
+}
+
+/// Goal: an error of the disk at any place poisons the volume instead of losing what was acknowledged. Method: a fault
+/// is planned for one kind of work on one kind of file; what was acknowledged is looked for after the restart.
+#[test]
+fn an_io_error_anywhere_loses_nothing_that_was_acknowledged() {
+    let places = [
+        (DiskWork::Write, "journal-", ErrorKind::Io),
+        (DiskWork::Sync, "journal-", ErrorKind::Io),
+        (DiskWork::Sync, "journal-", ErrorKind::NoSpace),
+        (DiskWork::Open, "journal-", ErrorKind::Io),
+        (DiskWork::Write, "replicas/", ErrorKind::Io),
+        (DiskWork::Write, "replicas/", ErrorKind::NoSpace),
+        (DiskWork::Sync, "replicas/", ErrorKind::Io),
+        (DiskWork::Sync, "replicas/", ErrorKind::NoSpace),
+        (DiskWork::SyncDir, "replicas/", ErrorKind::Io),
+        (DiskWork::Write, "index-", ErrorKind::Io),
+        (DiskWork::Sync, "index-", ErrorKind::Io),
+        (DiskWork::Rename, "index-", ErrorKind::Io),
+        (DiskWork::SyncDir, "v1", ErrorKind::Io),
+        (DiskWork::Remove, "", ErrorKind::Io),
+    ];
+    for (seed, (work, path_part, error)) in places.into_iter().enumerate() {
+        for len in [20_000, 100_000] {
+            in_world(900 + seed as u64, |mut rig| async move {
+                rig.options.checkpoint_bytes = 200 << 10;
+                let process = rig.virt_process().clone();
+                let volume = rig.open().await.unwrap();
+                let mut kept = Vec::new();
+                for raw in 1..=40 {
+                    if raw == 4 {
+                        process.plan_disk_fault(PlannedFault { skip: 1, error, ..PlannedFault::next(work, path_part) });
+                    }
+                    let done = Writer::new(&volume, raw).send(data(0, &bytes(len, raw as u8)), true).await;
+                    match done {
+                        Ok(_) => kept.push(raw),
+                        Err(error) => {
+                            let kind = error.kind();
+                            assert!(matches!(kind, ErrorKind::VolumePoisoned | ErrorKind::NoSpace), "{error}");
+                        }
+                    }
+                }
+                rig.runtime.sleep(Duration::from_secs(3)).await;
+                process.cancel_disk_faults();
+                drop(volume);
+                rig.crash();
+                let volume = rig.open().await.unwrap();
+                for raw in &kept {
+                    let (_, found) = volume.read_all(id(*raw), version(1, 1)).await.unwrap();
+                    assert_eq!(found, bytes(len, *raw as u8), "{work:?} {path_part} {error:?}");
+                }
+                assert!(!kept.is_empty() && volume.scrub(0).await.unwrap().corrupt.is_empty());
+            });
+        }
+    }
 }
