@@ -35,7 +35,7 @@ plants! {
     EpochIgnored = "epoch-ignored";
     /// A volume places overwrites without journaling them first.
     TornOverwrite = "torn-overwrite";
-    /// The master deletes the replica that a copy replaces before the new set is recorded.
+    /// The master takes a copy for a move: it deletes the source before the new set is recorded.
     EarlyDelete = "early-delete";
     /// A client takes what members have received for synced, and acknowledges and commits it.
     CommitUnsynced = "commit-unsynced";

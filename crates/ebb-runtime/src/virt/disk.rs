@@ -224,6 +224,10 @@ impl VirtualDisk {
         self.state.lock().misdirected = Some(path_part.to_owned());
     }
 
+    pub(super) fn cancel_misdirection(&self) {
+        self.state.lock().misdirected = None;
+    }
+
     /// Everything below a directory is gone.
     pub(super) fn wipe(&self, directory: &Path) {
         let mut state = self.state.lock();

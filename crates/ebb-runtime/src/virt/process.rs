@@ -229,6 +229,11 @@ impl Process {
         self.0.disk.misdirect(path_part);
     }
 
+    /// Forgets a [`Process::misdirect_write`] that has met no write.
+    pub fn cancel_misdirection(&self) {
+        self.0.disk.cancel_misdirection();
+    }
+
     /// The files on its disk with their lengths, as the process would see them.
     #[must_use]
     pub fn disk_files(&self) -> Vec<(PathBuf, u64)> {
