@@ -122,10 +122,13 @@ async fn revive(target: &Target, scene: &Scene) {
         if !failed || target.shared.nodes.is_dead(member.node) {
             continue;
         }
-        // A replica that was never written does not exist yet, and cannot be asked about.
-        let result = members::sync(&target.shared, scene.id, member, scene.settled).await;
+        // A replica that was never written does not exist yet, and cannot be asked about. Nor can what was settled under
+        // an earlier lease, once the member has promised this one's epoch: then it is asked what it has.
+        let asked = if scene.settled.epoch.raw() < scene.epoch { Version::ZERO } else { scene.settled };
+        let result = members::sync(&target.shared, scene.id, member, asked).await;
         let well = matches!(&result, Ok(reply) if reply.replicas.iter().all(|replica| {
-            replica.failure.as_ref().is_none_or(|failure| failure.kind == 0)
+            let failed = replica.failure.as_ref().is_some_and(|failure| failure.kind != 0);
+            !failed && ebb_wire::convert::version(replica.synced) >= scene.settled
         }));
         if well {
             target.with(|channel| {
