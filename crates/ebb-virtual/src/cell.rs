@@ -38,14 +38,17 @@ pub enum Value {
 
 /// The bytes of a cell of a write.
 #[must_use]
-pub fn fill(write: WriteId, cell: u64) -> Vec<u8> {
-    let mut data = Vec::with_capacity(CELL as usize);
-    for word in 0..(CELL as usize / WORD) as u32 {
-        data.extend_from_slice(&write.0.to_le_bytes());
-        data.extend_from_slice(&(cell as u32).to_le_bytes());
-        data.extend_from_slice(&word.to_le_bytes());
+pub fn fill(write: WriteId, cell: u64) -> [u8; CELL as usize] {
+    let mut data = [0; CELL as usize];
+    for (index, word) in data.chunks_exact_mut(WORD).enumerate() {
+        word.copy_from_slice(&word_of(write.0, cell, index));
     }
     data
+}
+
+fn word_of(write: u64, cell: u64, index: usize) -> [u8; WORD] {
+    let word = u128::from(write) | u128::from(cell as u32) << 64 | (index as u128) << 96;
+    word.to_le_bytes()
 }
 
 /// What the bytes of a cell say; fewer than a cell's are followed by zeroes.
@@ -60,7 +63,7 @@ pub fn inspect(data: &[u8]) -> Value {
     let number = |word: &[u8]| u64::from_le_bytes(word[..8].try_into().expect("eight of sixteen bytes"));
     let index = u32::from_le_bytes(data[8..12].try_into().expect("four of many bytes"));
     let (write, index) = (WriteId(number(data)), u64::from(index));
-    if data == fill(write, index) {
+    if data.chunks_exact(WORD).enumerate().all(|(at, word)| *word == word_of(write.0, index, at)) {
         return Value::Of(write, index);
     }
     let mut owners: Vec<u64> = data.chunks(WORD).map(number).collect();

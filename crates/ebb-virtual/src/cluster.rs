@@ -1,19 +1,24 @@
 //! The real services, as processes of the virtual world.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Client, ClientOptions};
 use ebb_master::Master;
-use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_rpc::{Channel, Connector, Counters, Identity, Secret};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
 use ebb_types::{ClusterId, Credentials, ErrorKind, HostName, InodeId, RackName, Result};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, MakeDir, Op};
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::files::ClientFiles;
+use crate::faults::budget::Budget;
+use crate::faults::kind::{BLOCK_DIR, VOLUME_DIR};
+use crate::files::{ClientFiles, directory_of};
 use crate::options::VirtualOptions;
 use crate::workload::{Board, Worker};
 
@@ -55,6 +60,11 @@ struct Inner {
     options: VirtualOptions,
     master_address: String,
     members: Vec<Member>,
+    budget: Mutex<Budget>,
+    /// Names of processes that never come back.
+    given_up: Mutex<BTreeSet<String>>,
+    /// Clients that have done their work.
+    finished: Mutex<BTreeSet<usize>>,
 }
 
 impl Cluster {
@@ -70,7 +80,15 @@ impl Cluster {
         for number in 0..options.clients {
             members.push(Member { process: world.process(&format!("c{number}")), role: Role::Client(number) });
         }
-        let cluster = Self(Arc::new(Inner { board, options, master_address, members }));
+        let cluster = Self(Arc::new(Inner {
+            board,
+            options,
+            master_address,
+            members,
+            budget: Mutex::default(),
+            given_up: Mutex::default(),
+            finished: Mutex::default(),
+        }));
         for member in cluster.members().iter().filter(|member| !matches!(member.role, Role::Client(_))) {
             cluster.launch(member, member.process.runtime());
         }
@@ -83,8 +101,38 @@ impl Cluster {
         &self.0.members
     }
 
-    fn world(&self) -> &World {
+    /// What it is made of.
+    #[must_use]
+    pub fn options(&self) -> &VirtualOptions {
+        &self.0.options
+    }
+
+    /// How much is wrong.
+    pub fn budget(&self) -> MutexGuard<'_, Budget> {
+        self.0.budget.lock()
+    }
+
+    /// The world that it is in.
+    #[must_use]
+    pub fn world(&self) -> &World {
         &self.0.board.world
+    }
+
+    /// A process that has ended never comes back.
+    pub fn give_up(&self, member: &Member) {
+        self.0.given_up.lock().insert(member.process.name().to_owned());
+    }
+
+    /// Whether a process never comes back.
+    #[must_use]
+    pub fn is_given_up(&self, member: &Member) -> bool {
+        self.0.given_up.lock().contains(member.process.name())
+    }
+
+    /// Whether every client has ended its work and said so.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.0.finished.lock().len() == self.0.options.clients
     }
 
     /// Starts the clients' work.
@@ -96,9 +144,17 @@ impl Cluster {
 
     /// Starts a process again that has ended.
     pub fn restart(&self, member: &Member) {
-        if !member.process.is_alive() {
+        if !member.process.is_alive() && !self.is_given_up(member) {
             let runtime = member.process.restart();
             self.launch(member, runtime);
+        }
+    }
+
+    /// Restarts every block server in good order, as an operator would.
+    pub fn restart_block_servers(&self) {
+        for member in self.members().iter().filter(|member| member.role == Role::Block) {
+            member.process.kill();
+            self.restart(member);
         }
     }
 
@@ -123,11 +179,24 @@ impl Cluster {
                     cluster.world().note("gave_up", &[]);
                     member.process.kill();
                     cluster.on_death(&member);
+                    if error.kind() == ErrorKind::Corrupt {
+                        cluster.replace_disk(&member, &error);
+                    }
                     keeper.sleep(RESTART_PAUSE).await;
                     cluster.restart(&member);
                 }
             }
         });
+    }
+
+    /// Does what the error asks of an operator: formats the volume anew. Only the world's own damage may lead there.
+    fn replace_disk(&self, member: &Member, error: &ebb_types::Error) {
+        if member.role == Role::Block && self.budget().was_marred(member.process.name()) {
+            member.process.wipe_disk(Path::new(VOLUME_DIR));
+        } else {
+            let complaint = format!("{} refuses a disk that nothing has damaged: {error}", member.process.name());
+            self.0.board.history.lock().complain("healthy", complaint);
+        }
     }
 
     async fn main(self, member: Member, runtime: Runtime) -> Result<()> {
@@ -147,9 +216,9 @@ impl Cluster {
 
     async fn run_block(&self, member: &Member, runtime: Runtime) -> Result<()> {
         let identity = identity(member.process.host(), "block");
-        let mut options = BlockOptions::new("/block".into(), identity, vec![self.0.master_address.clone()]);
+        let mut options = BlockOptions::new(BLOCK_DIR.into(), identity, vec![self.0.master_address.clone()]);
         options.listen = format!("{}:7100", member.process.ip());
-        options.rack = RackName::new(format!("r{}", member.process.name().len() % 2 + 1));
+        options.rack = RackName::new(format!("r{}", self.rack_of(member)));
         options.volume.segment_bytes = 2 << 20;
         options.volume.checkpoint_bytes = 6 << 20;
         options.volume.unplaced_bytes_max = 4 << 20;
@@ -158,15 +227,24 @@ impl Cluster {
         std::future::pending().await
     }
 
+    /// Racks take turns over the block servers.
+    fn rack_of(&self, member: &Member) -> usize {
+        let names = self.members().iter().filter(|other| other.role == Role::Block);
+        let place = names.take_while(|other| other.process.name() != member.process.name()).count();
+        place % self.0.options.racks.max(1) + 1
+    }
+
     async fn run_client(&self, number: usize, member: &Member, runtime: Runtime) -> Result<()> {
         let files = self.files(&runtime, member.process.host()).await;
-        let worker = Worker { board: self.0.board.clone(), client: number, files: Arc::new(files) };
+        let files = Arc::new(files);
+        let worker = Worker { board: self.0.board.clone(), client: number, files: files.clone() };
         let mut tasks = Vec::new();
         for index in 0..self.0.options.workers_per_client {
             // Another life draws other operations.
             let purpose = format!("worker {number} {index} {}", self.world().now().as_nanos());
             let dice = self.world().dice(&purpose);
-            tasks.push(runtime.spawn("worker", worker.clone().run(runtime.clone(), dice)));
+            let pause_max = self.0.options.work_pause_max;
+            tasks.push(runtime.spawn("worker", worker.clone().run(runtime.clone(), dice, pause_max)));
         }
         for task in tasks {
             task.join().await?;
@@ -174,6 +252,11 @@ impl Cluster {
         worker.fsync_everything().await;
         // What the second one says is the first one's business no longer.
         worker.fsync_everything().await;
+        // Some go in good order, others only stop: their leases are recalled, or end with them.
+        if number.is_multiple_of(2) {
+            files.disconnect().await?;
+        }
+        self.0.finished.lock().insert(number);
         Ok(())
     }
 
@@ -190,8 +273,7 @@ impl Cluster {
 
     async fn try_files(&self, runtime: &Runtime, host: &str) -> Result<ClientFiles> {
         let client = self.connect(runtime, host).await?;
-        let directory = client.resolve(&Credentials::root(), b"/run", true).await?;
-        Ok(ClientFiles::new(client, InodeId::new(directory.inode)))
+        ClientFiles::open_all(client, self.0.options.clients).await
     }
 
     /// Opens a session.
@@ -201,8 +283,8 @@ impl Cluster {
         Client::connect(runtime.clone(), connector, options).await
     }
 
-    /// Makes the run's directory with its dataset.
-    pub async fn make_directory(&self, client: &Client) -> Result<InodeId> {
+    /// Makes the run's directory with its dataset, and one in it for each client.
+    pub async fn make_directories(&self, client: &Client) -> Result<()> {
         let root = Credentials::root();
         let make = MakeDir { parent: InodeId::ROOT.raw(), name: b"run".to_vec(), mode: 0o755, umask: 0 };
         client.meta(&root, Op::MakeDir(make)).await?;
@@ -216,19 +298,31 @@ impl Cluster {
             ..Default::default()
         };
         client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-        Ok(InodeId::new(client.resolve(&root, b"/run", true).await?.inode))
+        let directory = InodeId::new(client.resolve(&root, b"/run", true).await?.inode);
+        for number in 0..self.0.options.clients {
+            let name = directory_of(number).into_bytes();
+            client.meta(&root, Op::MakeDir(MakeDir { parent: directory.raw(), name, mode: 0o755, umask: 0 })).await?;
+        }
+        Ok(())
     }
 
     /// What the master says of the cluster.
-    pub async fn status(&self, client: &Client) -> Result<pb::ClusterStatusReply> {
-        let channel = client.connector().channel(&self.0.master_address);
-        channel.call(&pb::ClusterStatus {}, Duration::from_secs(10)).await
+    pub async fn status(&self, client: &Client, deadline: Duration) -> Result<pb::ClusterStatusReply> {
+        self.master(client).call(&pb::ClusterStatus {}, deadline).await
+    }
+
+    /// Which replicas of a file there are, where, as the master has them described by their volumes.
+    pub async fn locate(&self, client: &Client, inode: u64) -> Result<Vec<pb::LocatedReplica>> {
+        Ok(self.master(client).call(&pb::Locate { inode }, Duration::from_secs(30)).await?.replicas)
+    }
+
+    fn master(&self, client: &Client) -> Channel {
+        client.connector().channel(&self.0.master_address)
     }
 
     /// What the master's file-system check finds.
-    pub async fn fsck(&self, client: &Client) -> Result<pb::FsckReply> {
-        let channel = client.connector().channel(&self.0.master_address);
-        channel.call(&pb::Fsck { scrub: true }, Duration::from_secs(120)).await
+    pub async fn fsck(&self, client: &Client, scrub: bool, deadline: Duration) -> Result<pb::FsckReply> {
+        self.master(client).call(&pb::Fsck { scrub }, deadline).await
     }
 }
 

@@ -2,134 +2,103 @@
 //!
 //! Each seed switches each kind of fault on or off (Groce et al., "Swarm Testing", ISSTA 2012: a run with few kinds of
 //! faults goes deeper than one with all). Each fault lasts a while and is then undone; several may be under way at a
-//! time, on any process. Synced data survives all of them, so no promise is ever suspended.
+//! time, on any process. What was synced survives on as many copies as the promises count on ([`budget`]), so no
+//! promise is ever suspended.
+
+pub mod budget;
+pub mod kind;
 
 use std::time::Duration;
 
-use ebb_runtime::virt::Dice;
+use ebb_runtime::virt::{Dice, DiskFaults, World};
 
-use crate::cluster::{Cluster, Member, Role};
-
-/// A kind of fault.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    /// Power fails and comes back; unsynced writes are lost or torn.
-    Crash,
-    /// Power stays away for a while, and peers hear nothing.
-    PowerOff,
-    /// The process is killed; its page cache stays.
-    Kill,
-    /// The process gets no processor.
-    Freeze,
-    /// Two hosts cannot reach each other.
-    Partition,
-    /// Nothing gets from one host to another, but the other way it does.
-    OneWay,
-    /// A host is cut off from all others.
-    Isolate,
-    /// A disk takes far longer.
-    SlowDisk,
-    /// The wall clock jumps.
-    Skew,
-}
-
-const KINDS: [Kind; 9] = [
-    Kind::Crash,
-    Kind::PowerOff,
-    Kind::Kill,
-    Kind::Freeze,
-    Kind::Partition,
-    Kind::OneWay,
-    Kind::Isolate,
-    Kind::SlowDisk,
-    Kind::Skew,
-];
+use self::kind::{Fault, Kind};
+use crate::cluster::{Cluster, Role};
+use crate::watch::Watch;
 
 /// Makes faults for as long as told, then undoes them all.
-pub async fn run(cluster: &Cluster, world: &ebb_runtime::virt::World, span: Duration, mean_pause: Duration) {
+pub async fn run(cluster: &Cluster, world: &World, watch: &Watch<'_>, span: Duration, mean_pause: Duration) {
     if mean_pause.is_zero() {
         world.sleep(span).await;
         return;
     }
     let mut dice = world.dice("faults");
-    let mut kinds: Vec<Kind> = KINDS.into_iter().filter(|_| dice.coin()).collect();
+    let mut kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(|_| dice.chance(0.4)).collect();
     if kinds.is_empty() {
-        kinds.push(*dice.pick(&KINDS));
+        kinds.push(*dice.pick(Kind::ALL));
     }
     tracing::info!(?kinds, "faults of this seed");
     let keeper = world.process("keeper").runtime();
     let end = world.now() + span;
     while world.now() < end {
         world.sleep(dice.span(mean_pause * 2)).await;
-        let kind = *dice.pick(&kinds);
-        let member = dice.pick(cluster.members()).clone();
-        let lasts = dice.span_between(Duration::from_millis(50), Duration::from_secs(20));
-        // Frequent short ones meet other edges than rare long ones.
-        let lasts = if dice.coin() { lasts / 10 } else { lasts };
-        let undo = begin(cluster, world, kind, &member, &mut dice);
+        let Some(fault) = draw(cluster, &kinds, &mut dice) else { continue };
+        let (kind, name) = (fault.kind, fault.member.process.name().to_owned());
+        let lasts = kind.span(fault.member.role, &mut dice);
+        if kind.mars() && !may_mar(cluster, watch, &name).await {
+            continue;
+        }
+        let impaired = fault.impaired(cluster);
+        {
+            let mut budget = cluster.budget();
+            if !budget.impair(&impaired) {
+                continue;
+            }
+            if kind.mars() {
+                budget.mar(&name);
+            }
+        }
+        let undo = fault.begin(cluster, world, &mut dice);
         let (waiting, cluster) = (keeper.clone(), cluster.clone());
         keeper.spawn("undo a fault", async move {
             waiting.sleep(lasts).await;
             undo(&cluster);
+            let mut budget = cluster.budget();
+            budget.recover(&impaired);
+            if kind.mars() {
+                budget.end_marring();
+            }
         });
     }
     heal(cluster, world);
 }
 
-/// Undoes whatever is still wrong.
-pub fn heal(cluster: &Cluster, world: &ebb_runtime::virt::World) {
-    world.heal();
-    for member in cluster.members() {
-        member.process.thaw();
-        member.process.slow_disk(1.0);
-        member.process.skew(0);
-        cluster.restart(member);
-    }
+fn draw(cluster: &Cluster, kinds: &[Kind], dice: &mut Dice) -> Option<Fault> {
+    let kind = *dice.pick(kinds);
+    let members: Vec<_> = cluster.members().iter().filter(|member| kind.befalls(member.role)).collect();
+    let member = (*dice.pick(&members)).clone();
+    let others: Vec<_> =
+        cluster.members().iter().filter(|other| other.process.host() != member.process.host()).collect();
+    let other = (*dice.pick(&others)).clone();
+    // What has gone for good cannot fail again.
+    let fault = Fault { kind, member, other };
+    (!cluster.is_given_up(&fault.member)).then_some(fault)
 }
 
-/// How a fault is undone.
-type Undo = Box<dyn FnOnce(&Cluster) + Send>;
+/// Whether the copies bear it that this block server loses something.
+async fn may_mar(cluster: &Cluster, watch: &Watch<'_>, name: &str) -> bool {
+    let left = cluster.members().iter().filter(|member| member.role == Role::Block && !cluster.is_given_up(member));
+    let spare = left.count() > cluster.options().replicas as usize;
+    // Ordering: asked again after the look, which takes time in which other faults end.
+    spare && cluster.budget().may_mar(name) && watch.is_complete(false).await && cluster.budget().may_mar(name)
+}
 
-fn begin(cluster: &Cluster, world: &ebb_runtime::virt::World, kind: Kind, member: &Member, dice: &mut Dice) -> Undo {
-    let process = &member.process;
-    let again = member.clone();
-    match kind {
-        Kind::Crash | Kind::PowerOff | Kind::Kill => {
-            match kind {
-                Kind::Crash => process.crash(),
-                Kind::PowerOff => process.power_off(),
-                _ => process.kill(),
-            }
-            cluster.on_death(member);
-            Box::new(move |cluster| cluster.restart(&again))
+/// Undoes whatever is still wrong.
+pub fn heal(cluster: &Cluster, world: &World) {
+    world.heal();
+    for member in cluster.members() {
+        let process = &member.process;
+        process.thaw();
+        process.slow_disk(1.0);
+        process.skew(0);
+        process.fill_disk(None);
+        process.cancel_misdirection();
+        process.disk_faults(DiskFaults::default());
+        // A volume that has seen an error of its disk is checked at the start of its process, as an operator would have
+        // it checked.
+        if member.role == Role::Block && cluster.budget().was_marred(process.name()) {
+            process.kill();
         }
-        Kind::Freeze => {
-            process.freeze();
-            Box::new(move |_| again.process.thaw())
-        }
-        Kind::Partition | Kind::OneWay | Kind::Isolate => {
-            let hosts: Vec<String> = cluster.members().iter().map(|other| other.process.host().to_owned()).collect();
-            let own = process.host();
-            let others: Vec<&String> = hosts.iter().filter(|host| *host != own).collect();
-            match kind {
-                Kind::Partition => world.partition(own, others[dice.index(others.len())]),
-                Kind::OneWay => world.partition_one_way(own, others[dice.index(others.len())]),
-                _ => others.iter().for_each(|other| world.partition(own, other)),
-            }
-            let world = world.clone();
-            Box::new(move |_| world.heal())
-        }
-        Kind::SlowDisk => {
-            // A disk of a client holds nothing.
-            if !matches!(member.role, Role::Client(_)) {
-                process.slow_disk(dice.between(10, 1000) as f64);
-            }
-            Box::new(move |_| again.process.slow_disk(1.0))
-        }
-        Kind::Skew => {
-            let hour: u64 = 3_600_000_000_000;
-            process.skew(dice.between(0, 2 * hour).cast_signed() - hour.cast_signed());
-            Box::new(move |_| again.process.skew(0))
-        }
+        cluster.restart(member);
     }
 }

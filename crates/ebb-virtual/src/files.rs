@@ -6,14 +6,20 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Handle, SetAttr};
-use ebb_types::{Credentials, InodeId, Result};
+use ebb_types::{Credentials, InodeId, Result, err};
 use ebb_wire::pb::meta_op::Rename;
 use parking_lot::Mutex;
 
 /// A call on its way.
 pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// A directory of files, as one client sees it. Files are opened at their first use.
+/// The directory of a client's own files.
+#[must_use]
+pub fn directory_of(client: usize) -> String {
+    format!("d{client}")
+}
+
+/// A directory of files and of directories of files, as one client sees it. Files are opened at their first use.
 pub trait Files: Send + Sync + 'static {
     /// Writes all of `data`.
     fn write<'a>(&'a self, name: &'a str, offset: u64, data: Bytes) -> Call<'a, ()>;
@@ -29,6 +35,8 @@ pub trait Files: Send + Sync + 'static {
     fn make<'a>(&'a self, name: &'a str) -> Call<'a, u64>;
     /// Renames a file to a name that is not there.
     fn rename<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()>;
+    /// Removes a name.
+    fn unlink<'a>(&'a self, name: &'a str) -> Call<'a, ()>;
     /// Names and inodes.
     fn list(&self) -> Call<'_, Vec<(String, u64)>>;
 }
@@ -36,15 +44,41 @@ pub trait Files: Send + Sync + 'static {
 /// A directory through the client library.
 pub struct ClientFiles {
     client: Client,
-    directory: InodeId,
+    /// By name; the run's own has none.
+    directories: BTreeMap<String, InodeId>,
     open: Mutex<BTreeMap<String, (Handle, InodeId)>>,
 }
 
 impl ClientFiles {
-    /// The files of `directory` through a session.
+    /// The run's files through a session: those of its directory and of its clients' directories.
+    pub async fn open_all(client: Client, clients: usize) -> Result<Self> {
+        let mut directories = BTreeMap::new();
+        let root = client.resolve(&Credentials::root(), b"/run", true).await?;
+        directories.insert(String::new(), InodeId::new(root.inode));
+        for number in 0..clients {
+            let name = directory_of(number);
+            let found = client.resolve(&Credentials::root(), format!("/run/{name}").as_bytes(), true).await?;
+            directories.insert(name, InodeId::new(found.inode));
+        }
+        Ok(Self { client, directories, open: Mutex::default() })
+    }
+
+    /// The session.
     #[must_use]
-    pub fn new(client: Client, directory: InodeId) -> Self {
-        Self { client, directory, open: Mutex::default() }
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Writes back, gives leases back and ends the session.
+    pub async fn disconnect(&self) -> Result<()> {
+        self.client.disconnect().await
+    }
+
+    /// The directory of a name, and the name in it.
+    fn place<'a>(&self, name: &'a str) -> Result<(InodeId, &'a str)> {
+        let (directory, name) = name.split_once('/').unwrap_or(("", name));
+        let inode = self.directories.get(directory).ok_or_else(|| err!(NotFound, "there is no {directory}"))?;
+        Ok((*inode, name))
     }
 
     async fn open(&self, name: &str) -> Result<(Handle, InodeId)> {
@@ -53,7 +87,8 @@ impl ClientFiles {
         }
         let access = Access::ReadWrite;
         let root = Credentials::root();
-        let made = self.client.create(&root, self.directory, name.as_bytes(), 0o644, 0, false, access, Vec::new());
+        let (directory, name_there) = self.place(name)?;
+        let made = self.client.create(&root, directory, name_there.as_bytes(), 0o644, 0, false, access, Vec::new());
         let (handle, attr, _) = made.await?;
         let opened = (handle, InodeId::new(attr.inode));
         // Two workers may open it at one time; both handles are good, and the first is kept.
@@ -90,34 +125,59 @@ impl Files for ClientFiles {
     }
 
     fn rename<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()> {
-        let rename = Rename {
-            source_parent: self.directory.raw(),
-            source_name: source.as_bytes().to_vec(),
-            target_parent: self.directory.raw(),
-            target_name: target.as_bytes().to_vec(),
-            no_replace: true,
-            exchange: false,
-        };
-        Box::pin(async move { self.client.rename(&Credentials::root(), rename).await })
+        Box::pin(async move {
+            let (source_parent, source_name) = self.place(source)?;
+            let (target_parent, target_name) = self.place(target)?;
+            let rename = Rename {
+                source_parent: source_parent.raw(),
+                source_name: source_name.as_bytes().to_vec(),
+                target_parent: target_parent.raw(),
+                target_name: target_name.as_bytes().to_vec(),
+                no_replace: true,
+                exchange: false,
+            };
+            self.client.rename(&Credentials::root(), rename).await?;
+            let mut open = self.open.lock();
+            if let Some(opened) = open.remove(source) {
+                open.insert(target.to_owned(), opened);
+            }
+            Ok(())
+        })
+    }
+
+    fn unlink<'a>(&'a self, name: &'a str) -> Call<'a, ()> {
+        Box::pin(async move {
+            let opened = self.open.lock().remove(name);
+            if let Some((handle, _)) = opened {
+                self.client.close(handle).await;
+            }
+            let (directory, name) = self.place(name)?;
+            self.client.unlink(&Credentials::root(), directory, name.as_bytes()).await
+        })
     }
 
     fn list(&self) -> Call<'_, Vec<(String, u64)>> {
         Box::pin(async move {
             let mut names = Vec::new();
-            let mut cookie = 0;
-            loop {
-                let (entries, is_end) =
-                    self.client.read_dir(&Credentials::root(), self.directory, cookie, 100, false).await?;
-                for entry in entries {
-                    cookie = entry.cookie;
-                    if entry.name != b"." && entry.name != b".." {
-                        names.push((String::from_utf8_lossy(&entry.name).into_owned(), entry.inode));
+            for (directory, inode) in &self.directories {
+                let prefix = if directory.is_empty() { String::new() } else { format!("{directory}/") };
+                let mut cookie = 0;
+                loop {
+                    let (entries, is_end) =
+                        self.client.read_dir(&Credentials::root(), *inode, cookie, 100, false).await?;
+                    for entry in entries {
+                        cookie = entry.cookie;
+                        let name = String::from_utf8_lossy(&entry.name).into_owned();
+                        if name != "." && name != ".." && !self.directories.contains_key(&name) {
+                            names.push((format!("{prefix}{name}"), entry.inode));
+                        }
+                    }
+                    if is_end {
+                        break;
                     }
                 }
-                if is_end {
-                    return Ok(names);
-                }
             }
+            Ok(names)
         })
     }
 }

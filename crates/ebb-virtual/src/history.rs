@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 
 use crate::cell::{Value, WriteId};
+use crate::invariants::Violation;
+use crate::workload::OWN_FIRST;
 
 /// Virtual nanoseconds.
 pub type Time = u64;
@@ -95,11 +97,35 @@ pub struct Read {
     pub at_rest: bool,
 }
 
+/// Where a file that has one user is, as its user knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Under this name.
+    At(String),
+    /// Under one of two: a rename has not returned, or failed.
+    Either(String, String),
+    /// Under this name or gone: its making or removal has not returned, or failed.
+    Perhaps(String),
+    /// Removed, and this was its name.
+    Gone(String),
+}
+
+/// A file with one user.
+#[derive(Clone, Debug)]
+pub struct OwnFile {
+    /// Where it is.
+    pub place: Place,
+    /// Its inode, if it was told.
+    pub inode: Option<u64>,
+}
+
 /// Everything that happened to the files of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     writes: BTreeMap<WriteId, Write>,
     reads: Vec<Read>,
+    own: BTreeMap<usize, OwnFile>,
+    complaints: Vec<Violation>,
 }
 
 impl History {
@@ -143,6 +169,54 @@ impl History {
     /// A read has returned.
     pub fn read(&mut self, read: Read) {
         self.reads.push(read);
+    }
+
+    /// A file with one user is about to be made; tells its number.
+    pub fn begin_own(&mut self, name: &str) -> usize {
+        let file = OWN_FIRST + self.own.len();
+        self.own.insert(file, OwnFile { place: Place::Perhaps(name.to_owned()), inode: None });
+        file
+    }
+
+    /// Where a file with one user is now; its inode, if it was told.
+    pub fn settle_own(&mut self, file: usize, place: Place, inode: Option<u64>) {
+        if let Some(own) = self.own.get_mut(&file) {
+            own.place = place;
+            own.inode = own.inode.or(inode);
+        }
+    }
+
+    /// The name of a file with one user, if it is certain.
+    #[must_use]
+    pub fn own_name(&self, file: usize) -> Option<String> {
+        match &self.own.get(&file)?.place {
+            Place::At(name) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
+    /// Files with one user.
+    #[must_use]
+    pub fn own_files(&self) -> &BTreeMap<usize, OwnFile> {
+        &self.own
+    }
+
+    /// Numbers of those whose names are certain.
+    #[must_use]
+    pub fn own_files_that_stay(&self) -> Vec<usize> {
+        let stay = self.own.iter().filter(|(_, own)| matches!(own.place, Place::At(_)));
+        stay.map(|(file, _)| *file).collect()
+    }
+
+    /// An answer was wrong.
+    pub fn complain(&mut self, invariant: &'static str, what: String) {
+        self.complaints.push(Violation::new(invariant, what));
+    }
+
+    /// Answers that were wrong.
+    #[must_use]
+    pub fn complaints(&self) -> &[Violation] {
+        &self.complaints
     }
 
     /// Every write, by number.

@@ -5,9 +5,12 @@
 
 pub mod append;
 pub mod atomic;
+pub mod disks;
 pub mod fresh;
 pub mod healthy;
 pub mod names;
+pub mod replicas;
+pub mod synced;
 pub mod torn;
 
 use serde::Serialize;
@@ -32,7 +35,8 @@ impl Violation {
 /// Checks everything that a history of reads and writes shows.
 #[must_use]
 pub fn check_history(history: &History) -> Vec<Violation> {
-    let mut violations = torn::check(history);
+    let mut violations = history.complaints().to_vec();
+    violations.extend(torn::check(history));
     violations.extend(fresh::check(history));
     violations.extend(atomic::check(history));
     violations.extend(append::check(history));

@@ -1,15 +1,16 @@
 //! A whole cluster in one thread: the real master, block servers and clients in a seeded virtual world, under faults.
 //!
-//! [`run`] starts a cluster, lets clients work on a few shared files while a swarm of faults goes on, heals
-//! everything, waits until the system has come to rest, and compares what clients met with what was promised
-//! ([`invariants`]). The same seed gives the same run, event by event: a report with violations is replayed by its
-//! seed.
+//! [`run`] starts a cluster, lets clients work on shared and own files while a swarm of faults goes on, heals
+//! everything, waits until the system has come to rest, and compares what clients met, and what is on the disks, with
+//! what was promised ([`invariants`]). The same seed gives the same run, event by event: a report with violations is
+//! replayed by its seed. [`swarm`] runs many of them.
 //!
-//! This crate never looks into a service: what it knows, it knows as a client or an operator would. It never suspends
-//! a promise: whatever the faults are, data that was synced is on disks that come back.
+//! This crate never looks into a service: what it knows, it knows as a client, as an operator or as the disks' owner
+//! would. It never suspends a promise: faults keep to a budget ([`faults::budget`]) of what the copies bear. That it
+//! would notice a broken one is tried with planted mistakes ([`ebb_runtime::plant`]).
 //!
-//! Reading order: [`options`], [`report`], [`cluster`], [`faults`], [`workload`] with [`cell`] and [`files`],
-//! [`history`], [`invariants`].
+//! Reading order: [`options`], [`report`], [`cluster`], [`faults`], [`workload`] with [`own`], [`cell`] and [`files`],
+//! [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
 
 pub mod cell;
 pub mod cluster;
@@ -17,28 +18,31 @@ pub mod faults;
 pub mod files;
 pub mod history;
 pub mod invariants;
+pub mod observer;
 pub mod options;
+pub mod own;
 pub mod report;
+pub mod survey;
+pub mod swarm;
 #[cfg(test)]
 mod tests;
+pub mod watch;
 pub mod workload;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use ebb_client::Client;
 use ebb_runtime::virt::options::Panics;
 use ebb_runtime::virt::{Event, World, WorldOptions};
-use ebb_types::Result;
 
 use crate::cluster::Cluster;
-use crate::files::{ClientFiles, Files};
 use crate::history::History;
-use crate::invariants::{Violation, healthy, names};
+use crate::invariants::{Violation, healthy};
+use crate::observer::Observer;
 pub use crate::options::VirtualOptions;
 pub use crate::report::Report;
-use crate::workload::{Board, TOKENS, Worker};
+use crate::watch::Watch;
+use crate::workload::Board;
 
 /// Runs a cluster under the faults of a seed.
 #[must_use]
@@ -49,7 +53,8 @@ pub fn run(seed: u64, options: VirtualOptions) -> Report {
 /// The same, with the first events: where two runs of a seed first differ, something has escaped from the world.
 #[must_use]
 pub fn run_and_keep(seed: u64, options: VirtualOptions, kept_events_max: usize) -> (Report, Vec<Event>) {
-    let world_options = WorldOptions { panics: Panics::EndTheTask, kept_events_max, ..WorldOptions::default() };
+    let plant = options.plant;
+    let world_options = WorldOptions { panics: Panics::EndTheTask, kept_events_max, plant, ..WorldOptions::default() };
     World::run(seed, world_options, |world| async move {
         let board = Board { world: world.clone(), history: Arc::default(), done: Arc::default() };
         let mut violations = match drive(&board, options).await {
@@ -85,112 +90,28 @@ async fn drive(board: &Board, options: VirtualOptions) -> Result<Vec<Violation>,
     let made = observer.set_up(options.block_servers).await?;
     cluster.start_clients();
 
-    faults::run(&cluster, world, options.chaos, options.fault_pause).await;
+    let watch = Watch::new(&cluster, observer.client());
+    tokio::select! {
+        biased;
+        () = faults::run(&cluster, world, &watch, options.chaos, options.fault_pause) => {}
+        () = watch.run() => {}
+    }
     world.sleep(options.calm).await;
+    // Before repair has had the time to hide what a crash has damaged.
+    watch.is_complete(true).await;
     board.done.store(true, Ordering::Relaxed);
 
     // A fault that was still under way may end after the healing, and its end changes nothing.
     let settled = observer.wait_for_rest(options.rest_max).await;
-    let mut violations = observer.look_at_everything(&made, options.rest_max).await?;
+    let mut violations = watch.take();
     violations.extend(settled.err());
+    match observer.look_at_everything(&made, options.rest_max).await {
+        Ok(found) => violations.extend(found),
+        Err(violation) => violations.push(violation),
+    }
     let history: History = board.history.lock().clone();
     violations.extend(invariants::check_history(&history));
     Ok(violations)
-}
-
-/// A client that sets up and looks, and meets no fault.
-struct Observer<'a> {
-    cluster: &'a Cluster,
-    board: &'a Board,
-    client: Client,
-}
-
-/// The number of the observer among the clients.
-const OBSERVER: usize = usize::MAX;
-
-impl<'a> Observer<'a> {
-    async fn new(cluster: &'a Cluster, board: &'a Board) -> Result<Self, Violation> {
-        let runtime = board.world.process("observer").runtime();
-        for _ in 0..60 {
-            if let Ok(client) = cluster.connect(&runtime, "observer").await {
-                return Ok(Self { cluster, board, client });
-            }
-            runtime.sleep(Duration::from_secs(1)).await;
-        }
-        Err(Violation::new("healthy", "no session within a minute of the start, without any fault"))
-    }
-
-    /// Waits for all block servers, makes the directory and its files; tells the inodes of those that are renamed.
-    async fn set_up(&self, block_servers: usize) -> Result<Vec<u64>, Violation> {
-        self.wait(Duration::from_secs(60), "all block servers to register", |status| {
-            status.safe_start && status.nodes.len() == block_servers
-        })
-        .await?;
-        let made = async {
-            let directory = self.cluster.make_directory(&self.client).await?;
-            let files = ClientFiles::new(self.client.clone(), directory);
-            let mut made = Vec::new();
-            for token in 0..TOKENS {
-                made.push(files.make(&format!("t{token}")).await?);
-            }
-            Ok(made)
-        };
-        let failed = |error: ebb_types::Error| Violation::new("healthy", format!("set-up, without any fault: {error}"));
-        made.await.map_err(failed)
-    }
-
-    async fn wait_for_rest(&self, longest: Duration) -> Result<(), Violation> {
-        // Workers end, clients sync, leases expire, repair does its work.
-        self.board.world.sleep(Duration::from_secs(60)).await;
-        self.wait(longest, "repair to end", |status| {
-            status.serving && status.safe_start && status.under_replicated == 0 && status.repairs_running == 0
-        })
-        .await
-    }
-
-    async fn wait(
-        &self,
-        longest: Duration,
-        what: &str,
-        is_good: impl Fn(&ebb_wire::pb::ClusterStatusReply) -> bool,
-    ) -> Result<(), Violation> {
-        let world = &self.board.world;
-        let end = world.now() + longest;
-        let mut last = String::from("no answer");
-        while world.now() < end {
-            match self.cluster.status(&self.client).await {
-                Ok(status) if is_good(&status) => return Ok(()),
-                Ok(status) => last = format!("{status:?}"),
-                Err(error) => last = error.to_string(),
-            }
-            world.sleep(Duration::from_secs(1)).await;
-        }
-        Err(Violation::new("healthy", format!("waited {} s for {what}; at last: {last}", longest.as_secs())))
-    }
-
-    /// Reads all files, all names and the state of all replicas, through a session that has no caches yet.
-    async fn look_at_everything(&self, made: &[u64], rest_max: Duration) -> Result<Vec<Violation>, Violation> {
-        let failed = |error: ebb_types::Error| Violation::new("healthy", format!("at rest: {error}"));
-        let runtime = self.board.world.process("observer").runtime();
-        let files = Arc::new(self.cluster.files(&runtime, "observer").await);
-        let worker = Worker { board: self.board.clone(), client: OBSERVER, files: files.clone() };
-        let mut violations: Vec<Violation> = worker.read_everything().await.map_err(failed).err().into_iter().collect();
-        violations.extend(names::check(made, &files.list().await.map_err(failed)?));
-        violations.extend(self.wait_for_clean_fsck(rest_max).await.map_err(failed)?);
-        Ok(violations)
-    }
-
-    /// Excess replicas go last and in the background: only what stays wrong is wrong.
-    async fn wait_for_clean_fsck(&self, longest: Duration) -> Result<Vec<Violation>> {
-        let end = self.board.world.now() + longest;
-        loop {
-            let found = healthy::check_fsck(&self.cluster.fsck(&self.client).await?);
-            if found.is_empty() || self.board.world.now() >= end {
-                return Ok(found);
-            }
-            self.board.world.sleep(Duration::from_secs(10)).await;
-        }
-    }
 }
 
 /// For tests that drive the workload without a cluster.

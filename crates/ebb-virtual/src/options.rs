@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
+use ebb_runtime::Plant;
+use ebb_runtime::virt::Dice;
+
 /// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct VirtualOptions {
     /// Block servers, each on a host of its own.
     pub block_servers: usize,
+    /// Racks that they are spread over.
+    pub racks: usize,
     /// Clients, each on a host of its own.
     pub clients: usize,
     /// Operations of one client at a time.
@@ -17,23 +22,53 @@ pub struct VirtualOptions {
     pub chaos: Duration,
     /// How long clients work on without faults.
     pub calm: Duration,
-    /// How long the system may take to come to rest.
+    /// How long the system may take to come to rest, once faults are healed.
     pub rest_max: Duration,
     /// Mean pause between two faults; zero: none.
     pub fault_pause: Duration,
+    /// Longest pause of a worker between two operations.
+    pub work_pause_max: Duration,
+    /// A mistake that the code is to make, to see whether it is found.
+    pub plant: Option<Plant>,
 }
 
 impl Default for VirtualOptions {
     fn default() -> Self {
         Self {
             block_servers: 5,
+            racks: 2,
             clients: 2,
             workers_per_client: 2,
             replicas: 3,
-            chaos: Duration::from_secs(60),
-            calm: Duration::from_secs(10),
-            rest_max: Duration::from_secs(300),
+            chaos: Duration::from_secs(30),
+            calm: Duration::from_secs(5),
+            rest_max: Duration::from_secs(240),
             fault_pause: Duration::from_secs(3),
+            work_pause_max: Duration::from_millis(150),
+            plant: None,
+        }
+    }
+}
+
+impl VirtualOptions {
+    /// A cluster drawn from the seed: seeds differ in size and pace as well as in luck. Short runs of many kinds find
+    /// more in the same time than long ones of one kind (Groce et al., "Swarm Testing", ISSTA 2012).
+    #[must_use]
+    pub fn drawn(seed: u64) -> Self {
+        let mut dice = Dice::new(seed, "options");
+        let replicas = if dice.chance(0.3) { 2 } else { 3 };
+        Self {
+            block_servers: dice.between(u64::from(replicas) + 1, 7) as usize,
+            racks: dice.between(2, 3) as usize,
+            clients: dice.between(2, 4) as usize,
+            workers_per_client: dice.between(1, 2) as usize,
+            replicas,
+            chaos: dice.span_between(Duration::from_secs(10), Duration::from_secs(40)),
+            calm: dice.span_between(Duration::from_secs(1), Duration::from_secs(4)),
+            // Frequent faults meet each other, rare ones meet a system that is busy with the last.
+            fault_pause: Duration::from_millis(*dice.pick(&[300, 800, 2000, 4000])),
+            work_pause_max: Duration::from_millis(*dice.pick(&[120, 250, 500])),
+            ..Self::default()
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::invariants::Violation;
 
 /// The result of a run. The same seed and options give the same report.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Report {
     /// The seed; with the options, all that is needed to see it again.
     pub seed: u64,

@@ -1,4 +1,5 @@
-//! What clients do: create, write, overwrite, append, truncate, read, rename and fsync on a few shared files.
+//! What clients do: write, overwrite, append, truncate, read, rename and fsync on a few shared files; make, fill, rename
+//! and remove files of their own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,7 @@ use parking_lot::Mutex;
 use crate::cell::{CELL, WriteId, fill, inspect};
 use crate::files::Files;
 use crate::history::{Change, History, Read, Time};
+use crate::own::OwnFiles;
 
 /// Files that are overwritten in place.
 pub const PLACED: usize = 3;
@@ -27,6 +29,9 @@ const CELLS: u64 = 1000;
 
 /// Cells of one write or read.
 const RUN_MAX: u64 = 80;
+
+/// Numbers of clients' own files start here.
+pub const OWN_FIRST: usize = 100;
 
 /// The name of a shared file.
 #[must_use]
@@ -58,15 +63,28 @@ pub struct Worker {
 
 impl Worker {
     /// Works until told to stop, resting a little between operations.
-    pub async fn run(self, runtime: Runtime, mut dice: Dice) {
+    pub async fn run(self, runtime: Runtime, mut dice: Dice, pause_max: Duration) {
+        let mut own = OwnFiles::default();
         while !self.board.done.load(Ordering::Relaxed) {
-            self.step(&mut dice).await;
-            runtime.sleep(dice.span(Duration::from_millis(60))).await;
+            if dice.chance(0.15) {
+                own.step(&self, &mut dice).await;
+            } else {
+                self.step(&mut dice).await;
+            }
+            runtime.sleep(dice.span(pause_max)).await;
         }
     }
 
-    fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         u64::try_from(self.board.world.now().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The name that a file has now, as far as is known.
+    fn name(&self, file: usize) -> String {
+        if file < OWN_FIRST {
+            return name(file);
+        }
+        self.board.history.lock().own_name(file).unwrap_or_default()
     }
 
     async fn step(&self, dice: &mut Dice) {
@@ -87,19 +105,24 @@ impl Worker {
         let count = if dice.chance(0.7) { dice.between(1, 4) } else { dice.between(1, RUN_MAX) };
         let span = if dice.coin() { 64 } else { CELLS - RUN_MAX };
         let first = dice.below(span);
-        let change = Change::Data { first: Some(first), count };
-        let id = self.board.history.lock().begin(self.client, file, change, self.now());
-        let written = self.files.write(&name(file), first * CELL, contents(id, count)).await;
-        self.ended(id, file, written.map(|()| None));
+        self.write_cells(file, first, count).await;
         if dice.chance(0.3) {
             self.fsync(file).await;
         }
     }
 
+    /// Writes cells and notes how it went.
+    pub(crate) async fn write_cells(&self, file: usize, first: u64, count: u64) {
+        let change = Change::Data { first: Some(first), count };
+        let id = self.board.history.lock().begin(self.client, file, change, self.now());
+        let written = self.files.write(&self.name(file), first * CELL, contents(id, count)).await;
+        self.ended(id, file, written.map(|()| None));
+    }
+
     async fn append(&self, file: usize, dice: &mut Dice) {
         let count = dice.between(1, 8);
         let id = self.board.history.lock().begin(self.client, file, Change::Data { first: None, count }, self.now());
-        let written = self.files.append(&name(file), contents(id, count)).await;
+        let written = self.files.append(&self.name(file), contents(id, count)).await;
         self.ended(id, file, written.map(|offset| Some(offset / CELL)));
         if dice.chance(0.5) {
             self.fsync(file).await;
@@ -109,7 +132,7 @@ impl Worker {
     async fn truncate(&self, file: usize, dice: &mut Dice) {
         let from = if file >= PLACED { 0 } else { dice.below(CELLS) };
         let id = self.board.history.lock().begin(self.client, file, Change::Truncate { from }, self.now());
-        let done = self.files.truncate(&name(file), from * CELL).await;
+        let done = self.files.truncate(&self.name(file), from * CELL).await;
         self.ended(id, file, done.map(|()| None));
     }
 
@@ -124,9 +147,9 @@ impl Worker {
         }
     }
 
-    async fn fsync(&self, file: usize) {
+    pub(crate) async fn fsync(&self, file: usize) {
         let start = self.now();
-        let synced = self.files.fsync(&name(file)).await;
+        let synced = self.files.fsync(&self.name(file)).await;
         let mut history = self.board.history.lock();
         match synced {
             Ok(()) => history.synced(self.client, file, start),
@@ -145,9 +168,15 @@ impl Worker {
     }
 
     /// Reads cells and notes what was met.
-    async fn read_cells(&self, file: usize, first: u64, count: u64, at_rest: bool) -> ebb_types::Result<u64> {
+    pub(crate) async fn read_cells(
+        &self,
+        file: usize,
+        first: u64,
+        count: u64,
+        at_rest: bool,
+    ) -> ebb_types::Result<u64> {
         let start = self.now();
-        let data = self.files.read(&name(file), first * CELL, (count * CELL) as u32).await?;
+        let data = self.files.read(&self.name(file), first * CELL, (count * CELL) as u32).await?;
         let cell = |index: u64| {
             let from = (index * CELL).min(data.len() as u64) as usize;
             let to = ((index + 1) * CELL).min(data.len() as u64) as usize;
@@ -173,7 +202,7 @@ impl Worker {
         }
     }
 
-    /// Reads every shared file as a whole, at rest.
+    /// Reads every file as a whole, at rest.
     pub async fn read_everything(&self) -> ebb_types::Result<()> {
         let history_end = |file: usize| {
             let history = self.board.history.lock();
@@ -184,7 +213,8 @@ impl Worker {
             });
             cells.max().unwrap_or(0)
         };
-        for file in 0..PLACED + LOGS {
+        let own = self.board.history.lock().own_files_that_stay();
+        for file in (0..PLACED + LOGS).chain(own) {
             let end = history_end(file).next_multiple_of(RUN_MAX) + RUN_MAX;
             for first in (0..end).step_by(RUN_MAX as usize) {
                 self.read_cells(file, first, RUN_MAX, true).await?;

@@ -4,18 +4,74 @@
 //! Source: the promises to readers and to writers in `docs/semantics.md`. A write that did not return, or that the
 //! system did not promise to keep, may be seen or not, at any time from its start on.
 
+use std::collections::BTreeMap;
+
 use super::Violation;
 use crate::cell::Value;
-use crate::history::{History, Read, Time, Write};
+use crate::history::{Change, History, Read, Time, Write};
 
 /// Finds reads that met something which had been overwritten for good before they began.
 #[must_use]
 pub fn check(history: &History) -> Vec<Violation> {
-    history.reads().iter().flat_map(|read| check_read(history, read)).collect()
+    let changes = Changes::of(history);
+    history.reads().iter().flat_map(|read| check_read(history, &changes, read)).collect()
 }
 
-fn check_read(history: &History, read: &Read) -> Vec<Violation> {
-    let writes: Vec<&Write> = history.writes().values().filter(|write| write.file == read.file).collect();
+/// Writes by the cells that they go to, and truncations by file.
+struct Changes<'a> {
+    data: BTreeMap<(usize, u64), Vec<&'a Write>>,
+    truncations: BTreeMap<usize, Vec<&'a Write>>,
+}
+
+impl<'a> Changes<'a> {
+    fn of(history: &'a History) -> Self {
+        let mut changes = Self { data: BTreeMap::new(), truncations: BTreeMap::new() };
+        for write in history.writes().values() {
+            match write.change {
+                Change::Data { first: Some(first), count } => {
+                    for cell in first..first + count {
+                        changes.data.entry((write.file, cell)).or_default().push(write);
+                    }
+                }
+                Change::Data { first: None, .. } => {}
+                Change::Truncate { .. } => changes.truncations.entry(write.file).or_default().push(write),
+            }
+        }
+        changes
+    }
+
+    fn data(&self, file: usize, cell: u64) -> impl Iterator<Item = &'a Write> + '_ {
+        self.data.get(&(file, cell)).into_iter().flatten().copied()
+    }
+
+    fn truncations(&self, file: usize, cell: u64) -> impl Iterator<Item = &'a Write> + '_ {
+        let all = self.truncations.get(&file).into_iter().flatten().copied();
+        all.filter(move |write| write.touches(cell))
+    }
+
+    /// A firm change of the cell that began after `met` and returned before `read`.
+    fn overwritten(&self, file: usize, cell: u64, met: Time, read: Time) -> Option<&'a Write> {
+        let is_after = |write: &&Write| is_between(write, met, read);
+        self.data(file, cell).find(is_after).or_else(|| self.truncations(file, cell).find(is_after))
+    }
+
+    /// For an empty cell: a firm write that no truncation can have undone, nor can it be from before the first write.
+    fn emptied_never(&self, file: usize, cell: u64, read: &Read) -> Option<&'a Write> {
+        let after = |met: Time| self.data(file, cell).find(|write| is_between(write, met, read.start));
+        // Emptiness is as young as the youngest truncation that it may come from.
+        let mut youngest = after(0)?;
+        for truncation in self.truncations(file, cell).filter(|write| write.start <= read.end) {
+            youngest = after(truncation.settled_or_never())?;
+        }
+        Some(youngest)
+    }
+}
+
+fn is_between(write: &Write, met: Time, read: Time) -> bool {
+    write.start > met && write.settled().is_some_and(|end| end < read)
+}
+
+fn check_read(history: &History, changes: &Changes<'_>, read: &Read) -> Vec<Violation> {
     let check_cell = |(cell, value): &(u64, Value)| {
         let met = match value {
             Value::Torn(_) => return None,
@@ -26,8 +82,8 @@ fn check_read(history: &History, read: &Read) -> Vec<Violation> {
             return None;
         }
         let later = match met {
-            Some(met) => overwritten(&writes, *cell, met.settled_or_never(), read.start)?,
-            None => emptied_never(&writes, *cell, read)?,
+            Some(met) => changes.overwritten(read.file, *cell, met.settled_or_never(), read.start)?,
+            None => changes.emptied_never(read.file, *cell, read)?,
         };
         let rest = if read.at_rest { "at rest, " } else { "" };
         Some(Violation::new(
@@ -39,34 +95,6 @@ fn check_read(history: &History, read: &Read) -> Vec<Violation> {
         ))
     };
     read.values.iter().filter_map(check_cell).collect()
-}
-
-/// A firm write to the cell that began after `met` and returned before `read`.
-fn overwritten<'a>(writes: &[&'a Write], cell: u64, met: Time, read: Time) -> Option<&'a Write> {
-    let is_after =
-        |write: &&&Write| write.touches(cell) && write.start > met && write.settled().is_some_and(|end| end < read);
-    writes.iter().find(is_after).copied()
-}
-
-/// For an empty cell: a firm write that no truncation can have undone, nor can it be from before the first write.
-fn emptied_never<'a>(writes: &[&'a Write], cell: u64, read: &Read) -> Option<&'a Write> {
-    let truncations =
-        writes.iter().filter(|write| write.touches(cell) && is_truncation(write) && write.start <= read.end);
-    // Emptiness is as young as the youngest truncation that it may come from.
-    let mut youngest = overwritten_by_data(writes, cell, 0, read.start)?;
-    for truncation in truncations {
-        youngest = overwritten_by_data(writes, cell, truncation.settled_or_never(), read.start)?;
-    }
-    Some(youngest)
-}
-
-fn overwritten_by_data<'a>(writes: &[&'a Write], cell: u64, met: Time, read: Time) -> Option<&'a Write> {
-    let data: Vec<&'a Write> = writes.iter().filter(|write| !is_truncation(write)).copied().collect();
-    overwritten(&data, cell, met, read)
-}
-
-fn is_truncation(write: &Write) -> bool {
-    matches!(write.change, crate::history::Change::Truncate { .. })
 }
 
 /// A client may see its own write that is later lost; nobody else may, for others see what was synced.

@@ -159,6 +159,10 @@ impl Files for Memory {
         Box::pin(async { Ok(()) })
     }
 
+    fn unlink<'a>(&'a self, _name: &'a str) -> Call<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn list(&self) -> Call<'_, Vec<(String, u64)>> {
         Box::pin(async { Ok(Vec::new()) })
     }

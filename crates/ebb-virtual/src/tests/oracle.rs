@@ -24,7 +24,7 @@ fn broken_by(bug: Bug, seed: u64) -> BTreeSet<&'static str> {
         for client in 0..CLIENTS {
             let worker = Worker { board: board.clone(), client, files: files.clone() };
             let dice = world.dice(&format!("worker {client}"));
-            tasks.push(runtime.spawn("worker", worker.run(runtime.clone(), dice)));
+            tasks.push(runtime.spawn("worker", worker.run(runtime.clone(), dice, Duration::from_millis(60))));
         }
         world.sleep(Duration::from_secs(30)).await;
         board.done.store(true, Ordering::Relaxed);

@@ -1,0 +1,120 @@
+//! How much may be wrong at a time, so that no promise has to be suspended.
+//!
+//! A fault **impairs** a block server when it comes back with everything that it had synced: any number may be impaired
+//! at a time. A fault **mars** one when something synced on it is gone or wrong: one at a time, only when every set is
+//! known to be complete, and the next only after repair has made every set complete again. While one is marred, at
+//! most one other is impaired: with more, the only good copy of an acknowledged write could be out of reach for
+//! so long that a set goes on without it, and the loss would be of two copies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is wrong now, and what has been.
+#[derive(Debug, Default)]
+pub struct Budget {
+    impaired: BTreeMap<String, u32>,
+    marred: Option<String>,
+    /// The fault that mars goes on.
+    still_marring: bool,
+    ever_marred: BTreeSet<String>,
+}
+
+impl Budget {
+    /// Counts a fault that impairs these block servers; false: it may not come now.
+    pub fn impair(&mut self, names: &[String]) -> bool {
+        if let Some(marred) = &self.marred {
+            let mut others: BTreeSet<&String> = self.impaired.keys().chain(names).collect();
+            others.remove(marred);
+            if others.len() > 1 {
+                return false;
+            }
+        }
+        for name in names {
+            *self.impaired.entry(name.clone()).or_default() += 1;
+        }
+        true
+    }
+
+    /// The end of a fault that impaired.
+    pub fn recover(&mut self, names: &[String]) {
+        for name in names {
+            if let Some(count) = self.impaired.get_mut(name) {
+                *count -= 1;
+                if *count == 0 {
+                    self.impaired.remove(name);
+                }
+            }
+        }
+    }
+
+    /// Whether a block server may be marred, if every set is complete.
+    #[must_use]
+    pub fn may_mar(&self, name: &str) -> bool {
+        self.marred.is_none() && self.impaired.keys().all(|other| other == name)
+    }
+
+    /// Counts a fault that mars. The caller has asked [`Budget::may_mar`] and knows that every set is complete.
+    pub fn mar(&mut self, name: &str) {
+        assert!(self.may_mar(name), "{name} is marred beyond the budget");
+        self.marred = Some(name.to_owned());
+        self.still_marring = true;
+        self.ever_marred.insert(name.to_owned());
+    }
+
+    /// The fault that mars does no further damage.
+    pub fn end_marring(&mut self) {
+        self.still_marring = false;
+    }
+
+    /// Every set was found complete, all replicas having been read.
+    pub fn found_complete(&mut self) {
+        if !self.still_marring {
+            self.marred = None;
+        }
+    }
+
+    /// Whether one is marred now.
+    #[must_use]
+    pub fn is_marred(&self) -> bool {
+        self.marred.is_some()
+    }
+
+    /// Whether something on this one may be gone or wrong, now or a while ago.
+    #[must_use]
+    pub fn was_marred(&self, name: &str) -> bool {
+        self.ever_marred.contains(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn one_is_marred_at_a_time_and_then_few_are_impaired() {
+        let mut budget = Budget::default();
+        assert!(budget.impair(&names(&["a", "b", "c"])));
+        assert!(!budget.may_mar("a"), "others are impaired");
+        budget.recover(&names(&["b", "c"]));
+        assert!(budget.may_mar("a") && !budget.may_mar("b"));
+        budget.mar("a");
+        assert!(!budget.may_mar("a"));
+        assert!(budget.impair(&names(&["b"])));
+        assert!(budget.impair(&names(&["a", "b"])), "the same ones");
+        assert!(!budget.impair(&names(&["c"])));
+    }
+
+    #[test]
+    fn the_next_one_waits_for_repair() {
+        let mut budget = Budget::default();
+        budget.mar("a");
+        budget.found_complete();
+        assert!(budget.is_marred(), "it goes on");
+        budget.end_marring();
+        budget.found_complete();
+        assert!(budget.may_mar("b") && budget.was_marred("a") && !budget.was_marred("b"));
+    }
+}

@@ -1,0 +1,254 @@
+//! The kinds of faults, how each begins and how it is undone.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ebb_runtime::virt::{Dice, DiskFaults, World};
+
+use crate::cluster::{Cluster, Member, Role};
+
+/// Where a block server keeps everything.
+pub const BLOCK_DIR: &str = "/block";
+
+/// Its volume.
+pub const VOLUME_DIR: &str = "/block/volume-1";
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A kind of fault.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Kind { $($(#[$doc])* $name,)* }
+
+        impl Kind {
+            /// Every one.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+kinds! {
+    /// Power fails and comes back; unsynced writes are lost or torn.
+    Crash,
+    /// Power stays away for a while, and peers hear nothing.
+    PowerOff,
+    /// Power fails everywhere at once.
+    PowerCut,
+    /// The process is killed; its page cache stays.
+    Kill,
+    /// The process gets no processor.
+    Freeze,
+    /// A client gets no processor until its lease has expired.
+    Oversleep,
+    /// Two hosts cannot reach each other.
+    Partition,
+    /// Nothing gets from one host to another, but the other way it does.
+    OneWay,
+    /// A host is cut off from all others.
+    Isolate,
+    /// A disk takes far longer.
+    SlowDisk,
+    /// Something else fills a disk, and is gone after a while.
+    FullDisk,
+    /// The wall clock jumps.
+    Skew,
+    /// A disk fails some reads, writes and syncs.
+    DiskError,
+    /// Bits of stored replicas flip.
+    BitFlip,
+    /// A write goes to another place of its file.
+    Misdirect,
+    /// A disk is replaced by an empty one.
+    LostVolume,
+    /// A host is gone for good.
+    LostNode,
+}
+
+impl Kind {
+    /// Whether something that was synced is gone or wrong afterwards.
+    #[must_use]
+    pub fn mars(self) -> bool {
+        matches!(self, Self::DiskError | Self::BitFlip | Self::Misdirect | Self::LostVolume | Self::LostNode)
+    }
+
+    /// Whether it can befall a process of this role.
+    #[must_use]
+    pub fn befalls(self, role: Role) -> bool {
+        match self {
+            // What a client has on disk is nothing, and the names have one copy, on the master's disk.
+            Self::DiskError | Self::BitFlip | Self::Misdirect | Self::LostVolume | Self::LostNode => {
+                role == Role::Block
+            }
+            Self::SlowDisk | Self::FullDisk => !matches!(role, Role::Client(_)),
+            Self::Oversleep => matches!(role, Role::Client(_)),
+            _ => true,
+        }
+    }
+
+    /// How long it lasts.
+    #[must_use]
+    pub fn span(self, role: Role, dice: &mut Dice) -> Duration {
+        let is_client = matches!(role, Role::Client(_));
+        match self {
+            // A session ends after ten seconds; what was under way then arrives late.
+            Self::Oversleep => dice.span_between(Duration::from_secs(9), Duration::from_secs(16)),
+            Self::Isolate if is_client && dice.coin() => {
+                dice.span_between(Duration::from_secs(9), Duration::from_secs(16))
+            }
+            // A node is dead after thirty; longer is another fault.
+            Self::LostVolume | Self::PowerCut => dice.span(Duration::from_secs(3)),
+            _ => {
+                let span = dice.span_between(Duration::from_millis(50), Duration::from_secs(15));
+                // Frequent short ones meet other edges than rare long ones.
+                if dice.coin() { span / 10 } else { span }
+            }
+        }
+    }
+}
+
+/// How a fault is undone.
+pub type Undo = Box<dyn FnOnce(&Cluster) + Send>;
+
+/// A fault that is about to begin.
+pub struct Fault {
+    /// What.
+    pub kind: Kind,
+    /// Whom.
+    pub member: Member,
+    /// The other end of a partition.
+    pub other: Member,
+}
+
+impl Fault {
+    /// Block servers that are out of somebody's reach while it lasts.
+    #[must_use]
+    pub fn impaired(&self, cluster: &Cluster) -> Vec<String> {
+        let blocks = |members: &[&Member]| {
+            let blocks = members.iter().filter(|member| member.role == Role::Block);
+            blocks.map(|member| member.process.name().to_owned()).collect::<Vec<_>>()
+        };
+        match self.kind {
+            Kind::PowerCut => blocks(&cluster.members().iter().collect::<Vec<_>>()),
+            Kind::Partition | Kind::OneWay => blocks(&[&self.member, &self.other]),
+            Kind::Skew => Vec::new(),
+            _ => blocks(&[&self.member]),
+        }
+    }
+
+    /// Lets it happen.
+    pub fn begin(self, cluster: &Cluster, world: &World, dice: &mut Dice) -> Undo {
+        let Self { kind, member, other } = self;
+        let process = &member.process;
+        let again = member.clone();
+        match kind {
+            Kind::Crash | Kind::PowerOff | Kind::Kill => {
+                match kind {
+                    Kind::Crash => process.crash(),
+                    Kind::PowerOff => process.power_off(),
+                    _ => process.kill(),
+                }
+                cluster.on_death(&member);
+                Box::new(move |cluster| cluster.restart(&again))
+            }
+            Kind::PowerCut => {
+                for member in cluster.members() {
+                    member.process.power_off();
+                    cluster.on_death(member);
+                }
+                Box::new(|cluster| cluster.members().iter().for_each(|member| cluster.restart(member)))
+            }
+            Kind::Freeze | Kind::Oversleep => {
+                process.freeze();
+                Box::new(move |_| again.process.thaw())
+            }
+            Kind::Partition | Kind::OneWay | Kind::Isolate => cut(cluster, world, kind, &member, &other),
+            Kind::SlowDisk => {
+                process.slow_disk(dice.between(10, 1000) as f64);
+                Box::new(move |_| again.process.slow_disk(1.0))
+            }
+            Kind::FullDisk => {
+                process.fill_disk(Some(dice.below(4 << 20)));
+                Box::new(move |_| again.process.fill_disk(None))
+            }
+            Kind::Skew => {
+                let hour: u64 = 3_600_000_000_000;
+                process.skew(dice.between(0, 2 * hour).cast_signed() - hour.cast_signed());
+                Box::new(move |_| again.process.skew(0))
+            }
+            Kind::DiskError => {
+                let chance = |dice: &mut Dice| if dice.coin() { 0.02 } else { 0.0 };
+                process.disk_faults(DiskFaults {
+                    read_error: chance(dice),
+                    write_error: chance(dice),
+                    sync_error: chance(dice),
+                });
+                Box::new(move |_| again.process.disk_faults(DiskFaults::default()))
+            }
+            Kind::BitFlip => {
+                flip(&member, dice);
+                Box::new(|_| {})
+            }
+            Kind::Misdirect => {
+                process.misdirect_write(if dice.coin() { "replicas" } else { "journal" });
+                Box::new(move |_| again.process.cancel_misdirection())
+            }
+            Kind::LostVolume => {
+                process.power_off();
+                // The whole disk, or one directory of it: a volume whose label is gone with it.
+                let all = dice.coin();
+                process.wipe_disk(Path::new(if all { BLOCK_DIR } else { VOLUME_DIR }));
+                Box::new(move |cluster| cluster.restart(&again))
+            }
+            Kind::LostNode => {
+                process.power_off();
+                cluster.give_up(&member);
+                Box::new(|_| {})
+            }
+        }
+    }
+}
+
+fn cut(cluster: &Cluster, world: &World, kind: Kind, member: &Member, other: &Member) -> Undo {
+    let own = member.process.host().to_owned();
+    let others: Vec<String> = match kind {
+        Kind::Isolate => cluster.members().iter().map(|other| other.process.host().to_owned()).collect(),
+        _ => vec![other.process.host().to_owned()],
+    };
+    let others: Vec<String> = others.into_iter().filter(|other| *other != own).collect();
+    let both_ways = kind != Kind::OneWay;
+    for other in &others {
+        world.partition_one_way(&own, other);
+        if both_ways {
+            world.partition_one_way(other, &own);
+        }
+    }
+    let world = world.clone();
+    Box::new(move |_| {
+        for other in &others {
+            world.mend_one_way(&own, other);
+            if both_ways {
+                world.mend_one_way(other, &own);
+            }
+        }
+    })
+}
+
+/// Flips bits in a few places of one replica.
+fn flip(member: &Member, dice: &mut Dice) {
+    let files = member.process.disk_files();
+    let replicas: Vec<_> = files.iter().filter(|(path, len)| *len > 0 && is_replica(path)).collect();
+    if replicas.is_empty() {
+        return;
+    }
+    let (path, len) = dice.pick(&replicas);
+    for _ in 0..dice.between(1, 4) {
+        let at = dice.below(*len);
+        // A file that has gone meanwhile has nothing left to flip.
+        let _ = member.process.flip_bits(path, at, dice.between(1, 600));
+    }
+}
+
+/// Whether a path is that of a replica's file, or of one that is being copied.
+#[must_use]
+pub fn is_replica(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "replicas") && !path.ends_with(".lock")
+}

@@ -1,0 +1,68 @@
+//! At rest, map and disks agree: every metablock that was ever written has a replica on each member of its set, as many
+//! as its dataset asks for, on distinct hosts; and no disk has a replica that the map does not name.
+//!
+//! Source: "Repair" in `docs/protocol.md`, I-16 and I-18 in `docs/invariants.md`. Space that nobody will ever give
+//! back is a slow loss of the whole disk.
+
+use std::collections::BTreeSet;
+
+use super::Violation;
+use crate::survey::{Stored, Survey};
+
+/// Compares the map with the disks.
+#[must_use]
+pub fn check(survey: &Survey) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for metablock in survey.metablocks.iter().filter(|metablock| metablock.is_written()) {
+        let hosts: BTreeSet<&str> = metablock.replicas.iter().map(|(stored, _)| stored.host.as_str()).collect();
+        let (found, recorded) = (hosts.len(), metablock.record.members.len());
+        if found != metablock.wanted || recorded != metablock.wanted {
+            let detail = format!(
+                "m{} of inode {}: {} members are recorded, replicas are on {hosts:?}, {} are wanted",
+                metablock.record.id, metablock.inode, recorded, metablock.wanted
+            );
+            violations.push(Violation::new("disks", detail));
+        }
+    }
+    let replicas = survey.metablocks.iter().flat_map(|metablock| &metablock.replicas);
+    let named: BTreeSet<&Stored> = replicas.map(|(stored, _)| stored).collect();
+    for stored in survey.stored.iter().filter(|stored| !named.contains(stored)) {
+        let (host, path) = (&stored.host, stored.path.display());
+        violations.push(Violation::new("disks", format!("{path} on {host} is of no set: its space is leaked")));
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use ebb_types::{Epoch, Version};
+    use ebb_wire::pb;
+
+    use super::*;
+    use crate::survey::Surveyed;
+
+    fn stored(host: &str) -> Stored {
+        Stored { host: host.to_owned(), path: "/block/volume-1/replicas/07/0000000000000007".into() }
+    }
+
+    #[test]
+    fn missing_and_leaked_replicas_are_found() {
+        let record = pb::Metablock {
+            id: 7,
+            version: Some(Version::new(Epoch::new(1), 1).into()),
+            members: vec![pb::Member::default(); 2],
+            ..Default::default()
+        };
+        let replicas: Vec<_> = ["h1", "h2"].map(|host| (stored(host), Bytes::new())).into();
+        let metablock = Surveyed { inode: 2, record, wanted: 2, replicas };
+        let mut survey = Survey { metablocks: vec![metablock], stored: vec![stored("h1"), stored("h2")] };
+        assert_eq!(check(&survey), []);
+        survey.stored.push(stored("h3"));
+        assert!(check(&survey)[0].detail.contains("leaked"));
+        survey.stored.pop();
+        survey.metablocks[0].replicas.pop();
+        let found = check(&survey);
+        assert_eq!(found.len(), 2, "one is missing, and its file is of no set: {found:?}");
+    }
+}

@@ -1,0 +1,47 @@
+//! Every member of a recorded set has what is recorded, at every moment, through all crashes: nothing is committed
+//! that is not synced by the whole set, and nothing is deleted that the record names (I-5, I-6).
+//!
+//! Source: "Write" and "Repair" in `docs/protocol.md`. Block servers on which the world itself has destroyed something
+//! are left out.
+
+use ebb_wire::pb;
+
+use super::Violation;
+
+/// What a file-system check says of a member that answers and lacks what it must have.
+const LACKS: [&str; 2] = ["is absent or older than committed", "is corrupt"];
+
+/// Reads a file-system check's report made while faults go on. `is_marred`: by node id.
+#[must_use]
+pub fn check(report: &pb::FsckReply, is_marred: impl Fn(u64) -> bool) -> Vec<Violation> {
+    let lacking = report.findings.iter().filter(|finding| LACKS.iter().any(|what| finding.ends_with(what)));
+    let sound = lacking.filter(|finding| !node_of(finding).is_some_and(&is_marred));
+    sound.map(|finding| Violation::new("synced", finding.as_str())).collect()
+}
+
+/// The node in "m7 (index 0): replica on n3 v30 is corrupt".
+fn node_of(finding: &str) -> Option<u64> {
+    let (_, rest) = finding.split_once("replica on n")?;
+    rest.split_once(' ')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_world_destroyed_may_be_gone() {
+        let report = pb::FsckReply {
+            findings: vec![
+                "m7 (index 0): replica on n3 v30 is corrupt".to_owned(),
+                "m7 (index 0): replica on n12 v31 is absent or older than committed".to_owned(),
+                "m7 (index 0): replica on n4 v40 is out of reach".to_owned(),
+            ],
+            ..Default::default()
+        };
+        assert_eq!(check(&report, |_| false).len(), 2);
+        let found = check(&report, |node| node == 3);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].detail.contains("n12"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Files that one worker has to itself: made, filled, renamed, removed. Nobody else touches them, so their worker knows
+//! whether each is there, and an answer that says otherwise is wrong.
+
+use ebb_runtime::virt::Dice;
+use ebb_types::{Error, ErrorKind, Result};
+
+use crate::files::directory_of;
+use crate::history::Place;
+use crate::workload::Worker;
+
+/// Files of a worker at a time.
+const OWN_MAX: usize = 6;
+
+/// Cells of an own file.
+const CELLS: u64 = 300;
+
+/// One worker's files.
+#[derive(Debug, Default)]
+pub struct OwnFiles {
+    /// Those whose names are certain.
+    files: Vec<usize>,
+}
+
+impl OwnFiles {
+    /// Does something to one of them.
+    pub async fn step(&mut self, worker: &Worker, dice: &mut Dice) {
+        if self.files.is_empty() || self.files.len() < OWN_MAX && dice.chance(0.3) {
+            return self.make(worker, dice).await;
+        }
+        let at = dice.index(self.files.len());
+        let file = self.files[at];
+        let still_certain = match dice.below(10) {
+            0..3 => rename(worker, file, dice).await,
+            3..5 => unlink(worker, file).await,
+            5..7 => {
+                let _ = worker.read_cells(file, 0, CELLS, false).await;
+                true
+            }
+            _ => {
+                fill_some(worker, file, dice).await;
+                true
+            }
+        };
+        if !still_certain {
+            self.files.swap_remove(at);
+        }
+    }
+
+    async fn make(&mut self, worker: &Worker, dice: &mut Dice) {
+        let name = some_name(worker, dice);
+        let file = worker.board.history.lock().begin_own(&name);
+        let made = worker.files.make(&name).await;
+        if let Ok(inode) = made {
+            worker.board.history.lock().settle_own(file, Place::At(name), Some(inode));
+            self.files.push(file);
+            fill_some(worker, file, dice).await;
+        }
+    }
+}
+
+async fn fill_some(worker: &Worker, file: usize, dice: &mut Dice) {
+    let count = dice.between(1, 40);
+    worker.write_cells(file, dice.below(CELLS - count), count).await;
+    if dice.coin() {
+        worker.fsync(file).await;
+    }
+}
+
+/// A name that nobody has or will have: in the worker's directory, or beside the shared files.
+fn some_name(worker: &Worker, dice: &mut Dice) -> String {
+    let name = format!("o{:x}", dice.bits());
+    if dice.coin() { name } else { format!("{}/{name}", directory_of(worker.client)) }
+}
+
+/// Renames; false if it is not certain any more where the file is.
+async fn rename(worker: &Worker, file: usize, dice: &mut Dice) -> bool {
+    let target = some_name(worker, dice);
+    let Some(source) = worker.board.history.lock().own_name(file) else { return false };
+    worker.board.history.lock().settle_own(file, Place::Either(source.clone(), target.clone()), None);
+    let renamed = worker.files.rename(&source, &target).await;
+    complain(worker, &format!("rename of {source} to {target}"), &renamed);
+    if renamed.is_ok() {
+        worker.board.history.lock().settle_own(file, Place::At(target), None);
+    }
+    renamed.is_ok()
+}
+
+async fn unlink(worker: &Worker, file: usize) -> bool {
+    let Some(name) = worker.board.history.lock().own_name(file) else { return false };
+    worker.board.history.lock().settle_own(file, Place::Perhaps(name.clone()), None);
+    let removed = worker.files.unlink(&name).await;
+    complain(worker, &format!("removal of {name}"), &removed);
+    if removed.is_ok() {
+        worker.board.history.lock().settle_own(file, Place::Gone(name), None);
+    }
+    false
+}
+
+/// A call that is repeated because its answer was lost is answered, not done twice: that a name is there already, or
+/// not there any more, cannot be the answer.
+fn complain(worker: &Worker, what: &str, result: &Result<()>) {
+    let is_wrong = |error: &&Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Exists);
+    if let Some(error) = result.as_ref().err().filter(is_wrong) {
+        worker.board.history.lock().complain("names", format!("{what} by client {}: {error}", worker.client));
+    }
+}
