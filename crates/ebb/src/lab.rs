@@ -1,5 +1,7 @@
 //! `ebb lab`: experiments.
 
+use std::num::NonZeroUsize;
+
 use clap::{Args, Subcommand};
 use ebb_types::Result;
 
@@ -32,17 +34,24 @@ pub struct WordcountArgs {
 #[derive(Debug, Args)]
 pub struct VirtualArgs {
     /// One seed: everything that happens follows from it.
-    #[arg(long, conflicts_with = "seeds")]
+    #[arg(long, conflicts_with_all = ["seeds", "jobs"])]
     seed: Option<u64>,
     /// A range of seeds, FIRST..END.
     #[arg(long)]
     seeds: Option<String>,
+    /// Seeds at a time.
+    #[arg(long, default_value = "1")]
+    jobs: NonZeroUsize,
+    /// Let the code make a mistake, to see whether it is found: skip-fsync, stale-read, epoch-ignored, torn-overwrite,
+    /// early-delete or commit-unsynced. Only a virtual cluster can be told to.
+    #[arg(long)]
+    plant: Option<String>,
 }
 
 /// Does it; false: something promised did not hold.
 pub async fn run(context: &Context, command: LabCommand) -> Result<bool> {
     match command {
         LabCommand::Wordcount(args) => wordcount::run(context, &args).await,
-        LabCommand::Virtual(args) => virtual_cluster::run(context, args.seed, args.seeds.as_deref()),
+        LabCommand::Virtual(args) => virtual_cluster::run(context, &args),
     }
 }

@@ -1,54 +1,72 @@
 //! `ebb lab virtual`.
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
+use ebb_runtime::Plant;
 use ebb_types::{Result, err};
+use ebb_virtual::swarm::{self, Next};
 use ebb_virtual::{Report, VirtualOptions};
 use serde_json::json;
 
+use super::VirtualArgs;
 use crate::cli::Context;
 
+/// Violations shown of one seed.
+const SHOWN_MAX: usize = 10;
+
 /// Runs one seed or a range of them; false: something promised did not hold.
-pub fn run(context: &Context, seed: Option<u64>, seeds: Option<&str>) -> Result<bool> {
-    match (seed, seeds) {
-        (Some(seed), _) => {
-            let report = run_seed(seed)?;
-            print(context, &report);
-            Ok(report.violations.is_empty())
-        }
-        (None, Some(text)) => run_range(context, parse_range(text)?),
-        (None, None) => Err(err!(Invalid, "which seeds? give --seed N or --seeds FIRST..END")),
+pub fn run(context: &Context, args: &VirtualArgs) -> Result<bool> {
+    let plant = args.plant.as_deref().map(parse_plant).transpose()?;
+    let seeds = match (args.seed, args.seeds.as_deref()) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, Some(text)) => parse_range(text)?,
+        (None, None) => return Err(err!(Invalid, "which seeds? give --seed N or --seeds FIRST..END")),
+    };
+    match args.seed {
+        Some(_) => Ok(run_one(context, seeds, plant)),
+        None => Ok(run_range(context, seeds, args.jobs, plant)),
     }
 }
 
-fn run_range(context: &Context, range: Range<u64>) -> Result<bool> {
-    let total = range.end - range.start;
-    let bar = context.output.item_bar(total, "seeds");
-    let mut failed = Vec::new();
-    for seed in range {
-        let report = run_seed(seed)?;
-        if !report.violations.is_empty() {
-            bar.suspend(|| print(context, &report));
-            failed.push(seed);
-        }
+fn options(seed: u64, plant: Option<Plant>) -> VirtualOptions {
+    VirtualOptions { plant, ..VirtualOptions::drawn(seed) }
+}
+
+fn run_one(context: &Context, seed: Range<u64>, plant: Option<Plant>) -> bool {
+    let mut good = true;
+    swarm::run_all(seed, NonZeroUsize::MIN, |seed| options(seed, plant), |report| {
+        print(context, &report, plant);
+        good = report.violations.is_empty();
+        Next::GoOn
+    });
+    good
+}
+
+fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, plant: Option<Plant>) -> bool {
+    let bar = context.output.item_bar(seeds.end - seeds.start, "seeds");
+    let (mut passed, mut failed) = (0_u64, Vec::new());
+    swarm::run_all(seeds, jobs, |seed| options(seed, plant), |report| {
         bar.inc(1);
-    }
+        if report.violations.is_empty() {
+            passed += 1;
+            return Next::GoOn;
+        }
+        bar.suspend(|| print(context, &report, plant));
+        failed.push(report.seed);
+        // One finding is what a planted mistake is asked for.
+        if plant.is_some() { Next::Stop } else { Next::GoOn }
+    });
     bar.finish_and_clear();
-    let passed = total - failed.len() as u64;
     if context.output.json() {
+        failed.sort_unstable();
         context.output.print_json(&json!({"passed": passed, "failed": failed.len(), "failed_seeds": failed}));
     }
     context.output.say(&format!("{passed} passed, {} failed", failed.len()));
-    Ok(failed.is_empty())
+    failed.is_empty()
 }
 
-/// A world has a runtime of its own, so it runs on a thread that is in none.
-fn run_seed(seed: u64) -> Result<Report> {
-    let run = std::thread::spawn(move || ebb_virtual::run(seed, VirtualOptions::default()));
-    run.join().map_err(|_| err!(Internal, "seed {seed} ended in a panic; what it said stands above"))
-}
-
-fn print(context: &Context, report: &Report) {
+fn print(context: &Context, report: &Report, plant: Option<Plant>) {
     if context.output.json() {
         context.output.print_json(&json!(report));
         return;
@@ -66,9 +84,20 @@ fn print(context: &Context, report: &Report) {
     ));
     let faults: Vec<String> = report.faults.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     context.output.say(&format!("  faults: {}", faults.join(", ")));
-    for violation in &report.violations {
-        context.output.say(&format!("  VIOLATION {violation:?}"));
+    for violation in report.violations.iter().take(SHOWN_MAX) {
+        context.output.say(&format!("  VIOLATION of \"{}\": {}", violation.invariant, violation.detail));
     }
+    if !report.violations.is_empty() {
+        let plant = plant.map_or_else(String::new, |plant| format!(" --plant {plant}"));
+        context.output.say(&format!("  replay: ebb lab virtual --seed {}{plant}", report.seed));
+    }
+}
+
+fn parse_plant(name: &str) -> Result<Plant> {
+    Plant::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Plant::ALL.iter().map(|plant| plant.name()).collect();
+        err!(Invalid, "--plant {name:?}: there are {}", names.join(", "))
+    })
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>> {
@@ -87,5 +116,11 @@ mod tests {
         assert_eq!(parse_range("0..500").unwrap(), 0..500);
         assert!(parse_range("5..5").is_err());
         assert!(parse_range("5").is_err());
+    }
+
+    #[test]
+    fn plants_have_names() {
+        assert_eq!(parse_plant("stale-read").unwrap(), Plant::StaleRead);
+        assert!(parse_plant("weed").unwrap_err().to_string().contains("skip-fsync"));
     }
 }
