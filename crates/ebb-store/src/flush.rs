@@ -21,8 +21,8 @@ use crate::replica::{Replica, Staged};
 use crate::volume::Shared;
 use crate::write::Starving;
 
-/// A batch takes nothing further once it has so many bytes, or half of a segment: what does not fit into one needs a
-/// longer one, which cannot be made of those that are there.
+/// A batch takes nothing further once it has so many bytes, or five eighths of a segment: with its last payload it still
+/// fits into one, so that old segments can be used again.
 const BATCH_BYTES: u64 = 8 << 20;
 
 /// Files synced side by side.
@@ -132,7 +132,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             // From before records leave their replica until they are in place: others that put contents in place may not
             // meet a record that is in neither.
             let mut journal = shared.journal.lock().await;
-            let batch = take_batch(&mut wanted, BATCH_BYTES.min(shared.options.segment_bytes / 2));
+            let batch = take_batch(&mut wanted, BATCH_BYTES.min(shared.options.segment_bytes / 8 * 5));
             let done = commit(&shared, &mut journal, batch).await;
             drop(journal);
             if let Err(error) = done {

@@ -199,7 +199,13 @@ impl Journal {
         }
         let path = segment_path(&self.root, self.segment);
         let file_len = self.segment_bytes.max(len);
-        match self.fill_segment(&path, file_len).await {
+        // A long batch pays for what the file system notes about new space; zeros for its sake would cost as much as it
+        // does.
+        let made = match len >= self.segment_bytes / 4 {
+            true => self.allocate_segment(&path, file_len).await,
+            false => self.fill_segment(&path, file_len).await,
+        };
+        match made {
             Ok(file) => Ok((file, file_len)),
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 // Best effort: without the file the next attempt starts afresh.
@@ -224,6 +230,16 @@ impl Journal {
             return Ok(Some((file, spare_len)));
         }
         Ok(None)
+    }
+
+    async fn allocate_segment(&self, path: &Path, len: u64) -> Result<File> {
+        let file = self.disk.open(path, OpenMode::Create).await?;
+        file.set_len(0).await?;
+        file.allocate(0, len).await?;
+        file.set_len(len).await?;
+        file.sync_data().await?;
+        self.disk.sync_dir(&self.root).await?;
+        Ok(file)
     }
 
     async fn fill_segment(&self, path: &Path, len: u64) -> Result<File> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ebb_runtime::virt::{DiskFaults, DiskOptions, DiskWork, PlannedFault};
 use ebb_types::ErrorKind;
 
-use super::rig::{Writer, bytes, data, id, in_world, version};
+use super::rig::{Writer, bytes, data, id, in_reality, in_world, version};
 use crate::{Change, Deletion};
 
 #[test]
@@ -275,4 +275,49 @@ fn an_io_error_anywhere_loses_nothing_that_was_acknowledged() {
             });
         }
     }
+}
+
+/// What `du` says of a directory, in bytes.
+fn du(path: &std::path::Path) -> u64 {
+    let found = std::fs::symlink_metadata(path).unwrap();
+    let below = match found.is_dir() {
+        true => std::fs::read_dir(path).unwrap().map(|entry| du(&entry.unwrap().path())).sum(),
+        false => 0,
+    };
+    std::os::unix::fs::MetadataExt::blocks(&found) * 512 + below
+}
+
+/// Goal: many small replicas and a large one take little more space than they have bytes. Method: a mixture on a real
+/// disk, with everything in the proportion that the defaults have: segments a sixteenth of what they are there.
+#[test]
+fn a_resting_volume_takes_little_more_than_its_bytes() {
+    in_reality(|mut rig| async move {
+        rig.options.checkpoint_bytes = 4 * rig.options.segment_bytes;
+        let volume = rig.open().await.unwrap();
+        let mut stored = 0;
+        for raw in 1..=700_usize {
+            let len = 1 + raw * 7919 % 20_000;
+            Writer::new(&volume, raw as u64)
+                .send(data(0, &bytes(len, raw as u8)), raw.is_multiple_of(50))
+                .await
+                .unwrap();
+            stored += len as u64;
+        }
+        let mut writer = Writer::new(&volume, 1000);
+        for block in 0..40 {
+            writer.send(data(block << 20, &bytes(1 << 20, block as u8)), block == 39).await.unwrap();
+            stored += 1 << 20;
+        }
+        let limit = stored * 5 / 4;
+        let empty = 256 * 4096;
+        let mut taken = 0;
+        for _ in 0..100 {
+            taken = du(&rig.root) - empty;
+            if taken <= limit {
+                return;
+            }
+            rig.runtime.sleep(Duration::from_millis(200)).await;
+        }
+        panic!("{stored} bytes take {taken}");
+    });
 }
