@@ -1,7 +1,12 @@
 //! The whole cluster.
 
+use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::time::Duration;
 
+use ebb_runtime::Plant;
+
+use crate::swarm::{self, Next};
 use crate::{Report, VirtualOptions, run, run_and_keep};
 
 fn good(report: &Report) {
@@ -19,11 +24,13 @@ fn without_faults_every_promise_is_kept() {
 
 #[test]
 fn under_faults_every_promise_is_kept() {
-    for seed in [1, 2, 3, 12] {
-        let report = run(seed, VirtualOptions::default());
+    let mut kinds = std::collections::BTreeSet::new();
+    swarm::run_all(0..24, NonZeroUsize::MIN, VirtualOptions::drawn, |report| {
         good(&report);
-        assert!(!report.faults.is_empty());
-    }
+        kinds.extend(report.faults.into_keys());
+        Next::GoOn
+    });
+    assert!(kinds.len() > 12, "{kinds:?}");
 }
 
 #[test]
@@ -38,3 +45,32 @@ fn a_seed_gives_the_same_run_twice() {
     assert_eq!(one.0, other.0);
     assert_ne!(run(7, options.clone()).trace_hash, run(8, options).trace_hash);
 }
+
+/// The invariants that a planted mistake breaks in the first of these seeds that notices.
+fn noticed(plant: Plant, seeds: Range<u64>) -> Vec<&'static str> {
+    let mut noticed = Vec::new();
+    let options = |seed| VirtualOptions { plant: Some(plant), ..VirtualOptions::drawn(seed) };
+    swarm::run_all(seeds, NonZeroUsize::MIN, options, |report| {
+        noticed = report.violations.iter().map(|violation| violation.invariant).collect();
+        if noticed.is_empty() { Next::GoOn } else { Next::Stop }
+    });
+    noticed
+}
+
+#[test]
+fn every_mistake_that_is_planted_is_found() {
+    for (plant, invariants) in PLANTS {
+        let found = noticed(*plant, 0..200);
+        assert!(found.iter().any(|broken| invariants.contains(broken)), "{plant}: {found:?}");
+    }
+}
+
+/// By what each is found.
+const PLANTS: &[(Plant, &[&str])] = &[
+    (Plant::SkipFsync, &["healthy", "synced", "fresh"]),
+    (Plant::StaleRead, &["fresh", "atomic"]),
+    (Plant::EpochIgnored, &["synced", "fresh"]),
+    (Plant::TornOverwrite, &["synced", "fresh", "torn"]),
+    (Plant::EarlyDelete, &["synced", "healthy", "disks"]),
+    (Plant::CommitUnsynced, &["synced", "fresh"]),
+];
