@@ -49,10 +49,8 @@ pub struct Examined {
 pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
     reply.metablocks += 1;
     reply.unsettled += u64::from(set.unsettled);
-    // Granted and not written: there is nothing to have.
-    if set.record.min_version() == ebb_types::Version::ZERO {
-        return Vec::new();
-    }
+    // Granted, and nothing is committed yet: nothing is missed. What is there and damaged counts all the same.
+    let committed = set.record.min_version() != ebb_types::Version::ZERO;
     let mut findings = Vec::new();
     let good: BTreeSet<NodeId> =
         set.found.iter().filter(|(_, found)| *found == Found::Good).map(|(member, _)| member.node_id()).collect();
@@ -60,6 +58,7 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
     for (member, found) in &set.found {
         let what = match found {
             Found::Good => continue,
+            Found::Behind | Found::Unreachable if !committed => continue,
             Found::Corrupt => {
                 reply.corrupt += 1;
                 "is corrupt"
@@ -68,6 +67,9 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
             Found::Unreachable => "is out of reach",
         };
         say(format!("replica on n{} v{} {what}", member.node, member.volume));
+    }
+    if !committed {
+        return findings;
     }
     if good.is_empty() {
         reply.missing += 1;

@@ -20,12 +20,14 @@ fn each_kind_of_finding_is_counted() {
     examine(&set(&[Found::Behind, Found::Unreachable], 2, written), &mut reply);
     examine(&set(&[Found::Good; 4], 3, written), &mut reply);
     assert!(examine(&set(&[Found::Behind; 3], 3, Version::ZERO), &mut reply).is_empty(), "granted, not written");
+    let uncommitted = examine(&set(&[Found::Good, Found::Behind, Found::Corrupt], 3, Version::ZERO), &mut reply);
+    assert_eq!(uncommitted.len(), 1, "damage counts before anything is committed: {uncommitted:?}");
     let expected = pb::FsckReply {
-        metablocks: 5,
+        metablocks: 6,
         missing: 1,
         under_replicated: 1,
         over_replicated: 1,
-        corrupt: 1,
+        corrupt: 2,
         ..Default::default()
     };
     assert_eq!(reply, expected);
