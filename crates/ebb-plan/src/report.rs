@@ -105,7 +105,7 @@ impl Section {
 fn value(cell: &Cell) -> Option<f64> {
     match cell {
         Cell::Count(count) => Some(*count as f64),
-        Cell::Number(value, _) | Cell::Share(value, _) | Cell::Bytes(value) => Some(*value),
+        Cell::Number(value, _) | Cell::Scientific(value) | Cell::Share(value, _) | Cell::Bytes(value) => Some(*value),
         Cell::Text(_) | Cell::Missing => None,
     }
 }

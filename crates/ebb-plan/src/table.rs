@@ -13,6 +13,8 @@ pub enum Cell {
     Count(u64),
     /// A number and how many decimals a person wants to see of it.
     Number(f64, usize),
+    /// A number of any size, shown with its power of ten.
+    Scientific(f64),
     /// A share of one, shown in per cent with that many decimals.
     Share(f64, usize),
     /// Bytes, shown in the decimal unit that fits.
@@ -49,6 +51,7 @@ impl Cell {
             Self::Text(words) => words.clone(),
             Self::Count(count) => count.to_string(),
             Self::Number(value, decimals) => format!("{value:.decimals$}"),
+            Self::Scientific(value) => format!("{value:.2e}"),
             Self::Share(value, decimals) => format!("{:.decimals$} %", value * 100.0),
             Self::Bytes(bytes) => human_bytes(*bytes),
             Self::Missing => "-".to_owned(),
@@ -61,7 +64,9 @@ impl Cell {
         match self {
             Self::Text(words) => json!(words),
             Self::Count(count) => json!(count),
-            Self::Number(value, _) | Self::Share(value, _) | Self::Bytes(value) => json!(value),
+            Self::Number(value, _) | Self::Scientific(value) | Self::Share(value, _) | Self::Bytes(value) => {
+                json!(value)
+            }
             Self::Missing => Value::Null,
         }
     }
@@ -70,7 +75,9 @@ impl Cell {
         match self {
             Self::Text(words) => words.clone(),
             Self::Count(count) => count.to_string(),
-            Self::Number(value, _) | Self::Share(value, _) | Self::Bytes(value) => value.to_string(),
+            Self::Number(value, _) | Self::Scientific(value) | Self::Share(value, _) | Self::Bytes(value) => {
+                value.to_string()
+            }
             Self::Missing => String::new(),
         }
     }

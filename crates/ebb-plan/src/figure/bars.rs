@@ -18,19 +18,20 @@ pub fn draw(figure: &Figure, bars: &Bars) -> String {
     let count = bars.categories.len().max(1) as f64;
     frame::draw(figure, &entries, |area| {
         let mut plot = ChartBuilder::on(area)
-            .margin_left(14)
-            .margin_right(20)
-            .margin_bottom(8)
-            .margin_top(6)
-            .x_label_area_size(34)
-            .y_label_area_size(76)
+            .margin_left(14 * frame::FINE)
+            .margin_right(20 * frame::FINE)
+            .margin_bottom(8 * frame::FINE)
+            .margin_top(6 * frame::FINE)
+            .x_label_area_size(34 * frame::FINE)
+            .y_label_area_size(76 * frame::FINE)
             .build_cartesian_2d(0.0..count, up.clone())?;
         plot.configure_mesh()
             .disable_x_mesh()
             .x_labels(0)
-            .bold_line_style(frame::RULE)
+            .bold_line_style(frame::RULE.stroke_width(frame::FINE))
             .light_line_style(TRANSPARENT)
-            .axis_style(frame::GREY)
+            .axis_style(frame::GREY.stroke_width(frame::FINE))
+            .set_all_tick_mark_size(5 * frame::FINE)
             .y_labels(up.ticks.len().max(1))
             .y_label_formatter(&|place| up.label(*place))
             .label_style(frame::text(13, frame::GREY))
@@ -45,7 +46,11 @@ pub fn draw(figure: &Figure, bars: &Bars) -> String {
         let below = Pos::new(HPos::Center, VPos::Top);
         for (index, name) in bars.categories.iter().enumerate() {
             let (x, y) = plot.backend_coord(&(index as f64 + 0.5, up.range.start));
-            area.draw(&Text::new(name.clone(), (x - left, y - top + 8), frame::text(13, frame::INK).pos(below)))?;
+            area.draw(&Text::new(
+                name.clone(),
+                (x - left, y - top + 8 * frame::UNIT),
+                frame::text(13, frame::INK).pos(below),
+            ))?;
         }
         Ok(())
     })

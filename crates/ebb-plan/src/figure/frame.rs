@@ -9,8 +9,12 @@ use super::{Figure, Mark};
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
-/// Size of every figure, in the units of the SVG, which scale to any size.
+/// Size of every figure as it is shown; it scales to any size.
 const SIZE: (u32, u32) = (880, 500);
+/// plotters places everything on whole units: with many of them to a shown one, slopes have no steps.
+pub const FINE: u32 = 8;
+/// The same, signed, for places.
+pub const UNIT: i32 = FINE as i32;
 const FONT: &str = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 pub const INK: RGBColor = RGBColor(0x1f, 0x29, 0x33);
 pub const GREY: RGBColor = RGBColor(0x61, 0x6e, 0x7c);
@@ -57,7 +61,7 @@ fn bold(size: u32) -> TextStyle<'static> {
 
 /// plotters counts a font's size with its leading and writes 1 / 1.24 of it into the SVG.
 fn font(size: u32) -> FontDesc<'static> {
-    (FONT, f64::from(size) * 1.24).into_font()
+    (FONT, f64::from(size * FINE) * 1.24).into_font()
 }
 
 fn style(font: FontDesc<'static>, colour: RGBColor) -> TextStyle<'static> {
@@ -68,7 +72,7 @@ fn style(font: FontDesc<'static>, colour: RGBColor) -> TextStyle<'static> {
 pub fn draw(figure: &Figure, entries: &[Entry<'_>], body: impl FnOnce(&Area<'_>) -> Drawn) -> String {
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let root = SVGBackend::with_string(&mut svg, (SIZE.0 * FINE, SIZE.1 * FINE)).into_drawing_area();
         let drawn = root.fill(&WHITE).and_then(|()| {
             let height = head(&root, figure, entries)?;
             let rest = root.split_vertically(height).1;
@@ -77,16 +81,17 @@ pub fn draw(figure: &Figure, entries: &[Entry<'_>], body: impl FnOnce(&Area<'_>)
         });
         drawn.expect("drawing into memory does not fail");
     }
-    svg
+    let drawn = format!("width=\"{}\" height=\"{}\"", SIZE.0 * FINE, SIZE.1 * FINE);
+    svg.replacen(&drawn, &format!("width=\"{}\" height=\"{}\"", SIZE.0, SIZE.1), 1)
 }
 
 fn head(root: &Area<'_>, figure: &Figure, entries: &[Entry<'_>]) -> Result<u32, DrawingAreaErrorKind<std::io::Error>> {
     let left = 20;
     let mut y = 24;
-    root.draw(&Text::new(figure.title.clone(), (left, y), bold(18)))?;
+    root.draw(&Text::new(figure.title.clone(), (left * UNIT, y * UNIT), bold(18)))?;
     if !figure.subtitle.is_empty() {
         y += 22;
-        root.draw(&Text::new(figure.subtitle.clone(), (left, y), text(13, GREY)))?;
+        root.draw(&Text::new(figure.subtitle.clone(), (left * UNIT, y * UNIT), text(13, GREY)))?;
     }
     if entries.len() > 1 || entries.iter().any(|entry| entry.sample == Sample::Square && !entry.name.is_empty()) {
         y += 26;
@@ -97,30 +102,33 @@ fn head(root: &Area<'_>, figure: &Figure, entries: &[Entry<'_>]) -> Result<u32, 
                 x = left;
                 y += 20;
             }
-            sample(root, (x, y), entry)?;
-            root.draw(&Text::new(entry.name.to_owned(), (x + 30, y), text(13, INK)))?;
+            sample(root, (x * UNIT, y * UNIT), entry)?;
+            root.draw(&Text::new(entry.name.to_owned(), ((x + 30) * UNIT, y * UNIT), text(13, INK)))?;
             x += width;
         }
     }
-    Ok(u32::try_from(y).expect("below the top") + 14)
+    Ok((u32::try_from(y).expect("below the top") + 14) * FINE)
 }
 
 fn sample(root: &Area<'_>, (x, y): (i32, i32), entry: &Entry<'_>) -> Drawn {
     match entry.sample {
-        Sample::Square => root.draw(&Rectangle::new([(x + 8, y - 6), (x + 22, y + 6)], entry.colour.filled())),
-        Sample::Mark(Mark::Points, shape) => marker(root, (x + 13, y), shape, entry.colour),
+        Sample::Square => root.draw(&Rectangle::new(
+            [(x + 8 * UNIT, y - 6 * UNIT), (x + 22 * UNIT, y + 6 * UNIT)],
+            entry.colour.filled(),
+        )),
+        Sample::Mark(Mark::Points, shape) => marker(root, (x + 13 * UNIT, y), shape, entry.colour),
         Sample::Mark(mark, shape) => {
             let width = if mark == Mark::Reference { 1 } else { 3 };
-            let style = entry.colour.stroke_width(width);
+            let style = entry.colour.stroke_width(width * FINE);
             let pieces: &[(i32, i32)] = if matches!(mark, Mark::Dashed | Mark::DashedStep) {
                 &[(0, 7), (10, 17), (20, 26)]
             } else {
                 &[(0, 26)]
             };
             for (from, to) in pieces {
-                root.draw(&PathElement::new(vec![(x + from, y), (x + to, y)], style))?;
+                root.draw(&PathElement::new(vec![(x + from * UNIT, y), (x + to * UNIT, y)], style))?;
             }
-            if mark == Mark::Markers { marker(root, (x + 13, y), shape, entry.colour) } else { Ok(()) }
+            if mark == Mark::Markers { marker(root, (x + 13 * UNIT, y), shape, entry.colour) } else { Ok(()) }
         }
     }
 }
@@ -128,11 +136,12 @@ fn sample(root: &Area<'_>, (x, y): (i32, i32), entry: &Entry<'_>) -> Drawn {
 /// A marker; five shapes, so that they can be told apart without colour.
 pub fn marker(root: &Area<'_>, (x, y): (i32, i32), shape: usize, colour: RGBColor) -> Drawn {
     let fill = colour.filled();
+    let at = |across: i32, down: i32| (x + across * UNIT, y + down * UNIT);
     match shape % 5 {
-        0 => root.draw(&Circle::new((x, y), 4, fill)),
-        1 => root.draw(&Rectangle::new([(x - 4, y - 4), (x + 4, y + 4)], fill)),
-        2 => root.draw(&Polygon::new(vec![(x, y - 5), (x + 5, y + 4), (x - 5, y + 4)], fill)),
-        3 => root.draw(&Polygon::new(vec![(x, y - 6), (x + 5, y), (x, y + 6), (x - 5, y)], fill)),
-        _ => root.draw(&Cross::new((x, y), 4, colour.stroke_width(2))),
+        0 => root.draw(&Circle::new((x, y), 4 * UNIT, fill)),
+        1 => root.draw(&Rectangle::new([at(-4, -4), at(4, 4)], fill)),
+        2 => root.draw(&Polygon::new(vec![at(0, -5), at(5, 4), at(-5, 4)], fill)),
+        3 => root.draw(&Polygon::new(vec![at(0, -6), at(5, 0), at(0, 6), at(-5, 0)], fill)),
+        _ => root.draw(&Cross::new((x, y), 4 * UNIT, colour.stroke_width(2 * FINE))),
     }
 }

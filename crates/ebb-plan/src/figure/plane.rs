@@ -20,18 +20,19 @@ pub fn draw(figure: &Figure, x: &Axis, y: &Axis, series: &[Series]) -> String {
         .collect();
     frame::draw(figure, &entries, |area| {
         let mut plot = ChartBuilder::on(area)
-            .margin_left(14)
-            .margin_right(30)
-            .margin_bottom(8)
-            .margin_top(6)
-            .x_label_area_size(48)
-            .y_label_area_size(76)
+            .margin_left(14 * frame::FINE)
+            .margin_right(30 * frame::FINE)
+            .margin_bottom(8 * frame::FINE)
+            .margin_top(6 * frame::FINE)
+            .x_label_area_size(48 * frame::FINE)
+            .y_label_area_size(76 * frame::FINE)
             .build_cartesian_2d(across.clone(), up.clone())?;
         plot.configure_mesh()
             .disable_x_mesh()
-            .bold_line_style(frame::RULE)
+            .bold_line_style(frame::RULE.stroke_width(frame::FINE))
             .light_line_style(TRANSPARENT)
-            .axis_style(frame::GREY)
+            .axis_style(frame::GREY.stroke_width(frame::FINE))
+            .set_all_tick_mark_size(5 * frame::FINE)
             .x_labels(across.ticks.len().max(1))
             .y_labels(up.ticks.len().max(1))
             .x_label_formatter(&|place| across.label(*place))
@@ -72,13 +73,13 @@ fn looks(series: &[Series]) -> Vec<Look> {
 
 fn line(area: &Area<'_>, plot: &mut Plot<'_, '_>, one: &Series, look: Look, across: &Fixed, up: &Fixed) -> Drawn {
     let width = if one.mark == Mark::Reference { 1 } else { 2 };
-    let style = look.colour.stroke_width(width);
+    let style = look.colour.stroke_width(width * frame::FINE);
     for run in runs(&one.points, across, up) {
         let path = if matches!(one.mark, Mark::Step | Mark::DashedStep) { staircase(&run) } else { run.clone() };
         match one.mark {
             Mark::Points => {}
             Mark::Dashed | Mark::DashedStep => {
-                plot.draw_series(DashedLineSeries::new(path, 8, 4, style))?;
+                plot.draw_series(DashedLineSeries::new(path, 8 * frame::FINE, 4 * frame::FINE, style))?;
             }
             _ => {
                 plot.draw_series(LineSeries::new(path, style))?;

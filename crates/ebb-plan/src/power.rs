@@ -1,0 +1,98 @@
+//! What can be read with part of the power, how long it takes, and what a month of a power signal gives.
+
+pub mod blink;
+pub mod month;
+pub mod signal;
+
+use ebb_types::{Result, bail};
+
+/// Nodes and their draw.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Machines {
+    /// Nodes that may be switched off.
+    pub nodes: u32,
+    /// Watts of an active node.
+    pub active_watts: f64,
+    /// Watts of a sleeping node.
+    pub sleep_watts: f64,
+}
+
+impl Machines {
+    /// The nine block servers of the BlinkFS prototype (Sec. 5).
+    pub const BLINKFS: Self = Self { nodes: 9, active_watts: 25.0, sleep_watts: 1.0 };
+
+    /// `Invalid` if there are no nodes or a sleeping one draws no less than an active one.
+    pub fn new(nodes: u32, active_watts: f64, sleep_watts: f64) -> Result<Self> {
+        if nodes == 0 {
+            bail!(Invalid, "0 nodes draw no power; the nearest possible number of nodes is 1");
+        }
+        let sensible = active_watts.is_finite() && sleep_watts >= 0.0 && active_watts > sleep_watts;
+        if !sensible {
+            bail!(
+                Invalid,
+                "a node of {active_watts} W active and {sleep_watts} W asleep saves nothing by sleeping; the nearest \
+                 possible draw asleep is anything from 0 to below {active_watts} W"
+            );
+        }
+        Ok(Self { nodes, active_watts, sleep_watts })
+    }
+
+    /// Watts with all nodes active.
+    #[must_use]
+    pub fn full_watts(&self) -> f64 {
+        f64::from(self.nodes) * self.active_watts
+    }
+
+    /// Watts with all nodes asleep.
+    #[must_use]
+    pub fn least_watts(&self) -> f64 {
+        f64::from(self.nodes) * self.sleep_watts
+    }
+
+    /// Share of the time that each node can be awake on these watts: `(p - p_inactive) / (p_total - p_inactive)`,
+    /// between 0 and 1 (BlinkFS, Sec. 4.2).
+    #[must_use]
+    pub fn awake_share(&self, watts: f64) -> f64 {
+        ((watts - self.least_watts()) / (self.full_watts() - self.least_watts())).clamp(0.0, 1.0)
+    }
+
+    /// Whole nodes that can be on for good on these watts, the others asleep.
+    #[must_use]
+    pub fn nodes_on(&self, watts: f64) -> u32 {
+        let nodes = ((watts - self.least_watts()) / (self.active_watts - self.sleep_watts) + 1e-9).floor();
+        nodes.clamp(0.0, f64::from(self.nodes)) as u32
+    }
+
+    /// Watts with `on` nodes active.
+    #[must_use]
+    pub fn watts_with(&self, on: f64) -> f64 {
+        self.least_watts() + on * (self.active_watts - self.sleep_watts)
+    }
+}
+
+/// Bytes that an equal-work chain of `nodes` can store once if every node has `node_bytes`: the primaries are full, and
+/// node `i` holds `p / i` of a primary (BlinkFS, Sec. 2.3).
+#[must_use]
+pub fn equal_work_capacity(nodes: u32, primaries: u32, node_bytes: f64) -> f64 {
+    let behind: f64 = (primaries + 1..=nodes).map(|index| f64::from(primaries) / f64::from(index)).sum();
+    node_bytes * (f64::from(primaries) + behind)
+}
+
+/// What must move when the active set of a layout without spare copies changes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Migration {
+    /// Active nodes before.
+    pub from: u32,
+    /// Active nodes after.
+    pub to: u32,
+    /// Bytes that change places so that every active node holds the same.
+    pub bytes: f64,
+}
+
+/// Data that is spread evenly over the active nodes: on the way down those that leave hand over what they have, on the
+/// way up those that come get their part.
+#[must_use]
+pub fn migration(from: u32, to: u32, data_bytes: f64) -> Migration {
+    let bytes = data_bytes * f64::from(from.abs_diff(to)) / f64::from(from.max(to).max(1));
+    Migration { from, to, bytes: if from == 0 || to == 0 { 0.0 } else { bytes } }
+}
