@@ -21,7 +21,7 @@ pub fn gears(primaries: u32) -> Result<Figure> {
     Ok(Figure::plane("Small gears need large recovery groups", Axis::log("gear size (servers)"), Axis::log("servers"))
         .subtitle(format!("{primaries} primaries; what must be on after one of them has failed"))
         .with("recovery group, formula", Mark::Line, points(|one| one.recovery_group_formula()))
-        .with("recovery group, whole gears", Mark::Points, points(|one| one.gear_groups().into()))
+        .with("recovery group, whole gears", Mark::Step, points(|one| one.gear_groups().into()))
         .with("all nodes on after a failure", Mark::Dashed, points(|one| one.min_active_after_failure().into())))
 }
 
@@ -110,9 +110,12 @@ pub fn failures(setting: &Setting, curves: &[(u32, Vec<Placed>)]) -> Figure {
     figure
 }
 
+/// A number of stored datasets with its points: (live, average, worst).
+pub type Degrees = (u32, Vec<(f64, f64, f64)>);
+
 /// Degrees of power-proportionality: (live datasets, average, worst) for each number of stored datasets.
 #[must_use]
-pub fn degrees(subtitle: &str, curves: &[(u32, Vec<(f64, f64, f64)>)]) -> Figure {
+pub fn degrees(subtitle: &str, curves: &[Degrees]) -> Figure {
     let mut figure = Figure::plane(
         "Sharing nodes between datasets costs little power-proportionality",
         Axis::linear("live datasets"),
@@ -219,21 +222,22 @@ pub fn months(subtitle: &str, months: &[Month]) -> Figure {
 /// Bytes lost per year against user data (DiskReduce, Fig. 3).
 #[must_use]
 pub fn loss_curves(inputs: &Inputs, schemes: &[Scheme], from: f64, to: f64) -> Figure {
+    let title = if inputs.detection_s == 0.0 {
+        "With instant detection larger systems lose less"
+    } else {
+        "Expected loss against the size of the system"
+    };
     let detection = if inputs.detection_s == 0.0 {
         "instant detection".to_owned()
     } else {
         format!("{:.0} s to detect a failure", inputs.detection_s)
     };
-    let mut figure = Figure::plane(
-        "Expected loss against the size of the system",
-        Axis::log("user data").bytes(),
-        Axis::log("bytes lost a year").bytes(),
-    )
-    .subtitle(format!(
-        "{detection}; {:.1} % failures a year, {:.0} MB/s of repair for each disk",
-        inputs.failures_per_year * 100.0,
-        inputs.repair_bytes_per_s / 1e6
-    ));
+    let mut figure = Figure::plane(title, Axis::log("user data").bytes(), Axis::log("bytes lost a year").bytes())
+        .subtitle(format!(
+            "{detection}; {:.1} % failures a year, {:.0} MB/s of repair for each disk",
+            inputs.failures_per_year * 100.0,
+            inputs.repair_bytes_per_s / 1e6
+        ));
     for scheme in schemes {
         let point = |step: u32| {
             let user_bytes = from * (to / from).powf(f64::from(step) / 120.0);

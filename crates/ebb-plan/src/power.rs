@@ -90,9 +90,10 @@ pub struct Migration {
 }
 
 /// Data that is spread evenly over the active nodes: on the way down those that leave hand over what they have, on the
-/// way up those that come get their part.
+/// way up those that come get their part. Before the last node sleeps it has everything, and gives from it when it wakes.
 #[must_use]
 pub fn migration(from: u32, to: u32, data_bytes: f64) -> Migration {
-    let bytes = data_bytes * f64::from(from.abs_diff(to)) / f64::from(from.max(to).max(1));
-    Migration { from, to, bytes: if from == 0 || to == 0 { 0.0 } else { bytes } }
+    let (holders_before, holders_after) = (from.max(1), to.max(1));
+    let moved = f64::from(holders_before.abs_diff(holders_after)) / f64::from(holders_before.max(holders_after));
+    Migration { from, to, bytes: data_bytes * moved }
 }

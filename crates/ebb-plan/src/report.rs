@@ -165,7 +165,9 @@ fn one(out: &mut String, index: usize, section: &Section) {
 }
 
 fn comparisons(out: &mut String, rows: &[Comparison]) {
-    out.push_str("<div class=\"wide\"><table>\n<thead><tr><th>where</th><th>what</th><th class=\"num\">paper</th>");
+    out.push_str(
+        "<div class=\"wide rows\"><table>\n<thead><tr><th>where</th><th>what</th><th class=\"num\">paper</th>",
+    );
     out.push_str("<th class=\"num\">ours</th><th class=\"num\">difference</th><th>remark</th></tr></thead>\n<tbody>\n");
     for row in rows {
         let class = if row.is_close() { "close" } else { "apart" };
@@ -204,6 +206,8 @@ nav table { width: auto; }
 caption { text-align: left; font-weight: 600; padding: .3rem 0 .5rem; }
 th { text-align: left; font-weight: 600; color: #52606d; border-bottom: 2px solid #cbd2d9; }
 th, td { padding: .38rem .7rem .38rem 0; vertical-align: top; }
+.rows td:first-child { white-space: nowrap; }
+.rows td:nth-child(2) { min-width: 21rem; }
 td { border-bottom: 1px solid #e4e7eb; }
 .num { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .close { color: #00785a; }

@@ -20,11 +20,13 @@ impl FromStr for ByteSize {
             "M" | "MiB" => 1 << 20,
             "G" | "GiB" => 1 << 30,
             "T" | "TiB" => 1 << 40,
+            "P" | "PiB" => 1 << 50,
             "kB" | "KB" => 1_000,
             "MB" => 1_000_000,
             "GB" => 1_000_000_000,
             "TB" => 1_000_000_000_000,
-            other => return Err(format!("unknown unit {other:?}: use KiB, MiB, GiB, TiB or kB, MB, GB, TB")),
+            "PB" => 1_000_000_000_000_000,
+            other => return Err(format!("unknown unit {other:?}: use KiB, MiB, GiB, TiB, PiB or kB, MB, GB, TB, PB")),
         };
         number.checked_mul(factor).map(Self).ok_or_else(|| format!("{text:?} is too large"))
     }

@@ -17,3 +17,5 @@ mod lifecycle;
 mod load;
 #[path = "it/mount.rs"]
 mod mount;
+#[path = "it/plan.rs"]
+mod plan;

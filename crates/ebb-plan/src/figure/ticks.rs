@@ -56,6 +56,9 @@ pub fn number(value: f64) -> String {
 
 /// Bytes with their unit, without needless decimals.
 pub fn bytes(value: f64) -> String {
+    if value > 0.0 && value < 1.0 {
+        return format!("{} B", number(value));
+    }
     let shown = human_bytes(value);
     match shown.split_once(' ') {
         Some((digits, unit)) if digits.contains('.') && !digits.contains('e') => {
@@ -121,6 +124,7 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         let shown: Vec<String> = [0.0, 0.25, 1.0, 1500.0, 20_000.0, 1e8, 2e-5, -3.5].map(number).to_vec();
+        assert_eq!((bytes(0.01), bytes(2e-5), bytes(1e12)), ("0.01 B".into(), "2·10⁻⁵ B".into(), "1 TB".into()));
         assert_eq!(shown, ["0", "0.25", "1", "1500", "20\u{2009}000", "10⁸", "2·10⁻⁵", "−3.5"]);
     }
 }

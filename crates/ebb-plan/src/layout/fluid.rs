@@ -30,7 +30,7 @@ pub fn degree(shares: &[f64]) -> Option<f64> {
 /// By how much reading everything takes longer than with equal parts: 0 is ideal (Rabbit, Fig. 1b).
 #[must_use]
 pub fn read_time_increase(shares: &[f64]) -> Option<f64> {
-    degree(shares).map(|degree| 1.0 / degree - 1.0)
+    degree(shares).map(|degree| (1.0 / degree - 1.0).max(0.0))
 }
 
 /// Share of blocks whose `replicas` copies, placed at random on `nodes` nodes, all lie on `inactive` ones:

@@ -59,7 +59,7 @@ fn fluid_point(setting: &Setting, shares: &[f64], nearest: &[u32], active: u32) 
         active,
         accessible_fraction,
         throughput,
-        read_time_increase: throughput.map(|speed| f64::from(active) / speed - 1.0),
+        read_time_increase: throughput.map(|speed| (f64::from(active) / speed - 1.0).max(0.0)),
     }
 }
 

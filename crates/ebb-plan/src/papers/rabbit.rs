@@ -238,10 +238,7 @@ fn sharing() -> Result<Vec<Comparison>> {
     Ok(rows)
 }
 
-/// For each number of stored datasets: (live, average, worst).
-type Degrees = Vec<(u32, Vec<(f64, f64, f64)>)>;
-
-fn grid(nodes: u32, primaries: u32, replicas: u32, most: u32) -> Result<Degrees> {
+fn grid(nodes: u32, primaries: u32, replicas: u32, most: u32) -> Result<Vec<plots::Degrees>> {
     let curve = |stored: u32| {
         let overlay = Overlay::new(nodes, primaries, replicas, stored)?;
         let points: Result<Vec<_>> = (1..=stored.min(nodes / primaries))
@@ -258,7 +255,7 @@ fn grid(nodes: u32, primaries: u32, replicas: u32, most: u32) -> Result<Degrees>
 
 fn figure_8() -> Result<crate::figure::Figure> {
     let all = grid(14, 3, 3, 6)?;
-    let shown: Degrees = all.into_iter().filter(|curve| [2, 4, 6].contains(&curve.0)).collect();
+    let shown: Vec<plots::Degrees> = all.into_iter().filter(|curve| [2, 4, 6].contains(&curve.0)).collect();
     Ok(plots::degrees("14 nodes, p = 3, r = 3, fair sharing, all combinations of live datasets", &shown))
 }
 

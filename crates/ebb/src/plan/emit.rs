@@ -38,6 +38,11 @@ impl EmitArgs {
         self.svg.is_some()
     }
 
+    /// Whether the first table goes out as CSV.
+    pub const fn wants_csv(&self) -> bool {
+        self.csv.is_some()
+    }
+
     /// Sends the answer where it was asked for.
     pub fn emit(&self, output: Output, answer: &Answer) -> Result<()> {
         if output.json() && self.csv.as_deref() == Some(Path::new("-")) {

@@ -1,9 +1,8 @@
 //! `ebb plan gears`.
 
 use clap::Args;
-use ebb_plan::figure::Axis;
 use ebb_plan::gears::GearChoice;
-use ebb_plan::{Cell, Figure, Mark, Table};
+use ebb_plan::{Cell, Table, plots};
 use ebb_types::Result;
 
 use super::emit::{Answer, EmitArgs};
@@ -34,7 +33,7 @@ pub fn run(context: &Context, args: &GearsArgs) -> Result<()> {
         )],
         json: table.json(),
         tables: vec![table],
-        figure: args.emit.wants_figure().then(|| figure(args.primaries)).transpose()?,
+        figure: args.emit.wants_figure().then(|| plots::gears(args.primaries)).transpose()?,
     };
     args.emit.emit(context.output, &answer)
 }
@@ -61,17 +60,4 @@ fn table(choices: &[GearChoice]) -> Table {
         ]);
     }
     table
-}
-
-/// The curve over all gear sizes.
-pub fn figure(primaries: u32) -> Result<Figure> {
-    let sizes: Result<Vec<GearChoice>> = (1..=primaries).map(|size| GearChoice::new(primaries, size)).collect();
-    let sizes = sizes?;
-    let points =
-        |value: fn(&GearChoice) -> f64| sizes.iter().map(|one| (f64::from(one.gear_size), value(one))).collect();
-    Ok(Figure::plane("Small gears need large recovery groups", Axis::log("gear size (servers)"), Axis::log("servers"))
-        .subtitle(format!("{primaries} primaries; after one primary has failed"))
-        .with("recovery group, formula", Mark::Line, points(|one| one.recovery_group_formula()))
-        .with("recovery group, whole gears", Mark::Step, points(|one| one.gear_groups().into()))
-        .with("all nodes on after a failure", Mark::Dashed, points(|one| one.min_active_after_failure().into())))
 }

@@ -1,0 +1,81 @@
+//! The report's part about localized storage nodes and reading back.
+
+use ebb_plan::report::{Comparison, Section};
+use ebb_plan::{Cell, Figure};
+use ebb_sim::measure::{Runner, compare};
+use ebb_sim::readback::{self, Copies};
+use ebb_sim::{App, Cluster, Study, claims};
+use ebb_types::Result;
+
+use super::show;
+use super::threads::Threads;
+use crate::output::Output;
+
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// All of the paper's figures beside ours. Takes some ten seconds on two cores.
+pub fn section(output: Output) -> Result<Section> {
+    let runner = Threads::new(output);
+    let mut section = Section::new(
+        "Localized storage nodes",
+        &[
+            "Simulated MapReduce clusters: run times over those of a baseline whose nodes keep three copies on their own \
+             disks. The LSN keeps one copy in all figures; disks, processors and costs of bytes are the same in all.",
+            "Sizes are held to 15 percentage points for the studies with 20 and 5 nodes. What no single setting gives is \
+             marked as an experiment.",
+        ],
+    );
+    for claim in claims::all(&runner, &SEEDS)? {
+        let what = format!("{} ({})", claim.what, show::says(claim.says));
+        let remark = if claim.remark.is_empty() {
+            if claim.close { "within 15 points" } else { "the same direction" }.to_owned()
+        } else {
+            claim.remark
+        };
+        let (paper, ours) = (Cell::Number(claim.paper, 3), Cell::Number(claim.ours, 3));
+        section.rows.push(Comparison::new(&claim.figure, what, paper, ours, remark));
+    }
+    let found = readback::readback(&runner, &readback::cluster(), &readback::BLOCKS, &SEEDS)?;
+    for one in &found {
+        let paper = match one.copies {
+            Copies::Three => continue,
+            Copies::OneUniform => 1.10,
+            Copies::OneSkewed => 1.50,
+        };
+        section.rows.push(Comparison::new(
+            "DiskReduce, Fig. 2",
+            format!("reading {} blocks back, {} (at most)", one.blocks, one.copies.name()),
+            Cell::Number(if one.blocks <= 300 { 1.0 } else { paper }, 2),
+            Cell::Number(one.normalized_time, 3),
+            if one.blocks <= 300 {
+                "no difference is told for small datasets"
+            } else {
+                "the paper tells the largest gap"
+            },
+        ));
+    }
+    section.figures.push(figure_5(&runner, &SEEDS)?);
+    section.figures.push(figure_7(&runner, &SEEDS)?);
+    section.figures.push(show::readback_figure(&found));
+    runner.finish();
+    Ok(section)
+}
+
+/// Figure 5: disks of the LSN with 20 nodes.
+pub fn figure_5(runner: &dyn Runner, seeds: &[u64]) -> Result<Figure> {
+    sweep(runner, seeds, "20-node", &[8, 16, 32, 64], "Fig. 5: disks of the LSN, 20 nodes")
+}
+
+/// Figure 7: disks of the LSN with 5 nodes.
+fn figure_7(runner: &dyn Runner, seeds: &[u64]) -> Result<Figure> {
+    sweep(runner, seeds, "5-node", &[2, 3, 4, 5, 6], "Fig. 7: disks of the LSN, 5 nodes")
+}
+
+fn sweep(runner: &dyn Runner, seeds: &[u64], study: &str, disks: &[usize], title: &str) -> Result<Figure> {
+    let base = Study::by_name(study)?.cluster;
+    let clusters: Vec<Cluster> =
+        disks.iter().map(|lsn_disks| Cluster { lsn_disks: *lsn_disks, ..base.clone() }).collect();
+    let rows = compare(runner, None, &clusters, &App::table_ii(), seeds)?;
+    let subtitle = format!("{} Gbps to the LSN, one copy there; over a baseline with three", base.lsn_gbps);
+    Ok(show::bars(title, &subtitle, &clusters, &rows))
+}

@@ -1,0 +1,90 @@
+//! The power signal of a month, as it is said on the command line.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ebb_plan::power::signal::Signal;
+use ebb_types::{Result, bail, err};
+
+use crate::units::ByteSize;
+
+#[derive(Debug, Args)]
+pub struct SignalArgs {
+    /// constant:PERCENT, oscillation:PERCENT, trace:FILE (seconds,watts[,price]), or budget:PER_HOUR (with --prices).
+    #[arg(long, value_name = "SIGNAL")]
+    signal: Option<String>,
+    /// Prices of a kWh over time: lines of seconds,price.
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+    /// Price of a kWh where the signal has none.
+    #[arg(long, default_value_t = 0.0)]
+    price: f64,
+    /// Days that are counted.
+    #[arg(long, default_value_t = 30.0)]
+    days: f64,
+    /// Watts that are always drawn: switches, masters, proxies.
+    #[arg(long, default_value_t = 40.0)]
+    fixed_watts: f64,
+    /// Bytes a second at which migration moves data, all nodes together [default: 10 Gb/s].
+    #[arg(long, default_value = "1250MB")]
+    migration_rate: ByteSize,
+    /// Seconds that a node needs to wake or to fall asleep.
+    #[arg(long, default_value_t = 1.0)]
+    transition: f64,
+}
+
+impl SignalArgs {
+    /// The signal, if one was asked for; shares are of `full_watts`.
+    pub fn read(&self, full_watts: f64) -> Result<Option<Signal>> {
+        let Some(said) = &self.signal else { return Ok(None) };
+        for (value, what) in [(self.days, "days"), (self.migration_rate.0 as f64, "bytes a second of migration")] {
+            if !(value.is_finite() && value > 0.0) {
+                bail!(Invalid, "{value} {what}: it must be above 0");
+            }
+        }
+        let (kind, value) = said.split_once(':').unwrap_or((said, ""));
+        let number = || {
+            value.trim_end_matches('%').parse::<f64>().map_err(|_| err!(Invalid, "{said:?}: {value:?} is no number"))
+        };
+        let signal = match kind {
+            "constant" => Signal::constant(number()? / 100.0, full_watts),
+            "oscillation" => Signal::oscillation(number()? / 100.0, full_watts),
+            "trace" => Signal::parse(value, &text(Path::new(value))?),
+            "budget" => {
+                let path = self.prices.as_ref().ok_or_else(|| err!(Invalid, "a budget needs --prices FILE"))?;
+                Signal::budget(number()?, &Signal::parse_prices(&path.display().to_string(), &text(path)?)?, full_watts)
+            }
+            _ => bail!(Invalid, "{said:?} is no signal: give constant:50, oscillation:40, trace:FILE or budget:55"),
+        };
+        signal.map(Some)
+    }
+
+    /// Watts that are always drawn.
+    pub const fn fixed_watts(&self) -> f64 {
+        self.fixed_watts
+    }
+
+    /// Speed of migration.
+    pub fn link_bytes_per_s(&self) -> f64 {
+        self.migration_rate.0 as f64
+    }
+
+    /// Seconds of a transition.
+    pub const fn transition_s(&self) -> f64 {
+        self.transition
+    }
+
+    /// Price where the signal has none.
+    pub const fn price(&self) -> f64 {
+        self.price
+    }
+
+    /// Days.
+    pub const fn days(&self) -> f64 {
+        self.days
+    }
+}
+
+fn text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|error| err!(Invalid, "reading {}: {error}", path.display()))
+}
