@@ -19,3 +19,5 @@ mod load;
 mod mount;
 #[path = "it/plan.rs"]
 mod plan;
+#[path = "it/plan_lsn.rs"]
+mod plan_lsn;
