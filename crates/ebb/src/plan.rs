@@ -28,7 +28,7 @@ pub enum PlanCommand {
     /// What codes cost in space and lose in a year.
     Raid(Box<raid::RaidArgs>),
     /// Jobs on localized storage nodes: run times, sweeps, the cheapest node for a workload.
-    Lsn(lsn::LsnArgs),
+    Lsn(Box<lsn::LsnArgs>),
     /// One page: the papers' analytic figures and tables next to ours.
     Report(report::ReportArgs),
 }

@@ -18,7 +18,8 @@ pub enum Policy {
     BlinkSync,
     /// The same part for each node, one after the other.
     BlinkStaggered,
-    /// As many nodes as the power allows, taking turns around the circle.
+    /// As many nodes as the power allows, taking turns around the circle; all asleep where that is none (a battery
+    /// could keep one awake).
     BlinkCircular,
 }
 
@@ -87,7 +88,7 @@ pub struct Month {
     pub work_share: f64,
     /// Share of the time in which some data cannot be read within a blink interval.
     pub stalled_fraction: f64,
-    /// Bytes moved at changes of power.
+    /// Bytes that changes of power ask to be moved; more than the link can move in time leaves no time for work.
     pub moved_bytes: f64,
     /// Share of the time lost to moving.
     pub moving_fraction: f64,
@@ -172,7 +173,7 @@ impl Tally {
         }
         self.work += useful * seconds;
         if on <= 0.0 {
-            self.stalled += step.seconds;
+            self.stalled += seconds;
         }
         on
     }

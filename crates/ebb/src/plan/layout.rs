@@ -170,6 +170,7 @@ fn table(args: &LayoutArgs, found: &Found) -> Table {
     ];
     let title = match args.failed {
         0 => format!("{}: reading with the first nodes active (throughput in servers' worth)", found.setting.layout()),
+        1 => format!("{}: one primary failed", found.setting.layout()),
         failed => format!("{}: {failed} primaries failed", found.setting.layout()),
     };
     let mut table = Table::new(title, &columns);

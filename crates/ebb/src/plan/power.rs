@@ -7,6 +7,7 @@ use ebb_plan::layout::fluid::inaccessible;
 use ebb_plan::power::blink::{self, Schedule, Stagger};
 use ebb_plan::power::month::{Month, Plant, Policy, month};
 use ebb_plan::power::{Machines, equal_work_capacity, migration};
+use ebb_plan::raid::Scheme;
 use ebb_plan::{Cell, Figure, Table, plots};
 use ebb_types::{Result, bail, err};
 use serde_json::json;
@@ -238,8 +239,10 @@ fn capacity_table(args: &PowerArgs) -> Table {
     let all = node * f64::from(args.nodes);
     let equal = equal_work_capacity(args.nodes, args.primaries, node);
     let rows = [("equal-work", equal, node * f64::from(args.primaries))];
-    let copies =
-        args.replicas.iter().map(|copies| (format!("power-balanced, {copies} copies"), all, all / f64::from(*copies)));
+    let copies = args
+        .replicas
+        .iter()
+        .map(|copies| (format!("power-balanced, {}", Scheme::Copies(*copies)), all, all / f64::from(*copies)));
     for (name, bytes, user) in rows.map(|(name, bytes, user)| (name.to_owned(), bytes, user)).into_iter().chain(copies)
     {
         table.row(vec![Cell::text(name), Cell::Bytes(bytes), Cell::Share(bytes / all, 1), Cell::Bytes(user)]);
@@ -302,7 +305,7 @@ fn months_table(name: &str, months: &[Month]) -> Table {
         ("cost", "cost"),
         ("work_share", "work"),
         ("stalled_fraction", "stalled"),
-        ("moved_bytes", "moved"),
+        ("moved_bytes", "to move"),
         ("moving_fraction", "time moving"),
         ("transitions", "transitions"),
         ("over_budget_fraction", "over budget"),
