@@ -482,6 +482,8 @@ impl Channel {
             length: self.settled_length,
             generation: self.generation,
             members: self.peers.iter().map(|peer| peer.member).collect(),
+            // Whoever puts the record in place knows.
+            reserved: 0,
         }
     }
 }

@@ -24,13 +24,23 @@ pub(crate) fn without_privileges(mode: u32) -> u32 {
     mode & !0o4000 & if group_executes { !0o2000 } else { !0 }
 }
 
-/// Metablocks of `start..end` that have no record: they must be granted before anything is written there.
+/// Up to where the holder may write a metablock: what is committed, or what the master has reserved.
+pub(crate) fn reach_of(record: &pb::Metablock) -> u64 {
+    record.length.max(record.reserved)
+}
+
+/// Metablocks of `start..end` that have no record, or too little room reserved: they must be granted, or more of them,
+/// before anything is written there.
 pub(crate) fn grants_needed(map: &BTreeMap<u64, pb::Metablock>, geometry: Geometry, start: u64, end: u64) -> Vec<u64> {
     if start >= end {
         return Vec::new();
     }
     let (first, last) = (start / geometry.metablock_size, (end - 1) / geometry.metablock_size);
-    (first..=last).filter(|index| !map.contains_key(index)).collect()
+    let enough = |index: u64| {
+        let until = (end - index * geometry.metablock_size).min(geometry.metablock_size);
+        map.get(&index).is_some_and(|record| reach_of(record) >= until)
+    };
+    (first..=last).filter(|index| !enough(*index)).collect()
 }
 
 /// Metablocks to ask for before they are needed: the next two, once a write at the end of the file has passed half of
@@ -154,12 +164,24 @@ mod tests {
 
     #[test]
     fn grants_come_ahead_of_an_appender_only() {
-        let map = BTreeMap::from([(0, pb::Metablock::default())]);
+        let whole = pb::Metablock { reserved: GEOMETRY.metablock_size, ..Default::default() };
+        let map = BTreeMap::from([(0, whole)]);
         let half = GEOMETRY.metablock_size / 2;
         assert_eq!(grants_ahead(&map, GEOMETRY, half, half), Vec::<u64>::new());
         assert_eq!(grants_ahead(&map, GEOMETRY, half + 1, half + 1), [1, 2]);
         assert_eq!(grants_ahead(&map, GEOMETRY, half + 1, half + 2), Vec::<u64>::new());
         assert_eq!(grants_needed(&map, GEOMETRY, 0, GEOMETRY.metablock_size + 1), [1]);
+    }
+
+    #[test]
+    fn more_is_asked_for_where_the_room_ends() {
+        let part = pb::Metablock { reserved: 1 << 20, length: 5, ..Default::default() };
+        let map = BTreeMap::from([(0, part)]);
+        assert_eq!(grants_needed(&map, GEOMETRY, 0, 1 << 20), Vec::<u64>::new());
+        assert_eq!(grants_needed(&map, GEOMETRY, 0, (1 << 20) + 1), [0]);
+        let committed = pb::Metablock { length: GEOMETRY.metablock_size, ..Default::default() };
+        let map = BTreeMap::from([(0, committed)]);
+        assert_eq!(grants_needed(&map, GEOMETRY, 7, GEOMETRY.metablock_size), Vec::<u64>::new());
     }
 
     #[test]

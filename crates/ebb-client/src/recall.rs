@@ -35,7 +35,7 @@ impl Shared {
     /// A recall came; it is dealt with by a task of its own, once for each file.
     pub fn on_recall(self: &Arc<Self>, recall: &pb::Recall) {
         let id = InodeId::new(recall.inode);
-        let keep = Lease::from_mode(recall.keep());
+        let (keep, question) = (Lease::from_mode(recall.keep()), recall.question);
         let inode = self.inode(id);
         if keep == Lease::Write {
             let shared = self.clone();
@@ -44,7 +44,7 @@ impl Shared {
                     // The lease may be on its way here, and this file's size with it.
                     drop(inode.gate.read().await);
                 }
-                let held = shared.held(&inode);
+                let held = pb::Held { question, ..shared.held(&inode) };
                 shared.tell(vec![held]).await;
             });
             return;
@@ -135,6 +135,7 @@ impl Shared {
             epoch: core.epoch.raw(),
             size: core.size,
             mtime_ns: core.mtime_ns,
+            question: 0,
         }
     }
 

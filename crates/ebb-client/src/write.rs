@@ -8,8 +8,8 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Grant, Op};
 
 use crate::handles::OpenFile;
-use crate::inode::{Inode, Lease};
-use crate::plan::{GRANTS_PER_CALL, grants_ahead, grants_needed};
+use crate::inode::{Core, Inode, Lease};
+use crate::plan::{GRANTS_PER_CALL, grants_ahead, grants_needed, reach_of};
 use crate::shared::Shared;
 
 /// Largest offset of a byte, as Linux has it.
@@ -114,7 +114,18 @@ impl Shared {
             if needed.is_empty() {
                 return Ok(());
             }
-            self.grant(inode, &needed).await?;
+            let reach = |core: &Core| core.map.get(&needed[0]).map_or(0, reach_of);
+            let before = reach(&inode.core.lock());
+            self.grant(inode, |core| {
+                let mut needed = grants_needed(&core.map, core.geometry(), start, end);
+                needed.truncate(GRANTS_PER_CALL);
+                needed
+            })
+            .await?;
+            let core = inode.core.lock();
+            if reach(&core) <= before && grants_needed(&core.map, core.geometry(), start, end).contains(&needed[0]) {
+                return Err(err!(NoSpace, "{}: no more room for metablock {} was granted", inode.id, needed[0]));
+            }
         }
     }
 
@@ -129,17 +140,19 @@ impl Shared {
         }
         let (shared, inode) = (self.clone(), inode.clone());
         self.runtime.spawn("grants ahead", async move {
-            if let Err(error) = shared.grant(&inode, &wanted).await {
+            let missing = |core: &Core| wanted.iter().filter(|index| !core.map.contains_key(index)).copied().collect();
+            if let Err(error) = shared.grant(&inode, missing).await {
                 tracing::debug!(inode = %inode.id, %error, "grants ahead");
             }
         });
     }
 
-    async fn grant(self: &Arc<Self>, inode: &Inode, indexes: &[u64]) -> Result<()> {
+    /// Asks for the metablocks that `wanted` names, once it is this caller's turn.
+    async fn grant(self: &Arc<Self>, inode: &Inode, wanted: impl Fn(&Core) -> Vec<u64>) -> Result<()> {
         let _granting = inode.granting.lock().await;
         let (epoch, size_generation, grant) = {
             let core = inode.core.lock();
-            let indexes: Vec<u64> = indexes.iter().filter(|index| !core.map.contains_key(index)).copied().collect();
+            let indexes = wanted(&core);
             if indexes.is_empty() {
                 return Ok(());
             }
@@ -163,7 +176,9 @@ impl Shared {
             return Err(err!(Io, "{}: the write lease was lost", inode.id));
         }
         for record in reply.metablocks {
-            core.map.entry(record.index).or_insert(record);
+            let reserved = record.reserved;
+            let known = core.map.entry(record.index).or_insert(record);
+            known.reserved = known.reserved.max(reserved);
         }
         if let Some(missing) = wanted.iter().find(|index| !core.map.contains_key(index)) {
             return Err(err!(Protocol, "a grant for metablock {missing} of {} brought no record", inode.id));

@@ -10,7 +10,7 @@ pub struct View {
 }
 
 /// One volume of one node.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VolumeView {
     /// Its node.
     pub node: NodeId,

@@ -65,8 +65,12 @@ pub(crate) async fn drain(shared: &Shared, call: &pb::DrainNode) -> Result<pb::D
     if !call.undo {
         suspect_volumes(shared, &machine, &volumes);
     }
-    let left = volumes.iter().map(|volume| machine.on_volume(*volume).count() as u64).sum();
-    Ok(pb::DrainReply { metablocks_left: left })
+    let mut left = pb::DrainReply::default();
+    for metablock in volumes.iter().flat_map(|volume| machine.on_volume(*volume)) {
+        left.metablocks_left += 1;
+        left.bytes_left += machine.find_metablock(metablock).map_or(0, |(_, record)| record.length);
+    }
+    Ok(left)
 }
 
 /// Answers `Locate`: the files that an inode's replicas lie in.

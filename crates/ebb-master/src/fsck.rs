@@ -18,6 +18,8 @@ use crate::shared::Shared;
 const SLICE: usize = 5000;
 /// Sentences in an answer.
 const FINDINGS_MAX: usize = 100;
+/// Files in an answer.
+const LOST_MAX: usize = 1000;
 
 /// How one member's replica was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,10 +63,14 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
             Found::Behind | Found::Unreachable if !committed => continue,
             Found::Corrupt => {
                 reply.corrupt += 1;
-                "is corrupt"
+                "is corrupt: its bytes do not match their checksums; a good copy takes its place"
             }
-            Found::Behind => "is absent or older than committed",
-            Found::Unreachable => "is out of reach",
+            Found::Behind => {
+                "is absent or older than committed (a lost write, or a volume that was emptied); it is copied again"
+            }
+            Found::Unreachable => {
+                "is out of reach: its node does not answer; it is made again elsewhere once the node is dead"
+            }
         };
         say(format!("replica on n{} v{} {what}", member.node, member.volume));
     }
@@ -73,14 +79,15 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
     }
     if good.is_empty() {
         reply.missing += 1;
-        say("no replica serves".to_owned());
+        say("no replica serves: its bytes cannot be read until one of these nodes comes back; see --repair".to_owned());
     } else if good.len() < set.wanted {
         reply.under_replicated += 1;
-        say(format!("{} of {} copies are good", good.len(), set.wanted));
+        let next = if set.unsettled { "when its writer is done" } else { "as soon as a node has room and time" };
+        say(format!("{} of {} copies are good; the others are made {next}", good.len(), set.wanted));
     }
     if set.record.members.len() > set.wanted {
         reply.over_replicated += 1;
-        say(format!("{} members, {} copies wanted", set.record.members.len(), set.wanted));
+        say(format!("{} members, {} copies wanted; the excess is dropped", set.record.members.len(), set.wanted));
     }
     findings
 }
@@ -104,8 +111,29 @@ pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Durati
         findings.truncate(FINDINGS_MAX.saturating_sub(reply.findings.len()));
         reply.findings.append(&mut findings);
     }
+    name_lost(&machine, &mut reply);
     count_strays(shared, &machine, &mut reply);
     Ok(reply)
+}
+
+/// Files that a person has to decide about, as many as an answer holds.
+fn note_lost(reply: &mut pb::FsckReply, attr: &pb::Attr, index: u64) {
+    if let Some(known) = reply.lost.iter_mut().find(|file| file.inode == attr.inode) {
+        known.indexes.push(index);
+    } else if reply.lost.len() < LOST_MAX {
+        let (inode, size, metablock_size) = (attr.inode, attr.size, attr.metablock_size);
+        reply.lost.push(pb::LostFile { inode, path: String::new(), size, metablock_size, indexes: vec![index] });
+    }
+}
+
+fn name_lost(machine: &Machine, reply: &mut pb::FsckReply) {
+    if reply.lost.is_empty() {
+        return;
+    }
+    let mut paths = machine.paths_of(&reply.lost.iter().map(|file| InodeId::new(file.inode)).collect());
+    for file in &mut reply.lost {
+        file.path = paths.remove(&InodeId::new(file.inode)).unwrap_or_default();
+    }
 }
 
 /// Replicas that no record names, on volumes that are within reach.
@@ -116,8 +144,12 @@ fn count_strays(shared: &Shared, machine: &Machine, reply: &mut pb::FsckReply) {
         nodes.filter(|node| registry.is_live(*node)).flat_map(|node| volumes_of(machine, node)).collect()
     };
     let work = shared.state.work.lock();
-    let strays = work.excess.iter().map(|stray| (stray, "is in no set, and will be deleted"));
-    let foreign = work.quarantined.iter().map(|stray| (stray, "has an id that this cluster never gave out; kept"));
+    let strays = work.excess.iter().map(|stray| {
+        (*stray, "is in no set (its set was changed, or its file removed): it is deleted once nobody can need it")
+    });
+    let foreign = machine.quarantined().map(|stray| {
+        (stray, "has an id that this cluster never gave out (another history's): quarantined, and never deleted here")
+    });
     for ((volume, metablock), what) in strays.chain(foreign).filter(|((volume, _), _)| live.contains(volume)) {
         reply.orphaned += 1;
         if reply.findings.len() < FINDINGS_MAX {
@@ -161,7 +193,11 @@ async fn examine_slice(
             found: found.collect(),
             record,
         };
+        let missing = reply.missing;
         findings.extend(examine(&set, reply));
+        if reply.missing > missing {
+            note_lost(reply, &attr, set.record.index);
+        }
     }
     findings
 }

@@ -19,6 +19,7 @@
 //! | [`leases`]: who may cache, who may write | `acquire` |
 //! | [`sessions`]: who lives, what each has to be told | `poll`, `freshen` (sizes of files being written) |
 //! | [`registry`]: nodes and volumes | `nodes`, `placement` |
+//! | [`reserve`]: room promised to writers | `room` |
 //! | [`recovery`]: what members' answers mean | `recovery::run` |
 //! | [`repair`]: the next step for a set | `repair::run`, `deletes` |
 //! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
@@ -43,6 +44,8 @@ mod poll;
 pub mod recovery;
 pub mod registry;
 pub mod repair;
+pub mod reserve;
+mod room;
 pub mod service;
 pub mod sessions;
 mod shared;

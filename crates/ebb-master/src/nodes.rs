@@ -100,6 +100,12 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> pb::HeartbeatR
         let (pulse, losses) = registry.on_heartbeat(call, shared.runtime.now());
         (pulse, losses, registry.version() != before)
     };
+    if pulse == Pulse::Known {
+        let mut room = shared.state.room.lock();
+        for volume in &call.volumes {
+            room.on_heartbeat(VolumeId::new(volume.id));
+        }
+    }
     if pulse == Pulse::Register {
         return pb::HeartbeatReply { report: true };
     }
@@ -144,8 +150,37 @@ pub(crate) fn volumes_of(machine: &Machine, node: NodeId) -> Vec<VolumeId> {
     record.iter().flat_map(|node| &node.volumes).map(|volume| VolumeId::new(volume.id)).collect()
 }
 
+/// Records replicas of another history before anything is made of the report, and forgets those that are gone.
+async fn quarantine(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport) -> Result<()> {
+    let volume = VolumeId::new(call.volume);
+    let is_foreign = |id: &u64| {
+        let id = MetablockId::new(*id);
+        // Ids come from a durable counter: below it, what is not in the map was deleted; above it is another history.
+        id >= machine.next_metablock() && !machine.is_quarantined(volume, id)
+    };
+    let foreign: Vec<u64> = call.replicas.iter().map(|replica| replica.metablock).filter(is_foreign).collect();
+    if foreign.is_empty() {
+        return Ok(());
+    }
+    tracing::warn!(%volume, replicas = foreign.len(), first = foreign[0], "replicas of another history are quarantined");
+    let op = pb::Quarantine { volume: call.volume, metablocks: foreign, release: false };
+    shared.group.propose(Op::Quarantine(op)).await.map(|_| ())
+}
+
 /// Answers `ReplicaReport`: compares what a volume has with the map.
-pub(crate) fn report(shared: &Shared, call: &pb::ReplicaReport) -> Result<()> {
+pub(crate) async fn report(shared: &Shared, call: &pb::ReplicaReport) -> Result<()> {
+    let machine = shared.group.snapshot();
+    quarantine(shared, &machine, call).await?;
+    let gone = take_report(shared, call)?;
+    if !gone.is_empty() {
+        let op = pb::Quarantine { volume: call.volume, metablocks: gone, release: true };
+        shared.group.propose(Op::Quarantine(op)).await?;
+    }
+    Ok(())
+}
+
+/// Compares; returns replicas of another history that the volume does not have any more.
+fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
     let machine = shared.group.snapshot();
     let volume = VolumeId::new(call.volume);
     let (whole, known) = shared.state.registry.lock().on_report(call);
@@ -153,10 +188,11 @@ pub(crate) fn report(shared: &Shared, call: &pb::ReplicaReport) -> Result<()> {
         bail!(Stale, "node n{} has not registered this start (boot {}): register first", call.node, call.boot);
     }
     let deleted: BTreeSet<_> = machine.deleted_on(volume).collect();
+    let mut gone = Vec::new();
     let mut work = shared.state.work.lock();
     for replica in &call.replicas {
         let metablock = MetablockId::new(replica.metablock);
-        if !deleted.contains(&metablock) {
+        if !deleted.contains(&metablock) && !machine.is_quarantined(volume, metablock) {
             compare(&machine, &mut work, volume, replica);
         }
     }
@@ -167,23 +203,19 @@ pub(crate) fn report(shared: &Shared, call: &pb::ReplicaReport) -> Result<()> {
         }
         work.suspects.extend(machine.on_volume(volume));
         tracing::info!(%volume, replicas = named.len(), "volume reported");
+        let foreign = machine.quarantined().filter(|(on, id)| *on == volume && !named.contains(id));
+        gone.extend(foreign.map(|(_, id)| id.raw()));
     }
     drop(work);
     shared.state.wake.repair.notify_one();
     shared.state.wake.deletes.notify_one();
-    Ok(())
+    Ok(gone)
 }
 
 fn compare(machine: &Machine, work: &mut Work, volume: VolumeId, replica: &pb::ReplicaState) {
     let metablock = MetablockId::new(replica.metablock);
     let Some((_, record)) = machine.find_metablock(metablock) else {
-        // Ids come from a durable counter: below it, what is not in the map was deleted; above it is another history.
-        let stray = (volume, metablock);
-        if metablock < machine.next_metablock() {
-            work.excess.insert(stray)
-        } else {
-            work.quarantined.insert(stray)
-        };
+        work.excess.insert((volume, metablock));
         return;
     };
     if !record.members.iter().any(|member| member.volume_id() == volume) {

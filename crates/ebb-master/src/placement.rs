@@ -69,7 +69,9 @@ pub(crate) fn place(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
 fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<Plan> {
     let view = {
         let machine = shared.group.machine();
-        shared.state.registry.lock().view(machine.nodes(), patience, shared.runtime.now())
+        let registry = shared.state.registry.lock();
+        let reservations = shared.state.room.lock();
+        registry.view(machine.nodes(), patience, &reservations, shared.runtime.now())
     };
     let ask = Ask {
         layout: need.dataset.layout.parse::<LayoutKind>()?,

@@ -72,7 +72,7 @@ fn on_held(shared: &Shared, session: SessionId, held: &pb::Held) {
     let (inode, mode) = (InodeId::new(held.inode), Mode::from_raw(held.mode));
     let machine = shared.group.machine();
     let mut soft = shared.state.soft.lock();
-    soft.sessions.on_held(session, inode, mode, HolderView { size: held.size, mtime_ns: held.mtime_ns });
+    soft.sessions.on_held(session, inode, mode, HolderView { size: held.size, mtime_ns: held.mtime_ns }, held.question);
     let holder = machine.holder(inode);
     match mode {
         Mode::None => soft.leases.remove_reader(session, inode),

@@ -11,6 +11,8 @@ use ebb_runtime::Moment;
 use ebb_types::{BootId, HostName, Incarnation, MetablockId, NodeId, RackName, VolumeId};
 use ebb_wire::pb;
 
+use crate::reserve::Reservations;
+
 /// What this master process knows of the nodes.
 #[derive(Debug)]
 pub struct Registry {
@@ -207,6 +209,7 @@ impl Registry {
         &self,
         recorded: impl Iterator<Item = &'a pb::NodeRecord>,
         patience: Patience,
+        reservations: &Reservations,
         now: Moment,
     ) -> View {
         let mut view = View::default();
@@ -226,7 +229,7 @@ impl Registry {
                     host: HostName::new(told.host.clone()),
                     rack: RackName::new(told.rack.clone()),
                     capacity_bytes: known.capacity_bytes,
-                    free_bytes: known.free_bytes,
+                    free_bytes: known.free_bytes.saturating_sub(reservations.on_volume(volume_id)),
                     load: node.load,
                     usable: prompt && !node.dead && !record.draining && !known.poisoned,
                 });
@@ -260,14 +263,24 @@ impl Registry {
         shown
     }
 
-    /// Capacity, free and used bytes of all volumes that can be used.
+    /// Capacity, free (less what is promised to writers) and used bytes of all volumes that can be used.
     #[must_use]
-    pub fn space(&self) -> (u64, u64, u64) {
+    pub fn space(&self, reservations: &Reservations) -> (u64, u64, u64) {
         let live = self.nodes.values().filter(|node| node.heard.is_some() && !node.dead);
-        let volumes = live.flat_map(|node| node.volumes.values()).filter(|volume| !volume.poisoned);
-        volumes.fold((0, 0, 0), |sum, volume| {
-            (sum.0 + volume.capacity_bytes, sum.1 + volume.free_bytes, sum.2 + volume.used_bytes)
+        let volumes = live.flat_map(|node| &node.volumes).filter(|(_, volume)| !volume.poisoned);
+        volumes.fold((0, 0, 0), |sum, (id, volume)| {
+            let free = volume.free_bytes.saturating_sub(reservations.on_volume(*id));
+            (sum.0 + volume.capacity_bytes, sum.1 + free, sum.2 + volume.used_bytes)
         })
+    }
+
+    /// Bytes that a volume can still promise, beyond what it keeps for itself; `None`: it has not told.
+    #[must_use]
+    pub fn room(&self, member: &pb::Member, reservations: &Reservations) -> Option<u64> {
+        let volume = self.nodes.get(&member.node_id())?.volumes.get(&member.volume_id())?;
+        let view = VolumeView { capacity_bytes: volume.capacity_bytes, ..VolumeView::default() };
+        let taken = reservations.on_volume(member.volume_id()) + view.reserve_bytes();
+        Some(volume.free_bytes.saturating_sub(taken))
     }
 }
 

@@ -17,9 +17,10 @@ use crate::leases::Leases;
 use crate::log::DataDir;
 use crate::options::Options;
 use crate::registry::Registry;
+use crate::reserve::Reservations;
 use crate::sessions::Sessions;
 use crate::shared::{Shared, Soft, State};
-use crate::{acquire, admin, deletes, fsck, namespace, nodes, poll, recovery, repair, upkeep};
+use crate::{acquire, admin, deletes, fsck, namespace, nodes, poll, recovery, repair, room, upkeep};
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
 const MARGIN: Duration = Duration::from_millis(200);
@@ -104,8 +105,8 @@ fn assemble(
 ) -> (Arc<Shared>, Task<Result<()>>) {
     let group = opened.group().clone();
     let now = runtime.now();
-    let mut soft =
-        Soft { leases: Leases::default(), sessions: Sessions::new(options.session_ttl), reclaim_until: None };
+    let sessions = Sessions::new(options.session_ttl).numbered_from(runtime.random_u64() >> 1);
+    let mut soft = Soft { leases: Leases::default(), sessions, reclaim_until: None };
     let mut work = repair::queue::Work::default();
     {
         let machine = group.machine();
@@ -122,6 +123,7 @@ fn assemble(
     let registry = Registry::new(now, options.dead_time, options.suspect_time, first_version);
     let state = Arc::new(State::new(runtime.clone(), soft, registry));
     *state.work.lock() = work;
+    *state.room.lock() = Reservations::of_held(&group.machine());
     let raft = opened.serve(Arc::clone(&state) as _);
     let shared = Shared {
         runtime: runtime.clone(),
@@ -194,7 +196,8 @@ impl Front {
             Method::Poll => poll::poll(shared, request.decode()?, deadline).await.map(|reply| Answer::new(&reply)),
             Method::Reclaim => acquire::reclaim(shared, &request.decode()?).map(|()| done()),
             Method::Acquire => {
-                acquire::acquire(shared, request.decode()?, deadline).await.map(|reply| Answer::new(&reply))
+                let reply = acquire::acquire(shared, request.decode()?, deadline).await?;
+                Ok(Answer::new(&room::on_acquired(shared, reply)))
             }
             Method::Forget => {
                 acquire::forget(shared, &request.decode()?);
@@ -231,7 +234,7 @@ impl Front {
         let shared = &self.shared;
         match request.method {
             Method::RegisterNode => nodes::register(shared, request.decode()?).await.map(|reply| Answer::new(&reply)),
-            Method::ReplicaReport => nodes::report(shared, &request.decode()?).map(|()| done()),
+            Method::ReplicaReport => nodes::report(shared, &request.decode()?).await.map(|()| done()),
             Method::Heartbeat => Ok(Answer::new(&nodes::heartbeat(shared, &request.decode()?))),
             Method::RaftMessage => bail!(Unsupported, "this master's group has one member: it exchanges no messages"),
             Method::Counters => Ok(Answer::new(&self.counters())),

@@ -27,6 +27,8 @@ const REMEMBER: Duration = Duration::from_secs(3);
 pub struct Sessions {
     sessions: BTreeMap<SessionId, Session>,
     ttl: Duration,
+    /// Number of the last question.
+    question: u64,
 }
 
 /// What the holder of a write lease says of the file's size and times.
@@ -89,7 +91,14 @@ impl Sessions {
     /// No sessions yet; they end after `ttl` without a poll.
     #[must_use]
     pub fn new(ttl: Duration) -> Self {
-        Self { sessions: BTreeMap::new(), ttl }
+        Self { sessions: BTreeMap::new(), ttl, question: 0 }
+    }
+
+    /// Questions are numbered from here on: no two processes of a master should use the same numbers, for a holder's
+    /// answer may come late.
+    #[must_use]
+    pub fn numbered_from(self, question: u64) -> Self {
+        Self { question, ..self }
     }
 
     /// A session that was opened now, or one from the log that this process has not heard of yet (`reclaimed` false).
@@ -191,7 +200,7 @@ impl Sessions {
         for (inode, recall) in &mut session.recalls {
             if is_stale(recall.told, now) {
                 recall.told = Some(now);
-                reply.recalls.push(pb::Recall { inode: inode.raw(), keep: recall.keep.raw() });
+                reply.recalls.push(pb::Recall { inode: inode.raw(), keep: recall.keep.raw(), question: 0 });
             }
         }
         for (inode, question) in &mut session.questions {
@@ -201,7 +210,7 @@ impl Sessions {
                     question.told = question.asked;
                 }
                 question.told_at = Some(now);
-                reply.recalls.push(pb::Recall { inode: inode.raw(), keep: Mode::Write.raw() });
+                reply.recalls.push(pb::Recall { inode: inode.raw(), keep: Mode::Write.raw(), question: question.told });
             }
         }
         reply.locks.extend(session.locks.iter().filter(|(_, told)| told.is_none()).map(|(lock, _)| *lock));
@@ -269,14 +278,16 @@ impl Sessions {
         self.sessions.get(&session).map(|session| session.recalls.keys().copied().collect()).unwrap_or_default()
     }
 
-    /// The session says what it holds now: settles a recall, and answers a question.
-    pub fn on_held(&mut self, session: SessionId, inode: InodeId, mode: Mode, view: HolderView) {
+    /// The session says what it holds now: settles a recall, and answers the question of that number (0: none).
+    pub fn on_held(&mut self, session: SessionId, inode: InodeId, mode: Mode, view: HolderView, answers: u64) {
         let Some(session) = self.sessions.get_mut(&session) else { return };
         if session.recalls.get(&inode).is_some_and(|recall| mode <= recall.keep) {
             session.recalls.remove(&inode);
         }
         if let Some(question) = session.questions.get_mut(&inode)
             && question.told > question.answered
+            // A late answer to an earlier question was made before this one was asked.
+            && answers == question.told
         {
             question.answered = question.told;
             question.answer = (mode == Mode::Write).then_some(view);
@@ -293,7 +304,8 @@ impl Sessions {
         let question = session.questions.entry(inode).or_default();
         question.waiting += 1;
         if question.asked == question.told {
-            question.asked += 1;
+            self.question += 1;
+            question.asked = self.question;
             session.news.notify_waiters();
         }
         Some(question.asked)

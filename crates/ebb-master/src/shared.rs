@@ -1,7 +1,7 @@
 //! What all parts of a master share, and the hook that keeps soft state in step with the logged one.
 //!
-//! Lock order: the state machine (through [`Group::machine`]), then [`Shared::soft`], then [`Shared::registry`], then
-//! [`Shared::work`]. None of them is held across an await.
+//! Lock order: the state machine (through [`Group::machine`]), then [`State::soft`], then [`State::registry`], then
+//! [`State::room`], then [`State::work`]. None of them is held across an await.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,7 @@ use crate::leases::{FileView, Leases};
 use crate::options::Options;
 use crate::registry::Registry;
 use crate::repair::queue::Work;
+use crate::reserve::Reservations;
 use crate::sessions::Sessions;
 
 /// Everything that a master's tasks share.
@@ -40,6 +41,7 @@ pub(crate) struct State {
     runtime: Runtime,
     pub soft: Mutex<Soft>,
     pub registry: Mutex<Registry>,
+    pub room: Mutex<Reservations>,
     pub work: Mutex<Work>,
     pub wake: Wake,
 }
@@ -67,6 +69,7 @@ impl State {
             runtime,
             soft: Mutex::new(soft),
             registry: Mutex::new(registry),
+            room: Mutex::default(),
             work: Mutex::default(),
             wake: Wake::default(),
         }
@@ -147,6 +150,7 @@ impl Observer for State {
         if let Some(op) = &command.command {
             self.on_command(&mut soft, op, applied);
         }
+        crate::room::on_applied(self, machine, command, &applied.effects);
         for effect in &applied.effects {
             self.on_effect(machine, &mut soft, command, effect);
         }

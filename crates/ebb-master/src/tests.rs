@@ -6,6 +6,7 @@ mod harness;
 mod leases;
 mod recovery;
 mod repair;
+mod room;
 
 use std::future::Future;
 use std::path::PathBuf;

@@ -193,11 +193,13 @@ impl Machine {
     fn check_datasets_count(&self, broken: &mut Vec<String>) {
         let mut counted = BTreeMap::new();
         for inode in self.inodes.values() {
-            *counted.entry(inode.dataset).or_insert(0u64) += 1;
+            let used = counted.entry(inode.dataset).or_insert((0u64, 0u64));
+            used.0 += 1;
+            used.1 += inode.file().map_or(0, |file| file.map.allocated_bytes());
         }
-        for (id, count) in self.datasets.inode_counts() {
-            if counted.get(&id).copied().unwrap_or(0) != count {
-                broken.push(format!("{id} counts {count} inodes"));
+        for (id, count, bytes) in self.datasets.usages() {
+            if counted.get(&id).copied().unwrap_or_default() != (count, bytes) {
+                broken.push(format!("{id} counts {count} inodes with {bytes} bytes"));
             }
         }
     }

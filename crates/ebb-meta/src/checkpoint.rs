@@ -114,7 +114,10 @@ impl Machine {
             .replicas
             .deleted()
             .map(|(id, member)| Record::Deleted(pb::DeletedRecord { metablock: id.raw(), members: vec![member] }));
-        inodes.chain(entries).chain(sessions).chain(nodes).chain(datasets).chain(deleted)
+        let quarantined = self.replicas.quarantined().map(|(volume, id)| {
+            Record::Quarantine(pb::Quarantine { volume: volume.raw(), metablocks: vec![id.raw()], release: false })
+        });
+        inodes.chain(entries).chain(sessions).chain(nodes).chain(datasets).chain(deleted).chain(quarantined)
     }
 
     fn inode_record(&self, id: InodeId, inode: &Inode) -> pb::InodeRecord {
@@ -276,6 +279,12 @@ impl Loader {
                 self.machine.datasets.insert(dataset);
                 Ok(())
             }
+            Record::Quarantine(quarantined) => {
+                for id in &quarantined.metablocks {
+                    self.machine.replicas.quarantine(VolumeId::new(quarantined.volume), MetablockId::new(*id));
+                }
+                Ok(())
+            }
             Record::Deleted(deleted) => {
                 for member in &deleted.members {
                     self.machine.replicas.queue_delete(MetablockId::new(deleted.metablock), *member);
@@ -382,15 +391,18 @@ impl Loader {
         if self.machine.directory(InodeId::ROOT).is_err() {
             bail!(Corrupt, "the checkpoint has no root directory");
         }
-        let mut inodes = std::collections::BTreeMap::<DatasetId, u64>::new();
+        let mut usage = std::collections::BTreeMap::<DatasetId, (u64, u64)>::new();
         for inode in self.machine.inodes.values() {
-            *inodes.entry(inode.dataset).or_default() += 1;
+            let used = usage.entry(inode.dataset).or_default();
+            used.0 += 1;
+            used.1 = used.1.saturating_add(inode.file().map_or(0, |file| file.map.allocated_bytes()));
         }
-        for (dataset, count) in inodes {
+        for (dataset, (count, bytes)) in usage {
             if self.machine.datasets.get(dataset).is_none() {
                 bail!(Corrupt, "{dataset} has {count} inodes and is not recorded");
             }
             self.machine.datasets.count_inodes(dataset, count);
+            self.machine.datasets.count_bytes(dataset, 0, bytes);
         }
         Ok((self.machine, index, term))
     }

@@ -23,6 +23,8 @@ struct Row {
     settings: Arc<pb::Dataset>,
     /// Inodes in it; the dataset goes with the last one.
     inodes: u64,
+    /// Committed bytes of its files, one copy.
+    bytes: u64,
 }
 
 /// All datasets. The default one has id 0 and is always there.
@@ -37,7 +39,7 @@ impl Datasets {
     /// The default dataset with the root directory in it.
     pub(crate) fn new() -> Self {
         let mut new = Self::empty();
-        new.rows.insert(DEFAULT, Row { settings: Arc::clone(&new.fallback), inodes: 1 });
+        new.rows.insert(DEFAULT, Row { settings: Arc::clone(&new.fallback), inodes: 1, bytes: 0 });
         new
     }
 
@@ -52,6 +54,7 @@ impl Datasets {
             block_size: geometry.block_size,
             metablock_size: geometry.metablock_size,
             replication: PIPELINE.into(),
+            ..Default::default()
         };
         Self { rows: OrdMap::new(), fallback: Arc::new(fallback) }
     }
@@ -69,9 +72,9 @@ impl Datasets {
         self.rows.values().map(|row| &*row.settings)
     }
 
-    /// Inodes that each dataset counts.
-    pub(crate) fn inode_counts(&self) -> impl Iterator<Item = (DatasetId, u64)> + '_ {
-        self.rows.iter().map(|(id, row)| (*id, row.inodes))
+    /// Inodes and bytes that each dataset counts.
+    pub(crate) fn usages(&self) -> impl Iterator<Item = (DatasetId, u64, u64)> + '_ {
+        self.rows.iter().map(|(id, row)| (*id, row.inodes, row.bytes))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -86,8 +89,37 @@ impl Datasets {
     /// Adds a dataset without inodes, or replaces its settings.
     pub(crate) fn insert(&mut self, settings: pb::Dataset) {
         let id = DatasetId::new(settings.id);
-        let inodes = self.rows.get(&id).map_or(0, |row| row.inodes);
-        self.rows.insert(id, Row { settings: Arc::new(settings), inodes });
+        let (inodes, bytes) = self.usage(id);
+        self.rows.insert(id, Row { settings: Arc::new(settings), inodes, bytes });
+    }
+
+    /// Inodes and committed bytes.
+    pub(crate) fn usage(&self, id: DatasetId) -> (u64, u64) {
+        self.rows.get(&id).map_or((0, 0), |row| (row.inodes, row.bytes))
+    }
+
+    /// A file's committed bytes went from one number to another.
+    pub(crate) fn count_bytes(&mut self, id: DatasetId, from: u64, to: u64) {
+        if from != to
+            && let Some(row) = self.rows.get_mut(&id)
+        {
+            row.bytes = row.bytes.saturating_sub(from).saturating_add(to);
+        }
+    }
+
+    /// Refuses one more inode where the quota is used up.
+    pub(crate) fn check_inode_quota(&self, id: DatasetId) -> Result<()> {
+        match self.rows.get(&id) {
+            Some(Row { settings, inodes, .. }) if settings.quota_inodes != 0 && *inodes >= settings.quota_inodes => {
+                bail!(
+                    QuotaExceeded,
+                    "dataset {} has {inodes} inodes, its quota is {}: remove some, or raise it",
+                    settings.path,
+                    settings.quota_inodes
+                )
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn count_inode(&mut self, id: DatasetId) {
@@ -143,6 +175,9 @@ impl Datasets {
             block_size: or_number(asked.block_size, default.block_size),
             metablock_size: or_number(asked.metablock_size, default.metablock_size.max(asked.block_size)),
             replication: or_text(&asked.replication, &default.replication),
+            quota_bytes: asked.quota_bytes,
+            quota_inodes: asked.quota_inodes,
+            ..Default::default()
         };
         check_replicas(settings.replicas)?;
         let geometry = Geometry { block_size: settings.block_size, metablock_size: settings.metablock_size };

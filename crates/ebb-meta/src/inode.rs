@@ -149,7 +149,13 @@ impl Inode {
     /// Contents or entries changed.
     pub(crate) fn modified(&mut self, now: i64) {
         self.mtime = now;
-        self.ctime = now;
+        self.changed(now);
+    }
+
+    /// Something about the inode changed. The change time never goes back, and every change under a clock that was set
+    /// back raises it: who remembers it (backups, NFS, caches) sees that there was one.
+    pub(crate) fn changed(&mut self, now: i64) {
+        self.ctime = if now >= self.ctime { now } else { self.ctime.saturating_add(1) };
     }
 
     /// Clears suid, and sgid where it means execution, as a write by a non-owner or a chown does (Linux

@@ -191,6 +191,10 @@ impl Machine {
                 }
                 Ok(Reply::None)
             }
+            Change::Quarantine(op) => {
+                self.quarantine(op);
+                Ok(Reply::None)
+            }
             Change::InitCluster(init) => self.init_cluster(call.now, init),
         }
     }
@@ -247,6 +251,7 @@ impl Machine {
             Op::ChangeSet(op) => self.change_set(call, op),
             Op::SetLock(op) => self.set_lock(call, op),
             Op::CreateDataset(op) => self.create_dataset(call, op),
+            Op::SetDataset(op) => self.set_dataset(call, op),
             Op::Lookup(_)
             | Op::GetAttr(_)
             | Op::ReadDir(_)
@@ -282,6 +287,22 @@ impl Machine {
         let held: Vec<InodeId> = self.held_files(session).collect();
         for inode in held {
             self.lose_lease(call, inode);
+        }
+    }
+
+    /// Keeps replicas of another history from being deleted, and their ids from being given out.
+    fn quarantine(&mut self, op: &pb::Quarantine) {
+        let volume = VolumeId::new(op.volume);
+        for id in op.metablocks.iter().map(|id| MetablockId::new(*id)) {
+            if op.release {
+                self.replicas.release_quarantined(volume, id);
+            } else if self.replicas.owner(id).is_none() {
+                self.replicas.quarantine(volume, id);
+                // The counter never comes to ids so far up; it must not be used up by one of them.
+                if id.raw() < 1 << 62 {
+                    self.next.metablock = self.next.metablock.max(MetablockId::new(id.raw() + 1));
+                }
+            }
         }
     }
 

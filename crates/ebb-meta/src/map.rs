@@ -30,6 +30,8 @@ impl Metablock {
             length: self.length,
             generation: self.generation,
             members: self.members.to_vec(),
+            // Room is the leader's to tell.
+            reserved: 0,
         }
     }
 

@@ -50,8 +50,12 @@ impl Machine {
             }
             Op::TestLock(op) => self.test_lock(session, op),
             Op::ListDatasets(_) => {
-                let datasets = self.datasets.iter().filter(|dataset| !dataset.path.is_empty()).cloned().collect();
-                Ok(pb::MetaReply { datasets, ..Default::default() })
+                let shown = self.datasets.iter().filter(|dataset| !dataset.path.is_empty()).cloned();
+                let datasets = shown.map(|dataset| {
+                    let (used_inodes, used_bytes) = self.dataset_usage(dataset.id);
+                    pb::Dataset { used_inodes, used_bytes, ..dataset }
+                });
+                Ok(pb::MetaReply { datasets: datasets.collect(), ..Default::default() })
             }
             _ => bail!(Invalid, "a mutation is a command, not a query"),
         }

@@ -43,13 +43,25 @@ impl Machine {
             op.metablocks.iter().map(|block| (block.metablock_id(), block)).collect();
         self.check_recovered(id, op, &found)?;
 
+        self.counted(id, |machine| machine.take_found(call, id, op, &found));
+        call.changed(id);
+        Ok(Reply::None)
+    }
+
+    fn take_found(
+        &mut self,
+        call: &mut Call<'_>,
+        id: InodeId,
+        op: &pb::FinishRecovery,
+        found: &BTreeMap<MetablockId, &pb::Metablock>,
+    ) {
         let inode = self.edit(id);
         let before = inode.size;
         inode.size = inode.size.max(op.size);
         if op.written || inode.size != before {
             inode.modified(call.now);
         }
-        let Some(file) = inode.file_mut() else { return Ok(Reply::None) };
+        let Some(file) = inode.file_mut() else { return };
         file.recovering = false;
         file.trim = None;
         let unwritten =
@@ -60,11 +72,9 @@ impl Machine {
             self.replicas.free(block);
             call.effects.push(freed(id, block));
         }
-        for (block, found) in &found {
+        for (block, found) in found {
             self.stamp(call, id, *block, found);
         }
-        call.changed(id);
-        Ok(Reply::None)
     }
 
     fn check_recovered(

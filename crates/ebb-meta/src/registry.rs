@@ -68,6 +68,8 @@ impl Registry {
         next: &mut NextIds,
         node: &pb::RegisterNodeCommand,
     ) -> Result<pb::RegisterNodeReply> {
+        let again = if node.node == 0 { self.made_before(node) } else { None };
+        let node = again.as_ref().unwrap_or(node);
         let known = NodeId::new(node.node);
         if known.raw() != 0 && !self.nodes.contains_key(&known) {
             bail!(NotFound, "no node {known} was ever registered here: its data directory is another cluster's");
@@ -77,6 +79,24 @@ impl Registry {
         let volumes: Vec<pb::Volume> = node.volumes.iter().map(|volume| adopt(next, volume)).collect();
         self.replace(id, node, volumes.clone());
         Ok(pb::RegisterNodeReply { node: id.raw(), volumes, heartbeat_ms: HEARTBEAT_MS })
+    }
+
+    /// A new node whose registration was recorded, and the answer lost: the same host, and the same volumes in the same
+    /// lives. It gets the ids that it was given then; its volumes have not learnt theirs.
+    fn made_before(&self, asked: &pb::RegisterNodeCommand) -> Option<pb::RegisterNodeCommand> {
+        let lives = |volumes: &[pb::Volume]| -> Vec<(String, u64)> {
+            volumes.iter().map(|volume| (volume.path.clone(), volume.incarnation.max(1))).collect()
+        };
+        let wanted = lives(&asked.volumes);
+        if wanted.is_empty() || asked.volumes.iter().any(|volume| volume.id != 0) {
+            return None;
+        }
+        let records = self.nodes().filter_map(|record| record.node.as_ref());
+        let same = |known: &&pb::Node| known.host == asked.host && lives(&known.volumes) == wanted;
+        let known = records.into_iter().find(same)?;
+        let volumes = asked.volumes.iter().zip(&known.volumes);
+        let volumes = volumes.map(|(told, known)| pb::Volume { id: known.id, ..told.clone() });
+        Some(pb::RegisterNodeCommand { node: known.id, volumes: volumes.collect(), ..asked.clone() })
     }
 
     fn check_volumes(&self, node: NodeId, next: VolumeId, volumes: &[pb::Volume]) -> Result<()> {

@@ -8,13 +8,15 @@ use crate::map::Metablock;
 
 /// Index over the maps of all files, and the queue of deletes.
 ///
-/// Invariant: everything but `deleted` follows from the inodes and is not in checkpoints.
+/// Invariant: everything but `deleted` and `quarantined` follows from the inodes and is not in checkpoints.
 #[derive(Clone, Default)]
 pub(crate) struct Replicas {
     owners: OrdMap<MetablockId, InodeId>,
     on_volume: OrdSet<(VolumeId, MetablockId)>,
     /// Replicas of freed metablocks, until their volume is known to have none.
     deleted: OrdMap<(VolumeId, MetablockId), pb::Member>,
+    /// Replicas of another history.
+    quarantined: OrdSet<(VolumeId, MetablockId)>,
 }
 
 impl Replicas {
@@ -77,6 +79,22 @@ impl Replicas {
 
     pub(crate) fn deleted_count(&self) -> usize {
         self.deleted.len()
+    }
+
+    pub(crate) fn quarantine(&mut self, volume: VolumeId, id: MetablockId) {
+        self.quarantined.insert((volume, id));
+    }
+
+    pub(crate) fn release_quarantined(&mut self, volume: VolumeId, id: MetablockId) {
+        self.quarantined.remove(&(volume, id));
+    }
+
+    pub(crate) fn is_quarantined(&self, volume: VolumeId, id: MetablockId) -> bool {
+        self.quarantined.contains(&(volume, id))
+    }
+
+    pub(crate) fn quarantined(&self) -> impl Iterator<Item = (VolumeId, MetablockId)> + '_ {
+        self.quarantined.iter().copied()
     }
 
     /// How many (volume, metablock) pairs the index has.

@@ -105,6 +105,7 @@ impl Machine {
     /// ACLs come from caller and directory (Linux `inode_init_owner`, `mode_strip_sgid`, `posix_acl_create`).
     pub(crate) fn make(&mut self, call: &mut Call<'_>, parent: InodeId, name: &[u8], new: NewInode) -> Result<InodeId> {
         let directory = self.directory(parent)?;
+        self.datasets.check_inode_quota(directory.dataset)?;
         let is_directory = matches!(new.body, Body::Directory(_));
         let is_symlink = matches!(new.body, Body::Symlink(_));
         let inherits_group = directory.mode & S_ISGID != 0;
@@ -184,7 +185,7 @@ impl Machine {
     pub(crate) fn lose_name(&mut self, call: &mut Call<'_>, id: InodeId) -> bool {
         let now = call.now;
         let inode = self.edit(id);
-        inode.ctime = now;
+        inode.changed(now);
         inode.nlink = if inode.is_directory() { 0 } else { inode.nlink.saturating_sub(1) };
         let gone = inode.nlink == 0;
         call.changed(id);
@@ -222,10 +223,26 @@ impl Machine {
         }
     }
 
+    /// Changes a file's map, and keeps its dataset's count of bytes.
+    pub(crate) fn counted(&mut self, id: InodeId, change: impl FnOnce(&mut Self)) {
+        let bytes = |machine: &Self| {
+            let inode = machine.inodes.get(&id)?;
+            Some((inode.dataset, inode.file()?.map.allocated_bytes()))
+        };
+        let before = bytes(self);
+        change(self);
+        if let (Some((dataset, from)), Some((_, to))) = (before, bytes(self)) {
+            self.datasets.count_bytes(dataset, from, to);
+        }
+    }
+
     fn free_inode(&mut self, call: &mut Call<'_>, id: InodeId) {
         let Some(inode) = self.inodes.remove(&id) else { return };
         self.locks.drop_file(id);
         self.recovering.remove(&id);
+        if let Some(file) = inode.file() {
+            self.datasets.count_bytes(inode.dataset, file.map.allocated_bytes(), 0);
+        }
         self.datasets.forget_inode(inode.dataset);
         if let Some(file) = inode.file() {
             if let Some(session) = file.holder {

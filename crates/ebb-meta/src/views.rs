@@ -81,6 +81,37 @@ impl Machine {
         self.sessions.iter().map(|(id, session)| (id, session.host.clone(), &*session.role))
     }
 
+    /// Replicas of another history, by volume.
+    pub fn quarantined(&self) -> impl Iterator<Item = (ebb_types::VolumeId, MetablockId)> + '_ {
+        self.replicas.quarantined()
+    }
+
+    /// Whether this replica is another history's.
+    #[must_use]
+    pub fn is_quarantined(&self, volume: ebb_types::VolumeId, id: MetablockId) -> bool {
+        self.replicas.is_quarantined(volume, id)
+    }
+
+    /// Paths of files, as far as they have names; of several names the first. Looks at every entry once.
+    #[must_use]
+    pub fn paths_of(&self, files: &std::collections::BTreeSet<InodeId>) -> std::collections::BTreeMap<InodeId, String> {
+        let mut paths = std::collections::BTreeMap::new();
+        for (key, entry) in self.entries.iter().filter(|(_, entry)| files.contains(&entry.inode)) {
+            paths.entry(entry.inode).or_insert_with(|| {
+                let parent = self.path_of(key.parent);
+                let name = String::from_utf8_lossy(&key.name);
+                if parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") }
+            });
+        }
+        paths
+    }
+
+    /// Inodes of a dataset, and their committed bytes (of one copy).
+    #[must_use]
+    pub fn dataset_usage(&self, dataset: u64) -> (u64, u64) {
+        self.datasets.usage(ebb_types::DatasetId::new(dataset))
+    }
+
     /// Settings of the dataset that an inode is in.
     pub fn dataset_of(&self, inode: InodeId) -> Result<pb::Dataset> {
         let dataset = self.inode(inode)?.dataset;

@@ -113,6 +113,7 @@ impl Namespace {
                 length: METABLOCK,
                 generation: 1,
                 members: nodes.iter().map(member).collect(),
+                ..Default::default()
             })
             .collect()
     }

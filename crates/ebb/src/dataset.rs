@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::admin;
 use crate::cli::Context;
-use crate::output::Table;
+use crate::output::{Table, human_bytes};
 use crate::path::{EbbPath, explain};
 use crate::units::ByteSize;
 
@@ -15,6 +15,8 @@ use crate::units::ByteSize;
 pub enum DatasetCommand {
     /// Make a directory tree with its own layout, copies and sizes. The directory must be new or empty.
     Create(CreateArgs),
+    /// Change a dataset's limits. What is there already stays; below it, nothing grows.
+    Set(SetArgs),
     /// Show a dataset's settings.
     Show {
         /// Its directory.
@@ -43,6 +45,24 @@ pub struct CreateArgs {
     /// How a write reaches the copies.
     #[arg(long, value_enum, default_value_t = ReplicationArg::Pipeline)]
     replication: ReplicationArg,
+    /// Most bytes that its files may have, one copy counted; a write beyond fails with EDQUOT. 0: no limit.
+    #[arg(long, default_value = "0")]
+    quota: ByteSize,
+    /// Most inodes: files, directories, links. 0: no limit.
+    #[arg(long, default_value_t = 0)]
+    inodes: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// A path in the dataset.
+    path: EbbPath,
+    /// Most bytes that its files may have, one copy counted. 0: no limit.
+    #[arg(long)]
+    quota: Option<ByteSize>,
+    /// Most inodes. 0: no limit.
+    #[arg(long)]
+    inodes: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -67,6 +87,7 @@ pub async fn run(context: &Context, command: DatasetCommand) -> Result<()> {
     let client = admin::client(&cluster, &HostName::new("client"), "cli").await?;
     let done = match command {
         DatasetCommand::Create(args) => create(context, &client, args).await,
+        DatasetCommand::Set(args) => set(context, &client, args).await,
         DatasetCommand::Show { path } => show(context, &client, &path).await,
         DatasetCommand::List => list(context, &client).await,
     };
@@ -95,6 +116,9 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         block_size: geometry.block_size,
         metablock_size: geometry.metablock_size,
         replication: value_name(args.replication),
+        quota_bytes: args.quota.0,
+        quota_inodes: args.inodes,
+        ..Default::default()
     };
     let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
     let reply = client.meta(&admin::credentials(), op).await?;
@@ -111,13 +135,39 @@ fn value_name(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-async fn show(context: &Context, client: &ebb_client::Client, path: &EbbPath) -> Result<()> {
+/// The dataset that a path lies in.
+async fn find(client: &ebb_client::Client, path: &EbbPath) -> Result<pb::Dataset> {
     let attr =
         client.resolve(&admin::credentials(), path.as_bytes(), true).await.map_err(|error| explain(error, path))?;
     let all = datasets(client).await?;
     let Some(dataset) = all.into_iter().find(|dataset| dataset.id == attr.dataset) else {
         bail!(Internal, "{path} names dataset {}, which is not listed", attr.dataset);
     };
+    Ok(dataset)
+}
+
+async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> Result<()> {
+    if args.quota.is_none() && args.inodes.is_none() {
+        bail!(Invalid, "nothing to set: give --quota, --inodes, or both");
+    }
+    let dataset = find(client, &args.path).await?;
+    let set = pb::meta_op::SetDataset {
+        dataset: dataset.id,
+        quota_bytes: args.quota.map(|quota| quota.0),
+        quota_inodes: args.inodes,
+    };
+    client.meta(&admin::credentials(), pb::meta_op::Op::SetDataset(set)).await?;
+    let dataset = find(client, &args.path).await?;
+    if context.output.json() {
+        context.output.print_json(&to_json(&dataset));
+    } else {
+        context.output.table(&table(&[dataset]));
+    }
+    Ok(())
+}
+
+async fn show(context: &Context, client: &ebb_client::Client, path: &EbbPath) -> Result<()> {
+    let dataset = find(client, path).await?;
     if context.output.json() {
         context.output.print_json(&to_json(&dataset));
     } else {
@@ -149,11 +199,15 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "layout": dataset.layout, "replication": dataset.replication,
         "block_size": dataset.block_size, "metablock_size": dataset.metablock_size,
         "root_inode": InodeId::new(dataset.root_inode).raw(),
+        "quota": dataset.quota_bytes, "inodes": dataset.quota_inodes,
+        "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })
 }
 
 fn table(datasets: &[pb::Dataset]) -> Table {
-    let mut table = Table::new(&["PATH", "LAYOUT", "REPLICAS", "BLOCK", "METABLOCK", "REPLICATION"]);
+    let mut table =
+        Table::new(&["PATH", "LAYOUT", "REPLICAS", "BLOCK", "METABLOCK", "REPLICATION", "USED", "QUOTA", "INODES"]);
+    let limit = |limit: u64, shown: String| if limit == 0 { "-".to_owned() } else { shown };
     for dataset in datasets {
         table.row(vec![
             dataset.path.clone(),
@@ -162,6 +216,12 @@ fn table(datasets: &[pb::Dataset]) -> Table {
             ByteSize(dataset.block_size).to_string(),
             ByteSize(dataset.metablock_size).to_string(),
             dataset.replication.clone(),
+            human_bytes(dataset.used_bytes),
+            limit(dataset.quota_bytes, human_bytes(dataset.quota_bytes)),
+            match dataset.quota_inodes {
+                0 => dataset.used_inodes.to_string(),
+                quota => format!("{} of {quota}", dataset.used_inodes),
+            },
         ]);
     }
     table

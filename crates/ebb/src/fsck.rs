@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use ebb_types::Result;
+use ebb_types::{HostName, InodeId, Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -18,6 +18,13 @@ pub struct FsckArgs {
     /// Also read every replica and compare it with its checksums.
     #[arg(long)]
     scrub: bool,
+    /// List the files with metablocks that no replica serves, and ask for each whether to remove it. All else is repaired
+    /// by itself.
+    #[arg(long)]
+    repair: bool,
+    /// With --repair: remove them all without asking.
+    #[arg(long, requires = "repair")]
+    yes: bool,
 }
 
 /// Compares; false: not healthy.
@@ -36,7 +43,13 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
             "under_replicated": reply.under_replicated, "over_replicated": reply.over_replicated,
             "corrupt": reply.corrupt, "orphaned": reply.orphaned, "unsettled": reply.unsettled,
             "findings": reply.findings,
+            "lost": reply.lost.iter().map(|file| json!({
+                "inode": file.inode, "path": file.path, "size": file.size, "metablocks": file.indexes,
+            })).collect::<Vec<_>>(),
         }));
+        if args.repair && args.yes {
+            remove_lost(context, &reply.lost, true).await?;
+        }
         return Ok(healthy);
     }
     for finding in &reply.findings {
@@ -53,5 +66,69 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
         reply.orphaned,
         reply.unsettled,
     ));
+    if args.repair {
+        remove_lost(context, &reply.lost, args.yes).await?;
+    } else if !reply.lost.is_empty() {
+        context.output.say("files with metablocks out of reach; `ebb fsck --repair` asks what to do about each:");
+        for file in &reply.lost {
+            context.output.say(&format!("  {}", describe(file)));
+        }
+    }
     Ok(healthy)
+}
+
+fn describe(file: &pb::LostFile) -> String {
+    let ranges = file.indexes.iter().take(5).map(|index| {
+        let from = index * file.metablock_size;
+        format!("{}-{}", from, (from + file.metablock_size).min(file.size))
+    });
+    let more = if file.indexes.len() > 5 { " and more" } else { "" };
+    let path = if file.path.is_empty() { "(no name: removed and still open)" } else { &file.path };
+    format!("{path}: {} bytes, of which {}{more} cannot be read", file.size, ranges.collect::<Vec<_>>().join(", "))
+}
+
+/// What to do about a lost metablock is a person's to say: its node may come back, and then nothing is lost.
+async fn remove_lost(context: &Context, lost: &[pb::LostFile], yes: bool) -> Result<()> {
+    let named: Vec<_> = lost.iter().filter(|file| !file.path.is_empty()).collect();
+    if named.is_empty() {
+        context.output.say("nothing to decide: all else is repaired by itself");
+        return Ok(());
+    }
+    // All is asked before anything is done: no session waits for a person.
+    let mut chosen = Vec::new();
+    for file in named {
+        context.output.say(&describe(file));
+        if yes || ask("remove this file? A node that comes back would bring it back whole [y/N] ")? {
+            chosen.push(file);
+        }
+    }
+    if chosen.is_empty() {
+        return Ok(());
+    }
+    let client = admin::client(&context.cluster()?, &HostName::new("client"), "cli").await?;
+    for file in chosen {
+        remove(&client, file).await?;
+        context.output.say(&format!("removed {}", file.path));
+    }
+    client.disconnect().await
+}
+
+async fn remove(client: &ebb_client::Client, file: &pb::LostFile) -> Result<()> {
+    let credentials = admin::credentials();
+    let (parent, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
+    let parent = if parent.is_empty() { "/" } else { parent };
+    let parent = client.resolve(&credentials, parent.as_bytes(), true).await?;
+    let found = client.resolve(&credentials, file.path.as_bytes(), false).await?;
+    if found.inode != file.inode {
+        bail!(Stale, "{} is another file by now: run fsck again", file.path);
+    }
+    client.unlink(&credentials, InodeId::new(parent.inode), name.as_bytes()).await
+}
+
+fn ask(question: &str) -> Result<bool> {
+    let failed = |error: std::io::Error| ebb_types::Error::from_io(&error, "asking");
+    eprint!("{question}");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).map_err(failed)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }

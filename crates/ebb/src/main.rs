@@ -14,8 +14,8 @@ mod fsck;
 mod lab;
 mod node;
 mod output;
-mod plan;
 mod path;
+mod plan;
 mod role;
 mod units;
 

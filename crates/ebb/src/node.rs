@@ -105,25 +105,31 @@ async fn drain(context: &Context, name: &str, undo: bool, no_wait: bool) -> Resu
     let master = admin::master(&cluster)?;
     let node = find(&status::ask(&cluster).await?.nodes, name)?.id;
     let request = pb::DrainNode { node, undo };
-    let mut left = master.call(&request, admin::ASK).await?.metablocks_left;
+    let mut reply = master.call(&request, admin::ASK).await?;
     if undo {
         context.output.say(&format!("n{node} takes data again"));
         return Ok(());
     }
-    let bar = context.output.item_bar(left, &format!("draining n{node}"));
-    let total = left;
-    while left > 0 && !no_wait {
+    let bar = context.output.item_bar(reply.metablocks_left, &format!("draining n{node}"));
+    let total = reply.metablocks_left;
+    while reply.metablocks_left > 0 && !no_wait {
+        bar.set_message(format!("n{node}: {} left", human_bytes(reply.bytes_left)));
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        left = master.call(&request, admin::ASK).await?.metablocks_left;
-        bar.set_position(total.saturating_sub(left));
+        reply = master.call(&request, admin::ASK).await?;
+        bar.set_position(total.saturating_sub(reply.metablocks_left));
     }
     bar.finish_and_clear();
+    let left = reply.metablocks_left;
     if context.output.json() {
-        context.output.print_json(&json!({"node": format!("n{node}"), "metablocks_left": left}));
+        context.output.print_json(&json!({
+            "node": format!("n{node}"), "metablocks_left": left, "bytes_left": reply.bytes_left,
+        }));
     } else if left == 0 {
         context.output.say(&format!("n{node} holds no data any more; stop it when you like"));
     } else {
-        context.output.say(&format!("n{node} is draining: {left} metablocks to move"));
+        context
+            .output
+            .say(&format!("n{node} is draining: {left} metablocks to move, {}", human_bytes(reply.bytes_left)));
     }
     Ok(())
 }

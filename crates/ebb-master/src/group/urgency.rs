@@ -29,7 +29,8 @@ fn of_client(op: &MetaOp) -> Urgency {
         | MetaOp::Link(_)
         | MetaOp::SetXattr(_)
         | MetaOp::Grant(_)
-        | MetaOp::CreateDataset(_) => Urgency::Growth,
+        | MetaOp::CreateDataset(_)
+        | MetaOp::SetDataset(_) => Urgency::Growth,
         _ => Urgency::Relief,
     }
 }

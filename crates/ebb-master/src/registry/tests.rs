@@ -89,7 +89,7 @@ fn a_volume_that_becomes_poisoned_is_told_once_and_lost() {
     assert_eq!(losses, [Loss::VolumePoisoned(VolumeId::new(1))]);
     assert_eq!(registry.on_heartbeat(&beat(7, vec![bad]), at(3)).1, []);
     assert!(registry.is_lost(N1, VolumeId::new(1)) && registry.is_live(N1));
-    assert_eq!(registry.space(), (0, 0, 0));
+    assert_eq!(registry.space(&Reservations::default()), (0, 0, 0));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn placement_sees_who_may_take_replicas() {
     registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
     let usable = |registry: &Registry, draining, patience, now| {
         let nodes = [record(1, vec![volume(1)], draining)];
-        let view = registry.view(nodes.iter(), patience, now);
+        let view = registry.view(nodes.iter(), patience, &Reservations::default(), now);
         assert_eq!((view.volumes[0].free_bytes, view.volumes[0].incarnation.raw()), (600, 9));
         view.volumes[0].usable
     };

@@ -52,8 +52,6 @@ pub struct Work {
     pub doubts: BTreeSet<ReplicaKey>,
     /// Replicas that the map does not name: to be deleted.
     pub excess: BTreeSet<(VolumeId, MetablockId)>,
-    /// Replicas with ids that this cluster has not given out yet: another history, never deleted.
-    pub quarantined: BTreeSet<(VolumeId, MetablockId)>,
 }
 
 impl Work {

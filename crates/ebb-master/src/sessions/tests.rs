@@ -45,7 +45,7 @@ fn a_recall_is_repeated_until_it_is_dealt_with() {
     sessions.recall(S1, FILE, Mode::Read);
     let (news, reply) = poll(&mut sessions, S1, at(100));
     assert!(news);
-    assert_eq!(reply.recalls, [pb::Recall { inode: 5, keep: Mode::Read.raw() }]);
+    assert_eq!(reply.recalls, [pb::Recall { inode: 5, keep: Mode::Read.raw(), question: 0 }]);
     assert!(!poll(&mut sessions, S1, at(500)).0, "it was told a moment ago");
     assert_eq!(sessions.next_repeat(S1), Some(at(1100)));
     assert!(poll(&mut sessions, S1, at(1100)).0);
@@ -54,9 +54,9 @@ fn a_recall_is_repeated_until_it_is_dealt_with() {
     assert_eq!(poll(&mut sessions, S1, at(1200)).1.recalls[0].keep, Mode::None.raw());
     sessions.recall(S1, FILE, Mode::Read);
     assert_eq!(sessions.recalled(S1, FILE), Some(Mode::None), "a milder recall does not take a stricter one back");
-    sessions.on_held(S1, FILE, Mode::Read, view(0));
+    sessions.on_held(S1, FILE, Mode::Read, view(0), 0);
     assert_eq!(sessions.recalled(S1, FILE), Some(Mode::None), "it keeps too much");
-    sessions.on_held(S1, FILE, Mode::None, view(0));
+    sessions.on_held(S1, FILE, Mode::None, view(0), 0);
     assert_eq!(sessions.recalled(S1, FILE), None);
     assert!(!poll(&mut sessions, S1, at(9000)).0);
 }
@@ -76,21 +76,34 @@ fn an_answer_counts_only_for_questions_told_before_it() {
     let mut sessions = sessions();
     let first = sessions.ask(S1, FILE).unwrap();
     assert_eq!(sessions.ask(S1, FILE), Some(first), "not told yet: one question for both");
-    assert_eq!(poll(&mut sessions, S1, at(10)).1.recalls, [pb::Recall { inode: 5, keep: Mode::Write.raw() }]);
+    assert_eq!(
+        poll(&mut sessions, S1, at(10)).1.recalls,
+        [pb::Recall { inode: 5, keep: Mode::Write.raw(), question: first }]
+    );
     let second = sessions.ask(S1, FILE).unwrap();
     assert!(second > first);
     assert!(!poll(&mut sessions, S1, at(20)).0, "one at a time");
-    sessions.on_held(S1, FILE, Mode::Write, view(100));
+    sessions.on_held(S1, FILE, Mode::Write, view(7), 0);
+    assert_eq!(sessions.answer(S1, FILE, first), None, "words about something else");
+    sessions.on_held(S1, FILE, Mode::Write, view(100), first);
     assert_eq!(sessions.answer(S1, FILE, first), Some(Some(view(100))));
     assert_eq!(sessions.answer(S1, FILE, second), None);
     assert!(poll(&mut sessions, S1, at(30)).0);
-    sessions.on_held(S1, FILE, Mode::Write, view(200));
+    sessions.on_held(S1, FILE, Mode::Write, view(100), first);
+    assert_eq!(sessions.answer(S1, FILE, second), None, "an answer that comes twice is about the first question");
+    sessions.on_held(S1, FILE, Mode::Write, view(200), second);
     assert_eq!(sessions.answer(S1, FILE, second), Some(Some(view(200))));
     for _ in 0..3 {
         sessions.end_question(S1, FILE);
     }
     assert!(sessions.sessions[&S1].questions.is_empty());
     assert_eq!(sessions.answer(S2, FILE, 1), Some(None), "nobody was asked");
+    // Numbers go on when a question is forgotten and asked anew.
+    let third = sessions.ask(S1, FILE).unwrap();
+    assert!(third > second);
+    assert!(poll(&mut sessions, S1, at(40)).0);
+    sessions.on_held(S1, FILE, Mode::Write, view(200), second);
+    assert_eq!(sessions.answer(S1, FILE, third), None);
 }
 
 #[test]
@@ -99,7 +112,7 @@ fn a_lost_question_is_told_again_and_one_that_gave_the_file_up_says_so() {
     let number = sessions.ask(S1, FILE).unwrap();
     assert!(poll(&mut sessions, S1, at(0)).0);
     assert!(poll(&mut sessions, S1, at(1000)).0);
-    sessions.on_held(S1, FILE, Mode::Read, view(1));
+    sessions.on_held(S1, FILE, Mode::Read, view(1), number);
     assert_eq!(sessions.answer(S1, FILE, number), Some(None));
 }
 

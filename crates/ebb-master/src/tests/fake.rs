@@ -34,6 +34,8 @@ pub(crate) struct Held {
     pub corrupt_news: Vec<u64>,
     pub poisoned: bool,
     pub strays: Vec<u64>,
+    /// Taken by something else.
+    pub ballast_bytes: u64,
 }
 
 /// A running fake. Its state outlives its process, as a disk does.
@@ -116,7 +118,8 @@ impl Fake {
                 let mut held = self.held.lock();
                 let state =
                     if held.poisoned { pb::VolumeState::VolumePoisoned } else { pb::VolumeState::VolumeLive } as i32;
-                let volume = pb::Volume { id: volume, state, ..told.clone() };
+                let free_bytes = told.free_bytes - held.ballast_bytes;
+                let volume = pb::Volume { id: volume, state, free_bytes, ..told.clone() };
                 let corrupt = std::mem::take(&mut held.corrupt_news);
                 pb::Heartbeat { node: reply.node, boot, volumes: vec![volume], corrupt, load: 0 }
             };

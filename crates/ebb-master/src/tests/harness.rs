@@ -295,5 +295,10 @@ pub(crate) fn unlink(name: &str) -> Op {
 }
 
 pub(crate) fn held(inode: u64, mode: pb::LeaseMode, epoch: u64, size: u64) -> pb::Held {
-    pb::Held { inode, mode: mode as i32, epoch, size, mtime_ns: 99 }
+    pb::Held { inode, mode: mode as i32, epoch, size, mtime_ns: 99, question: 0 }
+}
+
+/// The answer to a question.
+pub(crate) fn answer(recall: &pb::Recall, epoch: u64, size: u64) -> pb::Held {
+    pb::Held { question: recall.question, ..held(recall.inode, pb::LeaseMode::LeaseWrite, epoch, size) }
 }

@@ -176,7 +176,7 @@ fn a_file_with_a_writer_is_copied_between_its_leases() {
 
 #[test]
 fn replicas_of_another_history_are_kept_and_told_and_strays_go() {
-    with_cluster(38, 4, |cluster| async move {
+    with_cluster(38, 4, |mut cluster| async move {
         let (client, files) = files(&cluster, 2).await;
         let (attr, block) = &files[0];
         client.forget(attr.inode).await;
@@ -195,6 +195,21 @@ fn replicas_of_another_history_are_kept_and_told_and_strays_go() {
             found.findings
         );
         assert!(!cluster.fakes[3].held.lock().deleted.contains(&1_000_000));
+        // The counter has gone past it; it is kept all the same, also by another process of the master.
+        let made = client.create("later").await.unwrap();
+        assert!(made.metablocks[0].id > 1_000_000, "its id is not given out");
+        cluster.crash_master().await;
+        cluster.kill_fake(4);
+        cluster.start_fake(4).await;
+        cluster.until("safe start", |status| status.safe_start).await;
+        cluster.world.sleep(Duration::from_secs(5)).await;
+        assert!(!cluster.fakes[3].held.lock().deleted.contains(&1_000_000));
+        // What is removed by hand is forgotten.
+        cluster.kill_fake(4);
+        cluster.fakes[3].held.lock().strays.clear();
+        cluster.start_fake(4).await;
+        cluster.world.sleep(Duration::from_secs(5)).await;
+        assert_eq!(cluster.fsck().await.orphaned, 0);
     });
 }
 

@@ -31,7 +31,7 @@ impl Machine {
         }
 
         if let Some(size) = op.size {
-            self.cut(call, op, id, size);
+            self.counted(id, |machine| machine.cut(call, op, id, size));
         }
         let now = call.now;
         let inode = self.edit(id);
@@ -41,7 +41,7 @@ impl Machine {
         if op.kill_privileges {
             inode.kill_privileges();
         }
-        inode.ctime = now;
+        inode.changed(now);
         call.changed(id);
         self.attr_reply(id)
     }

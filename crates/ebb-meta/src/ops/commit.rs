@@ -17,7 +17,7 @@ impl Machine {
         let mut reply = pb::MetaReply::default();
         for file in &op.files {
             match self.check_commit(call, file) {
-                Ok(()) => self.record(call, file),
+                Ok(()) => self.counted(InodeId::new(file.inode), |machine| machine.record(call, file)),
                 Err(error) => {
                     reply.refusals.push(pb::CommitRefusal { inode: file.inode, failure: Some((&error).into()) });
                 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{InodeId, Result, bail};
+use ebb_types::{DatasetId, InodeId, Result, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
@@ -39,10 +39,29 @@ impl Machine {
         self.datasets.count_inode(id);
         let inode = self.edit(root);
         let before = std::mem::replace(&mut inode.dataset, id);
-        inode.ctime = call.now;
+        inode.changed(call.now);
         self.datasets.forget_inode(before);
         call.changed(root);
         Ok(pb::MetaReply { dataset: Some(settings), ..self.attr_reply(root)? })
+    }
+
+    /// Changes the limits of a dataset. One below what is used already only stops growth.
+    pub(crate) fn set_dataset(&mut self, call: &mut Call<'_>, op: &meta_op::SetDataset) -> Result<pb::MetaReply> {
+        let id = DatasetId::new(op.dataset);
+        let Some(settings) = self.datasets.get(id) else { bail!(NotFound, "there is no dataset {id}") };
+        let root = InodeId::new(settings.root_inode);
+        let mut settings = settings.clone();
+        match self.inodes.get(&root) {
+            Some(inode) => permission::check_owner(root, inode, &call.credentials)?,
+            None if !call.credentials.is_root() => {
+                bail!(NotPermitted, "the root of {id} is gone: only root may set it")
+            }
+            None => {}
+        }
+        settings.quota_bytes = op.quota_bytes.unwrap_or(settings.quota_bytes);
+        settings.quota_inodes = op.quota_inodes.unwrap_or(settings.quota_inodes);
+        self.datasets.insert(settings.clone());
+        Ok(pb::MetaReply { dataset: Some(settings), ..Default::default() })
     }
 
     /// Directory and name of a dataset's root.
@@ -93,7 +112,7 @@ impl Machine {
     }
 
     /// Path of a directory that has a name. Looks through all entries of each directory above it.
-    fn path_of(&self, directory: InodeId) -> String {
+    pub(crate) fn path_of(&self, directory: InodeId) -> String {
         let mut names: Vec<Arc<[u8]>> = Vec::new();
         let mut at = directory;
         while at != InodeId::ROOT

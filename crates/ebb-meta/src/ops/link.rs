@@ -29,7 +29,7 @@ impl Machine {
         let now = call.now;
         let inode = self.edit(id);
         inode.nlink += 1;
-        inode.ctime = now;
+        inode.changed(now);
         call.changed(id);
         self.attr_reply(id)
     }

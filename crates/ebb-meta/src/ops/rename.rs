@@ -211,7 +211,7 @@ impl Machine {
     }
 
     fn touch_renamed(&mut self, call: &mut Call<'_>, id: InodeId) {
-        self.edit(id).ctime = call.now;
+        self.edit(id).changed(call.now);
         call.changed(id);
     }
 }

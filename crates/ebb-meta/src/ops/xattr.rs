@@ -146,7 +146,7 @@ impl Machine {
         if xattrs.is_empty() {
             inode.xattrs = None;
         }
-        inode.ctime = call.now;
+        inode.changed(call.now);
         call.changed(id);
     }
 }

@@ -198,3 +198,24 @@ impl IntoId for u64 {
         ebb_types::InodeId::new(self)
     }
 }
+
+#[test]
+fn change_times_rise_under_a_clock_that_was_set_back() {
+    let mut world = World::new();
+    let f = world.mkfile(ROOT, "f", 0o644).unwrap();
+    let before = world.attr(f).ctime_ns;
+    world.now -= 3_600_000_000_000;
+    let mut last = before;
+    for mode in [0o600, 0o640, 0o644] {
+        world.set_attr(pb::meta_op::SetAttr { inode: f, mode: Some(mode), ..Default::default() }).unwrap();
+        let now = world.attr(f).ctime_ns;
+        assert!(now > last, "{now} after {last}");
+        last = now;
+    }
+    let root = world.attr(ROOT).ctime_ns;
+    world.unlink(ROOT, "f").unwrap();
+    assert!(world.attr(ROOT).ctime_ns > root);
+    world.now += 7_200_000_000_000;
+    let f = world.mkfile(ROOT, "g", 0o644).unwrap();
+    assert_eq!(world.attr(ROOT).ctime_ns, world.attr(f).ctime_ns, "the clock is ahead again");
+}

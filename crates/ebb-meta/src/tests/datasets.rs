@@ -128,3 +128,41 @@ fn it_goes_with_its_last_inode() {
     assert_eq!(world.machine.datasets().count(), 1);
     assert_eq!(make(&mut world, dataset("/data")).unwrap().id, 2);
 }
+
+#[test]
+fn a_quota_of_inodes_stops_the_next_one_and_may_be_raised() {
+    let mut world = World::new();
+    let made = make(&mut world, pb::Dataset { quota_inodes: 3, ..dataset("/d") }).unwrap();
+    let a = world.mkfile(made.root_inode, "a", 0o644).unwrap();
+    world.mkdir(made.root_inode, "b", 0o755).unwrap();
+    assert_eq!(world.mkfile(made.root_inode, "c", 0o644).unwrap_err(), E::QuotaExceeded);
+    assert_eq!(world.mkdir(made.root_inode, "c", 0o755).unwrap_err(), E::QuotaExceeded);
+    world.mkfile(ROOT, "elsewhere", 0o644).unwrap();
+    // A second name is no inode; a removed one is none once it is freed.
+    let link = meta_op::Link { inode: a, parent: made.root_inode, name: b"a2".to_vec() };
+    world.run(Op::Link(link)).unwrap();
+    let set =
+        |quota_inodes| meta_op::SetDataset { dataset: made.id, quota_inodes: Some(quota_inodes), quota_bytes: None };
+    world.run(Op::SetDataset(set(4))).unwrap();
+    world.mkfile(made.root_inode, "c", 0o644).unwrap();
+    world.user = user(1000, 1000, &[]);
+    assert_eq!(world.run(Op::SetDataset(set(0))).unwrap_err(), E::NotPermitted);
+    assert_eq!(world.run(Op::SetDataset(meta_op::SetDataset { dataset: 99, ..set(0) })).unwrap_err(), E::NotFound);
+}
+
+#[test]
+fn committed_bytes_are_counted_for_the_dataset() {
+    let mut world = World::new();
+    let made = make(&mut world, pb::Dataset { metablock_size: MIB, block_size: 64 << 10, ..dataset("/d") }).unwrap();
+    let file = world.create(made.root_inode, "f", &[1, 2]);
+    let (inode, block) = (file.attr.unwrap().inode, file.metablocks[0].id);
+    let metablocks = vec![super::harness::committed(block, 1, 1, 5000)];
+    world.commit(pb::CommitFile { inode, epoch: 1, size: 5000, metablocks, ..Default::default() }).unwrap();
+    assert_eq!(world.machine.dataset_usage(made.id), (2, 5000));
+    let listed = world.ask(Op::ListDatasets(meta_op::ListDatasets {})).unwrap().datasets;
+    let shown = listed.iter().find(|dataset| dataset.id == made.id).unwrap();
+    assert_eq!((shown.used_inodes, shown.used_bytes), (2, 5000));
+    world.unlink(made.root_inode, "f").unwrap();
+    world.apply(pb::command::Command::Reap(pb::Reap { inodes: vec![inode] })).reply.unwrap();
+    assert_eq!(world.machine.dataset_usage(made.id), (1, 0));
+}

@@ -258,7 +258,8 @@ impl Dice<'_> {
             14 => Op::RemoveXattr(meta_op::RemoveXattr { inode, name: self.text() }),
             _ => {
                 let path = ["/a", "/b", "/c/a", "/d"][self.below(4) as usize].into();
-                let dataset = pb::Dataset { path, replicas: self.below(4) as u32, ..Default::default() };
+                let quota_inodes = if self.one_in(4) { self.below(5) } else { 0 };
+                let dataset = pb::Dataset { path, replicas: self.below(4) as u32, quota_inodes, ..Default::default() };
                 Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset) })
             }
         }

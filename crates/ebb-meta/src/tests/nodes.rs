@@ -6,7 +6,7 @@ use ebb_wire::pb::command::Command as Change;
 use ebb_wire::pb::meta_op::{self, Op};
 
 use super::harness::{ROOT, World};
-use crate::Reply;
+use crate::{Machine, Reply};
 
 fn volume(id: u64, path: &str) -> pb::Volume {
     pb::Volume { id, path: path.into(), capacity_bytes: 100, free_bytes: 60, used_bytes: 40, ..Default::default() }
@@ -99,4 +99,41 @@ fn a_cluster_is_named_once() {
     assert_eq!(try_init(1, 0), Ok(Reply::None));
     assert_eq!(fresh.attr(ebb_types::InodeId::ROOT).unwrap().replicas, 3);
     assert_eq!(fresh.attr(ebb_types::InodeId::ROOT).unwrap().mtime_ns, 5);
+}
+
+#[test]
+fn a_registration_whose_answer_was_lost_makes_no_second_node() {
+    let mut machine = Machine::new();
+    let volume = |path: &str, incarnation| pb::Volume { path: path.into(), incarnation, ..Default::default() };
+    let mut register = |host: &str, volumes: Vec<pb::Volume>| {
+        let node = pb::RegisterNodeCommand { host: host.into(), volumes, ..Default::default() };
+        let command = pb::Command { now_ns: 1, command: Some(pb::command::Command::RegisterNode(node)) };
+        match machine.apply(&command).reply.unwrap() {
+            Reply::Node(reply) => (reply.node, reply.volumes.iter().map(|volume| volume.id).collect::<Vec<_>>()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let first = register("h1", vec![volume("/a", 77), volume("/b", 78)]);
+    assert_eq!(register("h1", vec![volume("/a", 77), volume("/b", 78)]), first);
+    assert_ne!(register("h2", vec![volume("/a", 77), volume("/b", 78)]).0, first.0, "another host");
+    assert_ne!(register("h1", vec![volume("/a", 79), volume("/b", 80)]).0, first.0, "volumes that were made anew");
+}
+
+#[test]
+fn replicas_of_another_history_keep_their_ids_through_a_checkpoint() {
+    let mut machine = Machine::new();
+    let (volume, near, far) = (ebb_types::VolumeId::new(3), 1000, u64::MAX);
+    let quarantine = |machine: &mut Machine, metablocks: Vec<u64>, release| {
+        let op = pb::Quarantine { volume: volume.raw(), metablocks, release };
+        machine.apply(&pb::Command { now_ns: 1, command: Some(pb::command::Command::Quarantine(op)) }).reply.unwrap();
+    };
+    quarantine(&mut machine, vec![near, far], false);
+    assert_eq!(machine.next_metablock().raw(), near + 1, "never given out, and one far up does not use the counter up");
+    let mut encoded = Vec::new();
+    machine.encode_records(1, 1, |record| encoded.push(record.to_vec()));
+    let (mut copy, ..) = Machine::from_records(encoded.iter().map(|record| Ok(record.as_slice()))).unwrap();
+    assert_eq!(copy.digest(), machine.digest());
+    assert!(copy.is_quarantined(volume, ebb_types::MetablockId::new(near)));
+    quarantine(&mut copy, vec![near], true);
+    assert_eq!(copy.quarantined().collect::<Vec<_>>(), [(volume, ebb_types::MetablockId::new(far))]);
 }

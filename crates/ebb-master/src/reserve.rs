@@ -1,0 +1,200 @@
+//! Room that writers have been promised and not yet used.
+//!
+//! A write succeeds only where room is reserved on every member, so that ENOSPC and EDQUOT come from `write`, and never
+//! after `close`. A grant reserves its metablock (the first one of a new file: a block, for most files are small), and a
+//! holder that comes to the end of what it has asks for more. What is reserved and not yet committed is taken off the
+//! free space that volumes tell, and counts for the dataset's quota. The count is loose where that is safe: bytes that
+//! are written and not committed count twice for a moment, and what was committed lately counts until the volume has
+//! told its free space twice again.
+//!
+//! Plain values; soft state: a new master process begins with the files that are held.
+
+use std::collections::BTreeMap;
+
+use ebb_meta::Machine;
+use ebb_types::{DatasetId, InodeId, MetablockId, VolumeId};
+use ebb_wire::pb;
+
+/// Reservations of all files that are held.
+#[derive(Debug, Default)]
+pub struct Reservations {
+    files: BTreeMap<InodeId, File>,
+    volumes: BTreeMap<VolumeId, Promised>,
+    datasets: BTreeMap<DatasetId, u64>,
+}
+
+#[derive(Debug)]
+struct File {
+    dataset: DatasetId,
+    blocks: BTreeMap<MetablockId, Block>,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    /// The holder may write up to here.
+    reserved: u64,
+    /// Committed.
+    length: u64,
+    volumes: Vec<VolumeId>,
+}
+
+impl Block {
+    fn open(&self) -> u64 {
+        self.reserved.saturating_sub(self.length)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Promised {
+    bytes: u64,
+    /// Committed since the last heartbeat, and between the two before: the free space told may not show it yet.
+    fading: [u64; 2],
+}
+
+impl Reservations {
+    /// Those of a master process that begins: what holders may have been promised before.
+    #[must_use]
+    pub fn of_held(machine: &Machine) -> Self {
+        let mut all = Self::default();
+        for (session, _, _) in machine.sessions() {
+            for inode in machine.held_files(session) {
+                let (Ok(blocks), Ok(dataset)) = (machine.metablocks(inode), machine.dataset_of(inode)) else {
+                    continue;
+                };
+                for block in &blocks {
+                    let small = block.index == 0 && block.length <= dataset.block_size;
+                    let reserved = if small { dataset.block_size } else { dataset.metablock_size };
+                    all.reserve(inode, DatasetId::new(dataset.id), block, reserved);
+                }
+            }
+        }
+        all
+    }
+
+    /// The holder may write this metablock up to `reserved` from now on. Never takes anything back.
+    pub fn reserve(&mut self, inode: InodeId, dataset: DatasetId, block: &pb::Metablock, reserved: u64) {
+        let id = block.metablock_id();
+        let file = self.files.entry(inode).or_insert_with(|| File { dataset, blocks: BTreeMap::new() });
+        let before = file.blocks.get(&id).cloned();
+        let reserved = before.as_ref().map_or(reserved, |before| before.reserved.max(reserved));
+        let volumes = block.members.iter().map(pb::Member::volume_id).collect();
+        self.put(inode, id, Some(Block { reserved, length: block.length, volumes }));
+    }
+
+    /// Up to where the holder may write a metablock, if that was promised.
+    #[must_use]
+    pub fn reserved(&self, inode: InodeId, block: MetablockId) -> u64 {
+        self.files.get(&inode).and_then(|file| file.blocks.get(&block)).map_or(0, |block| block.reserved)
+    }
+
+    /// Something about the file has changed: its lengths, sets, holder, or that it exists.
+    pub fn refresh(&mut self, machine: &Machine, inode: InodeId) {
+        let Some(file) = self.files.get(&inode) else { return };
+        let held = machine.holder(inode).is_some();
+        let blocks: Vec<(MetablockId, Block)> = file.blocks.iter().map(|(id, block)| (*id, block.clone())).collect();
+        for (id, old) in blocks {
+            let record = machine.find_metablock(id).filter(|(owner, _)| held && *owner == inode);
+            let now = record.map(|(_, record)| Block {
+                reserved: old.reserved,
+                length: record.length,
+                volumes: record.members.iter().map(pb::Member::volume_id).collect(),
+            });
+            self.put(inode, id, now);
+        }
+    }
+
+    fn put(&mut self, inode: InodeId, id: MetablockId, now: Option<Block>) {
+        let Some(file) = self.files.get_mut(&inode) else { return };
+        let before = match &now {
+            Some(block) => file.blocks.insert(id, block.clone()),
+            None => file.blocks.remove(&id),
+        };
+        let dataset = file.dataset;
+        if file.blocks.is_empty() {
+            self.files.remove(&inode);
+        }
+        if let Some(before) = before {
+            for volume in &before.volumes {
+                let promised = self.volumes.entry(*volume).or_default();
+                promised.bytes = promised.bytes.saturating_sub(before.open());
+                // What became data is not free any more, whether or not the volume has said so.
+                let grown = now.as_ref().map_or(0, |now| now.length.min(now.reserved).saturating_sub(before.length));
+                promised.fading[0] += grown;
+            }
+            let count = self.datasets.entry(dataset).or_default();
+            *count = count.saturating_sub(before.open());
+        }
+        if let Some(now) = now {
+            for volume in &now.volumes {
+                self.volumes.entry(*volume).or_default().bytes += now.open();
+            }
+            *self.datasets.entry(dataset).or_default() += now.open();
+        }
+    }
+
+    /// A volume told its free space.
+    pub fn on_heartbeat(&mut self, volume: VolumeId) {
+        if let Some(promised) = self.volumes.get_mut(&volume) {
+            promised.fading = [0, promised.fading[0]];
+            if promised.bytes == 0 && promised.fading == [0, 0] {
+                self.volumes.remove(&volume);
+            }
+        }
+    }
+
+    /// Bytes of a volume that look free and are not.
+    #[must_use]
+    pub fn on_volume(&self, volume: VolumeId) -> u64 {
+        self.volumes.get(&volume).map_or(0, |promised| promised.bytes + promised.fading.iter().sum::<u64>())
+    }
+
+    /// Bytes (of one copy) that are promised in a dataset and not committed.
+    #[must_use]
+    pub fn in_dataset(&self, dataset: DatasetId) -> u64 {
+        self.datasets.get(&dataset).copied().unwrap_or_default()
+    }
+}
+
+/// How far a reservation may reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offer {
+    /// Up to where the holder may write already.
+    pub have: u64,
+    /// The least that helps it: one step.
+    pub step: u64,
+    /// The most that it can use.
+    pub whole: u64,
+    /// Bytes that the fullest of the members' volumes can still promise.
+    pub room: u64,
+    /// Bytes that the dataset's quota leaves; `None`: no quota.
+    pub quota: Option<u64>,
+}
+
+/// What is in the way of more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Short {
+    /// A member's volume.
+    Room,
+    /// The dataset's quota.
+    Quota,
+}
+
+/// Up to where the holder may write from now on: everything where there is plenty, a step where it gets tight, and
+/// the last bytes of a quota or a volume to whom asks first.
+pub fn choose_reserved(offer: &Offer) -> Result<u64, Short> {
+    let quota = offer.quota.unwrap_or(u64::MAX);
+    let most = offer.room.min(quota);
+    let wanted = offer.whole.saturating_sub(offer.have);
+    if wanted == 0 {
+        return Ok(offer.whole);
+    }
+    if most == 0 {
+        return Err(if quota == 0 { Short::Quota } else { Short::Room });
+    }
+    // Plenty: many writers could take as much before the count is true again.
+    let extra = if most / 16 >= wanted { wanted } else { offer.step.min(wanted).min(most) };
+    Ok(offer.have + extra)
+}
+
+#[cfg(test)]
+mod tests;

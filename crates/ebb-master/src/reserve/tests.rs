@@ -1,0 +1,65 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const DATASET: DatasetId = DatasetId::new(0);
+
+fn block(id: u64, length: u64, volumes: &[u64]) -> pb::Metablock {
+    let members = volumes.iter().map(|volume| pb::Member { node: *volume, volume: *volume, incarnation: 1 }).collect();
+    pb::Metablock { id, length, members, ..Default::default() }
+}
+
+#[test]
+fn what_is_promised_counts_until_it_is_committed_and_told() {
+    let (inode, volume) = (InodeId::new(5), VolumeId::new(2));
+    let mut all = Reservations::default();
+    all.reserve(inode, DATASET, &block(1, 0, &[1, 2]), 1000);
+    assert_eq!((all.on_volume(volume), all.in_dataset(DATASET)), (1000, 1000));
+    all.reserve(inode, DATASET, &block(1, 300, &[1, 2]), 500);
+    assert_eq!(all.reserved(inode, MetablockId::new(1)), 1000, "nothing is taken back");
+    assert_eq!(all.in_dataset(DATASET), 700);
+    assert_eq!(all.on_volume(volume), 1000, "300 are committed, and not yet missing from what the volume told");
+    all.on_heartbeat(volume);
+    assert_eq!(all.on_volume(volume), 1000, "it may have been asked before");
+    all.on_heartbeat(volume);
+    assert_eq!(all.on_volume(volume), 700);
+    // Without a holder in the state machine all is given back.
+    all.refresh(&Machine::new(), inode);
+    assert_eq!((all.on_volume(volume), all.in_dataset(DATASET)), (0, 0));
+    assert!(all.files.is_empty());
+}
+
+#[test]
+fn the_last_bytes_are_given_in_steps_and_then_refused() {
+    let offer = Offer { have: 0, step: 100, whole: 1000, room: 1 << 20, quota: None };
+    assert_eq!(choose_reserved(&offer), Ok(1000));
+    assert_eq!(choose_reserved(&Offer { room: 5000, ..offer }), Ok(100), "it gets tight");
+    assert_eq!(choose_reserved(&Offer { room: 30, have: 100, ..offer }), Ok(130));
+    assert_eq!(choose_reserved(&Offer { room: 0, ..offer }), Err(Short::Room));
+    assert_eq!(choose_reserved(&Offer { quota: Some(0), ..offer }), Err(Short::Quota));
+    assert_eq!(choose_reserved(&Offer { quota: Some(7), ..offer }), Ok(7));
+    assert_eq!(choose_reserved(&Offer { room: 0, have: 1000, ..offer }), Ok(1000), "it has all");
+}
+
+proptest! {
+    /// Whatever is asked for in whatever order, no more is given than there was.
+    #[test]
+    fn promises_never_exceed_what_there_is(wishes in prop::collection::vec((0u64..6, 1u64..4), 1..80), room in 0u64..9000, quota in 0u64..9000) {
+        let mut all = Reservations::default();
+        for (file, index) in wishes {
+            let (inode, id) = (InodeId::new(file), file * 10 + index);
+            let have = all.reserved(inode, MetablockId::new(id));
+            let left = room - all.on_volume(VolumeId::new(1));
+            let quota = quota - all.in_dataset(DATASET);
+            let offer = Offer { have, step: 100, whole: 1000, room: left, quota: Some(quota) };
+            match choose_reserved(&offer) {
+                Ok(reserved) => {
+                    prop_assert!(reserved > have || have == 1000);
+                    all.reserve(inode, DATASET, &block(id, 0, &[1]), reserved);
+                }
+                Err(short) => prop_assert_eq!(short, if quota == 0 { Short::Quota } else { Short::Room }),
+            }
+        }
+        prop_assert!(all.on_volume(VolumeId::new(1)) <= room && all.in_dataset(DATASET) <= quota);
+    }
+}

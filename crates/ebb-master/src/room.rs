@@ -1,0 +1,200 @@
+//! Room for writers: where new metablocks go, and how far their holders may write. The shell around [`crate::reserve`].
+
+use ebb_meta::{Effect, Machine};
+use ebb_types::{Credentials, DatasetId, HostName, InodeId, Result, SessionId, bail};
+use ebb_wire::pb;
+use pb::command::Command;
+use pb::meta_op::Op;
+
+use crate::placement::{Need, place};
+use crate::reserve::{Offer, Short, choose_reserved};
+use crate::shared::{Shared, State};
+
+/// Metablocks that one Grant may ask for.
+const GRANT_LEN_MAX: usize = 256;
+
+/// Members for the first metablock of a new file; none if it exists, or if its dataset has no bytes left: then it is
+/// made without room, and the first write is refused.
+pub(crate) fn for_create(
+    shared: &Shared,
+    session: SessionId,
+    create: &pb::meta_op::Create,
+    writer: HostName,
+) -> Result<Vec<pb::Placement>> {
+    let directory = InodeId::new(create.parent);
+    let (dataset, left) = {
+        let machine = shared.group.machine();
+        let lookup = Op::Lookup(pb::meta_op::Lookup { parent: create.parent, name: create.name.clone() });
+        // What exists is opened, not placed. The superuser's eyes: permissions are checked when the command is applied.
+        if machine.query(session, &Credentials::root(), &lookup).is_ok() {
+            return Ok(Vec::new());
+        }
+        let dataset = machine.dataset_of(directory)?;
+        let left = quota_left(shared, &machine, &dataset);
+        (dataset, left)
+    };
+    if left == Some(0) {
+        return Ok(Vec::new());
+    }
+    // Most files are small: room for a block is enough to begin with.
+    let bytes = dataset.block_size;
+    let members = place(shared, &Need::fresh(directory, dataset, 0, writer, bytes))?;
+    Ok(vec![pb::Placement { members }])
+}
+
+/// Members for metablocks that the file has not yet. For those that it has, only checks that there is more room.
+pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &HostName) -> Result<Vec<pb::Placement>> {
+    if grant.indexes.len() > GRANT_LEN_MAX {
+        bail!(Invalid, "{} metablocks in one grant, at most {GRANT_LEN_MAX} are given", grant.indexes.len());
+    }
+    let inode = InodeId::new(grant.inode);
+    let (dataset, existing, left) = {
+        let machine = shared.group.machine();
+        let dataset = machine.dataset_of(inode)?;
+        let left = quota_left(shared, &machine, &dataset);
+        (dataset, machine.metablocks(inode)?, left)
+    };
+    let mut placements = Vec::with_capacity(grant.indexes.len());
+    for (turn, index) in grant.indexes.iter().enumerate() {
+        if let Ok(at) = existing.binary_search_by_key(index, |metablock| metablock.index) {
+            let offer = offer(shared, inode, &existing[at], &dataset, dataset.metablock_size, left);
+            if let Err(short) = choose_reserved(&offer) {
+                return Err(refusal(short, &dataset));
+            }
+            placements.push(pb::Placement::default());
+            continue;
+        }
+        if left == Some(0) {
+            return Err(refusal(Short::Quota, &dataset));
+        }
+        let mut need = Need::fresh(inode, dataset.clone(), *index, writer.clone(), dataset.metablock_size);
+        if !grant.hosts.is_empty() {
+            need.preferred = vec![HostName::new(grant.hosts[turn % grant.hosts.len()].clone())];
+        }
+        placements.push(pb::Placement { members: place(shared, &need)? });
+    }
+    Ok(placements)
+}
+
+fn refusal(short: Short, dataset: &pb::Dataset) -> ebb_types::Error {
+    match short {
+        Short::Quota => ebb_types::err!(
+            QuotaExceeded,
+            "dataset {} has used up its quota of {} bytes: remove files, or raise it",
+            dataset.path,
+            dataset.quota_bytes
+        ),
+        Short::Room => ebb_types::err!(NoSpace, "the volumes of this metablock are full: free space or add volumes"),
+    }
+}
+
+fn quota_left(shared: &Shared, machine: &Machine, dataset: &pb::Dataset) -> Option<u64> {
+    let (_, used) = machine.dataset_usage(dataset.id);
+    let promised = shared.state.room.lock().in_dataset(DatasetId::new(dataset.id));
+    (dataset.quota_bytes != 0).then(|| dataset.quota_bytes.saturating_sub(used + promised))
+}
+
+fn offer(
+    shared: &Shared,
+    inode: InodeId,
+    block: &pb::Metablock,
+    dataset: &pb::Dataset,
+    whole: u64,
+    quota: Option<u64>,
+) -> Offer {
+    let registry = shared.state.registry.lock();
+    let room = shared.state.room.lock();
+    let have = room.reserved(inode, block.metablock_id()).max(block.length);
+    // A member that has not told its space does not stand in the way: its volume refuses what does not fit.
+    let rooms = block.members.iter().filter_map(|member| registry.room(member, &room));
+    Offer { have, step: dataset.block_size, whole, room: rooms.min().unwrap_or(u64::MAX), quota }
+}
+
+/// Promises room for what a holder was just given, and tells it.
+pub(crate) fn promise(shared: &Shared, op: &Op, mut reply: pb::MetaReply) -> pb::MetaReply {
+    let Some(attr) = reply.attr.filter(|_| !reply.metablocks.is_empty()) else { return reply };
+    for block in &mut reply.metablocks {
+        let whole = match op {
+            Op::Create(_) => attr.block_size,
+            Op::Grant(_) => attr.metablock_size,
+            _ => 0,
+        };
+        promise_block(shared, &attr, block, whole);
+    }
+    reply
+}
+
+/// A holder begins: it is told what it may write, with room for a little more at the end of the file.
+pub(crate) fn on_acquired(shared: &Shared, mut reply: pb::AcquireReply) -> pb::AcquireReply {
+    if reply.mode() != pb::LeaseMode::LeaseWrite {
+        return reply;
+    }
+    let Some(attr) = reply.attr else { return reply };
+    let last = if reply.map_complete { reply.metablocks.len().checked_sub(1) } else { None };
+    for (at, block) in reply.metablocks.iter_mut().enumerate() {
+        let ahead = block.length.next_multiple_of(attr.block_size.max(1)) + attr.block_size;
+        let whole = if Some(at) == last { ahead.min(attr.metablock_size) } else { 0 };
+        promise_block(shared, &attr, block, whole);
+    }
+    reply
+}
+
+fn promise_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, whole: u64) {
+    let inode = InodeId::new(attr.inode);
+    let machine = shared.group.machine();
+    let Ok(dataset) = machine.dataset_of(inode) else { return };
+    let quota = quota_left(shared, &machine, &dataset);
+    let offer = offer(shared, inode, block, &dataset, whole, quota);
+    let mut room = shared.state.room.lock();
+    // What is not there any more by now is refused when it is asked for.
+    if let Ok(reserved) = choose_reserved(&offer)
+        && reserved > offer.have
+        && machine.holder(inode).is_some()
+    {
+        room.reserve(inode, DatasetId::new(dataset.id), block, reserved);
+    }
+    block.reserved = room.reserved(inode, block.metablock_id());
+}
+
+/// Space as `statfs` tells it: raw, over live volumes, less what is promised; within the quota of the dataset.
+pub(crate) fn space(shared: &Shared, op: &Op, stat: pb::StatFsReply) -> pb::StatFsReply {
+    let machine = shared.group.machine();
+    let (capacity_bytes, free_bytes, used_bytes) = {
+        let registry = shared.state.registry.lock();
+        registry.space(&shared.state.room.lock())
+    };
+    let mut stat = pb::StatFsReply { capacity_bytes, free_bytes, used_bytes, ..stat };
+    if let Op::StatFs(asked) = op
+        && let Ok(dataset) = machine.dataset_of(InodeId::new(asked.inode))
+        && let Some(left) = quota_left(shared, &machine, &dataset)
+    {
+        let raw = |bytes: u64| bytes.saturating_mul(u64::from(dataset.replicas));
+        stat.capacity_bytes = stat.capacity_bytes.min(raw(dataset.quota_bytes));
+        stat.free_bytes = stat.free_bytes.min(raw(left));
+        stat.used_bytes = raw(machine.dataset_usage(dataset.id).1);
+    }
+    stat
+}
+
+/// Keeps what is promised in step with what is recorded.
+pub(crate) fn on_applied(state: &State, machine: &Machine, command: &pb::Command, effects: &[Effect]) {
+    let mut room = state.room.lock();
+    for effect in effects {
+        match effect {
+            Effect::SetChanged { inode, .. } | Effect::LeaseEnded { inode, .. } | Effect::Freed(inode) => {
+                room.refresh(machine, *inode)
+            }
+            _ => {}
+        }
+    }
+    let Some(Command::Client(client)) = &command.command else { return };
+    match client.request.as_ref().and_then(|request| request.op.as_ref()?.op.as_ref()) {
+        Some(Op::Commit(commit)) => {
+            for file in &commit.files {
+                room.refresh(machine, InodeId::new(file.inode));
+            }
+        }
+        Some(Op::SetAttr(set)) if set.size.is_some() => room.refresh(machine, InodeId::new(set.inode)),
+        _ => {}
+    }
+}

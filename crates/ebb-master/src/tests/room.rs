@@ -1,0 +1,100 @@
+//! Room is promised before it is used: refusals come when it is asked for.
+
+use std::time::Duration;
+
+use ebb_types::{ErrorKind, Result};
+use ebb_wire::pb;
+use pb::meta_op::{CreateDataset, Grant, Op, SetDataset, StatFs};
+
+use super::harness::{Cluster, TestClient, with_cluster};
+
+const MIB: u64 = 1 << 20;
+
+async fn dataset(client: &TestClient, quota_bytes: u64) -> pb::Dataset {
+    let dataset = pb::Dataset { path: "/d".into(), quota_bytes, ..Default::default() };
+    client.mutate(Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap().dataset.unwrap()
+}
+
+async fn create(client: &TestClient, parent: u64, name: &str) -> Result<pb::MetaReply> {
+    let create = pb::meta_op::Create { parent, name: name.into(), mode: 0o644, ..Default::default() };
+    client.mutate(Op::Create(create)).await
+}
+
+async fn more(client: &TestClient, attr: &pb::Attr, index: u64) -> Result<u64> {
+    let grant = Grant { inode: attr.inode, epoch: attr.epoch, indexes: vec![index], hosts: Vec::new() };
+    client.mutate(Op::Grant(grant)).await.map(|reply| reply.metablocks[0].reserved)
+}
+
+async fn stat(client: &TestClient, inode: u64) -> pb::StatFsReply {
+    client.send(0, Op::StatFs(StatFs { inode })).await.unwrap().stat_fs.unwrap()
+}
+
+#[test]
+fn a_quota_is_refused_when_room_is_asked_for_and_counts_what_is_promised() {
+    with_cluster(51, 3, |cluster: Cluster| async move {
+        let client = cluster.watcher().await;
+        let dataset = dataset(&client, 2 * MIB + 500).await;
+        let made = create(&client, dataset.root_inode, "a").await.unwrap();
+        let (attr, block) = (made.attr.unwrap(), made.metablocks[0].clone());
+        assert_eq!(block.reserved, MIB, "a block to begin with");
+        assert_eq!(more(&client, &attr, 0).await.unwrap(), 2 * MIB, "another one, as it gets tight");
+        assert_eq!(more(&client, &attr, 0).await.unwrap(), 2 * MIB + 500, "the rest");
+        assert_eq!(more(&client, &attr, 0).await.unwrap_err().kind(), ErrorKind::QuotaExceeded);
+        assert_eq!(more(&client, &attr, 1).await.unwrap_err().kind(), ErrorKind::QuotaExceeded);
+        let empty = create(&client, dataset.root_inode, "b").await.unwrap();
+        assert!(empty.metablocks.is_empty(), "a file costs no bytes, but there is no room for any");
+        let found = stat(&client, dataset.root_inode).await;
+        assert_eq!((found.capacity_bytes, found.free_bytes), ((2 * MIB + 500) * 3, 0));
+        // What is committed counts, what was promised beyond it comes back with the lease.
+        let version = Some(pb::Version { epoch: attr.epoch, seq: 1 });
+        let committed = pb::CommitMetablock { id: block.id, version, length: 700 };
+        client.commit(&attr, vec![committed], 700, true).await.unwrap();
+        assert_eq!(stat(&client, dataset.root_inode).await.free_bytes, (2 * MIB + 500 - 700) * 3);
+        let set = SetDataset { dataset: dataset.id, quota_bytes: Some(0), quota_inodes: None };
+        client.mutate(Op::SetDataset(set)).await.unwrap();
+        let attr = empty.attr.unwrap();
+        assert_eq!(more(&client, &attr, 0).await.unwrap(), 64 * MIB, "no quota, and plenty of room");
+    });
+}
+
+/// Goal: on volumes that are almost full the last bytes are promised once, and the next writer hears so when it asks.
+#[test]
+fn full_volumes_are_told_before_anything_is_written_there_and_service_goes_on_with_space() {
+    with_cluster(52, 3, |cluster: Cluster| async move {
+        let client = cluster.watcher().await;
+        let plenty = create(&client, 1, "a").await.unwrap();
+        let attr = plenty.attr.unwrap();
+        fill(&cluster, 256 * MIB + 3 * MIB).await;
+        assert_eq!(more(&client, &attr, 0).await.unwrap(), 2 * MIB, "a block more, of the three that are left");
+        let second = create(&client, 1, "b").await.unwrap();
+        assert_eq!(second.metablocks[0].reserved, MIB);
+        assert_eq!(more(&client, &attr, 0).await.unwrap_err().kind(), ErrorKind::NoSpace);
+        assert_eq!(create(&client, 1, "c").await.unwrap_err().kind(), ErrorKind::NoSpace);
+        assert!(stat(&client, 1).await.free_bytes <= 3 * 256 * MIB, "df takes off what is promised");
+        assert!(client.lookup("a").await.is_ok());
+        fill(&cluster, 1 << 39).await;
+        assert_eq!(more(&client, &attr, 0).await.unwrap(), 64 * MIB);
+        create(&client, 1, "c").await.unwrap();
+    });
+}
+
+#[test]
+fn promises_survive_a_restart_of_the_master() {
+    with_cluster(53, 3, |mut cluster: Cluster| async move {
+        let client = cluster.watcher().await;
+        let dataset = dataset(&client, 2 * MIB).await;
+        let made = create(&client, dataset.root_inode, "a").await.unwrap();
+        assert_eq!(made.metablocks[0].reserved, MIB);
+        cluster.crash_master().await;
+        cluster.until("nodes", |status| status.safe_start).await;
+        assert_eq!(stat(&client, dataset.root_inode).await.free_bytes, 3 * MIB, "one of two blocks is promised");
+    });
+}
+
+/// Leaves so many bytes free on each volume, and waits until the master has heard it.
+async fn fill(cluster: &Cluster, free_bytes: u64) {
+    for fake in &cluster.fakes {
+        fake.held.lock().ballast_bytes = (1 << 39) - free_bytes;
+    }
+    cluster.world.sleep(Duration::from_secs(3)).await;
+}
