@@ -28,6 +28,8 @@ struct Replica {
     promised: Epoch,
     memory: Content,
     disk: Content,
+    /// Which of the replicas that there were here under this id; a deletion names it.
+    life: u64,
 }
 
 /// What outlives the process.
@@ -36,10 +38,57 @@ pub(crate) struct FakeDisk {
     node: u64,
     volume: u64,
     replicas: BTreeMap<u64, Replica>,
+    /// Lives given out.
+    lives: u64,
+    /// Deleted ids, and the epoch below which they take nothing.
+    graves: BTreeMap<u64, u64>,
     /// Reads answer with flipped bits.
     pub corrupt: bool,
     /// Writes are refused for want of space.
     pub full: bool,
+}
+
+impl FakeDisk {
+    /// The replica, made if it is not there.
+    fn replica(&mut self, metablock: u64) -> &mut Replica {
+        let lives = &mut self.lives;
+        self.replicas.entry(metablock).or_insert_with(|| {
+            *lives += 1;
+            Replica { life: *lives, ..Replica::default() }
+        })
+    }
+
+    fn refuse_buried(&self, metablock: u64, epoch: u64) -> Result<()> {
+        match self.graves.get(&metablock) {
+            Some(below) if epoch < *below => Err(err!(StaleEpoch, "m{metablock} was deleted at e{below}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn delete(&mut self, one: &pb::DeletedReplica) {
+        let life = self.replicas.get(&one.metablock).map_or(0, |replica| replica.life);
+        if one.life == 0 || one.life == life {
+            self.replicas.remove(&one.metablock);
+            let below = self.graves.entry(one.metablock).or_default();
+            *below = one.epoch.max(*below);
+        }
+    }
+
+    fn describe(&self, name: &pb::ReplicaName) -> pb::DescribedReplica {
+        let found = self.replicas.get(&name.metablock).filter(|_| name.volume == self.volume);
+        let (metablock, volume, absent) = (name.metablock, name.volume, found.is_none());
+        let Some(replica) = found else {
+            return pb::DescribedReplica { metablock, volume, absent, ..Default::default() };
+        };
+        pb::DescribedReplica {
+            metablock,
+            volume,
+            version: Some(replica.disk.version.into()),
+            length: replica.disk.bytes.len() as u64,
+            life: replica.life,
+            ..Default::default()
+        }
+    }
 }
 
 pub(crate) type SharedDisk = Arc<Mutex<FakeDisk>>;
@@ -158,8 +207,14 @@ impl Service for FakeBlock {
                 Method::DeleteReplicas => {
                     let delete: pb::DeleteReplicas = request.decode()?;
                     let mut disk = self.disk.lock();
-                    delete.replicas.iter().for_each(|one| drop(disk.replicas.remove(&one.metablock)));
+                    delete.replicas.iter().for_each(|one| disk.delete(one));
                     Ok(Answer::new(&pb::Empty {}))
+                }
+                Method::DescribeReplicas => {
+                    let call: pb::DescribeReplicas = request.decode()?;
+                    let disk = self.disk.lock();
+                    let replicas = call.replicas.iter().map(|name| disk.describe(name)).collect();
+                    Ok(Answer::new(&pb::DescribeReplicasReply { replicas }))
                 }
                 other => Err(err!(Unsupported, "{other:?}")),
             }
@@ -225,7 +280,8 @@ impl FakeBlock {
                 if disk.full {
                     return Err(err!(NoSpace, "full"));
                 }
-                let replica = disk.replicas.entry(message.metablock).or_default();
+                disk.refuse_buried(message.metablock, version.epoch.raw())?;
+                let replica = disk.replica(message.metablock);
                 if version.epoch < replica.promised {
                     return Err(err!(StaleEpoch, "promised {}", replica.promised));
                 }
@@ -325,7 +381,7 @@ impl FakeBlock {
             .iter()
             .map(|name| {
                 let absent = !disk.replicas.contains_key(&name.metablock);
-                let replica = disk.replicas.entry(name.metablock).or_default();
+                let replica = disk.replica(name.metablock);
                 replica.promised = replica.promised.max(epoch);
                 replica.disk = replica.memory.clone();
                 pb::PromisedReplica {
@@ -369,8 +425,11 @@ impl FakeBlock {
         content.data = (0..(content.bytes.len() as u64).div_ceil(CHUNK_SIZE)).collect();
         let reply = pb::PullReplicaReply { version: Some(content.version.into()), length: content.bytes.len() as u64 };
         let promised = Epoch::new(message.epoch);
-        let replica = Replica { promised, memory: content.clone(), disk: content };
-        self.disk.lock().replicas.insert(message.metablock, replica);
+        let mut disk = self.disk.lock();
+        disk.refuse_buried(message.metablock, message.epoch)?;
+        disk.lives += 1;
+        let replica = Replica { promised, memory: content.clone(), disk: content, life: disk.lives };
+        disk.replicas.insert(message.metablock, replica);
         Ok(Answer::new(&reply))
     }
 
