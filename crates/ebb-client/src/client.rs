@@ -1,7 +1,9 @@
 //! The interface.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use ebb_rpc::{Connector, Counters};
@@ -10,18 +12,21 @@ use ebb_types::{BLOCK_SIZE_DEFAULT, Credentials, HostName, InodeId, Result, Sess
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{self, Op};
 
+use crate::known::Name;
 use crate::masters::Masters;
 use crate::metrics::Metrics;
 use crate::names::LOCATIONS_XATTR;
 use crate::read::READ_MAX;
 use crate::session::{ATTEMPT, Session};
 use crate::shared::Shared;
-use crate::types::{Access, Allocate, CacheListener, Handle, Location, SetAttr};
+use crate::types::{Access, Allocate, CacheListener, Handle, Location, Privileges, SetAttr};
 use crate::write::Place;
 use crate::{ClientOptions, committer, fetch, poll};
 
 /// Blocks that [`Client::read_by_map`] asks for at a time.
 const MAP_READS: usize = 4;
+/// Blocks that [`Client::copy_range`] has under way ahead of what it writes.
+const COPY_READS: usize = 4;
 
 /// A session with a cluster. Cheap to clone.
 #[derive(Clone)]
@@ -37,7 +42,7 @@ impl Client {
         let shared = Arc::new(Shared::new(runtime.clone(), connector, options, session));
         shared.open_session().await?;
         // The node map comes with a version only from a poll; it also tells which master process this is.
-        shared.poll_once(0, Vec::new()).await?;
+        shared.poll_once(0, Vec::new(), Vec::new()).await?;
         runtime.spawn("client poll", poll::run(shared.clone()));
         runtime.spawn("client commits", committer::run(shared.clone()));
         Ok(Self { shared })
@@ -106,26 +111,54 @@ impl Client {
 
     /// A namespace request as it stands (administration, tests): session and request id are filled in, retries done.
     pub async fn meta(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
-        self.shared.session.meta(credentials, op).await
+        if op.is_query() {
+            self.shared.session.meta(credentials, op).await
+        } else {
+            self.shared.change(credentials, op).await
+        }
+    }
+
+    async fn make(&self, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
+        let attr = self.shared.change(credentials, op).await?.attr;
+        attr.ok_or_else(|| err!(Protocol, "a change was answered without attributes"))
     }
 
     // Names.
 
     /// Attributes of a name.
     pub async fn lookup(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<pb::Attr> {
-        let op = meta_op::Lookup { parent: parent.raw(), name: name.to_vec() };
-        self.shared.for_attr(credentials, Op::Lookup(op)).await
+        self.shared.lookup(credentials, parent, name).await
     }
 
     /// Attributes of a path. Symbolic links on the way are followed, the last one if `follow_last`.
     pub async fn resolve(&self, credentials: &Credentials, path: &[u8], follow_last: bool) -> Result<pb::Attr> {
         let op = meta_op::Resolve { path: path.to_vec(), follow_last };
-        self.shared.for_attr(credentials, Op::Resolve(op)).await
+        self.shared.ask_attr(credentials, Op::Resolve(op)).await
     }
 
     /// Attributes, with this client's unsynced size and times.
     pub async fn get_attr(&self, credentials: &Credentials, inode: InodeId) -> Result<pb::Attr> {
         self.shared.get_attr(credentials, inode).await
+    }
+
+    /// Attributes that need not be asked for, and for how long at most: until a [`CacheListener`] hears otherwise, or
+    /// this time is over.
+    #[must_use]
+    pub fn kept_attr(&self, inode: InodeId) -> Option<(pb::Attr, Duration)> {
+        let left = self.shared.session.trust_left();
+        self.shared.kept_attr(inode).filter(|_| !left.is_zero()).map(|attr| (attr, left))
+    }
+
+    /// The same for a name: where it leads, or that it is not there.
+    #[must_use]
+    pub fn kept_name(&self, parent: InodeId, name: &[u8]) -> Option<(Option<InodeId>, Duration)> {
+        let left = self.shared.session.trust_left();
+        match self.shared.kept_name(parent, name) {
+            _ if left.is_zero() => None,
+            Name::Unknown => None,
+            Name::Missing => Some((None, left)),
+            Name::Leads(inode) => Some((Some(inode), left)),
+        }
     }
 
     /// Sets attributes; a new size takes the write lease.
@@ -142,7 +175,7 @@ impl Client {
         limit: u32,
         plus: bool,
     ) -> Result<(Vec<pb::DirEntry>, bool)> {
-        let read = meta_op::ReadDir { inode: inode.raw(), cookie, limit, plus, map: false };
+        let read = meta_op::ReadDir { inode: inode.raw(), cookie, limit, plus, ..Default::default() };
         self.shared.read_dir(credentials, read).await
     }
 
@@ -161,7 +194,7 @@ impl Client {
         umask: u32,
     ) -> Result<pb::Attr> {
         let op = meta_op::MakeDir { parent: parent.raw(), name: name.to_vec(), mode, umask };
-        self.shared.for_attr(credentials, Op::MakeDir(op)).await
+        self.make(credentials, Op::MakeDir(op)).await
     }
 
     /// Makes a file, FIFO, socket or device. The kind is in the mode, as with mknod(2).
@@ -177,7 +210,7 @@ impl Client {
         let kind = kind_of_mode(mode_with_kind)?;
         let mode = mode_with_kind & 0o7777;
         let op = meta_op::MakeNode { parent: parent.raw(), name: name.to_vec(), kind, mode, umask, rdev };
-        self.shared.for_attr(credentials, Op::MakeNode(op)).await
+        self.make(credentials, Op::MakeNode(op)).await
     }
 
     /// Makes a symbolic link.
@@ -189,7 +222,7 @@ impl Client {
         target: &[u8],
     ) -> Result<pb::Attr> {
         let op = meta_op::Symlink { parent: parent.raw(), name: name.to_vec(), target: target.to_vec() };
-        self.shared.for_attr(credentials, Op::Symlink(op)).await
+        self.make(credentials, Op::Symlink(op)).await
     }
 
     /// Makes a hard link.
@@ -201,7 +234,7 @@ impl Client {
         name: &[u8],
     ) -> Result<pb::Attr> {
         let op = meta_op::Link { inode: inode.raw(), parent: parent.raw(), name: name.to_vec() };
-        self.shared.for_attr(credentials, Op::Link(op)).await
+        self.make(credentials, Op::Link(op)).await
     }
 
     /// Removes a name that is not a directory's.
@@ -226,12 +259,21 @@ impl Client {
         if name == LOCATIONS_XATTR {
             return self.shared.locations_text(inode).await;
         }
+        let known_spaces = [&b"user."[..], b"trusted.", b"security."];
+        if known_spaces.iter().any(|space| name.len() > space.len() && name.starts_with(space))
+            && self.shared.has_no_xattrs(inode)
+        {
+            bail!(NoAttribute, "{inode} has no attribute {}", String::from_utf8_lossy(name));
+        }
         let op = meta_op::GetXattr { inode: inode.raw(), name: name.to_vec() };
         Ok(self.meta(credentials, Op::GetXattr(op)).await?.value)
     }
 
     /// Names of extended attributes. The computed one is not listed, so that copies of a file do not carry it.
     pub async fn list_xattr(&self, credentials: &Credentials, inode: InodeId) -> Result<Vec<Vec<u8>>> {
+        if self.shared.has_no_xattrs(inode) {
+            return Ok(Vec::new());
+        }
         Ok(self.meta(credentials, Op::ListXattr(meta_op::ListXattr { inode: inode.raw() })).await?.names)
     }
 
@@ -249,23 +291,13 @@ impl Client {
             bail!(NotPermitted, "user.ebb.locations is computed: it cannot be set");
         }
         let op = meta_op::SetXattr { inode: inode.raw(), name: name.to_vec(), value, create, replace };
-        let reply = self.meta(credentials, Op::SetXattr(op)).await?;
-        self.note(reply);
-        Ok(())
+        self.meta(credentials, Op::SetXattr(op)).await.map(drop)
     }
 
     /// Removes an extended attribute.
     pub async fn remove_xattr(&self, credentials: &Credentials, inode: InodeId, name: &[u8]) -> Result<()> {
         let op = meta_op::RemoveXattr { inode: inode.raw(), name: name.to_vec() };
-        let reply = self.meta(credentials, Op::RemoveXattr(op)).await?;
-        self.note(reply);
-        Ok(())
-    }
-
-    fn note(&self, reply: pb::MetaReply) {
-        if let Some(attr) = reply.attr {
-            self.shared.see_attr(attr);
-        }
+        self.meta(credentials, Op::RemoveXattr(op)).await.map(drop)
     }
 
     /// Space and counts, from the volumes: raw bytes. Divided by `replicas` they are user bytes.
@@ -352,13 +384,20 @@ impl Client {
     /// Writes all of `data`.
     pub async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<()> {
         let file = self.shared.handles.get(handle)?;
-        self.shared.write(&file, Place::At(offset), data).await.map(drop)
+        self.shared.write(&file, Place::At(offset), data, Privileges::OfOpener).await.map(drop)
     }
 
     /// Writes at the end of the file as it is when the write lease is held; returns where.
     pub async fn append(&self, handle: Handle, data: Bytes) -> Result<u64> {
         let file = self.shared.handles.get(handle)?;
-        self.shared.write(&file, Place::End, data).await
+        self.shared.write(&file, Place::End, data, Privileges::OfOpener).await
+    }
+
+    /// Writes all of `data` at `offset` or, without one, at the end of the file; returns where. Set-user-id and
+    /// set-group-id go with the bytes: nobody sees these with those still set.
+    pub async fn write_unprivileged(&self, handle: Handle, offset: Option<u64>, data: Bytes) -> Result<u64> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.write(&file, offset.map_or(Place::End, Place::At), data, Privileges::Taken).await
     }
 
     /// Returns when everything written is on stable storage of every member of every set.
@@ -379,7 +418,8 @@ impl Client {
         self.shared.seek(&file, offset, hole).await
     }
 
-    /// Copies a range between two open files, block by block through the caches; returns how many bytes.
+    /// Copies a range between two open files, block by block through the caches, reading ahead of what it writes;
+    /// returns how many bytes.
     pub async fn copy_range(
         &self,
         source: Handle,
@@ -388,18 +428,27 @@ impl Client {
         target_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        let mut done = 0;
-        while done < len {
-            let wanted = (len - done).min(BLOCK_SIZE_DEFAULT) as u32;
-            let data = self.read(source, source_offset + done, wanted).await?;
-            if data.is_empty() {
-                break;
+        let (mut done, mut asked) = (0, 0);
+        let mut reads = VecDeque::new();
+        loop {
+            while reads.len() < COPY_READS && asked < len {
+                let (client, offset) = (self.clone(), source_offset + asked);
+                let wanted = (len - asked).min(BLOCK_SIZE_DEFAULT);
+                let read = async move { client.read(source, offset, wanted as u32).await };
+                reads.push_back((wanted, self.shared.runtime.spawn("read to copy", read)));
+                asked += wanted;
             }
+            let Some((wanted, read)) = reads.pop_front() else { return Ok(done) };
+            let data = read.join().await??;
             let count = data.len() as u64;
-            self.write(target, target_offset + done, data).await?;
-            done += count;
+            if count > 0 {
+                self.write(target, target_offset + done, data).await?;
+                done += count;
+            }
+            if count < wanted {
+                return Ok(done);
+            }
         }
-        Ok(done)
     }
 
     /// Takes or releases a lock; waits if `wait`. Dropping the future gives the wait up.

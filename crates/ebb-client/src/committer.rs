@@ -295,16 +295,7 @@ fn build(id: InodeId, core: &Core, release: bool) -> Option<pb::CommitFile> {
         return None;
     }
     let attr = core.attr.as_ref()?;
-    let metablocks = core
-        .channels
-        .values()
-        .filter(|channel| channel.settled > channel.committed)
-        .map(|channel| pb::CommitMetablock {
-            id: channel.id.raw(),
-            version: Some(channel.settled.into()),
-            length: channel.settled_length,
-        })
-        .collect();
+    let metablocks = core.uncommitted_metablocks();
     let committed_size = core.durable.map_or(attr.size, |durable| durable.size);
     Some(pb::CommitFile {
         inode: id.raw(),

@@ -62,19 +62,71 @@ where
 /// Every member once; the error that says most if none has it.
 pub(crate) async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes> {
     let mut worst = err!(NoReplica, "m{} has no members in the map", wanted.record.id);
-    for place in order(shared, &wanted.record) {
-        let member = wanted.record.members[place];
-        match from_member(shared, wanted, &member, attempt).await {
+    let mut places = order(shared, &wanted.record).into_iter();
+    while let Some(place) = places.next() {
+        let first = from_or_report(shared, wanted, place, attempt);
+        tokio::pin!(first);
+        // Cancel-safety: who answers later is forgotten with its call.
+        let late = tokio::select! {
+            biased;
+            answer = &mut first => Err(answer),
+            () = patience(shared, wanted.len) => Ok(()),
+        };
+        let answer = match late {
+            Err(answer) => answer,
+            Ok(()) => match places.next() {
+                Some(second) => {
+                    shared.metrics.hedged_reads.add(1);
+                    either(first, from_or_report(shared, wanted, second, attempt)).await
+                }
+                None => first.await,
+            },
+        };
+        match answer {
             Ok(data) => return Ok(data),
-            Err(error) => {
-                shared.metrics.failed_reads.add(1);
-                tracing::debug!(node = member.node, metablock = wanted.record.id, %error, "read from a member");
-                members::report(shared, wanted.record.metablock_id(), member, &error);
-                worst = error;
-            }
+            Err(error) => worst = error,
         }
     }
     Err(worst)
+}
+
+/// Returns when another member should be asked as well; perhaps never.
+async fn patience(shared: &Shared, bytes: u64) {
+    if let Some(wait) = shared.hedge.wait(bytes) {
+        shared.runtime.sleep(wait).await;
+        if shared.hedge.spend() {
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
+/// The first good answer of two, or the last bad one.
+async fn either(
+    mut first: std::pin::Pin<&mut impl Future<Output = Result<Bytes>>>,
+    second: impl Future<Output = Result<Bytes>>,
+) -> Result<Bytes> {
+    tokio::pin!(second);
+    tokio::select! {
+        biased;
+        answer = &mut first => match answer {
+            Ok(data) => Ok(data),
+            Err(_) => second.await,
+        },
+        answer = &mut second => match answer {
+            Ok(data) => Ok(data),
+            Err(_) => first.await,
+        },
+    }
+}
+
+async fn from_or_report(shared: &Arc<Shared>, wanted: &Wanted, place: usize, attempt: Duration) -> Result<Bytes> {
+    let member = wanted.record.members[place];
+    from_member(shared, wanted, &member, attempt).await.inspect_err(|error| {
+        shared.metrics.failed_reads.add(1);
+        tracing::debug!(node = member.node, metablock = wanted.record.id, %error, "read from a member");
+        members::report(shared, wanted.record.metablock_id(), member, error);
+    })
 }
 
 fn order(shared: &Shared, record: &pb::Metablock) -> Vec<usize> {
@@ -98,7 +150,9 @@ async fn from_member(shared: &Shared, wanted: &Wanted, member: &pb::Member, dead
         offset: wanted.offset,
         length: wanted.len,
     };
-    let reply = members::call(shared, &hop, &message, Vec::new(), deadline).await?;
+    let sent = shared.runtime.now();
+    let reply = members::read(shared, &hop, &message, deadline).await?;
+    shared.hedge.note(wanted.len, shared.runtime.now().since(sent));
     let served = convert::version(reply.message.version);
     if served < wanted.min_version {
         return Err(err!(StaleVersion, "node n{} served {served} for {}", member.node, wanted.min_version));

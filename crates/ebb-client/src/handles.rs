@@ -9,6 +9,7 @@ use ebb_wire::pb::meta_op::{Create, Op};
 use parking_lot::Mutex;
 
 use crate::inode::{Granted, Inode, Lease};
+use crate::known::Asking;
 use crate::lease::Opening;
 use crate::plan::ReadAhead;
 use crate::shared::Shared;
@@ -131,34 +132,51 @@ impl Shared {
         let session = self.session.name();
         let no_grant = !access.writes() || !hosts.is_empty();
         let op = Create { no_grant, ..create.clone() };
-        let reply = match self.session.meta(credentials, Op::Create(op)).await {
+        let take =
+            |asking: &Asking<'_>, reply: &pb::MetaReply| self.take_made(asking, reply, &hosts, session.generation);
+        let made = match self.change_with(credentials, Op::Create(op), take).await {
             // A name costs no space; the first write will say if there is none.
             Err(error) if error.kind() == ErrorKind::NoSpace && !no_grant => {
-                self.session.meta(credentials, Op::Create(Create { no_grant: true, ..create })).await?
+                self.change_with(credentials, Op::Create(Create { no_grant: true, ..create }), take).await
             }
-            reply => reply?,
+            made => made,
         };
+        let (reply, made) = made?;
         let attr = reply.attr.ok_or_else(|| err!(Protocol, "a created file came without attributes"))?;
         let id = InodeId::new(attr.inode);
         if !reply.created {
             let (handle, attr) = self.open(credentials, id, access).await?;
             return Ok((handle, attr, false));
         }
-        attr.geometry().check().map_err(|why| err!(Protocol, "{id} has a bad geometry: {why}"))?;
-        let inode = self.inode(id);
-        {
-            let mut core = inode.core.lock();
-            core.open_count += 1;
-            core.registered = true;
-            core.affinity = hosts.iter().map(|host| host.as_str().to_owned()).collect();
-            // A recall may have come first; then the lease is gone already, and is taken again when it is needed.
-            if reply.lease() == pb::LeaseMode::LeaseWrite && core.lease == Lease::None {
-                let granted = Granted { attr, metablocks: reply.metablocks };
-                core.install(&self.cache, Lease::Write, session.generation, granted);
-            }
-        }
+        let Some(inode) = made? else { return Err(err!(Protocol, "a file was made, and its lease was not told")) };
         let (handle, attr) = self.handle(&inode, credentials, access);
         Ok((handle, attr, true))
+    }
+
+    /// Notes a file that this client has just made, open once, with the lease that came with it.
+    fn take_made(
+        &self,
+        asking: &Asking<'_>,
+        reply: &pb::MetaReply,
+        hosts: &[HostName],
+        generation: u64,
+    ) -> Result<Option<Arc<Inode>>> {
+        let Some(attr) = reply.attr.filter(|_| reply.created) else { return Ok(None) };
+        let id = InodeId::new(attr.inode);
+        attr.geometry().check().map_err(|why| err!(Protocol, "{id} has a bad geometry: {why}"))?;
+        let inode = self.inode(id);
+        let mut core = inode.core.lock();
+        core.open_count += 1;
+        core.registered = true;
+        core.affinity = hosts.iter().map(|host| host.as_str().to_owned()).collect();
+        // A recall may have come first; then the lease is gone already, and is taken again when it is needed.
+        if reply.lease() == pb::LeaseMode::LeaseWrite && core.lease == Lease::None {
+            let kept = reply.leased.contains(&attr.inode) && asking.is_undisturbed(id);
+            let granted = Granted { attr, metablocks: reply.metablocks.clone(), kept };
+            core.install(&self.cache, Lease::Write, generation, granted);
+        }
+        drop(core);
+        Ok(Some(inode))
     }
 
     /// Forgets a handle. Data goes on in the background; the lease stays.

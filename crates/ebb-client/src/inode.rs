@@ -216,7 +216,7 @@ impl Core {
 
     /// Takes what an `Acquire` or `Create` brought.
     pub fn install(&mut self, cache: &BlockCache, lease: Lease, generation: u64, grant: Granted) {
-        let Granted { attr, metablocks } = grant;
+        let Granted { attr, metablocks, kept } = grant;
         let map: BTreeMap<u64, pb::Metablock> = metablocks.into_iter().map(|block| (block.index, block)).collect();
         self.drop_outdated(cache, InodeId::new(attr.inode), &map, attr.metablock_size, attr.block_size);
         self.spoil_fetches();
@@ -233,7 +233,7 @@ impl Core {
         self.trimmed = false;
         self.kill_privileges = false;
         self.attr = Some(attr);
-        self.attr_stale = false;
+        self.attr_stale = !kept;
         self.closed = false;
         self.lost_epoch = None;
     }
@@ -266,8 +266,9 @@ impl Core {
         }
     }
 
-    /// Takes attributes that some answer brought, unless they are older than what is known.
-    pub fn note_attr(&mut self, attr: &pb::Attr) {
+    /// Takes attributes that some answer brought, unless they are older than what is known. `kept`: they may be
+    /// believed as long as the lease.
+    pub fn note_attr(&mut self, attr: &pb::Attr, kept: bool) {
         if self.attr.as_ref().is_some_and(|known| known.ctime_ns > attr.ctime_ns) {
             return;
         }
@@ -276,7 +277,7 @@ impl Core {
             self.mtime_ns = attr.mtime_ns;
         }
         self.attr = Some(*attr);
-        self.attr_stale = false;
+        self.attr_stale &= !kept;
     }
 
     /// Attributes with this client's own size and times, if it holds the file for writing.
@@ -382,6 +383,17 @@ impl Core {
         }
         self.fetches.retain(|fetch| Arc::strong_count(fetch) > 1);
         weight
+    }
+
+    /// What all members have synced and the master has not recorded.
+    pub fn uncommitted_metablocks(&self) -> Vec<pb::CommitMetablock> {
+        let uncommitted = self.channels.values().filter(|channel| channel.settled > channel.committed);
+        let describe = |channel: &Channel| pb::CommitMetablock {
+            id: channel.id.raw(),
+            version: Some(channel.settled.into()),
+            length: channel.settled_length,
+        };
+        uncommitted.map(describe).collect()
     }
 
     /// Takes a truncate's cut into account: what is behind `size` is gone. Returns the bytes of memory that are free.
@@ -509,4 +521,6 @@ pub(crate) struct Granted {
     pub attr: pb::Attr,
     /// All records.
     pub metablocks: Vec<pb::Metablock>,
+    /// The attributes may be believed as long as the lease.
+    pub kept: bool,
 }

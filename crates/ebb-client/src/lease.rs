@@ -71,14 +71,17 @@ impl Shared {
         if opening.is_some() {
             inode.core.lock().maybe_registered = true;
         }
-        let (grant, mode, generation) = self.acquire_fresh(inode, lease, opening.as_ref()).await?;
+        let asking = self.known.ask();
+        let (mut grant, mode, generation) = self.acquire_fresh(inode, lease, opening.as_ref()).await?;
         let mut core = inode.core.lock();
+        // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
+        grant.kept &= asking.is_undisturbed(inode.id);
         if opening.is_some() {
             core.registered = true;
         }
         if core.lease == Lease::Write && held == Lease::Write {
             // Opened again under the write lease: what this client has is newer than what the master said.
-            core.note_attr(&grant.attr);
+            core.note_attr(&grant.attr, grant.kept);
             return Ok(());
         }
         if self.runtime.has_plant(Plant::StaleRead) {
@@ -86,6 +89,7 @@ impl Shared {
             core.map.clear();
         }
         core.install(&self.cache, mode, generation, grant);
+        self.known.on_unsure_attr(inode.id);
         Ok(())
     }
 
@@ -139,6 +143,7 @@ impl Shared {
                 mode: lease.mode() as i32,
                 open: opening.is_some(),
                 access: opening.map_or(0, |opening| opening.mask),
+                keep: self.options.keep_names,
             };
             let left = deadline.saturating_sub(self.runtime.now().since(started));
             let reply = match self.session.masters.call(&message, left, left).await.result {
@@ -168,7 +173,7 @@ impl Shared {
                 return Err(err!(LeaseHeld, "{inode} is held by another client"));
             }
             let metablocks = self.whole_map(inode, reply.metablocks, reply.map_complete).await?;
-            return Ok((Granted { attr, metablocks }, mode));
+            return Ok((Granted { attr, metablocks, kept: reply.leased }, mode));
         }
     }
 

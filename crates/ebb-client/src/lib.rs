@@ -11,11 +11,11 @@
 //! Reading order:
 //! 1. `types`, `options`, `client`: the interface.
 //! 2. Pure parts, plain values in and out: `extents` (dirty bytes), `gather` (layers of bytes), `cache` (clean bytes),
-//!    `outgoing` and `channel` (a metablock's writes and members), `plan` (other decisions), `sticky`.
-//! 3. `inode` (what is known of one file), `shared` (what all parts share).
+//!    `outgoing` and `channel` (a metablock's writes and members), `hedge`, `plan` (other decisions), `sticky`.
+//! 3. `inode` (what is known of one file), `known` (names and attributes that may be kept), `shared` (what all share).
 //! 4. The session: `masters`, `session`, `poll`, `lease`, `recall`.
 //! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `committer`, `resize`, `allocate`.
-//! 6. Reading: `read`, `fetch`. The rest: `handles`, `names`, `locks`, `nodes`, `budget`, `metrics`.
+//! 6. Reading: `read`, `fetch`. Names: `kept`, `names`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`.
 
 mod allocate;
 mod budget;
@@ -29,7 +29,10 @@ mod fetch;
 mod flush;
 mod gather;
 mod handles;
+mod hedge;
 mod inode;
+mod kept;
+mod known;
 mod lease;
 mod locks;
 mod masters;
@@ -56,4 +59,4 @@ mod write;
 pub use client::Client;
 pub use metrics::Metrics;
 pub use options::ClientOptions;
-pub use types::{Access, Allocate, CacheListener, Handle, Location, SetAttr, SetTime};
+pub use types::{Access, Allocate, CacheListener, Handle, Location, Privileges, SetAttr, SetTime};

@@ -112,7 +112,20 @@ pub(crate) async fn call<C: Call>(
     deadline: Duration,
 ) -> Result<Response<C::Reply>> {
     let _outstanding = shared.nodes.begin(hop.member.unwrap_or_default().node);
-    shared.connector.channel(&hop.address).call_with(message, payload, deadline).await
+    // What comes back beside these bytes is small: reads say what they expect.
+    shared.connector.channel(&hop.address).call_sized(message, payload, 0, deadline).await
+}
+
+/// A read, which goes where reads of its size go: a small one does not queue behind big ones.
+pub(crate) async fn read(
+    shared: &Shared,
+    hop: &pb::Hop,
+    message: &pb::ReadReplica,
+    deadline: Duration,
+) -> Result<Response<pb::ReadReplicaReply>> {
+    let _outstanding = shared.nodes.begin(hop.member.unwrap_or_default().node);
+    let expected = usize::try_from(message.length).unwrap_or(usize::MAX);
+    shared.connector.channel(&hop.address).call_sized(message, Vec::new(), expected, deadline).await
 }
 
 /// Tells the master of damage, without waiting.

@@ -34,6 +34,8 @@ metrics! {
     shrunk_sets,
     /// Reads that a member refused or did not answer, and another was asked.
     failed_reads,
+    /// Reads that were asked of a second member because the first took long.
+    hedged_reads,
     /// Replies whose bytes did not match their checksums.
     corrupt_reads,
     /// Files committed.

@@ -1,12 +1,10 @@
-//! Names: every call goes to the master, and what comes back is seen through this client's own unsynced state.
+//! What becomes of a file that loses a name, and where files lie.
 
 use std::sync::Arc;
 
-use ebb_types::{Credentials, HostName, InodeId, Result, err};
-use ebb_wire::pb;
-use ebb_wire::pb::meta_op::{GetAttr, GetMap, Op, ReadDir};
+use ebb_types::{Credentials, HostName, InodeId, Result};
+use ebb_wire::pb::meta_op::{GetMap, Op};
 
-use crate::inode::Lease;
 use crate::shared::Shared;
 use crate::types::Location;
 
@@ -16,45 +14,9 @@ pub(crate) const LOCATIONS_XATTR: &[u8] = b"user.ebb.locations";
 const MAP_PART: u32 = 4096;
 
 impl Shared {
-    /// A request that is answered with attributes.
-    pub async fn for_attr(&self, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
-        let reply = self.session.meta(credentials, op).await?;
-        let attr = reply.attr.ok_or_else(|| err!(Protocol, "an answer came without attributes"))?;
-        Ok(self.see_attr(attr))
-    }
-
-    /// Attributes: from memory under a lease, else from the master.
-    pub async fn get_attr(&self, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
-        if let Some(inode) = self.find(id) {
-            let core = inode.core.lock();
-            if !core.attr_stale
-                && self.is_believed(&core, Lease::Read)
-                && let Some(attr) = &core.attr
-            {
-                return Ok(core.overlay(*attr));
-            }
-        }
-        self.for_attr(credentials, Op::GetAttr(GetAttr { inode: id.raw() })).await
-    }
-
-    /// Entries of a directory.
-    pub async fn read_dir(&self, credentials: &Credentials, read: ReadDir) -> Result<(Vec<pb::DirEntry>, bool)> {
-        let reply = self.session.meta(credentials, Op::ReadDir(read)).await?;
-        let mut entries = reply.entries;
-        for entry in &mut entries {
-            if let Some(attr) = entry.attr.take() {
-                entry.attr = Some(self.see_attr(attr));
-            }
-        }
-        Ok((entries, reply.end))
-    }
-
     /// A request that takes a name from an inode, perhaps its last.
     pub async fn displacing(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<()> {
-        let reply = self.session.meta(credentials, op).await?;
-        if let Some(attr) = reply.attr {
-            self.see_attr(attr);
-        }
+        let reply = self.change(credentials, op).await?;
         if reply.displaced_inode != 0 {
             self.on_displaced(InodeId::new(reply.displaced_inode), reply.displaced_gone);
         }

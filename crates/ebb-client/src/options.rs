@@ -21,6 +21,9 @@ pub struct ClientOptions {
     pub commit_interval: Duration,
     /// How long an operation is retried before it fails.
     pub operation_deadline: Duration,
+    /// Whether names and attributes are kept as long as the master lets it. For clients that live long: one that dies
+    /// without a word makes others wait for the end of its session.
+    pub keep_names: bool,
     /// Process id, for people who look at sessions; 0 where it says nothing (a virtual world must not depend on it).
     pub pid: u32,
 }
@@ -37,6 +40,7 @@ impl ClientOptions {
             dirty_bytes_max: 128 << 20,
             commit_interval: Duration::from_secs(1),
             operation_deadline: Duration::from_secs(30),
+            keep_names: true,
             pid: 0,
         }
     }

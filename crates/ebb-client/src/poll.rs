@@ -41,8 +41,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let wait = shared.session.ttl() / 4;
         let outcome = tokio::select! {
             biased;
-            outcome = shared.poll_once(wait.as_millis() as u32, Vec::new()) => outcome,
-            () = shared.session.poke.notified() => shared.poll_once(0, Vec::new()).await,
+            outcome = shared.poll_once(wait.as_millis() as u32, Vec::new(), Vec::new()) => outcome,
+            () = shared.session.poke.notified() => shared.poll_once(0, Vec::new(), Vec::new()).await,
         };
         if let Err(error) = outcome {
             if shared.closing.load(Ordering::Relaxed) {
@@ -60,9 +60,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 impl Shared {
     /// One poll, and everything that its answer asks for.
-    pub async fn poll_once(self: &Arc<Self>, wait_ms: u32, recalled: Vec<pb::Held>) -> Result<()> {
+    pub async fn poll_once(self: &Arc<Self>, wait_ms: u32, recalled: Vec<pb::Held>, forgotten: Vec<u64>) -> Result<()> {
         let session = self.session.name();
-        let message = pb::Poll { session: session.id.raw(), wait_ms, node_map_version: self.nodes.version(), recalled };
+        let (id, node_map_version) = (session.id.raw(), self.nodes.version());
+        let message = pb::Poll { session: id, wait_ms, node_map_version, recalled, forgotten };
         let sent = self.runtime.now();
         let deadline = Duration::from_millis(u64::from(wait_ms)) + LATE;
         let reply = match self.session.masters.call_once(&message, deadline).await {
@@ -77,6 +78,8 @@ impl Shared {
         if self.boot.is_new(session.generation, reply.master_boot) {
             tracing::info!("another master process answers: telling it what this client holds");
             self.nodes.forget_version();
+            // Ordering: this one does not know what is kept, and tells nobody to forget it once it has been told the rest.
+            self.forget_everything().await;
             self.reclaim().await?;
         }
         self.boot.note(session.generation, reply.master_boot);
@@ -94,6 +97,9 @@ impl Shared {
         }
         for recall in &reply.recalls {
             self.on_recall(recall);
+        }
+        if !reply.forget.is_empty() {
+            self.on_forget(reply.forget);
         }
         for id in reply.changed {
             self.on_changed(InodeId::new(id));
@@ -139,9 +145,11 @@ impl Shared {
         self.locks.on_session_lost();
         let held = |inode: &Arc<Inode>| inode.core.lock().lease != Lease::None;
         let lost: Vec<Arc<Inode>> = self.inodes().into_iter().filter(held).collect();
+        let mut paths = self.known.paths(&lost.iter().map(|inode| inode.id).collect());
         for inode in &lost {
-            self.lose_lease(inode, error);
+            self.lose_lease_of(inode, error, || paths.remove(&inode.id));
         }
+        self.known.clear();
         while let Err(error) = self.open_session().await {
             tracing::warn!(%error, "opening a new session");
             if self.closing.load(Ordering::Relaxed) {
@@ -152,6 +160,7 @@ impl Shared {
         // A task of its own: the kernel may wait for requests that wait for the new session.
         let shared = self.clone();
         self.runtime.spawn("invalidate what was lost", async move {
+            shared.forget_everything().await;
             for inode in lost {
                 shared.invalidate(inode.id).await;
             }

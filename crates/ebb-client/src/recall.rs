@@ -117,6 +117,7 @@ impl Shared {
         let mut core = inode.core.lock();
         if core.lease != Lease::None {
             core.close_lease();
+            self.known.on_unsure_attr(inode.id);
         }
         Ok(())
     }
@@ -141,10 +142,19 @@ impl Shared {
 
     /// Tells the master of recalls that were dealt with, by a poll that does not wait.
     pub async fn tell(self: &Arc<Self>, recalled: Vec<pb::Held>) {
+        self.tell_all(recalled, Vec::new()).await;
+    }
+
+    /// Tells the master what is forgotten, by the numbers under which it was told.
+    pub async fn tell_forgotten(self: &Arc<Self>, forgotten: Vec<u64>) {
+        self.tell_all(Vec::new(), forgotten).await;
+    }
+
+    async fn tell_all(self: &Arc<Self>, recalled: Vec<pb::Held>, forgotten: Vec<u64>) {
         let deadline = self.session.deadline();
         let started = self.runtime.now();
         while self.runtime.now().since(started) < deadline {
-            match self.poll_once(0, recalled.clone()).await {
+            match self.poll_once(0, recalled.clone(), forgotten.clone()).await {
                 Ok(()) => return,
                 Err(error) => {
                     tracing::debug!(%error, "telling that a recall was dealt with");
@@ -225,6 +235,7 @@ impl Shared {
             let mut core = inode.core.lock();
             if core.lease != Lease::None {
                 core.close_lease();
+                self.known.on_unsure_attr(inode.id);
             }
             let forget = (core.registered || core.maybe_registered) && core.open_count == 0;
             drop(core);

@@ -31,20 +31,19 @@ impl Shared {
     ) -> Result<pb::Attr> {
         let sets_mtime = op.mtime_ns.is_some() || op.mtime_now;
         let Some(inode) = self.find(id).filter(|_| sets_mtime) else {
-            let reply = self.session.meta(credentials, Op::SetAttr(op)).await?;
-            return Ok(self.see_attr(attr_of(reply)?));
+            let attr = attr_of(self.change(credentials, Op::SetAttr(op)).await?)?;
+            return Ok(self.find(id).map_or(attr, |inode| inode.core.lock().overlay(attr)));
         };
         // A commit under way would put back the time of the last write.
         let _committing = inode.committing.lock().await;
-        let reply = self.session.meta(credentials, Op::SetAttr(op)).await?;
-        let attr = attr_of(reply)?;
+        let attr = attr_of(self.change(credentials, Op::SetAttr(op)).await?)?;
         let mut core = inode.core.lock();
         core.mtime_ns = attr.mtime_ns;
         core.mtime_dirty = false;
         if let Some(durable) = &mut core.durable {
             durable.mtime_ns = 0;
         }
-        core.note_attr(&attr);
+        core.note_attr(&attr, false);
         Ok(core.overlay(attr))
     }
 
@@ -85,7 +84,7 @@ impl Shared {
         let _committing = inode.committing.lock().await;
         describe_cut(&inode, &mut op, size);
         let trim = op.trim;
-        let attr = match self.session.meta(credentials, Op::SetAttr(op)).await {
+        let attr = match self.change(credentials, Op::SetAttr(op)).await {
             Ok(reply) => attr_of(reply)?,
             Err(error) => {
                 self.on_size_refused(&inode, &error);
@@ -132,7 +131,6 @@ impl Shared {
             core.durable = None;
             core.uncommitted = false;
             core.attr = Some(attr);
-            core.attr_stale = false;
             (weight, core.overlay(attr), index)
         };
         self.budget.give(weight);
@@ -148,16 +146,7 @@ fn describe_cut(inode: &Inode, op: &mut meta_op::SetAttr, size: u64) {
     op.epoch = core.epoch.raw();
     let span = core.geometry().metablock_size;
     let (index, edge) = (size / span, size % span);
-    op.committed = core
-        .channels
-        .values()
-        .filter(|channel| channel.settled > channel.committed)
-        .map(|channel| pb::CommitMetablock {
-            id: channel.id.raw(),
-            version: Some(channel.settled.into()),
-            length: channel.settled_length,
-        })
-        .collect();
+    op.committed = core.uncommitted_metablocks();
     if edge != 0
         && let Some(channel) = core.channel(index)
         && channel.length > edge

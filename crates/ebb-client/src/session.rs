@@ -107,6 +107,11 @@ impl Session {
         self.runtime.now() < self.state.lock().trusted_until
     }
 
+    /// How long leases may still be believed.
+    pub fn trust_left(&self) -> Duration {
+        self.state.lock().trusted_until.since(self.runtime.now())
+    }
+
     /// A poll of session `id`, sent at `sent`, was answered.
     pub fn on_poll_answered(&self, id: SessionId, sent: Moment) {
         {
@@ -161,11 +166,17 @@ impl Session {
     /// A request on a session that has expired is sent once more on the next session, unless it may have been carried
     /// out or belongs to a lease of the old session.
     pub async fn meta(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
+        self.meta_kept(credentials, op, false).await
+    }
+
+    /// The same; `lease`: what the answer calls leased is going to be kept.
+    pub async fn meta_kept(&self, credentials: &Credentials, op: Op, lease: bool) -> Result<pb::MetaReply> {
         let may_move = !is_of_lease(&op);
         let query = op.is_query();
         let mut request = pb::MetaRequest {
             credentials: Some(credentials.into()),
             op: Some(pb::MetaOp { op: Some(op) }),
+            lease,
             ..Default::default()
         };
         let (outcome, generation) = self.meta_once(&mut request, query, self.deadline).await;

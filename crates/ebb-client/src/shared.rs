@@ -16,7 +16,9 @@ use crate::budget::Budget;
 use crate::cache::BlockCache;
 use crate::committer::Queue;
 use crate::handles::Handles;
+use crate::hedge::Hedge;
 use crate::inode::Inode;
+use crate::known::Known;
 use crate::locks::LockWaiters;
 use crate::metrics::Cells;
 use crate::nodes::NodeMap;
@@ -33,9 +35,11 @@ pub(crate) struct Shared {
     pub boot: MasterBoot,
     pub nodes: NodeMap,
     pub cache: BlockCache,
+    pub known: Known,
     pub budget: Budget,
     pub queue: Queue,
     pub handles: Handles,
+    pub hedge: Hedge,
     pub locks: LockWaiters,
     pub metrics: Cells,
     pub listener: Mutex<Option<Arc<dyn CacheListener>>>,
@@ -55,6 +59,7 @@ impl Shared {
         Self {
             cache: BlockCache::new(options.read_cache_bytes),
             budget: Budget::new(options.dirty_bytes_max),
+            known: Known::default(),
             runtime,
             connector,
             options,
@@ -63,6 +68,7 @@ impl Shared {
             nodes: NodeMap::default(),
             queue: Queue::default(),
             handles: Handles::default(),
+            hedge: Hedge::default(),
             locks: LockWaiters::default(),
             metrics: Cells::default(),
             listener: Mutex::new(None),
@@ -150,21 +156,14 @@ impl Shared {
         }
     }
 
-    /// Attributes as this client sees them: noted, and overlaid with its own size and times.
-    pub fn see_attr(&self, attr: pb::Attr) -> pb::Attr {
-        match self.find(InodeId::new(attr.inode)) {
-            Some(inode) => {
-                let mut core = inode.core.lock();
-                core.note_attr(&attr);
-                core.overlay(attr)
-            }
-            None => attr,
-        }
-    }
-
     /// A lease is gone without having been given back: whatever was dirty under it is dropped, and the file's
     /// handles are told once.
     pub fn lose_lease(&self, inode: &Inode, error: &Error) {
+        self.lose_lease_of(inode, error, || self.known.paths(&BTreeSet::from([inode.id])).remove(&inode.id));
+    }
+
+    /// The same of a file whose path is known: the log names it.
+    pub fn lose_lease_of(&self, inode: &Inode, error: &Error, path: impl FnOnce() -> Option<String>) {
         let (weight, lost) = {
             let mut core = inode.core.lock();
             let (weight, lost) = core.lose(&self.cache, inode.id);
@@ -174,11 +173,17 @@ impl Shared {
             }
             (weight, lost)
         };
+        self.known.on_unsure_attr(inode.id);
         self.budget.give(weight);
         if lost {
             self.metrics.lost_files.add(1);
             self.metrics.lost_bytes.add(weight as u64);
-            tracing::warn!(inode = %inode.id, bytes = weight, %error, "lost a write lease with unsynced writes");
+            // No name leads there as far as is known: it was removed, or not looked up lately.
+            let path = path().unwrap_or_else(|| format!("the file of inode {}", inode.id));
+            tracing::warn!(
+                inode = %inode.id, bytes = weight, %error,
+                "{path}: {weight} bytes that were written and not synced are lost with the write lease; whoever has it open is told EIO"
+            );
         }
         inode.progress.notify_waiters();
     }

@@ -9,6 +9,10 @@ use ebb_wire::pb;
 pub trait CacheListener: Send + Sync + 'static {
     /// Data and attributes of this inode are no longer what was served.
     fn invalidate_inode(&self, inode: InodeId);
+
+    /// Attributes of these inodes, and what is kept of the names in them, are not to be believed any more. Takes no
+    /// lock that a request may hold while it waits for this client, so it ends soon whatever else goes on.
+    fn forget(&self, inodes: &[InodeId]);
 }
 
 /// Attributes to set; `None` leaves a field alone.
@@ -72,6 +76,15 @@ impl Access {
             Self::ReadWrite => 6,
         }
     }
+}
+
+/// What a write does to set-user-id and set-group-id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Privileges {
+    /// Takes them away if the file was opened by somebody without privilege.
+    OfOpener,
+    /// Takes them away: the writer may not keep them.
+    Taken,
 }
 
 /// What fallocate is asked to do.

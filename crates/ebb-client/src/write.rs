@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ebb_types::{Result, err};
+use ebb_types::{Credentials, Result, err};
 use ebb_wire::pb;
-use ebb_wire::pb::meta_op::{Grant, Op};
+use ebb_wire::pb::meta_op::{Grant, Op, SetAttr};
 
 use crate::handles::OpenFile;
 use crate::inode::{Core, Inode, Lease};
 use crate::plan::{GRANTS_PER_CALL, grants_ahead, grants_needed, reach_of};
 use crate::shared::Shared;
+use crate::types::Privileges;
 
 /// Largest offset of a byte, as Linux has it.
 pub(crate) const FILE_SIZE_MAX: u64 = i64::MAX as u64;
@@ -28,7 +29,13 @@ impl Shared {
     /// Writes all of `data`; returns where it went.
     ///
     /// Cancel-safety: dropped half-way, a part at the front of `data` may have been written, as with a short write.
-    pub async fn write(self: &Arc<Self>, file: &OpenFile, place: Place, data: Bytes) -> Result<u64> {
+    pub async fn write(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        place: Place,
+        data: Bytes,
+        privileges: Privileges,
+    ) -> Result<u64> {
         if !file.access.writes() {
             return Err(err!(Invalid, "{} is not open for writing", file.inode.id));
         }
@@ -50,14 +57,21 @@ impl Shared {
         let mut at = 0;
         for piece in geometry.block_pieces(offset, data.len() as u64) {
             let len = piece.len as usize;
-            self.write_piece(file, piece.file_offset, data.slice(at..at + len)).await?;
+            self.write_piece(file, piece.file_offset, data.slice(at..at + len), privileges).await?;
             at += len;
         }
+        self.take_privileges(inode).await;
         Ok(offset)
     }
 
     /// Writes a part that lies within one block.
-    async fn write_piece(self: &Arc<Self>, file: &OpenFile, offset: u64, data: Bytes) -> Result<()> {
+    async fn write_piece(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        offset: u64,
+        data: Bytes,
+        privileges: Privileges,
+    ) -> Result<()> {
         let inode = &file.inode;
         let end = offset + data.len() as u64;
         self.ensure_granted(inode, offset, end).await?;
@@ -74,9 +88,10 @@ impl Shared {
             let replaced = core.dirty.insert(offset, data);
             core.size = core.size.max(end);
             core.touch(self.runtime.wall().0);
-            if !file.privileged && core.attr.as_ref().is_some_and(|attr| loses_privileges(attr.mode)) {
-                core.kill_privileges = true;
-            }
+            let takes = privileges == Privileges::Taken || !file.privileged;
+            // Where the mode is not known for sure, it may have them.
+            let may_have = core.attr_stale || core.attr.as_ref().is_some_and(|attr| loses_privileges(attr.mode));
+            core.kill_privileges |= takes && may_have;
             replaced
         };
         self.budget.give(replaced as usize);
@@ -87,6 +102,20 @@ impl Shared {
             self.queue.hurry();
         }
         Ok(())
+    }
+
+    /// Makes set-user-id and set-group-id go with what was just written. The caller has passed the gate, so no other
+    /// client sees the bytes before this is done, and one that sets the bits again is before or after both.
+    async fn take_privileges(&self, inode: &Inode) {
+        if !inode.core.lock().kill_privileges {
+            return;
+        }
+        let take = SetAttr { inode: inode.id.raw(), kill_privileges: true, ..Default::default() };
+        match self.change(&Credentials::root(), Op::SetAttr(take)).await {
+            Ok(_) => inode.core.lock().kill_privileges = false,
+            // They are hidden here already, and the next commit takes them away.
+            Err(error) => tracing::debug!(inode = %inode.id, %error, "taking set-user-id and set-group-id away"),
+        }
     }
 
     async fn take_budget(&self, bytes: usize) -> Result<()> {

@@ -102,5 +102,9 @@ pub const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;
 pub const LK_FLOCK: u32 = 1 << 0;
 /// `FUSE_NOTIFY_INVAL_INODE`.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
+/// `FUSE_NOTIFY_INC_EPOCH`, from protocol 7.44 on: every name is asked for again before it is used.
+pub const NOTIFY_INC_EPOCH: i32 = 8;
+/// First minor version with [`NOTIFY_INC_EPOCH`]: Linux 6.16.
+pub const MINOR_EPOCHS: u32 = 44;
 /// `FMODE_EXEC` as it shows in open flags.
 pub const OPEN_EXEC: u32 = 0x20;

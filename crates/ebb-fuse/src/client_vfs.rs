@@ -1,13 +1,15 @@
 //! Ebb's client as a [`Vfs`].
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use ebb_client::{Access, Client, Handle};
 use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime, err};
 use ebb_wire::pb;
 
 use crate::vfs::{
-    Allocate, Attr, DirEntry, DirPage, FileId, Lock, LockKind, NewName, OpenMode, Rename, RenameMode, Seek, SetAttr,
-    SetTime, StatFs, Vfs, XattrMode,
+    Allocate, Attr, DirEntry, DirPage, FileId, Lock, LockKind, NewName, OpenMode, Place, Privileges, Rename,
+    RenameMode, Seek, SetAttr, SetTime, StatFs, Vfs, XattrMode,
 };
 
 /// Largest transfer size that programs are told: they allocate buffers of it.
@@ -89,7 +91,37 @@ fn without_privileges(mode: u32) -> u32 {
     if mode & libc::S_IXGRP == 0 { mode } else { mode & !libc::S_ISGID }
 }
 
+impl ClientVfs {
+    /// Takes set-user-id and set-group-id away, if they are set, before a change of size by somebody who may not keep
+    /// them.
+    async fn kill_privileges(&self, inode: InodeId) -> Result<()> {
+        let mode = self.get_attr(inode).await?.mode;
+        let left = without_privileges(mode);
+        if left != mode {
+            // Not the caller's wish but the system's: the caller may well not own the file.
+            let set = ebb_client::SetAttr { mode: Some(left), ..ebb_client::SetAttr::default() };
+            self.client.set_attr(&Credentials::root(), inode, set).await?;
+        }
+        Ok(())
+    }
+}
+
 impl Vfs for ClientVfs {
+    fn attr_validity(&self, told: &Attr) -> Duration {
+        // What is kept now may be younger than what was told.
+        match self.client.kept_attr(told.inode) {
+            Some((kept, left)) if attr(kept).as_ref() == Ok(told) => left,
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn name_validity(&self, parent: InodeId, name: &[u8], leads: Option<InodeId>) -> Duration {
+        match self.client.kept_name(parent, name) {
+            Some((kept, left)) if kept == leads => left,
+            _ => Duration::ZERO,
+        }
+    }
+
     async fn lookup(&self, _caller: &Credentials, parent: InodeId, name: &[u8]) -> Result<Attr> {
         attr(self.client.lookup(&Credentials::root(), parent, name).await?)
     }
@@ -263,23 +295,14 @@ impl Vfs for ClientVfs {
         self.client.read(Handle(file.0), offset, len).await
     }
 
-    async fn write(&self, file: FileId, offset: u64, data: Bytes) -> Result<()> {
-        self.client.write(Handle(file.0), offset, data).await
-    }
-
-    async fn append(&self, file: FileId, data: Bytes) -> Result<u64> {
-        self.client.append(Handle(file.0), data).await
-    }
-
-    async fn kill_privileges(&self, inode: InodeId) -> Result<()> {
-        let mode = self.get_attr(inode).await?.mode;
-        let left = without_privileges(mode);
-        if left != mode {
-            // Not the caller's wish but the system's: the caller may well not own the file.
-            let set = ebb_client::SetAttr { mode: Some(left), ..ebb_client::SetAttr::default() };
-            self.client.set_attr(&Credentials::root(), inode, set).await?;
+    async fn write(&self, file: FileId, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
+        let handle = Handle(file.0);
+        match (place, privileges) {
+            (Place::At(offset), Privileges::Kept) => self.client.write(handle, offset, data).await.map(|()| offset),
+            (Place::End, Privileges::Kept) => self.client.append(handle, data).await,
+            (Place::At(offset), Privileges::Taken) => self.client.write_unprivileged(handle, Some(offset), data).await,
+            (Place::End, Privileges::Taken) => self.client.write_unprivileged(handle, None, data).await,
         }
-        Ok(())
     }
 
     async fn fsync(&self, file: FileId) -> Result<()> {

@@ -12,9 +12,9 @@
 //! `session` runs requests, `invalidate` makes the kernel forget, `kernel` and `mountinfo` deal with mount(2) and its
 //! table, and [`mount()`] ties it together.
 //!
-//! Caching: the kernel keeps pages, but asks for attributes whenever it uses a name or reads (time-outs of zero), and
-//! drops pages whose file has another size or time of change; the client answers from its lease. A recall of the lease
-//! drops pages at once. Nothing is written behind: a write that returned is in the client.
+//! Caching: the kernel keeps pages, names and attributes for as long as the client may (its leases and watches), and
+//! drops pages whose file has another size or time of change. What another client is about to change is recalled
+//! first, from threads that hold no lock. Nothing is written behind: a write that returned is in the client.
 //!
 //! What it never does: decide what data or names are (the client and the master do), keep state that outlives the
 //! process, or answer a request twice or never.

@@ -29,9 +29,10 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Other users may use it. Root always may; others need `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
-    /// How long the kernel may believe a name without asking. Zero: mounts on all hosts see a change at once.
+    /// How long the kernel may believe a name without asking, whatever happens. Zero: for as long as the client may keep
+    /// it, so that mounts on all hosts see a change at once.
     pub entry_timeout: Duration,
-    /// How long the kernel may believe attributes without asking. Zero: as above.
+    /// The same for attributes.
     pub attr_timeout: Duration,
     /// Threads that read requests; work beyond their first step runs on the runtime's threads.
     pub threads: usize,
@@ -91,10 +92,10 @@ pub async fn mount_vfs<V: Vfs>(
     let invalidator = Invalidator::new();
     listen(Arc::clone(&invalidator));
     let validity = Validity { entry: options.entry_timeout, attr: options.attr_timeout };
-    let server = Arc::new(Server::new(vfs, validity, Arc::clone(&invalidator)));
+    let server = Arc::new(Server::new(vfs, validity, connection.epochs, Arc::clone(&invalidator)));
     let session = Session::new(runtime.clone(), server, connection.max_write);
-    let started = invalidator.start(&connection.devices[0]).and_then(|()| session.start(connection.devices));
-    let ended = match started {
+    invalidator.start(&connection.devices[0], connection.epochs);
+    let ended = match session.start(connection.devices) {
         Ok(ended) => ended,
         Err(error) => {
             // What cannot be served must not stay in sight.
@@ -120,6 +121,7 @@ pub async fn mount_vfs<V: Vfs>(
 struct Connection {
     devices: Vec<Arc<Device>>,
     max_write: u32,
+    epochs: bool,
 }
 
 /// Makes the mount point ready, mounts, shakes hands. Blocks shortly.
@@ -134,7 +136,7 @@ fn connect(mountpoint: &Path, options: &MountOptions) -> Result<(PathBuf, Connec
         for _ in 1..options.threads.max(1) {
             devices.push(Arc::new(device.another()?));
         }
-        Ok(Connection { devices, max_write: agreement.max_write })
+        Ok(Connection { devices, max_write: agreement.max_write, epochs: agreement.epochs })
     });
     match connection {
         Ok(connection) => Ok((path, connection)),

@@ -5,9 +5,10 @@ mod locks;
 mod names;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_types::{Error, ErrorKind, Result};
+use ebb_types::{Error, ErrorKind, InodeId, Result};
 
 use crate::abi::reply;
 use crate::abi::reply::Validity;
@@ -15,7 +16,7 @@ use crate::abi::request::{Header, Request};
 use crate::credentials;
 use crate::interrupt::Interrupts;
 use crate::invalidate::Invalidator;
-use crate::vfs::Vfs;
+use crate::vfs::{Attr, Vfs};
 
 use files::OpenFiles;
 use locks::LockOwners;
@@ -30,7 +31,8 @@ pub const PID_XATTR: &str = "system.ebb.mount.pid";
 /// One mounted file system.
 pub struct Server<V> {
     pub(crate) vfs: Arc<V>,
-    validity: Validity,
+    least: Validity,
+    keeps_names: bool,
     files: OpenFiles,
     lock_owners: LockOwners,
     pub(crate) interrupts: Interrupts,
@@ -38,11 +40,13 @@ pub struct Server<V> {
 }
 
 impl<V: Vfs> Server<V> {
-    /// A server of `vfs`, whose answers the kernel may keep for `validity`.
-    pub fn new(vfs: Arc<V>, validity: Validity, invalidator: Arc<Invalidator>) -> Self {
+    /// A server of `vfs`, whose answers the kernel may keep for `least` at any rate, and longer as the file system
+    /// says; of names only if `keeps_names`, that is, if it can be made to forget them.
+    pub fn new(vfs: Arc<V>, least: Validity, keeps_names: bool, invalidator: Arc<Invalidator>) -> Self {
         Self {
             vfs,
-            validity,
+            least,
+            keeps_names,
             files: OpenFiles::default(),
             lock_owners: LockOwners::default(),
             interrupts: Interrupts::default(),
@@ -124,7 +128,20 @@ fn empty<T>(_: T) -> Bytes {
 }
 
 impl<V: Vfs> Server<V> {
-    fn entry(&self, attr: &crate::vfs::Attr) -> Bytes {
-        reply::entry(attr, self.validity)
+    fn entry(&self, parent: InodeId, name: &[u8], attr: &Attr) -> Bytes {
+        reply::entry(attr, self.validity(parent, name, attr))
+    }
+
+    fn attr_validity(&self, attr: &Attr) -> Validity {
+        Validity { attr: self.least.attr.max(self.vfs.attr_validity(attr)), ..self.least }
+    }
+
+    fn validity(&self, parent: InodeId, name: &[u8], attr: &Attr) -> Validity {
+        Validity { entry: self.name_validity(parent, name, Some(attr.inode)), ..self.attr_validity(attr) }
+    }
+
+    fn name_validity(&self, parent: InodeId, name: &[u8], leads: Option<InodeId>) -> Duration {
+        let kept = if self.keeps_names { self.vfs.name_validity(parent, name, leads) } else { Duration::ZERO };
+        self.least.entry.max(kept)
     }
 }

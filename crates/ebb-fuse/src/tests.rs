@@ -8,4 +8,5 @@ mod life;
 mod locks;
 mod memory;
 mod memory_data;
+mod memory_state;
 mod names;

@@ -5,6 +5,7 @@
 //! is above.
 
 use std::future::Future;
+use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime};
@@ -145,6 +146,24 @@ pub enum Allocate {
     ZeroKeepSize,
 }
 
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// To this offset.
+    At(u64),
+    /// Behind the last byte.
+    End,
+}
+
+/// Whether a writer may keep set-user-id and set-group-id of the file alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privileges {
+    /// They stay.
+    Kept,
+    /// They go.
+    Taken,
+}
+
 /// What lseek looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
@@ -241,6 +260,16 @@ pub enum XattrMode {
 /// The kernel has checked permissions (the mount says `default_permissions`); an implementation checks again what
 /// changes names or attributes. Futures are dropped before they end only for [`Vfs::set_lock`] with `wait`.
 pub trait Vfs: Send + Sync + 'static {
+    /// How long these attributes, just told, may be believed without asking; until the listener of the mount hears
+    /// otherwise.
+    fn attr_validity(&self, _attr: &Attr) -> Duration {
+        Duration::ZERO
+    }
+    /// The same for a name and where it leads (`None`: it is not there).
+    fn name_validity(&self, _parent: InodeId, _name: &[u8], _leads: Option<InodeId>) -> Duration {
+        Duration::ZERO
+    }
+
     /// Attributes of a name.
     fn lookup(&self, caller: &Credentials, parent: InodeId, name: &[u8]) -> impl Future<Output = Result<Attr>> + Send;
     /// Attributes of an inode.
@@ -334,12 +363,15 @@ pub trait Vfs: Send + Sync + 'static {
     fn close(&self, file: FileId) -> impl Future<Output = ()> + Send;
     /// Bytes from `offset`, fewer only at the end of the file.
     fn read(&self, file: FileId, offset: u64, len: u32) -> impl Future<Output = Result<Bytes>> + Send;
-    /// Writes all of `data`.
-    fn write(&self, file: FileId, offset: u64, data: Bytes) -> impl Future<Output = Result<()>> + Send;
-    /// Writes at the end of the file, wherever other mounts have moved it; tells where.
-    fn append(&self, file: FileId, data: Bytes) -> impl Future<Output = Result<u64>> + Send;
-    /// Takes set-user-id and set-group-id away, if they are set, before a write by somebody who may not keep them.
-    fn kill_privileges(&self, inode: InodeId) -> impl Future<Output = Result<()>> + Send;
+    /// Writes all of `data`, at its place or at the end of the file, wherever other mounts have moved it; tells where.
+    /// `privileges`: what becomes of set-user-id and set-group-id, in one step with the bytes.
+    fn write(
+        &self,
+        file: FileId,
+        place: Place,
+        data: Bytes,
+        privileges: Privileges,
+    ) -> impl Future<Output = Result<u64>> + Send;
     /// Returns when everything written is on stable storage.
     fn fsync(&self, file: FileId) -> impl Future<Output = Result<()>> + Send;
     /// fallocate.

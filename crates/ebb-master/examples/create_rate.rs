@@ -21,7 +21,14 @@ fn create(session: u64, request: u64, name: &str) -> pb::MetaRequest {
     let name = name.as_bytes().to_vec();
     let op = pb::meta_op::Create { parent: 1, name, mode: 0o644, no_grant: true, ..Default::default() };
     let op = Some(pb::MetaOp { op: Some(pb::meta_op::Op::Create(op)) });
-    pb::MetaRequest { session, request, acknowledged: request, credentials: Some(pb::Credentials::default()), op }
+    pb::MetaRequest {
+        session,
+        request,
+        acknowledged: request,
+        credentials: Some(pb::Credentials::default()),
+        op,
+        lease: false,
+    }
 }
 
 async fn keep_alive(channel: Channel, session: u64) {

@@ -37,7 +37,7 @@ fn client(session: u64, request: u64, op: pb::meta_op::Op, placements: Vec<pb::P
     let op = Some(pb::MetaOp { op: Some(op) });
     let credentials = Some(pb::Credentials::default());
     let acknowledged = request.saturating_sub(16);
-    let request = pb::MetaRequest { session, request, acknowledged, credentials, op };
+    let request = pb::MetaRequest { session, request, acknowledged, credentials, op, lease: false };
     Op::Client(pb::ClientCommand { request: Some(request), placements })
 }
 

@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use pb::command::Command as Op;
 use tokio::sync::Notify;
 
+use crate::fence::Fence;
+use crate::keep::may_keep;
 use crate::leases::{Decision, Mode, Wish};
 use crate::shared::{Shared, Soft};
 
@@ -119,6 +121,7 @@ impl Drop for Turn {
 pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: Duration) -> Result<pb::AcquireReply> {
     let (session, inode, mode) = (SessionId::new(call.session), InodeId::new(call.inode), Mode::from_raw(call.mode));
     shared.check_session(session)?;
+    let until = shared.runtime.now().after(deadline);
     let credentials = call.credentials.map(Credentials::from);
     let check = |machine: &Machine, soft: &Soft| {
         check_file(machine, soft, session, inode, &call_access(call.open, call.access), credentials.as_ref())
@@ -130,24 +133,33 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
         // A lease that it has already: nothing to wait for, and no new epoch.
         if mode == Mode::None || (mode == Mode::Write && machine.holder(inode) == Some(session)) {
             note_open(&mut soft, session, inode, call.open);
-            return answer(&machine, inode, mode);
+            return answer(&machine, &mut soft, session, inode, mode, call.keep);
         }
     }
+    // A writer changes size and times without saying: nobody may keep them. They are told while leases are recalled.
+    let fence = (mode == Mode::Write).then(|| Fence::raise(shared, session, vec![inode]));
     let turn = Turn::take(shared, session, inode, mode);
     let (decision, reply) = turn
         .wait_with(deadline, |machine, soft| {
             check(machine, soft)?;
             // Ordering: noted before the lease is logged, so that the inode is not reaped in between.
             note_open(soft, session, inode, call.open);
-            answer(machine, inode, mode)
+            answer(machine, soft, session, inode, mode, call.keep)
         })
         .await?;
     if decision == Decision::Granted {
         return Ok(reply);
     }
+    if let Some(fence) = &fence {
+        fence.settle(until.since(shared.runtime.now())).await?;
+    }
     let acquire = pb::AcquireWrite { session: session.raw(), inode: inode.raw() };
     match shared.group.propose(Op::AcquireWrite(acquire)).await? {
-        Reply::Lease { attr, metablocks } => Ok(lease(attr, Mode::Write, metablocks)),
+        Reply::Lease { attr, metablocks } => {
+            let machine = shared.group.machine();
+            let leased = call.keep && may_keep(&machine, &mut shared.state.soft.lock(), session, &attr);
+            Ok(lease(attr, Mode::Write, metablocks, leased))
+        }
         other => bail!(Internal, "AcquireWrite was answered with {other:?}"),
     }
 }
@@ -187,15 +199,24 @@ fn check_file(
     }
 }
 
-fn answer(machine: &Machine, inode: InodeId, mode: Mode) -> Result<pb::AcquireReply> {
-    Ok(lease(machine.attr(inode)?, mode, machine.metablocks(inode)?))
+fn answer(
+    machine: &Machine,
+    soft: &mut Soft,
+    session: SessionId,
+    inode: InodeId,
+    mode: Mode,
+    keep: bool,
+) -> Result<pb::AcquireReply> {
+    let attr = machine.attr(inode)?;
+    let leased = keep && mode > Mode::None && may_keep(machine, soft, session, &attr);
+    Ok(lease(attr, mode, machine.metablocks(inode)?, leased))
 }
 
-fn lease(attr: pb::Attr, mode: Mode, mut metablocks: Vec<pb::Metablock>) -> pb::AcquireReply {
+fn lease(attr: pb::Attr, mode: Mode, mut metablocks: Vec<pb::Metablock>, leased: bool) -> pb::AcquireReply {
     // Of a full page nobody knows whether it is the last: the caller asks.
     let map_complete = metablocks.len() < METABLOCKS_PER_REPLY;
     metablocks.truncate(METABLOCKS_PER_REPLY);
-    pb::AcquireReply { attr: Some(attr), mode: mode.raw(), metablocks, map_complete }
+    pb::AcquireReply { attr: Some(attr), mode: mode.raw(), metablocks, map_complete, leased }
 }
 
 /// Answers `Reclaim`: what a session held under an earlier master process, as far as nothing else was granted since.

@@ -34,7 +34,8 @@ pub(crate) async fn freshen(
         Op::Lookup(_) | Op::GetAttr(_) | Op::Resolve(_) => {
             reply.attr.iter().filter_map(|attr| unsure(shared, session, attr)).collect()
         }
-        Op::ReadDir(read) if read.plus => {
+        // Helps are left out below, not asked for.
+        Op::ReadDir(read) if read.plus && !read.hint => {
             let attrs = reply.entries.iter().filter_map(|entry| entry.attr.as_ref());
             attrs.filter_map(|attr| unsure(shared, session, attr)).collect()
         }

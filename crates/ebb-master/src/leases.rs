@@ -4,6 +4,8 @@
 //! [`FileView`]; read leases, open handles and the queue of those who wait are here. For each file there are any
 //! number of readers, or one writer.
 
+pub mod watches;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

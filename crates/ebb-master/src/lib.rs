@@ -17,6 +17,7 @@
 //! | decider | shell |
 //! |---|---|
 //! | [`leases`]: who may cache, who may write | `acquire` |
+//! | [`leases::watches`]: who keeps names and attributes | `fence`, `keep` |
 //! | [`sessions`]: who lives, what each has to be told | `poll`, `freshen` (sizes of files being written) |
 //! | [`registry`]: nodes and volumes | `nodes`, `placement` |
 //! | [`reserve`]: room promised to writers | `room` |
@@ -31,9 +32,11 @@ mod acquire;
 mod admin;
 mod deletes;
 mod describe;
+mod fence;
 mod freshen;
 pub mod fsck;
 pub mod group;
+mod keep;
 pub mod leases;
 pub mod log;
 mod namespace;

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_meta::Reply;
-use ebb_types::{Credentials, Result, SessionId, bail};
+use ebb_meta::{Machine, Reply};
+use ebb_types::{Credentials, Error, ErrorKind, FileKind, InodeId, Result, SessionId, bail};
 use ebb_wire::pb;
 use pb::command::Command;
 use pb::meta_op::Op;
 
+use crate::fence::{Fence, parents, touched};
 use crate::freshen::freshen;
+use crate::keep::keep;
 use crate::room::{self, for_create, for_grant};
 use crate::shared::Shared;
 
@@ -30,21 +32,85 @@ pub(crate) async fn answer(
     let mut reply = if op.is_query() {
         query(shared, session, &request, op).await?
     } else {
-        mutate(shared, session, &request, op).await?
+        change(shared, session, &request, op, deadline).await?
     };
     freshen(shared, session, op, &mut reply, deadline).await?;
     Ok(reply)
 }
 
+/// A mutation, with everybody else made to forget first what it changes.
+async fn change(
+    shared: &Arc<Shared>,
+    session: SessionId,
+    request: &pb::MetaRequest,
+    op: &Op,
+    deadline: Duration,
+) -> Result<pb::MetaReply> {
+    let until = shared.runtime.now().after(deadline);
+    let touched = touched(&shared.group.machine(), op);
+    let mut fence = Fence::raise(shared, session, touched);
+    fence.settle(deadline).await?;
+    let mut reply = mutate(shared, session, request, op).await?;
+    // Names may have led elsewhere by the time the command was applied: nobody is answered before all that it did is
+    // known to all. A caller whose time is up asks again, and comes by here again.
+    let done = parents(op).into_iter().filter(|_| reply.created || !matches!(op, Op::Create(_)));
+    let about = [reply.attr.as_ref().map_or(0, |attr| attr.inode), reply.displaced_inode];
+    fence.extend(done.chain(about.into_iter().filter(|id| *id != 0 && changes_attributes(op)).map(InodeId::new)));
+    fence.settle(until.since(shared.runtime.now())).await?;
+    if request.lease {
+        let machine = shared.group.machine();
+        keep(&machine, &mut shared.state.soft.lock(), session, op, &mut reply);
+    }
+    Ok(reply)
+}
+
+/// Whether the inode that the answer is about was changed, and not merely made or found.
+fn changes_attributes(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Link(_)
+            | Op::Unlink(_)
+            | Op::RemoveDir(_)
+            | Op::Rename(_)
+            | Op::SetAttr(_)
+            | Op::SetXattr(_)
+            | Op::RemoveXattr(_)
+    )
+}
+
 async fn query(shared: &Shared, session: SessionId, request: &pb::MetaRequest, op: &Op) -> Result<pb::MetaReply> {
     shared.group.read_barrier().await?;
     let credentials = request.credentials.clone().map(Credentials::from).unwrap_or_default();
-    let mut reply = shared.group.machine().query(session, &credentials, op)?;
+    let mut reply = {
+        let machine = shared.group.machine();
+        let mut reply = match machine.query(session, &credentials, op) {
+            Err(error) if request.lease && is_missing(&machine, op, &error) => {
+                pb::MetaReply { missing: true, ..Default::default() }
+            }
+            reply => reply?,
+        };
+        if request.lease {
+            keep(&machine, &mut shared.state.soft.lock(), session, op, &mut reply);
+        }
+        reply
+    };
     if let (Op::StatFs(_), Some(stat)) = (op, &mut reply.stat_fs) {
         // Space is not logged: it is what live volumes said last.
         *stat = room::space(shared, op, *stat);
     }
     Ok(reply)
+}
+
+/// Whether a lookup failed for no other reason than that the directory has no such name.
+fn is_missing(machine: &Machine, op: &Op, error: &Error) -> bool {
+    match op {
+        Op::Lookup(lookup) => {
+            let directory = machine.attr(InodeId::new(lookup.parent));
+            error.kind() == ErrorKind::NotFound
+                && directory.is_ok_and(|attr| attr.kind == FileKind::Directory.raw() && attr.nlink > 0)
+        }
+        _ => false,
+    }
 }
 
 async fn mutate(shared: &Shared, session: SessionId, request: &pb::MetaRequest, op: &Op) -> Result<pb::MetaReply> {

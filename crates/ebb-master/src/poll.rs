@@ -19,6 +19,10 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
     for held in &call.recalled {
         on_held(shared, session, held);
     }
+    if !call.forgotten.is_empty() {
+        let mut soft = shared.state.soft.lock();
+        call.forgotten.iter().for_each(|number| soft.watches.on_forgotten(session, *number));
+    }
     // Half the session's time: an answer always comes before it is up.
     let wait = Duration::from_millis(call.wait_ms.into()).min(shared.options.session_ttl / 2).min(deadline);
     let until = shared.runtime.now().after(wait);
@@ -37,7 +41,10 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
             shared.state.soft.lock().sessions.finish_poll(session, now, &mut reply);
             return Ok(reply);
         }
-        let next_repeat = shared.state.soft.lock().sessions.next_repeat(session);
+        let next_repeat = {
+            let soft = shared.state.soft.lock();
+            soft.sessions.next_repeat(session).into_iter().chain(soft.watches.next_repeat(session)).min()
+        };
         let next = next_repeat.map_or(until, |repeat| repeat.min(until));
         tokio::select! {
             biased;
@@ -64,7 +71,9 @@ fn look(shared: &Shared, session: SessionId, node_map_version: u64, reply: &mut 
             soft.sessions.cancel_recall(session, inode);
         }
     }
-    Ok(soft.sessions.take_news(session, shared.runtime.now(), reply) || is_new_map)
+    let now = shared.runtime.now();
+    let must_forget = soft.watches.take_news(session, now, reply);
+    Ok(soft.sessions.take_news(session, now, reply) || must_forget || is_new_map)
 }
 
 /// A session says what it holds now of a file.

@@ -14,6 +14,7 @@ use pb::command::Command as Op;
 
 use crate::group::{Group, Opened};
 use crate::leases::Leases;
+use crate::leases::watches::Watches;
 use crate::log::DataDir;
 use crate::options::Options;
 use crate::registry::Registry;
@@ -106,7 +107,8 @@ fn assemble(
     let group = opened.group().clone();
     let now = runtime.now();
     let sessions = Sessions::new(options.session_ttl).numbered_from(runtime.random_u64() >> 1);
-    let mut soft = Soft { leases: Leases::default(), sessions, reclaim_until: None };
+    let watches = Watches::new(runtime.random_u64());
+    let mut soft = Soft { leases: Leases::default(), watches, sessions, reclaim_until: None };
     let mut work = repair::queue::Work::default();
     {
         let machine = group.machine();

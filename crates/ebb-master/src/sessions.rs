@@ -367,6 +367,13 @@ impl Sessions {
         }
     }
 
+    /// There is news for it that others keep.
+    pub fn wake(&self, session: SessionId) {
+        if let Some(session) = self.sessions.get(&session) {
+            session.news.notify_waiters();
+        }
+    }
+
     /// Something that concerns all changed: the node map.
     pub fn wake_all(&self) {
         for session in self.sessions.values() {

@@ -17,6 +17,7 @@ use pb::meta_op::Op as MetaOp;
 use tokio::sync::Notify;
 
 use crate::group::{Group, Observer};
+use crate::leases::watches::Watches;
 use crate::leases::{FileView, Leases};
 use crate::options::Options;
 use crate::registry::Registry;
@@ -49,6 +50,7 @@ pub(crate) struct State {
 /// Leases and sessions: they change together.
 pub(crate) struct Soft {
     pub leases: Leases,
+    pub watches: Watches,
     pub sessions: Sessions,
     /// Until when sessions of an earlier master process may tell what they hold; `None`: all have, or it is over.
     pub reclaim_until: Option<Moment>,
@@ -167,6 +169,7 @@ impl State {
                 let session = SessionId::new(*session);
                 soft.sessions.remove(session);
                 soft.leases.drop_session(session);
+                soft.watches.drop_session(session);
                 self.wake.reap.notify_one();
             }
             (Op::AcquireWrite(acquire), Ok(_)) => {

@@ -7,6 +7,7 @@ mod leases;
 mod recovery;
 mod repair;
 mod room;
+mod watches;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -31,7 +32,13 @@ pub(crate) fn create_command(session: u64, request: u64, name: &str) -> pb::Clie
         ..Default::default()
     };
     let op = Some(pb::MetaOp { op: Some(pb::meta_op::Op::Create(create)) });
-    let request =
-        pb::MetaRequest { session, request, acknowledged: request, credentials: Some(pb::Credentials::default()), op };
+    let request = pb::MetaRequest {
+        session,
+        request,
+        acknowledged: request,
+        credentials: Some(pb::Credentials::default()),
+        op,
+        lease: false,
+    };
     pb::ClientCommand { request: Some(request), placements: Vec::new() }
 }

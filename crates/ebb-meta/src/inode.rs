@@ -195,6 +195,7 @@ impl Inode {
             allocated_bytes: self.file().map_or(0, |file| file.map.allocated_bytes()),
             size_unknown: self.recovering(),
             replicas: dataset.replicas,
+            has_xattrs: self.xattrs.is_some(),
             single_source: dataset.replication == crate::dataset::SINGLE_SOURCE,
         }
     }

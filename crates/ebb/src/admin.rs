@@ -27,7 +27,10 @@ pub async fn client(cluster: &ClusterDir, host: &HostName, role: &str) -> Result
 
 /// Settings of such a session.
 pub fn client_options(cluster: &ClusterDir, host: &HostName, role: &str) -> Result<ClientOptions> {
-    Ok(ClientOptions { pid: std::process::id(), ..ClientOptions::new(cluster.masters()?, host.clone(), role) })
+    // A command that is killed must not make others wait until its session is over.
+    let keep_names = role == "mount";
+    let pid = std::process::id();
+    Ok(ClientOptions { pid, keep_names, ..ClientOptions::new(cluster.masters()?, host.clone(), role) })
 }
 
 /// The user who runs this process.

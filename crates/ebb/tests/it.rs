@@ -3,6 +3,8 @@
 
 #[path = "it/bad_input.rs"]
 mod bad_input;
+#[path = "it/coherence.rs"]
+mod coherence;
 #[path = "it/faults.rs"]
 mod faults;
 #[path = "it/harness.rs"]
@@ -13,6 +15,8 @@ mod jobs;
 mod kills;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
+#[path = "it/linear.rs"]
+mod linear;
 #[path = "it/load.rs"]
 mod load;
 #[path = "it/mount.rs"]

@@ -221,4 +221,8 @@ impl crate::CacheListener for Heard {
     fn invalidate_inode(&self, inode: InodeId) {
         self.0.lock().push(inode);
     }
+
+    fn forget(&self, inodes: &[InodeId]) {
+        self.0.lock().extend(inodes);
+    }
 }

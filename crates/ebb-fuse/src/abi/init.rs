@@ -70,6 +70,8 @@ pub struct Agreement {
     pub max_background: u16,
     /// Bytes of one write request.
     pub max_write: u32,
+    /// All names that the kernel keeps can be made void at once, without a lock that a request may hold.
+    pub epochs: bool,
 }
 
 /// Takes the body of INIT apart. A kernel of another major version cannot be served.
@@ -103,7 +105,8 @@ pub fn agree(offer: Offer, max_write: u32, plus: bool) -> Result<Agreement> {
     }
     // Requests above 128 KiB need the kernel to take a number of pages from us.
     let max_write = if features & feature::MAX_PAGES != 0 { max_write } else { max_write.min(128 << 10) };
-    Ok(Agreement { max_readahead: offer.max_readahead, features, max_background: 64, max_write })
+    let epochs = offer.minor >= super::MINOR_EPOCHS;
+    Ok(Agreement { max_readahead: offer.max_readahead, features, max_background: 64, max_write, epochs })
 }
 
 /// The answer to INIT (`struct fuse_init_out`, 64 bytes).

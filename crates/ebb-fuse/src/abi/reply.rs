@@ -88,6 +88,19 @@ pub fn entry(attr: &Attr, validity: Validity) -> Bytes {
     out.freeze()
 }
 
+/// `struct fuse_entry_out` of a name that is not there, for so long.
+#[must_use]
+pub fn missing(validity: Duration) -> Bytes {
+    let mut out = BytesMut::with_capacity(128);
+    // Inode 0: none.
+    out.put_bytes(0, 16);
+    out.put_u64_ne(validity.as_secs());
+    out.put_u64_ne(0);
+    out.put_u32_ne(validity.subsec_nanos());
+    out.put_bytes(0, 4 + 88);
+    out.freeze()
+}
+
 /// `struct fuse_attr_out`.
 #[must_use]
 pub fn attr(attr: &Attr, validity: Validity) -> Bytes {
@@ -276,6 +289,25 @@ pub fn invalidate_inode(inode: InodeId) -> [u8; 40] {
     out
 }
 
+/// A message of its own that makes the kernel ask for the attributes of an inode again. Pages stay: they are compared
+/// with the new attributes before they are used.
+#[must_use]
+pub fn invalidate_attributes(inode: InodeId) -> [u8; 40] {
+    let mut out = invalidate_inode(inode);
+    // A negative offset: no pages.
+    out[24..32].copy_from_slice(&(-1_i64).to_ne_bytes());
+    out
+}
+
+/// A message of its own that makes the kernel ask for each name again before it uses it.
+#[must_use]
+pub fn invalidate_names() -> [u8; 16] {
+    let mut out = [0; 16];
+    out[..4].copy_from_slice(&16_u32.to_ne_bytes());
+    out[4..8].copy_from_slice(&super::NOTIFY_INC_EPOCH.to_ne_bytes());
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,6 +335,7 @@ mod tests {
     fn structures_have_the_sizes_of_the_kernel() {
         let (some, validity) = (some_attr(), Validity::default());
         assert_eq!(entry(&some, validity).len(), 128);
+        assert_eq!(missing(Duration::from_secs(1)).len(), 128);
         assert_eq!(attr(&some, validity).len(), 104);
         assert_eq!(statx(&some, validity).len(), 288);
         assert_eq!(created(&some, validity, 1, 0).len(), 144);

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::{Server, caller, empty};
 use crate::abi::request::{Header, Request};
 use crate::abi::{OPEN_EXEC, RELEASE_FLOCK_UNLOCK, WRITE_CACHE, WRITE_KILL_SUIDGID, fopen, reply};
-use crate::vfs::{Allocate, FileId, NewName, OpenMode, Seek, Vfs};
+use crate::vfs::{Allocate, FileId, NewName, OpenMode, Place, Privileges, Seek, Vfs};
 
 /// Most bytes that one request copies: it must end well before its deadline, and the program asks again for the rest.
 const COPY_MAX: u64 = 64 << 20;
@@ -51,7 +51,7 @@ impl<V: Vfs> Server<V> {
                 let open = open_mode(flags, kill_privileges);
                 let (file, attr) = vfs.create(&caller(header), new, exclusive, open).await?;
                 self.files.add(file);
-                reply::created(&attr, self.validity, file.0, cache_flags(flags))
+                reply::created(&attr, self.validity(header.inode, &name, &attr), file.0, cache_flags(flags))
             }
             Request::Read { file, offset, len } => vfs.read(FileId(file), offset, len).await?,
             Request::Write { .. } => self.write(header, request).await?,
@@ -93,19 +93,19 @@ impl<V: Vfs> Server<V> {
     async fn write(&self, header: &Header, request: Request) -> Result<Bytes> {
         let Request::Write { file, offset, write_flags, flags, data } = request else { return Ok(Bytes::new()) };
         let (file, len) = (FileId(file), data.len() as u32);
-        if write_flags & WRITE_KILL_SUIDGID != 0 {
-            self.vfs.kill_privileges(header.inode).await?;
-        }
+        let takes = write_flags & WRITE_KILL_SUIDGID != 0;
+        let privileges = if takes { Privileges::Taken } else { Privileges::Kept };
         // Written pages of a mapping have their place; everything else in append mode goes to the end of the file,
         // which another mount may have moved since the kernel looked.
-        if flags & libc::O_APPEND as u32 != 0 && write_flags & WRITE_CACHE == 0 {
-            let end = self.vfs.append(file, data).await?;
-            if end != offset {
-                // The kernel has put the bytes into the page cache at the place that it believed in.
-                self.invalidator.submit(header.inode);
-            }
-        } else {
-            self.vfs.write(file, offset, data).await?;
+        let appends = flags & libc::O_APPEND as u32 != 0 && write_flags & WRITE_CACHE == 0;
+        let place = if appends { Place::End } else { Place::At(offset) };
+        let end = self.vfs.write(file, place, data, privileges).await?;
+        if end != offset {
+            // The kernel has put the bytes into the page cache at the place that it believed in.
+            self.invalidator.submit(header.inode);
+        }
+        if takes {
+            self.invalidator.submit_attributes(header.inode);
         }
         Ok(reply::size(len))
     }

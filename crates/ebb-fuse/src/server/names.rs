@@ -1,7 +1,9 @@
 //! Requests about inodes, names, directories and extended attributes.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use ebb_types::{FileKind, InodeId, Result, err};
+use ebb_types::{ErrorKind, FileKind, InodeId, Result, err};
 
 use super::{PID_XATTR, Server, caller, empty};
 use crate::abi::ROOT;
@@ -24,11 +26,27 @@ impl<V: Vfs> Server<V> {
         Ok(match request {
             Request::Lookup { name } => {
                 // The kernel has checked the search permission of the directory, groups and ACL included.
-                self.entry(&self.vfs.lookup(&credentials::of_header(header), inode, &name).await?)
+                match self.vfs.lookup(&credentials::of_header(header), inode, &name).await {
+                    Ok(attr) => self.entry(inode, &name, &attr),
+                    Err(error) if error.kind() == ErrorKind::NotFound => match self.name_validity(inode, &name, None) {
+                        Duration::ZERO => return Err(error),
+                        validity => reply::missing(validity),
+                    },
+                    Err(error) => return Err(error),
+                }
             }
-            Request::GetAttr => reply::attr(&self.vfs.get_attr(inode).await?, self.validity),
-            Request::Statx => reply::statx(&self.vfs.get_attr(inode).await?, self.validity),
-            Request::SetAttr(set) => reply::attr(&self.vfs.set_attr(&caller(header), inode, set).await?, self.validity),
+            Request::GetAttr => {
+                let attr = self.vfs.get_attr(inode).await?;
+                reply::attr(&attr, self.attr_validity(&attr))
+            }
+            Request::Statx => {
+                let attr = self.vfs.get_attr(inode).await?;
+                reply::statx(&attr, self.attr_validity(&attr))
+            }
+            Request::SetAttr(set) => {
+                let attr = self.vfs.set_attr(&caller(header), inode, set).await?;
+                reply::attr(&attr, self.attr_validity(&attr))
+            }
             Request::ReadLink => self.vfs.read_link(inode).await?.into(),
             Request::StatFs => reply::stat_fs(&self.vfs.stat_fs(inode).await?),
             Request::OpenDir => reply::open(0, 0),
@@ -41,7 +59,7 @@ impl<V: Vfs> Server<V> {
     /// Fills a listing from `offset` on. One page of the file system is enough: it holds at least as many entries as
     /// fit, or ends the directory.
     async fn list(&self, inode: InodeId, offset: u64, size: u32, plus: bool) -> Result<Bytes> {
-        let mut listing = Listing::new(size, plus.then_some(self.validity));
+        let mut listing = Listing::new(size, plus.then_some(self.least));
         let dot = |name: &[u8], cookie| DirEntry {
             name: name.to_vec(),
             inode,
@@ -79,15 +97,17 @@ impl<V: Vfs> Server<V> {
         let (caller, parent) = (caller(header), header.inode);
         let vfs = &self.vfs;
         Ok(match request {
-            Request::Symlink { name, target } => self.entry(&vfs.symlink(&caller, parent, &name, &target).await?),
+            Request::Symlink { name, target } => {
+                self.entry(parent, &name, &vfs.symlink(&caller, parent, &name, &target).await?)
+            }
             Request::MakeNode { name, mode, umask, rdev } => {
                 let kind = kind_of_bits(mode).ok_or_else(|| err!(Invalid, "mode {mode:o} is of no kind of file"))?;
                 let new = NewName { parent, name: &name, mode: mode & 0o7777, umask };
-                self.entry(&vfs.make_node(&caller, new, kind, rdev).await?)
+                self.entry(parent, &name, &vfs.make_node(&caller, new, kind, rdev).await?)
             }
             Request::MakeDir { name, mode, umask } => {
                 let new = NewName { parent, name: &name, mode: mode & 0o7777, umask };
-                self.entry(&vfs.make_dir(&caller, new).await?)
+                self.entry(parent, &name, &vfs.make_dir(&caller, new).await?)
             }
             Request::Unlink { name } => empty(vfs.unlink(&caller, parent, &name).await?),
             Request::RemoveDir { name } => empty(vfs.remove_dir(&caller, parent, &name).await?),
@@ -101,7 +121,7 @@ impl<V: Vfs> Server<V> {
                 };
                 empty(vfs.rename(&caller, rename).await?)
             }
-            Request::Link { inode, name } => self.entry(&vfs.link(&caller, inode, parent, &name).await?),
+            Request::Link { inode, name } => self.entry(parent, &name, &vfs.link(&caller, inode, parent, &name).await?),
             _ => Bytes::new(),
         })
     }

@@ -3,44 +3,22 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime, bail, err};
+use ebb_types::{Credentials, FileKind, InodeId, Result, bail, err};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::vfs::{
-    Allocate, Attr, DirEntry, DirPage, FileId, Lock, LockKind, NewName, OpenMode, Rename, RenameMode, Seek, SetAttr,
-    SetTime, StatFs, Vfs, XattrMode,
+    Allocate, Attr, DirEntry, DirPage, FileId, Lock, LockKind, NewName, OpenMode, Place, Privileges, Rename,
+    RenameMode, Seek, SetAttr, SetTime, StatFs, Vfs, XattrMode,
 };
 
-use super::memory_data::Data;
+use super::memory_state::{State, acl_mode};
 
 pub struct MemoryVfs {
     state: Mutex<State>,
     unlocked: Notify,
     /// How often the caller of `shut_down` came.
     pub shut_downs: Mutex<u32>,
-}
-
-pub struct State {
-    pub nodes: BTreeMap<u64, Node>,
-    files: BTreeMap<u64, u64>,
-    locks: Vec<(InodeId, Lock)>,
-    next: u64,
-    clock: i64,
-    /// Waits for locks that are under way.
-    pub waiting: usize,
-    /// Nothing is answered but with errors, as by a client that has lost its cluster.
-    pub lost: bool,
-}
-
-pub struct Node {
-    pub attr: Attr,
-    pub data: Data,
-    target: Vec<u8>,
-    names: BTreeMap<Vec<u8>, (u64, u64)>,
-    order: BTreeMap<u64, Vec<u8>>,
-    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    opens: u32,
 }
 
 impl MemoryVfs {
@@ -60,240 +38,6 @@ impl MemoryVfs {
     pub fn write_elsewhere(&self, inode: u64, offset: u64, bytes: &[u8]) {
         self.state.lock().write(inode, offset, bytes);
     }
-}
-
-impl State {
-    fn now(&mut self) -> WallTime {
-        self.clock += 1000;
-        WallTime(self.clock)
-    }
-
-    fn make(&mut self, caller: &Credentials, kind: FileKind, mode: u32, rdev: u32) -> u64 {
-        let (number, now) = (self.next, self.now());
-        self.next += 1;
-        let attr = Attr {
-            inode: InodeId::new(number),
-            kind,
-            mode,
-            links: if kind == FileKind::Directory { 2 } else { 1 },
-            uid: caller.uid,
-            gid: caller.gid,
-            rdev,
-            size: 0,
-            allocated_bytes: 0,
-            block_size: 4096,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
-        };
-        let node = Node {
-            attr,
-            data: Data::default(),
-            target: Vec::new(),
-            names: BTreeMap::new(),
-            order: BTreeMap::new(),
-            xattrs: BTreeMap::new(),
-            opens: 0,
-        };
-        self.nodes.insert(number, node);
-        number
-    }
-
-    pub fn node(&mut self, number: u64) -> &mut Node {
-        self.nodes.get_mut(&number).unwrap_or_else(|| panic!("inode {number} is gone"))
-    }
-
-    fn get(&mut self, inode: InodeId) -> Result<&mut Node> {
-        self.nodes.get_mut(&inode.raw()).ok_or_else(|| err!(Stale, "{inode} is gone"))
-    }
-
-    fn attr(&mut self, number: u64) -> Attr {
-        let node = self.node(number);
-        if node.attr.kind == FileKind::File {
-            node.attr.size = node.data.len();
-            node.attr.allocated_bytes = node.data.allocated();
-        }
-        node.attr.clone()
-    }
-
-    pub fn child(&mut self, parent: InodeId, name: &[u8]) -> Option<u64> {
-        self.node(parent.raw()).names.get(name).map(|(number, _)| *number)
-    }
-
-    fn find(&mut self, parent: InodeId, name: &[u8]) -> Result<u64> {
-        if name.len() > 255 {
-            bail!(NameTooLong, "{} bytes", name.len());
-        }
-        self.get(parent)?;
-        self.child(parent, name).ok_or_else(|| err!(NotFound, "no such name"))
-    }
-
-    pub fn enter(&mut self, parent: InodeId, name: &[u8], number: u64) {
-        let cookie = self.next;
-        self.next += 1;
-        let now = self.now();
-        let directory = self.node(parent.raw());
-        directory.names.insert(name.to_vec(), (number, cookie));
-        directory.order.insert(cookie, name.to_vec());
-        (directory.attr.mtime, directory.attr.ctime) = (now, now);
-    }
-
-    pub fn leave(&mut self, parent: InodeId, name: &[u8]) {
-        let now = self.now();
-        let directory = self.node(parent.raw());
-        let (_, cookie) = directory.names.remove(name).expect("a name that was found");
-        directory.order.remove(&cookie);
-        (directory.attr.mtime, directory.attr.ctime) = (now, now);
-    }
-
-    /// One link less; the last one takes the inode with it unless it is open.
-    fn drop_link(&mut self, number: u64) {
-        let now = self.now();
-        let node = self.node(number);
-        node.attr.ctime = now;
-        node.attr.links = if node.attr.kind == FileKind::Directory { 0 } else { node.attr.links - 1 };
-        self.reap(number);
-    }
-
-    fn reap(&mut self, number: u64) {
-        if self.nodes.get(&number).is_some_and(|node| node.attr.links == 0 && node.opens == 0) {
-            self.nodes.remove(&number);
-        }
-    }
-
-    fn make_named(&mut self, caller: &Credentials, new: NewName<'_>, kind: FileKind, rdev: u32) -> Result<Attr> {
-        match self.find(new.parent, new.name) {
-            Ok(_) => bail!(Exists, "the name is there"),
-            Err(error) if error.kind() != ebb_types::ErrorKind::NotFound => return Err(error),
-            Err(_) => {}
-        }
-        let parent = self.node(new.parent.raw());
-        let (sgid, parent_gid) = (parent.attr.mode & libc::S_ISGID != 0, parent.attr.gid);
-        let default = parent.xattrs.get(&b"system.posix_acl_default"[..]).cloned();
-        let mode = if default.is_some() { new.mode } else { new.mode & !new.umask };
-        let number = self.make(caller, kind, mode, rdev);
-        let node = self.node(number);
-        if sgid {
-            node.attr.gid = parent_gid;
-            if kind == FileKind::Directory {
-                node.attr.mode |= libc::S_ISGID;
-            }
-        }
-        if let Some(default) = default {
-            if kind == FileKind::Directory {
-                node.xattrs.insert(b"system.posix_acl_default".to_vec(), default.clone());
-            }
-            node.attr.mode &= !0o777 | acl_mode(&default) & new.mode;
-            node.xattrs.insert(b"system.posix_acl_access".to_vec(), default);
-        }
-        self.enter(new.parent, new.name, number);
-        if kind == FileKind::Directory {
-            self.node(new.parent.raw()).attr.links += 1;
-        }
-        Ok(self.attr(number))
-    }
-
-    fn remove_directory(&mut self, parent: InodeId, name: &[u8]) -> Result<()> {
-        let number = self.find(parent, name)?;
-        let node = self.node(number);
-        if node.attr.kind != FileKind::Directory {
-            bail!(NotDirectory, "not a directory");
-        }
-        if !node.names.is_empty() {
-            bail!(NotEmpty, "entries left");
-        }
-        self.leave(parent, name);
-        self.node(parent.raw()).attr.links -= 1;
-        self.drop_link(number);
-        Ok(())
-    }
-
-    fn write(&mut self, number: u64, offset: u64, bytes: &[u8]) {
-        let now = self.now();
-        let node = self.node(number);
-        node.data.write(offset, bytes);
-        (node.attr.mtime, node.attr.ctime) = (now, now);
-    }
-
-    fn open(&mut self, number: u64, mode: OpenMode) -> FileId {
-        let file = self.next;
-        self.next += 1;
-        self.files.insert(file, number);
-        let now = self.now();
-        let node = self.node(number);
-        node.opens += 1;
-        if mode.truncate {
-            node.data.truncate(0);
-            (node.attr.mtime, node.attr.ctime) = (now, now);
-        }
-        FileId(file)
-    }
-
-    fn file(&mut self, file: FileId) -> Result<u64> {
-        self.files.get(&file.0).copied().ok_or_else(|| err!(Stale, "file {} is closed", file.0))
-    }
-
-    fn blocker(&self, inode: InodeId, lock: &Lock) -> Option<Lock> {
-        let conflicts = |other: &Lock| {
-            other.flock == lock.flock
-                && other.owner != lock.owner
-                && other.start <= lock.end
-                && lock.start <= other.end
-                && (other.kind == LockKind::Exclusive || lock.kind == LockKind::Exclusive)
-        };
-        self.locks.iter().find(|(at, other)| *at == inode && conflicts(other)).map(|(_, other)| *other)
-    }
-
-    /// Replaces what the owner has in the range.
-    fn lock(&mut self, inode: InodeId, lock: Lock) {
-        let mut kept = Vec::new();
-        for (at, other) in std::mem::take(&mut self.locks) {
-            let overlaps = at == inode
-                && other.flock == lock.flock
-                && other.owner == lock.owner
-                && other.start <= lock.end
-                && lock.start <= other.end;
-            if !overlaps {
-                kept.push((at, other));
-                continue;
-            }
-            if other.start < lock.start {
-                kept.push((at, Lock { end: lock.start - 1, ..other }));
-            }
-            if other.end > lock.end {
-                kept.push((at, Lock { start: lock.end + 1, ..other }));
-            }
-        }
-        if lock.kind != LockKind::Unlock {
-            kept.push((inode, lock));
-        }
-        self.locks = kept;
-    }
-
-    pub fn lock_count(&self) -> usize {
-        self.locks.len()
-    }
-
-    pub fn open_count(&self) -> usize {
-        self.files.len()
-    }
-}
-
-/// Permission bits that an ACL in the kernel's form stands for (acl(5)): version, then tag, bits and id of each entry.
-fn acl_mode(acl: &[u8]) -> u32 {
-    let mut bits = [0_u32; 3];
-    for entry in acl[4..].chunks_exact(8) {
-        let (tag, perm) = (u16::from_le_bytes([entry[0], entry[1]]), u32::from(entry[2]));
-        match tag {
-            0x01 => bits[0] = perm,
-            0x04 if bits[1] == 0 => bits[1] = perm,
-            0x10 => bits[1] = perm,
-            0x20 => bits[2] = perm,
-            _ => {}
-        }
-    }
-    bits[0] << 6 | bits[1] << 3 | bits[2]
 }
 
 /// Counts a wait for as long as it lasts.
@@ -550,25 +294,16 @@ impl Vfs for MemoryVfs {
         Ok(state.node(number).data.read(offset, u64::from(len)).into())
     }
 
-    async fn write(&self, file: FileId, offset: u64, data: Bytes) -> Result<()> {
+    async fn write(&self, file: FileId, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
         tokio::task::yield_now().await;
         let mut state = self.state.lock();
         let number = state.file(file)?;
+        let offset = if let Place::At(offset) = place { offset } else { state.node(number).data.len() };
         state.write(number, offset, &data);
-        Ok(())
-    }
-
-    async fn append(&self, file: FileId, data: Bytes) -> Result<u64> {
-        let mut state = self.state.lock();
-        let number = state.file(file)?;
-        let end = state.node(number).data.len();
-        state.write(number, end, &data);
-        Ok(end)
-    }
-
-    async fn kill_privileges(&self, inode: InodeId) -> Result<()> {
-        self.state.lock().get(inode)?.attr.mode &= 0o1777;
-        Ok(())
+        if privileges == Privileges::Taken {
+            state.node(number).attr.mode &= 0o1777;
+        }
+        Ok(offset)
     }
 
     async fn fsync(&self, file: FileId) -> Result<()> {

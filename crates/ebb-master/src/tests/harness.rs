@@ -179,8 +179,36 @@ impl TestClient {
             acknowledged: 0,
             credentials: Some(pb::Credentials::default()),
             op: Some(pb::MetaOp { op: Some(op) }),
+            lease: false,
         };
         self.channel.call(&request, DEADLINE).await
+    }
+
+    /// A query whose answer is going to be kept.
+    pub(crate) async fn keep(&self, op: Op) -> pb::MetaReply {
+        let request = pb::MetaRequest {
+            session: self.session,
+            op: Some(pb::MetaOp { op: Some(op) }),
+            lease: true,
+            ..Default::default()
+        };
+        self.channel.call(&request, DEADLINE).await.unwrap()
+    }
+
+    /// Polls until something is to be forgotten.
+    pub(crate) async fn next_forgetting(&self) -> pb::Forgetting {
+        for _ in 0..200 {
+            if let Some(told) = self.poll(Vec::new()).await.unwrap().forget.first() {
+                return *told;
+            }
+            self.runtime.sleep(Duration::from_millis(100)).await;
+        }
+        panic!("session {} was told to forget nothing", self.session);
+    }
+
+    pub(crate) async fn forgotten(&self, numbers: Vec<u64>) {
+        let poll = pb::Poll { session: self.session, forgotten: numbers, ..Default::default() };
+        self.channel.call(&poll, DEADLINE).await.unwrap();
     }
 
     pub(crate) async fn mutate(&self, op: Op) -> Result<pb::MetaReply> {
@@ -223,7 +251,7 @@ impl TestClient {
 
     pub(crate) async fn poll(&self, recalled: Vec<pb::Held>) -> Result<pb::PollReply> {
         let node_map_version = self.node_map_version.load(Ordering::Relaxed);
-        let poll = pb::Poll { session: self.session, wait_ms: 2000, node_map_version, recalled };
+        let poll = pb::Poll { session: self.session, wait_ms: 2000, node_map_version, recalled, ..Default::default() };
         let reply = self.channel.call(&poll, DEADLINE).await?;
         self.node_map_version.store(reply.node_map_version, Ordering::Relaxed);
         Ok(reply)

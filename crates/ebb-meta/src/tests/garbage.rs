@@ -304,6 +304,7 @@ impl Dice<'_> {
             acknowledged: if self.one_in(10) { now.unsigned_abs() / 2 } else { 0 },
             credentials: Some(pb::Credentials { uid, gid: uid / 10, groups: vec![300] }),
             op: Some(pb::MetaOp { op: Some(op) }),
+            lease: false,
         };
         pb::ClientCommand { request: Some(request), placements }
     }
@@ -396,7 +397,7 @@ fn queries(machine: &Machine, throws: Throws) {
     for op in [
         Op::Lookup(meta_op::Lookup { parent: inode, name }),
         Op::GetAttr(meta_op::GetAttr { inode }),
-        Op::ReadDir(meta_op::ReadDir { inode, cookie, limit, plus: true, map: true }),
+        Op::ReadDir(meta_op::ReadDir { inode, cookie, limit, plus: true, map: true, hint: false }),
         Op::ReadLink(meta_op::ReadLink { inode }),
         Op::GetXattr(meta_op::GetXattr { inode, name: dice.text() }),
         Op::ListXattr(meta_op::ListXattr { inode }),

@@ -106,6 +106,7 @@ impl World {
             acknowledged: self.request,
             credentials: Some((&self.user).into()),
             op: Some(pb::MetaOp { op: Some(op) }),
+            lease: false,
         }
     }
 

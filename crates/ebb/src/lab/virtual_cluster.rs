@@ -35,28 +35,38 @@ fn options(seed: u64, plant: Option<Plant>) -> VirtualOptions {
 
 fn run_one(context: &Context, seed: Range<u64>, plant: Option<Plant>) -> bool {
     let mut good = true;
-    swarm::run_all(seed, NonZeroUsize::MIN, |seed| options(seed, plant), |report| {
-        print(context, &report, plant);
-        good = report.violations.is_empty();
-        Next::GoOn
-    });
+    swarm::run_all(
+        seed,
+        NonZeroUsize::MIN,
+        |seed| options(seed, plant),
+        |report| {
+            print(context, &report, plant);
+            good = report.violations.is_empty();
+            Next::GoOn
+        },
+    );
     good
 }
 
 fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, plant: Option<Plant>) -> bool {
     let bar = context.output.item_bar(seeds.end - seeds.start, "seeds");
     let (mut passed, mut failed) = (0_u64, Vec::new());
-    swarm::run_all(seeds, jobs, |seed| options(seed, plant), |report| {
-        bar.inc(1);
-        if report.violations.is_empty() {
-            passed += 1;
-            return Next::GoOn;
-        }
-        bar.suspend(|| print(context, &report, plant));
-        failed.push(report.seed);
-        // One finding is what a planted mistake is asked for.
-        if plant.is_some() { Next::Stop } else { Next::GoOn }
-    });
+    swarm::run_all(
+        seeds,
+        jobs,
+        |seed| options(seed, plant),
+        |report| {
+            bar.inc(1);
+            if report.violations.is_empty() {
+                passed += 1;
+                return Next::GoOn;
+            }
+            bar.suspend(|| print(context, &report, plant));
+            failed.push(report.seed);
+            // One finding is what a planted mistake is asked for.
+            if plant.is_some() { Next::Stop } else { Next::GoOn }
+        },
+    );
     bar.finish_and_clear();
     if context.output.json() {
         failed.sort_unstable();

@@ -1,0 +1,321 @@
+//! Asking, and changing, names and attributes, with what may be kept of the answers.
+
+use std::sync::Arc;
+
+use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{GetAttr, Lookup, Op, ReadDir};
+
+use crate::inode::Lease;
+use crate::known::{Asking, Name};
+use crate::shared::Shared;
+
+impl Shared {
+    /// Attributes of a name: from memory if it is kept, else from the master.
+    pub async fn lookup(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<pb::Attr> {
+        let missing = || err!(NotFound, "{parent} has no entry {}", String::from_utf8_lossy(name));
+        match self.kept_name(parent, name) {
+            Name::Missing => return Err(missing()),
+            Name::Leads(inode) => {
+                if let Some(attr) = self.kept_attr(inode) {
+                    return Ok(attr);
+                }
+            }
+            Name::Unknown => {}
+        }
+        let asking = self.known.ask();
+        let op = Op::Lookup(Lookup { parent: parent.raw(), name: name.to_vec() });
+        let reply = self.session.meta_kept(credentials, op, self.options.keep_names).await?;
+        let leads = reply.attr.map(|attr| InodeId::new(attr.inode));
+        if reply.leased.contains(&parent.raw()) && !is_dots(name) && (leads.is_some() || reply.missing) {
+            self.known.put_name(&asking, parent, name, leads);
+        }
+        match reply.attr {
+            Some(attr) => Ok(self.see_attr(&asking, attr, &reply.leased)),
+            None if reply.missing => Err(missing()),
+            None => Err(err!(Protocol, "an answer came without attributes")),
+        }
+    }
+
+    /// Attributes: from memory under a lease, else from the master.
+    pub async fn get_attr(&self, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
+        match self.kept_attr(id) {
+            Some(attr) => Ok(attr),
+            None => self.ask_attr(credentials, Op::GetAttr(GetAttr { inode: id.raw() })).await,
+        }
+    }
+
+    /// A query that is answered with attributes.
+    pub async fn ask_attr(&self, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
+        let asking = self.known.ask();
+        let reply = self.session.meta_kept(credentials, op, self.options.keep_names).await?;
+        let attr = reply.attr.ok_or_else(|| err!(Protocol, "an answer came without attributes"))?;
+        Ok(self.see_attr(&asking, attr, &reply.leased))
+    }
+
+    /// Entries of a directory. Attributes come along even if nobody asked, for the questions that follow.
+    pub async fn read_dir(&self, credentials: &Credentials, mut read: ReadDir) -> Result<(Vec<pb::DirEntry>, bool)> {
+        let (directory, cookie, wanted) = (InodeId::new(read.inode), read.cookie, read.plus);
+        let keep = self.options.keep_names;
+        if keep && !read.plus && !read.map {
+            (read.plus, read.hint) = (true, true);
+        }
+        let asking = self.known.ask();
+        let reply = self.session.meta_kept(credentials, Op::ReadDir(read), keep).await?;
+        let mut entries = reply.entries;
+        // Sorted, for one look for each entry.
+        let mut leased = reply.leased;
+        leased.sort_unstable();
+        if leased.binary_search(&directory.raw()).is_ok() {
+            self.known.put_listing(&asking, directory, cookie, &entries, reply.end);
+        }
+        for entry in &mut entries {
+            if let Some(attr) = entry.attr.take() {
+                let own = leased.binary_search(&attr.inode).map_or(&[][..], |at| &leased[at..=at]);
+                entry.attr = Some(self.see_attr(&asking, attr, own)).filter(|_| wanted);
+            }
+        }
+        Ok((entries, reply.end))
+    }
+
+    /// Attributes as this client sees them: noted, kept if they may be, overlaid with its own size and times.
+    pub fn see_attr(&self, asking: &Asking<'_>, attr: pb::Attr, leased: &[u64]) -> pb::Attr {
+        let id = InodeId::new(attr.inode);
+        let leased = leased.contains(&attr.inode);
+        let Some(inode) = self.find(id) else {
+            if leased {
+                self.known.put_attr(asking, attr);
+            }
+            return attr;
+        };
+        let mut core = inode.core.lock();
+        // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
+        core.note_attr(&attr, leased && asking.is_undisturbed(id));
+        if leased && core.lease != Lease::Write {
+            self.known.put_attr(asking, attr);
+        }
+        core.overlay(attr)
+    }
+
+    /// Attributes that need not be asked for.
+    pub fn kept_attr(&self, id: InodeId) -> Option<pb::Attr> {
+        if let Some(inode) = self.find(id) {
+            let core = inode.core.lock();
+            if !core.attr_stale
+                && self.is_believed(&core, Lease::Read)
+                && let Some(attr) = &core.attr
+            {
+                return Some(core.overlay(*attr));
+            }
+            if core.lease == Lease::Write {
+                return None;
+            }
+        }
+        self.known.attr(id).filter(|_| self.session.is_trusted())
+    }
+
+    /// What need not be asked of a name.
+    pub fn kept_name(&self, parent: InodeId, name: &[u8]) -> Name {
+        if self.session.is_trusted() { self.known.name(parent, name) } else { Name::Unknown }
+    }
+
+    /// Whether it is known that the inode has no extended attributes and no ACL.
+    pub fn has_no_xattrs(&self, id: InodeId) -> bool {
+        let plain = |kind| kind == FileKind::File.raw() || kind == FileKind::Directory.raw();
+        self.kept_attr(id).is_some_and(|attr| !attr.has_xattrs && plain(attr.kind))
+    }
+
+    /// A change of names or attributes. What is kept follows it.
+    pub async fn change(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
+        self.change_with(credentials, op, |_, _| ()).await.map(|(reply, ())| reply)
+    }
+
+    /// The same; `then` sees the answer before anything else can disturb what it says.
+    pub async fn change_with<T>(
+        &self,
+        credentials: &Credentials,
+        op: Op,
+        then: impl FnOnce(&Asking<'_>, &pb::MetaReply) -> T,
+    ) -> Result<(pb::MetaReply, T)> {
+        let names = names_of(&op);
+        let inodes = inodes_of(&op);
+        let makes_directory = matches!(op, Op::MakeDir(_));
+        let sets_size = matches!(&op, Op::SetAttr(set) if set.size.is_some());
+        let unsure = Unsure { shared: self, names: &names, inodes: &inodes, done: false };
+        let asking = self.known.ask();
+        let reply = match self.session.meta_kept(credentials, op, self.options.keep_names).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                // Nothing was changed by what was refused for a reason that others see too.
+                let refused = matches!(error.kind(), ErrorKind::Exists | ErrorKind::AccessDenied | ErrorKind::NotEmpty);
+                let mut unsure = unsure;
+                unsure.done = refused && names.iter().all(|name| name.now != Now::Unsure);
+                drop(unsure);
+                return Err(error);
+            }
+        };
+        let mut unsure = unsure;
+        unsure.done = true;
+        let done = then(&asking, &reply);
+        if sets_size {
+            // Attributes and size of the file change in one step, by whoever asked.
+            inodes.iter().for_each(|inode| self.known.on_unsure_attr(*inode));
+        } else {
+            self.note_change(&asking, &reply, &names, &inodes);
+        }
+        if let Some(attr) = reply.attr.filter(|attr| makes_directory && reply.leased.contains(&attr.inode)) {
+            self.known.put_empty(&asking, InodeId::new(attr.inode));
+        }
+        Ok((reply, done))
+    }
+
+    fn note_change(&self, asking: &Asking<'_>, reply: &pb::MetaReply, names: &[Renamed], inodes: &[InodeId]) {
+        let leased = |inode: u64| reply.leased.contains(&inode);
+        for name in names {
+            let leads = match name.now {
+                Now::Made => reply.attr.map(|attr| InodeId::new(attr.inode)),
+                Now::Gone => None,
+                Now::Unsure => {
+                    self.known.on_unsure_name(name.parent, &name.name);
+                    continue;
+                }
+            };
+            let parent = reply.parents.iter().find(|attr| attr.inode == name.parent.raw() && leased(attr.inode));
+            self.known.on_own_name(asking, name.parent, &name.name, leads, parent.copied());
+        }
+        let about = reply.attr.filter(|attr| !inodes.contains(&InodeId::new(attr.inode)));
+        if let Some(attr) = &reply.attr {
+            let id = InodeId::new(attr.inode);
+            let mut now = Some(*attr).filter(|_| leased(attr.inode));
+            if let Some(inode) = self.find(id) {
+                let mut core = inode.core.lock();
+                core.note_attr(attr, now.is_some() && asking.is_undisturbed(id));
+                now = now.filter(|_| core.lease != Lease::Write);
+                self.known.on_own_change(asking, id, now);
+            } else {
+                self.known.on_own_change(asking, id, now);
+            }
+        }
+        for inode in inodes.iter().filter(|inode| reply.attr.is_none_or(|attr| attr.inode != inode.raw())) {
+            self.known.on_unsure_attr(*inode);
+        }
+        if reply.displaced_inode != 0 && about.is_none_or(|attr| attr.inode != reply.displaced_inode) {
+            self.on_unsure_inode(InodeId::new(reply.displaced_inode));
+        }
+    }
+
+    fn on_unsure_inode(&self, id: InodeId) {
+        self.known.on_unsure_attr(id);
+        if let Some(inode) = self.find(id) {
+            inode.core.lock().attr_stale = true;
+        }
+    }
+
+    /// Others wait until this client keeps nothing of these inodes any more.
+    pub fn on_forget(self: &Arc<Self>, told: Vec<pb::Forgetting>) {
+        let shared = self.clone();
+        self.runtime.spawn("forget what others change", async move {
+            shared.forget_inodes(told.iter().map(|one| InodeId::new(one.inode)).collect()).await;
+            shared.tell_forgotten(told.iter().map(|one| one.number).collect()).await;
+        });
+    }
+
+    /// The master process that knew what is kept is gone, or the session is.
+    pub async fn forget_everything(self: &Arc<Self>) {
+        let mut inodes = self.known.clear();
+        inodes.extend(self.inodes().iter().map(|inode| inode.id));
+        self.forget_inodes(inodes).await;
+    }
+
+    async fn forget_inodes(self: &Arc<Self>, inodes: Vec<InodeId>) {
+        self.known.forget(&inodes);
+        for inode in inodes.iter().filter_map(|id| self.find(*id)) {
+            inode.core.lock().attr_stale = true;
+        }
+        let listener = self.listener.lock().clone();
+        if let Some(listener) = listener {
+            self.runtime.compute(move || listener.forget(&inodes)).await;
+        }
+    }
+}
+
+/// A name that a change is about, and what becomes of it.
+struct Renamed {
+    parent: InodeId,
+    name: Vec<u8>,
+    now: Now,
+}
+
+/// What a name is after a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Now {
+    /// It leads to what the answer is about.
+    Made,
+    /// Not there.
+    Gone,
+    /// The answer does not tell.
+    Unsure,
+}
+
+fn names_of(op: &Op) -> Vec<Renamed> {
+    let one = |parent: u64, name: &[u8], now| Renamed { parent: InodeId::new(parent), name: name.to_vec(), now };
+    match op {
+        Op::Create(op) => vec![one(op.parent, &op.name, Now::Made)],
+        Op::MakeDir(op) => vec![one(op.parent, &op.name, Now::Made)],
+        Op::MakeNode(op) => vec![one(op.parent, &op.name, Now::Made)],
+        Op::Symlink(op) => vec![one(op.parent, &op.name, Now::Made)],
+        Op::Link(op) => vec![one(op.parent, &op.name, Now::Made)],
+        Op::Unlink(op) => vec![one(op.parent, &op.name, Now::Gone)],
+        Op::RemoveDir(op) => vec![one(op.parent, &op.name, Now::Gone)],
+        Op::Rename(op) => {
+            // Two names of one inode stay both: what the source is now is asked.
+            let source = one(op.source_parent, &op.source_name, Now::Unsure);
+            let target = if op.exchange { Now::Unsure } else { Now::Made };
+            vec![source, one(op.target_parent, &op.target_name, target)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Inodes that a change names.
+fn inodes_of(op: &Op) -> Vec<InodeId> {
+    match op {
+        Op::Link(op) => vec![InodeId::new(op.inode)],
+        Op::SetAttr(op) => vec![InodeId::new(op.inode)],
+        Op::SetXattr(op) => vec![InodeId::new(op.inode)],
+        Op::RemoveXattr(op) => vec![InodeId::new(op.inode)],
+        _ => Vec::new(),
+    }
+}
+
+/// Until its end is known, a change may have been made or not.
+///
+/// Cancel-safety: dropped with the call, what the change is about is not believed any more.
+struct Unsure<'a> {
+    shared: &'a Shared,
+    names: &'a [Renamed],
+    inodes: &'a [InodeId],
+    done: bool,
+}
+
+impl Drop for Unsure<'_> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        for name in self.names {
+            let before = self.shared.known.name(name.parent, &name.name);
+            self.shared.known.on_unsure_name(name.parent, &name.name);
+            if let Name::Leads(inode) = before {
+                self.shared.on_unsure_inode(inode);
+            }
+        }
+        for inode in self.inodes {
+            self.shared.on_unsure_inode(*inode);
+        }
+    }
+}
+
+fn is_dots(name: &[u8]) -> bool {
+    name == b"." || name == b".."
+}

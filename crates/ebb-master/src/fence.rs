@@ -1,0 +1,167 @@
+//! A change of names or attributes waits until nobody else keeps what it changes: the shell around
+//! [`crate::leases::watches`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_meta::Machine;
+use ebb_runtime::Moment;
+use ebb_types::{Credentials, InodeId, Result, SessionId, err};
+use ebb_wire::pb;
+use pb::meta_op::Op;
+
+use crate::shared::{Shared, Soft};
+
+/// Waits look again at least so often: the end of the time for reclaiming announces itself to nobody.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// While it is up, no session but its own begins to keep anything of these inodes. Lowered when dropped.
+pub(crate) struct Fence {
+    shared: Arc<Shared>,
+    session: SessionId,
+    inodes: Vec<InodeId>,
+}
+
+impl Fence {
+    /// Raises it, and tells whoever keeps something to forget it. [`Fence::settle`] waits for them.
+    pub(crate) fn raise(shared: &Arc<Shared>, session: SessionId, inodes: Vec<InodeId>) -> Self {
+        let fence = Self { shared: Arc::clone(shared), session, inodes };
+        let mut soft = shared.state.soft.lock();
+        for inode in &fence.inodes {
+            soft.watches.raise(session, *inode);
+            tell(&mut soft, session, *inode);
+        }
+        drop(soft);
+        fence
+    }
+
+    /// Takes further inodes behind the fence.
+    pub(crate) fn extend(&mut self, more: impl IntoIterator<Item = InodeId>) {
+        let mut soft = self.shared.state.soft.lock();
+        for inode in more {
+            if !self.inodes.contains(&inode) {
+                self.inodes.push(inode);
+                soft.watches.raise(self.session, inode);
+                tell(&mut soft, self.session, inode);
+            }
+        }
+    }
+
+    /// Returns when nobody else keeps anything of what is behind the fence. `LeaseHeld` after `span`.
+    ///
+    /// A session that does not answer is waited for until it has expired; one that a new master process has not heard
+    /// of yet, until it has told what it holds, or its time is up.
+    pub(crate) async fn settle(&self, span: Duration) -> Result<()> {
+        if self.is_settled(None) {
+            return Ok(());
+        }
+        let until = self.shared.runtime.now().after(span);
+        for inode in &self.inodes {
+            self.settle_one(*inode, until).await?;
+        }
+        Ok(())
+    }
+
+    fn is_settled(&self, one: Option<InodeId>) -> bool {
+        let soft = self.shared.state.soft.lock();
+        if soft.reclaim_until.is_some() && soft.sessions.any_unclaimed(self.session) {
+            return false;
+        }
+        match one {
+            Some(inode) => soft.watches.is_clear(self.session, inode),
+            None => self.inodes.iter().all(|inode| soft.watches.is_clear(self.session, *inode)),
+        }
+    }
+
+    async fn settle_one(&self, inode: InodeId, until: Moment) -> Result<()> {
+        let changes = self.shared.state.soft.lock().watches.changes(inode);
+        loop {
+            let changed = changes.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.is_settled(Some(inode)) {
+                return Ok(());
+            }
+            let left = until.since(self.shared.runtime.now());
+            if left.is_zero() {
+                return Err(err!(LeaseHeld, "others keep what they know of {inode} and have not forgotten it yet"));
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = self.shared.runtime.sleep(left.min(LOOK_AGAIN)) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Fence {
+    fn drop(&mut self) {
+        let mut soft = self.shared.state.soft.lock();
+        for inode in &self.inodes {
+            soft.watches.lower(self.session, *inode);
+        }
+    }
+}
+
+fn tell(soft: &mut Soft, by: SessionId, inode: InodeId) {
+    for session in soft.watches.recall(by, inode) {
+        soft.sessions.wake(session);
+    }
+}
+
+/// What a request will change as things are now: directories by their names, and inodes by their attributes.
+pub(crate) fn touched(machine: &Machine, op: &Op) -> Vec<InodeId> {
+    let found = |parent: u64, name: &[u8]| find(machine, parent, name);
+    let mut touched: Vec<InodeId> = match op {
+        // What is there already is opened, not made.
+        Op::Create(op) if found(op.parent, &op.name).is_some() => Vec::new(),
+        Op::Link(op) => vec![InodeId::new(op.parent), InodeId::new(op.inode)],
+        Op::Unlink(op) => std::iter::once(InodeId::new(op.parent)).chain(found(op.parent, &op.name)).collect(),
+        Op::RemoveDir(op) => std::iter::once(InodeId::new(op.parent)).chain(found(op.parent, &op.name)).collect(),
+        Op::Rename(op) => [op.source_parent, op.target_parent]
+            .map(InodeId::new)
+            .into_iter()
+            .chain(found(op.source_parent, &op.source_name))
+            .chain(found(op.target_parent, &op.target_name))
+            .collect(),
+        Op::SetAttr(op) => vec![InodeId::new(op.inode)],
+        Op::SetXattr(op) => vec![InodeId::new(op.inode)],
+        Op::RemoveXattr(op) => vec![InodeId::new(op.inode)],
+        Op::CreateDataset(op) => op.dataset.iter().flat_map(|dataset| on_path(machine, &dataset.path)).collect(),
+        _ => parents(op),
+    };
+    touched.sort_unstable();
+    touched.dedup();
+    touched
+}
+
+/// Directories whose entries a request changes.
+pub(crate) fn parents(op: &Op) -> Vec<InodeId> {
+    let parents: &[u64] = match op {
+        Op::Create(op) => &[op.parent],
+        Op::MakeDir(op) => &[op.parent],
+        Op::MakeNode(op) => &[op.parent],
+        Op::Symlink(op) => &[op.parent],
+        Op::Link(op) => &[op.parent],
+        Op::Unlink(op) => &[op.parent],
+        Op::RemoveDir(op) => &[op.parent],
+        Op::Rename(op) if op.source_parent == op.target_parent => &[op.source_parent],
+        Op::Rename(op) => &[op.source_parent, op.target_parent],
+        _ => &[],
+    };
+    parents.iter().copied().map(InodeId::new).collect()
+}
+
+/// What a name leads to. The superuser's eyes: permissions are checked when the command is applied.
+pub(crate) fn find(machine: &Machine, parent: u64, name: &[u8]) -> Option<InodeId> {
+    let lookup = Op::Lookup(pb::meta_op::Lookup { parent, name: name.to_vec() });
+    let reply = machine.query(SessionId::default(), &Credentials::root(), &lookup).ok()?;
+    reply.attr.map(|attr| InodeId::new(attr.inode))
+}
+
+fn on_path(machine: &Machine, path: &str) -> Vec<InodeId> {
+    let resolve = Op::Resolve(pb::meta_op::Resolve { path: path.as_bytes().to_vec(), follow_last: true });
+    let Ok(reply) = machine.query(SessionId::default(), &Credentials::root(), &resolve) else { return Vec::new() };
+    reply.attr.iter().map(|attr| attr.inode).chain([reply.parent]).map(InodeId::new).collect()
+}

@@ -1,0 +1,78 @@
+//! What of an answer the session may keep: decided under the locks, for the state as it is.
+
+use ebb_meta::Machine;
+use ebb_types::{FileKind, InodeId, SessionId};
+use ebb_wire::pb;
+use pb::meta_op::Op;
+
+use crate::fence::{find, parents};
+use crate::shared::Soft;
+
+/// Notes the session among those who keep what this answer tells, and says so in it. `reply` is what the state is now
+/// (a query's), or was when the change was applied: what has changed since is not kept.
+pub(crate) fn keep(machine: &Machine, soft: &mut Soft, session: SessionId, op: &Op, reply: &mut pb::MetaReply) {
+    if !soft.sessions.contains(session) {
+        return;
+    }
+    match op {
+        Op::Lookup(lookup) if is_dots(&lookup.name) => {}
+        Op::Lookup(lookup) => keep_directory(soft, session, lookup.parent, reply),
+        Op::ReadDir(read) => {
+            keep_directory(soft, session, read.inode, reply);
+            let told = reply.entries.iter().filter_map(|entry| entry.attr.as_ref());
+            let kept: Vec<u64> =
+                told.filter(|attr| may_keep(machine, soft, session, attr)).map(|attr| attr.inode).collect();
+            reply.leased.extend(kept);
+        }
+        _ if !op.is_query() => keep_changed(machine, soft, session, op, reply),
+        _ => {}
+    }
+    if let Some(attr) = &reply.attr
+        && may_keep(machine, soft, session, attr)
+    {
+        reply.leased.push(attr.inode);
+    }
+}
+
+fn keep_directory(soft: &mut Soft, session: SessionId, directory: u64, reply: &mut pb::MetaReply) {
+    if soft.watches.watch(session, InodeId::new(directory)) {
+        reply.leased.push(directory);
+    }
+}
+
+/// The directories that a change was made in, if its names are still what the change made of them.
+fn keep_changed(machine: &Machine, soft: &mut Soft, session: SessionId, op: &Op, reply: &mut pb::MetaReply) {
+    let made = reply.attr.as_ref().map_or(0, |attr| attr.inode);
+    let is = |parent: u64, name: &[u8], inode: u64| find(machine, parent, name).map_or(0, InodeId::raw) == inode;
+    let lasts = match op {
+        Op::Create(op) => is(op.parent, &op.name, made),
+        Op::MakeDir(op) => is(op.parent, &op.name, made),
+        Op::MakeNode(op) => is(op.parent, &op.name, made),
+        Op::Symlink(op) => is(op.parent, &op.name, made),
+        Op::Link(op) => is(op.parent, &op.name, made),
+        Op::Unlink(op) => is(op.parent, &op.name, 0),
+        Op::RemoveDir(op) => is(op.parent, &op.name, 0),
+        Op::Rename(op) => is(op.target_parent, &op.target_name, made) && !op.exchange,
+        _ => return,
+    };
+    for parent in parents(op).into_iter().filter(|_| lasts) {
+        if let Ok(attr) = machine.attr(parent)
+            && soft.watches.watch(session, parent)
+        {
+            reply.leased.push(parent.raw());
+            reply.parents.push(attr);
+        }
+    }
+}
+
+/// Whether attributes may be kept: they are what is recorded, and nobody else writes without saying.
+pub(crate) fn may_keep(machine: &Machine, soft: &mut Soft, session: SessionId, attr: &pb::Attr) -> bool {
+    let inode = InodeId::new(attr.inode);
+    let quiet = attr.kind != FileKind::File.raw()
+        || (!attr.size_unknown && machine.holder(inode).is_none_or(|holder| holder == session));
+    quiet && machine.attr(inode).as_ref() == Ok(attr) && soft.watches.watch(session, inode)
+}
+
+fn is_dots(name: &[u8]) -> bool {
+    name == b"." || name == b".."
+}
