@@ -31,7 +31,10 @@ cleanup() {
     if [ -e "$EBB_DIR/cluster.toml" ]; then
         "$ebb" cluster down >/dev/null 2>"$work/down.err" || { cat "$work/down.err"; code=1; }
     fi
-    if [ "$code" = 0 ] && [ -z "${EBB_DEMO_DIR:-}" ]; then rm -rf "$work"; else say "logs are in $EBB_DIR/log"; fi
+    case $code in
+        0 | 130 | 143) [ -n "${EBB_DEMO_DIR:-}" ] || rm -rf "$work" ;;
+        *) say "what is left to look at is in $work; logs in $EBB_DIR/log" ;;
+    esac
     exit "$code"
 }
 trap cleanup EXIT
@@ -92,7 +95,7 @@ kill_block() { # kill_block HOST WHAT-IS-GOING-ON
 
 # --- Copy in, with a death in the middle ------------------------------------------------------------------------
 
-copied_bytes() { # what the mount holds by now, without walking it: raw space used / copies
+copied_bytes() { # of the large file, by now
     stat -c %s "$mnt/linux.tar" 2>/dev/null || echo 0
 }
 
@@ -109,7 +112,6 @@ tar_ms=$(($(now_ms) - copy_start))
 wait "$cp_tree" || { failed_ops=$((failed_ops + 1)); head "$work/cp-tree.err"; }
 tree_ms=$(($(now_ms) - copy_start))
 children=()
-sync -f "$mnt"
 say "copied the large file in $tar_ms ms ($((tar_bytes / 1000 / (tar_ms + 1))) MB/s), the tree in $tree_ms ms ($((tree_bytes / 1000 / (tree_ms + 1))) MB/s), side by side"
 "$ebb" node start h2
 
@@ -163,7 +165,8 @@ done
 "$ebb" fsck
 replicas=$("$ebb" fs locations /linux.tar --json | jq '[.metablocks[].replicas | length] | min')
 used=$(du -sB1 "$EBB_DIR"/nodes | cut -f1)
-say "space: $used bytes on all volumes for $(((tree_bytes + tar_bytes))) bytes in 3 copies"
+percent=$((used * 100 / (3 * (tree_bytes + tar_bytes))))
+say "space: $used bytes on all volumes for $((tree_bytes + tar_bytes)) bytes in 3 copies: $percent % (the dead server's volume counts)"
 cmp "$tar" "$mnt/linux.tar" || die "the large file differs"
 [ "$failed_ops" = 0 ] || die "$failed_ops operations failed"
 say "ok words=$words source=$source killed=$killed failed_ops=$failed_ops replicas=$replicas seconds=$(($(date +%s) - started))"
