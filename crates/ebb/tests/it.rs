@@ -15,8 +15,6 @@ mod jobs;
 mod kills;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
-#[path = "it/linear.rs"]
-mod linear;
 #[path = "it/load.rs"]
 mod load;
 #[path = "it/mount.rs"]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::Dice;
+use ebb_types::err;
 use parking_lot::Mutex;
 
 use crate::files::{Call, Files};
@@ -36,6 +37,9 @@ struct Store {
     /// Of each file, writes that are under way.
     coming: BTreeMap<String, BTreeMap<u64, (u64, Bytes)>>,
     next_coming: u64,
+    /// Of files that were made.
+    ids: BTreeMap<String, u64>,
+    next_id: u64,
 }
 
 /// One client's view of the store.
@@ -152,18 +156,45 @@ impl Files for Memory {
     }
 
     fn make<'a>(&'a self, name: &'a str) -> Call<'a, u64> {
-        Box::pin(async move { Ok(name.len() as u64) })
+        Box::pin(async move {
+            self.pause().await;
+            let mut store = self.store.lock();
+            store.next_id += 1;
+            let id = store.next_id;
+            store.files.insert(name.to_owned(), Vec::new());
+            store.ids.insert(name.to_owned(), id);
+            Ok(id)
+        })
     }
 
-    fn rename<'a>(&'a self, _source: &'a str, _target: &'a str) -> Call<'a, ()> {
-        Box::pin(async { Ok(()) })
+    fn rename<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()> {
+        Box::pin(async move {
+            self.pause().await;
+            let mut store = self.store.lock();
+            let Some(data) = store.files.remove(source) else { return Err(err!(NotFound, "no {source}")) };
+            store.files.insert(target.to_owned(), data);
+            store.old.remove(target);
+            if let Some(id) = store.ids.remove(source) {
+                store.ids.insert(target.to_owned(), id);
+            }
+            Ok(())
+        })
     }
 
-    fn unlink<'a>(&'a self, _name: &'a str) -> Call<'a, ()> {
-        Box::pin(async { Ok(()) })
+    fn unlink<'a>(&'a self, name: &'a str) -> Call<'a, ()> {
+        Box::pin(async move {
+            self.pause().await;
+            let mut store = self.store.lock();
+            store.ids.remove(name);
+            store.old.remove(name);
+            store.files.remove(name).map(drop).ok_or_else(|| err!(NotFound, "no {name}"))
+        })
     }
 
     fn list(&self) -> Call<'_, Vec<(String, u64)>> {
-        Box::pin(async { Ok(Vec::new()) })
+        Box::pin(async move {
+            self.pause().await;
+            Ok(self.store.lock().ids.iter().map(|(name, id)| (name.clone(), *id)).collect())
+        })
     }
 }

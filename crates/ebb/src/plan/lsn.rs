@@ -35,7 +35,7 @@ pub struct LsnArgs {
     /// Applications of the paper's Table II, by commas [default: all ten].
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     apps: Vec<String>,
-    /// Applications from a TOML file of [[app]] tables, in place of or besides --apps.
+    /// Applications from a TOML file of `[[app]]` tables, in place of or besides --apps.
     #[arg(long, value_name = "FILE")]
     app_file: Option<PathBuf>,
     /// Multiplies bytes and tasks of every application.

@@ -10,7 +10,7 @@ use crate::units::ByteSize;
 
 #[derive(Debug, Args)]
 pub struct SignalArgs {
-    /// constant:PERCENT, oscillation:PERCENT, trace:FILE (seconds,watts[,price]), or budget:PER_HOUR (with --prices).
+    /// constant:PERCENT, oscillation:PERCENT, trace:FILE (`seconds,watts[,price]`), or budget:PER_HOUR (with --prices).
     #[arg(long, value_name = "SIGNAL")]
     signal: Option<String>,
     /// Prices of a kWh over time: lines of seconds,price.
