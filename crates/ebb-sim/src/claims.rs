@@ -1,7 +1,7 @@
 //! The paper's figures as statements that can be checked: its number, ours, and why they differ.
 //!
 //! All statements about the 20-node and the 5-node studies use one set of hardware parameters ([`Hardware::default`])
-//! and one number of copies at the LSN. Where a number is out of reach with these, [`Claim::remark`] names the
+//! and one number of copies at the LSN. Where a number is out of reach with these, `Claim::remark` names the
 //! experiment that reaches it, and that experiment is a row of its own.
 //!
 //! [`Hardware::default`]: crate::cluster::Hardware

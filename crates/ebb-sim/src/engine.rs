@@ -2,7 +2,7 @@
 //!
 //! A *resource* (a disk, one direction of a link, the cores of a node) does so many units of work a second. A *flow*
 //! is an amount of something (bytes, cycles) that uses several resources at once, each at its own cost for one unit of
-//! the flow, and never runs faster than its own limit. Rates are max-min fair ([`crate::fill`]). Between two changes of
+//! the flow, and never runs faster than its own limit. Rates are max-min fair (`fill`). Between two changes of
 //! the set of flows all rates are constant, so the next end of a flow is known exactly and time jumps to it.
 
 use std::cmp::Ordering;

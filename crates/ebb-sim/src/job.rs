@@ -1,7 +1,7 @@
 //! One job on one cluster, from its first heartbeat to its last byte.
 //!
 //! Nodes report once a second and get as many maps as they have free slots, nearest data first, and up to two reducers.
-//! A map runs its program ([`crate::program`]). A reducer fetches from up to five nodes at a time what their finished
+//! A map runs its program (`program`). A reducer fetches from up to five nodes at a time what their finished
 //! maps have for it, merges to disk when its memory is full, and when it has everything sorts, reduces and writes.
 
 use ebb_types::Result;

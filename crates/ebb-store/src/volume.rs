@@ -35,7 +35,7 @@ pub struct VolumeOptions {
     pub node: NodeId,
     /// Bytes of a journal segment. More make checkpoints cheaper to recycle, fewer make formatting quicker.
     pub segment_bytes: u64,
-    /// Bytes in the journal after which a checkpoint begins; more if the index is longer (see [`JOURNAL_BYTES_MAX`]).
+    /// Bytes in the journal after which a checkpoint begins; more if the index is longer (see `JOURNAL_BYTES_MAX`).
     pub checkpoint_bytes: u64,
     /// Bytes received and not yet in their place; more make writers wait. At least the largest payload.
     pub unplaced_bytes_max: usize,
