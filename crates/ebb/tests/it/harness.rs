@@ -161,15 +161,34 @@ pub fn wait_for(what: &str, bound: Duration, mut check: impl FnMut() -> bool) {
     }
 }
 
+/// Random choices that follow from a seed (Marsaglia's xorshift).
+pub struct Dice(u64);
+
+impl Dice {
+    /// One for each seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        (self.bits() >> 11) % bound
+    }
+}
+
 /// Bytes that differ everywhere, so that a misplaced block is seen.
 pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut dice = Dice::new(seed);
     let mut out = Vec::with_capacity(len + 8);
     while out.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        out.extend_from_slice(&state.to_le_bytes());
+        out.extend_from_slice(&dice.bits().to_le_bytes());
     }
     out.truncate(len);
     out

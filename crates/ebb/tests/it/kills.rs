@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::harness::{Cluster, shell, signal};
-use crate::load::{Dice, Worker};
+use crate::harness::{Cluster, Dice, shell, signal};
+use crate::load::Worker;
 
 const NODES: u64 = 5;
 const WORKERS_PER_MOUNT: u64 = 2;

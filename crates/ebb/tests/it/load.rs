@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::harness::pattern;
+use crate::harness::{Dice, pattern};
 
 /// Files of one worker.
 const FILES: u64 = 6;
@@ -18,24 +18,6 @@ const FILES: u64 = 6;
 const SIZE_MAX: u64 = 3 << 20;
 /// Where the kernel may cut a write.
 const PAGE: u64 = 4096;
-
-/// Random choices that follow from a seed.
-pub struct Dice(u64);
-
-impl Dice {
-    /// One for each seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
 
 /// One change of a file.
 #[derive(Clone, Debug)]
