@@ -78,6 +78,11 @@ id!(
     "n"
 );
 id!(
+    /// A power plan: each is the former plus one. 0 is none.
+    PlanVersion,
+    "plan"
+);
+id!(
     /// Number of a request within its session; a repeated one is answered, not redone.
     RequestId,
     "r"

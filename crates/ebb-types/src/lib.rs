@@ -13,7 +13,7 @@ pub use attr::{Credentials, FileKind, WallTime};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use geometry::{BLOCK_SIZE_DEFAULT, CHUNK_SIZE, Geometry, METABLOCK_SIZE_DEFAULT, Piece};
 pub use ids::{
-    BootId, ClusterId, DatasetId, Epoch, HostName, Incarnation, InodeId, MetablockId, NodeId, RackName, RequestId,
-    SessionId, VolumeId,
+    BootId, ClusterId, DatasetId, Epoch, HostName, Incarnation, InodeId, MetablockId, NodeId, PlanVersion, RackName,
+    RequestId, SessionId, VolumeId,
 };
 pub use version::Version;

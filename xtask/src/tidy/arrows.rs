@@ -4,7 +4,7 @@ use super::{Finding, map};
 use crate::tree::Tree;
 
 /// Crates whose every result is a function of their arguments.
-const PURE: &[&str] = &["ebb-types", "ebb-wire", "ebb-layout", "ebb-meta", "ebb-model", "ebb-sim"];
+const PURE: &[&str] = &["ebb-types", "ebb-wire", "ebb-layout", "ebb-meta", "ebb-model", "ebb-power", "ebb-sim"];
 /// What would let them act.
 const ACTING: &[&str] =
     &["tokio", "ebb-runtime", "ebb-rpc", "rustix", "libc", "getrandom", "rand", "tracing-subscriber"];

@@ -1,0 +1,185 @@
+//! Who is awake when: what readers, proxies and power clients ask of a plan.
+//!
+//! A node is *powered* from the start of its active time to its end, and *awake* (it serves) between its transitions,
+//! which lie inside, less the guard band at both ends. Times are milliseconds since the Unix epoch. Before its start a
+//! plan answers as at its start.
+
+use ebb_types::NodeId;
+
+use super::{Duty, NodePlan, PowerPlan};
+
+/// What a node does at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum NodeState {
+    /// Asleep or off.
+    Asleep,
+    /// Powered, does not serve yet.
+    Waking,
+    /// Serves.
+    Awake,
+    /// Powered, does not serve any more.
+    FallingAsleep,
+}
+
+impl NodeState {
+    /// The name that status shows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Asleep => "asleep",
+            Self::Waking => "waking",
+            Self::Awake => "awake",
+            Self::FallingAsleep => "falling-asleep",
+        }
+    }
+
+    /// Whether it draws more than a sleeper.
+    #[must_use]
+    pub const fn is_powered(self) -> bool {
+        !matches!(self, Self::Asleep)
+    }
+}
+
+impl PowerPlan {
+    /// What a node should be doing. A node that the plan does not know is always on.
+    #[must_use]
+    pub fn state(&self, node: NodeId, at_ms: u64) -> NodeState {
+        self.nodes.get(&node).map_or(NodeState::Awake, |plan| self.state_of(plan, at_ms))
+    }
+
+    fn state_of(&self, plan: &NodePlan, at_ms: u64) -> NodeState {
+        let at_ms = at_ms.max(self.start_ms);
+        let waking = at_ms < plan.ready_ms;
+        match plan.duty {
+            Duty::Off => NodeState::Asleep,
+            Duty::On if waking => NodeState::Waking,
+            Duty::On => NodeState::Awake,
+            Duty::Blink { active_ms, .. } => {
+                let since = self.since_start(plan, at_ms);
+                if since >= active_ms {
+                    NodeState::Asleep
+                } else if since + u64::from(plan.suspend_ms) + self.guard_ms >= active_ms {
+                    NodeState::FallingAsleep
+                } else if waking || since < u64::from(plan.wake_ms) + self.guard_ms {
+                    NodeState::Waking
+                } else {
+                    NodeState::Awake
+                }
+            }
+        }
+    }
+
+    /// Time since the node's last regular start.
+    fn since_start(&self, plan: &NodePlan, at_ms: u64) -> u64 {
+        let start = match plan.duty {
+            Duty::Blink { start_ms, .. } => start_ms,
+            Duty::On | Duty::Off => 0,
+        };
+        (at_ms % self.interval_ms + self.interval_ms - start) % self.interval_ms
+    }
+
+    /// Whether a node serves.
+    #[must_use]
+    pub fn is_awake(&self, node: NodeId, at_ms: u64) -> bool {
+        self.state(node, at_ms) == NodeState::Awake
+    }
+
+    /// Nodes that serve, in the order of their ids.
+    pub fn awake(&self, at_ms: u64) -> impl Iterator<Item = NodeId> + '_ {
+        self.nodes.iter().filter(move |(_, plan)| self.state_of(plan, at_ms) == NodeState::Awake).map(|(node, _)| *node)
+    }
+
+    /// How long a node still serves, in milliseconds: 0 if it does not, `u64::MAX` if the plan never lets it sleep.
+    #[must_use]
+    pub fn awake_left_ms(&self, node: NodeId, at_ms: u64) -> u64 {
+        let at_ms = at_ms.max(self.start_ms);
+        if !self.is_awake(node, at_ms) {
+            return 0;
+        }
+        match self.nodes.get(&node).map(|plan| (plan, plan.duty)) {
+            Some((plan, Duty::Blink { active_ms, .. })) => {
+                active_ms - self.since_start(plan, at_ms) - u64::from(plan.suspend_ms) - self.guard_ms
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    /// Of these nodes the one that serves longest from now on, and for how long; none if all of them sleep. Among
+    /// equals the first that was named.
+    pub fn longest_awake(&self, nodes: impl IntoIterator<Item = NodeId>, at_ms: u64) -> Option<(NodeId, u64)> {
+        let left = nodes.into_iter().map(|node| (node, self.awake_left_ms(node, at_ms)));
+        left.filter(|(_, left)| *left > 0).fold(None, |best: Option<(NodeId, u64)>, next| match best {
+            Some(best) if best.1 >= next.1 => Some(best),
+            _ => Some(next),
+        })
+    }
+
+    /// When a node serves next: `at_ms` itself if it does now, none if the plan never wakes it for long enough.
+    #[must_use]
+    pub fn next_wake_ms(&self, node: NodeId, at_ms: u64) -> Option<u64> {
+        let at_ms = at_ms.max(self.start_ms);
+        let Some(plan) = self.nodes.get(&node) else { return Some(at_ms) };
+        let Duty::Blink { active_ms, .. } = plan.duty else {
+            return (plan.duty == Duty::On).then(|| at_ms.max(plan.ready_ms));
+        };
+        let (first, end) = (
+            u64::from(plan.wake_ms) + self.guard_ms,
+            active_ms.saturating_sub(u64::from(plan.suspend_ms) + self.guard_ms),
+        );
+        if first >= end {
+            return None;
+        }
+        let earliest = at_ms.max(plan.ready_ms);
+        let since = self.since_start(plan, earliest);
+        Some(match since {
+            _ if since < first => earliest + (first - since),
+            _ if since < end => earliest,
+            _ => earliest + (self.interval_ms - since) + first,
+        })
+    }
+
+    /// Which of these nodes serves next, and when; none if none ever does. Among equals the first that was named.
+    pub fn next_wake_of(&self, nodes: impl IntoIterator<Item = NodeId>, at_ms: u64) -> Option<(NodeId, u64)> {
+        let wakes = nodes.into_iter().filter_map(|node| Some((node, self.next_wake_ms(node, at_ms)?)));
+        wakes.fold(None, |best: Option<(NodeId, u64)>, next| match best {
+            Some(best) if best.1 <= next.1 => Some(best),
+            _ => Some(next),
+        })
+    }
+
+    /// When a node must next be woken or put to sleep, after `at_ms`, and what it is from then on; none if never.
+    /// This is what a power client waits for.
+    #[must_use]
+    pub fn next_switch(&self, node: NodeId, at_ms: u64) -> Option<(u64, bool)> {
+        if at_ms < self.start_ms {
+            return Some((self.start_ms, self.state(node, self.start_ms).is_powered()));
+        }
+        let plan = self.nodes.get(&node)?;
+        let Duty::Blink { active_ms, .. } = plan.duty else { return None };
+        let since = self.since_start(plan, at_ms);
+        Some(if since < active_ms {
+            (at_ms + active_ms - since, false)
+        } else {
+            (at_ms + self.interval_ms - since, true)
+        })
+    }
+
+    /// A moment after `at_ms` until which the node's state stays as it is; none if it always does.
+    #[must_use]
+    pub fn next_state_ms(&self, node: NodeId, at_ms: u64) -> Option<u64> {
+        let plan = self.nodes.get(&node)?;
+        let at_ms = at_ms.max(self.start_ms);
+        let ready = Some(plan.ready_ms).filter(|ready| *ready > at_ms && plan.duty != Duty::Off);
+        let Duty::Blink { active_ms, .. } = plan.duty else { return ready };
+        let since = self.since_start(plan, at_ms);
+        let edges = [
+            u64::from(plan.wake_ms) + self.guard_ms,
+            active_ms.saturating_sub(u64::from(plan.suspend_ms) + self.guard_ms),
+            active_ms,
+            self.interval_ms,
+        ];
+        // An edge is where a state may change; where two lie at one place, or in the wrong order, it does not.
+        let edge = edges.into_iter().filter(|edge| *edge > since).min().unwrap_or(self.interval_ms);
+        Some(ready.map_or(at_ms + edge - since, |ready| ready.min(at_ms + edge - since)))
+    }
+}

@@ -1,0 +1,224 @@
+use proptest::prelude::*;
+
+use super::lookup::NodeState;
+use super::timetable::Timetable;
+use super::*;
+use crate::hardware::{Hardware, NodePower};
+
+fn node(duty: Duty) -> NodePlan {
+    NodePlan { duty, ready_ms: 0, wake_ms: 10, suspend_ms: 5 }
+}
+
+fn plan(duties: &[Duty]) -> PowerPlan {
+    PowerPlan {
+        version: PlanVersion::new(1),
+        policy: PolicyKind::BlinkCircular,
+        start_ms: 0,
+        interval_ms: 1_000,
+        guard_ms: 2,
+        budget_mw: 50_000,
+        nodes: duties.iter().enumerate().map(|(at, duty)| (NodeId::new(at as u64 + 1), node(*duty))).collect(),
+        stalled: vec![DatasetId::new(4)],
+        why: "2 of 3 nodes at a time".into(),
+    }
+}
+
+const ONE: NodeId = NodeId::new(1);
+
+fn blink(start_ms: u64, active_ms: u64) -> Duty {
+    Duty::Blink { start_ms, active_ms }
+}
+
+#[test]
+fn transitions_and_guard_lie_inside_the_powered_time() {
+    let plan = plan(&[blink(900, 300)]);
+    let states = [
+        (899, NodeState::Asleep),
+        (900, NodeState::Waking),
+        (911, NodeState::Waking),
+        (912, NodeState::Awake),
+        (1_192, NodeState::Awake),
+        (1_193, NodeState::FallingAsleep),
+        (1_199, NodeState::FallingAsleep),
+        (1_200, NodeState::Asleep),
+    ];
+    for (at, state) in states {
+        assert_eq!(plan.state(ONE, at), state, "{at}");
+    }
+    assert_eq!(plan.awake_left_ms(ONE, 1_000), 193);
+    assert_eq!(plan.next_wake_ms(ONE, 1_193), Some(1_912));
+    assert_eq!(plan.next_switch(ONE, 950), Some((1_200, false)));
+    assert_eq!(plan.next_switch(ONE, 1_200), Some((1_900, true)));
+}
+
+#[test]
+fn readers_find_the_longest_awake_and_the_first_to_wake() {
+    let plan = plan(&[blink(0, 300), blink(100, 300), Duty::Off, blink(500, 16), blink(600, 100)]);
+    let ids = || (1..=5).map(NodeId::new);
+    assert_eq!(plan.longest_awake(ids(), 150), Some((NodeId::new(2), 243)));
+    assert_eq!(plan.longest_awake(ids(), 450), None);
+    // Node 4 is never awake long enough to serve, node 3 never at all.
+    assert_eq!(plan.next_wake_of(ids(), 450), Some((NodeId::new(5), 612)));
+    assert_eq!(plan.next_wake_of([NodeId::new(3), NodeId::new(4)], 450), None);
+    assert_eq!(plan.awake(150).map(NodeId::raw).collect::<Vec<_>>(), [1, 2]);
+    // A node that the plan does not know is always on.
+    assert_eq!(plan.longest_awake([NodeId::new(9)], 450), Some((NodeId::new(9), u64::MAX)));
+}
+
+#[test]
+fn a_plan_prints_as_what_it_says() {
+    let told = plan(&[Duty::On, Duty::Off, blink(5, 7)]).to_string();
+    let wanted = "plan1 blink-circular from 0 ms, interval 1000 ms, 50.0 W: 2 of 3 nodes at a time\n  ds4 is out of reach\n  \
+                  n1 on\n  n2 off\n  n3 blinks from 5 ms for 7 ms\n";
+    assert_eq!(told, wanted);
+}
+
+#[test]
+fn plans_that_cannot_be_are_refused() {
+    let told = |change: fn(&mut PowerPlan)| {
+        let mut plan = plan(&[blink(0, 10)]);
+        change(&mut plan);
+        plan.check().unwrap_err().to_string()
+    };
+    assert!(told(|plan| plan.interval_ms = 0).contains("interval of 0 ms"));
+    assert!(told(|plan| plan.interval_ms = 10).contains("n1 blinks"));
+    assert!(told(|plan| plan.version = PlanVersion::new(0)).contains("1 or more"));
+    assert!(told(|plan| plan.start_ms = u64::MAX).contains("end of time"));
+    assert!(told(|plan| plan.why = "x".repeat(2_000)).contains("sentence"));
+    assert!(plan(&[]).node(ONE).unwrap_err().to_string().contains("does not follow"));
+}
+
+#[test]
+fn a_timetable_changes_plans_when_the_next_begins() {
+    let mut table = Timetable::default();
+    assert_eq!((table.awake_left_ms(ONE, 5), table.state(ONE, 5)), (u64::MAX, NodeState::Awake));
+    assert!(table.accept(plan(&[Duty::On]), 0).unwrap());
+    let off = PowerPlan { version: PlanVersion::new(2), start_ms: 500, ..plan(&[Duty::Off]) };
+    assert!(table.accept(off.clone(), 100).unwrap());
+    assert!(!table.accept(off, 100).unwrap(), "known already");
+    assert_eq!(table.awake_left_ms(ONE, 100), 500 - 100 - 5 - 2);
+    assert_eq!(table.state(ONE, 492), NodeState::Awake);
+    assert_eq!(table.state(ONE, 493), NodeState::FallingAsleep);
+    assert_eq!(table.state(ONE, 500), NodeState::Asleep);
+    assert_eq!(table.next_switch(ONE, 100), Some((500, false)));
+    assert_eq!(table.next_wake_ms(ONE, 499), None);
+    let mut on = PowerPlan { version: PlanVersion::new(3), start_ms: 800, ..plan(&[Duty::On]) };
+    on.nodes.get_mut(&ONE).unwrap().ready_ms = 812;
+    assert!(table.accept(on, 600).unwrap());
+    assert_eq!(table.next_wake_ms(ONE, 600), Some(812));
+    assert_eq!(table.state(ONE, 805), NodeState::Waking);
+    // One announced before another that starts no later never comes into force.
+    let sooner = PowerPlan { version: PlanVersion::new(4), start_ms: 700, ..plan(&[Duty::On]) };
+    assert!(table.accept(sooner, 600).unwrap());
+    assert_eq!(table.at(900).unwrap().version, PlanVersion::new(4));
+    assert_eq!(table.at(650).unwrap().version, PlanVersion::new(2), "the one in force stays until then");
+}
+
+#[test]
+fn too_many_announcements_are_refused() {
+    let mut table = Timetable::default();
+    let announce =
+        |version: u64| PowerPlan { version: PlanVersion::new(version), start_ms: version * 100, ..plan(&[Duty::On]) };
+    assert!((1..=8).all(|version| table.accept(announce(version), 0).unwrap()));
+    assert!(table.accept(announce(9), 0).is_err());
+    assert!(table.accept(announce(9), 500).unwrap(), "those that are over have made room");
+}
+
+#[test]
+fn hostile_bytes_are_refused_by_name() {
+    let bytes = plan(&[Duty::On, blink(5, 7)]).encode();
+    let told = |bytes: &[u8]| PowerPlan::decode(bytes).unwrap_err().to_string();
+    assert!(told(b"PLAN").contains("no power plan"));
+    let mut other = bytes.clone();
+    other[4] = 9;
+    assert!(told(&other).contains("format 9"));
+    other = bytes.clone();
+    other[5] = 200;
+    assert!(told(&other).contains("policy 200"));
+    assert!(told(&[bytes.clone(), vec![0]].concat()).contains("1 bytes after"));
+    // More nodes than there are bytes: refused before room is made for them.
+    let count = bytes.len() - 2 * 41 - 4;
+    other = bytes;
+    other[count..count + 4].copy_from_slice(&60_000_u32.to_le_bytes());
+    assert!(told(&other).contains("60000 nodes"));
+}
+
+fn duties() -> impl Strategy<Value = Duty> {
+    prop_oneof![
+        Just(Duty::On),
+        Just(Duty::Off),
+        (0_u64..1_000, 1_u64..1_000).prop_map(|(start_ms, active_ms)| blink(start_ms, active_ms)),
+    ]
+}
+
+fn plans() -> impl Strategy<Value = PowerPlan> {
+    (proptest::collection::vec((duties(), 0_u64..3_000), 0..8), 0_u64..2_000, 0_u64..20).prop_map(
+        |(nodes, start_ms, guard_ms)| {
+            let mut plan =
+                PowerPlan { start_ms, guard_ms, ..plan(&nodes.iter().map(|node| node.0).collect::<Vec<_>>()) };
+            for (node, (_, ready_ms)) in plan.nodes.values_mut().zip(&nodes) {
+                node.ready_ms = *ready_ms;
+            }
+            plan
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn bytes_bring_the_same_plan_back(plan in plans()) {
+        prop_assert_eq!(PowerPlan::decode(&plan.encode()).unwrap(), plan);
+    }
+
+    #[test]
+    fn no_bytes_make_the_decoder_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        plan in plans(), at in 0_usize..300, cut in 0_usize..400) {
+        let _ = PowerPlan::decode(&bytes);
+        let mut good = plan.encode();
+        good.truncate(cut.max(6));
+        if let (Some(byte), Some(other)) = (good.get_mut(at), bytes.pop()) {
+            *byte = other;
+        }
+        if let Ok(plan) = PowerPlan::decode(&good) {
+            // Whatever is taken for a plan can be asked anything.
+            for node in plan.nodes.keys() {
+                let _ = (plan.awake_left_ms(*node, 7), plan.next_wake_ms(*node, 1 << 50), plan.next_switch(*node, 7));
+            }
+        }
+    }
+
+    #[test]
+    fn lookups_agree_with_walking_through_time(plan in plans(), from in 0_u64..4_000) {
+        for node in plan.nodes.keys().copied() {
+            let from = from.max(plan.start_ms);
+            let walk = from..from + 4_000;
+            let awake = |at: u64| plan.is_awake(node, at);
+            prop_assert_eq!(plan.next_wake_ms(node, from), walk.clone().find(|at| awake(*at)), "{} {:?}", node, plan);
+            let left = plan.awake_left_ms(node, from);
+            let walked = walk.clone().take_while(|at| awake(*at)).count() as u64;
+            prop_assert_eq!(left.min(4_000), walked);
+            if let Some(end) = plan.next_state_ms(node, from) {
+                prop_assert!(end > from && (from..end).all(|at| plan.state(node, at) == plan.state(node, from)));
+            } else {
+                prop_assert!(walk.clone().all(|at| plan.state(node, at) == plan.state(node, from)));
+            }
+            let powered = |at| plan.state(node, at).is_powered();
+            let change = walk.clone().find(|at| powered(*at) != powered(from)).map(|at| (at, !powered(from)));
+            prop_assert_eq!(plan.next_switch(node, from), change);
+        }
+    }
+
+    #[test]
+    fn the_profile_is_the_sum_of_the_nodes(plan in plans(), at in 0_u64..1_000) {
+        let count = u32::try_from(plan.nodes.len()).unwrap().max(1);
+        let hardware = Hardware::uniform(0.0, count, NodePower::REFERENCE).unwrap();
+        if plan.nodes.is_empty() {
+            return Ok(());
+        }
+        let profile = plan.profile(&hardware);
+        let (watts, at) = (profile.watts_at(at), at + plan.start_ms.next_multiple_of(1_000));
+        prop_assert!((watts - plan.nodes_watts_at(&hardware, at)).abs() < 1e-9);
+        let mean = 24.0 * plan.node_ms() as f64 / 1_000.0 + f64::from(count);
+        prop_assert!((profile.mean_watts() - mean).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,115 @@
+//! The plan in force and the one that follows it.
+
+use ebb_types::{NodeId, PlanVersion, Result, bail};
+
+use super::PowerPlan;
+use super::lookup::NodeState;
+
+/// Most plans that are kept: the one in force and those announced.
+const ANNOUNCED_MAX: usize = 8;
+
+/// What a node, a proxy or a client keeps: it follows the last plan that it was given, for as long as no other comes.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Timetable {
+    plans: Vec<PowerPlan>,
+}
+
+impl Timetable {
+    /// Takes a plan in. Whether it was news: an older or known version is not. `Invalid` for one that is no plan,
+    /// `Overloaded` if more plans are announced than anybody needs.
+    pub fn accept(&mut self, plan: PowerPlan, now_ms: u64) -> Result<bool> {
+        plan.check()?;
+        if plan.version <= self.version() {
+            return Ok(false);
+        }
+        // A plan that was to follow, and starts no earlier than this one, never comes into force.
+        self.plans.retain(|known| known.start_ms < plan.start_ms);
+        let over = self.plans.iter().filter(|known| known.start_ms <= now_ms).count().saturating_sub(1);
+        self.plans.drain(..over);
+        if self.plans.len() >= ANNOUNCED_MAX {
+            bail!(Overloaded, "{}: {} plans are announced already", plan.version, self.plans.len());
+        }
+        self.plans.push(plan);
+        Ok(true)
+    }
+
+    /// Newest version; 0 if there is none.
+    #[must_use]
+    pub fn version(&self) -> PlanVersion {
+        self.plans.last().map_or(PlanVersion::default(), |plan| plan.version)
+    }
+
+    /// The plan in force at a moment: the last that has started, or the first to come.
+    #[must_use]
+    pub fn at(&self, at_ms: u64) -> Option<&PowerPlan> {
+        self.plans.iter().rev().find(|plan| plan.start_ms <= at_ms).or_else(|| self.plans.first())
+    }
+
+    /// The plan that follows the one in force, if one was announced.
+    #[must_use]
+    pub fn next(&self, at_ms: u64) -> Option<&PowerPlan> {
+        self.plans.iter().skip(1).find(|plan| plan.start_ms > at_ms)
+    }
+
+    /// The plan that follows, if the node sleeps from its start on.
+    fn cut(&self, node: NodeId, at_ms: u64) -> Option<&PowerPlan> {
+        self.next(at_ms).filter(|next| !next.state(node, next.start_ms).is_powered())
+    }
+
+    /// When a node that sleeps under the plan that follows stops serving for it.
+    fn cut_ms(&self, node: NodeId, at_ms: u64) -> Option<u64> {
+        let next = self.cut(node, at_ms)?;
+        let suspend_ms = next.nodes.get(&node).map_or(0, |node| u64::from(node.suspend_ms));
+        Some(next.start_ms.saturating_sub(suspend_ms + next.guard_ms))
+    }
+
+    /// What a node should be doing, the plan that follows counted in: a node that is to sleep when it begins falls
+    /// asleep before.
+    #[must_use]
+    pub fn state(&self, node: NodeId, at_ms: u64) -> NodeState {
+        let Some(plan) = self.at(at_ms) else { return NodeState::Awake };
+        let state = plan.state(node, at_ms);
+        match self.cut_ms(node, at_ms) {
+            Some(cut) if state.is_powered() && at_ms >= cut => NodeState::FallingAsleep,
+            _ => state,
+        }
+    }
+
+    /// How long a node still serves, the plan that follows counted in; `u64::MAX` if no plan lets it sleep.
+    #[must_use]
+    pub fn awake_left_ms(&self, node: NodeId, at_ms: u64) -> u64 {
+        let Some(plan) = self.at(at_ms) else { return u64::MAX };
+        let left = plan.awake_left_ms(node, at_ms);
+        if let Some(cut) = self.cut_ms(node, at_ms) {
+            return left.min(cut.saturating_sub(at_ms));
+        }
+        match self.next(at_ms) {
+            // Awake at the change, and served by the plan that follows without waking again.
+            Some(next) if left >= next.start_ms - at_ms => {
+                (next.start_ms - at_ms).saturating_add(next.awake_left_ms(node, next.start_ms))
+            }
+            _ => left,
+        }
+    }
+
+    /// When a node serves next, the plan that follows counted in.
+    #[must_use]
+    pub fn next_wake_ms(&self, node: NodeId, at_ms: u64) -> Option<u64> {
+        let Some(plan) = self.at(at_ms) else { return Some(at_ms) };
+        let wake = plan.next_wake_ms(node, at_ms);
+        let Some(next) = self.next(at_ms) else { return wake };
+        let end = self.cut_ms(node, at_ms).unwrap_or(next.start_ms);
+        wake.filter(|wake| *wake < end).or_else(|| next.next_wake_ms(node, next.start_ms))
+    }
+
+    /// When a node's power must next be switched, on (true) or off (false), the plan that follows counted in.
+    #[must_use]
+    pub fn next_switch(&self, node: NodeId, at_ms: u64) -> Option<(u64, bool)> {
+        let switch = self.at(at_ms)?.next_switch(node, at_ms);
+        let Some(next) = self.next(at_ms) else { return switch };
+        match switch {
+            Some((at, _)) if at < next.start_ms => switch,
+            _ => Some((next.start_ms, next.state(node, next.start_ms).is_powered())),
+        }
+    }
+}

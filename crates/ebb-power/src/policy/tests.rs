@@ -1,0 +1,441 @@
+use std::collections::BTreeSet;
+
+use ebb_types::DatasetId;
+use proptest::prelude::*;
+
+use super::*;
+use crate::battery::Battery;
+use crate::chain::{ChainShape, DatasetChain};
+use crate::hardware::{Hardware, NodePower, Supply};
+use crate::reach::{Force, Holding, admit, at_stake};
+
+/// A cluster, and what is asked of it.
+#[derive(Debug)]
+struct Case {
+    hardware: Hardware,
+    supply: Supply,
+    battery: Battery,
+    circle: Vec<NodeId>,
+    chains: Vec<DatasetChain>,
+    dead: BTreeSet<NodeId>,
+    popularity: BTreeMap<NodeId, f64>,
+    rotational: Rotational,
+    timing: Timing,
+}
+
+impl Case {
+    /// The prototype of the BlinkFS paper: nine nodes, a minute, five minutes of battery.
+    fn blinkfs(share: f64) -> Self {
+        Self::of(9, NodePower::REFERENCE, share)
+    }
+
+    fn of(count: u32, power: NodePower, share: f64) -> Self {
+        let hardware = Hardware::uniform(40.0, count, power).unwrap();
+        Self {
+            circle: hardware.nodes().keys().copied().collect(),
+            battery: Battery::full(hardware.full_watts(), 300.0),
+            hardware,
+            supply: Supply::Fraction(share),
+            chains: Vec::new(),
+            dead: BTreeSet::new(),
+            popularity: BTreeMap::new(),
+            rotational: Rotational::Spare,
+            timing: Timing::every(60_000, 1_700_000_000_000),
+        }
+    }
+
+    fn with_chain(mut self, shape: ChainShape, primaries: u32, replicas: u32) -> Self {
+        let id = DatasetId::new(self.chains.len() as u64 + 1);
+        self.chains.push(DatasetChain::new(id, self.circle.clone(), shape, primaries, replicas).unwrap());
+        self
+    }
+
+    fn plan(&self, policy: PolicyKind) -> PowerPlan {
+        self.try_plan(policy, None).unwrap()
+    }
+
+    fn try_plan(&self, policy: PolicyKind, last: Option<&PowerPlan>) -> Result<PowerPlan> {
+        let ask = Ask {
+            hardware: &self.hardware,
+            supply: self.supply,
+            battery: self.battery,
+            circle: &self.circle,
+            chains: &self.chains,
+            dead: &self.dead,
+            popularity: &self.popularity,
+            rotational: self.rotational,
+            timing: self.timing,
+            last,
+        };
+        choose(policy, &ask)
+    }
+
+    /// (peak, mean) watts of the nodes.
+    fn watts(&self, plan: &PowerPlan) -> (f64, f64) {
+        let profile = plan.profile(&self.hardware);
+        (profile.peak_watts(), profile.mean_watts())
+    }
+
+    fn budget(&self) -> f64 {
+        self.hardware.nodes_watts(self.supply)
+    }
+}
+
+fn on(plan: &PowerPlan) -> Vec<u64> {
+    plan.nodes.iter().filter(|(_, node)| node.duty == Duty::On).map(|(id, _)| id.raw()).collect()
+}
+
+#[test]
+fn the_paper_s_stagger_meets_its_budget_as_a_mean_only() {
+    let case = Case::blinkfs(0.5);
+    let plan = case.plan(PolicyKind::BlinkStaggered);
+    let (peak, mean) = case.watts(&plan);
+    assert_eq!(peak, 201.0, "8 of 9 awake");
+    assert!((mean - 112.5).abs() < 0.01, "{mean}");
+    // 60 s * (112.5 - 9) / (225 - 9), and (60 s - 28.75 s) * 4 / 8.
+    assert_eq!(plan.nodes[&NodeId::new(5)].duty, Duty::Blink { start_ms: 15_625, active_ms: 28_750 });
+}
+
+#[test]
+fn the_circle_never_exceeds_its_budget() {
+    let case = Case::blinkfs(0.5);
+    let plan = case.plan(PolicyKind::BlinkCircular);
+    assert_eq!(case.watts(&plan).0, 9.0 + 4.0 * 24.0);
+    assert_eq!(plan.node_ms(), 4 * 60_000);
+    let alike: Vec<u64> = plan.nodes.values().map(|node| node.duty.active_ms(60_000)).collect();
+    assert!(alike.iter().all(|ms| (26_666..=26_667).contains(ms)), "{alike:?}");
+}
+
+#[test]
+fn below_one_node_the_circle_goes_one_by_one_from_the_battery() {
+    // 21 W: 12 of the 24 that one node needs.
+    let mut case = Case::blinkfs(21.0 / 225.0);
+    let plan = case.plan(PolicyKind::BlinkCircular);
+    let (peak, mean) = case.watts(&plan);
+    assert_eq!(peak, 33.0, "one at a time");
+    assert!(mean <= 21.0 && mean > 20.9, "{mean}");
+    assert_eq!(plan.interval_ms % 60_000, 0);
+    case.battery = Battery::NONE;
+    let plan = case.plan(PolicyKind::BlinkCircular);
+    assert_eq!(plan.off().count(), 9);
+    assert!(plan.why.contains("no battery"), "{}", plan.why);
+}
+
+#[test]
+fn a_blink_too_short_to_serve_stretches_the_interval() {
+    let mut case = Case::blinkfs(0.2);
+    case.timing = Timing::every(6_000, 1_000);
+    let plan = case.plan(PolicyKind::BlinkStaggered);
+    assert!(plan.interval_ms > 6_000 && plan.interval_ms.is_multiple_of(6_000), "{plan}");
+    assert!(plan.nodes.values().all(|node| node.serving_ms(plan.interval_ms, 0) >= case.timing.least_serving_ms));
+    case.timing.longest_interval_ms = 6_000;
+    assert_eq!(case.plan(PolicyKind::BlinkStaggered).off().count(), 9);
+}
+
+#[test]
+fn one_node_is_no_division_by_zero_and_less_than_sleep_is_no_negative_time() {
+    for policy in PolicyKind::ALL {
+        for watts in [0.0, 0.5, 1.0, 13.0, 25.0, 1_000.0] {
+            let mut case = Case::of(1, NodePower::REFERENCE, 0.0).with_chain(ChainShape::EqualWork, 1, 1);
+            case.supply = Supply::Watts(40.0 + watts);
+            let plan = case.plan(*policy);
+            assert_eq!(plan.nodes.len(), 1, "{policy} at {watts} W");
+            plan.check().unwrap();
+        }
+    }
+}
+
+#[test]
+fn activation_follows_the_chain_and_stalls_below_the_floor() {
+    let case = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
+    assert_eq!(on(&case.plan(PolicyKind::Activation)), [1, 2, 3, 4]);
+    let low = Case::blinkfs(0.2).with_chain(ChainShape::EqualWork, 2, 3);
+    let plan = low.plan(PolicyKind::Activation);
+    assert_eq!((on(&plan), plan.stalled.len()), (vec![], 1));
+}
+
+#[test]
+fn activation_shares_power_between_datasets_and_gears_come_whole() {
+    let mut case = Case::of(12, NodePower::REFERENCE, 0.62).with_chain(ChainShape::Geared { gear_size: 2 }, 2, 2);
+    // 174 of 288 W for waking: seven nodes, but gears come in twos.
+    assert_eq!(on(&case.plan(PolicyKind::Activation)), [1, 2, 3, 4, 5, 6]);
+    let second = vec![12, 11, 10, 9].into_iter().map(NodeId::new).collect();
+    case.chains.push(DatasetChain::new(DatasetId::new(2), second, ChainShape::EqualWork, 1, 2).unwrap());
+    assert_eq!(on(&case.plan(PolicyKind::Activation)), [1, 2, 3, 4, 10, 11, 12]);
+    case.chains[0].wanted_active = Some(2);
+    let plan = case.plan(PolicyKind::Activation);
+    assert_eq!(on(&plan)[..2], [1, 2]);
+    assert!(!on(&plan).contains(&3), "{plan}");
+}
+
+#[test]
+fn a_dead_primary_wakes_its_recovery_group() {
+    let mut case = Case::of(12, NodePower::REFERENCE, 0.5).with_chain(ChainShape::Geared { gear_size: 2 }, 2, 2);
+    case.dead.insert(NodeId::new(1));
+    let plan = case.plan(PolicyKind::Activation);
+    // The second node, and the first column: places 2, 4, 6 and 8 behind the primaries; then gear by gear.
+    let cover: Vec<u64> = case.chains[0].cover(&case.dead).iter().map(|node| node.raw()).collect();
+    assert!(cover.iter().all(|node| on(&plan).contains(node)), "{cover:?} {plan}");
+    assert_eq!(plan.nodes[&NodeId::new(1)].duty, Duty::Off);
+}
+
+#[test]
+fn tide_gears_down_and_then_blinks_what_holds_everything() {
+    let chained = |share| Case::blinkfs(share).with_chain(ChainShape::EqualWork, 2, 3);
+    assert_eq!(on(&chained(0.5).plan(PolicyKind::Tide)), [1, 2, 3, 4]);
+    let plan = chained(0.2).plan(PolicyKind::Tide);
+    assert_eq!(plan.blinking().map(NodeId::raw).collect::<Vec<_>>(), [1, 2], "{plan}");
+    assert!(plan.stalled.is_empty());
+    let (peak, _) = chained(0.2).watts(&plan);
+    assert!(peak <= 45.0);
+}
+
+#[test]
+fn tide_on_the_ring_gears_down_to_its_widest_gap() {
+    let ring = |share| Case::blinkfs(share).with_chain(ChainShape::Ring, 0, 3);
+    assert_eq!(on(&ring(0.5).plan(PolicyKind::Tide)), [1, 2, 3, 4]);
+    let plan = ring(0.3).plan(PolicyKind::Tide);
+    assert!(on(&plan).is_empty() && plan.blinking().count() >= 4, "{plan}");
+}
+
+#[test]
+fn load_proportional_follows_the_load_and_spends_the_same() {
+    let mut case = Case::blinkfs(0.4);
+    case.popularity = case.circle.iter().map(|node| (*node, 1.0 / node.raw() as f64)).collect();
+    let plan = case.plan(PolicyKind::LoadProportional);
+    let active: Vec<u64> = plan.nodes.values().map(|node| node.duty.active_ms(plan.interval_ms)).collect();
+    assert!(active.is_sorted_by(|one, next| one >= next) && active[0] > 2 * active[4], "{active:?}");
+    let even = case.plan(PolicyKind::BlinkStaggered);
+    let (mean, of_even) = (case.watts(&plan).1, case.watts(&even).1);
+    assert!((mean - of_even).abs() < 0.1, "{mean} {of_even}");
+}
+
+#[test]
+fn less_battery_is_less_stagger_and_none_is_within_the_budget() {
+    let mut last = f64::INFINITY;
+    for seconds in [300.0, 3.0, 1.0, 0.3, 0.0] {
+        let mut case = Case::blinkfs(0.5);
+        case.battery = Battery::full(225.0, seconds);
+        let plan = case.plan(PolicyKind::BlinkStaggered);
+        let (peak, mean) = case.watts(&plan);
+        assert!(mean <= last + 1e-9, "{seconds} s: {mean} W");
+        assert!(seconds > 0.0 || peak <= 112.5, "{peak}");
+        last = mean;
+    }
+    assert!(last > 9.0, "without a battery fewer overlap, but all blink");
+}
+
+#[test]
+fn rotational_disks_are_not_blinked_unless_somebody_insists() {
+    let spinning = NodePower { rotational_disks: 2, ..NodePower::REFERENCE };
+    let mut case = Case::of(9, spinning, 0.5).with_chain(ChainShape::EqualWork, 2, 3);
+    let told = case.try_plan(PolicyKind::BlinkCircular, None).unwrap_err();
+    assert_eq!(told.kind(), ebb_types::ErrorKind::NotPermitted);
+    assert!(told.to_string().contains("35 days") && told.to_string().contains("n9"), "{told}");
+    assert!(case.try_plan(PolicyKind::Activation, None).is_ok());
+    case.rotational = Rotational::Blink;
+    assert!(case.try_plan(PolicyKind::BlinkCircular, None).is_ok());
+}
+
+#[test]
+fn a_node_that_slept_is_not_ready_before_it_has_woken() {
+    let low = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
+    let before = low.plan(PolicyKind::Activation);
+    let mut case = Case::blinkfs(1.0).with_chain(ChainShape::EqualWork, 2, 3);
+    case.timing.start_ms = before.start_ms + 60_000;
+    case.timing.guard_ms = 20;
+    let after = case.try_plan(PolicyKind::Activation, Some(&before)).unwrap();
+    assert_eq!(after.version.raw(), before.version.raw() + 1);
+    assert!(after.is_awake(NodeId::new(1), after.start_ms));
+    assert!(!after.is_awake(NodeId::new(9), after.start_ms + 1_019));
+    assert!(after.is_awake(NodeId::new(9), after.start_ms + 1_020));
+}
+
+#[test]
+fn the_last_replica_node_is_not_switched_off_unless_forced() {
+    let case = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
+    let plan = case.plan(PolicyKind::Migration);
+    let at = |nodes: &[u64], file: &str| Holding {
+        nodes: nodes.iter().copied().map(NodeId::new).collect(),
+        metablocks: 3,
+        example: file.into(),
+    };
+    let holdings = [at(&[7, 8], "/data/a"), at(&[1, 9], "/data/b"), at(&[99], "/always")];
+    let refused = admit(&plan, &holdings, &BTreeSet::new(), Force::Refuse).unwrap_err();
+    assert!(refused.to_string().contains("3 metablocks (n7, n8), of /data/a:"), "{refused}");
+    admit(&plan, &holdings, &BTreeSet::new(), Force::Insist).unwrap();
+    let dead = BTreeSet::from([NodeId::new(7), NodeId::new(8)]);
+    admit(&plan, &holdings, &dead, Force::Refuse).expect("what has no living copy is not the plan's doing");
+    admit(&case.plan(PolicyKind::BlinkCircular), &holdings, &BTreeSet::new(), Force::Refuse).unwrap();
+}
+
+#[test]
+fn names_and_numbers_come_back() {
+    for policy in PolicyKind::ALL {
+        assert_eq!(policy.name().parse::<PolicyKind>().unwrap(), *policy);
+        assert_eq!(PolicyKind::from_number(policy.number()), Some(*policy));
+    }
+    assert!("rabbit".parse::<PolicyKind>().unwrap_err().to_string().contains("activation, blink-staggered"));
+}
+
+#[test]
+fn asks_that_make_no_sense_are_refused() {
+    let told = |change: fn(&mut Case)| {
+        let mut case = Case::blinkfs(0.5);
+        change(&mut case);
+        case.try_plan(PolicyKind::Tide, None).unwrap_err().to_string()
+    };
+    assert!(told(|case| case.supply = Supply::Watts(f64::NAN)).contains("supply"));
+    assert!(told(|case| case.timing.interval_ms = 0).contains("interval"));
+    assert!(told(|case| case.circle.push(NodeId::new(1))).contains("twice"));
+    assert!(told(|case| case.circle.push(NodeId::new(77))).contains("n77"));
+    assert!(told(|case| case.battery.charge_joules = -1.0).contains("battery"));
+}
+
+prop_compose! {
+    /// Any cluster: unlike nodes, any supply, any battery, some nodes dead, two datasets.
+    fn cases()(draws in proptest::collection::vec((5.0_f64..60.0, 0.0_f64..4.0, 0_u64..3_000, 0_u64..3_000), 4..14),
+        share in 0.0_f64..1.1, battery_s in prop_oneof![Just(0.0), 0.0_f64..3.0, Just(300.0)],
+        filled in 0.0_f64..=1.0, efficiency in 0.5_f64..=1.0,
+        dead in proptest::collection::btree_set(1_u64..14, 0..3), start_ms in 0_u64..10_000_000,
+        loads in proptest::collection::vec(0.0_f64..9.0, 14), interval_ms in 2_000_u64..90_000,
+        guard_ms in 0_u64..100) -> Case {
+        let node = |(at, draw): (usize, &(f64, f64, u64, u64))| (NodeId::new(at as u64 + 1), NodePower {
+            active_watts: draw.0 + draw.1,
+            idle_watts: draw.0 + draw.1,
+            asleep_watts: draw.1,
+            wake: std::time::Duration::from_millis(draw.2),
+            suspend: std::time::Duration::from_millis(draw.3),
+            rotational_disks: 0,
+        });
+        let hardware = Hardware::new(40.0, draws.iter().enumerate().map(node).collect()).unwrap();
+        let circle: Vec<NodeId> = hardware.nodes().keys().copied().collect();
+        let battery = Battery::full(hardware.full_watts(), battery_s);
+        let chains = vec![
+            DatasetChain::new(DatasetId::new(1), circle.clone(), ChainShape::EqualWork, 2, 2).unwrap(),
+            DatasetChain::new(DatasetId::new(2), circle.clone(), ChainShape::Ring, 0, 3).unwrap(),
+        ];
+        Case {
+            battery: Battery { charge_joules: battery.capacity_joules * filled, efficiency, ..battery },
+            popularity: circle.iter().copied().zip(loads).collect(),
+            dead: dead.into_iter().map(NodeId::new).filter(|node| circle.contains(node)).collect(),
+            supply: Supply::Fraction(share),
+            rotational: Rotational::Spare,
+            timing: Timing { guard_ms, ..Timing::every(interval_ms, start_ms) },
+            hardware, circle, chains,
+        }
+    }
+}
+
+/// Blocks of the case's datasets, one for each way in which copies can lie.
+fn holdings(case: &Case) -> Vec<Holding> {
+    let count = case.circle.len() as u32;
+    let ring = (0..count).map(|first| ebb_layout::targets::ring::halving(count, 3, first));
+    // Two copies by equal work: one on a primary, one behind.
+    let chain = (0..2).flat_map(|primary| (2..case.chains[0].spread()).map(move |second| vec![primary, second]));
+    let holding = |places: Vec<u32>| Holding {
+        nodes: places.iter().map(|place| case.circle[*place as usize]).collect(),
+        metablocks: 1,
+        example: format!("/{places:?}"),
+    };
+    ring.chain(chain).map(holding).collect()
+}
+
+proptest! {
+    #[test]
+    fn circle_gears_and_tide_never_exceed_the_budget(case in cases()) {
+        use PolicyKind::{Activation, BlinkCircular, Migration, Tide};
+        let sleepers = case.hardware.asleep_watts();
+        let least = case.hardware.nodes().values().map(NodePower::extra_watts).fold(0.0, f64::max);
+        for policy in [Activation, BlinkCircular, Migration, Tide] {
+            let plan = case.plan(policy);
+            let (peak, mean) = case.watts(&plan);
+            let one_by_one = plan.blinking().count() > 0 && case.budget() < sleepers + least;
+            if one_by_one {
+                prop_assert!(peak <= sleepers + least + 1e-6, "{plan}");
+                prop_assert!(mean <= case.budget() + 1e-6, "{} W: {plan}", case.budget());
+                prop_assert!(plan.profile(&case.hardware).is_carried_by(&case.battery, case.budget(), plan.start_ms));
+            } else {
+                prop_assert!(peak <= case.budget().max(sleepers) + 1e-6, "{} W: {plan}", case.budget());
+            }
+        }
+    }
+
+    #[test]
+    fn what_blinks_as_a_mean_keeps_it_and_the_battery_carries_the_rest(case in cases()) {
+        use PolicyKind::{BlinkStaggered, BlinkSynchronous, LoadProportional};
+        for policy in [BlinkStaggered, BlinkSynchronous, LoadProportional] {
+            let plan = case.plan(policy);
+            let (peak, mean) = case.watts(&plan);
+            let budget = case.budget().max(case.hardware.asleep_watts());
+            prop_assert!(mean <= budget + 1e-6, "{policy}: {mean} W of {budget} W: {plan}");
+            // Second by second through three intervals.
+            let mut battery = case.battery;
+            for at in (plan.start_ms..plan.start_ms + 3 * plan.interval_ms).step_by(50) {
+                let watts = plan.nodes_watts_at(&case.hardware, at);
+                let flow = battery.pass(budget, watts, 50);
+                prop_assert!(flow.missing_joules <= 50e-3 * case.hardware.full_watts() + 1e-6, "{policy}: {flow:?} {plan}");
+            }
+            prop_assert!(battery.capacity_joules > 0.0 || peak <= budget + 1e-6);
+        }
+    }
+
+    #[test]
+    fn nothing_that_a_plan_promises_sleeps_with_its_only_copy(case in cases()) {
+        let holdings = holdings(&case);
+        for policy in PolicyKind::ALL {
+            let plan = case.plan(*policy);
+            plan.check().unwrap();
+            prop_assert!(case.dead.iter().all(|node| plan.nodes[node].duty == Duty::Off));
+            // A plan promises what it does not call stalled; migration promises only what has been moved.
+            let lit = plan.nodes.values().any(|node| node.duty != Duty::Off);
+            if plan.stalled.is_empty() && lit && *policy != PolicyKind::Migration {
+                let lost = at_stake(&plan, &holdings, &case.dead);
+                prop_assert!(lost.is_empty(), "{policy}: {lost:?} {plan}");
+            }
+            let all_stalled = case.chains.iter().all(|chain| plan.stalled.contains(&chain.dataset));
+            prop_assert!(lit || all_stalled || case.living_count() == 0, "dark and not told: {plan}");
+        }
+    }
+
+    #[test]
+    fn node_seconds_are_what_the_power_pays_for(count in 2_u32..30, share in 0.0_f64..1.0) {
+        let case = Case::of(count, NodePower::REFERENCE, share);
+        let headroom = (case.budget() - case.hardware.asleep_watts()).max(0.0);
+        let paid = |plan: &PowerPlan| headroom / 24.0 * plan.interval_ms as f64;
+        let staggered = case.plan(PolicyKind::BlinkStaggered);
+        if staggered.blinking().count() > 0 && !staggered.why.contains("cut") {
+            // Rounding takes less than a millisecond from each node.
+            prop_assert!((staggered.node_ms() as f64 - paid(&staggered)).abs() <= f64::from(count) + 1.0, "{staggered}");
+        }
+        let circular = case.plan(PolicyKind::BlinkCircular);
+        let whole = (headroom / 24.0 + 1e-9).floor();
+        if whole >= 1.0 && whole < f64::from(count) && circular.blinking().count() > 0 {
+            prop_assert_eq!(circular.node_ms(), whole as u64 * circular.interval_ms);
+            // At every instant as many nodes.
+            let at_once = |phase| circular.nodes.values()
+                .filter(|node| node.duty.is_powered_at(phase, circular.interval_ms)).count();
+            prop_assert!((0..circular.interval_ms).step_by(37).all(|phase| at_once(phase) == whole as usize));
+        }
+    }
+
+    #[test]
+    fn tide_is_never_worse_than_gears_or_the_circle(share in 0.0_f64..1.0, primaries in 1_u32..4, count in 9_u32..20) {
+        let case = Case::of(count, NodePower::REFERENCE, share).with_chain(ChainShape::EqualWork, primaries, 3);
+        // Node-seconds of service in an hour: what full reads and jobs go by.
+        let served = |policy| {
+            let plan = case.plan(policy);
+            let one = |node: &NodePlan| node.serving_ms(plan.interval_ms, 0) as f64 / plan.interval_ms as f64;
+            if plan.stalled.is_empty() { plan.nodes.values().map(one).sum::<f64>() } else { 0.0 }
+        };
+        let tide = served(PolicyKind::Tide);
+        let best = served(PolicyKind::Activation).max(served(PolicyKind::BlinkCircular));
+        prop_assert!(tide >= best - 1e-9, "{tide} {best}");
+    }
+}
+
+impl Case {
+    fn living_count(&self) -> usize {
+        self.circle.iter().filter(|node| !self.dead.contains(node)).count()
+    }
+}

@@ -1,0 +1,88 @@
+//! Gear down, then blink: Ebb's own policy.
+//!
+//! While what holds everything can be powered, it is activation: whole nodes without a transition, every block in reach
+//! at every moment. Below, the nodes that hold everything take turns around the circle; all nodes do instead where that
+//! gives a better chance that a block can be read at once: more copies of it blink then, but each node's turn is shorter,
+//! and more of it goes into transitions. One layout serves both.
+
+use std::collections::BTreeSet;
+
+use ebb_types::NodeId;
+
+use super::activation::{choose_active, on_for_good};
+use super::circular::{blink, most_at_once};
+use super::{Ask, Schedule};
+use crate::chain::{ChainShape, DatasetChain};
+
+pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
+    let cover = cover(ask);
+    if ask.affords(ask.extra_of(&cover)) {
+        let active = choose_active(ask);
+        let why = format!("{} of {} nodes on, {} hold everything", active.on.len(), ask.living().len(), cover.len());
+        return on_for_good(ask, active, why);
+    }
+    let all = ask.living();
+    let few = blink(ask, &cover);
+    if all.len() == cover.len() {
+        return few;
+    }
+    let many = blink(ask, &all);
+    let (of_few, of_many) = (chance(ask, &few, &cover, Blinking::Cover), chance(ask, &many, &all, Blinking::All));
+    if of_many > of_few { many } else { few }
+}
+
+/// Nodes that together hold everything, in blink order.
+fn cover(ask: &Ask<'_>) -> Vec<NodeId> {
+    let needed: BTreeSet<NodeId> = ask.chains.iter().flat_map(|chain| chain.cover(ask.dead)).collect();
+    if ask.chains.is_empty() {
+        return ask.living();
+    }
+    ask.living().into_iter().filter(|node| needed.contains(node)).collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blinking {
+    /// Nodes of which each block is sure of one copy.
+    Cover,
+    /// All nodes, all copies.
+    All,
+}
+
+/// Chance that a block can be read at once, the datasets' mean: that one of its copies is powered, times the part of a
+/// node's powered time in which it serves.
+fn chance(ask: &Ask<'_>, schedule: &Schedule, nodes: &[NodeId], blinking: Blinking) -> f64 {
+    let active = |node: &NodeId| schedule.duties.get(node).map_or(0, |duty| duty.active_ms(schedule.interval_ms));
+    let powered: u64 = nodes.iter().map(active).sum();
+    if powered == 0 {
+        return 0.0;
+    }
+    let lost: u64 = nodes.iter().filter(|node| active(node) > 0).map(|node| ask.power(*node).transition_ms()).sum();
+    let serving = powered.saturating_sub(lost) as f64 / powered as f64;
+    let share = powered as f64 / (schedule.interval_ms as f64 * nodes.len() as f64);
+    let at_once = most_at_once(ask, nodes);
+    let of = |chain: &DatasetChain| match blinking {
+        Blinking::Cover => share,
+        Blinking::All if at_once == 0 => (share * f64::from(chain.replicas())).min(1.0),
+        Blinking::All => awake_copy(chain, at_once, nodes.len()),
+    };
+    let sum: f64 = ask.chains.iter().map(of).sum();
+    serving * sum / ask.chains.len().max(1) as f64
+}
+
+/// Chance that one of a block's copies is among `at_once` of `nodes` neighbours.
+fn awake_copy(chain: &DatasetChain, at_once: usize, nodes: usize) -> f64 {
+    let (copies, count) = (f64::from(chain.replicas()), nodes as f64);
+    match chain.shape() {
+        // Copies are far apart: windows that wake them hardly overlap.
+        ChainShape::Ring => (copies * at_once as f64 / count).min(1.0),
+        // Copies anywhere: `1 - C(n - k, r) / C(n, r)`.
+        _ => {
+            1.0 - (0..chain.replicas())
+                .map(|copy| {
+                    let left = (count - at_once as f64 - f64::from(copy)).max(0.0);
+                    left / (count - f64::from(copy)).max(1.0)
+                })
+                .product::<f64>()
+        }
+    }
+}
