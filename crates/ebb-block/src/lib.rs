@@ -9,7 +9,8 @@
 //! own accord: a hop that fails is a result for the holder.
 //!
 //! Reading order: [`service`] (life of a server), `node` (what its parts share), `handle` (from a request to an
-//! answer), `chain` (pipelined writes), `source` (copies from other nodes), `register` (the master's view), `identity`
+//! answer), `chain` (pipelined writes), `source` (copies from other nodes), `share` (descriptors for clients of the
+//! host), `register` (the master's view), `identity`
 //! (the file that remembers the node's id), `patrol` (scrubbing in the background).
 
 mod chain;
@@ -19,6 +20,7 @@ mod node;
 mod patrol;
 mod register;
 pub mod service;
+mod share;
 mod source;
 
 #[cfg(test)]

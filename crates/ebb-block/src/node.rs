@@ -13,6 +13,8 @@ use ebb_types::{BootId, MetablockId, NodeId, Result, VolumeId, err};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
+use crate::share::Shares;
+
 /// Copies from other nodes at a time; further ones wait.
 const PULLS_AT_ONCE: usize = 16;
 
@@ -35,6 +37,7 @@ pub(crate) struct Node {
     /// Requests in progress.
     load: AtomicU32,
     pub(crate) pulls: Arc<Semaphore>,
+    pub(crate) shares: Shares,
     /// One scrub at a time.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
     /// Damage found and not yet told to the master.
@@ -59,6 +62,7 @@ impl Node {
             counters: connector.counters().clone(),
             connector,
             load: AtomicU32::new(0),
+            shares: Shares::default(),
             pulls: Arc::new(Semaphore::new(PULLS_AT_ONCE)),
             scrubbing: tokio::sync::Mutex::default(),
             damaged: Mutex::default(),

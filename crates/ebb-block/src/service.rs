@@ -15,6 +15,10 @@ use crate::identity;
 use crate::node::Node;
 use crate::patrol::{self, PatrolOptions};
 use crate::register::{self, Introduction};
+use crate::share;
+
+/// The socket in a node's data directory over which clients of its host get descriptors.
+const SHARE_SOCKET: &str = "share.sock";
 
 /// What a block server is told at start.
 #[derive(Clone, Debug)]
@@ -43,6 +47,8 @@ pub struct BlockOptions {
     pub server: ServerOptions,
     /// Scrubbing in the background.
     pub patrol: PatrolOptions,
+    /// Whether clients of this host may read replicas' files by themselves.
+    pub share: bool,
 }
 
 impl BlockOptions {
@@ -61,6 +67,7 @@ impl BlockOptions {
             volume: VolumeOptions::new(identity.cluster, NodeId::new(0)),
             server: ServerOptions::default(),
             patrol: PatrolOptions::default(),
+            share: true,
             identity,
         }
     }
@@ -75,6 +82,7 @@ pub struct BlockServer {
     serving: Task<Result<()>>,
     registering: Task<()>,
     patrol: Task<()>,
+    sharing: Option<Task<()>>,
 }
 
 impl BlockServer {
@@ -114,7 +122,11 @@ impl BlockServer {
         };
         let registering = runtime.spawn("block-register", register::run(node.clone(), options.masters, introduction));
         let patrol = runtime.spawn("block-patrol", patrol::run(node.clone(), options.patrol));
-        Ok(Self { node, address, stop, serving, registering, patrol })
+        let sharing = match options.share {
+            true => begin_sharing(&node, options.data_dir.join(SHARE_SOCKET)).await,
+            false => None,
+        };
+        Ok(Self { node, address, stop, serving, registering, patrol, sharing })
     }
 
     /// Where it is reached.
@@ -139,6 +151,9 @@ impl BlockServer {
     pub async fn stop(self) -> Result<()> {
         self.registering.abort();
         self.patrol.abort();
+        if let Some(sharing) = &self.sharing {
+            sharing.abort();
+        }
         // It may have ended by itself.
         let _ = self.stop.send(());
         let served = self.serving.join().await?;
@@ -160,6 +175,22 @@ pub async fn run(runtime: Runtime, options: BlockOptions, stop: impl Future<Outp
     tracing::info!(address = server.address(), "serving");
     stop.await;
     server.stop().await
+}
+
+/// Without a socket clients read as those of other hosts do.
+async fn begin_sharing(node: &Arc<Node>, path: PathBuf) -> Option<Task<()>> {
+    // Clients have working directories of their own.
+    let path = std::path::absolute(&path).unwrap_or(path);
+    match node.runtime.listen_local(&path).await {
+        Ok(listener) => {
+            node.shares.listen_at(path);
+            Some(node.runtime.spawn("block-share", share::serve(node.clone(), listener)))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "clients of this host get no descriptors");
+            None
+        }
+    }
 }
 
 async fn open_volumes(runtime: &Runtime, options: &BlockOptions, node: NodeId) -> Result<Vec<Volume>> {

@@ -8,6 +8,7 @@ use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, Result, Version, err};
 use ebb_wire::frame::crc32c;
 use ebb_wire::{convert, pb};
 
+use crate::inode::{Inode, Lease};
 use crate::members;
 use crate::plan::{Candidate, read_order};
 use crate::shared::Shared;
@@ -30,6 +31,15 @@ pub(crate) struct Wanted {
     pub offset: u64,
     /// A multiple of the chunk size, unless it ends the metablock.
     pub len: u64,
+    /// The file whose lease says that the record is good; none: the caller goes by a map.
+    pub lease: Option<Arc<Inode>>,
+}
+
+impl Wanted {
+    /// Whether the lease, if there is one, still holds.
+    pub fn is_believed(&self, shared: &Shared) -> bool {
+        self.lease.as_ref().is_none_or(|inode| shared.is_believed(&inode.core.lock(), Lease::Read))
+    }
 }
 
 /// Reads from one member after the other, until one has it, `refresh` has no newer record, or the deadline is over.
@@ -141,8 +151,11 @@ fn order(shared: &Shared, record: &pb::Metablock) -> Vec<usize> {
     read_order(candidates.collect())
 }
 
-async fn from_member(shared: &Shared, wanted: &Wanted, member: &pb::Member, deadline: Duration) -> Result<Bytes> {
+async fn from_member(shared: &Arc<Shared>, wanted: &Wanted, member: &pb::Member, deadline: Duration) -> Result<Bytes> {
     let hop = shared.nodes.hop(member)?;
+    if let Some(data) = shared.short.read(shared, wanted, &hop).await {
+        return Ok(data);
+    }
     let message = pb::ReadReplica {
         metablock: wanted.record.id,
         volume: member.volume,
@@ -199,7 +212,13 @@ pub(crate) async fn by_map(
     let Some(record) = record.filter(|record| record.min_version() != Version::ZERO) else { return Ok(zeros(len)) };
     let start = offset - offset % CHUNK_SIZE;
     let end = (offset + len).next_multiple_of(CHUNK_SIZE);
-    let wanted = Wanted { record: record.clone(), min_version: record.min_version(), offset: start, len: end - start };
+    let wanted = Wanted {
+        record: record.clone(),
+        min_version: record.min_version(),
+        offset: start,
+        len: end - start,
+        lease: None,
+    };
     let mut attempt = ATTEMPT;
     let started = shared.runtime.now();
     let data = loop {

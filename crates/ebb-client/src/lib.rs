@@ -15,7 +15,7 @@
 //! 3. `inode` (what is known of one file), `known` (names and attributes that may be kept), `shared` (what all share).
 //! 4. The session: `masters`, `session`, `poll`, `lease`, `recall`.
 //! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `committer`, `resize`, `allocate`.
-//! 6. Reading: `read`, `fetch`. Names: `kept`, `names`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`.
+//! 6. Reading: `read`, `fetch`, `short` (files of servers on this host). Names: `kept`, `names`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`.
 
 mod allocate;
 mod budget;
@@ -50,6 +50,7 @@ mod repair;
 mod resize;
 mod session;
 mod shared;
+mod short;
 mod sticky;
 #[cfg(test)]
 mod tests;

@@ -36,6 +36,8 @@ metrics! {
     failed_reads,
     /// Reads that were asked of a second member because the first took long.
     hedged_reads,
+    /// Reads from the files of block servers on this host.
+    short_reads,
     /// Replies whose bytes did not match their checksums.
     corrupt_reads,
     /// Files committed.

@@ -24,6 +24,8 @@ pub struct ClientOptions {
     /// Whether names and attributes are kept as long as the master lets it. For clients that live long: one that dies
     /// without a word makes others wait for the end of its session.
     pub keep_names: bool,
+    /// Whether replicas of block servers on this host are read from their files.
+    pub short_circuit: bool,
     /// Process id, for people who look at sessions; 0 where it says nothing (a virtual world must not depend on it).
     pub pid: u32,
 }
@@ -41,6 +43,7 @@ impl ClientOptions {
             commit_interval: Duration::from_secs(1),
             operation_deadline: Duration::from_secs(30),
             keep_names: true,
+            short_circuit: true,
             pid: 0,
         }
     }

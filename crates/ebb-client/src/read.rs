@@ -179,7 +179,8 @@ impl Shared {
             (core.source(range.start / span), span)
         };
         let Some((record, min_version)) = source else { return Ok(Bytes::new()) };
-        let wanted = Wanted { record, min_version, offset: range.start % span, len: range.end - range.start };
+        let (offset, len) = (range.start % span, range.end - range.start);
+        let wanted = Wanted { record, min_version, offset, len, lease: Some(inode.clone()) };
         fetch::fetch(self, wanted, |index| fetch::refresh(self, inode, index)).await
     }
 }

@@ -117,6 +117,7 @@ impl Shared {
         let mut core = inode.core.lock();
         if core.lease != Lease::None {
             core.close_lease();
+            self.close_descriptors(&core);
             self.known.on_unsure_attr(inode.id);
         }
         Ok(())
@@ -235,6 +236,7 @@ impl Shared {
             let mut core = inode.core.lock();
             if core.lease != Lease::None {
                 core.close_lease();
+                self.close_descriptors(&core);
                 self.known.on_unsure_attr(inode.id);
             }
             let forget = (core.registered || core.maybe_registered) && core.open_count == 0;

@@ -24,6 +24,7 @@ use crate::metrics::Cells;
 use crate::nodes::NodeMap;
 use crate::poll::MasterBoot;
 use crate::session::Session;
+use crate::short::ShortCircuit;
 use crate::types::CacheListener;
 
 /// The client behind [`crate::Client`].
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub queue: Queue,
     pub handles: Handles,
     pub hedge: Hedge,
+    pub short: ShortCircuit,
     pub locks: LockWaiters,
     pub metrics: Cells,
     pub listener: Mutex<Option<Arc<dyn CacheListener>>>,
@@ -69,6 +71,7 @@ impl Shared {
             queue: Queue::default(),
             handles: Handles::default(),
             hedge: Hedge::default(),
+            short: ShortCircuit::default(),
             locks: LockWaiters::default(),
             metrics: Cells::default(),
             listener: Mutex::new(None),
@@ -147,6 +150,11 @@ impl Shared {
             && self.session.is_trusted()
     }
 
+    /// Closes what is open of a file's replicas on this host: its lease goes.
+    pub fn close_descriptors(&self, core: &crate::inode::Core) {
+        self.short.close(core.map.values().map(|record| record.id));
+    }
+
     /// Tells the listener, if there is one. Called with no lock held.
     pub async fn invalidate(&self, inode: InodeId) {
         let listener = self.listener.lock().clone();
@@ -166,6 +174,7 @@ impl Shared {
     pub fn lose_lease_of(&self, inode: &Inode, error: &Error, path: impl FnOnce() -> Option<String>) {
         let (weight, lost) = {
             let mut core = inode.core.lock();
+            self.close_descriptors(&core);
             let (weight, lost) = core.lose(&self.cache, inode.id);
             if lost {
                 let detail = format!("{}: unsynced writes are lost: {error}", inode.id);

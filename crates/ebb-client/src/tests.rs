@@ -4,3 +4,4 @@ mod directed;
 mod fake_block;
 mod harness;
 mod random;
+mod short;

@@ -1,12 +1,13 @@
 //! What a world must offer.
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
 use ebb_types::{Result, WallTime};
 
-use crate::{Disk, Listener, Moment, Plant, Stream};
+use crate::{Disk, Listener, LocalListener, LocalStream, Moment, Plant, Stream, Words};
 
 /// A boxed future that tasks can carry between threads.
 pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -31,6 +32,12 @@ pub trait Backend: Send + Sync + 'static {
     fn listen<'a>(&'a self, address: &'a str) -> Work<'a, Result<Listener>>;
     /// See [`crate::Runtime::connect`].
     fn connect<'a>(&'a self, address: &'a str) -> Work<'a, Result<Stream>>;
+    /// See [`crate::Runtime::listen_local`].
+    fn listen_local<'a>(&'a self, path: &'a Path) -> Work<'a, Result<LocalListener>>;
+    /// See [`crate::Runtime::connect_local`].
+    fn connect_local<'a>(&'a self, path: &'a Path) -> Work<'a, Result<LocalStream>>;
+    /// See [`crate::Runtime::make_words`].
+    fn make_words(&self, count: usize) -> Result<Words>;
     /// See [`crate::Runtime::disk`].
     fn disk(&self) -> Disk;
     /// See [`crate::Runtime::has_plant`]. Only a virtual world has one.

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod disk;
+mod local;
 mod net;
 mod tasks;
 
@@ -14,10 +15,12 @@ use std::path::PathBuf;
 use crate::Runtime;
 use crate::virt::{World, WorldOptions};
 
-/// Two processes, a place to listen and a directory.
+/// Three processes, a place to listen and a directory.
 struct Setup {
     server: Runtime,
     client: Runtime,
+    /// On the server's host.
+    neighbour: Runtime,
     /// Where the server may listen, port 0.
     address: String,
     /// An empty directory of the server.
@@ -31,7 +34,8 @@ fn in_the_real_world<F: Future<Output = ()>>(body: impl FnOnce(Setup) -> F) {
         let runtime = Runtime::real();
         let address = "127.0.0.1:0".to_owned();
         let directory = temporary.path().to_owned();
-        body(Setup { server: runtime.clone(), client: runtime, address, directory }).await;
+        let [server, client, neighbour] = [runtime.clone(), runtime.clone(), runtime];
+        body(Setup { server, client, neighbour, address, directory }).await;
     });
 }
 
@@ -45,7 +49,9 @@ fn in_virtual_worlds<F: Future<Output = ()>>(body: impl Fn(Setup) -> F) {
                 let directory = PathBuf::from("/data");
                 let runtime = server.runtime();
                 runtime.disk().create_dir_all(&directory).await.unwrap();
-                body(Setup { server: runtime, client: world.process("h2").runtime(), address, directory }).await;
+                let (client, neighbour) =
+                    (world.process("h2").runtime(), world.process_on("h1", "neighbour").runtime());
+                body(Setup { server: runtime, client, neighbour, address, directory }).await;
             }
         });
     }

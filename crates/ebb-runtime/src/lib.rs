@@ -5,12 +5,13 @@
 //! outside this crate may read a clock, open a socket or a file, or draw a random number (clippy's list of
 //! disallowed methods enforces it).
 //!
-//! Reading order: [`Runtime`], [`net`], [`disk`], then the back ends.
+//! Reading order: [`Runtime`], [`net`], [`disk`], [`local`], then the back ends.
 
 mod backend;
 #[cfg(test)]
 mod conformance;
 pub mod disk;
+pub mod local;
 pub mod net;
 pub mod plant;
 pub mod real;
@@ -19,12 +20,14 @@ pub mod virt;
 
 use std::fmt;
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use backend::Backend;
 pub use disk::{DirLock, Disk, File, OpenMode, Space};
 use ebb_types::{Result, WallTime, err};
+pub use local::{LocalListener, LocalStream, Parcel, Thing, Words};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};
 pub use plant::Plant;
 pub use task::Task;
@@ -133,6 +136,21 @@ impl Runtime {
     /// Connects to `address`. The caller sets the deadline with [`Runtime::timeout`].
     pub async fn connect(&self, address: &str) -> Result<Stream> {
         self.backend.connect(address).await
+    }
+
+    /// Listens for processes of this host by a name in the file system; what has the name goes.
+    pub async fn listen_local(&self, path: &Path) -> Result<LocalListener> {
+        self.backend.listen_local(path).await
+    }
+
+    /// Connects to the process of this host that listens by this name. Kind `Unreachable` if none does.
+    pub async fn connect_local(&self, path: &Path) -> Result<LocalStream> {
+        self.backend.connect_local(path).await
+    }
+
+    /// So many numbers, all zero, in memory that can be passed to other processes of this host.
+    pub fn make_words(&self, count: usize) -> Result<Words> {
+        self.backend.make_words(count)
     }
 
     /// Whether this mistake is planted in the world. Never in the real one; see [`plant`].

@@ -7,8 +7,11 @@
 
 mod disk;
 mod file;
+mod local;
 mod net;
+mod words;
 
+use std::path::Path;
 use std::time::Duration;
 
 use ebb_types::{Result, WallTime};
@@ -16,7 +19,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::runtime::Handle;
 
 use crate::backend::{Backend, Work};
-use crate::{Disk, Listener, Moment, Stream};
+use crate::{Disk, Listener, LocalListener, LocalStream, Moment, Stream, Words};
 
 /// Linux.
 #[derive(Debug)]
@@ -86,6 +89,18 @@ impl Backend for RealBackend {
 
     fn connect<'a>(&'a self, address: &'a str) -> Work<'a, Result<Stream>> {
         Box::pin(net::connect(address))
+    }
+
+    fn listen_local<'a>(&'a self, path: &'a Path) -> Work<'a, Result<LocalListener>> {
+        Box::pin(local::listen(path))
+    }
+
+    fn connect_local<'a>(&'a self, path: &'a Path) -> Work<'a, Result<LocalStream>> {
+        Box::pin(local::connect(path))
+    }
+
+    fn make_words(&self, count: usize) -> Result<Words> {
+        words::RealWords::make(count).map(Words::new)
     }
 
     fn disk(&self) -> Disk {

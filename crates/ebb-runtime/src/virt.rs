@@ -19,6 +19,7 @@ mod clock;
 pub mod dice;
 mod disk;
 mod executor;
+mod local;
 mod net;
 pub mod options;
 pub mod process;

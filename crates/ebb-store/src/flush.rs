@@ -18,6 +18,7 @@ use crate::files::{pull_path, replica_path, shard, shard_path};
 use crate::journal::Journal;
 use crate::record::{Content, Record};
 use crate::replica::{Replica, Staged};
+use crate::share::revoke_all;
 use crate::volume::Shared;
 use crate::write::Starving;
 
@@ -144,6 +145,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         if let Err(error) = shared.check_sound() {
             fail_waiters(&shared, &error);
+            revoke_all(&shared);
         }
     }
 }

@@ -11,7 +11,8 @@
 //!
 //! Reading order: `record` (what can happen to a replica), `state` (what that means for sums and
 //! lengths), `plan` (from a write to a record), `replica` (received and synced), `write`, `flush` (group commit),
-//! `read`, `checkpoint`, `recover` and `replay` (start), `extents` (contents merged), then `admin`, `pull`, `scrub`,
+//! `read`, `share` (descriptors for
+//! readers of the host), `checkpoint`, `recover` and `replay` (start), `extents` (contents merged), then `admin`, `pull`, `scrub`,
 //! `rest`, `graves` (what is remembered of the deleted). The formats are in `label`, `batch`, `journal`, `index`.
 
 mod admin;
@@ -36,6 +37,7 @@ mod replay;
 mod replica;
 mod rest;
 mod scrub;
+mod share;
 mod space;
 mod state;
 mod volume;
@@ -50,5 +52,6 @@ pub use plan::Change;
 pub use pull::{Pull, PullFuture, PullSource, SourceChunks};
 pub use read::{Found, ReadChunks, ReadData};
 pub use scrub::ScrubOutcome;
+pub use share::{Reader, SharedReplica};
 pub use volume::{Volume, VolumeOptions};
 pub use write::{Progress, Write};

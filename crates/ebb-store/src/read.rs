@@ -149,7 +149,7 @@ impl Volume {
     }
 
     /// The replica with everything received at the moment of the call synced; none if it was never written.
-    async fn settled(&self, metablock: MetablockId, min_version: Version) -> Result<Option<Arc<Replica>>> {
+    pub(crate) async fn settled(&self, metablock: MetablockId, min_version: Version) -> Result<Option<Arc<Replica>>> {
         let shared = &*self.shared;
         shared.check_sound()?;
         let replica = shared.get(metablock).filter(|replica| replica.live.lock().exists());
@@ -169,7 +169,7 @@ fn empty() -> ReadData {
     ReadData::Buffer(Bytes::new())
 }
 
-fn check_servable(metablock: MetablockId, live: &Live, min_version: Version) -> Result<()> {
+pub(crate) fn check_servable(metablock: MetablockId, live: &Live, min_version: Version) -> Result<()> {
     live.check_sound(metablock)?;
     if live.deleted {
         bail!(NoReplica, "the replica of {metablock} was deleted");
@@ -221,7 +221,7 @@ async fn read_view(shared: &Shared, replica: &Replica, view: View, offset: u64) 
     Ok(ReadChunks { version: view.version, length: view.length, checksums: view.sums, data })
 }
 
-async fn open_existing(shared: &Shared, replica: &Replica) -> Result<File> {
+pub(crate) async fn open_existing(shared: &Shared, replica: &Replica) -> Result<File> {
     match shared.files.get(replica.id, OpenMode::Existing).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(shared.mark_damaged(replica, "its file is missing".into()))

@@ -1,7 +1,7 @@
 //! One replica in memory: what was received, what of it is synced, who waits for more.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ebb_runtime::{File, Moment};
 use ebb_types::{MetablockId, Result, Version, err};
@@ -10,6 +10,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, RwLock, oneshot};
 
 use crate::extents::Extents;
 use crate::record::{Content, Record};
+use crate::share::Reader;
 use crate::state::ReplicaState;
 
 /// A replica.
@@ -57,6 +58,8 @@ pub(crate) struct Live {
     /// End of the space kept ahead of growth; 0 for none.
     pub(crate) grown_to: u64,
     pub(crate) last_write: Moment,
+    /// Who reads the file by a descriptor, and is told before its bytes change.
+    pub(crate) readers: Vec<Weak<dyn Reader>>,
 }
 
 /// A record on its way to the journal.
@@ -96,6 +99,8 @@ impl Replica {
 impl Live {
     /// Takes a record in: from now on it is received.
     pub(crate) fn receive(&mut self, record: Record, sync_first: Option<File>, permit: Option<OwnedSemaphorePermit>) {
+        // Ordering: before anything that this record does to the file.
+        self.revoke_readers();
         self.state.apply(&record);
         let record = Arc::new(record);
         if !matches!(record.content, Content::None | Content::Direct { .. }) {

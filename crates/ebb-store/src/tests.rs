@@ -9,3 +9,4 @@ mod pulls;
 mod random;
 mod rig;
 mod room;
+mod shares;

@@ -21,7 +21,7 @@ use crate::record::Head;
 use crate::recover::Loaded;
 use crate::replica::Replica;
 use crate::space::SpaceGauge;
-use crate::{checkpoint, flush, recover, rest};
+use crate::{checkpoint, flush, recover, rest, share};
 
 /// The journal grows no longer than this before a checkpoint, for the sake of the next start.
 pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
@@ -244,6 +244,7 @@ impl Volume {
         shared.closing.store(true, Ordering::Relaxed);
         rest::mark_damaged(shared).await?;
         flush::flush_all(shared).await?;
+        share::revoke_all(shared);
         // What is synced is put in place while the journal is held.
         drop(shared.journal.lock().await);
         rest::give_back_all(shared).await;
@@ -377,6 +378,7 @@ impl Shared {
             let mut live = replica.live.lock();
             let news = live.damage.is_none() && !live.deleted;
             live.damage.get_or_insert(why);
+            live.revoke_readers();
             news
         };
         if news {

@@ -99,6 +99,8 @@ methods! {
     DescribeReplicas = 68, DescribeReplicasReply;
     /// Check every checksum.
     Scrub = 69, ScrubReply;
+    /// Where clients of the host get descriptors.
+    ShareTicket = 70, ShareTicketReply;
 
     // Any process.
     /// Bytes and calls since start.

@@ -23,6 +23,7 @@ pub(super) use self::dial::{connect, listen};
 use self::pipe::{Held, Item, Pipe, Segment};
 use super::dice::{Dice, nanos};
 use super::executor::{Executor, GroupId};
+use super::local::Locals;
 use super::options::{LinkOptions, WorldOptions};
 use super::trace::Trace;
 
@@ -61,6 +62,7 @@ pub(super) struct Network {
     options: WorldOptions,
     seed: u64,
     state: Mutex<State>,
+    locals: Locals,
 }
 
 #[derive(Default)]
@@ -118,7 +120,12 @@ impl Drop for Wakes {
 
 impl Network {
     pub(super) fn new(seed: u64, options: WorldOptions, executor: Arc<Executor>, trace: Arc<Trace>) -> Arc<Self> {
-        Arc::new(Self { executor, trace, options, seed, state: Mutex::default() })
+        Arc::new(Self { executor, trace, options, seed, state: Mutex::default(), locals: Locals::default() })
+    }
+
+    /// Sockets within hosts.
+    pub(super) fn locals(&self) -> &Locals {
+        &self.locals
     }
 
     /// The host of this name; it is made if it is new.

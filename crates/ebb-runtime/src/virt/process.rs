@@ -12,11 +12,12 @@ use super::clock::Clock;
 use super::dice::Dice;
 use super::disk::VirtualDisk;
 use super::executor::{Executor, GroupId};
+use super::local::VirtualWords;
 use super::net::{self, End, HostId, Network};
 use super::options::{DiskFaults, DiskOptions, PlannedFault};
 use super::world::World;
 use crate::backend::{Backend, Work};
-use crate::{Disk, Listener, Moment, Plant, Runtime, Stream};
+use crate::{Disk, Listener, LocalListener, LocalStream, Moment, Plant, Runtime, Stream, Words};
 
 /// The shortest sleep.
 const SLEEP_MIN_NS: u64 = 1_000;
@@ -363,6 +364,24 @@ impl Backend for VirtualBackend {
             self.check_alive()?;
             net::connect(self.network.clone(), self.host, self.group, address.to_owned()).await
         })
+    }
+
+    fn listen_local<'a>(&'a self, path: &'a Path) -> Work<'a, Result<LocalListener>> {
+        Box::pin(async move {
+            self.check_alive()?;
+            self.network.locals().listen(self.host, path)
+        })
+    }
+
+    fn connect_local<'a>(&'a self, path: &'a Path) -> Work<'a, Result<LocalStream>> {
+        Box::pin(async move {
+            self.check_alive()?;
+            self.network.locals().connect(self.host, path)
+        })
+    }
+
+    fn make_words(&self, count: usize) -> Result<Words> {
+        Ok(VirtualWords::make(count))
     }
 
     fn disk(&self) -> Disk {

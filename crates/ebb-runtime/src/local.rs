@@ -1,0 +1,205 @@
+//! Connections between processes of one host that carry open files and shared memory beside bytes (unix(7), SCM_RIGHTS).
+//!
+//! What is passed can only be read by whoever receives it, however it was opened by the sender.
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ebb_types::Result;
+
+use crate::backend::Work;
+use crate::disk::File;
+
+/// Most bytes of one parcel.
+pub const PARCEL_BYTES_MAX: usize = 1 << 20;
+
+/// Most things in one parcel.
+pub const PARCEL_THINGS_MAX: usize = 3;
+
+/// What is sent in one piece.
+#[derive(Clone, Debug, Default)]
+pub struct Parcel {
+    /// A message.
+    pub bytes: Bytes,
+    /// What goes with it, in order.
+    pub things: Vec<Thing>,
+}
+
+/// What can be passed to another process.
+#[derive(Clone, Debug)]
+pub enum Thing {
+    /// An open file. The receiver can read it for as long as it holds it, whatever becomes of its name.
+    File(File),
+    /// Memory that both see from then on.
+    Words(Words),
+}
+
+/// What a back end's memory is.
+// There is always some.
+#[allow(clippy::len_without_is_empty)]
+pub trait WordsBackend: Send + Sync + 'static {
+    /// See [`Words::len`].
+    fn len(&self) -> usize;
+    /// See [`Words::load`].
+    fn load(&self, index: usize) -> u64;
+    /// See [`Words::store`].
+    fn store(&self, index: usize, value: u64);
+    /// The descriptor, in the real world.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Numbers in memory that several processes see; zero at first. Only the process that made them changes them. Cheap to
+/// clone.
+#[derive(Clone)]
+pub struct Words(Arc<dyn WordsBackend>);
+
+// There are always some.
+#[allow(clippy::len_without_is_empty)]
+impl Words {
+    /// Wraps a back end's memory.
+    pub fn new(backend: impl WordsBackend) -> Self {
+        Self(Arc::new(backend))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The number at `index`. Ordering: sequentially consistent, as [`Words::store`] is.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[must_use]
+    pub fn load(&self, index: usize) -> u64 {
+        self.0.load(index)
+    }
+
+    /// Changes the number at `index`, for everybody who sees it.
+    ///
+    /// # Panics
+    /// If there are not so many, or if another process made them.
+    pub fn store(&self, index: usize, value: u64) {
+        self.0.store(index, value);
+    }
+
+    /// The descriptor, in the real world.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.descriptor()
+    }
+}
+
+impl fmt::Debug for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Words({})", self.len())
+    }
+}
+
+/// What a back end's listening socket is.
+pub trait LocalAccept: Send + Sync + 'static {
+    /// See [`LocalListener::accept`].
+    fn accept(&self) -> Work<'_, Result<LocalStream>>;
+}
+
+/// What a back end's sending end is.
+pub trait LocalSend: Send + 'static {
+    /// See [`LocalWrite::send`].
+    fn send(&mut self, parcel: Parcel) -> Work<'_, Result<()>>;
+}
+
+/// What a back end's receiving end is.
+pub trait LocalReceive: Send + 'static {
+    /// See [`LocalRead::receive`].
+    fn receive(&mut self) -> Work<'_, Result<Option<Parcel>>>;
+}
+
+/// A listening socket of this host. Its name goes with the process.
+pub struct LocalListener(Box<dyn LocalAccept>);
+
+impl LocalListener {
+    /// Wraps a back end's socket.
+    pub fn new(accept: impl LocalAccept) -> Self {
+        Self(Box::new(accept))
+    }
+
+    /// Waits for the next connection.
+    pub async fn accept(&self) -> Result<LocalStream> {
+        self.0.accept().await
+    }
+}
+
+/// A connection within a host.
+pub struct LocalStream {
+    /// The receiving end.
+    pub read: LocalRead,
+    /// The sending end.
+    pub write: LocalWrite,
+}
+
+/// The receiving end of a connection within a host.
+pub struct LocalRead(Box<dyn LocalReceive>);
+
+impl LocalRead {
+    /// Wraps a back end's receiving end.
+    pub fn new(receive: impl LocalReceive) -> Self {
+        Self(Box::new(receive))
+    }
+
+    /// The next parcel; none when the other side has closed, or its process has ended.
+    ///
+    /// Errors: `Protocol` for what is no parcel, `Disconnected`.
+    ///
+    /// Cancel-safety: a dropped future loses nothing that has come.
+    pub async fn receive(&mut self) -> Result<Option<Parcel>> {
+        self.0.receive().await
+    }
+}
+
+/// The sending end of a connection within a host. Dropping it closes the connection.
+pub struct LocalWrite(Box<dyn LocalSend>);
+
+impl LocalWrite {
+    /// Wraps a back end's sending end.
+    pub fn new(send: impl LocalSend) -> Self {
+        Self(Box::new(send))
+    }
+
+    /// Sends a parcel; waits while the other side does not read.
+    ///
+    /// Errors: `Invalid` for too large a parcel, `Disconnected`. Cancel-safety: a dropped future may have sent a part,
+    /// after which the connection is of no use.
+    pub async fn send(&mut self, parcel: Parcel) -> Result<()> {
+        let (bytes, things) = (parcel.bytes.len(), parcel.things.len());
+        if bytes > PARCEL_BYTES_MAX || things > PARCEL_THINGS_MAX {
+            ebb_types::bail!(Invalid, "a parcel of {bytes} bytes and {things} things is too large");
+        }
+        self.0.send(parcel).await
+    }
+}
+
+impl fmt::Debug for LocalListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LocalListener")
+    }
+}
+
+impl fmt::Debug for LocalStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LocalStream")
+    }
+}
+
+impl fmt::Debug for LocalRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LocalRead")
+    }
+}
+
+impl fmt::Debug for LocalWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LocalWrite")
+    }
+}

@@ -1,0 +1,155 @@
+//! Descriptors that readers have: told in time, never showing what is not the replica's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ebb_types::{CHUNK_SIZE, Epoch, ErrorKind, Version};
+
+use super::rig::{Writer, act, bytes, data, id, in_reality, in_world, version};
+use crate::crc::crc32c;
+use crate::{Change, Deletion, Reader, SharedReplica, Volume};
+
+#[derive(Debug, Default)]
+struct Told(AtomicBool);
+
+impl Reader for Told {
+    fn revoke(&self) {
+        assert!(!self.0.swap(true, Ordering::SeqCst), "told twice");
+    }
+}
+
+impl Told {
+    fn is(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+async fn share(volume: &Volume, metablock: u64) -> (SharedReplica, Arc<Told>) {
+    let told = Arc::new(Told::default());
+    let reader: Arc<dyn Reader> = told.clone();
+    let shared = volume.share(id(metablock), Version::ZERO, Arc::downgrade(&reader)).await.unwrap();
+    (shared, told)
+}
+
+/// The replica's bytes, if each chunk matches its sum.
+async fn read(shared: &SharedReplica) -> Option<Vec<u8>> {
+    let found = shared.file.read_at(0, shared.length as usize).await.unwrap();
+    let sound = found.chunks(CHUNK_SIZE as usize).map(crc32c).eq(shared.checksums.iter().copied());
+    (sound && found.len() as u64 == shared.length).then(|| found.to_vec())
+}
+
+#[test]
+fn what_is_synced_lies_in_the_file_and_every_change_is_told() {
+    for reality in [false, true] {
+        let body = |rig: super::rig::Rig| async move {
+            let volume = rig.open().await.unwrap();
+            let mut writer = Writer::new(&volume, 1);
+            let mut model = Vec::new();
+            let changes = [
+                data(0, &bytes(300_000, 1)),
+                data(5, &bytes(100, 2)),
+                data(300_000, &bytes(9, 3)),
+                data(32_768, &bytes(131_072, 4)),
+                data(327_680, &bytes(131_072, 5)),
+                Change::Punch { offset: 70_000, len: 50_000 },
+                Change::Zero { offset: 10, len: 20_000 },
+                Change::Truncate { length: 200_001 },
+                Change::Truncate { length: 250_000 },
+            ];
+            let mut before: Option<Arc<Told>> = None;
+            for (number, change) in changes.into_iter().enumerate() {
+                act(&mut model, &change);
+                writer.send(change, number % 2 == 0).await.unwrap();
+                assert!(before.is_none_or(|told| told.is()), "change {number}");
+                let (shared, told) = share(&volume, 1).await;
+                assert_eq!(shared.version, writer.at);
+                assert!(read(&shared).await.unwrap() == model, "after change {number}");
+                assert!(!told.is());
+                before = Some(told);
+            }
+            let told = before.unwrap();
+            volume.promise(id(1), volume.label().incarnation, Epoch::new(5)).await.unwrap();
+            assert!(told.is());
+            let (shared, told) = share(&volume, 1).await;
+            volume.delete(&[Deletion::freed(id(1))]).await.unwrap();
+            assert!(told.is());
+            Writer::new(&volume, 2).send(data(0, &bytes(300_000, 9)), true).await.unwrap();
+            assert!(read(&shared).await.unwrap() == model, "what was deleted is still what it was");
+            let (_, told) = share(&volume, 2).await;
+            volume.stop().await.unwrap();
+            assert!(told.is(), "a volume that is closed serves nothing");
+        };
+        if reality { in_reality(body) } else { in_world(1, body) }
+    }
+}
+
+#[test]
+fn who_was_not_told_read_one_version_whole() {
+    for seed in 0..20 {
+        in_world(seed, |rig| async move {
+            let volume = rig.open().await.unwrap();
+            Writer::new(&volume, 1).send(data(0, &bytes(200_000, 0)), true).await.unwrap();
+            let (runtime, written) = (rig.runtime.clone(), volume.clone());
+            let done = Arc::new(AtomicBool::new(false));
+            let ended = done.clone();
+            let writing = rig.runtime.spawn("write", async move {
+                let mut writer = Writer { volume: &written, metablock: id(1), at: version(1, 1) };
+                for turn in 0..60u64 {
+                    let offset = runtime.random_u64() % 150_000;
+                    let change = match turn % 5 {
+                        4 => Change::Truncate { length: 100_000 + offset },
+                        3 => Change::Punch { offset, len: 30_000 },
+                        turn => data(offset, &bytes(5_000 << turn, turn as u8)),
+                    };
+                    writer.send(change, turn % 3 == 0).await.unwrap();
+                    runtime.sleep(Duration::from_micros(runtime.random_u64() % 3000)).await;
+                }
+                ended.store(true, Ordering::SeqCst);
+            });
+            let (mut whole, mut told_late) = (0, 0);
+            while !done.load(Ordering::SeqCst) {
+                let told = Arc::new(Told::default());
+                let reader: Arc<dyn Reader> = told.clone();
+                match volume.share(id(1), version(1, 1), Arc::downgrade(&reader)).await {
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Busy),
+                    Ok(shared) => {
+                        let found = read(&shared).await;
+                        match told.is() {
+                            true => told_late += 1,
+                            false => whole += usize::from(found.expect("one version, whole").len() >= 100_000),
+                        }
+                    }
+                }
+                rig.runtime.sleep(Duration::from_micros(200)).await;
+            }
+            writing.join().await.unwrap();
+            assert!(whole > 0 && told_late > 0, "{whole} {told_late}");
+        });
+    }
+}
+
+#[test]
+fn a_replica_that_cannot_be_shown_is_refused() {
+    in_world(3, |rig| async move {
+        let volume = rig.open().await.unwrap();
+        let told: Arc<dyn Reader> = Arc::new(Told::default());
+        let share = |metablock, at| volume.share(id(metablock), at, Arc::downgrade(&told));
+        assert_eq!(share(1, version(1, 1)).await.unwrap_err().kind(), ErrorKind::NoReplica);
+        assert_eq!(share(1, Version::ZERO).await.unwrap_err().kind(), ErrorKind::Unsupported);
+        Writer::new(&volume, 1).send(data(0, &bytes(10, 1)), true).await.unwrap();
+        assert_eq!(share(1, version(1, 2)).await.unwrap_err().kind(), ErrorKind::StaleVersion);
+        let incarnation = volume.label().incarnation;
+        volume.promise(id(2), incarnation, Epoch::new(1)).await.unwrap();
+        assert_eq!(share(2, Version::ZERO).await.unwrap_err().kind(), ErrorKind::Unsupported);
+        for _ in 0..100 {
+            let gone: Arc<dyn Reader> = Arc::new(Told::default());
+            volume.share(id(1), version(1, 1), Arc::downgrade(&gone)).await.unwrap();
+        }
+        let replica = volume.shared.get(id(1)).unwrap();
+        assert_eq!(replica.live.lock().readers.len(), 1, "those who are gone are forgotten");
+        rig.runtime.disk().remove_file(&crate::files::replica_path(&rig.root, id(1))).await.unwrap();
+        assert_eq!(volume.scrub(0).await.unwrap().corrupt, [id(1)]);
+        assert_eq!(share(1, version(1, 1)).await.unwrap_err().kind(), ErrorKind::Corrupt);
+    });
+}
