@@ -4,6 +4,10 @@ pub mod blink;
 pub mod month;
 pub mod signal;
 
+use std::time::Duration;
+
+pub use ebb_power::policy::{Migration, migration};
+use ebb_power::{Hardware, NodePower};
 use ebb_types::{Result, bail};
 
 /// Nodes and their draw.
@@ -19,7 +23,11 @@ pub struct Machines {
 
 impl Machines {
     /// The nine block servers of the BlinkFS prototype (Sec. 5).
-    pub const BLINKFS: Self = Self { nodes: 9, active_watts: 25.0, sleep_watts: 1.0 };
+    pub const BLINKFS: Self = Self {
+        nodes: 9,
+        active_watts: NodePower::REFERENCE.active_watts,
+        sleep_watts: NodePower::REFERENCE.asleep_watts,
+    };
 
     /// `Invalid` if there are no nodes or a sleeping one draws no less than an active one.
     pub fn new(nodes: u32, active_watts: f64, sleep_watts: f64) -> Result<Self> {
@@ -35,6 +43,22 @@ impl Machines {
             );
         }
         Ok(Self { nodes, active_watts, sleep_watts })
+    }
+
+    /// The same as the power manager sees it. `Invalid` if it cannot be.
+    pub fn hardware(&self, fixed_watts: f64, transition_s: f64) -> Result<Hardware> {
+        let Ok(transition) = Duration::try_from_secs_f64(transition_s) else {
+            bail!(Invalid, "{transition_s} s for a transition; the nearest possible value is 0");
+        };
+        let power = NodePower {
+            active_watts: self.active_watts,
+            idle_watts: self.active_watts,
+            asleep_watts: self.sleep_watts,
+            wake: transition,
+            suspend: transition,
+            rotational_disks: 0,
+        };
+        Hardware::uniform(fixed_watts, self.nodes, power)
     }
 
     /// Watts with all nodes active.
@@ -76,24 +100,4 @@ impl Machines {
 pub fn equal_work_capacity(nodes: u32, primaries: u32, node_bytes: f64) -> f64 {
     let behind: f64 = (primaries + 1..=nodes).map(|index| f64::from(primaries) / f64::from(index)).sum();
     node_bytes * (f64::from(primaries) + behind)
-}
-
-/// What must move when the active set of a layout without spare copies changes.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Migration {
-    /// Active nodes before.
-    pub from: u32,
-    /// Active nodes after.
-    pub to: u32,
-    /// Bytes that change places so that every active node holds the same.
-    pub bytes: f64,
-}
-
-/// Data that is spread evenly over the active nodes: on the way down those that leave hand over what they have, on the
-/// way up those that come get their part. Before the last node sleeps it has everything, and gives from it when it wakes.
-#[must_use]
-pub fn migration(from: u32, to: u32, data_bytes: f64) -> Migration {
-    let (holders_before, holders_after) = (from.max(1), to.max(1));
-    let moved = f64::from(holders_before.abs_diff(holders_after)) / f64::from(holders_before.max(holders_after));
-    Migration { from, to, bytes: data_bytes * moved }
 }

@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use ebb_power::read::{HitBalance, desired_hit_ratio};
+
 use super::placement::Placement;
 
 /// Blocks served by each node; 0 for nodes that are off.
@@ -14,27 +16,17 @@ pub type Loads = Vec<u64>;
 
 /// The hit-ratio heuristic, blocks requested in the order of `requests`. None if some block has no active holder.
 ///
-/// The desired hit-ratio of a node is `(B/n) / b_i` (the text prints the inverse; its examples settle it). Of the
-/// active holders, the node that is furthest below its desired ratio serves.
+/// It is the one that clients run: `ebb_power::read::HitBalance`.
 #[must_use]
 pub fn greedy(placement: &Placement, active: &[bool], requests: impl Iterator<Item = usize>) -> Option<Loads> {
     let on = active.iter().filter(|on| **on).count() as f64;
-    let equal = placement.holders.len() as f64 / on.max(1.0);
-    let stored = placement.blocks_per_node();
-    let desired: Vec<f64> = stored.iter().map(|held| (equal / (*held).max(1) as f64).min(1.0)).collect();
+    let blocks = placement.holders.len() as f64;
+    let stored = placement.blocks_per_node().into_iter().enumerate();
+    let mut balance = HitBalance::new(stored.map(|(node, held)| (node, desired_hit_ratio(blocks, on, held as f64))));
     let mut served = vec![0_u64; placement.nodes];
-    let mut could = vec![0_u64; placement.nodes];
     for block in requests {
         let holders = placement.holders[block].iter().map(|node| *node as usize).filter(|node| active[*node]);
-        let mut best: Option<(f64, usize)> = None;
-        for node in holders {
-            could[node] += 1;
-            let below = desired[node] - served[node] as f64 / could[node] as f64;
-            if best.is_none_or(|(most, _)| below > most) {
-                best = Some((below, node));
-            }
-        }
-        served[best?.1] += 1;
+        served[balance.choose(holders)?] += 1;
     }
     Some(served)
 }

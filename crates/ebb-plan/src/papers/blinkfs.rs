@@ -1,12 +1,13 @@
 //! *BlinkFS: A Distributed File System for Intermittent Power*.
 
+use ebb_power::signal::{Quantity, Trace};
 use ebb_types::Result;
 
 use crate::layout::fluid::inaccessible;
 use crate::plots;
 use crate::power::blink::{self, Schedule, Stagger};
 use crate::power::month::{self, Plant, Policy};
-use crate::power::signal::Signal;
+use crate::power::signal::{Scale, Signal};
 use crate::power::{Machines, equal_work_capacity, migration};
 use crate::report::{Comparison, Section};
 use crate::table::Cell;
@@ -164,7 +165,8 @@ fn table_2() -> Vec<Comparison> {
 
 fn prices() -> Result<Vec<Comparison>> {
     let cap = MACHINES.full_watts() + 40.0;
-    let signal = Signal::budget(1.0, &[(300.0, 4.5), (300.0, 5.2), (300.0, 3.5)], cap)?;
+    let prices = Trace::of_stretches(Quantity::Price, &[(300.0, 4.5), (300.0, 5.2), (300.0, 3.5)])?;
+    let signal = Signal::budget(1.0, prices, cap)?;
     let names = ["mean price, 4.5 cents", "peak price, 5.2 cents", "least price, 3.5 cents"];
     let row = |(name, (paper, step)): (&str, (f64, &crate::power::signal::Step))| {
         let what = format!("power for one cent an hour at the {name} (W)");
@@ -223,8 +225,9 @@ fn oscillation() -> Result<crate::figure::Figure> {
     };
     let curve = |policy, data_bytes| {
         let point = |level: u32| {
-            let signal = Signal::oscillation(f64::from(level) / 100.0, MACHINES.full_watts())?;
-            Ok((f64::from(level), month::month(&plant(data_bytes), &signal, policy).work_share * 100.0))
+            let scale = Scale { nodes_watts: MACHINES.full_watts(), fixed_watts: 0.0 };
+            let signal = Signal::oscillation(f64::from(level) / 100.0, scale)?;
+            Ok((f64::from(level), month::month(&plant(data_bytes), &signal, policy)?.work_share * 100.0))
         };
         (0..=100).step_by(2).map(point).collect::<Result<Vec<_>>>()
     };

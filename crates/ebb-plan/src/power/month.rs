@@ -1,56 +1,15 @@
 //! A month of a power signal under each policy: energy, cost, work, and what would have to move.
 
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use ebb_power::PolicyKind as Policy;
+use ebb_power::{
+    Ask, Battery, ChainShape, DatasetChain, Duty, Hardware, PowerPlan, Rotational, Supply, Timing, choose,
+};
+use ebb_types::{DatasetId, NodeId, Result, bail};
 
 use super::signal::{Signal, Step};
 use super::{Machines, migration};
-
-/// How nodes follow the power.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Policy {
-    /// All nodes are on, whatever the signal says: what is compared with.
-    AlwaysOn,
-    /// Rabbit: whole nodes along the chain, never fewer than the primaries; stalled below.
-    Activation,
-    /// Whole nodes, the data moved onto them at each change.
-    Migration,
-    /// All nodes together for a part of each interval.
-    BlinkSync,
-    /// The same part for each node, one after the other.
-    BlinkStaggered,
-    /// As many nodes as the power allows, taking turns around the circle; all asleep where that is none (a battery
-    /// could keep one awake).
-    BlinkCircular,
-}
-
-impl Policy {
-    /// Every policy.
-    pub const ALL: [Self; 6] =
-        [Self::AlwaysOn, Self::Activation, Self::Migration, Self::BlinkSync, Self::BlinkStaggered, Self::BlinkCircular];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AlwaysOn => "always-on",
-            Self::Activation => "activation",
-            Self::Migration => "migration",
-            Self::BlinkSync => "blink-sync",
-            Self::BlinkStaggered => "blink-staggered",
-            Self::BlinkCircular => "blink-circular",
-        }
-    }
-
-    const fn blinks(self) -> bool {
-        matches!(self, Self::BlinkSync | Self::BlinkStaggered | Self::BlinkCircular)
-    }
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// What the month is counted for.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -59,7 +18,7 @@ pub struct Plant {
     pub machines: Machines,
     /// Switches, masters, proxies: always drawn, out of the signal's power.
     pub fixed_watts: f64,
-    /// Nodes that the activation policy cannot do without.
+    /// Nodes that hold one copy of everything: activation cannot do without them.
     pub primaries: u32,
     /// One copy of all data.
     pub data_bytes: f64,
@@ -98,23 +57,38 @@ pub struct Month {
     pub over_budget_fraction: f64,
 }
 
-/// Plays the signal over and over until the days are full.
-#[must_use]
-pub fn month(plant: &Plant, signal: &Signal, policy: Policy) -> Month {
+/// How long the battery holds the whole cluster (BlinkFS, Sec. 5).
+const BATTERY_S: f64 = 300.0;
+/// Copies of the dataset, where the nodes can hold so many (Sec. 6.2).
+const REPLICAS: u32 = 3;
+
+/// Plays the signal over and over until the days are full, with the plans that the live system would make.
+pub fn month(plant: &Plant, signal: &Signal, policy: Policy) -> Result<Month> {
     let total = plant.days * 86_400.0;
-    let mut tally = Tally::default();
-    let mut on = None;
+    let mut player = Player::new(plant, policy)?;
     let mut elapsed = 0.0;
     for step in signal.steps.iter().cycle() {
         let seconds = step.seconds.min(total - elapsed);
         if seconds <= 0.0 {
             break;
         }
-        let played = tally.play(plant, policy, &Step { seconds, ..*step }, on);
-        on = Some(played);
+        player.play(&Step { seconds, ..*step })?;
         elapsed += seconds;
     }
-    tally.month(policy, total, plant)
+    Ok(player.month(total))
+}
+
+struct Player<'a> {
+    plant: &'a Plant,
+    policy: Policy,
+    hardware: Hardware,
+    circle: Vec<NodeId>,
+    chain: DatasetChain,
+    interval_ms: u64,
+    /// The signal takes few values again and again.
+    known: BTreeMap<u64, PowerPlan>,
+    last: Option<PowerPlan>,
+    tally: Tally,
 }
 
 #[derive(Default)]
@@ -129,72 +103,104 @@ struct Tally {
     over: f64,
 }
 
-impl Tally {
-    /// Plays one stretch; nodes on (for good, or on average) at its end.
-    fn play(&mut self, plant: &Plant, policy: Policy, step: &Step, before: Option<f64>) -> f64 {
-        let machines = &plant.machines;
-        let budget = step.watts - plant.fixed_watts;
-        let nodes = f64::from(machines.nodes);
-        let whole = machines.nodes_on(budget);
-        let on = match policy {
-            Policy::AlwaysOn => nodes,
-            Policy::Activation => {
-                if whole >= plant.primaries {
-                    f64::from(whole)
-                } else {
-                    0.0
-                }
-            }
-            Policy::Migration | Policy::BlinkCircular => f64::from(whole),
-            Policy::BlinkSync | Policy::BlinkStaggered => nodes * machines.awake_share(budget),
-        };
-        let watts = plant.fixed_watts + machines.watts_with(on);
-        self.joules += watts * step.seconds;
-        self.cost += watts * step.seconds / 3.6e6 * step.price.unwrap_or(plant.price);
-        if watts > step.watts + 1e-6 {
-            self.over += step.seconds;
+impl<'a> Player<'a> {
+    fn new(plant: &'a Plant, policy: Policy) -> Result<Self> {
+        let hardware = plant.machines.hardware(plant.fixed_watts, plant.transition_s)?;
+        let circle: Vec<NodeId> = hardware.nodes().keys().copied().collect();
+        let replicas = (plant.machines.nodes / plant.primaries.max(1)).clamp(1, REPLICAS);
+        let chain =
+            DatasetChain::new(DatasetId::default(), circle.clone(), ChainShape::EqualWork, plant.primaries, replicas)?;
+        if !(plant.interval_s.is_finite() && plant.interval_s >= 1e-3) {
+            bail!(Invalid, "a blink interval of {} s; the nearest possible value is 0.001", plant.interval_s);
         }
-        let mut seconds = step.seconds;
-        if let (Policy::Migration, Some(before)) = (policy, before) {
-            let move_bytes = migration(before as u32, on as u32, plant.data_bytes).bytes;
-            let moving = (move_bytes / plant.link_bytes_per_s).min(seconds);
-            self.moved += move_bytes;
-            self.moving += moving;
-            seconds -= moving;
-        }
-        let mut useful = on;
-        if policy.blinks() && on < nodes && on > 0.0 {
-            let blinks = step.seconds / plant.interval_s;
-            self.transitions += 2.0 * nodes * blinks;
-            let lost = 2.0 * plant.transition_s / plant.interval_s * nodes;
-            useful = (on - lost).max(0.0);
-        } else if let Some(before) = before {
-            self.transitions += (on - before).abs();
-        }
-        self.work += useful * seconds;
-        if on <= 0.0 {
-            self.stalled += seconds;
-        }
-        on
+        let interval_ms = (plant.interval_s * 1000.0).round() as u64;
+        let (known, last, tally) = (BTreeMap::new(), None, Tally::default());
+        Ok(Self { plant, policy, hardware, circle, chain, interval_ms, known, last, tally })
     }
 
-    fn month(self, policy: Policy, total: f64, plant: &Plant) -> Month {
+    fn plan(&mut self, watts: f64) -> Result<PowerPlan> {
+        if let Some(plan) = self.known.get(&watts.to_bits()) {
+            return Ok(plan.clone());
+        }
+        let ask = Ask {
+            hardware: &self.hardware,
+            supply: Supply::Watts(watts),
+            battery: Battery::full(self.hardware.base_watts() + self.hardware.full_watts(), BATTERY_S),
+            circle: &self.circle,
+            chains: std::slice::from_ref(&self.chain),
+            dead: &BTreeSet::new(),
+            popularity: &BTreeMap::new(),
+            rotational: Rotational::Blink,
+            timing: Timing::every(self.interval_ms, 0),
+            last: None,
+        };
+        let plan = choose(self.policy, &ask)?;
+        self.known.insert(watts.to_bits(), plan.clone());
+        Ok(plan)
+    }
+
+    fn play(&mut self, step: &Step) -> Result<()> {
+        let plan = self.plan(step.watts)?;
+        let (plant, tally) = (self.plant, &mut self.tally);
+        let watts = plant.fixed_watts + plan.profile(&self.hardware).mean_watts();
+        tally.joules += watts * step.seconds;
+        tally.cost += watts * step.seconds / 3.6e6 * step.price.unwrap_or(plant.price);
+        if watts > step.watts + 1e-6 {
+            tally.over += step.seconds;
+        }
+        let mut seconds = step.seconds;
+        if let (Policy::Migration, Some(last)) = (self.policy, &self.last) {
+            let on = |plan: &PowerPlan| plan.nodes.len() as u32 - plan.off().count() as u32;
+            let move_bytes = migration(on(last), on(&plan), plant.data_bytes).bytes;
+            let moving = (move_bytes / plant.link_bytes_per_s).min(seconds);
+            tally.moved += move_bytes;
+            tally.moving += moving;
+            seconds -= moving;
+        }
+        let interval = plan.interval_ms as f64;
+        let serving = plan.nodes.values().map(|node| node.serving_ms(plan.interval_ms, 0) as f64 / interval);
+        tally.work += serving.sum::<f64>() * seconds;
+        tally.transitions += switches(self.last.as_ref(), &plan, step.seconds);
+        if !plan.stalled.is_empty() || plan.off().count() == plan.nodes.len() {
+            tally.stalled += step.seconds;
+        }
+        self.last = Some(plan);
+        Ok(())
+    }
+
+    fn month(self, total: f64) -> Month {
+        let Self { plant, policy, tally, .. } = self;
         Month {
             policy,
-            energy_kwh: self.joules / 3.6e6,
-            cost: self.cost,
-            work_share: self.work / (f64::from(plant.machines.nodes) * total),
-            stalled_fraction: self.stalled / total,
-            moved_bytes: self.moved,
-            moving_fraction: self.moving / total,
-            transitions: self.transitions,
-            over_budget_fraction: self.over / total,
+            energy_kwh: tally.joules / 3.6e6,
+            cost: tally.cost,
+            work_share: tally.work / (f64::from(plant.machines.nodes) * total),
+            stalled_fraction: tally.stalled / total,
+            moved_bytes: tally.moved,
+            moving_fraction: tally.moving / total,
+            transitions: tally.transitions,
+            over_budget_fraction: tally.over / total,
         }
     }
 }
 
+/// Changes between asleep and awake: two in each interval of a node that blinks, one where a node comes or goes for good.
+fn switches(last: Option<&PowerPlan>, plan: &PowerPlan, seconds: f64) -> f64 {
+    let intervals = seconds * 1000.0 / plan.interval_ms as f64;
+    let before = |node: &NodeId| last.map(|last| last.nodes[node].duty);
+    let of = |(id, node): (&NodeId, &ebb_power::NodePlan)| match (before(id), node.duty) {
+        (_, Duty::Blink { .. }) => 2.0 * intervals,
+        (Some(Duty::On), Duty::Off) | (Some(Duty::Off), Duty::On) => 1.0,
+        _ => 0.0,
+    };
+    plan.nodes.iter().map(of).sum()
+}
+
 #[cfg(test)]
 mod tests {
+    use ebb_power::signal::{Quantity, Trace};
+
+    use super::super::signal::Scale;
     use super::*;
 
     fn plant() -> Plant {
@@ -211,14 +217,16 @@ mod tests {
         }
     }
 
+    const SCALE: Scale = Scale { nodes_watts: 225.0, fixed_watts: 40.0 };
+
     #[test]
     fn energy_is_what_the_signal_gives_and_no_policy_but_always_on_takes_more() {
-        let signal = Signal::oscillation(0.4, 265.0).unwrap();
+        let signal = Signal::oscillation(0.4, SCALE).unwrap();
         for policy in Policy::ALL {
-            let month = month(&plant(), &signal, policy);
+            let month = month(&plant(), &signal, *policy).unwrap();
             let limit = signal.mean_watts() * 30.0 * 24.0 / 1000.0;
-            assert_eq!(month.energy_kwh > limit + 1e-6, policy == Policy::AlwaysOn, "{month:?}");
-            assert_eq!(month.over_budget_fraction > 0.0, policy == Policy::AlwaysOn);
+            assert_eq!(month.energy_kwh > limit + 1e-6, *policy == Policy::AlwaysOn, "{month:?}");
+            assert_eq!(month.over_budget_fraction > 0.0, *policy == Policy::AlwaysOn);
             assert!((month.cost - month.energy_kwh * 0.1).abs() < 1e-6);
         }
     }
@@ -226,9 +234,10 @@ mod tests {
     #[test]
     fn migration_pays_for_each_change_and_blinking_does_not() {
         let plant = Plant { fixed_watts: 0.0, ..plant() };
-        let quiet = Signal::oscillation(0.0, 225.0).unwrap();
-        let wild = Signal::oscillation(0.5, 225.0).unwrap();
-        let played = |signal, policy| month(&plant, signal, policy);
+        let scale = Scale { fixed_watts: 0.0, ..SCALE };
+        let quiet = Signal::oscillation(0.0, scale).unwrap();
+        let wild = Signal::oscillation(0.5, scale).unwrap();
+        let played = |signal, policy| month(&plant, signal, policy).unwrap();
         assert_eq!(played(&quiet, Policy::Migration).moved_bytes, 0.0);
         // Five nodes, then one: 16 of 20 GB in 128 of each 300 s.
         assert!((played(&wild, Policy::Migration).moving_fraction - 128.0 / 300.0).abs() < 1e-3);
@@ -239,19 +248,35 @@ mod tests {
 
     #[test]
     fn rabbit_stalls_where_blinking_goes_on() {
-        let low = Signal::constant(0.25, 265.0).unwrap();
-        assert_eq!(month(&plant(), &low, Policy::Activation).stalled_fraction, 1.0);
-        assert_eq!(month(&plant(), &low, Policy::BlinkStaggered).stalled_fraction, 0.0);
+        let low = Signal::constant(0.2, SCALE).unwrap();
+        let month = |policy| month(&plant(), &low, policy).unwrap();
+        assert_eq!(month(Policy::Activation).stalled_fraction, 1.0);
+        for policy in [Policy::BlinkStaggered, Policy::BlinkCircular, Policy::LoadProportional, Policy::Tide] {
+            assert_eq!(month(policy).stalled_fraction, 0.0, "{policy}");
+        }
+        assert!(month(Policy::Tide).work_share > month(Policy::BlinkCircular).work_share);
+        assert_eq!(month(Policy::Activation).work_share, 0.0);
+    }
+
+    #[test]
+    fn below_one_node_the_circle_blinks_on_the_battery() {
+        let least = Signal::constant(20.0 / 225.0, SCALE).unwrap();
+        let month = month(&plant(), &least, Policy::BlinkCircular).unwrap();
+        assert_eq!((month.stalled_fraction, month.over_budget_fraction), (0.0, 0.0));
+        assert!(month.work_share > 0.03, "{}", month.work_share);
     }
 
     #[test]
     fn signals_are_read_and_refused_with_the_line() {
-        let signal = Signal::parse("s", "seconds,watts,price\n300, 100, 0.05\n# calm\n300,50\n").unwrap();
+        let signal = Signal::parse("s", "seconds,watts,price\n0, 100, 0.05\n# calm\n300,50,0.04\n", SCALE).unwrap();
         assert_eq!((signal.mean_watts(), signal.steps[0].price), (75.0, Some(0.05)));
-        assert!(Signal::parse("s", "300,100\n300,x\n").unwrap_err().to_string().contains("line 2"));
-        assert!(Signal::parse("s", "").is_err() && Signal::parse("s", "300,-1").is_err());
-        assert!(Signal::constant(1.2, 100.0).unwrap_err().to_string().ends_with("100 %"));
-        let budget = Signal::budget(0.01, &[(300.0, 0.045), (300.0, 0.052), (300.0, 0.035)], 265.0).unwrap();
+        let shares = Signal::parse("s", "seconds,fraction\n0,0.2\n", SCALE).unwrap();
+        assert_eq!(shares.steps[0].watts, 85.0);
+        let told = Signal::parse("s", "seconds,watts\n0,100\n300,x\n", SCALE).unwrap_err().to_string();
+        assert!(told.contains("line 3"), "{told}");
+        assert!(Signal::constant(1.2, SCALE).unwrap_err().to_string().ends_with("100 %"));
+        let prices = Trace::of_stretches(Quantity::Price, &[(300.0, 0.045), (300.0, 0.052), (300.0, 0.035)]).unwrap();
+        let budget = Signal::budget(0.01, prices, 265.0).unwrap();
         let watts: Vec<f64> = budget.steps.iter().map(|step| step.watts.round()).collect();
         assert_eq!(watts, [222.0, 192.0, 265.0]);
     }

@@ -182,4 +182,23 @@ impl PowerPlan {
         let edge = edges.into_iter().filter(|edge| *edge > since).min().unwrap_or(self.interval_ms);
         Some(ready.map_or(at_ms + edge - since, |ready| ready.min(at_ms + edge - since)))
     }
+
+    /// When two nodes next serve at the same time, and for how long from then on: what goes from one to the other can go
+    /// directly then. None if they never do for `need_ms` on end.
+    #[must_use]
+    pub fn next_meeting(&self, one: NodeId, other: NodeId, at_ms: u64, need_ms: u64) -> Option<(u64, u64)> {
+        let mut at = at_ms.max(self.start_ms);
+        let ready = |node| self.nodes.get(&node).map_or(0, |plan: &NodePlan| plan.ready_ms);
+        // Two intervals after both are ready everything repeats itself.
+        let end = at.max(ready(one)).max(ready(other)) + 2 * self.interval_ms;
+        while at <= end {
+            let both = self.next_wake_ms(one, at)?.max(self.next_wake_ms(other, at)?);
+            let left = self.awake_left_ms(one, both).min(self.awake_left_ms(other, both));
+            if left > 0 && left >= need_ms {
+                return Some((both, left));
+            }
+            at = both.saturating_add(left.max(1));
+        }
+        None
+    }
 }

@@ -209,6 +209,17 @@ proptest! {
     }
 
     #[test]
+    fn meetings_agree_with_walking_through_time(plan in plans(), from in 0_u64..4_000, need in 1_u64..300) {
+        let (one, other) = (NodeId::new(1), NodeId::new(2));
+        let from = from.max(plan.start_ms);
+        let both = |at: u64| plan.is_awake(one, at) && plan.is_awake(other, at);
+        let walk: Vec<bool> = (from..from + 6_000).map(both).collect();
+        let walked = (0..5_000).find(|at| walk[*at..*at + need as usize].iter().all(|both| *both));
+        let met = plan.next_meeting(one, other, from, need);
+        prop_assert_eq!(met.map(|(at, _)| at), walked.map(|at| from + at as u64), "{}", plan);
+    }
+
+    #[test]
     fn the_profile_is_the_sum_of_the_nodes(plan in plans(), at in 0_u64..1_000) {
         let count = u32::try_from(plan.nodes.len()).unwrap().max(1);
         let hardware = Hardware::uniform(0.0, count, NodePower::REFERENCE).unwrap();

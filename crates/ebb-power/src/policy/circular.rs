@@ -58,14 +58,23 @@ pub(super) fn blink(ask: &Ask<'_>, nodes: &[NodeId]) -> Schedule {
 
 /// Largest number of which any neighbours on the circle can be powered together.
 pub(super) fn most_at_once(ask: &Ask<'_>, nodes: &[NodeId]) -> usize {
-    let extras: Vec<f64> = nodes.iter().map(|node| ask.extra(*node)).collect();
-    let fits = |at_once: usize| {
-        (0..extras.len()).all(|first| {
-            let window = (first..first + at_once).map(|place| extras[place % extras.len()]);
-            ask.affords(window.sum())
-        })
-    };
-    (1..=nodes.len()).take_while(|at_once| fits(*at_once)).last().unwrap_or(0)
+    // Sums up to each place, twice around.
+    let mut sums = vec![0.0];
+    for node in nodes.iter().chain(nodes) {
+        sums.push(sums[sums.len() - 1] + ask.extra(*node));
+    }
+    let fits = |at_once: &usize| (0..nodes.len()).all(|first| ask.affords(sums[first + at_once] - sums[first]));
+    // Fewer always fit where more do.
+    let (mut fit, mut beyond) = (0, nodes.len() + 1);
+    while beyond - fit > 1 {
+        let middle = usize::midpoint(fit, beyond);
+        if fits(&middle) {
+            fit = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    fit
 }
 
 fn one_at_a_time(ask: &Ask<'_>, nodes: &[NodeId]) -> Schedule {

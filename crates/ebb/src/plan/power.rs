@@ -281,8 +281,7 @@ fn moves_table(args: &PowerArgs, machines: &Machines) -> Table {
 }
 
 fn months(args: &PowerArgs, machines: &Machines) -> Result<Option<(String, Vec<Month>)>> {
-    let full = machines.full_watts() + args.signal.fixed_watts();
-    let Some(signal) = args.signal.read(full)? else { return Ok(None) };
+    let Some(signal) = args.signal.read(machines.full_watts())? else { return Ok(None) };
     let plant = Plant {
         machines: *machines,
         fixed_watts: args.signal.fixed_watts(),
@@ -295,7 +294,8 @@ fn months(args: &PowerArgs, machines: &Machines) -> Result<Option<(String, Vec<M
         days: args.signal.days(),
     };
     let name = format!("{}, {:.0} W on average, {} days", signal.name, signal.mean_watts(), plant.days);
-    Ok(Some((name, Policy::ALL.map(|policy| month(&plant, &signal, policy)).to_vec())))
+    let months = Policy::ALL.iter().map(|policy| month(&plant, &signal, *policy));
+    Ok(Some((name, months.collect::<Result<_>>()?)))
 }
 
 fn months_table(name: &str, months: &[Month]) -> Table {

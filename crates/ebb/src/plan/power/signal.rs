@@ -3,17 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ebb_plan::power::signal::Signal;
+use ebb_plan::power::signal::{Scale, Signal};
+use ebb_power::signal::Trace;
 use ebb_types::{Result, bail, err};
 
 use crate::units::ByteSize;
 
 #[derive(Debug, Args)]
 pub struct SignalArgs {
-    /// constant:PERCENT, oscillation:PERCENT, trace:FILE (`seconds,watts[,price]`), or budget:PER_HOUR (with --prices).
+    /// constant:PERCENT, oscillation:PERCENT, trace:FILE (CSV with a header `seconds,watts`, `seconds,fraction`, or one
+    /// of them and `price`; seconds since the beginning), or budget:PER_HOUR (with --prices).
     #[arg(long, value_name = "SIGNAL")]
     signal: Option<String>,
-    /// Prices of a kWh over time: lines of seconds,price.
+    /// Prices of a kWh over time: CSV with a header `seconds,price`.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
     /// Price of a kWh where the signal has none.
@@ -34,8 +36,8 @@ pub struct SignalArgs {
 }
 
 impl SignalArgs {
-    /// The signal, if one was asked for; shares are of `full_watts`.
-    pub fn read(&self, full_watts: f64) -> Result<Option<Signal>> {
+    /// The signal, if one was asked for; shares are of `nodes_watts`, which is what the nodes draw that may sleep.
+    pub fn read(&self, nodes_watts: f64) -> Result<Option<Signal>> {
         let Some(said) = &self.signal else { return Ok(None) };
         for (value, what) in [(self.days, "days"), (self.migration_rate.0 as f64, "bytes a second of migration")] {
             if !(value.is_finite() && value > 0.0) {
@@ -46,13 +48,15 @@ impl SignalArgs {
         let number = || {
             value.trim_end_matches('%').parse::<f64>().map_err(|_| err!(Invalid, "{said:?}: {value:?} is no number"))
         };
+        let scale = Scale { nodes_watts, fixed_watts: self.fixed_watts };
         let signal = match kind {
-            "constant" => Signal::constant(number()? / 100.0, full_watts),
-            "oscillation" => Signal::oscillation(number()? / 100.0, full_watts),
-            "trace" => Signal::parse(value, &text(Path::new(value))?),
+            "constant" => Signal::constant(number()? / 100.0, scale),
+            "oscillation" => Signal::oscillation(number()? / 100.0, scale),
+            "trace" => Signal::parse(value, &text(Path::new(value))?, scale),
             "budget" => {
                 let path = self.prices.as_ref().ok_or_else(|| err!(Invalid, "a budget needs --prices FILE"))?;
-                Signal::budget(number()?, &Signal::parse_prices(&path.display().to_string(), &text(path)?)?, full_watts)
+                let prices = Trace::parse(&path.display().to_string(), &text(path)?)?;
+                Signal::budget(number()?, prices, nodes_watts + self.fixed_watts)
             }
             _ => bail!(Invalid, "{said:?} is no signal: give constant:50, oscillation:40, trace:FILE or budget:55"),
         };

@@ -1,0 +1,324 @@
+//! Extra copies of what is read often, and giving them up again (BlinkFS, Sec. 4.2).
+//!
+//! The popularity of a block is an exponentially weighted moving average of its reads, updated each blink interval.
+//! Extra copies are dealt out in proportion to it, within a share of the unused capacity; what is written often gets
+//! none, because each copy slows its writes down. When space is needed, or popularity goes, the extra copies go first.
+
+use std::collections::BTreeMap;
+
+use ebb_types::{MetablockId, Result, bail};
+
+/// Reads and writes of a block during an interval.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Counts {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+}
+
+/// Moving averages of a block, per interval.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Heat {
+    /// Reads.
+    pub reads: f64,
+    /// Writes.
+    pub writes: f64,
+}
+
+/// Averages below this are forgotten.
+const COLD: f64 = 1e-3;
+
+/// Moving averages of all blocks that are not cold.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Popularity {
+    weight: f64,
+    heat: BTreeMap<MetablockId, Heat>,
+}
+
+impl Popularity {
+    /// `weight` is that of the newest interval: above 0, at most 1.
+    pub fn new(weight: f64) -> Result<Self> {
+        if !(weight > 0.0 && weight <= 1.0) {
+            bail!(Invalid, "a weight of {weight} for the newest interval; it must be above 0 and at most 1");
+        }
+        Ok(Self { weight, heat: BTreeMap::new() })
+    }
+
+    /// An interval has passed: `average += weight * (count - average)` for every block.
+    pub fn on_interval(&mut self, counts: &BTreeMap<MetablockId, Counts>) {
+        for block in counts.keys() {
+            self.heat.entry(*block).or_default();
+        }
+        let weight = self.weight;
+        self.heat.retain(|block, heat| {
+            let now = counts.get(block).copied().unwrap_or_default();
+            heat.reads += weight * (now.reads as f64 - heat.reads);
+            heat.writes += weight * (now.writes as f64 - heat.writes);
+            heat.reads >= COLD || heat.writes >= COLD
+        });
+    }
+
+    /// A block is gone.
+    pub fn forget(&mut self, block: MetablockId) {
+        self.heat.remove(&block);
+    }
+
+    /// Averages of a block.
+    #[must_use]
+    pub fn heat(&self, block: MetablockId) -> Heat {
+        self.heat.get(&block).copied().unwrap_or_default()
+    }
+
+    /// All blocks that are not cold.
+    pub fn iter(&self) -> impl Iterator<Item = (MetablockId, Heat)> + '_ {
+        self.heat.iter().map(|(block, heat)| (*block, *heat))
+    }
+}
+
+/// How extra copies are dealt out.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ExtraRule {
+    /// Share of the capacity not used by ordinary copies that extra ones may take.
+    pub unused_share: f64,
+    /// Most copies of a block, the ordinary ones included.
+    pub most_copies: u32,
+    /// Writes an interval from which a block gets no extra copy.
+    pub often_written: f64,
+}
+
+impl Default for ExtraRule {
+    /// At most six copies (the paper's), half of the unused capacity, none for what is written once an interval.
+    fn default() -> Self {
+        Self { unused_share: 0.5, most_copies: 6, often_written: 1.0 }
+    }
+}
+
+/// A block as the decision sees it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Block {
+    /// Which.
+    pub id: MetablockId,
+    /// Bytes of one copy.
+    pub bytes: u64,
+    /// Copies that its dataset asks for.
+    pub ordinary: u32,
+    /// Extra copies that it has.
+    pub extra: u32,
+    /// Its averages.
+    pub heat: Heat,
+}
+
+/// More or fewer extra copies of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// Which.
+    pub id: MetablockId,
+    /// Extra copies that it has.
+    pub from: u32,
+    /// Extra copies that it is to have.
+    pub to: u32,
+}
+
+/// Which blocks are to have more or fewer extra copies, with `unused_bytes` free beside all ordinary copies (extra ones
+/// do not count as used). Reclamations come first, then what is most popular.
+///
+/// A block gets a copy when its part has grown to a whole one more, and gives one up when it is half a copy below what it
+/// has, so that a part that wavers moves nothing.
+#[must_use]
+pub fn choose_extra(rule: &ExtraRule, blocks: &[Block], unused_bytes: u64) -> Vec<Change> {
+    let budget = unused_bytes as f64 * rule.unused_share.clamp(0.0, 1.0);
+    let parts = parts(rule, blocks, budget);
+    let keep = |block: &Block, part: f64| {
+        let has = f64::from(block.extra);
+        if part >= has + 1.0 {
+            (part + 1e-9).floor()
+        } else if part < has - 0.5 {
+            part.ceil().min(has)
+        } else {
+            has
+        }
+    };
+    let mut wanted: Vec<u32> = blocks.iter().zip(&parts).map(|(block, part)| keep(block, *part) as u32).collect();
+    fit(blocks, &parts, &mut wanted, budget);
+    let changes = blocks.iter().zip(&wanted).filter(|(block, to)| block.extra != **to);
+    let mut changes: Vec<(f64, Change)> =
+        changes.map(|(block, to)| (block.heat.reads, Change { id: block.id, from: block.extra, to: *to })).collect();
+    changes.sort_by(|(one_reads, one), (other_reads, other)| {
+        let grows = |change: &Change| change.to > change.from;
+        grows(one).cmp(&grows(other)).then(other_reads.total_cmp(one_reads)).then(one.id.cmp(&other.id))
+    });
+    changes.into_iter().map(|(_, change)| change).collect()
+}
+
+/// Extra copies of each block, in proportion to its reads, none above what it may have; what a block cannot take goes to
+/// the others.
+fn parts(rule: &ExtraRule, blocks: &[Block], budget: f64) -> Vec<f64> {
+    let most = |block: &Block| {
+        let is_hot = block.heat.writes < rule.often_written && block.heat.reads > 0.0 && block.bytes > 0;
+        if is_hot { f64::from(rule.most_copies.saturating_sub(block.ordinary)) } else { 0.0 }
+    };
+    let most: Vec<f64> = blocks.iter().map(most).collect();
+    let mut parts = vec![0.0; blocks.len()];
+    let mut open: Vec<usize> = (0..blocks.len()).filter(|at| most[*at] > 0.0).collect();
+    let mut left = budget;
+    while !open.is_empty() && left > 0.0 {
+        // Copies in proportion to reads: `reads * factor` copies of `bytes` each use up what is left.
+        let weight: f64 = open.iter().map(|at| blocks[*at].heat.reads * blocks[*at].bytes as f64).sum();
+        let factor = left / weight;
+        let (full, rest): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|at| blocks[**at].heat.reads * factor >= most[**at]);
+        if full.is_empty() {
+            rest.iter().for_each(|at| parts[*at] = blocks[*at].heat.reads * factor);
+            break;
+        }
+        for at in full {
+            parts[at] = most[at];
+            left -= most[at] * blocks[at].bytes as f64;
+        }
+        open = rest;
+    }
+    parts
+}
+
+/// Takes copies that were only kept, beyond their block's part, until all fit: from what is read least for each copy
+/// first. The whole copies of all parts fit together, so nobody loses what is due.
+fn fit(blocks: &[Block], parts: &[f64], wanted: &mut [u32], budget: f64) {
+    let due = |at: usize| (parts[at] + 1e-9).floor() as u32;
+    let mut used: f64 =
+        blocks.iter().zip(&*wanted).map(|(block, copies)| block.bytes as f64 * f64::from(*copies)).sum();
+    let mut order: Vec<usize> = (0..blocks.len()).filter(|at| wanted[*at] > due(*at)).collect();
+    order.sort_by(|one, other| worth(&blocks[*one], wanted[*one]).total_cmp(&worth(&blocks[*other], wanted[*other])));
+    for at in order {
+        while wanted[at] > due(at) && used > budget {
+            wanted[at] -= 1;
+            used -= blocks[at].bytes as f64;
+        }
+    }
+}
+
+/// Reads for each copy, with so many extra ones.
+fn worth(block: &Block, extra: u32) -> f64 {
+    block.heat.reads / f64::from(block.ordinary + extra).max(1.0)
+}
+
+/// Extra copies to give up until `bytes` are free: those of what is read least for each copy first.
+#[must_use]
+pub fn reclaim(blocks: &[Block], bytes: u64) -> Vec<Change> {
+    let mut order: Vec<&Block> = blocks.iter().filter(|block| block.extra > 0 && block.bytes > 0).collect();
+    order.sort_by(|one, other| worth(one, one.extra).total_cmp(&worth(other, other.extra)).then(one.id.cmp(&other.id)));
+    let mut freed = 0_u64;
+    let mut changes = Vec::new();
+    for block in order {
+        if freed >= bytes {
+            break;
+        }
+        let needed = (bytes - freed).div_ceil(block.bytes);
+        let gone = u32::try_from(needed).unwrap_or(u32::MAX).min(block.extra);
+        freed = freed.saturating_add(u64::from(gone) * block.bytes);
+        changes.push(Change { id: block.id, from: block.extra, to: block.extra - gone });
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn block(id: u64, reads: f64, extra: u32) -> Block {
+        Block { id: MetablockId::new(id), bytes: 64, ordinary: 3, extra, heat: Heat { reads, writes: 0.0 } }
+    }
+
+    fn wanted(changes: &[Change]) -> Vec<(u64, u32)> {
+        changes.iter().map(|change| (change.id.raw(), change.to)).collect()
+    }
+
+    const ALL: ExtraRule = ExtraRule { unused_share: 1.0, most_copies: 6, often_written: 1.0 };
+
+    #[test]
+    fn averages_follow_and_forget() {
+        let mut popularity = Popularity::new(0.5).unwrap();
+        let one = MetablockId::new(1);
+        let read = BTreeMap::from([(one, Counts { reads: 8, writes: 2 })]);
+        popularity.on_interval(&read);
+        popularity.on_interval(&read);
+        assert_eq!(popularity.heat(one), Heat { reads: 6.0, writes: 1.5 });
+        (0..13).for_each(|_| popularity.on_interval(&BTreeMap::new()));
+        assert_eq!(popularity.iter().count(), 0, "cold blocks take no memory");
+        assert!(Popularity::new(0.0).is_err() && Popularity::new(1.1).is_err());
+    }
+
+    #[test]
+    fn copies_go_by_popularity_up_to_the_most() {
+        // Room for six copies: four reads' worth to the first, of which it can have three.
+        let blocks = [block(1, 12.0, 0), block(2, 4.0, 0), block(3, 2.0, 0), block(4, 0.0, 0)];
+        assert_eq!(wanted(&choose_extra(&ALL, &blocks, 6 * 64)), [(1, 3), (2, 2), (3, 1)]);
+        let often = Block { heat: Heat { reads: 90.0, writes: 3.0 }, ..block(5, 0.0, 2) };
+        assert_eq!(wanted(&choose_extra(&ALL, &[often], 1 << 20)), [(5, 0)], "often written: the ordinary copies only");
+    }
+
+    #[test]
+    fn what_wavers_moves_nothing() {
+        let waver = |reads| [block(1, reads, 1), block(2, 10.0, 1)];
+        for reads in [7.0, 10.0, 14.0] {
+            assert_eq!(choose_extra(&ALL, &waver(reads), 2 * 64), [], "{reads}");
+        }
+        assert_eq!(wanted(&choose_extra(&ALL, &waver(2.0), 3 * 64)), [(2, 2)]);
+        assert_eq!(wanted(&choose_extra(&ALL, &waver(0.0), 2 * 64)), [(1, 0), (2, 2)], "reclaimed before dealt out");
+    }
+
+    #[test]
+    fn space_is_taken_from_what_is_read_least() {
+        let blocks = [block(1, 9.0, 2), block(2, 1.0, 1), block(3, 2.0, 2), block(4, 0.0, 0)];
+        assert_eq!(wanted(&reclaim(&blocks, 130)), [(2, 0), (3, 0)]);
+        assert_eq!(wanted(&reclaim(&blocks, 1 << 30)), [(2, 0), (3, 0), (1, 0)]);
+        assert_eq!(reclaim(&blocks, 0), []);
+    }
+
+    fn blocks() -> impl Strategy<Value = Vec<Block>> {
+        let one = (0.0_f64..50.0, 0.0_f64..2.0, 0_u32..4, 1_u64..200, 1_u32..8);
+        proptest::collection::vec(one, 0..20).prop_map(|drawn| {
+            let block = |(id, (reads, writes, extra, bytes, ordinary))| Block {
+                id: MetablockId::new(id),
+                bytes,
+                ordinary,
+                extra,
+                heat: Heat { reads, writes },
+            };
+            (1..).zip(drawn).map(block).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn extra_copies_stay_within_their_bounds(blocks in blocks(), unused in 0_u64..5_000, share in 0.0_f64..1.0) {
+            let rule = ExtraRule { unused_share: share, ..ALL };
+            let changes = choose_extra(&rule, &blocks, unused);
+            let mut after = blocks.clone();
+            for change in &changes {
+                let block = after.iter_mut().find(|block| block.id == change.id).unwrap();
+                prop_assert_eq!(block.extra, change.from);
+                block.extra = change.to;
+                prop_assert!(change.to < change.from || block.ordinary + change.to <= rule.most_copies);
+                prop_assert!(change.to < change.from || block.heat.writes < rule.often_written);
+            }
+            let used: u64 = after.iter().map(|block| u64::from(block.extra) * block.bytes).sum();
+            prop_assert!(used as f64 <= unused as f64 * share * (1.0 + 1e-6) + 1e-6, "{} of {}", used, unused as f64 * share);
+            // Asked again, it has nothing more to give up or to change its mind about.
+            let again = choose_extra(&rule, &after, unused);
+            prop_assert!(again.iter().all(|change| change.to > change.from), "{:?}", again);
+        }
+
+        #[test]
+        fn reclaiming_frees_enough_or_everything(blocks in blocks(), bytes in 0_u64..3_000) {
+            let freed: u64 = reclaim(&blocks, bytes).iter().map(|change| {
+                let block = blocks.iter().find(|block| block.id == change.id).unwrap();
+                u64::from(change.from - change.to) * block.bytes
+            }).sum();
+            let all: u64 = blocks.iter().map(|block| u64::from(block.extra) * block.bytes).sum();
+            prop_assert!(freed >= bytes.min(all));
+        }
+    }
+}
