@@ -9,17 +9,17 @@ use ebb_wire::pb;
 use super::Violation;
 
 /// What a file-system check says of a member that answers and lacks what it must have.
-const LACKS: [&str; 2] = ["is absent or older than committed", "is corrupt"];
+const LACKS: [&str; 2] = [" is absent or older than committed", " is corrupt"];
 
 /// Reads a file-system check's report made while faults go on. `is_marred`: by node id.
 #[must_use]
 pub fn check(report: &pb::FsckReply, is_marred: impl Fn(u64) -> bool) -> Vec<Violation> {
-    let lacking = report.findings.iter().filter(|finding| LACKS.iter().any(|what| finding.ends_with(what)));
+    let lacking = report.findings.iter().filter(|finding| LACKS.iter().any(|what| finding.contains(what)));
     let sound = lacking.filter(|finding| !node_of(finding).is_some_and(&is_marred));
     sound.map(|finding| Violation::new("synced", finding.as_str())).collect()
 }
 
-/// The node in "m7 (index 0): replica on n3 v30 is corrupt".
+/// The node in "m7 (index 0): replica on n3 v30 is corrupt: ...".
 fn node_of(finding: &str) -> Option<u64> {
     let (_, rest) = finding.split_once("replica on n")?;
     rest.split_once(' ')?.0.parse().ok()
@@ -27,19 +27,22 @@ fn node_of(finding: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use ebb_master::fsck::{Examined, Found, examine};
+    use ebb_types::{Epoch, Version};
+
     use super::*;
 
     #[test]
     fn only_what_the_world_destroyed_may_be_gone() {
-        let report = pb::FsckReply {
-            findings: vec![
-                "m7 (index 0): replica on n3 v30 is corrupt".to_owned(),
-                "m7 (index 0): replica on n12 v31 is absent or older than committed".to_owned(),
-                "m7 (index 0): replica on n4 v40 is out of reach".to_owned(),
-            ],
-            ..Default::default()
-        };
-        assert_eq!(check(&report, |_| false).len(), 2);
+        let found = [(3, Found::Corrupt), (12, Found::Behind), (4, Found::Unreachable), (5, Found::Good)];
+        let found = found.map(|(node, found)| (pb::Member { node, volume: node * 10, incarnation: 1 }, found));
+        let version = Some(Version::new(Epoch::new(1), 1).into());
+        let record = pb::Metablock { id: 7, version, ..Default::default() };
+        let set = Examined { record, wanted: 4, unsettled: false, found: found.to_vec() };
+        // In the words of the check itself.
+        let findings = examine(&set, &mut pb::FsckReply::default());
+        let report = pb::FsckReply { findings, ..Default::default() };
+        assert_eq!(check(&report, |_| false).len(), 2, "{:?}", report.findings);
         let found = check(&report, |node| node == 3);
         assert_eq!(found.len(), 1);
         assert!(found[0].detail.contains("n12"));
