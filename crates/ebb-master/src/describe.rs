@@ -34,9 +34,8 @@ pub(crate) async fn describe(
             shared.clone().runtime.spawn("describe", async move {
                 let mut described = Vec::new();
                 for names in names.chunks(NAMES_MAX) {
-                    let Ok(channel) = shared.channel(node) else { break };
                     let call = pb::DescribeReplicas { replicas: names.to_vec() };
-                    match channel.call(&call, shared.options.call_timeout).await {
+                    match shared.ask(node, &call, shared.options.call_timeout).await {
                         Ok(reply) => described.extend(reply.replicas),
                         Err(error) => {
                             tracing::debug!(%node, %error, "does not describe its replicas");

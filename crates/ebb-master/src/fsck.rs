@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Machine;
-use ebb_types::{InodeId, MetablockId, NodeId, Result, VolumeId};
+use ebb_types::{Error, InodeId, MetablockId, NodeId, Result, VolumeId, bail};
 use ebb_wire::pb;
 
 use crate::describe::{Place, describe};
@@ -94,8 +94,9 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
 
 /// Answers `Fsck`. What is found damaged is queued for repair.
 pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Duration) -> Result<pb::FsckReply> {
+    let mut reply = pb::FsckReply::default();
     if call.scrub {
-        scrub(shared, deadline).await?;
+        scrub(shared, deadline, &mut reply).await?;
     }
     let machine = shared.group.snapshot();
     let mut metablocks = BTreeSet::new();
@@ -105,7 +106,6 @@ pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Durati
         }
     }
     let metablocks: Vec<MetablockId> = metablocks.into_iter().collect();
-    let mut reply = pb::FsckReply::default();
     for slice in metablocks.chunks(SLICE) {
         let mut findings = examine_slice(shared, &machine, slice, &mut reply).await;
         findings.truncate(FINDINGS_MAX.saturating_sub(reply.findings.len()));
@@ -218,8 +218,9 @@ fn judge(shared: &Shared, record: &pb::Metablock, member: &pb::Member, answer: O
     if work.damaged.contains(&place) { Found::Corrupt } else { Found::Good }
 }
 
-/// Has every live node read all its replicas.
-async fn scrub(shared: &Arc<Shared>, deadline: Duration) -> Result<()> {
+/// Has every live node read all its replicas. A node that does not is named, and the others are heard all the same:
+/// some of the caller's time is left for them.
+async fn scrub(shared: &Arc<Shared>, deadline: Duration, reply: &mut pb::FsckReply) -> Result<()> {
     let nodes: Vec<NodeId> = {
         let machine = shared.group.machine();
         let registry = shared.state.registry.lock();
@@ -229,18 +230,39 @@ async fn scrub(shared: &Arc<Shared>, deadline: Duration) -> Result<()> {
     let calls: Vec<_> = nodes
         .into_iter()
         .map(|node| {
-            let shared = Arc::clone(shared);
-            shared.clone().runtime.spawn("scrub", async move {
-                let reply = shared.channel(node)?.call(&pb::Scrub { rate_bytes_per_sec: 0 }, deadline).await?;
-                note_scrubbed(&shared, node, &reply);
-                Ok::<_, ebb_types::Error>(())
-            })
+            let own = Arc::clone(shared);
+            let scrub = async move {
+                let call = pb::Scrub { rate_bytes_per_sec: 0 };
+                let reply = tokio::select! {
+                    biased;
+                    reply = own.ask(node, &call, deadline * 3 / 4) => reply?,
+                    () = death(&own, node) => bail!(Unreachable, "it has been silent for {:?}", own.options.dead_time),
+                };
+                note_scrubbed(&own, node, &reply);
+                Ok::<_, Error>(())
+            };
+            (node, shared.runtime.spawn("scrub", scrub))
         })
         .collect();
-    for call in calls {
-        call.join().await??;
+    for (node, call) in calls {
+        if let Err(error) = call.join().await? {
+            tracing::warn!(%node, %error, "not scrubbed");
+            reply.unscrubbed.push(node.raw());
+            if reply.findings.len() < FINDINGS_MAX {
+                reply
+                    .findings
+                    .push(format!("node {node} was not scrubbed ({error}); run it again when the node answers"));
+            }
+        }
     }
     Ok(())
+}
+
+/// Returns when the node counts as dead: a scrub may take hours, and a frozen node would take all of them.
+async fn death(shared: &Shared, node: NodeId) {
+    while shared.state.registry.lock().is_live(node) {
+        shared.runtime.sleep(Duration::from_secs(1)).await;
+    }
 }
 
 fn note_scrubbed(shared: &Shared, node: NodeId, reply: &pb::ScrubReply) {

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ebb_meta::{Applied, Effect, Machine, Reply};
 use ebb_rpc::{Channel, Connector};
 use ebb_runtime::{Moment, Runtime};
-use ebb_types::{HostName, InodeId, NodeId, Result, SessionId, bail};
-use ebb_wire::pb;
+use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, SessionId, bail};
+use ebb_wire::{Call, pb};
 use parking_lot::Mutex;
 use pb::command::Command as Op;
 use pb::meta_op::Op as MetaOp;
@@ -110,6 +111,15 @@ impl Shared {
             bail!(NotFound, "node {node} is not registered");
         };
         Ok(self.connector.channel(&address.address))
+    }
+
+    /// Asks a node for something that may be asked twice. A connection that stood since before a restart of the node
+    /// breaks with the first call on it: that says nothing of the node, so it is asked once more, on a new connection.
+    pub(crate) async fn ask<C: Call>(&self, node: NodeId, call: &C, deadline: Duration) -> Result<C::Reply> {
+        match self.channel(node)?.call(call, deadline).await {
+            Err(error) if error.kind() == ErrorKind::Disconnected => self.channel(node)?.call(call, deadline).await,
+            answer => answer,
+        }
     }
 
     /// How a node is reached, as another node needs it.

@@ -36,12 +36,14 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
         && reply.under_replicated == 0
         && reply.over_replicated == 0
         && reply.corrupt == 0
-        && reply.orphaned == 0;
+        && reply.orphaned == 0
+        && reply.unscrubbed.is_empty();
     if context.output.json() {
         context.output.print_json(&json!({
             "healthy": healthy, "metablocks": reply.metablocks, "missing": reply.missing,
             "under_replicated": reply.under_replicated, "over_replicated": reply.over_replicated,
             "corrupt": reply.corrupt, "orphaned": reply.orphaned, "unsettled": reply.unsettled,
+            "unscrubbed": reply.unscrubbed,
             "findings": reply.findings,
             "lost": reply.lost.iter().map(|file| json!({
                 "inode": file.inode, "path": file.path, "size": file.size, "metablocks": file.indexes,
@@ -66,6 +68,10 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
         reply.orphaned,
         reply.unsettled,
     ));
+    if !reply.unscrubbed.is_empty() {
+        let nodes: Vec<String> = reply.unscrubbed.iter().map(|node| format!("n{node}")).collect();
+        context.output.say(&format!("not scrubbed: {}", nodes.join(", ")));
+    }
     if args.repair {
         remove_lost(context, &reply.lost, args.yes).await?;
     } else if !reply.lost.is_empty() {

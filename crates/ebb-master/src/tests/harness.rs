@@ -160,6 +160,10 @@ impl Cluster {
     pub(crate) async fn fsck(&self) -> pb::FsckReply {
         self.channel().0.call(&pb::Fsck { scrub: false }, DEADLINE).await.unwrap()
     }
+
+    pub(crate) async fn scrub(&self) -> pb::FsckReply {
+        self.channel().0.call(&pb::Fsck { scrub: true }, DEADLINE).await.unwrap()
+    }
 }
 
 /// A session that does exactly what a test tells it.

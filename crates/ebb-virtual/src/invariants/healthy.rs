@@ -16,6 +16,7 @@ pub fn check_fsck(reply: &pb::FsckReply) -> Vec<Violation> {
         ("over-replicated", reply.over_replicated),
         ("corrupt", reply.corrupt),
         ("orphaned", reply.orphaned),
+        ("nodes not scrubbed", reply.unscrubbed.len() as u64),
     ];
     let findings = reply.findings.join("; ");
     let bad = counts.iter().filter(|(_, count)| *count > 0);
