@@ -10,8 +10,8 @@
 //!
 //! Reading order: [`service`] (life of a server), `node` (what its parts share), `handle` (from a request to an
 //! answer), `chain` (pipelined writes), `source` (copies from other nodes), `share` (descriptors for clients of the
-//! host), `register` (the master's view), `identity`
-//! (the file that remembers the node's id), `patrol` (scrubbing in the background).
+//! host), `register` (the master's view), `report` (all that the volumes have), `identity` (the file that remembers the
+//! node's id), `patrol` (scrubbing in the background).
 
 mod chain;
 mod handle;
@@ -19,6 +19,7 @@ mod identity;
 mod node;
 mod patrol;
 mod register;
+mod report;
 pub mod service;
 mod share;
 mod source;

@@ -4,17 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_store::Volume;
-use ebb_types::{Error, ErrorKind, MetablockId, NodeId, Result, VolumeId, bail};
+use ebb_types::{Error, ErrorKind, NodeId, Result, VolumeId, bail};
 use ebb_wire::{Call, pb};
 
 use crate::identity;
 use crate::node::Node;
-
-/// Replicas in one part of a report.
-const REPORT_PART: usize = 8192;
+use crate::report::{self, Rounds};
 
 /// For one call to a master.
-const DEADLINE: Duration = Duration::from_secs(5);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Heartbeats wait less: a late one is worth nothing.
 const HEARTBEAT_DEADLINE: Duration = Duration::from_secs(2);
@@ -33,7 +31,7 @@ pub(crate) struct Introduction {
 }
 
 /// Keeps the master informed, until it is stopped.
-pub(crate) async fn run(node: Arc<Node>, masters: Vec<String>, introduction: Introduction) {
+pub(crate) async fn run(node: Arc<Node>, masters: Vec<String>, introduction: Introduction, report_every: Duration) {
     let mut masters = Masters { node: node.clone(), addresses: masters, current: 0 };
     loop {
         let mut pause = PAUSE_MIN;
@@ -47,19 +45,20 @@ pub(crate) async fn run(node: Arc<Node>, masters: Vec<String>, introduction: Int
                 }
             }
         };
-        heartbeats(&node, &mut masters, interval).await;
+        let mut rounds = Rounds::new(&node, report_every);
+        heartbeats(&node, &mut masters, interval, &mut rounds).await;
     }
 }
 
 /// Calls to whichever master leads.
-struct Masters {
+pub(crate) struct Masters {
     node: Arc<Node>,
     addresses: Vec<String>,
     current: usize,
 }
 
 impl Masters {
-    async fn call<C: Call>(&mut self, message: &C, deadline: Duration) -> Result<C::Reply> {
+    pub(crate) async fn call<C: Call>(&mut self, message: &C, deadline: Duration) -> Result<C::Reply> {
         let Some(address) = self.addresses.get(self.current) else {
             bail!(Invalid, "no master is configured");
         };
@@ -94,7 +93,7 @@ async fn register(node: &Node, masters: &mut Masters, introduction: &Introductio
     let reply = masters.call(&message, DEADLINE).await?;
     take_ids(node, &reply).await?;
     for volume in &node.volumes {
-        report(node, masters, volume).await?;
+        report::all(node, masters, volume).await?;
     }
     tracing::info!(node = %node.id(), address = introduction.address, "registered");
     Ok(Duration::from_millis(u64::from(reply.heartbeat_ms.max(10))))
@@ -118,32 +117,8 @@ async fn take_ids(node: &Node, reply: &pb::RegisterNodeReply) -> Result<()> {
     Ok(())
 }
 
-async fn report(node: &Node, masters: &mut Masters, volume: &Volume) -> Result<()> {
-    let mut after: Option<MetablockId> = None;
-    loop {
-        let part = volume.report(after, REPORT_PART);
-        after = part.last().map(|one| one.metablock);
-        let last = part.len() < REPORT_PART;
-        let replicas = part
-            .into_iter()
-            .map(|one| pb::ReplicaState {
-                metablock: one.metablock.raw(),
-                version: Some(one.version.into()),
-                promised_epoch: one.promised.raw(),
-                length: one.length,
-                corrupt: one.corrupt,
-            })
-            .collect();
-        let (id, boot, volume) = (node.id().raw(), node.boot.raw(), volume.id().raw());
-        masters.call(&pb::ReplicaReport { node: id, boot, volume, replicas, last }, DEADLINE).await?;
-        if last {
-            return Ok(());
-        }
-    }
-}
-
 /// Sends heartbeats until a master asks for a new registration.
-async fn heartbeats(node: &Node, masters: &mut Masters, interval: Duration) {
+async fn heartbeats(node: &Node, masters: &mut Masters, interval: Duration, rounds: &mut Rounds) {
     loop {
         node.runtime.sleep(interval).await;
         let corrupt = {
@@ -162,7 +137,13 @@ async fn heartbeats(node: &Node, masters: &mut Masters, interval: Duration) {
             Ok(reply) if reply.report => return,
             // Told: what was found meanwhile comes with the next one.
             Ok(_) => drop(node.damaged.lock().drain(..corrupt.len())),
-            Err(error) => tracing::debug!(%error, "heartbeat not answered"),
+            Err(error) => {
+                tracing::debug!(%error, "heartbeat not answered");
+                continue;
+            }
+        }
+        if let Err(error) = rounds.step(node, masters).await {
+            tracing::debug!(%error, "part of a report not answered");
         }
     }
 }
@@ -184,6 +165,7 @@ async fn describe_volumes(node: &Node) -> Vec<pb::Volume> {
             free_bytes: space.free_bytes,
             state: state.into(),
             replicas: volume.replica_count() as u64,
+            device: space.device,
         });
     }
     volumes

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ebb_rpc::{Connector, Counters, Identity, Server, ServerOptions};
 use ebb_runtime::{Runtime, Task};
@@ -49,6 +50,9 @@ pub struct BlockOptions {
     pub patrol: PatrolOptions,
     /// Whether clients of this host may read replicas' files by themselves.
     pub share: bool,
+    /// How often all replicas are reported to the master again; zero: only at registration. For so long the space of a
+    /// replica may be lost that a late write has made.
+    pub report_every: Duration,
 }
 
 impl BlockOptions {
@@ -68,6 +72,7 @@ impl BlockOptions {
             server: ServerOptions::default(),
             patrol: PatrolOptions::default(),
             share: true,
+            report_every: Duration::from_secs(3600),
             identity,
         }
     }
@@ -120,7 +125,8 @@ impl BlockServer {
             address: address.clone(),
             pid: options.pid,
         };
-        let registering = runtime.spawn("block-register", register::run(node.clone(), options.masters, introduction));
+        let registering = runtime
+            .spawn("block-register", register::run(node.clone(), options.masters, introduction, options.report_every));
         let patrol = runtime.spawn("block-patrol", patrol::run(node.clone(), options.patrol));
         let sharing = match options.share {
             true => begin_sharing(&node, options.data_dir.join(SHARE_SOCKET)).await,

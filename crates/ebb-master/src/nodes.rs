@@ -7,7 +7,7 @@ use ebb_types::{BootId, ErrorKind, MetablockId, NodeId, Result, Version, VolumeI
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 
-use crate::registry::{Loss, Pulse};
+use crate::registry::{Loss, Pulse, Reported};
 use crate::repair::queue::Work;
 use crate::repair::run::suspect_volumes;
 use crate::shared::Shared;
@@ -183,8 +183,8 @@ pub(crate) async fn report(shared: &Shared, call: &pb::ReplicaReport) -> Result<
 fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
     let machine = shared.group.snapshot();
     let volume = VolumeId::new(call.volume);
-    let (whole, known) = shared.state.registry.lock().on_report(call);
-    if !known {
+    let reported = shared.state.registry.lock().on_report(call);
+    if reported == Reported::Unknown {
         bail!(Stale, "node n{} has not registered this start (boot {}): register first", call.node, call.boot);
     }
     let deleted: BTreeSet<_> = machine.deleted_on(volume).collect();
@@ -196,13 +196,16 @@ fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
             compare(&machine, &mut work, volume, replica);
         }
     }
-    if let Some(named) = whole {
+    if let Reported::Whole { named, first } = reported {
         // The report is a picture of a moment: what it lacks is asked for before it counts as missing.
         for metablock in machine.on_volume(volume).filter(|metablock| !named.contains(metablock)) {
             work.doubts.insert((metablock, volume));
         }
-        work.suspects.extend(machine.on_volume(volume));
-        tracing::info!(%volume, replicas = named.len(), "volume reported");
+        // The volume was away: sets may have gone on without it.
+        if first {
+            work.suspects.extend(machine.on_volume(volume));
+        }
+        tracing::info!(%volume, replicas = named.len(), first, "volume reported");
         let foreign = machine.quarantined().filter(|(on, id)| *on == volume && !named.contains(id));
         gone.extend(foreign.map(|(_, id)| id.raw()));
     }

@@ -40,6 +40,8 @@ struct Volume {
     used_bytes: u64,
     free_bytes: u64,
     replicas: u64,
+    /// 0: not known.
+    device: u64,
     poisoned: bool,
     reported: bool,
     /// While a report comes in: what it named so far.
@@ -53,6 +55,22 @@ pub enum Pulse {
     Known,
     /// Another start of the node than the registered one, or a node that this process has not met: register and report.
     Register,
+}
+
+/// What a part of a report comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reported {
+    /// It is of another start of the node.
+    Unknown,
+    /// More is to come.
+    Part,
+    /// It was the last one.
+    Whole {
+        /// Everything that the volume has.
+        named: BTreeSet<MetablockId>,
+        /// Whether it is the first report of this start of the node.
+        first: bool,
+    },
 }
 
 /// A change that repair has to look at.
@@ -91,6 +109,8 @@ impl Registry {
             let id = VolumeId::new(told.id);
             let mut volume = old.volumes.get(&id).filter(|_| !fresh).cloned().unwrap_or_default();
             volume.take(told);
+            // A report that broke off is begun anew.
+            volume.named.clear();
             entry.volumes.insert(id, volume);
         }
         self.nodes.insert(node, entry);
@@ -121,19 +141,18 @@ impl Registry {
         (Pulse::Known, losses)
     }
 
-    /// A part of a volume's report. Returns, with the last part, everything that the volume has; `None` before that,
-    /// or if the report is of another start of the node (then the second value is false).
-    pub fn on_report(&mut self, report: &pb::ReplicaReport) -> (Option<BTreeSet<MetablockId>>, bool) {
+    /// A part of a volume's report.
+    pub fn on_report(&mut self, report: &pb::ReplicaReport) -> Reported {
         let node = self.nodes.get_mut(&NodeId::new(report.node)).filter(|node| node.boot == BootId::new(report.boot));
         let Some(volume) = node.and_then(|node| node.volumes.get_mut(&VolumeId::new(report.volume))) else {
-            return (None, false);
+            return Reported::Unknown;
         };
         volume.named.extend(report.replicas.iter().map(|replica| MetablockId::new(replica.metablock)));
         if !report.last {
-            return (None, true);
+            return Reported::Part;
         }
-        volume.reported = true;
-        (Some(std::mem::take(&mut volume.named)), true)
+        let first = !std::mem::replace(&mut volume.reported, true);
+        Reported::Whole { named: std::mem::take(&mut volume.named), first }
     }
 
     /// Time passes: which nodes died of it. `recorded` are all that were ever registered.
@@ -256,6 +275,7 @@ impl Registry {
                 volume.used_bytes = known.used_bytes;
                 volume.free_bytes = known.free_bytes;
                 volume.replicas = known.replicas;
+                volume.device = known.device;
                 let state = if known.poisoned { pb::VolumeState::VolumePoisoned } else { pb::VolumeState::VolumeLive };
                 volume.state = state as i32;
             }
@@ -263,14 +283,29 @@ impl Registry {
         shown
     }
 
-    /// Capacity, free (less what is promised to writers) and used bytes of all volumes that can be used.
+    /// Capacity, free (less what is promised to writers) and used bytes of all volumes that can be used. A device counts
+    /// once, however many volumes share it.
     #[must_use]
     pub fn space(&self, reservations: &Reservations) -> (u64, u64, u64) {
+        /// What is shared: a device, or a volume that tells of none.
+        #[derive(PartialEq, Eq, PartialOrd, Ord)]
+        enum Shared {
+            Device(u64),
+            Volume(VolumeId),
+        }
         let live = self.nodes.values().filter(|node| node.heard.is_some() && !node.dead);
         let volumes = live.flat_map(|node| &node.volumes).filter(|(_, volume)| !volume.poisoned);
-        volumes.fold((0, 0, 0), |sum, (id, volume)| {
-            let free = volume.free_bytes.saturating_sub(reservations.on_volume(*id));
-            (sum.0 + volume.capacity_bytes, sum.1 + free, sum.2 + volume.used_bytes)
+        let (mut shared, mut used) = (BTreeMap::new(), 0);
+        for (id, volume) in volumes {
+            used += volume.used_bytes;
+            let key = if volume.device == 0 { Shared::Volume(*id) } else { Shared::Device(volume.device) };
+            let (capacity, free, promised) = shared.entry(key).or_insert((0, u64::MAX, 0));
+            // Told at different moments: the lower one is the later one while it fills up.
+            (*capacity, *free) = (volume.capacity_bytes.max(*capacity), volume.free_bytes.min(*free));
+            *promised += reservations.on_volume(*id);
+        }
+        shared.into_values().fold((0, 0, used), |sum, (capacity, free, promised): (u64, u64, u64)| {
+            (sum.0 + capacity, sum.1 + free.saturating_sub(promised), sum.2)
         })
     }
 
@@ -299,6 +334,7 @@ impl Volume {
         self.used_bytes = told.used_bytes;
         self.free_bytes = told.free_bytes;
         self.replicas = told.replicas;
+        self.device = told.device;
         self.poisoned = told.state == pb::VolumeState::VolumePoisoned as i32;
     }
 }

@@ -34,6 +34,8 @@ pub struct Space {
     pub capacity_bytes: u64,
     /// That this process may still use.
     pub free_bytes: u64,
+    /// Of the file system: two paths of one number share its space, wherever they are told of. 0: not known.
+    pub device: u64,
 }
 
 /// What a back end's file is.

@@ -74,12 +74,13 @@ impl SpaceGauge {
         Ok(())
     }
 
-    /// Capacity and what clients may still use.
+    /// Capacity and what clients may still use. Space that a limit sets apart is a device of its own.
     pub(crate) async fn read(&self) -> Result<Space> {
         let space = self.disk.space(&self.root).await?;
         let cells = self.cells.lock();
         let capacity_bytes = self.limit_bytes.map_or(space.capacity_bytes, |limit| limit.min(space.capacity_bytes));
-        Ok(Space { capacity_bytes, free_bytes: self.free(&cells, space) })
+        let device = self.limit_bytes.map_or(space.device, |_| 0);
+        Ok(Space { capacity_bytes, free_bytes: self.free(&cells, space), device })
     }
 
     fn free(&self, cells: &Cells, space: Space) -> u64 {

@@ -28,6 +28,9 @@ const BLOCK: u64 = 64 << 10;
 /// Metablocks of the run's dataset.
 const METABLOCK: u64 = 256 << 10;
 
+/// How often block servers report all their replicas: several times in a run.
+const REPORT_EVERY: Duration = Duration::from_secs(20);
+
 /// How long a process that gave up stays down.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
@@ -150,14 +153,6 @@ impl Cluster {
         }
     }
 
-    /// Restarts every block server in good order, as an operator would.
-    pub fn restart_block_servers(&self) {
-        for member in self.members().iter().filter(|member| member.role == Role::Block) {
-            member.process.kill();
-            self.restart(member);
-        }
-    }
-
     /// Notes that a client has died: what it had not synced may be lost.
     pub fn on_death(&self, member: &Member) {
         if let Role::Client(number) = member.role {
@@ -222,6 +217,7 @@ impl Cluster {
         options.volume.segment_bytes = 2 << 20;
         options.volume.checkpoint_bytes = 6 << 20;
         options.volume.unplaced_bytes_max = 4 << 20;
+        options.report_every = REPORT_EVERY;
         let _server = BlockServer::start(runtime, options).await?;
         // It serves until its process ends.
         std::future::pending().await

@@ -25,9 +25,6 @@ const SCRUB_MAX: Duration = Duration::from_secs(120);
 /// Before the first look at rest: longer than a silent node takes to be dead, so that what it leads to has begun.
 const SETTLE: Duration = Duration::from_secs(32);
 
-/// Disks that are not clean by then are reported anew.
-const REPORT_AFTER: Duration = Duration::from_secs(40);
-
 /// The observer.
 pub struct Observer<'a> {
     cluster: &'a Cluster,
@@ -143,18 +140,12 @@ impl<'a> Observer<'a> {
     /// Excess replicas go last and in the background: only what stays wrong is wrong.
     async fn wait_for_clean_disks(&self, listing: &[(String, u64)], longest: Duration) -> Vec<Violation> {
         let (start, world) = (self.board.world.now(), &self.board.world);
-        let mut reported = false;
         loop {
             // The first call on a connection whose other end was started anew fails, and is made again.
             let found = self.look_at_disks(listing).await;
             let found = found.unwrap_or_else(|error| vec![Violation::new("healthy", format!("at rest: {error}"))]);
             if found.is_empty() || world.now() >= start + longest {
                 return found;
-            }
-            // The master learns of a replica that a late write made from the next report, at a start of its server.
-            if !reported && world.now() >= start + REPORT_AFTER {
-                self.cluster.restart_block_servers();
-                reported = true;
             }
             world.sleep(Duration::from_secs(10)).await;
         }

@@ -76,7 +76,7 @@ fn node_json(node: &pb::Node) -> serde_json::Value {
             json!({
                 "id": format!("v{}", volume.id), "path": volume.path, "used_bytes": volume.used_bytes,
                 "free_bytes": volume.free_bytes, "capacity_bytes": volume.capacity_bytes,
-                "replicas": volume.replicas,
+                "replicas": volume.replicas, "device": volume.device,
                 "state": match volume.state() {
                     pb::VolumeState::VolumeLive => "live",
                     pb::VolumeState::VolumePoisoned => "poisoned",

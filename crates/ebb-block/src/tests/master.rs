@@ -22,6 +22,7 @@ pub(super) struct Told {
     pub(super) corrupt: Vec<u64>,
     /// By volume: replicas of the last whole report, and of one that is under way.
     pub(super) reports: BTreeMap<u64, Vec<pb::ReplicaState>>,
+    pub(super) reports_count: u64,
     parts: BTreeMap<u64, Vec<pb::ReplicaState>>,
     /// The next heartbeat is answered with "who are you?".
     pub(super) forget: bool,
@@ -64,6 +65,7 @@ impl FakeMaster {
 
     fn report(&self, message: pb::ReplicaReport) {
         let mut told = self.0.lock();
+        told.reports_count += 1;
         let part = told.parts.entry(message.volume).or_default();
         part.extend(message.replicas);
         if message.last {

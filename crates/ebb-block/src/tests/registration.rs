@@ -73,6 +73,38 @@ fn a_master_that_forgot_or_changed_is_told_again() {
     });
 }
 
+/// What a late write makes on a volume is told without a start or a registration.
+#[test]
+fn everything_is_reported_again_every_now_and_then() {
+    in_world(6, |world, told, master| async move {
+        let process = world.process("h1");
+        let mut start = options("h1", "/data/h1".into(), &[master]);
+        start.volumes = vec!["/data/a".into(), "/data/b".into()];
+        start.listen = format!("{}:7001", process.ip());
+        start.report_every = Duration::from_secs(600);
+        let server = BlockServer::start(process.runtime(), start).await.unwrap();
+        let runtime = process.runtime();
+        registered(&runtime, &server).await;
+        let client = Client::new(&world.process("client").runtime());
+        let [first, second] = [0, 1].map(|index: usize| {
+            let (mut hop, volume) = (hop(&server), &server.volumes()[index]);
+            let member = hop.member.as_mut().unwrap();
+            (member.volume, member.incarnation) = (volume.id().raw(), volume.label().incarnation.raw());
+            hop
+        });
+        for round in 1..=3 {
+            client.write(std::slice::from_ref(&first), round, 1, 0, &bytes(500, 1), true, LONG).await;
+            client.write(std::slice::from_ref(&second), 10 + round, 1, 0, &bytes(500, 1), true, LONG).await;
+            runtime.sleep(Duration::from_secs(601)).await;
+            let ids = |volume: u64| told.0.lock().reports[&volume].iter().map(|one| one.metablock).collect::<Vec<_>>();
+            assert_eq!(ids(101), (1..=round).collect::<Vec<_>>());
+            assert_eq!(ids(102), (11..=10 + round).collect::<Vec<_>>());
+        }
+        assert_eq!(told.0.lock().registrations, 1);
+        assert!(told.0.lock().reports_count <= 2 * 5, "{} reports", told.0.lock().reports_count);
+    });
+}
+
 #[test]
 fn a_poisoned_volume_is_told_and_refuses() {
     in_world(3, |world, told, master| async move {

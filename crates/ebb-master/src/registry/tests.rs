@@ -59,15 +59,22 @@ fn safe_start_waits_for_the_report_of_every_volume() {
     let mut registry = registry();
     let nodes = [record(1, vec![volume(1), volume(2)], false)];
     registry.on_register(N1, BootId::new(7), 1, &[volume(1), volume(2)], at(1));
-    assert_eq!(registry.on_report(&report(7, 1, &[4, 5], false)), (None, true));
-    let (whole, _) = registry.on_report(&report(7, 1, &[6], true));
-    assert_eq!(whole.unwrap().len(), 3);
+    let whole = |ids: &[u64], first: bool| Reported::Whole {
+        named: ids.iter().copied().map(MetablockId::new).collect(),
+        first,
+    };
+    assert_eq!(registry.on_report(&report(7, 1, &[4, 5], false)), Reported::Part);
+    assert_eq!(registry.on_report(&report(7, 1, &[6], true)), whole(&[4, 5, 6], true));
     assert!(!registry.is_safe_start(nodes.iter()));
-    assert_eq!(registry.on_report(&report(8, 2, &[], true)), (None, false), "of another start");
+    assert_eq!(registry.on_report(&report(8, 2, &[], true)), Reported::Unknown, "of another start");
     registry.on_report(&report(7, 2, &[], true));
     assert!(registry.is_safe_start(nodes.iter()));
     registry.on_register(N1, BootId::new(8), 1, &[volume(1), volume(2)], at(9));
     assert!(!registry.is_safe_start(nodes.iter()), "a new start reports anew");
+    registry.on_report(&report(8, 1, &[7], true));
+    assert_eq!(registry.on_report(&report(8, 1, &[7, 8], false)), Reported::Part);
+    registry.on_register(N1, BootId::new(8), 1, &[volume(1), volume(2)], at(9));
+    assert_eq!(registry.on_report(&report(8, 1, &[9], true)), whole(&[9], false), "what broke off counts no more");
 }
 
 #[test]
@@ -109,4 +116,14 @@ fn placement_sees_who_may_take_replicas() {
     registry.on_tick([N1].into_iter(), at(40));
     assert!(!usable(&registry, false, Patience::UntilDead, at(40)), "dead");
     assert_eq!(registry.describe(&record(1, vec![volume(1)], true)).state, pb::NodeState::NodeDead as i32);
+}
+
+#[test]
+fn a_device_counts_once_however_many_volumes_share_it() {
+    let mut registry = registry();
+    let on = |id: u64, device: u64, free_bytes: u64| pb::Volume { device, free_bytes, used_bytes: 10, ..volume(id) };
+    registry.on_register(N1, BootId::new(7), 1, &[on(1, 5, 600), on(2, 5, 590), on(3, 6, 400)], at(1));
+    // Another node of the same machine, and two volumes that do not tell.
+    registry.on_register(NodeId::new(2), BootId::new(8), 1, &[on(4, 5, 600), on(5, 0, 100), on(6, 0, 100)], at(1));
+    assert_eq!(registry.space(&Reservations::default()), (4 * 1000, 590 + 400 + 100 + 100, 60));
 }

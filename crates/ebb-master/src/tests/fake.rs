@@ -34,6 +34,8 @@ pub(crate) struct Held {
     pub corrupt_news: Vec<u64>,
     pub poisoned: bool,
     pub strays: Vec<u64>,
+    /// The next heartbeat is followed by another report.
+    pub report_again: bool,
     /// Taken by something else.
     pub ballast_bytes: u64,
 }
@@ -97,21 +99,11 @@ impl Fake {
         };
         let reply = master.call(&register, deadline).await?;
         let volume = reply.volumes[0].id;
-        let report = {
+        {
             let mut held = self.held.lock();
             (held.node, held.volume) = (reply.node, volume);
-            let state = |(id, replica): (&u64, &Replica)| pb::ReplicaState {
-                metablock: *id,
-                version: Some(replica.version.into()),
-                promised_epoch: replica.promised,
-                length: replica.length,
-                corrupt: replica.corrupt,
-            };
-            let mut replicas: Vec<_> = held.replicas.iter().map(state).collect();
-            replicas.extend(held.strays.iter().map(|id| pb::ReplicaState { metablock: *id, ..Default::default() }));
-            pb::ReplicaReport { node: reply.node, boot, volume, replicas, last: true }
-        };
-        master.call(&report, deadline).await?;
+        }
+        master.call(&self.report(boot), deadline).await?;
         loop {
             runtime.sleep(Duration::from_secs(1)).await;
             let beat = {
@@ -126,7 +118,24 @@ impl Fake {
             if master.call(&beat, deadline).await?.report {
                 return Ok(());
             }
+            if std::mem::take(&mut self.held.lock().report_again) {
+                master.call(&self.report(boot), deadline).await?;
+            }
         }
+    }
+
+    fn report(&self, boot: u64) -> pb::ReplicaReport {
+        let held = self.held.lock();
+        let state = |(id, replica): (&u64, &Replica)| pb::ReplicaState {
+            metablock: *id,
+            version: Some(replica.version.into()),
+            promised_epoch: replica.promised,
+            length: replica.length,
+            corrupt: replica.corrupt,
+        };
+        let mut replicas: Vec<_> = held.replicas.iter().map(state).collect();
+        replicas.extend(held.strays.iter().map(|id| pb::ReplicaState { metablock: *id, ..Default::default() }));
+        pb::ReplicaReport { node: held.node, boot, volume: held.volume, replicas, last: true }
     }
 
     /// Puts a replica in place as a write would have.

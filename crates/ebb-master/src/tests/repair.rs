@@ -213,6 +213,78 @@ fn replicas_of_another_history_are_kept_and_told_and_strays_go() {
     });
 }
 
+/// A write of a former holder comes to a member that was replaced, after the master has asked there and heard of no
+/// replica. It is told with the next report, without a restart of anything.
+#[test]
+fn a_stray_that_a_late_write_makes_goes_with_the_next_report() {
+    with_cluster(42, 4, |cluster| async move {
+        let (_, files) = files(&cluster, 2).await;
+        let (_, block) = &files[0];
+        let outside = cluster.fakes.iter().find(|fake| fake.replica(block.id).is_none()).unwrap();
+        outside.put(block.id, Version::new(ebb_types::Epoch::new(1), 1), 10);
+        cluster.world.sleep(Duration::from_secs(60)).await;
+        assert!(outside.replica(block.id).is_some(), "nobody knows of it");
+        for fake in &cluster.fakes {
+            fake.held.lock().report_again = true;
+        }
+        cluster.until_seen("the stray deleted", || outside.replica(block.id).is_none()).await;
+        let pulls: u64 = cluster.fakes.iter().map(|fake| fake.held.lock().pulls).sum();
+        assert_eq!(pulls, 0, "the others are where they belong");
+        assert_whole(&cluster, 2).await;
+    });
+}
+
+/// A replica that is gone without a fault that anybody met is missed by the next report.
+#[test]
+fn a_replica_that_is_gone_is_missed_by_the_next_report() {
+    with_cluster(43, 4, |cluster| async move {
+        let (_, files) = files(&cluster, 1).await;
+        let (_, block) = &files[0];
+        let member = cluster.node(block.members[1].node).clone();
+        member.held.lock().replicas.remove(&block.id);
+        member.held.lock().report_again = true;
+        cluster
+            .until_seen("another copy", || {
+                cluster.fakes.iter().filter(|fake| fake.replica(block.id).is_some()).count() == 3
+            })
+            .await;
+        cluster.until("all copies", |status| status.under_replicated == 0).await;
+        assert_whole(&cluster, 1).await;
+    });
+}
+
+/// Goal: a node that was started anew since the master last spoke with it is scrubbed; one that cannot be reached is
+/// named, and what the others found is told and repaired.
+#[test]
+fn a_scrub_outlives_broken_connections_and_names_who_does_not_answer() {
+    with_cluster(44, 5, |cluster| async move {
+        let (_, files) = files(&cluster, 5).await;
+        let scrubbed = cluster.scrub().await;
+        assert!(scrubbed.unscrubbed.is_empty() && scrubbed.findings.is_empty(), "{:?}", scrubbed.findings);
+        let (_, block) = &files[0];
+        // The master's connections to all of them stand and lead to processes that are gone.
+        for number in 1..=5 {
+            cluster.kill_fake(number);
+            cluster.start_fake(number).await;
+        }
+        let corrupt = cluster.node(block.members[0].node).clone();
+        corrupt.held.lock().replicas.get_mut(&block.id).unwrap().corrupt = true;
+        let found = cluster.scrub().await;
+        assert_eq!((found.unscrubbed, found.corrupt), (vec![], 1), "{:?}", found.findings);
+        cluster.until_seen("repair", || !corrupt.replica(block.id).is_some_and(|replica| replica.corrupt)).await;
+        cluster.until("all copies", |status| status.under_replicated == 0).await;
+        // One is frozen and still counts as live.
+        let (_, block) = &files[1];
+        let frozen = cluster.number(block.members[0].node);
+        cluster.world.process(&format!("h{frozen}")).freeze();
+        let corrupt = cluster.node(block.members[1].node).clone();
+        corrupt.held.lock().replicas.get_mut(&block.id).unwrap().corrupt = true;
+        let found = cluster.scrub().await;
+        assert_eq!((found.unscrubbed, found.corrupt), (vec![block.members[0].node], 1), "{:?}", found.findings);
+        assert!(found.findings.iter().any(|finding| finding.contains("was not scrubbed")), "{:?}", found.findings);
+    });
+}
+
 #[test]
 fn locations_and_replacements_are_told() {
     with_cluster(39, 4, |cluster| async move {

@@ -219,6 +219,10 @@ async fn a_directory_has_one_owner(setup: Setup) {
 async fn space_is_told(setup: Setup) {
     let space = setup.server.disk().space(&setup.directory).await.unwrap();
     assert!(space.capacity_bytes > 1 << 20 && space.free_bytes <= space.capacity_bytes, "{space:?}");
+    let beside = setup.directory.join("beside");
+    setup.server.disk().create_dir_all(&beside).await.unwrap();
+    let other = setup.server.disk().space(&beside).await.unwrap();
+    assert!(space.device != 0 && other.device == space.device, "two directories of one file system: {other:?}");
 }
 
 async fn absurd_offsets_are_errors(setup: Setup) {

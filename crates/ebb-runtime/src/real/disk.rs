@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use ebb_types::{Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, ftruncate};
@@ -83,7 +84,8 @@ impl DiskBackend for RealDisk {
         on_path("find the space of", path, |path| {
             let stat = rustix::fs::statvfs(path)?;
             // f_bavail, not f_bfree: what is reserved for root is not ours to fill.
-            Ok(Space { capacity_bytes: stat.f_blocks * stat.f_frsize, free_bytes: stat.f_bavail * stat.f_frsize })
+            let (capacity_bytes, free_bytes) = (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
+            Ok(Space { capacity_bytes, free_bytes, device: device(rustix::fs::stat(path)?.st_dev) })
         })
     }
 
@@ -91,6 +93,19 @@ impl DiskBackend for RealDisk {
         let directory = path.to_owned();
         Box::pin(blocking(move || lock(&directory)))
     }
+}
+
+/// A device's number among all machines': mixed with the machine's boot id (random(4)), which all its processes see, also
+/// those in containers.
+fn device(number: u64) -> u64 {
+    static MACHINE: OnceLock<Vec<u8>> = OnceLock::new();
+    let machine = MACHINE.get_or_init(|| std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default());
+    if machine.is_empty() {
+        return 0;
+    }
+    // FNV-1a: any good mixture will do.
+    let bytes = machine.iter().copied().chain(number.to_le_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)).max(1)
 }
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
