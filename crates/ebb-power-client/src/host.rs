@@ -1,0 +1,111 @@
+//! What power clients touch of this machine: processes and files of the kernel.
+#![allow(clippy::disallowed_methods, reason = "a rim of the program: these are this machine's own processes and sysfs")]
+
+use std::path::Path;
+
+use ebb_types::{Result, bail, err};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A process, told apart from a later one with the same number by when it started.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Process {
+    pid: i32,
+    /// Clock ticks after boot: field 22 of `/proc/PID/stat` (proc(5)).
+    started: u64,
+}
+
+impl Process {
+    /// The process that has this number now. `NotFound` if none has.
+    pub fn find(pid: u32) -> Result<Self> {
+        let number = i32::try_from(pid).map_err(|_| err!(Invalid, "{pid} is no number of a process"))?;
+        let stat = stat(number)?.ok_or_else(|| err!(NotFound, "there is no process {pid}"))?;
+        Ok(Self { pid: number, started: stat.started })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid.unsigned_abs()
+    }
+
+    /// State letter of `/proc/PID/stat`: `T` is stopped; none if the process is gone, dead or only waits to be reaped.
+    pub(crate) fn state(&self) -> Result<Option<char>> {
+        let stat = stat(self.pid)?.filter(|stat| stat.started == self.started);
+        Ok(stat.map(|stat| stat.state).filter(|state| !"ZXx".contains(*state)))
+    }
+
+    /// Sends a signal, unless the process is gone.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        // Between the look and the signal the number could be given anew only after the process had ended and every other
+        // number had been used.
+        if self.state()?.is_none() {
+            return Ok(());
+        }
+        let pid = Pid::from_raw(self.pid).ok_or_else(|| err!(Invalid, "{} is no number of a process", self.pid))?;
+        match kill_process(pid, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => bail!(NotPermitted, "sending {signal:?} to process {}: {error}", self.pid),
+        }
+    }
+}
+
+struct Stat {
+    state: char,
+    started: u64,
+}
+
+fn stat(pid: i32) -> Result<Option<Stat>> {
+    let path = format!("/proc/{pid}/stat");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => match parse(&text) {
+            Some(stat) => Ok(Some(stat)),
+            None => bail!(Io, "{path} is not as proc(5) tells: {text:?}"),
+        },
+        // A process that ends while its file is read gives ESRCH.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound || error.raw_os_error() == Some(3) => Ok(None),
+        Err(error) => bail!(Io, "reading {path}: {error}"),
+    }
+}
+
+/// The name of a program may hold anything, parentheses and spaces too: what counts comes after the last one.
+fn parse(text: &str) -> Option<Stat> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let started = fields.nth(18)?.parse().ok()?;
+    Some(Stat { state, started })
+}
+
+/// A small file of the kernel as text.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|error| ebb_types::Error::from_io(&error, path.display()))
+}
+
+/// Writes a small file of the kernel; returns when the kernel has done what it means.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|error| ebb_types::Error::from_io(&error, path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
+        let text = format!("17 (a) T (b) S {}", fields.join(" "));
+        let stat = parse(&text).unwrap();
+        assert_eq!((stat.state, stat.started), ('S', 22));
+        assert!(parse("17 (cut off").is_none() && parse("17 (a) S 1 2").is_none());
+    }
+
+    #[test]
+    fn the_own_process_runs_and_another_with_its_number_is_another() {
+        let own = Process::find(std::process::id()).unwrap();
+        assert!(own.state().unwrap().is_some());
+        let later = Process { started: own.started + 1, ..own };
+        assert_eq!(later.state().unwrap(), None, "the one that was meant is gone");
+        later.signal(Signal::STOP).expect("nothing is sent");
+        assert!(Process::find(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Tries the power clients on the peers that operators have: upsd of the Network UPS Tools (with its dummy driver), a
+# baseboard management controller by IPMI (OpenIPMI's ipmi_sim, asked with ipmitool) and one by Redfish (sushy-tools).
+#
+# Nothing is installed on the machine: Debian's packages are unpacked, and the Python package goes into an environment of
+# its own, below the build directory. A simulated node is a process that its controller's chassis script stops and
+# continues.
+#
+# Usage: tests/power/peers.sh
+set -euo pipefail
+
+repository=$(cd "$(dirname "$0")/../.." && pwd)
+target=${CARGO_TARGET_DIR:-$repository/target}
+peers=$target/peers
+root=$peers/root
+packages=(nut-server nut-client libupsclient6 openipmi libopenipmi0 ipmitool freeipmi-common libfreeipmi17 libpopt0
+    libsnmp40 libwrap0 libnsl2 libtirpc3)
+
+if [ "$(cat "$peers/unpacked" 2>/dev/null)" != "${packages[*]}" ]; then
+    mkdir -p "$peers/packages" "$root"
+    (cd "$peers/packages" && apt-get download -qq "${packages[@]}" 2>"$peers/apt.log") ||
+        { cat "$peers/apt.log" >&2; echo "peers: no Debian packages here; need: ${packages[*]}" >&2; exit 1; }
+    for package in "$peers"/packages/*.deb; do
+        dpkg -x "$package" "$root"
+    done
+    echo "${packages[*]}" >"$peers/unpacked"
+fi
+if [ ! -x "$peers/sushy/bin/sushy-emulator" ]; then
+    python3 -m venv "$peers/sushy"
+    "$peers/sushy/bin/pip" install -q sushy-tools==2.2.0
+fi
+cargo build --locked -q -p ebb-power-client --example peers
+
+work=$(mktemp -d)
+started=()
+finish() {
+    for pid in "${started[@]}"; do
+        kill -CONT "$pid" 2>/dev/null || true
+        kill "$pid" 2>/dev/null || true
+    done
+    wait 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+export LD_LIBRARY_PATH=$root/usr/lib/x86_64-linux-gnu:$root/lib/x86_64-linux-gnu
+
+# Ports that nobody listens on now.
+read -r nut_port ipmi_port redfish_port < <(python3 - <<'PORTS'
+import socket
+sockets = [socket.socket() for _ in range(3)]
+for one in sockets:
+    one.bind(("127.0.0.1", 0))
+print(*(one.getsockname()[1] for one in sockets))
+PORTS
+)
+
+# A UPS on its mains, half charged. The dummy driver plays the file, and looks at it again when it has changed.
+mkdir "$work/nut"
+printf '[ups]\n  driver = dummy-ups\n  port = %s\n  mode = dummy-once\n' "$work/nut/ups.dev" >"$work/nut/ups.conf"
+printf 'LISTEN 127.0.0.1 %s\n' "$nut_port" >"$work/nut/upsd.conf"
+: >"$work/nut/upsd.users"
+printf 'ups.status: OL\nbattery.charge: 50\nbattery.runtime: 1200\nups.realpower: 90\n' >"$work/nut/ups.dev"
+chmod -R go-rwx "$work/nut"
+export NUT_CONFPATH=$work/nut NUT_STATEPATH=$work/nut NUT_ALTPIDPATH=$work/nut
+user=$(id -un)
+"$root/lib/nut/dummy-ups" -a ups -u "$user" -D >"$work/nut/driver.log" 2>&1 &
+started+=($!)
+"$root/lib/nut/upsd" -u "$user" -D >"$work/nut/upsd.log" 2>&1 &
+started+=($!)
+
+# A node, and a controller whose chassis script freezes it.
+sleep 100000 &
+node=$!
+started+=("$node")
+mkdir "$work/ipmi"
+cat >"$work/ipmi/chassis" <<CHASSIS
+#!/bin/sh
+# chassis CONTROLLER get|set PARAMETER [VALUE]
+case "\$2 \$3 \$4" in
+    "set power 0" | "set shutdown "*) kill -STOP $node ;;
+    "set power 1") kill -CONT $node ;;
+    "get power "*) case \$(cut -d' ' -f3 /proc/$node/stat) in T) echo power:0 ;; *) echo power:1 ;; esac ;;
+esac
+CHASSIS
+chmod 755 "$work/ipmi/chassis"
+cat >"$work/ipmi/lan.conf" <<LAN
+name "ebb"
+set_working_mc 0x20
+  startlan 1
+    addr 127.0.0.1 $ipmi_port
+    priv_limit admin
+    allowed_auths_callback none md2 md5 straight
+    allowed_auths_user none md2 md5 straight
+    allowed_auths_operator none md2 md5 straight
+    allowed_auths_admin none md2 md5 straight
+    guid a123456789abcdefa123456789abcdef
+  endlan
+  chassis_control "$work/ipmi/chassis 0x20"
+  user 1 true "" "test" user 10 none md2 md5 straight
+  user 2 true "ebb" "secret" admin 10 none md2 md5 straight
+LAN
+cat >"$work/ipmi/commands" <<'COMMANDS'
+mc_setbmc 0x20
+mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02
+mc_enable 0x20
+COMMANDS
+printf 'secret' >"$work/ipmi/password"
+"$root/usr/bin/ipmi_sim" -n -s "$work/ipmi" -c "$work/ipmi/lan.conf" -f "$work/ipmi/commands" >"$work/ipmi/log" 2>&1 &
+started+=($!)
+
+# A controller by Redfish, which takes up to eleven seconds for each change, as real ones do.
+mkdir "$work/redfish"
+cat >"$work/redfish/config" <<CONFIG
+SUSHY_EMULATOR_STATE_DIR = "$work/redfish"
+SUSHY_EMULATOR_FAKE_SYSTEMS = [
+    {"uuid": "node", "name": "one", "power_state": "On", "external_notifier": False, "nics": []},
+]
+CONFIG
+"$peers/sushy/bin/sushy-emulator" --fake --config "$work/redfish/config" --interface 127.0.0.1 --port "$redfish_port" \
+    >"$work/redfish/log" 2>&1 &
+started+=($!)
+
+if ! "$target/debug/examples/peers" "127.0.0.1:$nut_port" "$work/nut/ups.dev" \
+    "$root/usr/bin/ipmitool" "$ipmi_port" "$work/ipmi/password" "$node" "127.0.0.1:$redfish_port"; then
+    tail -n 20 "$work"/nut/*.log "$work/ipmi/log" "$work/redfish/log" >&2
+    exit 1
+fi
