@@ -4,7 +4,7 @@
 //! A map runs its program (`program`). A reducer fetches from up to five nodes at a time what their finished
 //! maps have for it, merges to disk when its memory is full, and when it has everything sorts, reduces and writes.
 
-use ebb_types::Result;
+use ebb_types::{Result, bail};
 use serde::Serialize;
 
 use crate::app::App;
@@ -58,6 +58,9 @@ pub struct JobOptions {
     pub input: InputLayout,
 }
 
+/// Most steps of a job that is simulated ([`effort`]): a million take about half a second.
+pub const MOST_EFFORT: f64 = 1e9;
+
 /// Simulates `app` on `cluster`.
 ///
 /// # Errors
@@ -65,6 +68,17 @@ pub struct JobOptions {
 pub fn run(cluster: &Cluster, app: &App, options: JobOptions) -> Result<JobReport> {
     cluster.check()?;
     app.check()?;
+    let steps = effort(cluster, app);
+    if steps > MOST_EFFORT {
+        bail!(
+            Invalid,
+            "{}: {} maps and {} reducers are {steps:.1e} steps to simulate, which takes too long; the nearest possible \
+             number of steps is {MOST_EFFORT:.0e}",
+            app.name,
+            app.mappers,
+            app.reducers
+        );
+    }
     let mut job = Job::new(cluster, app, options);
     while let Some(event) = job.engine.next_event() {
         job.events += 1;
@@ -75,6 +89,24 @@ pub fn run(cluster: &Cluster, app: &App, options: JobOptions) -> Result<JobRepor
     }
     assert!(job.is_over(), "nothing is under way and the job has not ended");
     Ok(job.report())
+}
+
+/// Steps and fetches of a job, about: what its simulation has to go through.
+#[must_use]
+pub fn effort(cluster: &Cluster, app: &App) -> f64 {
+    let (mappers, reducers) = (app.mappers as f64, app.reducers as f64);
+    // A task is looked at as if it were the only one of its like; tasks beyond any measure are not spelled out.
+    let per_map = (app.map_input_bytes / mappers / cluster.hardware.read_piece_bytes).ceil() * 2.0
+        + (app.map_output_bytes / mappers / cluster.hardware.sort_buffer_bytes).ceil() * 3.0
+        + 4.0;
+    let per_reducer =
+        ((app.map_output_bytes + app.reduce_output_bytes) / reducers.max(1.0) / cluster.hardware.block_bytes).ceil()
+            * 6.0
+            + 4.0;
+    // A reducer fetches once from each node for each wave of maps, and from no more nodes than there are maps.
+    let waves = (mappers / (cluster.nodes * cluster.map_slots) as f64).ceil();
+    let fetches = mappers.min(waves * cluster.nodes as f64);
+    mappers * per_map + reducers * (per_reducer + fetches)
 }
 
 /// What an event belongs to.

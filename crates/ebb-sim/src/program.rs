@@ -33,6 +33,7 @@ pub fn map(app: &App, hardware: &Hardware, spread: f64) -> Vec<Step> {
             let target = if app.reducers == 0 { Work::Output(block) } else { Work::Spill(block) };
             steps.push((Work::Cycles(cycles * block), Some(target)));
         }
+        steps.push((Work::Cycles(hardware.wrap_up_cycles * spread), None));
         return steps;
     }
     let ratio = output / input;
@@ -65,6 +66,7 @@ pub fn map(app: &App, hardware: &Hardware, spread: f64) -> Vec<Step> {
         steps.push((Work::ReadSpill(output), None));
         steps.push((Work::Spill(output), None));
     }
+    steps.push((Work::Cycles(hardware.wrap_up_cycles * spread), None));
     steps
 }
 

@@ -1,6 +1,6 @@
 //! A cluster laid out as resources of an engine, and the routes through them.
 
-use crate::cluster::{Cluster, DiskModel, GBPS, Placement};
+use crate::cluster::{Cluster, DiskModel, GBPS, Hardware, Placement};
 use crate::engine::{Engine, ResourceId, Use};
 
 /// A machine that data comes from or goes to.
@@ -53,8 +53,9 @@ pub struct Site {
     file_disk: DiskModel,
     shuffle_disk: DiskModel,
     shuffle_disks: usize,
-    /// Disks' work for one byte written to an array, parity included.
-    write_factor: f64,
+    /// What a byte costs an array of disks, which together have as many seconds a second as they are.
+    array_read: (f64, f64),
+    array_write: (f64, f64),
     placement: Placement,
 }
 
@@ -88,7 +89,6 @@ impl Site {
             .into_iter()
             .map(|link| Store { link, array: engine.add_resource(cluster.lsn_disks as f64) })
             .collect();
-        let data_disks = (cluster.lsn_disks - cluster.lsn_parity_disks) as f64;
         let hardware = &cluster.hardware;
         Self {
             nodes,
@@ -98,7 +98,8 @@ impl Site {
             file_disk: hardware.disk,
             shuffle_disk: if shared && cluster.node_ssd { hardware.ssd } else { hardware.disk },
             shuffle_disks: if shared { disks } else { cluster.shuffle_disks },
-            write_factor: cluster.lsn_disks as f64 / data_disks,
+            array_read: cost_of(&hardware.disk, Way::Read),
+            array_write: array_write(cluster),
             placement: cluster.placement,
         }
     }
@@ -148,13 +149,13 @@ impl Site {
     /// Adds a disk of a node that holds files.
     pub fn file_disk(&self, node: usize, disk: usize, way: Way, route: &mut Vec<Use>) {
         let disks = &self.nodes[node].disks;
-        route.push(use_of(disks[disk % disks.len()], &self.file_disk, way, 1.0));
+        route.push(use_of(disks[disk % disks.len()], &self.file_disk, way));
     }
 
     /// Adds a store's disks; data is striped over all of them.
     pub fn array(&self, store: usize, way: Way, route: &mut Vec<Use>) {
-        let factor = if way == Way::Write { self.write_factor } else { 1.0 };
-        route.push(use_of(self.stores[store].array, &self.file_disk, way, factor));
+        let (cost, crowd_cost) = if way == Way::Write { self.array_write } else { self.array_read };
+        route.push(Use { resource: self.stores[store].array, cost, crowd_cost });
     }
 
     /// Adds the way between a node and the shuffle data of task number `task` that ran there.
@@ -162,7 +163,7 @@ impl Site {
         match self.placement {
             Placement::Baseline | Placement::Hybrid => {
                 let disk = self.nodes[node].disks[task % self.shuffle_disks];
-                route.push(use_of(disk, &self.shuffle_disk, way, 1.0));
+                route.push(use_of(disk, &self.shuffle_disk, way));
             }
             Placement::Naive | Placement::Localized => {
                 let store = self.store_of(node);
@@ -238,10 +239,25 @@ pub struct Busy {
     pub lsn_links: f64,
 }
 
-fn use_of(resource: ResourceId, disk: &DiskModel, way: Way, factor: f64) -> Use {
+fn use_of(resource: ResourceId, disk: &DiskModel, way: Way) -> Use {
+    let (cost, crowd_cost) = cost_of(disk, way);
+    Use { resource, cost, crowd_cost }
+}
+
+/// Seconds of a disk for a byte, and what is added while its head goes from stream to stream.
+fn cost_of(disk: &DiskModel, way: Way) -> (f64, f64) {
     let (rate, seek, run) = match way {
         Way::Read => (disk.read_bytes_per_sec, disk.read_seek_secs, disk.read_run_bytes),
         Way::Write => (disk.write_bytes_per_sec, disk.write_seek_secs, disk.write_run_bytes),
     };
-    Use { resource, cost: factor / rate, crowd_cost: factor * seek / run }
+    (1.0 / rate, seek / run)
+}
+
+/// Seconds of an array's disks, added up, for a byte written to it. Reads go to one disk at a time, a write is a stripe
+/// that moves all heads, parity disks' too (see [`Hardware::array_stripe_bytes`]).
+fn array_write(cluster: &Cluster) -> (f64, f64) {
+    let Hardware { disk, array_stripe_bytes, array_piece_bytes, .. } = &cluster.hardware;
+    let (all, data) = (cluster.lsn_disks as f64, (cluster.lsn_disks - cluster.lsn_parity_disks) as f64);
+    let piece = array_piece_bytes.min(array_stripe_bytes / data);
+    (all / data / disk.write_bytes_per_sec, all / data * disk.write_seek_secs / piece)
 }
