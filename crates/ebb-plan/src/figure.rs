@@ -50,6 +50,8 @@ pub struct Series {
     pub mark: Mark,
     /// The points in the order in which they are joined; a point that is not finite interrupts the line.
     pub points: Vec<(f64, f64)>,
+    /// Number of its colour, for what has one colour in all figures; none: the next one of this figure.
+    pub hue: Option<usize>,
 }
 
 /// How a series is drawn.
@@ -82,6 +84,8 @@ pub struct Bars {
     pub groups: Vec<(String, Vec<f64>)>,
     /// On top of each other rather than side by side.
     pub stacked: bool,
+    /// A line across, at what the bars are held against.
+    pub line: Option<f64>,
 }
 
 impl Figure {
@@ -112,8 +116,19 @@ impl Figure {
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, mark: Mark, points: Vec<(f64, f64)>) -> Self {
         match &mut self.chart {
-            Chart::Plane { series, .. } => series.push(Series { name: name.into(), mark, points }),
+            Chart::Plane { series, .. } => series.push(Series { name: name.into(), mark, points, hue: None }),
             Chart::Bars(_) => panic!("{:?} has bars, not series", self.title),
+        }
+        self
+    }
+
+    /// The series added last has this colour in every figure.
+    #[must_use]
+    pub fn hue(mut self, hue: usize) -> Self {
+        if let Chart::Plane { series, .. } = &mut self.chart
+            && let Some(last) = series.last_mut()
+        {
+            last.hue = Some(hue);
         }
         self
     }
@@ -166,18 +181,32 @@ mod tests {
     }
 
     #[test]
+    fn what_has_a_hue_keeps_it_wherever_it_stands() {
+        let points = || vec![(1.0, 1.0), (2.0, 2.0)];
+        let plain = || Figure::plane("t", Axis::linear("x"), Axis::linear("y"));
+        let alone = plain().with("a", Mark::Line, points()).hue(3).svg();
+        let second = plain().with("b", Mark::Line, points()).with("a", Mark::Line, points()).hue(3).svg();
+        // The fourth of the palette.
+        assert!(alone.contains("#CC79A7") && second.contains("#CC79A7"), "{alone}");
+        assert!(!plain().with("a", Mark::Line, points()).svg().contains("#CC79A7"));
+    }
+
+    #[test]
     fn bars_stand_beside_or_on_each_other() {
         let bars = Bars {
             categories: vec!["a".into(), "b".into()],
             y: Axis::linear("y"),
             groups: vec![("one".into(), vec![1.0, 2.0]), ("two".into(), vec![3.0, f64::NAN])],
             stacked: false,
+            line: Some(1.5),
         };
         let beside = Figure::bars("t", bars.clone()).svg();
-        let stacked = Figure::bars("t", Bars { stacked: true, ..bars }).svg();
+        let stacked = Figure::bars("t", Bars { stacked: true, ..bars.clone() }).svg();
         // Background, three bars, two legend squares.
         assert_eq!(beside.matches("<rect").count(), 6);
         assert_eq!(stacked.matches("<rect").count(), 6);
         assert_ne!(beside, stacked);
+        let bare = Figure::bars("t", Bars { line: None, ..bars }).svg();
+        assert_eq!(beside.matches("<polyline").count(), bare.matches("<polyline").count() + 1);
     }
 }

@@ -31,13 +31,13 @@ pub fn blocks_per_node(settings: &[Setting]) -> Figure {
     let mut figure = Figure::plane(
         "Blocks stored on each node",
         Axis::linear("node, in the order of the chain"),
-        Axis::linear("blocks"),
+        Axis::linear("blocks stored"),
     )
     .subtitle(settings.first().map_or(String::new(), describe));
     for setting in settings {
         let stored = setting.blocks_per_node();
         let points = stored.iter().enumerate().map(|(node, held)| (node as f64 + 1.0, *held as f64)).collect();
-        figure = figure.with(setting.layout().name(), Mark::Step, points);
+        figure = figure.with(setting.layout().name(), Mark::Step, points).hue(setting.layout() as usize);
     }
     figure
 }
@@ -62,7 +62,7 @@ pub fn throughput(curves: &[(Setting, Vec<Point>)]) -> Figure {
         let speed = points.iter().filter_map(|point| Some((f64::from(point.active), point.throughput?))).collect();
         // A first curve that equals the ideal would hide under a later one.
         let mark = if index == 0 { Mark::Line } else { Mark::Dashed };
-        figure = figure.with(setting.layout().name(), mark, speed);
+        figure = figure.with(setting.layout().name(), mark, speed).hue(setting.layout() as usize);
     }
     figure
 }
@@ -80,7 +80,7 @@ pub fn read_time(curves: &[(Setting, Vec<Point>)]) -> Figure {
         let longer =
             points.iter().filter_map(|point| Some((f64::from(point.active), point.read_time_increase? * 100.0)));
         let mark = if index == 0 { Mark::Line } else { Mark::Dashed };
-        figure = figure.with(setting.layout().name(), mark, longer.collect());
+        figure = figure.with(setting.layout().name(), mark, longer.collect()).hue(setting.layout() as usize);
     }
     figure
 }
@@ -118,7 +118,7 @@ pub type Degrees = (u32, Vec<(f64, f64, f64)>);
 pub fn degrees(subtitle: &str, curves: &[Degrees]) -> Figure {
     let mut figure = Figure::plane(
         "Sharing nodes between datasets costs little power-proportionality",
-        Axis::linear("live datasets"),
+        Axis::linear("live datasets").from(1.0),
         Axis::linear("degree of power-proportionality").from(0.5).to(1.0),
     )
     .subtitle(subtitle);
@@ -151,7 +151,7 @@ pub fn inaccessible(nodes: u32, replicas: &[u32]) -> Figure {
             (f64::from(percent), fluid::inaccessible(nodes.into(), inactive, (*copies).into()) * 100.0)
         };
         let name = if *copies == 1 { "1 copy".to_owned() } else { format!("{copies} copies") };
-        figure = figure.with(name, Mark::Line, (0..=100).map(share).collect());
+        figure = figure.with(name, Mark::Line, (0..=100).map(share).collect()).hue(*copies as usize - 1);
     }
     figure
 }
@@ -194,7 +194,7 @@ pub fn latency(machines: &Machines, replicas: &[u32], interval_s: f64, stagger: 
             (f64::from(percent), wait.mean * interval_s)
         };
         let name = if *copies == 1 { "1 copy".to_owned() } else { format!("{copies} copies") };
-        figure = figure.with(name, Mark::Line, (5..=100).map(wait).collect());
+        figure = figure.with(name, Mark::Line, (5..=100).map(wait).collect()).hue(*copies as usize - 1);
     }
     figure
 }
@@ -214,6 +214,7 @@ pub fn months(subtitle: &str, months: &[Month]) -> Figure {
                 ("stalled: some data out of reach".to_owned(), percent(|month| month.stalled_fraction)),
             ],
             stacked: false,
+            line: None,
         },
     )
     .subtitle(subtitle)
@@ -262,6 +263,7 @@ pub fn overheads(subtitle: &str, names: &[String], overheads: &[Vec<f64>]) -> Fi
             y: Axis::linear("check bytes (% of data)"),
             groups: groups.collect(),
             stacked: false,
+            line: None,
         },
     )
     .subtitle(subtitle)

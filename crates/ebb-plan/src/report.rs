@@ -33,6 +33,17 @@ pub struct Comparison {
     pub ours: Cell,
     /// Why they differ, or how it was computed. Must be there if they differ by more than [`Comparison::CLOSE`].
     pub remark: String,
+    /// How they are held against each other, where it is not by the difference as a share of the paper's number.
+    pub verdict: Option<Verdict>,
+}
+
+/// What comes of a comparison that has a rule of its own: a bound, a range, points instead of per cent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// In place of the difference: `holds`, `+13 points`.
+    pub words: String,
+    /// Whether ours is as the paper says.
+    pub holds: bool,
 }
 
 impl Comparison {
@@ -41,13 +52,29 @@ impl Comparison {
 
     /// A comparison of two cells.
     pub fn new(source: &str, what: impl Into<String>, paper: Cell, ours: Cell, remark: impl Into<String>) -> Self {
-        Self { source: source.to_owned(), what: what.into(), paper, ours, remark: remark.into() }
+        Self { source: source.to_owned(), what: what.into(), paper, ours, remark: remark.into(), verdict: None }
     }
 
-    /// Ours above the paper's, as a share of the paper's; none if one is no number or the paper's is zero and ours is
-    /// not.
+    /// With a rule of its own: whether it holds, and what is told in place of the difference.
+    #[must_use]
+    pub fn judged(mut self, holds: bool, words: impl Into<String>) -> Self {
+        self.verdict = Some(Verdict { words: words.into(), holds });
+        self
+    }
+
+    /// With a bound of the paper's that ours keeps or does not.
+    #[must_use]
+    pub fn bound(self, holds: bool) -> Self {
+        self.judged(holds, if holds { "holds" } else { "does not hold" })
+    }
+
+    /// Ours above the paper's, as a share of the paper's; none if there is a verdict instead, if one is no number, or if
+    /// the paper's is zero and ours is not.
     #[must_use]
     pub fn difference(&self) -> Option<f64> {
+        if self.verdict.is_some() {
+            return None;
+        }
         let (paper, ours) = (value(&self.paper)?, value(&self.ours)?);
         match (paper == 0.0, ours == 0.0) {
             (true, true) => Some(0.0),
@@ -56,9 +83,12 @@ impl Comparison {
         }
     }
 
-    /// Within [`Comparison::CLOSE`], or words that are the same.
+    /// As the verdict says; without one, within [`Comparison::CLOSE`], or words that are the same.
     #[must_use]
     pub fn is_close(&self) -> bool {
+        if let Some(verdict) = &self.verdict {
+            return verdict.holds;
+        }
         self.difference().map_or(self.paper == self.ours, |difference| difference.abs() <= Self::CLOSE)
     }
 }
@@ -171,18 +201,21 @@ fn comparisons(out: &mut String, rows: &[Comparison]) {
     out.push_str("<th class=\"num\">ours</th><th class=\"num\">difference</th><th>remark</th></tr></thead>\n<tbody>\n");
     for row in rows {
         let class = if row.is_close() { "close" } else { "apart" };
-        let difference = row.difference().map_or_else(
-            || if row.is_close() { "same".to_owned() } else { "\u{2013}".to_owned() },
-            |share| if share.abs() < 0.0005 { "0".to_owned() } else { format!("{:+.1} %", share * 100.0) },
-        );
+        let difference = match (&row.verdict, row.difference()) {
+            (Some(verdict), _) => verdict.words.clone(),
+            (None, Some(share)) if share.abs() < 0.0005 => "0".to_owned(),
+            (None, Some(share)) => format!("{:+.1} %", share * 100.0),
+            (None, None) => if row.is_close() { "same" } else { "\u{2013}" }.to_owned(),
+        };
         let _ = writeln!(
             out,
             "<tr><td>{}</td><td>{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num \
-             {class}\">{difference}</td><td>{}</td></tr>",
+             {class}\">{}</td><td>{}</td></tr>",
             escape(&row.source),
             escape(&row.what),
             escape(&row.paper.human()),
             escape(&row.ours.human()),
+            escape(&difference),
             escape(&row.remark)
         );
     }
@@ -231,6 +264,9 @@ mod tests {
         assert!(row(Cell::Count(0), Cell::Number(0.0, 0)).is_close());
         assert!(!row(Cell::Count(0), Cell::Number(1.0, 0)).is_close());
         assert!(row("yes".into(), "yes".into()).is_close());
+        let judged = row(Cell::Count(100), Cell::Count(110)).judged(true, "+10 points");
+        assert!(judged.is_close() && judged.difference().is_none());
+        assert!(!row("above 3".into(), Cell::Count(2)).bound(false).is_close());
     }
 
     #[test]

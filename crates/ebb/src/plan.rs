@@ -7,6 +7,7 @@ mod emit;
 mod gears;
 mod layout;
 mod lsn;
+mod number;
 mod parallel;
 mod power;
 mod raid;

@@ -42,6 +42,9 @@ pub fn draw(figure: &Figure, bars: &Bars) -> String {
             let (Some(low), Some(high)) = (up.place(from.1), up.place(to.1)) else { continue };
             plot.draw_series([Rectangle::new([(from.0, low), (to.0, high)], colour.filled())])?;
         }
+        if let Some(level) = bars.line.and_then(|line| up.place(line)) {
+            plot.draw_series([PathElement::new([(0.0, level), (count, level)], frame::INK.stroke_width(frame::FINE))])?;
+        }
         let (left, top) = area.get_base_pixel();
         let below = Pos::new(HPos::Center, VPos::Top);
         for (index, name) in bars.categories.iter().enumerate() {

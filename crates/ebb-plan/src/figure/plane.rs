@@ -66,7 +66,8 @@ fn looks(series: &[Series]) -> Vec<Look> {
             return Look { colour: frame::GREY, shape: 0 };
         }
         next += 1;
-        Look { colour: frame::colour(next - 1), shape: next - 1 }
+        let hue = one.hue.unwrap_or(next - 1);
+        Look { colour: frame::colour(hue), shape: hue }
     };
     series.iter().map(&mut look).collect()
 }

@@ -4,6 +4,7 @@ use ebb_layout::targets::equal_work;
 use ebb_types::Result;
 
 use crate::datasets::{self, Overlay};
+use crate::figure::Mark;
 use crate::gears::GearChoice;
 use crate::layout::balance::{Optimal, greedy, mean_and_deviation};
 use crate::layout::placement::Placement;
@@ -227,14 +228,61 @@ fn sharing() -> Result<Vec<Comparison>> {
             Comparison::new("Fig. 3", what, Cell::Count(50), Cell::count(one.nodes.len()), "")
         })
         .collect();
-    let lowest = grid(14, 3, 3, 6)?.into_iter().flat_map(|curve| curve.1).map(|point| point.1).fold(1.0, f64::min);
+    rows.extend(degrees()?);
+    Ok(rows)
+}
+
+/// Nodes, primaries, copies and largest number of stored datasets of Figs. 8 and 9; the paper tells the nodes alone.
+const DEGREES: [(u32, u32, u32, u32); 4] = [(14, 3, 3, 8), (14, 2, 4, 8), (25, 5, 3, 8), (100, 20, 3, 8)];
+
+fn degrees() -> Result<Vec<Comparison>> {
+    let row = |(nodes, primaries, replicas, most): (u32, u32, u32, u32)| {
+        let curves = grid(nodes, primaries, replicas, most)?;
+        let points: Vec<(f64, f64, f64)> = curves.into_iter().flat_map(|curve| curve.1).collect();
+        let lowest = points.iter().map(|point| point.1).fold(1.0, f64::min);
+        let what =
+            format!("{nodes} nodes, p = {primaries}, r = {replicas}, 1 to {most} datasets: lowest average degree");
+        let remark =
+            "The paper does not tell p and r. Over every number of live datasets and all combinations of them.";
+        let source = if nodes == 14 { "Fig. 8" } else { "Fig. 9" };
+        Ok(Comparison::new(source, what, "above 0.90".into(), Cell::Number(lowest, 3), remark).bound(lowest > 0.90))
+    };
+    let mut rows: Vec<Comparison> = DEGREES.into_iter().map(row).collect::<Result<_>>()?;
+    let overlay = Overlay::new(14, 2, 3, 7)?;
+    let all = datasets::sample(7, 4, 2_000, 1).combinations;
+    let ours = datasets::study(&overlay, &all, &[1.0; 4])?.average;
+    let best = datasets::best_study(&overlay, &all, &[1.0; 4])?.average;
+    let curves = grid(14, 2, 3, 7)?;
+    let seven: Vec<f64> = curves.last().map_or_else(Vec::new, |curve| curve.1.iter().map(|point| point.1).collect());
+    let mean = seven.iter().sum::<f64>() / seven.len().max(1) as f64;
+    rows.push(
+        Comparison::new(
+            "Fig. 8",
+            "14 nodes, p = 2, r = 3: average for 7 datasets, over all numbers of live ones",
+            "above 0.90".into(),
+            Cell::Number(mean, 3),
+            "The average of one point of the figure, 4 of 7 live, is lower: next rows.",
+        )
+        .bound(mean > 0.90),
+    );
     rows.push(Comparison::new(
         "Fig. 8",
-        "14 nodes: lowest average degree for any number of stored and live datasets",
+        "14 nodes, p = 2, r = 3: average with 4 of 7 datasets live",
         "above 0.90".into(),
-        Cell::Number(lowest, 3),
-        "The paper does not tell p and r: p = 3, r = 3, up to 6 datasets. With p = 2 the lowest average is 0.86.",
-    ));
+        Cell::number(ours, 3),
+        "Below the paper's, so that these are not its p and r: a dataset has three or four nodes, two of them primaries, and \
+         every node that comes next in its chain is a primary of another dataset.",
+    ).bound(ours.is_some_and(|average| average > 0.90)));
+    rows.push(
+        Comparison::new(
+            "Fig. 8",
+            "the same with the best of all allotments of each combination",
+            "above 0.90".into(),
+            Cell::number(best, 3),
+            "An experiment: all ways of giving the nodes out were tried. The rule of largest scores is not what costs.",
+        )
+        .bound(best.is_some_and(|average| average > 0.90)),
+    );
     Ok(rows)
 }
 
@@ -256,7 +304,8 @@ fn grid(nodes: u32, primaries: u32, replicas: u32, most: u32) -> Result<Vec<plot
 fn figure_8() -> Result<crate::figure::Figure> {
     let all = grid(14, 3, 3, 6)?;
     let shown: Vec<plots::Degrees> = all.into_iter().filter(|curve| [2, 4, 6].contains(&curve.0)).collect();
-    Ok(plots::degrees("14 nodes, p = 3, r = 3, fair sharing, all combinations of live datasets", &shown))
+    let figure = plots::degrees("14 nodes, p = 3, r = 3, fair sharing, all combinations of live datasets", &shown);
+    Ok(figure.with("the paper's average: above this", Mark::Reference, vec![(1.0, 0.9), (4.0, 0.9)]))
 }
 
 /// Arithmetic on the printed times; the times themselves need a cluster.
@@ -336,9 +385,21 @@ mod tests {
     }
 
     #[test]
+    fn degrees_are_above_nine_tenths_or_at_their_best() {
+        let rows = degrees().unwrap();
+        let value = |row: &Comparison| match row.ours {
+            Cell::Number(value, _) => value,
+            _ => f64::NAN,
+        };
+        assert!(rows[..=DEGREES.len()].iter().all(|row| value(row) > 0.90), "{rows:#?}");
+        let [ours, best] = [DEGREES.len() + 1, DEGREES.len() + 2].map(|index| value(&rows[index]));
+        assert!(best >= ours && best - ours < 0.01 && best < 0.90, "{ours} {best}");
+    }
+
+    #[test]
     fn failures_and_sharing_come_out() {
         check(&failures().unwrap(), &["without gears"]);
-        check(&sharing().unwrap(), &["lowest average"]);
+        check(&sharing().unwrap(), &["4 of 7", "allotments"]);
         check(&priorities(), &[]);
     }
 }

@@ -6,15 +6,17 @@ use ebb_plan::{Cell, Table, plots};
 use ebb_types::Result;
 
 use super::emit::{Answer, EmitArgs};
+use super::number::whole;
 use crate::cli::Context;
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct GearsArgs {
     /// Nodes that are always on.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = whole::<u32>(1, 1_000_000))]
     primaries: u32,
     /// Servers switched on together; several, by commas.
-    #[arg(long, value_delimiter = ',', default_value = "1,5,10,20,50,100")]
+    #[arg(long, value_delimiter = ',', default_value = "1,5,10,20,50,100", value_parser = whole::<u32>(1, 1_000_000))]
     gear_size: Vec<u32>,
     #[command(flatten)]
     emit: EmitArgs,

@@ -11,37 +11,39 @@ use ebb_types::{Result, bail};
 use serde_json::{Value, json};
 
 use super::emit::{Answer, EmitArgs};
+use super::number::whole;
 use super::parallel;
 use crate::cli::Context;
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct LayoutArgs {
     /// Nodes.
-    #[arg(long)]
+    #[arg(long, value_parser = whole::<u32>(1, 100_000))]
     nodes: u32,
     /// Nodes that hold the first copy and are always on.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u32>(1, 100_000))]
     primaries: u32,
     /// Copies of each block.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = whole::<u32>(1, 100_000))]
     replicas: u32,
     /// Blocks of the dataset.
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = whole::<u64>(1, 1_000_000_000_000_000))]
     blocks: u64,
     /// simple, equal-work, geared, random or power-balanced; several, by commas, to compare.
     #[arg(long, value_delimiter = ',', default_value = "equal-work")]
     layout: Vec<Layout>,
     /// Servers in a gear, for the geared layout.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u32>(1, 100_000))]
     gear_size: u32,
     /// Lay real blocks, and assign every block of a full read optimally and greedily.
     #[arg(long)]
     placed: bool,
     /// Primaries that have failed; implies --placed.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = whole::<u32>(0, 100_000))]
     failed: u32,
     /// Seed of what a layout leaves to chance.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0, u64::MAX))]
     seed: u64,
     /// What --svg draws.
     #[arg(long, value_enum, default_value_t = Drawing::Throughput)]
@@ -76,9 +78,7 @@ pub fn run(context: &Context, args: &LayoutArgs) -> Result<()> {
         return sharing::run(context, &args.sharing, args, &args.emit);
     }
     let settings: Result<Vec<Setting>> = args.layout.iter().map(|layout| setting(args, *layout)).collect();
-    let found: Result<Vec<Found>> =
-        parallel::map(context.output, "layouts", &settings?, |setting| find(args, *setting)).into_iter().collect();
-    let found = found?;
+    let found = parallel::map(context.output, "layouts", &settings?, |setting| find(args, *setting))?;
     let answer = Answer {
         notes: found.iter().map(|one| summary(args, one)).collect(),
         tables: found.iter().map(|one| table(args, one)).collect(),

@@ -5,26 +5,29 @@
 //! (`--figures`), and how fast datasets are read back with one copy and with three (`--readback`).
 
 mod apps;
+mod runs;
 mod section;
 mod show;
-mod threads;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use ebb_plan::{Figure, Table};
+use ebb_sim::cluster::MIB;
 use ebb_sim::measure::{Timing, compare};
 use ebb_sim::sizing::{Prices, Strictness, Wish, advise};
-use ebb_sim::{App, Cluster, Placement, Study, claims, readback};
+use ebb_sim::{App, Cluster, Placement, Study, claims, job, readback};
 use ebb_types::{Result, bail, err};
 
 use super::emit::{Answer, EmitArgs};
+use super::number::{real, whole};
 use crate::cli::Context;
-use threads::Threads;
+use runs::Runs;
 
 pub use section::section;
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct LsnArgs {
     /// Setting to start from: 20-node, 5-node, better-nodes or real-cluster.
     #[arg(long, default_value = "20-node", value_name = "NAME")]
@@ -39,30 +42,33 @@ pub struct LsnArgs {
     #[arg(long, value_name = "FILE")]
     app_file: Option<PathBuf>,
     /// Multiplies bytes and tasks of every application.
-    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = real(1e-6, 1e6))]
     scale: f64,
     /// Data disks of an LSN; several, by commas.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>(1, 10_000))]
     lsn_disks: Vec<usize>,
     /// Gbps of an LSN's link; several, by commas.
-    #[arg(long, value_delimiter = ',', value_name = "GBPS")]
+    #[arg(long, value_delimiter = ',', value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
     lsn_gbps: Vec<f64>,
     /// Copies of a block among LSNs. The paper does not say; 1 leaves protection to the LSN's RAID.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 8))]
     lsn_replicas: Option<usize>,
     /// How many of an LSN's disks hold parity: they make writes dearer.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(0, 9_999))]
     lsn_parity_disks: Option<usize>,
+    /// MiB of one stream that an LSN's array writes before its heads move on, however many disks they are spread over.
+    #[arg(long, value_name = "MIB", value_parser = real(0.1, 1e6))]
+    lsn_stripe_mib: Option<f64>,
     /// Replace the disk that stays in a node by an SSD.
     #[arg(long)]
     node_ssd: bool,
     #[command(flatten)]
     nodes: NodeArgs,
     /// Runs of each case, with seeds from --seed on; times are means.
-    #[arg(long, default_value_t = 3, value_name = "N")]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = whole::<u64>(1, 1000))]
     runs: u64,
     /// First seed.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0, u64::MAX))]
     seed: u64,
     #[command(flatten)]
     wish: WishArgs,
@@ -77,77 +83,79 @@ pub struct LsnArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 struct NodeArgs {
     /// Compute nodes in all.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 20_000))]
     nodes: Option<usize>,
     /// Sub-racks, each with one LSN.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 20_000))]
     sub_racks: Option<usize>,
     /// Cores of a node.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1024))]
     cores: Option<usize>,
     /// Disks of a node in the baseline.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1000))]
     node_disks: Option<usize>,
     /// How many of these hold shuffle data too (Hadoop's default is one directory).
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1000))]
     shuffle_disks: Option<usize>,
     /// Disks that stay in a node beside an LSN.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1000))]
     local_disks: Option<usize>,
     /// Gbps of a node's link; in the LSN cluster only, if it comes with --better-nodes-only.
-    #[arg(long, value_name = "GBPS")]
+    #[arg(long, value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
     node_gbps: Option<f64>,
     /// The baseline keeps the study's node links.
     #[arg(long, requires = "node_gbps")]
     better_nodes_only: bool,
     /// Gbps between a sub-rack and the others [default: never in the way].
-    #[arg(long, value_name = "GBPS")]
+    #[arg(long, value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
     uplink_gbps: Option<f64>,
     /// Map tasks of a node at a time.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1024))]
     map_slots: Option<usize>,
     /// Reduce tasks of a node at a time.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1024))]
     reduce_slots: Option<usize>,
     /// Copies of a block in the baseline.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 20_000))]
     replicas: Option<usize>,
     /// MB/s that a disk reads.
-    #[arg(long, value_name = "MB")]
+    #[arg(long, value_name = "MB", value_parser = real(0.1, 1e6))]
     disk_read_mb: Option<f64>,
     /// MB/s that a disk writes.
-    #[arg(long, value_name = "MB")]
+    #[arg(long, value_name = "MB", value_parser = real(0.1, 1e6))]
     disk_write_mb: Option<f64>,
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 struct WishArgs {
     /// Find the cheapest LSN with which every application takes at most PERCENT longer than in the baseline.
-    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "PERCENT", value_parser = real(0.0, 10_000.0))]
     within: Option<f64>,
     /// With --within: the mean of the applications, not each.
     #[arg(long, requires = "within")]
     mean: bool,
     /// With --within: disks of an LSN at most.
-    #[arg(long, default_value_t = 64, value_name = "N")]
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = whole::<usize>(1, 10_000))]
     max_disks: usize,
     /// With --within: links to choose from, in Gbps.
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,10,20,25,40,100", value_name = "GBPS")]
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,10,20,25,40,100", value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
     links: Vec<f64>,
     /// With --within: price of a disk.
-    #[arg(long, default_value_t = 1.0, value_name = "PRICE")]
+    #[arg(long, default_value_t = 1.0, value_name = "PRICE", value_parser = real(0.0, 1e12))]
     disk_price: f64,
     /// With --within: price of a Gbps of the LSN's link, in disks if those cost 1.
-    #[arg(long, default_value_t = 0.5, value_name = "PRICE")]
+    #[arg(long, default_value_t = 0.5, value_name = "PRICE", value_parser = real(0.0, 1e12))]
     gbps_price: f64,
 }
 
 /// Answers.
 pub fn run(context: &Context, args: &LsnArgs) -> Result<()> {
-    let runner = Threads::new(context.output);
-    let seeds = args.seeds()?;
+    let runner = Runs::new(context.output);
+    let seeds = args.seeds();
     let answer = if args.figures {
         let claims = claims::all(&runner, &seeds)?;
         let table = show::claims(&claims);
@@ -166,11 +174,10 @@ pub fn run(context: &Context, args: &LsnArgs) -> Result<()> {
     } else {
         timings(args, &runner, &seeds)?
     };
-    runner.finish();
     args.emit.emit(context.output, &answer)
 }
 
-fn timings(args: &LsnArgs, runner: &Threads, seeds: &[u64]) -> Result<Answer> {
+fn timings(args: &LsnArgs, runner: &Runs, seeds: &[u64]) -> Result<Answer> {
     let clusters = args.clusters()?;
     let rows = compare(runner, args.baseline()?.as_ref(), &clusters, &args.applications()?, seeds)?;
     let table = show::timings(&clusters, &rows);
@@ -191,7 +198,7 @@ fn order(mut tables: Vec<Table>, emit: &EmitArgs) -> Vec<Table> {
     tables
 }
 
-fn advice(args: &LsnArgs, percent: f64, runner: &Threads, seeds: &[u64]) -> Result<Answer> {
+fn advice(args: &LsnArgs, percent: f64, runner: &Runs, seeds: &[u64]) -> Result<Answer> {
     if !(args.lsn_disks.is_empty() && args.lsn_gbps.is_empty()) {
         bail!(
             Invalid,
@@ -219,12 +226,8 @@ fn advice(args: &LsnArgs, percent: f64, runner: &Threads, seeds: &[u64]) -> Resu
 }
 
 impl LsnArgs {
-    fn seeds(&self) -> Result<Vec<u64>> {
-        if !(1..=1000).contains(&self.runs) {
-            let nearest = self.runs.clamp(1, 1000);
-            bail!(Invalid, "--runs {}: from 1 to 1000; the nearest possible value is {nearest}", self.runs);
-        }
-        Ok((0..self.runs).map(|run| self.seed.wrapping_add(run)).collect())
+    fn seeds(&self) -> Vec<u64> {
+        (0..self.runs).map(|run| self.seed.wrapping_add(run)).collect()
     }
 
     /// The study with what the options change, except those that may have several values.
@@ -243,6 +246,7 @@ impl LsnArgs {
         set(&mut cluster.replicas, nodes.replicas);
         set(&mut cluster.lsn_replicas, self.lsn_replicas);
         set(&mut cluster.lsn_parity_disks, self.lsn_parity_disks);
+        set(&mut cluster.hardware.array_stripe_bytes, self.lsn_stripe_mib.map(|mib| mib * MIB));
         set(&mut cluster.hardware.disk.read_bytes_per_sec, nodes.disk_read_mb.map(|mb| mb * 1e6));
         set(&mut cluster.hardware.disk.write_bytes_per_sec, nodes.disk_write_mb.map(|mb| mb * 1e6));
         cluster.uplink_gbps = nodes.uplink_gbps;
@@ -289,14 +293,39 @@ impl LsnArgs {
         if apps.is_empty() {
             apps = App::table_ii();
         }
-        if !(1e-6..=1e6).contains(&self.scale) {
-            let nearest = if self.scale > 1e6 { 1e6 } else { 1e-6 };
-            bail!(Invalid, "--scale {}: from 0.000001 to 1000000; the nearest possible value is {nearest}", self.scale);
+        let cluster = self.cluster()?;
+        for app in &apps {
+            let fits = |scale: f64| job::effort(&cluster, &app.scaled(scale)) <= job::MOST_EFFORT;
+            if cluster.check().is_ok() && !fits(self.scale) && fits(1.0) {
+                bail!(
+                    Invalid,
+                    "--scale {}: {} would take too long to simulate; the nearest possible value is {}",
+                    self.scale,
+                    app.name,
+                    largest(self.scale, fits)
+                );
+            }
         }
         let apps: Vec<App> = apps.iter().map(|app| app.scaled(self.scale)).collect();
         apps.iter().try_for_each(App::check)?;
         Ok(apps)
     }
+}
+
+/// The largest scale below `over` that fits, in three digits; 1 does.
+fn largest(over: f64, fits: impl Fn(f64) -> bool) -> f64 {
+    let (mut low, mut high) = (1.0, over);
+    while high / low > 1.0001 {
+        let middle = f64::sqrt(low * high);
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    let digit = 10_f64.powf(low.log10().floor() - 2.0);
+    // Downwards, so that what is named does fit.
+    (low / digit).floor() * digit
 }
 
 fn set<T>(place: &mut T, value: Option<T>) {

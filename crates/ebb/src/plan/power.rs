@@ -13,37 +13,39 @@ use ebb_types::{Result, bail, err};
 use serde_json::json;
 
 use super::emit::{Answer, EmitArgs};
+use super::number::{real, whole};
 use crate::cli::Context;
 use crate::units::ByteSize;
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct PowerArgs {
     /// Nodes that may sleep.
-    #[arg(long)]
+    #[arg(long, value_parser = whole::<u32>(1, 100_000))]
     nodes: u32,
     /// Copies of each block; several, by commas.
-    #[arg(long, value_delimiter = ',', default_value = "3")]
+    #[arg(long, value_delimiter = ',', default_value = "3", value_parser = whole::<u32>(1, 100_000))]
     replicas: Vec<u32>,
     /// Inactive nodes; several, by commas [default: every tenth of them].
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = whole::<u32>(0, 100_000))]
     inactive: Vec<u32>,
     /// Power in per cent of all nodes active; several, by commas.
-    #[arg(long, value_delimiter = ',', default_value = "10,20,30,40,50,60,70,80,90,100")]
+    #[arg(long, value_delimiter = ',', default_value = "10,20,30,40,50,60,70,80,90,100", value_parser = real(0.0, 100.0))]
     percent: Vec<f64>,
     /// Watts of an active node.
-    #[arg(long, default_value_t = 25.0)]
+    #[arg(long, default_value_t = 25.0, value_parser = real(0.001, 1e6))]
     node_watts: f64,
     /// Watts of a sleeping node.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = real(0.0, 1e6))]
     sleep_watts: f64,
     /// Seconds of a blink interval.
-    #[arg(long, default_value_t = 60.0)]
+    #[arg(long, default_value_t = 60.0, value_parser = real(0.001, 86_400.0))]
     interval: f64,
     /// When nodes wake: the paper's stagger, or around the circle.
     #[arg(long, value_enum, default_value_t = StaggerKind::Circular)]
     stagger: StaggerKind,
     /// Primaries of an equal-work chain.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = whole::<u32>(1, 100_000))]
     primaries: u32,
     /// Capacity of a node.
     #[arg(long, default_value = "1TB")]
@@ -114,6 +116,7 @@ pub fn run(context: &Context, args: &PowerArgs) -> Result<()> {
 }
 
 fn check(args: &PowerArgs) -> Result<()> {
+    args.signal.check(args.interval)?;
     for copies in &args.replicas {
         ebb_plan::layout::check_replicas(args.nodes, *copies)?;
     }

@@ -15,11 +15,13 @@ use ebb_types::{Result, bail, err};
 use serde_json::json;
 
 use super::emit::{Answer, EmitArgs};
+use super::number::{real, whole};
 use super::parallel;
 use crate::cli::Context;
 use crate::units::ByteSize;
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct RaidArgs {
     /// User data; several, by commas.
     #[arg(long, value_delimiter = ',', default_value = "10PB")]
@@ -34,7 +36,7 @@ pub struct RaidArgs {
     #[arg(long, default_value = "1TB")]
     disk_bytes: ByteSize,
     /// Per cent of it in use.
-    #[arg(long, default_value_t = 80.0)]
+    #[arg(long, default_value_t = 80.0, value_parser = real(0.001, 100.0))]
     disk_use: f64,
     /// Length of a block.
     #[arg(long, default_value = "64MB")]
@@ -43,7 +45,7 @@ pub struct RaidArgs {
     #[arg(long, default_value = "25MB")]
     repair_rate: ByteSize,
     /// Per cent of disks that fail in a year.
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, value_parser = real(1e-6, 100_000.0))]
     failures_per_year: f64,
     /// Also compute what sets cost in space, for the distribution of the paper's clusters.
     #[arg(long)]
@@ -58,7 +60,7 @@ pub struct RaidArgs {
     #[arg(long, value_name = "DIR", group = "sizes")]
     scan: Option<PathBuf>,
     /// Files in a directory, where only sizes are known.
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 30, value_parser = whole::<u32>(1, 1_000_000))]
     files_per_directory: u32,
     /// What --svg draws.
     #[arg(long, value_enum, default_value_t = Drawing::Loss)]
@@ -202,7 +204,8 @@ fn space(context: &Context, args: &RaidArgs, sizes: &Sizes) -> Result<Space> {
         args.scheme.iter().filter_map(|scheme| Some((*scheme, code(args, *scheme)?))).collect();
     let work: Vec<(Code, Grouping)> =
         codes.iter().flat_map(|(_, code)| Grouping::ALL.map(|grouping| (*code, grouping))).collect();
-    let found = parallel::map(context.output, "groupings", &work, |(code, grouping)| overhead(sizes, *code, *grouping));
+    let found =
+        parallel::map(context.output, "groupings", &work, |(code, grouping)| Ok(overhead(sizes, *code, *grouping)))?;
     let mut bars = Vec::new();
     for ((scheme, _), shares) in codes.iter().zip(found.chunks(Grouping::ALL.len())) {
         for (grouping, share) in Grouping::ALL.iter().zip(shares) {

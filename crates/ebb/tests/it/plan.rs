@@ -105,9 +105,22 @@ fn what_cannot_be_is_refused_with_the_nearest_that_can() {
         (vec!["power", "--nodes", "10", "--percent", "130"], "is 100"),
         (vec!["power", "--nodes", "10", "--node-watts", "5", "--sleep-watts", "6"], "below 5 W"),
         (vec!["raid", "--user-bytes", "1GB"], "nearest possible user data"),
-        (vec!["raid", "--disk-use", "140"], "is 100 %"),
+        (vec!["raid", "--disk-use", "140"], "is 100"),
         (vec!["raid", "--scheme", "300+2"], "is 256"),
         (vec!["layout", "--nodes", "14", "--primaries", "3", "--datasets", "6", "--live", "5"], "is 4"),
+        (vec!["layout", "--nodes", "1000000000"], "is 100000"),
+        (vec!["layout", "--nodes", "-3"], "is 1"),
+        (vec!["layout", "--nodes", "20", "--blocks", "1e18"], "is 1000000000000000"),
+        (vec!["layout", "--nodes", "20", "--placed", "--blocks", "1000000000000"], "nearest possible number of blocks"),
+        (vec!["layout", "--nodes", "14", "--primaries", "3", "--datasets", "3", "--sample", "0"], "is 1"),
+        (vec!["layout", "--nodes", "14", "--datasets", "3", "--live", "2", "--weights", "1,NaN"], "is 0.000001"),
+        (vec!["gears", "--primaries", "4294967295"], "is 1000000"),
+        (vec!["power", "--nodes", "1e9"], "is 100000"),
+        (vec!["power", "--nodes", "10", "--percent", "NaN"], "is 0"),
+        (vec!["power", "--nodes", "10", "--signal", "constant:50", "--days", "1e9"], "is 3660"),
+        (vec!["power", "--nodes", "10", "--signal", "constant:50", "--transition", "NaN"], "is 0"),
+        (vec!["power", "--nodes", "10", "--signal", "constant:50", "--transition", "30"], "below 30"),
+        (vec!["raid", "--failures-per-year", "-2"], "is 0.000001"),
     ] {
         let run = cluster.ebb(&[&["plan"], &arguments[..]].concat());
         assert_eq!(run.code, 2, "{arguments:?}: {}", run.err);

@@ -7,26 +7,28 @@ use ebb_types::{Result, bail, err};
 use serde_json::json;
 
 use super::super::emit::{Answer, EmitArgs};
+use super::super::number::{real, whole};
 use super::super::parallel;
 use super::LayoutArgs;
 use crate::cli::Context;
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct SharingArgs {
     /// Datasets stored; several numbers, by commas. Shows how nodes are shared between live ones.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = whole::<u32>(1, 1000))]
     datasets: Vec<u32>,
     /// How many of them are live; several, by commas [default: every possible number].
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = whole::<u32>(1, 1000))]
     live: Vec<u32>,
     /// Exactly these datasets are live, from 1; shows which nodes serve each.
-    #[arg(long, value_delimiter = ',', conflicts_with = "live")]
+    #[arg(long, value_delimiter = ',', conflicts_with = "live", value_parser = whole::<u32>(1, 1000))]
     live_set: Vec<u32>,
     /// Shares of the live datasets, such as 1,3,5 [default: all the same].
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = real(1e-6, 1e6))]
     weights: Vec<f64>,
     /// Combinations looked at; where there are more, so many are drawn.
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = whole::<usize>(1, 1_000_000))]
     sample: usize,
 }
 
@@ -81,8 +83,7 @@ pub fn run(context: &Context, args: &SharingArgs, layout: &LayoutArgs, emit: &Em
         let sample = datasets::sample(case.stored as usize, case.live as usize, args.sample, layout.seed);
         let study = datasets::study(&overlay, &sample.combinations, &weights)?;
         Ok(Row { stored: case.stored, live: case.live, of: sample.of, study })
-    });
-    let rows: Vec<Row> = rows.into_iter().collect::<Result<_>>()?;
+    })?;
     let table = table(&rows);
     let answer = Answer {
         notes: vec![format!("{nodes} nodes, {primaries} primaries and {replicas} copies for each dataset.")],

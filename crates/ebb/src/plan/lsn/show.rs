@@ -3,11 +3,23 @@
 use ebb_plan::figure::{Axis, Bars};
 use ebb_plan::{Cell, Figure, Mark, Table};
 use ebb_sim::claims::{Claim, Says};
+use ebb_sim::cluster::MIB;
 use ebb_sim::readback::{BLOCKS, Copies, Readback};
 use ebb_sim::sizing::{Advice, Candidate, Strictness, Wish};
 use ebb_sim::{Cluster, Placement};
 
 use super::{Rows, setting};
+
+/// The paper's number as it is said.
+pub fn told(claim: &Claim) -> Cell {
+    match claim.says {
+        Says::Is => Cell::Number(claim.paper, 3),
+        Says::AtMost => Cell::text(format!("at most {:.3}", claim.paper)),
+        Says::MoreThan => Cell::text(format!("more than {:.3}", claim.paper)),
+        Says::Within if claim.paper == 0.0 => Cell::text("about 1"),
+        Says::Within => Cell::text(format!("1 \u{b1} {:.3}", claim.paper)),
+    }
+}
 
 /// What the simulation assumes, said with every answer.
 pub fn parameters(cluster: &Cluster) -> Vec<String> {
@@ -26,12 +38,13 @@ pub fn parameters(cluster: &Cluster) -> Vec<String> {
     );
     let disks = format!(
         "Disks: {:.0} MB/s read, {:.0} MB/s written, {:.1} and {:.1} ms to another stream; shuffle data on {} of a \
-         node's disks.",
+         node's disks. An LSN writes stripes of {} MiB.",
         disk.read_bytes_per_sec / 1e6,
         disk.write_bytes_per_sec / 1e6,
         disk.read_seek_secs * 1e3,
         disk.write_seek_secs * 1e3,
-        cluster.shuffle_disks
+        cluster.shuffle_disks,
+        cluster.hardware.array_stripe_bytes / MIB
     );
     let copies = format!(
         "At the LSN: {} {} of each block{}, {} disk(s){} left in each node. The paper does not give the number of copies.",
@@ -123,7 +136,7 @@ pub fn timings_figure(study: &str, clusters: &[Cluster], rows: &Rows) -> Figure 
     let axis = if by_disks { "disks of an LSN" } else { "LSN link (Gbps)" };
     let place = |cluster: &Cluster| if by_disks { cluster.lsn_disks as f64 } else { cluster.lsn_gbps };
     let mut figure =
-        Figure::plane("Run time on localized storage", Axis::linear(axis), Axis::linear("time / baseline"))
+        Figure::plane("Run time on localized storage", Axis::linear(axis), Axis::linear("run time (baseline = 1)"))
             .subtitle(copies);
     // One line for each application, unless two things vary: then one for each of the other's values, of the mean.
     let mut others: Vec<String> = Vec::new();
@@ -168,8 +181,11 @@ pub fn bars(title: &str, subtitle: &str, clusters: &[Cluster], rows: &Rows) -> F
         (setting(cluster, clusters), row.iter().map(|timing| timing.normalized_time).collect())
     };
     let groups = clusters.iter().zip(rows).map(group).collect();
-    Figure::bars(title, Bars { categories, y: Axis::linear("time / baseline"), groups, stacked: false })
-        .subtitle(subtitle.to_owned())
+    Figure::bars(
+        title,
+        Bars { categories, y: Axis::linear("run time (baseline = 1)"), groups, stacked: false, line: Some(1.0) },
+    )
+    .subtitle(subtitle.to_owned())
 }
 
 /// Names that leave room for their neighbours': `Inv. Index`.
@@ -317,7 +333,7 @@ pub fn readback(found: &[Readback]) -> Table {
         ("blocks", "blocks"),
         ("copies", "copies"),
         ("seconds", "seconds"),
-        ("normalized_time", "time / three copies"),
+        ("normalized_time", "run time (three copies = 1)"),
         ("local", "local maps"),
     ];
     let mut table = Table::new("Reading a dataset back (DiskReduce, Fig. 2)", &columns);
@@ -341,9 +357,10 @@ pub fn readback_figure(found: &[Readback]) -> Figure {
     };
     let bars = Bars {
         categories: BLOCKS.map(|blocks| format!("{blocks} blocks")).to_vec(),
-        y: Axis::linear("time / three copies"),
+        y: Axis::linear("run time (three copies = 1)"),
         groups: Copies::ALL.map(group).to_vec(),
         stacked: false,
+        line: Some(1.0),
     };
     Figure::bars("Reading back with fewer copies", bars)
         .subtitle("60 nodes of 4 disks, 10 Gbps; one map for each block")

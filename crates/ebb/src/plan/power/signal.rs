@@ -7,9 +7,11 @@ use ebb_plan::power::signal::{Scale, Signal};
 use ebb_power::signal::Trace;
 use ebb_types::{Result, bail, err};
 
+use super::super::number::real;
 use crate::units::ByteSize;
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct SignalArgs {
     /// constant:PERCENT, oscillation:PERCENT, trace:FILE (CSV with a header `seconds,watts`, `seconds,fraction`, or one
     /// of them and `price`; seconds since the beginning), or budget:PER_HOUR (with --prices).
@@ -19,30 +21,42 @@ pub struct SignalArgs {
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
     /// Price of a kWh where the signal has none.
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, default_value_t = 0.0, value_parser = real(0.0, 1e6))]
     price: f64,
     /// Days that are counted.
-    #[arg(long, default_value_t = 30.0)]
+    #[arg(long, default_value_t = 30.0, value_parser = real(0.001, 3_660.0))]
     days: f64,
     /// Watts that are always drawn: switches, masters, proxies.
-    #[arg(long, default_value_t = 40.0)]
+    #[arg(long, default_value_t = 40.0, value_parser = real(0.0, 1e9))]
     fixed_watts: f64,
     /// Bytes a second at which migration moves data, all nodes together [default: 10 Gb/s].
     #[arg(long, default_value = "1250MB")]
     migration_rate: ByteSize,
     /// Seconds that a node needs to wake or to fall asleep.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = real(0.0, 86_400.0))]
     transition: f64,
 }
 
 impl SignalArgs {
+    /// Refuses transitions that leave a node no time between them.
+    pub fn check(&self, interval_s: f64) -> Result<()> {
+        if self.signal.is_some() && 2.0 * self.transition >= interval_s {
+            bail!(
+                Invalid,
+                "--transition {}: a node wakes and falls asleep once in {interval_s} s; the nearest possible value is \
+                 anything below {}",
+                self.transition,
+                interval_s / 2.0
+            );
+        }
+        Ok(())
+    }
+
     /// The signal, if one was asked for; shares are of `nodes_watts`, which is what the nodes draw that may sleep.
     pub fn read(&self, nodes_watts: f64) -> Result<Option<Signal>> {
         let Some(said) = &self.signal else { return Ok(None) };
-        for (value, what) in [(self.days, "days"), (self.migration_rate.0 as f64, "bytes a second of migration")] {
-            if !(value.is_finite() && value > 0.0) {
-                bail!(Invalid, "{value} {what}: it must be above 0");
-            }
+        if self.migration_rate.0 == 0 {
+            bail!(Invalid, "--migration-rate 0: migration would never end; the nearest possible value is 1 B");
         }
         let (kind, value) = said.split_once(':').unwrap_or((said, ""));
         let number = || {
