@@ -83,7 +83,7 @@ impl Overlay {
 
     /// What a chain adds to the score of the node at this index.
     fn score(&self, index: usize) -> f64 {
-        if index < self.chain.primaries() as usize { 1.0 } else { 1.0 / (index + 1) as f64 }
+        ebb_power::chain::chain_score(index, self.chain.primaries() as usize)
     }
 
     /// Datasets there are.

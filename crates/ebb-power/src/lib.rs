@@ -16,8 +16,8 @@
 //! watts. `docs/power.md` tells the formulas with their sources and the byte form of a plan.
 //!
 //! Reading order: [`hardware`], [`battery`], [`plan`] (its value), [`plan::lookup`], [`plan::timetable`], [`signal`],
-//! [`chain`] (datasets), [`policy`] (the registry; then `policy/circular.rs`, `policy/tide.rs`), [`reach`], [`account`];
-//! then what readers and copies go by: [`read`], [`popularity`].
+//! [`chain`] (datasets), [`policy`] (the registry; then `policy/circular.rs`, `policy/tide.rs`), [`reach`], [`account`],
+//! [`manager`]; then what readers and copies go by: [`read`], [`popularity`].
 //!
 //! Adding a policy: one file in `policy/`, one line in the registry.
 
@@ -25,6 +25,7 @@ pub mod account;
 pub mod battery;
 pub mod chain;
 pub mod hardware;
+pub mod manager;
 pub mod plan;
 pub mod policy;
 pub mod popularity;

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::lookup::NodeState;
-use super::timetable::Timetable;
+use super::timetable::{Action, Timetable};
 use super::*;
 use crate::hardware::{Hardware, NodePower};
 
@@ -112,6 +112,23 @@ fn a_timetable_changes_plans_when_the_next_begins() {
     assert!(table.accept(sooner, 600).unwrap());
     assert_eq!(table.at(900).unwrap().version, PlanVersion::new(4));
     assert_eq!(table.at(650).unwrap().version, PlanVersion::new(2), "the one in force stays until then");
+}
+
+#[test]
+fn a_power_client_acts_in_time() {
+    let mut table = Timetable::default();
+    assert_eq!(table.next_action(ONE, 0), None);
+    table.accept(plan(&[blink(200, 300)]), 0).unwrap();
+    assert_eq!(table.next_action(ONE, 0), Some((200, Action::Wake)));
+    assert_eq!(table.next_action(ONE, 200), Some((495, Action::Sleep)));
+    assert_eq!(table.next_action(ONE, 497), Some((497, Action::Sleep)), "late is now");
+    // The next plan keeps it on at its start, and never lets it sleep.
+    let on = PowerPlan { version: PlanVersion::new(2), start_ms: 400, ..plan(&[Duty::On]) };
+    table.accept(on, 0).unwrap();
+    assert_eq!(table.next_action(ONE, 300), None);
+    let off = PowerPlan { version: PlanVersion::new(3), start_ms: 1_000, ..plan(&[Duty::Off]) };
+    table.accept(off, 0).unwrap();
+    assert_eq!(table.next_action(ONE, 300), Some((995, Action::Sleep)));
 }
 
 #[test]

@@ -112,4 +112,35 @@ impl Timetable {
             _ => Some((next.start_ms, next.state(node, next.start_ms).is_powered())),
         }
     }
+
+    /// What a node's power client must do next, and when: from that moment on it does it, and is done in time. It falls
+    /// asleep so long before its power is to be off as it takes; it begins to wake when its power is to be on.
+    #[must_use]
+    pub fn next_action(&self, node: NodeId, at_ms: u64) -> Option<(u64, Action)> {
+        let plan = self.at(at_ms)?;
+        let suspend_ms = plan.nodes.get(&node).map_or(0, |node| u64::from(node.suspend_ms));
+        let mut from = at_ms;
+        // A switch that changes nothing, where one plan follows another, is passed over.
+        for _ in 0..=ANNOUNCED_MAX {
+            let (switch, is_on) = self.next_switch(node, from)?;
+            let before = self
+                .at(switch.saturating_sub(1))
+                .is_some_and(|plan| plan.state(node, switch.saturating_sub(1).max(plan.start_ms)).is_powered());
+            match (before, is_on) {
+                (false, true) => return Some((switch, Action::Wake)),
+                (true, false) => return Some((switch.saturating_sub(suspend_ms).max(at_ms), Action::Sleep)),
+                _ => from = switch,
+            }
+        }
+        None
+    }
+}
+
+/// What a power client does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Begins to wake its node.
+    Wake,
+    /// Stops taking work, finishes or hands over what is in flight, syncs, and lets its node sleep.
+    Sleep,
 }

@@ -1,0 +1,270 @@
+//! The power manager as a state machine: readings and ticks in, plans to publish out.
+//!
+//! It asks the policy with what the source says now, announces a plan ahead of the interval that it begins with, and says
+//! nothing while nothing changes. A plan that cannot be powered any longer is replaced at once. It may be killed at any
+//! time: nodes keep to the plans that they have, and a new manager goes on from those.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ebb_types::{NodeId, PlanVersion, Result};
+
+use crate::account::{Account, Seen};
+use crate::battery::Battery;
+use crate::chain::DatasetChain;
+use crate::hardware::{Hardware, Supply, millis};
+use crate::plan::profile::Profile;
+use crate::plan::timetable::Timetable;
+use crate::plan::{Duty, PowerPlan};
+use crate::policy::{Ask, PolicyKind, Rotational, Timing, choose};
+use crate::reach::{Force, Holding, admit};
+use crate::signal::source::{Doubt, Reading, Sample, Source};
+
+#[cfg(test)]
+mod tests;
+
+/// What an operator sets.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Settings {
+    /// The policy.
+    pub policy: PolicyKind,
+    /// Interval, guard band, least time to serve; the start is filled in for each plan.
+    pub timing: Timing,
+    /// How long before it begins a plan is published, so that everybody has it. Also how soon a plan can begin that
+    /// replaces one that cannot be powered.
+    pub lead_ms: u64,
+    /// Whether rotational disks may blink.
+    pub rotational: Rotational,
+}
+
+/// The cluster as the manager's host knows it now.
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster<'a> {
+    /// Draw and transitions.
+    pub hardware: &'a Hardware,
+    /// Nodes in blink order.
+    pub circle: &'a [NodeId],
+    /// Datasets.
+    pub chains: &'a [DatasetChain],
+    /// Where data lie, for what a plan would put out of reach.
+    pub holdings: &'a [Holding],
+    /// Nodes that do not answer though they should.
+    pub dead: &'a BTreeSet<NodeId>,
+    /// Reads that go to each node's data.
+    pub popularity: &'a BTreeMap<NodeId, f64>,
+}
+
+/// Now, by both clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Now {
+    /// On the clock that never goes back: for silence and for energy.
+    pub moment: Duration,
+    /// Milliseconds since the Unix epoch: for plans.
+    pub wall_ms: u64,
+}
+
+/// What a tick led to.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Decision {
+    /// A plan to make durable and publish, in this order.
+    pub publish: Option<PowerPlan>,
+    /// Why another plan is held back: it would put data out of reach that first has to be moved, or that somebody has to
+    /// insist on, and the plan in force can still be powered.
+    pub held_back: Option<ebb_types::Error>,
+}
+
+/// What rounding may leave missing.
+const SLACK_JOULES: f64 = 1e-3;
+
+/// See the module.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Manager {
+    settings: Settings,
+    source: Source,
+    battery: Battery,
+    plans: Timetable,
+    account: Account,
+    counted: Option<Duration>,
+    force: Force,
+}
+
+impl Manager {
+    /// A manager that goes on from the plans that were published before it.
+    pub fn new(settings: Settings, source: Source, battery: Battery, plans: Timetable) -> Result<Self> {
+        battery.check()?;
+        let (account, counted) = (Account::default(), None);
+        Ok(Self { settings, source, battery, plans, account, counted, force: Force::Refuse })
+    }
+
+    /// What the source said. What is wrong with it, if anything.
+    pub fn on_reading(&mut self, now: Now, reading: Reading) -> Option<Doubt> {
+        self.source.on_reading(now.moment, reading)
+    }
+
+    /// The operator's word on the supply; none takes it back.
+    pub fn force_supply(&mut self, supply: Option<Supply>) -> Result<()> {
+        self.source.force(supply)
+    }
+
+    /// Another policy, from the next tick on. Refused, with nothing changed, if its plan for the present supply would
+    /// be: `NotPermitted` names the data at stake, or the disks. Who insists, insists for as long as the policy stays.
+    pub fn set_policy(
+        &mut self,
+        now: Now,
+        cluster: &Cluster<'_>,
+        policy: PolicyKind,
+        rotational: Rotational,
+        force: Force,
+    ) -> Result<()> {
+        let wanted = Settings { policy, rotational, ..self.settings };
+        let plan = self.plan(&wanted, now, cluster, self.sample(now), self.boundary(now))?;
+        admit(&plan, cluster.holdings, cluster.dead, force)?;
+        (self.settings, self.force) = (wanted, force);
+        Ok(())
+    }
+
+    /// The supply to go by now, and whose word it is.
+    #[must_use]
+    pub fn sample(&self, now: Now) -> Sample {
+        self.source.sample(now.moment)
+    }
+
+    /// Settings.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Plans in force and announced.
+    #[must_use]
+    pub const fn plans(&self) -> &Timetable {
+        &self.plans
+    }
+
+    /// The energy account.
+    #[must_use]
+    pub const fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// What is in the battery, by the account.
+    #[must_use]
+    pub const fn battery(&self) -> &Battery {
+        &self.battery
+    }
+
+    /// A meter showed what is in the battery.
+    pub fn set_charge(&mut self, joules: f64) {
+        self.battery.charge_joules = joules.clamp(0.0, self.battery.capacity_joules);
+    }
+
+    /// Counts bytes that clients were served.
+    pub fn count_served(&mut self, bytes: u64) {
+        self.account.served_bytes += bytes;
+    }
+
+    /// Counts what nodes did since the last count. To be called whenever a node's state changes, and now and then.
+    pub fn count(&mut self, now: Now, cluster: &Cluster<'_>, seen: &BTreeMap<NodeId, Seen>) {
+        let since = self.counted.map_or(Duration::ZERO, |last| now.moment.saturating_sub(last));
+        let supply = cluster.hardware.cluster_watts(self.sample(now).supply);
+        self.account.add(cluster.hardware, seen, supply, &mut self.battery, millis(since));
+        self.counted = Some(now.moment);
+    }
+
+    /// Asks the policy. To be called at every reading, at every change of the cluster, when the source falls silent
+    /// ([`Source::silent_at`]), and at least once in each interval.
+    ///
+    /// Errors: those of [`choose`]; nothing has changed then.
+    pub fn on_tick(&mut self, now: Now, cluster: &Cluster<'_>) -> Result<Decision> {
+        let sample = self.sample(now);
+        let is_carried = self.is_carried(now, cluster, sample.supply);
+        let start_ms = if is_carried { self.boundary(now) } else { now.wall_ms + self.settings.lead_ms };
+        let mut plan = self.plan(&self.settings, now, cluster, sample, start_ms)?;
+        if self.latest(now).is_some_and(|latest| latest.is_same_schedule(&plan) && is_same_reach(latest, &plan)) {
+            return Ok(Decision::default());
+        }
+        let admitted = admit(&plan, cluster.holdings, cluster.dead, self.force);
+        if let (Err(refused), true, Some(_)) = (admitted, is_carried, self.latest(now)) {
+            return Ok(Decision { publish: None, held_back: Some(refused) });
+        }
+        plan.version = PlanVersion::new(self.plans.version().raw() + 1);
+        self.plans.accept(plan.clone(), now.wall_ms)?;
+        Ok(Decision { publish: Some(plan), held_back: None })
+    }
+
+    /// The plan that will be in force when all that was announced has begun.
+    fn latest(&self, now: Now) -> Option<&PowerPlan> {
+        let mut plan = self.plans.at(now.wall_ms)?;
+        while let Some(next) = self.plans.next(plan.start_ms.max(now.wall_ms)) {
+            plan = next;
+        }
+        Some(plan)
+    }
+
+    /// Whether the plan in force, and what was announced, can be powered by this supply and the battery. Without a plan
+    /// every node is on.
+    fn is_carried(&self, now: Now, cluster: &Cluster<'_>, supply: Supply) -> bool {
+        if self.settings.policy == PolicyKind::AlwaysOn {
+            return true;
+        }
+        let watts = cluster.hardware.nodes_watts(supply);
+        let Some(latest) = self.latest(now) else {
+            let on = cluster.hardware.nodes().values().map(|power| (power, Duty::On));
+            let profile = Profile::new(on, self.settings.timing.interval_ms.max(1));
+            return profile.is_carried_by(&self.battery, watts, now.wall_ms);
+        };
+        let begins = latest.start_ms.max(now.wall_ms);
+        let (battery, missing_joules) = self.foresee(now, begins, cluster, supply);
+        missing_joules <= SLACK_JOULES && latest.profile(cluster.hardware).is_carried_by(&battery, watts, begins)
+    }
+
+    /// The battery at a later time, if the supply stays and nodes keep to the plans that there are, and what will have
+    /// been missing until then.
+    fn foresee(&self, now: Now, until_ms: u64, cluster: &Cluster<'_>, supply: Supply) -> (Battery, f64) {
+        let (mut battery, mut account) = (self.battery, Account::default());
+        let watts = cluster.hardware.cluster_watts(supply);
+        let mut at = now.wall_ms;
+        while at < until_ms {
+            let end = self.plans.next(at).map_or(until_ms, |next| next.start_ms.min(until_ms));
+            match self.plans.at(at) {
+                Some(plan) => account.play(plan, cluster.hardware, at, end, watts, &mut battery),
+                None => account.add(cluster.hardware, &BTreeMap::new(), watts, &mut battery, end - at),
+            }
+            at = end;
+        }
+        (battery, account.missing_joules)
+    }
+
+    /// The next beginning of an interval that everybody can know of in time.
+    fn boundary(&self, now: Now) -> u64 {
+        (now.wall_ms + self.settings.lead_ms).next_multiple_of(self.settings.timing.interval_ms.max(1))
+    }
+
+    fn plan(
+        &self,
+        settings: &Settings,
+        now: Now,
+        cluster: &Cluster<'_>,
+        sample: Sample,
+        start_ms: u64,
+    ) -> Result<PowerPlan> {
+        let ask = Ask {
+            hardware: cluster.hardware,
+            supply: sample.supply,
+            battery: self.foresee(now, start_ms, cluster, sample.supply).0,
+            circle: cluster.circle,
+            chains: cluster.chains,
+            dead: cluster.dead,
+            popularity: cluster.popularity,
+            rotational: settings.rotational,
+            timing: Timing { start_ms, ..settings.timing },
+            last: self.plans.at(start_ms.saturating_sub(1).max(now.wall_ms)),
+        };
+        choose(settings.policy, &ask)
+    }
+}
+
+/// Whether both plans say the same of datasets that stall.
+fn is_same_reach(one: &PowerPlan, other: &PowerPlan) -> bool {
+    one.stalled == other.stalled
+}
