@@ -66,7 +66,9 @@ async fn read(node: &Node, message: pb::ReadReplica) -> Result<Answer> {
     let payload = match read.data {
         ReadData::Buffer(bytes) if bytes.is_empty() => Payload::Empty,
         ReadData::Buffer(bytes) => Payload::Buffers(vec![bytes]),
-        ReadData::File(file, offset, len) => Payload::Files(vec![(file, offset, len)]),
+        ReadData::File(file, runs) => {
+            Payload::Files(runs.into_iter().map(|(offset, len)| (file.clone(), offset, len)).collect())
+        }
     };
     let message =
         pb::ReadReplicaReply { version: Some(read.version.into()), length: read.length, checksums: read.checksums };
@@ -160,7 +162,7 @@ async fn describe(node: &Node, message: pb::DescribeReplicas) -> Result<pb::Desc
                 version: Some(found.summary.version.into()),
                 length: found.summary.length,
                 file: found.file,
-                file_offset: 0,
+                file_offset: found.file_offset,
                 absent: false,
                 corrupt: found.summary.corrupt,
                 allocated_bytes: found.allocated_bytes,

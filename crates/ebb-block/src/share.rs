@@ -207,6 +207,7 @@ async fn open_replica(node: &Node, table: &Arc<Table>, open: pb::ShareOpen) -> P
                 version: Some(replica.version.into()),
                 length: replica.length,
                 checksums: replica.checksums,
+                runs: replica.runs.iter().map(|(offset, at, len)| run(*offset, *at, *len)).collect(),
             };
             parcel(ReplyKind::Opened(opened), vec![Thing::File(replica.file)])
         }
@@ -219,6 +220,10 @@ async fn open_replica(node: &Node, table: &Arc<Table>, open: pb::ShareOpen) -> P
             )
         }
     }
+}
+
+fn run(offset: u64, at: u64, length: u64) -> pb::ShareRun {
+    pb::ShareRun { offset, at, length }
 }
 
 fn parcel(kind: ReplyKind, things: Vec<Thing>) -> Parcel {

@@ -18,10 +18,31 @@ fn identity(host: &str, role: &str) -> Identity {
     Identity { cluster, secret, host: HostName::new(host), role: role.to_owned() }
 }
 
-async fn client(runtime: &Runtime, master: &str) -> Result<Client> {
-    let connector = Connector::new(runtime.clone(), identity("client", "measure"), Counters::default());
-    let options = ClientOptions::new(vec![master.to_owned()], HostName::new("client"), "measure");
+async fn client(runtime: &Runtime, master: &str, host: &str) -> Result<Client> {
+    let connector = Connector::new(runtime.clone(), identity(host, "measure"), Counters::default());
+    let options = ClientOptions::new(vec![master.to_owned()], HostName::new(host), "measure");
     Client::connect(runtime.clone(), connector, options).await
+}
+
+/// Processor time of this process, with all roles in it, in seconds (proc_pid_stat(5), in ticks of 10 ms).
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// Reads a file in pieces, from its start or jumping about; returns seconds and processor seconds.
+async fn read_all(client: &Client, inode: u64, mebibytes: u64, piece: u64, jumping: bool) -> Result<(f64, f64)> {
+    let (reader, _) = client.open(&Credentials::root(), InodeId::new(inode), Access::Read).await?;
+    let (begun, cpu) = (Instant::now(), cpu_seconds());
+    let pieces = (mebibytes << 20) / piece;
+    for number in 0..pieces {
+        // An odd step visits each of a power of two once.
+        let place = if jumping { number.wrapping_mul(0x9e37_79b1) % pieces } else { number };
+        client.read(reader, place * piece, piece as u32).await?;
+    }
+    client.close(reader).await;
+    Ok((begun.elapsed().as_secs_f64(), cpu_seconds() - cpu))
 }
 
 async fn measure(mebibytes: u64, files: u64) -> Result<()> {
@@ -39,30 +60,42 @@ async fn measure(mebibytes: u64, files: u64) -> Result<()> {
     }
     runtime.sleep(std::time::Duration::from_secs(2)).await;
     let root = Credentials::root();
-    let one = client(&runtime, master.address()).await?;
+    let one = client(&runtime, master.address(), "client").await?;
     let (handle, attr, _) =
         one.create(&root, InodeId::ROOT, b"big", 0o644, 0, true, Access::ReadWrite, Vec::new()).await?;
     let block: Bytes =
         (0..1u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect::<Vec<_>>().into();
-    let begun = Instant::now();
+    let (begun, cpu) = (Instant::now(), cpu_seconds());
     for at in 0..mebibytes {
         one.write(handle, at << 20, block.clone()).await?;
     }
     one.fsync(handle).await?;
     let write = begun.elapsed().as_secs_f64();
-    println!("write and fsync, 3 copies: {:.0} MiB/s", mebibytes as f64 / write);
+    let per_gib = |seconds: f64| seconds * 1024.0 / mebibytes as f64;
+    println!(
+        "write and fsync, 3 copies: {:.0} MiB/s, {:.2} CPU seconds for each GiB",
+        mebibytes as f64 / write,
+        per_gib(cpu_seconds() - cpu)
+    );
 
-    let two = client(&runtime, master.address()).await?;
-    let (reader, _) = two.open(&root, InodeId::new(attr.inode), Access::Read).await?;
-    let begun = Instant::now();
-    let mut at = 0;
-    while at < mebibytes << 20 {
-        at += two.read(reader, at, 128 << 10).await?.len() as u64;
+    for (what, jumping) in [("one after the other", false), ("jumping about", true)] {
+        for (how, host) in [("over the network", "client"), ("from the file of the own host's server", "h0")] {
+            // A client of its own each time: nothing is in its memory.
+            let reader = client(&runtime, master.address(), host).await?;
+            let (time, cpu) = read_all(&reader, attr.inode, mebibytes, 128 << 10, jumping).await?;
+            println!(
+                "read by 128 KiB {what}, {how}: {:.0} MiB/s, {:.2} CPU seconds for each GiB, {} of {} by descriptor",
+                mebibytes as f64 / time,
+                per_gib(cpu),
+                reader.metrics().short_reads,
+                mebibytes * 8,
+            );
+            reader.disconnect().await?;
+        }
     }
-    println!("read by 128 KiB: {:.0} MiB/s", mebibytes as f64 / begun.elapsed().as_secs_f64());
 
     for (what, streams) in [("one after the other", 1), ("16 at a time", 16)] {
-        let begun = Instant::now();
+        let (begun, cpu) = (Instant::now(), cpu_seconds());
         let tasks: Vec<_> = (0..streams)
             .map(|stream| {
                 let (one, root) = (one.clone(), root.clone());
@@ -90,7 +123,11 @@ async fn measure(mebibytes: u64, files: u64) -> Result<()> {
         for task in tasks {
             task.join().await??;
         }
-        println!("files of 4000 bytes, {what}: {:.0} a second", files as f64 / begun.elapsed().as_secs_f64());
+        println!(
+            "files of 4000 bytes, {what}: {:.0} a second, {:.0} CPU microseconds each",
+            files as f64 / begun.elapsed().as_secs_f64(),
+            (cpu_seconds() - cpu) * 1e6 / files as f64
+        );
     }
     let begun = Instant::now();
     one.disconnect().await?;

@@ -79,7 +79,7 @@ impl ShortCircuit {
         let len = wanted.len.min(replica.length.saturating_sub(wanted.offset));
         let data = match len {
             0 => Bytes::new(),
-            len => replica.file.read_at(wanted.offset, len as usize).await.ok()?,
+            len => replica.read(wanted.offset, len).await?,
         };
         // Ordering: after the bytes were read.
         let is_good = connection.is_valid(&replica) && wanted.is_believed(shared);

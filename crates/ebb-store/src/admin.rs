@@ -9,7 +9,7 @@ use ebb_types::{Epoch, Incarnation, MetablockId, Result, Version, bail};
 use crate::files::{replica_path, shard, shard_path};
 use crate::flush::{flush, flush_these};
 use crate::graves::FREED;
-use crate::plan::{Change, OldChunks};
+use crate::plan::{Change, OldChunks, Way};
 use crate::read::read_verified;
 use crate::record::{Content, Head, Record};
 use crate::replica::Replica;
@@ -69,8 +69,10 @@ impl Deletion {
 pub struct Description {
     /// The summary.
     pub summary: ReplicaSummary,
-    /// Its file; the replica's bytes begin at offset 0.
+    /// Its file.
     pub file: String,
+    /// Where its first chunk lies in the file.
+    pub file_offset: u64,
     /// Space that the file takes.
     pub allocated_bytes: u64,
     /// Which of the replicas that this volume ever had of the metablock it is: what a deletion means.
@@ -165,8 +167,10 @@ impl Volume {
             false => 0,
         };
         let file = replica_path(&shared.root, metablock).display().to_string();
-        let life = replica.live.lock().state.head.life;
-        Ok(Some(Description { summary, file, allocated_bytes, life }))
+        let live = replica.live.lock();
+        let life = live.state.head.life;
+        let file_offset = live.state.chunks.places(0, 1)[0].at;
+        Ok(Some(Description { summary, file, file_offset, allocated_bytes, life }))
     }
 }
 
@@ -279,5 +283,5 @@ async fn cut(shared: &Shared, replica: &Replica, stamp: Version, length: u64) ->
     for chunk in needed {
         old.insert(chunk, read_verified(shared, replica, chunk..chunk + 1).await?);
     }
-    change.record(replica.id, stamp, &replica.live.lock().state, &old, false)
+    change.record(replica.id, stamp, &replica.live.lock().state, &old, Way::Journal)
 }

@@ -1,10 +1,23 @@
-//! Sums of a replica's chunks.
+//! Sums of a replica's chunks, and which of its two places each has in the file.
+//!
+//! ```text
+//!  file:  | first places, where the replica's bytes have their offset |  ...  | second places, SECOND further |
+//! ```
+//! A chunk lies in its first place until it is overwritten as a whole: then the new bytes go to the place that is free,
+//! and what was there before stays until the journal says where the chunk is. Most replicas have no second place in use.
 
 use std::ops::Range;
 
 use ebb_types::CHUNK_SIZE;
 
 use crate::crc;
+use crate::record::{REPLICA_LEN_MAX, chunks_of};
+
+/// Where second places begin: beyond the longest replica.
+pub(crate) const SECOND: u64 = REPLICA_LEN_MAX;
+
+/// How long a file is once it has second places: no read of a place meets its end.
+pub(crate) const LONG: u64 = SECOND + REPLICA_LEN_MAX;
 
 /// How many chunks `length` bytes have.
 pub(crate) fn count(length: u64) -> usize {
@@ -23,7 +36,10 @@ pub(crate) fn valid(index: usize, length: u64) -> u64 {
 pub(crate) struct ChunkTable {
     sums: Vec<u32>,
     data: Vec<u64>,
+    /// Of the chunks of data, those in their second place.
+    second: Vec<u64>,
     data_count: usize,
+    second_count: usize,
     length: u64,
 }
 
@@ -39,6 +55,7 @@ impl ChunkTable {
         self.length = length;
         self.sums.resize(new_count, crc::of_zeros(CHUNK_SIZE));
         self.data.resize(new_count.div_ceil(64), 0);
+        self.second.resize(new_count.div_ceil(64), 0);
         for index in old_last.into_iter().chain(new_count.checked_sub(1)) {
             if index < new_count && !self.is_data(index) {
                 self.set_hole(index);
@@ -50,18 +67,29 @@ impl ChunkTable {
         self.sums.len()
     }
 
-    pub(crate) fn set_data(&mut self, index: usize, sum: u32) {
+    pub(crate) fn set_data(&mut self, index: usize, sum: u32, second: bool) {
         if !self.is_data(index) {
             self.data_count += 1;
             self.data[index / 64] |= 1 << (index % 64);
         }
+        self.set_second(index, second);
         self.sums[index] = sum;
+    }
+
+    fn set_second(&mut self, index: usize, second: bool) {
+        match (self.is_second(index), second) {
+            (false, true) => self.second_count += 1,
+            (true, false) => self.second_count -= 1,
+            _ => return,
+        }
+        self.second[index / 64] ^= 1 << (index % 64);
     }
 
     pub(crate) fn set_hole(&mut self, index: usize) {
         if self.is_data(index) {
             self.data_count -= 1;
             self.data[index / 64] &= !(1 << (index % 64));
+            self.set_second(index, false);
         }
         self.sums[index] = crc::of_zeros(valid(index, self.length));
     }
@@ -69,6 +97,21 @@ impl ChunkTable {
     /// Whether the chunk was written; a hole or beyond the end is not.
     pub(crate) fn is_data(&self, index: usize) -> bool {
         self.data.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// Whether the chunk lies in its second place.
+    pub(crate) fn is_second(&self, index: usize) -> bool {
+        self.second.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// Whether any chunk lies in its second place.
+    pub(crate) fn has_second(&self) -> bool {
+        self.second_count > 0
+    }
+
+    /// Where the bytes of a range lie.
+    pub(crate) fn places(&self, offset: u64, len: u64) -> Vec<Place> {
+        places(offset, len, |index| self.is_second(index))
     }
 
     pub(crate) fn sum(&self, index: usize) -> u32 {
@@ -94,9 +137,60 @@ impl ChunkTable {
     }
 }
 
+/// A run of bytes that lie together in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    /// In the replica.
+    pub(crate) offset: u64,
+    /// In the file.
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+}
+
+/// Where the bytes of a range lie, if these chunks are in their second place.
+pub(crate) fn places(offset: u64, len: u64, is_second: impl Fn(usize) -> bool) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    for chunk in if len == 0 { 0..0 } else { chunks_of(offset, len) } {
+        let start = offset.max(chunk as u64 * CHUNK_SIZE);
+        let stop = (offset + len).min((chunk as u64 + 1) * CHUNK_SIZE);
+        let at = if is_second(chunk) { start + SECOND } else { start };
+        match places.last_mut() {
+            Some(last) if last.at + last.len == at => last.len += stop - start,
+            _ => places.push(Place { offset: start, at, len: stop - start }),
+        }
+    }
+    places
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chunk_has_one_of_two_places() {
+        let mut table = ChunkTable::default();
+        table.resize(CHUNK_SIZE * 4 + 5);
+        for index in 0..5 {
+            table.set_data(index, 1, index == 1 || index == 2);
+        }
+        let place = |offset, at, len| Place { offset, at, len };
+        assert_eq!(
+            table.places(100, CHUNK_SIZE * 4 - 95),
+            [
+                place(100, 100, CHUNK_SIZE - 100),
+                place(CHUNK_SIZE, CHUNK_SIZE + SECOND, CHUNK_SIZE * 2),
+                place(CHUNK_SIZE * 3, CHUNK_SIZE * 3, CHUNK_SIZE + 5)
+            ]
+        );
+        assert_eq!(table.places(7, 0), []);
+        table.set_hole(1);
+        table.set_data(1, 9, false);
+        assert!(table.has_second() && !table.is_second(1) && table.is_second(2));
+        table.resize(CHUNK_SIZE);
+        assert!(!table.has_second());
+        table.resize(CHUNK_SIZE * 3);
+        assert!(!table.is_second(2), "a chunk that was cut off comes back in its first place");
+    }
 
     #[test]
     fn holes_sum_to_zeros_at_every_length() {
@@ -105,7 +199,7 @@ mod tests {
         assert_eq!(table.sum(0), crc::of_zeros(100));
         table.resize(CHUNK_SIZE * 2 + 5);
         assert_eq!(table.sums(0..3), [crc::of_zeros(CHUNK_SIZE), crc::of_zeros(CHUNK_SIZE), crc::of_zeros(5)]);
-        table.set_data(2, 7);
+        table.set_data(2, 7, false);
         assert_eq!((table.data_bytes(), table.find(0, false), table.find(2, true)), (5, Some(2), None));
         table.resize(CHUNK_SIZE + 1);
         assert_eq!((table.data_bytes(), table.sum(1), table.len()), (0, crc::of_zeros(1), 2));

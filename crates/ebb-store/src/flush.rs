@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::batch::BatchBody;
+use crate::chunks::SECOND;
 use crate::files::{pull_path, replica_path, shard, shard_path};
 use crate::journal::Journal;
 use crate::record::{Content, Record};
@@ -332,9 +333,7 @@ pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<(
     loop {
         let next = {
             let live = replica.live.lock();
-            let journaled =
-                live.unapplied.len() - live.pending.iter().filter(|staged| has_place(&staged.record)).count();
-            (journaled > 0).then(|| live.unapplied[0].record.clone())
+            live.is_being_placed().then(|| live.unapplied[0].record.clone())
         };
         let Some(record) = next else { return Ok(()) };
         match place(shared, replica, &record).await {
@@ -350,10 +349,6 @@ pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<(
         // Its memory is free now.
         drop(done);
     }
-}
-
-fn has_place(record: &Record) -> bool {
-    !matches!(record.content, Content::None | Content::Direct { .. })
 }
 
 async fn place(shared: &Shared, replica: &Replica, record: &Record) -> Result<()> {
@@ -372,18 +367,48 @@ async fn place(shared: &Shared, replica: &Replica, record: &Record) -> Result<()
     };
     shared.unsynced.lock().note_file(replica.id);
     match &record.content {
-        Content::Data { offset, bytes } => file.write_at(*offset, vec![bytes.clone()]).await,
+        // Where the record says, not the state: what was received since is in no journal, and may be forgotten.
+        Content::Data { offset, bytes } => {
+            for place in record.places(*offset, bytes.len() as u64) {
+                let from = (place.offset - offset) as usize;
+                file.write_at(place.at, vec![bytes.slice(from..from + place.len as usize)]).await?;
+            }
+            Ok(())
+        }
+        Content::Direct { offset, len } => {
+            for place in record.places_before(*offset, *len) {
+                file.punch_hole(place.at, place.len).await?;
+            }
+            Ok(())
+        }
         Content::Length => {
             replica.live.lock().grown_to = 0;
-            file.set_len(record.after.length).await
+            set_length(&file, record.after.length).await
         }
-        Content::Punch { offset, len } => file.punch_hole(*offset, *len).await,
+        Content::Punch { offset, len } => punch(&file, *offset, *len).await,
         Content::Zero { offset, len } => {
-            file.punch_hole(*offset, *len).await?;
+            punch(&file, *offset, *len).await?;
             file.allocate(*offset, *len).await
         }
         Content::Allocate { offset, len } => file.allocate(*offset, *len).await,
-        Content::None | Content::Direct { .. } | Content::Delete | Content::Replace { .. } => Ok(()),
+        Content::None | Content::Delete | Content::Replace { .. } => Ok(()),
+    }
+}
+
+/// Cuts or grows both places.
+async fn set_length(file: &File, length: u64) -> Result<()> {
+    if file.len().await? <= SECOND {
+        return file.set_len(length).await;
+    }
+    punch(file, length, SECOND - length).await
+}
+
+/// Frees a range in both places.
+pub(crate) async fn punch(file: &File, offset: u64, len: u64) -> Result<()> {
+    file.punch_hole(offset, len).await?;
+    match file.len().await? {
+        len_both if len_both > SECOND => file.punch_hole(SECOND + offset, len).await,
+        _ => Ok(()),
     }
 }
 

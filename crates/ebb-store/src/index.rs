@@ -14,7 +14,7 @@ use crate::state::ReplicaState;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"EBBI");
 const END_MAGIC: u32 = u32::from_le_bytes(*b"EBBE");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEADER_LEN: usize = 48;
 /// Kinds of entries.
 const REPLICA: u64 = 1;
@@ -201,13 +201,18 @@ fn encode_entry(metablock: MetablockId, state: &ReplicaState) -> Vec<u8> {
     out.put_u64(REPLICA);
     out.put_u64(metablock.raw());
     encode_head(&state.head, &mut out);
-    for first in (0..chunks.len()).step_by(8) {
-        out.push((0..8).fold(0, |byte, bit| byte | u8::from(chunks.is_data(first + bit)) << bit));
-    }
+    put_bitmap(&mut out, chunks.len(), |index| chunks.is_data(index));
+    put_bitmap(&mut out, chunks.len(), |index| chunks.is_second(index));
     for index in (0..chunks.len()).filter(|index| chunks.is_data(*index)) {
         out.put_u32(chunks.sum(index));
     }
     out
+}
+
+fn put_bitmap(out: &mut Vec<u8>, count: usize, is_set: impl Fn(usize) -> bool) {
+    for first in (0..count).step_by(8) {
+        out.push((0..8).fold(0, |byte, bit| byte | u8::from(is_set(first + bit)) << bit));
+    }
 }
 
 fn take_entry(take: &mut Take<'_>, number: u64, index: &mut Index) -> Result<()> {
@@ -239,10 +244,12 @@ fn take_replica(body: &mut Take<'_>) -> Result<(MetablockId, ReplicaState)> {
     let metablock = MetablockId::new(body.u64()?);
     let mut state = ReplicaState { head: decode_head(body)?, ..ReplicaState::default() };
     state.chunks.resize(state.head.length);
-    let bitmap = body.bytes(state.chunks.len().div_ceil(8))?;
+    let bitmap_len = state.chunks.len().div_ceil(8);
+    let (data, second) = (body.bytes(bitmap_len)?, body.bytes(bitmap_len)?);
+    let is_set = |bitmap: &[u8], index: usize| bitmap[index / 8] >> (index % 8) & 1 == 1;
     for index in 0..state.chunks.len() {
-        if bitmap[index / 8] >> (index % 8) & 1 == 1 {
-            state.chunks.set_data(index, body.u32()?);
+        if is_set(data, index) {
+            state.chunks.set_data(index, body.u32()?, is_set(second, index));
         }
     }
     Ok((metablock, state))
@@ -266,7 +273,7 @@ mod tests {
         let mut state = ReplicaState { head, ..ReplicaState::default() };
         state.chunks.resize(length);
         for index in (0..state.chunks.len()).step_by(3) {
-            state.chunks.set_data(index, 1000 + index as u32);
+            state.chunks.set_data(index, 1000 + index as u32, index % 2 == 0);
         }
         state
     }

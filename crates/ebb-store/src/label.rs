@@ -9,7 +9,7 @@ use ebb_types::{ClusterId, Error, Incarnation, NodeId, Result, VolumeId, bail, e
 use crate::crc::crc32c;
 
 /// Version of everything in a volume's directory.
-const FORMAT_VERSION: u64 = 2;
+const FORMAT_VERSION: u64 = 3;
 
 /// Name of the file.
 pub(crate) const LABEL_FILE: &str = "volume";
@@ -112,7 +112,7 @@ mod tests {
     fn labels_survive_and_damage_is_noticed() {
         let bytes = label().encode();
         assert!(
-            bytes.starts_with(b"ebb-volume 2\ncluster 5\nnode 4\nvolume 7\nincarnation 18446744073709551615\ncrc ")
+            bytes.starts_with(b"ebb-volume 3\ncluster 5\nnode 4\nvolume 7\nincarnation 18446744073709551615\ncrc ")
         );
         assert_eq!(Label::decode(&bytes, Path::new("x")).unwrap(), label());
         for at in 0..bytes.len() {
@@ -120,8 +120,8 @@ mod tests {
             bad[at] ^= 1;
             assert!(Label::decode(&bad, Path::new("x")).is_err(), "byte {at}");
         }
-        let newer = String::from_utf8(bytes.to_vec()).unwrap().replace("ebb-volume 2", "ebb-volume 3");
-        assert!(Label::decode(newer.as_bytes(), Path::new("x")).unwrap_err().to_string().contains("format 3"));
+        let newer = String::from_utf8(bytes.to_vec()).unwrap().replace("ebb-volume 3", "ebb-volume 4");
+        assert!(Label::decode(newer.as_bytes(), Path::new("x")).unwrap_err().to_string().contains("format 4"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Replicas of metablocks on one volume: bytes, chunk sums, versions, promises, and all of it still there after a crash.
 //!
 //! A [`Volume`] is a directory (`docs/formats/`). Small writes and overwrites go to its journal first, so that a synced
-//! one costs a single fdatasync and never tears; long writes of whole chunks beyond a replica's end go straight to its
-//! file and only their sums to the journal. One task commits for all writers at once. Everything is done through
+//! one costs a single fdatasync and never tears; long writes of whole chunks go straight to the file, beyond a replica's
+//! end or to a free place beside the old bytes, and only their sums and places to the journal. One task commits for all writers at once. Everything is done through
 //! `ebb_runtime`, so the same code runs on a disk that loses at a crash whatever was not synced.
 //!
 //! It never talks to the network, never decides who is a member of a set, never serves what is not synced, never

@@ -53,6 +53,18 @@ pub enum Change {
     },
 }
 
+/// How the bytes of a write get to their place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// Through the journal, into the places that chunks have.
+    Journal,
+    /// Straight to the file, beyond the end or into the free places of whole chunks; the journal gets the sums and says
+    /// where they lie.
+    NewSpace,
+    /// Straight over what is there: a mistake that is planted.
+    Planted,
+}
+
 /// Old bytes of chunks, as far as they are valid.
 pub(crate) type OldChunks = BTreeMap<usize, Bytes>;
 
@@ -138,7 +150,7 @@ impl Change {
         version: Version,
         state: &ReplicaState,
         old: &OldChunks,
-        direct: bool,
+        way: Way,
     ) -> Result<Record> {
         let before = state.head;
         let length = self.length_after(before.length);
@@ -150,11 +162,13 @@ impl Change {
                 for (piece, sum) in pieces(*offset, len).iter().zip(checksums) {
                     let at = (piece.start - offset) as usize;
                     let new = &bytes[at..at + piece.len as usize];
-                    runs.data(piece.chunk, overwritten(state, piece, *sum, new, old)?);
+                    let was_second = state.chunks.is_second(piece.chunk);
+                    let moves = way == Way::NewSpace && state.chunks.is_data(piece.chunk);
+                    runs.data(piece.chunk, overwritten(state, piece, *sum, new, old)?, was_second != moves);
                 }
-                let content = match direct {
-                    true => Content::Direct { offset: *offset, len },
-                    false => Content::Data { offset: *offset, bytes: bytes.clone() },
+                let content = match way {
+                    Way::NewSpace | Way::Planted => Content::Direct { offset: *offset, len },
+                    Way::Journal => Content::Data { offset: *offset, bytes: bytes.clone() },
                 };
                 (content, before.reserved)
             }
@@ -162,7 +176,8 @@ impl Change {
                 let chunk = (cut / CHUNK_SIZE) as usize;
                 if cut % CHUNK_SIZE != 0 && state.chunks.is_data(chunk) {
                     let bytes = old_bytes(old, chunk, valid(chunk, before.length))?;
-                    runs.data(chunk, crc32c(&bytes[..(cut % CHUNK_SIZE) as usize]));
+                    let sum = crc32c(&bytes[..(cut % CHUNK_SIZE) as usize]);
+                    runs.data(chunk, sum, state.chunks.is_second(chunk));
                 }
                 (Content::Length, 0)
             }
@@ -236,7 +251,8 @@ fn extend(state: &ReplicaState, offset: u64, runs: &mut Runs) {
     if grows {
         let end = if in_chunk { offset } else { (last as u64 + 1) * CHUNK_SIZE };
         if end > length {
-            runs.data(last, crc::then_zeros(state.chunks.sum(last), end - length));
+            let sum = crc::then_zeros(state.chunks.sum(last), end - length);
+            runs.data(last, sum, state.chunks.is_second(last));
         }
     }
 }
@@ -277,7 +293,8 @@ fn blank(state: &ReplicaState, offset: u64, len: u64, old: &OldChunks, runs: &mu
         let bytes = old_bytes(old, piece.chunk, old_len)?;
         let front = crc::then_zeros(crc32c(&bytes[..piece.at as usize]), piece.len);
         let tail = &bytes[(piece.at + piece.len) as usize..];
-        runs.data(piece.chunk, crc::join(front, crc32c(tail), tail.len() as u64));
+        let sum = crc::join(front, crc32c(tail), tail.len() as u64);
+        runs.data(piece.chunk, sum, state.chunks.is_second(piece.chunk));
     }
     Ok(())
 }

@@ -202,7 +202,7 @@ impl Copy<'_> {
             let chunk = (at / CHUNK_SIZE) as usize + index;
             let is_hole = *sum == of_zeros(chunks::valid(chunk, length)) && bytes.iter().all(|byte| *byte == 0);
             if !is_hole {
-                runs.data(chunk, *sum);
+                runs.data(chunk, *sum, false);
                 self.shared.space.check(bytes.len() as u64, 0).await?;
                 self.file.write_at(chunk as u64 * CHUNK_SIZE, vec![piece.data.slice_ref(bytes)]).await?;
             }

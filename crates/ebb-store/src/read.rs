@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ebb_runtime::{File, OpenMode};
 use ebb_types::{CHUNK_SIZE, ErrorKind, MetablockId, Result, Version, bail, err};
 
-use crate::chunks;
+use crate::chunks::{self, Place};
 use crate::crc::crc32c;
 use crate::extents::Extents;
 use crate::files::replica_path;
@@ -40,8 +40,8 @@ pub struct ReadChunks {
 pub enum ReadData {
     /// In memory.
     Buffer(Bytes),
-    /// In a file, from an offset, so many.
-    File(File, u64, u64),
+    /// In a file, from offsets, so many: runs of it in order.
+    File(File, Vec<(u64, u64)>),
 }
 
 impl ReadData {
@@ -50,7 +50,7 @@ impl ReadData {
     pub fn len(&self) -> u64 {
         match self {
             Self::Buffer(bytes) => bytes.len() as u64,
-            Self::File(_, _, len) => *len,
+            Self::File(_, runs) => runs.iter().map(|(_, len)| len).sum(),
         }
     }
 
@@ -64,7 +64,16 @@ impl ReadData {
     pub async fn into_bytes(self) -> Result<Bytes> {
         match self {
             Self::Buffer(bytes) => Ok(bytes),
-            Self::File(file, offset, len) => file.read_at(offset, len as usize).await,
+            Self::File(file, runs) => match &runs[..] {
+                [(offset, len)] => file.read_at(*offset, *len as usize).await,
+                runs => {
+                    let mut out = Vec::new();
+                    for (offset, len) in runs {
+                        out.extend_from_slice(&file.read_at(*offset, *len as usize).await?);
+                    }
+                    Ok(out.into())
+                }
+            },
         }
     }
 }
@@ -190,6 +199,7 @@ struct View {
     sums: Vec<u32>,
     overlay: Extents,
     file_made: bool,
+    places: Vec<Place>,
 }
 
 impl View {
@@ -200,7 +210,15 @@ impl View {
             0 => Vec::new(),
             len => live.state.chunks.sums(chunks_of(offset, len)).to_vec(),
         };
-        Self { version: live.state.head.version, length, len, sums, overlay: live.overlay(), file_made: live.file_made }
+        Self {
+            version: live.state.head.version,
+            length,
+            len,
+            sums,
+            overlay: live.overlay(),
+            file_made: live.file_made,
+            places: live.state.chunks.places(offset, len),
+        }
     }
 }
 
@@ -211,10 +229,11 @@ async fn read_view(shared: &Shared, replica: &Replica, view: View, offset: u64) 
         let file = open_existing(shared, replica).await?;
         // What the kernel sends by itself cannot be checked on the way.
         let file_len = file.len().await?;
-        if file_len < view.length {
-            return Err(shared.mark_damaged(replica, format!("its file has {file_len} bytes of {}", view.length)));
+        let end = view.places.iter().map(|place| place.at + place.len).max().unwrap_or(0);
+        if file_len < end {
+            return Err(shared.mark_damaged(replica, format!("its file has {file_len} bytes of {end}")));
         }
-        ReadData::File(file, offset, view.len)
+        ReadData::File(file, view.places.iter().map(|place| (place.at, place.len)).collect())
     } else {
         ReadData::Buffer(read_bytes(shared, replica, &view, offset).await?)
     };
@@ -236,7 +255,7 @@ async fn read_bytes(shared: &Shared, replica: &Replica, view: &View, offset: u64
     let found = match view.file_made && view.len > 0 {
         true => {
             let file = open_existing(shared, replica).await?;
-            let read = file.read_at(offset, view.len as usize).await;
+            let read = read_places(&file, &view.places).await;
             read.map_err(|error| shared.mark_damaged(replica, format!("it cannot be read: {error}")))?
         }
         false => Bytes::new(),
@@ -251,6 +270,22 @@ async fn read_bytes(shared: &Shared, replica: &Replica, view: &View, offset: u64
     bytes.resize(view.len as usize, 0);
     view.overlay.lay_over(offset, &mut bytes);
     Ok(bytes.into())
+}
+
+/// The bytes at these places, in order, as far as the file reaches.
+async fn read_places(file: &File, places: &[Place]) -> Result<Bytes> {
+    if let [place] = places {
+        return file.read_at(place.at, place.len as usize).await;
+    }
+    let mut found = Vec::new();
+    for place in places {
+        let bytes = file.read_at(place.at, place.len as usize).await?;
+        found.extend_from_slice(&bytes);
+        if (bytes.len() as u64) < place.len {
+            break;
+        }
+    }
+    Ok(found.into())
 }
 
 /// Chunks with everything received, checked against their sums. A mismatch counts as damage only if it repeats.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ebb_types::{CHUNK_SIZE, Epoch, MetablockId, Result, Version, bail};
 
-use crate::chunks;
+use crate::chunks::{self, Place, places};
 use crate::codec::{Put, Take};
 
 /// Longest replica: the largest metablock that a geometry allows.
@@ -35,8 +35,8 @@ const DAMAGED: u64 = 1;
 pub(crate) enum Run {
     /// They are holes.
     Holes { first: usize, count: usize },
-    /// They are data with these sums.
-    Data { first: usize, sums: Vec<u32> },
+    /// They are data with these sums, in their first or second place.
+    Data { first: usize, sums: Vec<u32>, second: bool },
 }
 
 /// What happened to a replica's bytes.
@@ -85,6 +85,48 @@ impl Record {
         }
     }
 
+    /// Whether there is something to be done to the file when the record is in the journal.
+    pub(crate) fn has_place(&self) -> bool {
+        match self.content {
+            Content::None => false,
+            // What was overwritten still lies in the places that its chunks had before.
+            Content::Direct { offset, .. } => offset < self.length_before,
+            _ => true,
+        }
+    }
+
+    /// Where in the file the bytes of a range lie that the record touches.
+    pub(crate) fn places(&self, offset: u64, len: u64) -> Vec<Place> {
+        places(offset, len, |chunk| self.is_second(chunk))
+    }
+
+    /// Where the bytes of a range that the record wrote directly lay before.
+    pub(crate) fn places_before(&self, offset: u64, len: u64) -> Vec<Place> {
+        places(offset, len.min(self.length_before.saturating_sub(offset)), |chunk| !self.is_second(chunk))
+    }
+
+    fn is_second(&self, chunk: usize) -> bool {
+        let here = |first: usize, count: usize| (first..first + count).contains(&chunk);
+        self.runs.iter().any(|run| matches!(run, Run::Data { first, sums, second: true } if here(*first, sums.len())))
+    }
+
+    /// Whether doing to the file what the record says may touch these bytes of the replica.
+    pub(crate) fn may_touch(&self, start: u64, end: u64) -> bool {
+        let touches = |offset: u64, len: u64| {
+            let chunks = chunks_of(offset, len);
+            chunks.start as u64 * CHUNK_SIZE < end && start < chunks.end as u64 * CHUNK_SIZE
+        };
+        match &self.content {
+            Content::None => false,
+            Content::Data { offset, bytes } => touches(*offset, bytes.len() as u64),
+            Content::Direct { offset, len }
+            | Content::Punch { offset, len }
+            | Content::Zero { offset, len }
+            | Content::Allocate { offset, len } => touches(*offset, *len),
+            Content::Length | Content::Replace { .. } | Content::Delete => true,
+        }
+    }
+
     /// Appends everything but the data.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let (kind, a, b) = match &self.content {
@@ -112,10 +154,10 @@ impl Record {
                     out.put_u32(*count as u32);
                     out.put_u32(0);
                 }
-                Run::Data { first, sums } => {
+                Run::Data { first, sums, second } => {
                     out.put_u32(*first as u32);
                     out.put_u32(sums.len() as u32);
-                    out.put_u32(1);
+                    out.put_u32(if *second { 2 } else { 1 });
                     sums.iter().for_each(|sum| out.put_u32(*sum));
                 }
             }
@@ -192,7 +234,10 @@ fn decode_run(meta: &mut Take<'_>, length: u64) -> Result<Run> {
     }
     match what {
         0 => Ok(Run::Holes { first, count }),
-        1 => Ok(Run::Data { first, sums: (0..count).map(|_| meta.u32()).collect::<Result<_>>()? }),
+        1 | 2 => {
+            let sums = (0..count).map(|_| meta.u32()).collect::<Result<_>>()?;
+            Ok(Run::Data { first, sums, second: what == 2 })
+        }
         other => bail!(Corrupt, "unknown kind {other} of chunk sums"),
     }
 }
@@ -202,11 +247,13 @@ fn decode_run(meta: &mut Take<'_>, length: u64) -> Result<Run> {
 pub(crate) struct Runs(Vec<Run>);
 
 impl Runs {
-    /// The chunk is data with this sum.
-    pub(crate) fn data(&mut self, index: usize, sum: u32) {
+    /// The chunk is data with this sum, in its first or second place.
+    pub(crate) fn data(&mut self, index: usize, sum: u32, second: bool) {
         match self.0.last_mut() {
-            Some(Run::Data { first, sums }) if *first + sums.len() == index => sums.push(sum),
-            _ => self.0.push(Run::Data { first: index, sums: vec![sum] }),
+            Some(Run::Data { first, sums, second: before }) if *first + sums.len() == index && *before == second => {
+                sums.push(sum);
+            }
+            _ => self.0.push(Run::Data { first: index, sums: vec![sum], second }),
         }
     }
 
@@ -262,7 +309,7 @@ mod tests {
                 life: seq,
                 damaged: seq % 2 == 0,
             };
-            let runs = vec![Run::Data { first: 3, sums }, Run::Holes { first: 20, count: 2 }];
+            let runs = vec![Run::Data { first: 3, sums, second: seq % 3 == 0 }, Run::Holes { first: 20, count: 2 }];
             let record = Record { metablock: MetablockId::new(9), length_before: 7, after, runs, content };
             let mut meta = Vec::new();
             record.encode(&mut meta);

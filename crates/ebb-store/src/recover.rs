@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ebb_runtime::{Disk, File, OpenMode, Runtime};
 use ebb_types::{Epoch, ErrorKind, Incarnation, MetablockId, Result, VolumeId, bail, err};
 
+use crate::chunks::{ChunkTable, LONG, Place, SECOND, places};
 use crate::extents::{Extents, Source};
 use crate::files::{REPLICAS_DIR, parse_name, pull_path, replica_path, shard, shard_path};
 use crate::index::{IndexHead, IndexWriter, index_path, read_index};
@@ -261,6 +262,7 @@ async fn restore_files(
             let fix = Fix {
                 length: head.length,
                 reserved: head.reserved,
+                chunks: one.state.chunks.clone(),
                 extents,
                 has_file: names.files.contains(metablock),
             };
@@ -311,6 +313,7 @@ async fn list_replicas(disk: &Disk, root: &Path) -> Result<Names> {
 struct Fix {
     length: u64,
     reserved: u64,
+    chunks: ChunkTable,
     extents: Extents,
     has_file: bool,
 }
@@ -334,7 +337,8 @@ impl Fix {
         let spare = self.length >= SPARE_BYTES_MAX
             && self.reserved == 0
             && file.allocated_bytes().await? > self.length + SPARE_BYTES_MAX;
-        if self.extents.is_empty() && len == self.length && !spare {
+        // What lies in places that are not in use cannot be seen from its length.
+        if self.extents.is_empty() && len == self.length && !spare && !self.chunks.has_second() {
             return Ok((FileState::Sound, false));
         }
         match self.put_in_place(&file).await {
@@ -346,12 +350,33 @@ impl Fix {
         }
     }
 
+    /// Leaves nothing in places that no chunk has.
+    async fn free_places(&self, file: &File) -> Result<()> {
+        if !self.chunks.has_second() {
+            return file.set_len(self.length).await;
+        }
+        file.set_len(LONG).await?;
+        for start in [0, SECOND] {
+            file.punch_hole(start + self.length, SECOND - self.length).await?;
+        }
+        file.allocate(self.length, self.reserved.saturating_sub(self.length)).await?;
+        for place in places(0, self.length, |chunk| !self.chunks.is_second(chunk)) {
+            file.punch_hole(place.at, place.len).await?;
+        }
+        Ok(())
+    }
+
     async fn put_in_place(&self, file: &File) -> Result<()> {
-        file.set_len(self.length).await?;
+        self.free_places(file).await?;
         for (start, end, source) in self.extents.below(self.length) {
-            match source {
-                Source::Hole => file.punch_hole(start, end - start).await?,
-                Source::Bytes(bytes) => file.write_at(start, vec![bytes]).await?,
+            for Place { offset, at, len } in self.chunks.places(start, end - start) {
+                match &source {
+                    Source::Hole => file.punch_hole(at, len).await?,
+                    Source::Bytes(bytes) => {
+                        let from = (offset - start) as usize;
+                        file.write_at(at, vec![bytes.slice(from..from + len as usize)]).await?;
+                    }
+                }
             }
         }
         for (offset, len) in self.extents.reservations() {

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use ebb_runtime::{File, Moment};
-use ebb_types::{MetablockId, Result, Version, err};
+use ebb_types::{CHUNK_SIZE, MetablockId, Result, Version, err};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, RwLock, oneshot};
 
 use crate::extents::Extents;
-use crate::record::{Content, Record};
+use crate::record::{Content, Record, chunks_of};
 use crate::share::Reader;
 use crate::state::ReplicaState;
 
@@ -103,7 +103,7 @@ impl Live {
         self.revoke_readers();
         self.state.apply(&record);
         let record = Arc::new(record);
-        if !matches!(record.content, Content::None | Content::Direct { .. }) {
+        if record.has_place() {
             self.unapplied.push_back(Unapplied { record: record.clone(), _permit: permit });
         }
         self.pending.push_back(Staged { record, sync_first });
@@ -155,10 +155,29 @@ impl Live {
         extents
     }
 
-    /// Whether a direct write beyond the end is safe: no cut, punch or zeroing is still to be done to the file, which
-    /// could hit its bytes.
-    pub(crate) fn takes_direct(&self) -> bool {
-        self.unapplied.iter().all(|one| matches!(one.record.content, Content::Data { .. } | Content::Allocate { .. }))
+    /// Whether whole chunks from `offset` on may be written straight to the file: where nothing that counts lies, and
+    /// where nothing that is still to be done to the file could hit them.
+    pub(crate) fn takes_direct(&self, offset: u64, len: u64) -> bool {
+        let length = self.state.head.length;
+        if !offset.is_multiple_of(CHUNK_SIZE) {
+            return false;
+        }
+        if offset >= length {
+            let harmless = |one: &Unapplied| {
+                matches!(one.record.content, Content::Data { .. } | Content::Allocate { .. } | Content::Direct { .. })
+            };
+            return self.unapplied.iter().all(harmless);
+        }
+        let end = offset + len;
+        // A hole has no second place: bytes of a write that was never acknowledged could not be told from its zeros.
+        len.is_multiple_of(CHUNK_SIZE)
+            && chunks_of(offset, end.min(length) - offset).all(|chunk| self.state.chunks.is_data(chunk))
+            && !self.unapplied.iter().any(|one| one.record.may_touch(offset, end))
+    }
+
+    /// Whether something that is in the journal is not in the file yet.
+    pub(crate) fn is_being_placed(&self) -> bool {
+        self.unapplied.len() > self.pending.iter().filter(|staged| staged.record.has_place()).count()
     }
 
     /// Refuses a damaged replica.

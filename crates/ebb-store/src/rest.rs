@@ -94,18 +94,23 @@ pub(crate) async fn give_back_all(shared: &Shared) {
 async fn give_back(shared: &Shared, replica: &Arc<Replica>) -> Result<()> {
     let _gate = replica.gate.lock().await;
     let _content = replica.content.write().await;
-    let length = {
+    let kept = {
         let live = replica.live.lock();
         let waiting = !live.unapplied.is_empty();
         if waiting {
             return Ok(());
         }
         // What a writer reserved stays: it cannot be told apart from what was kept ahead.
-        (live.exists() && live.grown_to > 0 && live.state.head.reserved == 0).then_some(live.state.head.length)
+        let wanted = live.exists() && live.grown_to > 0 && live.state.head.reserved == 0;
+        wanted.then(|| (live.state.head.length, live.grown_to, live.state.chunks.has_second()))
     };
     shared.grown.lock().remove(&replica.id);
-    if let Some(length) = length {
-        open(shared, replica).await?.set_len(length).await?;
+    if let Some((length, grown_to, has_second)) = kept {
+        let file = open(shared, replica).await?;
+        match has_second {
+            true => file.punch_hole(length, grown_to.saturating_sub(length)).await?,
+            false => file.set_len(length).await?,
+        }
         replica.live.lock().grown_to = 0;
     }
     Ok(())

@@ -4,7 +4,8 @@
 //! its bytes for whoever holds it, and a copy that takes a replica's place is another file.
 //!
 //! Invariant: a reader is told before any byte below the length that it was given changes. Everything that changes bytes
-//! in place was received first, and receiving tells the readers; bytes that are written directly lie beyond the length.
+//! in place was received first, and receiving tells the readers; bytes that are written directly go beyond the length, or to
+//! places that no chunk has.
 
 use std::sync::{Arc, Weak};
 
@@ -28,14 +29,16 @@ pub trait Reader: Send + Sync {
 /// A replica at one version, as its file has it.
 #[derive(Clone, Debug)]
 pub struct SharedReplica {
-    /// Its bytes, from offset 0 on. Kept by whoever has it, also after the replica is gone.
+    /// Its bytes. Kept by whoever has it, also after the replica is gone.
     pub file: File,
     /// Synced.
     pub version: Version,
-    /// In bytes; what the file has behind them means nothing.
+    /// In bytes; what else the file has means nothing.
     pub length: u64,
     /// CRC-32C of each chunk, as the writer made it.
     pub checksums: Vec<u32>,
+    /// Where the bytes lie: offset in the replica, offset in the file, how many. In order, without gaps.
+    pub runs: Vec<(u64, u64, u64)>,
 }
 
 impl Volume {
@@ -68,7 +71,9 @@ impl Volume {
                 if live.is_settled() && live.unapplied.is_empty() && file_len >= length {
                     live.add_reader(reader);
                     let checksums = live.state.chunks.sums(chunks_of(0, length)).to_vec();
-                    return Ok(SharedReplica { file, version: live.state.head.version, length, checksums });
+                    let places = live.state.chunks.places(0, length);
+                    let runs = places.into_iter().map(|place| (place.offset, place.at, place.len)).collect();
+                    return Ok(SharedReplica { file, version: live.state.head.version, length, checksums, runs });
                 }
             }
             // What is in the journal is put in place while it is held.

@@ -23,9 +23,9 @@ impl ReplicaState {
         for run in &record.runs {
             match run {
                 Run::Holes { first, count } => (*first..first + count).for_each(|index| self.chunks.set_hole(index)),
-                Run::Data { first, sums } => {
+                Run::Data { first, sums, second } => {
                     for (index, sum) in sums.iter().enumerate() {
-                        self.chunks.set_data(first + index, *sum);
+                        self.chunks.set_data(first + index, *sum, *second);
                     }
                 }
             }

@@ -5,6 +5,7 @@ mod damage;
 mod graves;
 mod life;
 mod order;
+mod overwrites;
 mod pulls;
 mod random;
 mod rig;

@@ -10,12 +10,13 @@ use ebb_runtime::{File, Plant};
 use ebb_types::{CHUNK_SIZE, ErrorKind, Incarnation, MetablockId, Result, Version, bail, err};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::chunks::{LONG, Place, SECOND, places};
 use crate::files::{GROWTH_MIN, GROWTH_RUN};
 use crate::flush::{flush, open};
-use crate::plan::{Change, OldChunks};
+use crate::plan::{Change, OldChunks, Way};
 use crate::read::read_verified;
 use crate::record::{Head, Record};
-use crate::replica::Replica;
+use crate::replica::{Live, Replica};
 use crate::volume::{Shared, Volume};
 
 /// Writes up to this size go through the journal, wherever they are: one sync instead of two.
@@ -253,34 +254,67 @@ async fn forget_unknown(shared: &Shared, replica: &Arc<Replica>) {
 /// The write is next and the gate is held.
 async fn apply(shared: &Shared, replica: &Arc<Replica>, write: &Write) -> Result<()> {
     let change = &write.change;
-    let (needed, new_bytes, direct) = {
+    if is_long(change) && replica.live.lock().is_being_placed() {
+        // What is synced already is out of the way in a moment: cheaper to wait for than to write twice.
+        drop(shared.journal.lock().await);
+    }
+    let (needed, way, overwrites) = {
         let live = replica.live.lock();
-        let state = &live.state;
-        let (offset, len) = change.range();
-        let is_safe = len > JOURNALED_MAX && offset.is_multiple_of(CHUNK_SIZE) && offset >= state.head.length;
-        let direct = matches!(change, Change::Data { .. })
-            && (is_safe || shared.runtime.has_plant(Plant::TornOverwrite))
-            && live.takes_direct();
-        (change.chunks_needed(state), new_bytes(change, &live.state), direct)
+        let overwrites = change.range().0 < live.state.head.length;
+        (change.chunks_needed(&live.state), way(shared, &live, change), overwrites)
     };
     let mut old = OldChunks::new();
     for chunk in needed {
         old.insert(chunk, read_verified(shared, replica, chunk..chunk + 1).await?);
     }
+    let (way, (sync_first, permit)) = match bring(shared, replica, change, way).await {
+        // There is no room for both what was and what is: one after the other, then.
+        Err(error) if error.kind() == ErrorKind::NoSpace && way == Way::NewSpace && overwrites => {
+            (Way::Journal, bring(shared, replica, change, Way::Journal).await?)
+        }
+        brought => (way, brought?),
+    };
+    let record = change.record(replica.id, write.version, &replica.live.lock().state, &old, way)?;
+    receive(shared, replica, record, sync_first, permit);
+    Ok(())
+}
+
+/// Whether it is worth a sync of the file to keep the bytes out of the journal.
+fn is_long(change: &Change) -> bool {
+    matches!(change, Change::Data { bytes, .. } if bytes.len() as u64 > JOURNALED_MAX)
+}
+
+/// Sees to room for a change, and takes its bytes to the file or into memory.
+async fn bring(
+    shared: &Shared,
+    replica: &Replica,
+    change: &Change,
+    way: Way,
+) -> Result<(Option<File>, Option<OwnedSemaphorePermit>)> {
+    let new_bytes = new_bytes(change, &replica.live.lock().state, way);
     if new_bytes > 0 {
         let unplaced = shared.options.unplaced_bytes_max - shared.unplaced.available_permits();
         shared.space.check(new_bytes, unplaced as u64).await?;
     }
-    let (sync_first, permit) = match change {
-        Change::Data { offset, bytes, .. } if direct => {
-            (Some(write_direct(shared, replica, *offset, bytes).await?), None)
+    Ok(match change {
+        Change::Data { offset, bytes, .. } if way != Way::Journal => {
+            (Some(write_direct(shared, replica, *offset, bytes, way).await?), None)
         }
         Change::Data { bytes, .. } => (None, Some(take_memory(shared, bytes.len()).await?)),
         _ => (None, None),
-    };
-    let record = change.record(replica.id, write.version, &replica.live.lock().state, &old, direct)?;
-    receive(shared, replica, record, sync_first, permit);
-    Ok(())
+    })
+}
+
+fn way(shared: &Shared, live: &Live, change: &Change) -> Way {
+    let Change::Data { offset, bytes, .. } = change else { return Way::Journal };
+    let len = bytes.len() as u64;
+    if is_long(change) && live.takes_direct(*offset, len) {
+        return Way::NewSpace;
+    }
+    match shared.runtime.has_plant(Plant::TornOverwrite) && live.unapplied.is_empty() {
+        true => Way::Planted,
+        false => Way::Journal,
+    }
 }
 
 /// Takes a record in and tells those who wait for it. The gate is held.
@@ -304,9 +338,11 @@ pub(crate) fn receive(
 }
 
 /// How many bytes the file may take more than before, at most.
-fn new_bytes(change: &Change, state: &crate::state::ReplicaState) -> u64 {
+fn new_bytes(change: &Change, state: &crate::state::ReplicaState, way: Way) -> u64 {
     let (offset, len) = change.range();
     match change {
+        // What is overwritten stays until the journal has the new place.
+        Change::Data { .. } if way == Way::NewSpace => len.next_multiple_of(CHUNK_SIZE),
         Change::Data { .. } => {
             crate::record::chunks_of(offset, len)
                 .filter(|chunk| {
@@ -336,21 +372,48 @@ async fn take_memory(shared: &Shared, len: usize) -> Result<OwnedSemaphorePermit
     }
 }
 
-/// Writes bytes to the file beyond the replica's end, where nothing else needs what lies there.
-async fn write_direct(shared: &Shared, replica: &Replica, offset: u64, bytes: &bytes::Bytes) -> Result<File> {
+/// Writes bytes to the file where nothing else needs what lies there: beyond the replica's end, and into free places.
+async fn write_direct(shared: &Shared, replica: &Replica, offset: u64, bytes: &bytes::Bytes, way: Way) -> Result<File> {
     let file = match open(shared, replica).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(shared.mark_damaged(replica, "its file is missing".into()));
         }
         file => file?,
     };
-    grow_ahead(shared, replica, &file, offset, offset + bytes.len() as u64).await;
-    match file.write_at(offset, vec![bytes.clone()]).await {
+    let len = bytes.len() as u64;
+    let (places, length, has_second) = {
+        let live = replica.live.lock();
+        let chunks = &live.state.chunks;
+        let moves = |chunk| way == Way::NewSpace && chunks.is_data(chunk);
+        let places = places(offset, len, |chunk| chunks.is_second(chunk) != moves(chunk));
+        (places, live.state.head.length, chunks.has_second())
+    };
+    if offset >= length {
+        grow_ahead(shared, replica, &file, offset, offset + len).await;
+    }
+    let written = async {
+        if places.iter().any(|place| place.at >= SECOND) && file.len().await? < LONG {
+            file.set_len(LONG).await?;
+        }
+        for Place { offset: from, at, len } in &places {
+            let from = (from - offset) as usize;
+            file.write_at(*at, vec![bytes.slice(from..from + *len as usize)]).await?;
+        }
+        Ok(())
+    };
+    let written: Result<()> = written.await;
+    match written {
         Ok(()) => Ok(file),
         Err(error) if error.kind() == ErrorKind::NoSpace => {
             // What was written before space ran out must not be met by a later growth.
-            let length = replica.live.lock().state.head.length;
-            match file.set_len(length).await {
+            let undone = async {
+                for place in &places {
+                    file.punch_hole(place.at, place.len).await?;
+                }
+                // A file with second places stays long.
+                if has_second { Ok(()) } else { file.set_len(length).await }
+            };
+            match undone.await {
                 Ok(()) => Err(error),
                 Err(cut) => Err(shared.poison(&cut, "cut after a failed write")),
             }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use ebb_runtime::local::{LocalRead, LocalWrite};
 use ebb_runtime::{File, Moment, Parcel, Runtime, Thing, Words};
 use ebb_types::{Result, Version, bail, err};
@@ -63,15 +64,35 @@ struct Opened {
 /// A replica whose file is open.
 #[derive(Debug)]
 pub(super) struct Replica {
-    pub file: File,
+    file: File,
     pub version: Version,
     pub length: u64,
     pub checksums: Vec<u32>,
+    runs: Vec<pb::ShareRun>,
     key: Key,
     slot: u64,
     grant: u64,
     connection: Weak<Connection>,
     _place: OwnedSemaphorePermit,
+}
+
+impl Replica {
+    /// Bytes of the replica; none if its file does not have them.
+    pub async fn read(&self, offset: u64, len: u64) -> Option<Bytes> {
+        let first = self.runs.partition_point(|run| run.offset + run.length <= offset);
+        let mut found: Vec<Bytes> = Vec::new();
+        let mut start = offset;
+        for run in self.runs[first..].iter().take_while(|run| run.offset < offset + len) {
+            let stop = (run.offset + run.length).min(offset + len);
+            let at = run.at + start.checked_sub(run.offset)?;
+            found.push(self.file.read_at(at, (stop - start) as usize).await.ok()?);
+            start = stop;
+        }
+        match found.len() {
+            1 => found.pop(),
+            _ => Some(found.concat().into()),
+        }
+    }
 }
 
 impl Drop for Replica {
@@ -220,6 +241,7 @@ impl Connection {
                 version: convert::version(reply.version),
                 length: reply.length,
                 checksums: reply.checksums,
+                runs: reply.runs,
                 key,
                 slot: reply.slot,
                 grant: reply.grant,

@@ -69,7 +69,7 @@ pub(crate) fn run_with<F: Future<Output = ()>>(
     });
 }
 
-fn identity(host: &str, role: &str) -> Identity {
+pub(crate) fn identity(host: &str, role: &str) -> Identity {
     Identity {
         cluster: ClusterId::new(7),
         secret: Secret::new([9; 32]),

@@ -44,10 +44,11 @@ fn random_change(dice: &mut Dice, length: u64) -> Change {
         _ => dice.below(length + 40_000),
     }
     .min(LENGTH_MAX);
-    let len = match dice.below(4) {
+    let len = match dice.below(5) {
         0 => 1 + dice.below(200),
         1 => CHUNK_SIZE * (1 + dice.below(3)),
         2 => 70_000 + dice.below(130_000),
+        3 => CHUNK_SIZE * (5 + dice.below(6)),
         _ => 1 + dice.below(60_000),
     };
     match dice.below(10) {
