@@ -5,10 +5,8 @@
 //! the flow, and never runs faster than its own limit. Rates are max-min fair (`fill`). Between two changes of
 //! the set of flows all rates are constant, so the next end of a flow is known exactly and time jumps to it.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-
 use crate::fill::{Filler, Gathered};
+use crate::queue::Lowest;
 
 /// One resource of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -78,36 +76,18 @@ pub(crate) struct Flow {
     pub uses: Vec<Use>,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What is due, and the number of its entry: of two at one moment the one that was entered first comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Due {
-    time: f64,
     number: u64,
     what: What,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
     Flow(u32),
     Alarm(u64),
 }
-
-// The heap gives the greatest first: the earliest, and of those the first that was entered.
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
-    }
-}
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for Due {}
 
 /// Resources, flows and the clock.
 #[derive(Debug)]
@@ -115,7 +95,7 @@ pub struct Engine {
     pub(crate) resources: Vec<Resource>,
     pub(crate) flows: Vec<Flow>,
     free: Vec<u32>,
-    queue: BinaryHeap<Due>,
+    queue: Lowest<Due>,
     now: f64,
     number: u64,
     live: usize,
@@ -138,7 +118,7 @@ impl Engine {
             resources: Vec::new(),
             flows: Vec::new(),
             free: Vec::new(),
-            queue: BinaryHeap::new(),
+            queue: Lowest::default(),
             now: 0.0,
             number: 0,
             live: 0,
@@ -214,22 +194,22 @@ impl Engine {
             if !self.dirty.is_empty() {
                 let at = self.now.max(self.settled + self.quantum);
                 // Everything that happens at one moment happens before rates are computed for it.
-                if self.queue.peek().is_none_or(|due| due.time > at) {
+                if self.queue.first().is_none_or(|time| time > at) {
                     self.now = at;
                     self.settle();
                     continue;
                 }
             }
-            let due = self.queue.pop()?;
+            let (time, due) = self.queue.pop()?;
             match due.what {
                 What::Alarm(token) => {
-                    self.now = due.time;
+                    self.now = time;
                     return Some(Event::Alarm(token));
                 }
                 What::Flow(slot) => {
                     let flow = &self.flows[slot as usize];
                     if flow.live && flow.due == due.number {
-                        self.now = due.time;
+                        self.now = time;
                         return Some(Event::Done(self.finish(slot)));
                     }
                 }
@@ -344,7 +324,7 @@ impl Engine {
         if let What::Flow(slot) = what {
             self.flows[slot as usize].due = self.number;
         }
-        self.queue.push(Due { time, number: self.number, what });
+        self.queue.push(time, Due { number: self.number, what });
     }
 
     /// Throws stale entries away when they are most of the queue.

@@ -4,10 +4,8 @@
 //! there, and the others are raised on (Bertsekas and Gallager, Data Networks, section 6.5.2). Every flow then has a
 //! resource that is full and on which nobody is faster, or runs at its limit.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-
 use crate::engine::{Flow, Resource, ResourceId};
+use crate::queue::Lowest;
 
 /// The part of the network that a change can reach: flows, and the resources that they share.
 #[derive(Debug, Default)]
@@ -25,35 +23,13 @@ struct Open {
     uses: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Level {
-    rate: f64,
-    what: What,
-}
-
+/// What stops the raising of all flows at some rate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
     Resource(u32),
     /// Index into the gathered flows.
     Flow(u32),
 }
-
-impl Ord for Level {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.rate.total_cmp(&self.rate).then(other.what.cmp(&self.what))
-    }
-}
-impl PartialOrd for Level {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl PartialEq for Level {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for Level {}
 
 /// Computes rates; kept for its buffers.
 #[derive(Debug, Default)]
@@ -67,7 +43,7 @@ pub(crate) struct Filler {
     /// Of each flow: its place in the gathered.
     place: Vec<u32>,
     fixed: Vec<bool>,
-    levels: BinaryHeap<Level>,
+    levels: Lowest<What>,
 }
 
 impl Filler {
@@ -128,19 +104,19 @@ impl Filler {
             }
             if flow.limit.is_finite() {
                 let index = u32::try_from(index).expect("as many as there are slots");
-                self.levels.push(Level { rate: flow.limit, what: What::Flow(index) });
+                self.levels.push(flow.limit, What::Flow(index));
             }
         }
         for id in &self.gathered.resources {
             let open = self.open[*id as usize];
             if open.uses > 0 {
-                self.levels.push(Level { rate: open.left / open.weight, what: What::Resource(*id) });
+                self.levels.push(open.left / open.weight, What::Resource(*id));
             }
         }
-        while let Some(level) = self.levels.pop() {
-            match level.what {
-                What::Flow(index) => self.fix(index, level.rate, resources, flows),
-                What::Resource(id) => self.close(id, level.rate, resources, flows),
+        while let Some((rate, what)) = self.levels.pop() {
+            match what {
+                What::Flow(index) => self.fix(index, rate, resources, flows),
+                What::Resource(id) => self.close(id, rate, resources, flows),
             }
         }
         for id in &self.gathered.resources {
@@ -157,7 +133,7 @@ impl Filler {
         }
         let now = (open.left / open.weight).max(rate);
         if now > rate * (1.0 + 1e-12) {
-            self.levels.push(Level { rate: now, what: What::Resource(id) });
+            self.levels.push(now, What::Resource(id));
             return;
         }
         for slot in &resources[id as usize].users {

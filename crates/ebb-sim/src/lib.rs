@@ -22,7 +22,7 @@
 //! beside them, in [`cluster::Hardware`] and [`app`], and are the same for every figure: [`claims`] holds all figures
 //! against them.
 //!
-//! Reading order: [`engine`] (time and flows) and `fill` (fair rates), [`cluster`] and [`app`] (what can be said),
+//! Reading order: [`engine`] (time and flows), `queue` and `fill` (fair rates), [`cluster`] and [`app`] (what can be said),
 //! [`site`] (a cluster as resources), `program` (a task as steps), `tracker`, [`layout`] and `reducer`, then [`job`]
 //! which puts them together. On top of it: [`measure`] (many runs), [`study`] (the paper's settings), [`claims`],
 //! [`sizing`] (the knob), [`readback`] (DiskReduce's reading experiment). `oracle/` checks the engine against SimGrid.
@@ -37,6 +37,7 @@ pub mod layout;
 pub mod measure;
 pub mod oracle;
 mod program;
+mod queue;
 mod random;
 
 pub mod readback;
