@@ -238,6 +238,26 @@ impl DatasetChain {
         stages
     }
 
+    /// Sets how many nodes are to be active; none for as many as the power allows. What it comes to: gears come whole, so
+    /// it may be fewer.
+    ///
+    /// `Invalid`, with the nearest possible number, for fewer than hold everything, or more than there are.
+    pub fn set_wanted(&mut self, wanted: Option<u32>) -> Result<u32> {
+        let (least, most) = (self.min_active(), self.count());
+        if let Some(wanted) = wanted.filter(|wanted| !(least..=most).contains(wanted)) {
+            bail!(
+                Invalid,
+                "{}: {wanted} active nodes; {least} hold everything and its expansion chain has {most}, so the nearest \
+                 possible number is {}",
+                self.dataset,
+                wanted.clamp(least, most)
+            );
+        }
+        self.wanted_active = wanted;
+        let active: usize = self.stages(&BTreeSet::new()).iter().map(Vec::len).sum();
+        Ok(u32::try_from(active).expect("not more than the nodes"))
+    }
+
     /// What the chain adds to the score of each of its nodes that stores something (Rabbit, Sec. 3.4).
     pub fn scores(&self) -> impl Iterator<Item = (NodeId, f64)> + '_ {
         let primaries = match self.shape {

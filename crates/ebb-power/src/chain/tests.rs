@@ -51,6 +51,16 @@ fn gears_come_whole_and_the_wanted_number_holds_them_back() {
 }
 
 #[test]
+fn the_active_number_is_set_within_what_the_chain_can() {
+    let mut geared = chain(25, ChainShape::Geared { gear_size: 5 }, 5, 2);
+    assert_eq!(geared.set_wanted(Some(12)).unwrap(), 10, "gears come whole");
+    assert_eq!(geared.set_wanted(None).unwrap(), 25);
+    assert!(geared.set_wanted(Some(4)).unwrap_err().to_string().ends_with("number is 5"));
+    assert!(geared.set_wanted(Some(26)).unwrap_err().to_string().ends_with("number is 25"));
+    assert_eq!(geared.wanted_active, None, "what is refused changes nothing");
+}
+
+#[test]
 fn the_second_chain_begins_where_the_first_is_late() {
     let first = chain(6, ChainShape::EqualWork, 2, 2);
     let order = choose_chain(nodes(6), &sum_scores([&first]));
@@ -123,5 +133,42 @@ proptest! {
         named.sort_unstable();
         let living: Vec<NodeId> = chain.nodes.iter().copied().filter(|node| !gone.contains(node)).collect();
         prop_assert_eq!(named, living);
+    }
+}
+
+proptest! {
+    /// A block of primary `j` has its second copy in the gears of `j`'s column, its third in those of the next.
+    #[test]
+    fn the_cover_of_gears_has_a_living_copy_of_everything_that_lives(gear_size in 1_u32..5, each in 1_u32..3,
+        replicas in 1_u32..4, more in 0_u32..3, gone in proptest::collection::btree_set(1_u64..40, 0..5)) {
+        let primaries = gear_size * each;
+        let gears = (primaries * (replicas - 1)).div_ceil(gear_size) + more;
+        let count = u64::from(primaries + gears * gear_size);
+        let chain = chain(count, ChainShape::Geared { gear_size }, primaries, replicas);
+        let gone: BTreeSet<NodeId> = gone.into_iter().map(NodeId::new).collect();
+        let cover = chain.cover(&gone);
+        let targets = chain.shares();
+        for primary in 0..primaries {
+            let column = |copy: usize| (primary as usize + copy - 1) % gear_size as usize;
+            let run = |copy: usize| {
+                let behind = (primaries as usize..count as usize).filter(move |place| {
+                    (place - primaries as usize) % gear_size as usize == column(copy)
+                });
+                behind.filter(|place| targets.copy(copy)[*place] > 0).collect::<Vec<_>>()
+            };
+            let mut blocks = vec![vec![primary as usize]];
+            for copy in 1..replicas as usize {
+                let run = run(copy);
+                blocks = blocks.iter()
+                    .flat_map(|block| run.iter().map(move |place| [block.clone(), vec![*place]].concat()))
+                    .collect();
+            }
+            for block in blocks {
+                let copies: Vec<NodeId> = block.iter().map(|place| chain.nodes[*place]).collect();
+                if copies.iter().any(|node| !gone.contains(node)) {
+                    prop_assert!(copies.iter().any(|node| cover.contains(node)), "{:?} of {:?}", copies, cover);
+                }
+            }
+        }
     }
 }
