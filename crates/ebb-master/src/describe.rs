@@ -67,11 +67,11 @@ pub(crate) async fn settle_doubts(shared: &Arc<Shared>) {
         return;
     }
     let machine = shared.group.snapshot();
-    let mut wanted = Vec::new();
+    let (mut wanted, mut committed) = (Vec::new(), BTreeMap::new());
     for (metablock, volume) in &doubts {
-        let member = machine
-            .find_metablock(*metablock)
-            .and_then(|(_, record)| record.members.into_iter().find(|member| member.volume_id() == *volume));
+        let record = machine.find_metablock(*metablock).map(|(_, record)| record).unwrap_or_default();
+        committed.insert((*metablock, *volume), record.min_version());
+        let member = record.members.into_iter().find(|member| member.volume_id() == *volume);
         match member {
             Some(member) if shared.state.registry.lock().is_sound(member.node_id(), *volume) => {
                 wanted.push((*metablock, member))
@@ -87,8 +87,12 @@ pub(crate) async fn settle_doubts(shared: &Arc<Shared>) {
     let mut work = shared.state.work.lock();
     for (place, described) in answers {
         work.doubts.remove(&place);
-        let Some((_, record)) = machine.find_metablock(place.0) else { continue };
-        if is_damaged(&described, record.min_version()) {
+        // What was committed before the member was asked it must have had. A commit since may be of what it got since.
+        let (Some(committed), Some((_, now))) = (committed.get(&place), machine.find_metablock(place.0)) else {
+            continue;
+        };
+        let is_member = now.members.iter().any(|member| member.volume_id() == place.1);
+        if is_member && is_damaged(&described, *committed) {
             work.on_damage(place.0, place.1);
             shared.state.wake.repair.notify_one();
         }
