@@ -19,7 +19,7 @@ pub(crate) fn status(shared: &Shared) -> pb::ClusterStatusReply {
         let machine = shared.group.machine();
         (machine.counts(), machine.cluster())
     };
-    let (under_replicated, repairs_running) = {
+    let (under_replicated, repairs_running, copied) = {
         let machine = shared.group.snapshot();
         // What was granted and never written has nothing to copy: it waits for its holder or its reaping, however long.
         let is_written = |metablock| {
@@ -27,7 +27,7 @@ pub(crate) fn status(shared: &Shared) -> pb::ClusterStatusReply {
             record.is_none_or(|record| record.min_version() != ebb_types::Version::ZERO)
         };
         let work = shared.state.work.lock();
-        (work.unsettled_sets(is_written), (work.copies.len() + work.recovering.len()) as u64)
+        (work.unsettled_sets(is_written), (work.copies.len() + work.recovering.len()) as u64, work.copied)
     };
     pb::ClusterStatusReply {
         cluster: cluster.map_or(0, ebb_types::ClusterId::raw),
@@ -41,6 +41,9 @@ pub(crate) fn status(shared: &Shared) -> pb::ClusterStatusReply {
         under_replicated,
         repairs_running,
         last_applied: shared.group.applied_index(),
+        repaired: copied.count,
+        repaired_bytes: copied.bytes,
+        repair_rate_bytes_per_sec: shared.options.copy_rate_bytes_per_sec,
     }
 }
 

@@ -31,7 +31,8 @@ pub struct Options {
     pub call_timeout: Duration,
     /// Copies in progress to and from one node; one of more than a MiB counts as four.
     pub copies_per_node_max: usize,
-    /// Bytes per second of one copy; 0: no limit.
+    /// Bytes per second that all copies to or from one node may take together; 0: no limit. Users' reads and writes go
+    /// first: a node's link and disks carry several times as much.
     pub copy_rate_bytes_per_sec: u64,
     /// Files that are recovered at a time.
     pub recoveries_max: usize,

@@ -29,8 +29,31 @@ impl CopyInProgress {
     /// A copy of `len` bytes: a large one weighs as much as four small ones.
     #[must_use]
     pub fn new(source: NodeId, target: NodeId, len: u64) -> Self {
-        Self { source, target, weight: if len > LARGE_BYTES { 4 } else { 1 } }
+        Self { source, target, weight: weight(len) }
     }
+
+    /// Its share of the rate that is allowed for all copies of a node; 0: no limit.
+    ///
+    /// Invariant: copies under way on a node never weigh more than `weight_max` together ([`Work::takes`]), so together
+    /// they stay under the rate.
+    #[must_use]
+    pub fn rate(&self, node_rate: u64, weight_max: usize) -> u64 {
+        let share = u128::from(node_rate) * self.weight as u128 / weight_max.max(self.weight) as u128;
+        u64::try_from(share).unwrap_or(u64::MAX).max(u64::from(node_rate > 0))
+    }
+}
+
+fn weight(len: u64) -> usize {
+    if len > LARGE_BYTES { 4 } else { 1 }
+}
+
+/// What repair has done since this master process began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Copied {
+    /// Copies that joined their set.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// Queues of background work.
@@ -46,6 +69,8 @@ pub struct Work {
     pub suspects: BTreeSet<MetablockId>,
     /// Copies in progress.
     pub copies: BTreeMap<MetablockId, CopyInProgress>,
+    /// Copies that were made.
+    pub copied: Copied,
     /// Replicas known to be damaged or missing.
     pub damaged: BTreeSet<ReplicaKey>,
     /// Replicas that may be: to be asked for.
@@ -101,6 +126,13 @@ impl Work {
     pub fn copy_load(&self, node: NodeId) -> usize {
         let touches = |copy: &&CopyInProgress| copy.source == node || copy.target == node;
         self.copies.values().filter(touches).map(|copy| copy.weight).sum()
+    }
+
+    /// Whether a node may take part in one more copy of `len` bytes. One copy is always allowed.
+    #[must_use]
+    pub fn takes(&self, node: NodeId, len: u64, weight_max: usize) -> bool {
+        let load = self.copy_load(node);
+        load == 0 || load + weight(len) <= weight_max
     }
 
     /// The next file to recover; it counts as being recovered from now on.

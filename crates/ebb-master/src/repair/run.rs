@@ -191,9 +191,16 @@ async fn start(shared: &Arc<Shared>, task: Task) -> Started {
             tracing::info!(metablock = %task.metablock, from = source.node, to = target.node, %reason, "copying");
             let shared = Arc::clone(shared);
             shared.clone().runtime.spawn("copy", async move {
-                let metablock = task.metablock;
+                let (metablock, bytes) = (task.metablock, task.record.length);
                 let done = copy(&shared, task, source, target, staying, turn).await;
-                shared.state.work.lock().copies.remove(&metablock);
+                {
+                    let mut work = shared.state.work.lock();
+                    work.copies.remove(&metablock);
+                    if done.is_ok() {
+                        work.copied.count += 1;
+                        work.copied.bytes += bytes;
+                    }
+                }
                 if let Err(error) = done {
                     tracing::info!(%metablock, %error, "copy failed; the set is looked at again");
                     shared.runtime.sleep(PAUSE).await;
@@ -219,7 +226,7 @@ fn choose_pair(
 ) -> Option<(pb::Member, pb::Member)> {
     let (busy, strays) = {
         let work = shared.state.work.lock();
-        let busy = |node: NodeId| work.copy_load(node) >= shared.options.copies_per_node_max;
+        let busy = |node: NodeId| !work.takes(node, task.record.length, shared.options.copies_per_node_max);
         let nodes: BTreeSet<NodeId> = work.copies.values().flat_map(|copy| [copy.source, copy.target]).collect();
         (nodes.into_iter().filter(|node| busy(*node)).collect::<Vec<_>>(), work.strays(task.metablock))
     };
@@ -317,6 +324,9 @@ async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
 }
 
 async fn pull(shared: &Shared, task: &Task, source: pb::Member, target: pb::Member, at: Version) -> Result<()> {
+    let options = &shared.options;
+    let rate = CopyInProgress::new(source.node_id(), target.node_id(), task.record.length)
+        .rate(options.copy_rate_bytes_per_sec, options.copies_per_node_max);
     let call = pb::PullReplica {
         metablock: task.metablock.raw(),
         volume: target.volume,
@@ -324,7 +334,7 @@ async fn pull(shared: &Shared, task: &Task, source: pb::Member, target: pb::Memb
         epoch: task.epoch,
         source: Some(shared.hop(source)?),
         at: Some(at.into()),
-        rate_bytes_per_sec: shared.options.copy_rate_bytes_per_sec,
+        rate_bytes_per_sec: rate,
     };
     let reply = shared.channel(target.node_id())?.call(&call, pull_deadline(shared, task.record.length)).await?;
     let version = convert::version(reply.version);

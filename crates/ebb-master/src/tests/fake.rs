@@ -31,6 +31,8 @@ pub(crate) struct Held {
     /// Replicas made so far.
     pub lives: u64,
     pub pulls: u64,
+    /// Bytes per second that copies were to keep under.
+    pub pull_rates: Vec<u64>,
     pub corrupt_news: Vec<u64>,
     pub poisoned: bool,
     pub strays: Vec<u64>,
@@ -233,6 +235,7 @@ impl FakeService {
         }
         let mut held = self.held.lock();
         held.pulls += 1;
+        held.pull_rates.push(call.rate_bytes_per_sec);
         held.lives += 1;
         let life = held.lives;
         held.replicas.insert(

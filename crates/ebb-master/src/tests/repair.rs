@@ -285,6 +285,66 @@ fn a_scrub_outlives_broken_connections_and_names_who_does_not_answer() {
     });
 }
 
+/// A deletion names the replica that was judged, by its life, and what its volume is to refuse from then on: epochs
+/// below the file's if the replica was only in excess, all of them if its id was freed.
+#[test]
+fn deletions_name_an_epoch_and_a_life() {
+    with_cluster(46, 4, |cluster| async move {
+        let (_, files) = files(&cluster, 2).await;
+        let (_, block) = &files[0];
+        let number = cluster.number(block.members[0].node);
+        let late = cluster.fakes[number - 1].clone();
+        cluster.kill_fake(number);
+        cluster
+            .until("the death", |status| status.nodes.iter().any(|node| node.state == pb::NodeState::NodeDead as i32))
+            .await;
+        cluster.until("all copies", |status| status.under_replicated == 0).await;
+        let life = late.replica(block.id).unwrap().life;
+        cluster.start_fake(number).await;
+        cluster.until_seen("the late replica deleted", || late.replica(block.id).is_none()).await;
+        // The first session has ended meanwhile, and its leases with it.
+        let client = cluster.client().await;
+        let epoch = client.lookup("f0").await.unwrap().epoch;
+        let named = |fake: &super::fake::Fake| {
+            let deletions = fake.held.lock().deletions.clone();
+            deletions.into_iter().filter(|one| one.metablock == block.id).collect::<Vec<_>>()
+        };
+        assert_eq!(named(&late), [pb::DeletedReplica { metablock: block.id, epoch, life }]);
+        // A replica that was made since is another one.
+        late.put(block.id, Version::new(ebb_types::Epoch::new(epoch), 1), 10);
+        assert_ne!(late.replica(block.id).unwrap().life, life);
+        // Its id is freed: whichever replica a member has goes, and nothing is taken for the id any more.
+        client.mutate(super::harness::unlink("f0")).await.unwrap();
+        let freed = pb::DeletedReplica { metablock: block.id, epoch: u64::MAX, life: 0 };
+        cluster
+            .until_seen("deleted", || {
+                cluster.fakes.iter().filter(|fake| fake.held.lock().deletions.contains(&freed)).count() == 3
+            })
+            .await;
+        assert!(!named(&late).contains(&freed), "it was no member");
+    });
+}
+
+/// What repair takes of a node stays under the rate that is set, and is told.
+#[test]
+fn repair_keeps_under_its_rate_and_tells_how_far_it_is() {
+    with_cluster(47, 4, |cluster| async move {
+        let (_, files) = files(&cluster, 8).await;
+        let dead = cluster.number(files[0].1.members[0].node);
+        cluster.kill_fake(dead);
+        cluster
+            .until("the death", |status| status.nodes.iter().any(|node| node.state == pb::NodeState::NodeDead as i32))
+            .await;
+        cluster.until("all copies", |status| status.under_replicated == 0).await;
+        let lost = cluster.fakes[dead - 1].held.lock().replicas.len() as u64;
+        let status = cluster.channel().0.call(&pb::ClusterStatus {}, DEADLINE).await.unwrap();
+        assert_eq!((status.repaired, status.repaired_bytes), (lost, lost * 1000));
+        let share = status.repair_rate_bytes_per_sec / 16;
+        let rates: Vec<u64> = cluster.fakes.iter().flat_map(|fake| fake.held.lock().pull_rates.clone()).collect();
+        assert!(rates.len() as u64 == lost && rates.iter().all(|rate| *rate == share), "{rates:?}");
+    });
+}
+
 #[test]
 fn locations_and_replacements_are_told() {
     with_cluster(39, 4, |cluster| async move {

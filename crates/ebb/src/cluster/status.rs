@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::config::ClusterDir;
 use super::process;
-use crate::output::Output;
+use crate::output::{Output, human_bytes};
 
 /// How long one question to the master may take.
 const ASK: Duration = Duration::from_secs(2);
@@ -41,6 +41,11 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
         output.print_json(&json!({
             "cluster_id": cluster.file.cluster, "serving": serving, "safe_start": safe_start,
             "metadata": metadata, "processes": processes,
+            "repair": answer.as_ref().ok().map(|reply| json!({
+                "under_replicated": reply.under_replicated, "running": reply.repairs_running,
+                "copies": reply.repaired, "bytes": reply.repaired_bytes,
+                "rate_bytes_per_sec": reply.repair_rate_bytes_per_sec,
+            })),
         }));
         return Ok(serving);
     }
@@ -55,6 +60,18 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
             "{} inodes, {} metablocks, {} under-replicated, {} repairs running, {} sessions",
             reply.inodes, reply.metablocks, reply.under_replicated, reply.repairs_running, reply.sessions
         ));
+        if reply.under_replicated > 0 || reply.repaired > 0 {
+            let rate = match reply.repair_rate_bytes_per_sec {
+                0 => "without a limit".to_owned(),
+                rate => format!("at most {}/s for each node", human_bytes(rate)),
+            };
+            output.say(&format!(
+                "repair: {} copies of {} made, {} sets to go, {rate}",
+                reply.repaired,
+                human_bytes(reply.repaired_bytes),
+                reply.under_replicated,
+            ));
+        }
     } else if let Err(error) = &answer {
         output.say(&format!("master: {error}"));
     }
