@@ -17,7 +17,7 @@ use ebb_wire::pb::meta_op::{CreateDataset, MakeDir, Op};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::faults::budget::Budget;
-use crate::faults::kind::{BLOCK_DIR, VOLUME_DIR};
+use crate::faults::kind::{BLOCK_DIR, Kind, VOLUME_DIR};
 use crate::files::{ClientFiles, directory_of};
 use crate::options::VirtualOptions;
 use crate::workload::{Board, Worker};
@@ -30,6 +30,14 @@ const METABLOCK: u64 = 256 << 10;
 
 /// How often block servers report all their replicas: several times in a run.
 const REPORT_EVERY: Duration = Duration::from_secs(20);
+
+/// The share of starts after which a block server is scrubbed.
+const SCRUBBED: f64 = 0.3;
+
+/// How often a server is asked that does not answer yet, with which pause, and how long it may take.
+const SCRUB_CALLS: usize = 20;
+const SCRUB_PAUSE: Duration = Duration::from_millis(20);
+const SCRUB_MAX: Duration = Duration::from_secs(5);
 
 /// How long a process that gave up stays down.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -126,6 +134,11 @@ impl Cluster {
         self.0.given_up.lock().insert(member.process.name().to_owned());
     }
 
+    /// Counts a fault that begins.
+    pub fn note_fault(&self, kind: Kind) {
+        *self.0.board.injected.lock().entry(kind).or_default() += 1;
+    }
+
     /// Whether a process never comes back.
     #[must_use]
     pub fn is_given_up(&self, member: &Member) -> bool {
@@ -150,6 +163,41 @@ impl Cluster {
         if !member.process.is_alive() && !self.is_given_up(member) {
             let runtime = member.process.restart();
             self.launch(member, runtime);
+            if member.role == Role::Block && self.world().dice(&self.purpose("scrub", member)).chance(SCRUBBED) {
+                self.scrub_started(member);
+            }
+        }
+    }
+
+    /// Dice of their own for everything that is done to a process at a moment.
+    fn purpose(&self, what: &str, member: &Member) -> String {
+        format!("{what} {} {}", member.process.name(), self.world().now().as_nanos())
+    }
+
+    /// Has a block server that was just started read everything, as a careful operator would after a crash, before its
+    /// writers and repair put right what they meet: whatever befell its process, nothing may be damaged.
+    fn scrub_started(&self, member: &Member) {
+        let runtime = self.world().process("operator").runtime();
+        let connector = Connector::new(runtime.clone(), identity("operator", "virtual"), Counters::default());
+        let channel = connector.channel(&format!("{}:7100", member.process.ip()));
+        let (cluster, member) = (self.clone(), member.clone());
+        runtime.clone().spawn("scrub", async move {
+            for _ in 0..SCRUB_CALLS {
+                if let Ok(found) = channel.call(&pb::Scrub { rate_bytes_per_sec: 0 }, SCRUB_MAX).await {
+                    cluster.judge_scrub(&member, &found.corrupt);
+                    return;
+                }
+                runtime.sleep(SCRUB_PAUSE).await;
+            }
+        });
+    }
+
+    fn judge_scrub(&self, member: &Member, corrupt: &[u64]) {
+        let name = member.process.name();
+        if !corrupt.is_empty() && !self.budget().was_marred(name) {
+            let complaint =
+                format!("after a start {name} has damaged replicas of {corrupt:?}; no fault has hit its disk");
+            self.0.board.history.lock().complain("synced", complaint);
         }
     }
 

@@ -24,6 +24,9 @@ pub async fn run(cluster: &Cluster, world: &World, watch: &Watch<'_>, span: Dura
     }
     let mut dice = world.dice("faults");
     let mut kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(|_| dice.chance(0.4)).collect();
+    if let Some(only) = &cluster.options().faults {
+        kinds.clone_from(only);
+    }
     if kinds.is_empty() {
         kinds.push(*dice.pick(Kind::ALL));
     }
@@ -48,6 +51,7 @@ pub async fn run(cluster: &Cluster, world: &World, watch: &Watch<'_>, span: Dura
                 budget.mar(&name);
             }
         }
+        cluster.note_fault(kind);
         let undo = fault.begin(cluster, world, &mut dice);
         let (waiting, cluster) = (keeper.clone(), cluster.clone());
         keeper.spawn("undo a fault", async move {

@@ -56,7 +56,7 @@ pub fn run_and_keep(seed: u64, options: VirtualOptions, kept_events_max: usize) 
     let plant = options.plant;
     let world_options = WorldOptions { panics: Panics::EndTheTask, kept_events_max, plant, ..WorldOptions::default() };
     World::run(seed, world_options, |world| async move {
-        let board = Board { world: world.clone(), history: Arc::default(), done: Arc::default() };
+        let board = board(&world);
         let mut violations = match drive(&board, options).await {
             Ok(violations) => violations,
             Err(violation) => vec![violation],
@@ -74,6 +74,7 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         trace_hash: format!("{:016x}", world.trace_hash()),
         virtual_seconds: world.now().as_secs_f64(),
         faults: world.faults().into_iter().map(|(kind, count)| (kind.to_owned(), count)).collect(),
+        injected: board.injected.lock().iter().map(|(kind, count)| (kind.to_string(), *count)).collect(),
         writes: history.writes().len() as u64,
         acked,
         firm,
@@ -114,8 +115,6 @@ async fn drive(board: &Board, options: VirtualOptions) -> Result<Vec<Violation>,
     Ok(violations)
 }
 
-/// For tests that drive the workload without a cluster.
-#[cfg(test)]
 fn board(world: &World) -> Board {
-    Board { world: world.clone(), history: Arc::default(), done: Arc::default() }
+    Board { world: world.clone(), history: Arc::default(), injected: Arc::default(), done: Arc::default() }
 }

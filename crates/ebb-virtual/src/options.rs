@@ -5,6 +5,8 @@ use std::time::Duration;
 use ebb_runtime::Plant;
 use ebb_runtime::virt::Dice;
 
+use crate::faults::kind::Kind;
+
 /// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct VirtualOptions {
@@ -26,6 +28,8 @@ pub struct VirtualOptions {
     pub rest_max: Duration,
     /// Mean pause between two faults; zero: none.
     pub fault_pause: Duration,
+    /// The kinds of faults; none: drawn from the seed.
+    pub faults: Option<Vec<Kind>>,
     /// Longest pause of a worker between two operations.
     pub work_pause_max: Duration,
     /// A mistake that the code is to make, to see whether it is found.
@@ -44,6 +48,7 @@ impl Default for VirtualOptions {
             calm: Duration::from_secs(5),
             rest_max: Duration::from_secs(240),
             fault_pause: Duration::from_secs(3),
+            faults: None,
             work_pause_max: Duration::from_millis(150),
             plant: None,
         }

@@ -15,8 +15,10 @@ pub struct Report {
     pub trace_hash: String,
     /// Virtual time that passed.
     pub virtual_seconds: f64,
-    /// Faults that took effect, by kind.
+    /// What the world did, by its names: a torn write, a failed sync, a segment held back.
     pub faults: BTreeMap<String, u64>,
+    /// Faults that were begun, by the names of [`crate::faults::kind::Kind`].
+    pub injected: BTreeMap<String, u64>,
     /// Writes begun.
     pub writes: u64,
     /// Writes that returned successfully.

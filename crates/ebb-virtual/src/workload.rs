@@ -1,6 +1,7 @@
 //! What clients do: write, overwrite, append, truncate, read, rename and fsync on a few shared files; make, fill, rename
 //! and remove files of their own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use ebb_runtime::virt::{Dice, World};
 use parking_lot::Mutex;
 
 use crate::cell::{CELL, WriteId, fill, inspect};
+use crate::faults::kind::Kind;
 use crate::files::Files;
 use crate::history::{Change, History, Read, Time};
 use crate::own::OwnFiles;
@@ -46,6 +48,8 @@ pub struct Board {
     pub world: World,
     /// What happened.
     pub history: Arc<Mutex<History>>,
+    /// How often each kind of fault was begun.
+    pub injected: Arc<Mutex<BTreeMap<Kind, u64>>>,
     /// Workers end their loop when it is set.
     pub done: Arc<AtomicBool>,
 }

@@ -1,5 +1,6 @@
 //! The kinds of faults, how each begins and how it is undone.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,6 +25,18 @@ macro_rules! kinds {
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
         }
     };
+}
+
+impl fmt::Display for Kind {
+    /// In words: `OneWay` is "one way".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = format!("{self:?}");
+        let lower = name.char_indices().map(|(at, letter)| match letter.is_ascii_uppercase() && at > 0 {
+            true => format!(" {}", letter.to_ascii_lowercase()),
+            false => letter.to_ascii_lowercase().to_string(),
+        });
+        f.write_str(&lower.collect::<String>())
+    }
 }
 
 kinds! {

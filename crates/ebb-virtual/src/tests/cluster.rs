@@ -1,11 +1,13 @@
 //! The whole cluster.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::time::Duration;
 
 use ebb_runtime::Plant;
 
+use crate::faults::kind::Kind;
 use crate::swarm::{self, Next};
 use crate::{Report, VirtualOptions, run, run_and_keep};
 
@@ -24,13 +26,34 @@ fn without_faults_every_promise_is_kept() {
 
 #[test]
 fn under_faults_every_promise_is_kept() {
-    let mut kinds = std::collections::BTreeSet::new();
+    let (mut kinds, mut injected) = (BTreeSet::new(), BTreeSet::new());
     swarm::run_all(0..24, NonZeroUsize::MIN, VirtualOptions::drawn, |report| {
         good(&report);
         kinds.extend(report.faults.into_keys());
+        injected.extend(report.injected.into_keys());
         Next::GoOn
     });
     assert!(kinds.len() > 12, "{kinds:?}");
+    assert!(Kind::ALL.iter().all(|kind| injected.contains(&kind.to_string())), "{injected:?}");
+}
+
+/// Wall clocks of master, nodes and clients jump by up to an hour, back and forth, several times a second: no lease ends,
+/// no node counts as dead, and nothing fails.
+#[test]
+fn clocks_that_jump_cost_nothing() {
+    for seed in 0..3 {
+        let options = VirtualOptions {
+            faults: Some(vec![Kind::Skew]),
+            fault_pause: Duration::from_millis(200),
+            chaos: Duration::from_secs(60),
+            ..VirtualOptions::default()
+        };
+        let report = run(seed, options);
+        good(&report);
+        assert!(report.injected["skew"] > 100 && report.injected.len() == 1, "{:?}", report.injected);
+        assert!(report.writes > 100, "{report:?}");
+        assert_eq!(report.acked, report.writes, "seed {seed}: every write returned well");
+    }
 }
 
 #[test]
@@ -71,6 +94,7 @@ const PLANTS: &[(Plant, &[&str])] = &[
     (Plant::StaleRead, &["fresh", "atomic"]),
     // Members that differ for good are also what fsck never calls healthy.
     (Plant::EpochIgnored, &["synced", "fresh", "healthy"]),
+    (Plant::TornOverwrite, &["synced", "torn", "healthy"]),
     (Plant::EarlyDelete, &["synced", "healthy", "disks"]),
     (Plant::CommitUnsynced, &["synced", "fresh", "healthy"]),
 ];

@@ -1,10 +1,12 @@
 //! `ebb lab virtual`.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use ebb_runtime::Plant;
 use ebb_types::{Result, err};
+use ebb_virtual::faults::kind::Kind;
 use ebb_virtual::swarm::{self, Next};
 use ebb_virtual::{Report, VirtualOptions};
 use serde_json::json;
@@ -51,12 +53,16 @@ fn run_one(context: &Context, seed: Range<u64>, plant: Option<Plant>) -> bool {
 fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, plant: Option<Plant>) -> bool {
     let bar = context.output.item_bar(seeds.end - seeds.start, "seeds");
     let (mut passed, mut failed) = (0_u64, Vec::new());
+    let mut injected: BTreeMap<String, u64> = Kind::ALL.iter().map(|kind| (kind.to_string(), 0)).collect();
     swarm::run_all(
         seeds,
         jobs,
         |seed| options(seed, plant),
         |report| {
             bar.inc(1);
+            for (kind, count) in &report.injected {
+                *injected.entry(kind.clone()).or_default() += count;
+            }
             if report.violations.is_empty() {
                 passed += 1;
                 return Next::GoOn;
@@ -70,8 +76,12 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, plant: Op
     bar.finish_and_clear();
     if context.output.json() {
         failed.sort_unstable();
-        context.output.print_json(&json!({"passed": passed, "failed": failed.len(), "failed_seeds": failed}));
+        context.output.print_json(
+            &json!({"passed": passed, "failed": failed.len(), "failed_seeds": failed, "injected": injected}),
+        );
     }
+    let counts: Vec<String> = injected.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    context.output.say(&format!("faults: {}", counts.join(", ")));
     context.output.say(&format!("{passed} passed, {} failed", failed.len()));
     failed.is_empty()
 }
