@@ -60,4 +60,4 @@ mod write;
 pub use client::Client;
 pub use metrics::Metrics;
 pub use options::ClientOptions;
-pub use types::{Access, Allocate, CacheListener, Handle, Location, Privileges, SetAttr, SetTime};
+pub use types::{Access, Allocate, CacheGuard, CacheListener, Handle, Location, Privileges, SetAttr, SetTime};

@@ -20,6 +20,8 @@ enum Look {
     Done(Bytes),
     /// Wait for these and look again.
     Wait(Vec<Arc<Fetch>>),
+    /// The lease is gone: what is known of the file says nothing, not even that a part was never written.
+    Lost,
 }
 
 impl Shared {
@@ -35,20 +37,29 @@ impl Shared {
             self.read_ahead(file, offset, data.len() as u64);
             return Ok(data);
         }
-        let _gate = self.enter(inode, Lease::Read).await?;
-        let reach = self.reach(file, offset, len);
-        self.start_ahead(inode, offset.saturating_add(len), reach);
-        self.read_under_lease(inode, offset, len, reach).await
+        let started = self.runtime.now();
+        loop {
+            let _gate = self.enter(inode, Lease::Read).await?;
+            let reach = self.reach(file, offset, len);
+            self.start_ahead(inode, offset.saturating_add(len), reach);
+            if let Some(data) = self.read_under_lease(inode, offset, len, reach).await? {
+                return Ok(data);
+            }
+            if self.runtime.now().since(started) > self.session.deadline() {
+                return Err(err!(Timeout, "reading {}: its lease was lost as often as it was taken", inode.id));
+            }
+        }
     }
 
-    /// The same for the client itself, under a lease that the caller has entered.
-    pub async fn read_under_lease(
+    /// The same under a lease that the caller has entered; nothing if it is lost, however the gate is kept: a session
+    /// that has expired takes its leases along.
+    async fn read_under_lease(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
         offset: u64,
         len: u64,
         reach: Reach,
-    ) -> Result<Bytes> {
+    ) -> Result<Option<Bytes>> {
         let mut local: Vec<Arc<Fetch>> = Vec::new();
         let started = self.runtime.now();
         loop {
@@ -57,12 +68,15 @@ impl Shared {
                 self.spawn_fetch(inode, fetch);
             }
             let waits = match look {
-                Look::Done(data) => return Ok(data),
+                Look::Done(data) => return Ok(Some(data)),
+                Look::Lost => return Ok(None),
                 Look::Wait(waits) => waits,
             };
             for fetch in &waits {
                 fetch.wait().await;
-                if let Some(Err(error)) = fetch.result() {
+                if let Some(Err(error)) = fetch.result()
+                    && !fetch.is_stale()
+                {
                     return Err(fetch::of_file(inode.id)(error));
                 }
             }
@@ -95,6 +109,9 @@ impl Shared {
         local: &[Arc<Fetch>],
     ) -> (Look, Vec<Arc<Fetch>>) {
         let mut core = inode.core.lock();
+        if core.lease == Lease::None {
+            return (Look::Lost, Vec::new());
+        }
         let mut gather = window(&core, offset, len);
         core.offer(&self.cache, inode.id, &mut gather, local);
         offer_holes(&core, &mut gather);

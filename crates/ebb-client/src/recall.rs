@@ -3,10 +3,11 @@
 //! ```text
 //!  recall ── keep WRITE: tell size and times ────────────────────────────────► done
 //!        ├── keep READ:  shut the gate, flush, commit, release, tell ───────► done
-//!        └── keep NONE:  invalidate kernel caches (gate open), then the same ► done
+//!        └── keep NONE:  drop kernel caches (gate open), then the same ─────► done
 //! ```
-//! The gate stays open while the listener runs: a write that waited at the gate would keep its page locked, and the
-//! kernel would wait for that page. What was served meanwhile is invalidated in another round.
+//! The gate stays open while the kernel drops its pages: a read that waited at the gate would keep its page locked, and
+//! the kernel would wait for that page. Programs that begin to read wait before they lock any, and what was served to
+//! those that had begun is dropped once the gate is shut.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +21,6 @@ use crate::inode::{Inode, Lease};
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
 
-/// Rounds of invalidation while the file is in use.
-const INVALIDATIONS_MAX: usize = 3;
 /// Between attempts to flush a file that somebody else waits for.
 const FLUSH_PAUSE: Duration = Duration::from_millis(500);
 /// Leases held before the least recently used go back.
@@ -63,8 +62,12 @@ impl Shared {
 
     async fn give_back(self: Arc<Self>, inode: &Arc<Inode>) {
         let keep = |shared: &Self| shared.recalls.lock().get(&inode.id).copied().unwrap_or(Lease::None);
+        let mut caches = None;
         if keep(&self) == Lease::None {
-            self.invalidate_rounds(inode).await;
+            caches = self.guard_caches(inode.id);
+            if let Some(caches) = &mut caches {
+                caches.drop_pages().await;
+            }
         }
         let _gate = inode.gate.write().await;
         if inode.core.lock().lease == Lease::None
@@ -76,6 +79,12 @@ impl Shared {
             let wanted = keep(&self);
             if wanted == Lease::None {
                 inode.core.lock().closed = true;
+                if caches.is_none() {
+                    caches = self.guard_caches(inode.id);
+                }
+                if let Some(caches) = &mut caches {
+                    caches.drop_pages().await;
+                }
             }
             match self.return_lease(inode).await {
                 Ok(()) => break,
@@ -91,17 +100,6 @@ impl Shared {
         // Ordering: told before the gate opens, or the next lease that this client takes could be taken for this one.
         self.tell(vec![held]).await;
         self.recalls.lock().remove(&inode.id);
-    }
-
-    /// Invalidates kernel caches until nothing was served meanwhile, a few times at most.
-    async fn invalidate_rounds(self: &Arc<Self>, inode: &Inode) {
-        for _ in 0..INVALIDATIONS_MAX {
-            let before = inode.used.load(Ordering::Relaxed);
-            self.invalidate(inode.id).await;
-            if inode.used.load(Ordering::Relaxed) == before {
-                return;
-            }
-        }
     }
 
     /// Flushes, commits and drops the lease. The caller has the gate to itself.

@@ -25,7 +25,7 @@ use crate::nodes::NodeMap;
 use crate::poll::MasterBoot;
 use crate::session::Session;
 use crate::short::ShortCircuit;
-use crate::types::CacheListener;
+use crate::types::{CacheGuard, CacheListener};
 
 /// The client behind [`crate::Client`].
 pub(crate) struct Shared {
@@ -155,12 +155,16 @@ impl Shared {
         self.short.close(core.map.values().map(|record| record.id));
     }
 
-    /// Tells the listener, if there is one. Called with no lock held.
-    pub async fn invalidate(&self, inode: InodeId) {
+    /// Keeps kernel caches of a file from being used, if there is a kernel. Called with no lock held.
+    pub fn guard_caches(&self, inode: InodeId) -> Option<Box<dyn CacheGuard>> {
         let listener = self.listener.lock().clone();
-        if let Some(listener) = listener {
-            // The kernel may take its time: keep the tasks' threads free.
-            self.runtime.compute(move || listener.invalidate_inode(inode)).await;
+        listener.map(|listener| listener.guard(inode))
+    }
+
+    /// Makes the kernel drop what it keeps of a file. Called with no lock held.
+    pub async fn invalidate(&self, inode: InodeId) {
+        if let Some(mut guard) = self.guard_caches(inode) {
+            guard.drop_pages().await;
         }
     }
 

@@ -1,18 +1,26 @@
 //! Plain values of the interface.
 
+use std::pin::Pin;
+
 use ebb_types::{HostName, InodeId, WallTime};
 use ebb_wire::pb;
 
-/// Told when another client's doing makes kernel caches stale. Called from a task that holds no lock of the client;
-/// the recall goes on only when the call has returned. Reads and writes are still answered while it runs, so that
-/// pages which the kernel has locked for one can be invalidated.
+/// Told when another client's doing makes kernel caches stale. Called from tasks that hold no lock of the client.
 pub trait CacheListener: Send + Sync + 'static {
-    /// Data and attributes of this inode are no longer what was served.
-    fn invalidate_inode(&self, inode: InodeId);
+    /// What was served of this file is going to change. While the guard lives, programs that begin to read the file
+    /// through the kernel's caches wait; those that have begun are answered.
+    fn guard(&self, inode: InodeId) -> Box<dyn CacheGuard>;
 
     /// Attributes of these inodes, and what is kept of the names in them, are not to be believed any more. Takes no
     /// lock that a request may hold while it waits for this client, so it ends soon whatever else goes on.
     fn forget(&self, inodes: &[InodeId]);
+}
+
+/// Keeps kernel caches of one file from being used.
+pub trait CacheGuard: Send {
+    /// The kernel drops data and attributes that were served until now. Returns when it has, or when it takes too
+    /// long: it waits for pages that requests have locked, and such a request may wait for this client.
+    fn drop_pages<'a>(&'a mut self) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 }
 
 /// Attributes to set; `None` leaves a field alone.

@@ -1,37 +1,49 @@
-//! Making the kernel forget what other clients have changed.
+//! Telling the kernel what to drop.
 //!
-//! The kernel waits for pages that a request has locked before it forgets them, and such a request is answered by the
+//! The kernel waits for pages that a request has locked before it drops them, and such a request is answered by the
 //! tasks of this process. So the notifications that concern pages are written by threads of their own, which hold no
 //! lock and which no task waits for without a bound. Those that concern names and attributes wait for nothing: names
 //! are made void all at once (`FUSE_NOTIFY_INC_EPOCH`), because to drop one takes the lock of its directory, which the
 //! kernel holds while a request for another change there waits for this process.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
-use std::time::Duration;
 
-use ebb_client::CacheListener;
 use ebb_types::{InodeId, Result};
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
 
 use crate::abi::reply;
 use crate::device::Device;
 
-/// A page that stays locked holds one thread up, and it may stay locked until another inode's recall is through here or
-/// in another mount: so there is a thread for each inode that is waited for. Each such inode has a request under way, and
+/// A page that stays locked holds one thread up, and it may stay locked until another file's recall is through here or
+/// in another mount: so there is a thread for each range that is waited for. Each such file has a request under way, and
 /// the kernel has few of those.
 const THREADS_MAX: usize = 256;
 
-/// Most inodes that wait for a thread without anybody waiting for them: forgetting late does no harm.
+/// Most ranges that wait for a thread without anybody waiting for them: dropping late does no harm.
 const QUEUE_MAX: usize = 1 << 16;
 
-/// How long a recall waits for the kernel. What is stale after that is still never read: attributes are void before
-/// another client may write, so the kernel asks for size and time of change before it reads, and drops pages that do
-/// not match. Mappings alone see old bytes for longer.
-const WAIT_MAX: Duration = Duration::from_secs(2);
+/// Part of a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Range {
+    /// The file.
+    pub inode: InodeId,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; 0: up to the end.
+    pub len: u64,
+}
 
-/// Hands inodes to threads that tell the kernel.
+impl Range {
+    /// All of a file.
+    pub fn whole(inode: InodeId) -> Self {
+        Self { inode, offset: 0, len: 0 }
+    }
+}
+
+/// Hands ranges to threads that tell the kernel.
 pub struct Invalidator {
     state: Mutex<State>,
     changed: Condvar,
@@ -50,37 +62,37 @@ impl std::fmt::Debug for Invalidator {
 #[derive(Default)]
 struct State {
     /// In the order in which they came, each once.
-    queue: VecDeque<InodeId>,
+    queue: VecDeque<Range>,
     /// Who waits for those in the queue.
-    waiting: BTreeMap<InodeId, Vec<mpsc::SyncSender<()>>>,
+    waiting: BTreeMap<Range, Vec<oneshot::Sender<()>>>,
     /// A thread tells the kernel of these just now. It waits for their pages: a second one would wait with it.
-    busy: BTreeSet<InodeId>,
+    busy: BTreeSet<Range>,
     threads: usize,
     idle: usize,
     closed: bool,
 }
 
 impl State {
-    fn add(&mut self, inode: InodeId, done: Option<mpsc::SyncSender<()>>) {
-        if !self.waiting.contains_key(&inode) {
+    fn add(&mut self, range: Range, done: Option<oneshot::Sender<()>>) {
+        if !self.waiting.contains_key(&range) {
             if done.is_none() && self.queue.len() >= QUEUE_MAX {
                 return;
             }
-            self.queue.push_back(inode);
+            self.queue.push_back(range);
         }
-        self.waiting.entry(inode).or_default().extend(done);
+        self.waiting.entry(range).or_default().extend(done);
     }
 
     /// The next that nobody is busy with.
-    fn take(&mut self) -> Option<(InodeId, Vec<mpsc::SyncSender<()>>)> {
-        let at = self.queue.iter().position(|inode| !self.busy.contains(inode))?;
-        let inode = self.queue.remove(at)?;
-        self.busy.insert(inode);
-        Some((inode, self.waiting.remove(&inode).unwrap_or_default()))
+    fn take(&mut self) -> Option<(Range, Vec<oneshot::Sender<()>>)> {
+        let at = self.queue.iter().position(|range| !self.busy.contains(range))?;
+        let range = self.queue.remove(at)?;
+        self.busy.insert(range);
+        Some((range, self.waiting.remove(&range).unwrap_or_default()))
     }
 
     fn wants_thread(&self) -> bool {
-        let ready = self.queue.iter().filter(|inode| !self.busy.contains(inode)).take(self.idle + 1).count();
+        let ready = self.queue.iter().filter(|range| !self.busy.contains(range)).take(self.idle + 1).count();
         ready > self.idle && self.threads < THREADS_MAX
     }
 }
@@ -104,9 +116,16 @@ impl Invalidator {
         self.ensure_thread(&mut self.state.lock());
     }
 
-    /// The kernel forgets `inode` soon.
-    pub fn submit(&self, inode: InodeId) {
-        self.push(inode, None);
+    /// The kernel drops a range soon, and attributes with it.
+    pub fn submit(&self, range: Range) {
+        self.push(range, None);
+    }
+
+    /// The same; the answer comes when it has.
+    pub fn tell(&self, range: Range) -> oneshot::Receiver<()> {
+        let (done, wait) = oneshot::channel();
+        self.push(range, Some(done));
+        wait
     }
 
     /// The kernel asks for the attributes of `inode` again: this mount changed what the kernel was not told of.
@@ -127,12 +146,12 @@ impl Invalidator {
         self.changed.notify_all();
     }
 
-    fn push(&self, inode: InodeId, done: Option<mpsc::SyncSender<()>>) {
+    fn push(&self, range: Range, done: Option<oneshot::Sender<()>>) {
         let mut state = self.state.lock();
         if state.closed {
             return;
         }
-        state.add(inode, done);
+        state.add(range, done);
         self.ensure_thread(&mut state);
         self.changed.notify_one();
     }
@@ -150,20 +169,20 @@ impl Invalidator {
     }
 
     fn run(&self, device: &Device) {
-        while let Some((inode, waiting)) = self.next() {
-            if let Err(error) = device.notify(&reply::invalidate_inode(inode)) {
-                tracing::warn!(%inode, %error, "leave a page cache as it is");
+        while let Some((range, waiting)) = self.next() {
+            if let Err(error) = device.notify(&reply::invalidate_range(range)) {
+                tracing::warn!(inode = %range.inode, %error, "leave a page cache as it is");
             }
-            self.state.lock().busy.remove(&inode);
+            self.state.lock().busy.remove(&range);
             for done in waiting {
                 // The task may have stopped waiting.
-                let _ = done.try_send(());
+                let _ = done.send(());
             }
         }
     }
 
-    /// Waits for an inode; none: closed.
-    fn next(&self) -> Option<(InodeId, Vec<mpsc::SyncSender<()>>)> {
+    /// Waits for a range; none: closed.
+    fn next(&self) -> Option<(Range, Vec<oneshot::Sender<()>>)> {
         let mut state = self.state.lock();
         loop {
             if state.closed {
@@ -181,6 +200,13 @@ impl Invalidator {
 }
 
 impl Invalidator {
+    /// The kernel asks again for attributes of these inodes and, if it keeps any, for all names. Waits for nothing.
+    pub fn forget(&self, inodes: &[InodeId]) {
+        if let Err(error) = self.tell_forget(inodes) {
+            tracing::warn!(%error, "the kernel keeps names and attributes until their time is over");
+        }
+    }
+
     /// Tells the kernel from this thread: no lock is taken that a request may hold.
     fn tell_forget(&self, inodes: &[InodeId]) -> Result<()> {
         let Some((device, epochs)) = self.device.get() else { return Ok(()) };
@@ -191,53 +217,29 @@ impl Invalidator {
     }
 }
 
-impl CacheListener for Invalidator {
-    fn invalidate_inode(&self, inode: InodeId) {
-        let (done, wait) = mpsc::sync_channel(1);
-        self.push(inode, Some(done));
-        let wait = move || match wait.recv_timeout(WAIT_MAX) {
-            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {}
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                tracing::warn!(%inode, "go on with a recall although the kernel has not dropped its pages yet");
-            }
-        };
-        // The requests that the kernel waits for are answered by other tasks: they must get this worker's thread.
-        match tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor()) {
-            Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
-            _ => wait(),
-        }
-    }
-
-    fn forget(&self, inodes: &[InodeId]) {
-        if let Err(error) = self.tell_forget(inodes) {
-            tracing::warn!(%error, "the kernel keeps names and attributes until their time is over");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn no_inode_waits_for_another_and_none_is_told_twice_at_a_time() {
+    fn no_file_waits_for_another_and_none_is_told_twice_at_a_time() {
         let mut state = State::default();
-        let [a, b] = [1, 2].map(InodeId::new);
-        let (done, wait) = mpsc::sync_channel(1);
+        let [a, b] = [1, 2].map(|id| Range::whole(InodeId::new(id)));
+        let (done, mut wait) = oneshot::channel();
         state.add(a, None);
         state.add(a, Some(done));
         state.add(b, None);
         assert!(state.wants_thread());
         let (first, waiting) = state.take().unwrap();
-        assert_eq!((first, waiting.len(), state.queue.len()), (a, 1, 1), "both wishes for one inode are met at once");
+        assert_eq!((first, waiting.len(), state.queue.len()), (a, 1, 1), "both wishes for one file are met at once");
         // The kernel is being told of `a`; what comes now is told after that, and `b` does not wait for it.
         state.add(a, None);
         assert!(state.wants_thread());
-        assert_eq!(state.take().map(|(inode, _)| inode), Some(b));
+        assert_eq!(state.take().map(|(range, _)| range), Some(b));
         assert!(state.take().is_none() && !state.wants_thread());
         state.busy.remove(&a);
         assert!(state.wants_thread());
-        assert_eq!(state.take().map(|(inode, _)| inode), Some(a));
+        assert_eq!(state.take().map(|(range, _)| range), Some(a));
         drop(waiting);
         assert!(wait.try_recv().is_err());
     }

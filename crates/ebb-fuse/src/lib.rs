@@ -9,12 +9,14 @@
 //! 2. `server` decides what each request means: caching, append, directory offsets, whose locks go when.
 //! 3. [`vfs`] is the file system below: `client_vfs` for a cluster.
 //!
-//! `session` runs requests, `invalidate` makes the kernel forget, `kernel` and `mountinfo` deal with mount(2) and its
+//! `session` runs requests, `kernel_cache` knows what the kernel keeps (`pages`) and makes it let go in time
+//! (`invalidate`), `kernel` and `mountinfo` deal with mount(2) and its
 //! table, and [`mount()`] ties it together.
 //!
-//! Caching: the kernel keeps pages, names and attributes for as long as the client may (its leases and watches), and
-//! drops pages whose file has another size or time of change. What another client is about to change is recalled
-//! first, from threads that hold no lock. Nothing is written behind: a write that returned is in the client.
+//! Caching: the kernel keeps pages, names and attributes for as long as the client may (its leases and watches). Who
+//! opens a file to write goes around the page cache, and so does who reads meanwhile; what another client is about to
+//! change is recalled first, from threads that hold no lock. Nothing is written behind: a write that returned is in the
+//! client.
 //!
 //! What it never does: decide what data or names are (the client and the master do), keep state that outlives the
 //! process, or answer a request twice or never.
@@ -32,14 +34,16 @@ mod device;
 mod interrupt;
 mod invalidate;
 mod kernel;
+mod kernel_cache;
 mod mount;
 mod mountinfo;
+mod pages;
 mod server;
 mod session;
 pub mod vfs;
 
 pub use client_vfs::ClientVfs;
-pub use invalidate::Invalidator;
+pub use kernel_cache::KernelCache;
 pub use mount::{Mount, MountOptions, mount, mount_vfs, unmount, unmount_lazily};
 pub use server::PID_XATTR;
 

@@ -12,11 +12,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::{mpsc, watch};
 
+use crate::abi::init::KernelAbilities;
 use crate::abi::reply::Validity;
 use crate::client_vfs::ClientVfs;
 use crate::device::Device;
 use crate::invalidate::Invalidator;
 use crate::kernel::{self, Flags, Unmount};
+use crate::kernel_cache::KernelCache;
 use crate::mountinfo::{self, PointState};
 use crate::server::Server;
 use crate::session::{Session, handshake};
@@ -72,8 +74,8 @@ pub struct Mount {
 /// A mount point that does not exist, is no directory or is a mount of Ebb already; no FUSE here, or not permitted.
 pub async fn mount(runtime: &Runtime, client: Client, options: MountOptions, mountpoint: &Path) -> Result<Mount> {
     let listening = client.clone();
-    mount_vfs(runtime, Arc::new(ClientVfs::new(client)), options, mountpoint, |invalidator| {
-        listening.set_listener(invalidator);
+    mount_vfs(runtime, Arc::new(ClientVfs::new(client)), options, mountpoint, |caches| {
+        listening.set_listener(Arc::new(caches));
     })
     .await
 }
@@ -84,17 +86,18 @@ pub async fn mount_vfs<V: Vfs>(
     vfs: Arc<V>,
     options: MountOptions,
     mountpoint: &Path,
-    listen: impl FnOnce(Arc<Invalidator>),
+    listen: impl FnOnce(KernelCache),
 ) -> Result<Mount> {
     let (path, settings) = (mountpoint.to_owned(), options.clone());
     let (path, connection) = runtime.compute(move || connect(&path, &settings)).await?;
 
     let invalidator = Invalidator::new();
-    listen(Arc::clone(&invalidator));
+    let caches = KernelCache::new(runtime.clone(), Arc::clone(&invalidator));
+    listen(caches.clone());
     let validity = Validity { entry: options.entry_timeout, attr: options.attr_timeout };
-    let server = Arc::new(Server::new(vfs, validity, connection.epochs, Arc::clone(&invalidator)));
+    let server = Arc::new(Server::new(vfs, validity, connection.kernel, caches));
     let session = Session::new(runtime.clone(), server, connection.max_write);
-    invalidator.start(&connection.devices[0], connection.epochs);
+    invalidator.start(&connection.devices[0], connection.kernel.keeps_names);
     let ended = match session.start(connection.devices) {
         Ok(ended) => ended,
         Err(error) => {
@@ -121,7 +124,7 @@ pub async fn mount_vfs<V: Vfs>(
 struct Connection {
     devices: Vec<Arc<Device>>,
     max_write: u32,
-    epochs: bool,
+    kernel: KernelAbilities,
 }
 
 /// Makes the mount point ready, mounts, shakes hands. Blocks shortly.
@@ -136,7 +139,7 @@ fn connect(mountpoint: &Path, options: &MountOptions) -> Result<(PathBuf, Connec
         for _ in 1..options.threads.max(1) {
             devices.push(Arc::new(device.another()?));
         }
-        Ok(Connection { devices, max_write: agreement.max_write, epochs: agreement.epochs })
+        Ok(Connection { devices, max_write: agreement.max_write, kernel: agreement.kernel })
     });
     match connection {
         Ok(connection) => Ok((path, connection)),

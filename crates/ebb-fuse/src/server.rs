@@ -10,12 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_types::{Error, ErrorKind, InodeId, Result};
 
+use crate::abi::init::KernelAbilities;
 use crate::abi::reply;
 use crate::abi::reply::Validity;
 use crate::abi::request::{Header, Request};
 use crate::credentials;
 use crate::interrupt::Interrupts;
-use crate::invalidate::Invalidator;
+use crate::kernel_cache::KernelCache;
 use crate::vfs::{Attr, Vfs};
 
 use files::OpenFiles;
@@ -32,25 +33,25 @@ pub const PID_XATTR: &str = "system.ebb.mount.pid";
 pub struct Server<V> {
     pub(crate) vfs: Arc<V>,
     least: Validity,
-    keeps_names: bool,
+    kernel: KernelAbilities,
     files: OpenFiles,
     lock_owners: LockOwners,
     pub(crate) interrupts: Interrupts,
-    invalidator: Arc<Invalidator>,
+    caches: KernelCache,
 }
 
 impl<V: Vfs> Server<V> {
     /// A server of `vfs`, whose answers the kernel may keep for `least` at any rate, and longer as the file system
-    /// says; of names only if `keeps_names`, that is, if it can be made to forget them.
-    pub fn new(vfs: Arc<V>, least: Validity, keeps_names: bool, invalidator: Arc<Invalidator>) -> Self {
+    /// says and as far as `kernel` can be made to drop them.
+    pub fn new(vfs: Arc<V>, least: Validity, kernel: KernelAbilities, caches: KernelCache) -> Self {
         Self {
             vfs,
             least,
-            keeps_names,
+            kernel,
             files: OpenFiles::default(),
             lock_owners: LockOwners::default(),
             interrupts: Interrupts::default(),
-            invalidator,
+            caches,
         }
     }
 
@@ -133,7 +134,8 @@ impl<V: Vfs> Server<V> {
     }
 
     fn attr_validity(&self, attr: &Attr) -> Validity {
-        Validity { attr: self.least.attr.max(self.vfs.attr_validity(attr)), ..self.least }
+        let kept = if self.caches.is_guarded(attr.inode) { Duration::ZERO } else { self.vfs.attr_validity(attr) };
+        Validity { attr: self.least.attr.max(kept), ..self.least }
     }
 
     fn validity(&self, parent: InodeId, name: &[u8], attr: &Attr) -> Validity {
@@ -141,7 +143,7 @@ impl<V: Vfs> Server<V> {
     }
 
     fn name_validity(&self, parent: InodeId, name: &[u8], leads: Option<InodeId>) -> Duration {
-        let kept = if self.keeps_names { self.vfs.name_validity(parent, name, leads) } else { Duration::ZERO };
+        let kept = if self.kernel.keeps_names { self.vfs.name_validity(parent, name, leads) } else { Duration::ZERO };
         self.least.entry.max(kept)
     }
 }

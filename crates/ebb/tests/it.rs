@@ -15,6 +15,7 @@ mod jobs;
 mod kills;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
+mod linear;
 #[path = "it/load.rs"]
 mod load;
 #[path = "it/mount.rs"]

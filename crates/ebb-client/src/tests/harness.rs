@@ -214,15 +214,24 @@ pub(crate) async fn read_all(client: &Client, handle: Handle) -> Result<Vec<u8>>
 }
 
 /// What a listener heard.
-#[derive(Debug, Default)]
-pub(crate) struct Heard(pub Mutex<Vec<InodeId>>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard(pub Arc<Mutex<Vec<InodeId>>>);
 
 impl crate::CacheListener for Heard {
-    fn invalidate_inode(&self, inode: InodeId) {
-        self.0.lock().push(inode);
+    fn guard(&self, inode: InodeId) -> Box<dyn crate::CacheGuard> {
+        Box::new(Guarded(self.clone(), inode))
     }
 
     fn forget(&self, inodes: &[InodeId]) {
         self.0.lock().extend(inodes);
+    }
+}
+
+struct Guarded(Heard, InodeId);
+
+impl crate::CacheGuard for Guarded {
+    fn drop_pages<'a>(&'a mut self) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        self.0.0.lock().push(self.1);
+        Box::pin(async {})
     }
 }

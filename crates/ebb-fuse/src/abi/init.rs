@@ -70,8 +70,17 @@ pub struct Agreement {
     pub max_background: u16,
     /// Bytes of one write request.
     pub max_write: u32,
-    /// All names that the kernel keeps can be made void at once, without a lock that a request may hold.
-    pub epochs: bool,
+    /// What the kernel can do that decides what it may keep.
+    pub kernel: KernelAbilities,
+}
+
+/// What a kernel can do that decides what it may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelAbilities {
+    /// All names that it keeps can be made void at once, without a lock that a request may hold; so it may keep some.
+    pub keeps_names: bool,
+    /// It can map, shared, what a descriptor that goes around the page cache has open (Linux 6.6).
+    pub maps_around: bool,
 }
 
 /// Takes the body of INIT apart. A kernel of another major version cannot be served.
@@ -105,8 +114,11 @@ pub fn agree(offer: Offer, max_write: u32, plus: bool) -> Result<Agreement> {
     }
     // Requests above 128 KiB need the kernel to take a number of pages from us.
     let max_write = if features & feature::MAX_PAGES != 0 { max_write } else { max_write.min(128 << 10) };
-    let epochs = offer.minor >= super::MINOR_EPOCHS;
-    Ok(Agreement { max_readahead: offer.max_readahead, features, max_background: 64, max_write, epochs })
+    let kernel = KernelAbilities {
+        keeps_names: offer.minor >= super::MINOR_EPOCHS,
+        maps_around: features & feature::DIRECT_IO_ALLOW_MMAP != 0,
+    };
+    Ok(Agreement { max_readahead: offer.max_readahead, features, max_background: 64, max_write, kernel })
 }
 
 /// The answer to INIT (`struct fuse_init_out`, 64 bytes).

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use ebb_types::{FileKind, InodeId, WallTime};
 
+use crate::invalidate::Range;
 use crate::vfs::{Attr, DirEntry, Lock, LockKind, StatFs};
 
 /// How long the kernel may keep what it is told.
@@ -278,14 +279,15 @@ impl Listing {
     }
 }
 
-/// A message of its own that makes the kernel forget data and attributes of an inode.
+/// A message of its own that makes the kernel drop part of the data of an inode, and its attributes.
 #[must_use]
-pub fn invalidate_inode(inode: InodeId) -> [u8; 40] {
+pub fn invalidate_range(range: Range) -> [u8; 40] {
     let mut out = [0; 40];
     out[..4].copy_from_slice(&40_u32.to_ne_bytes());
     out[4..8].copy_from_slice(&super::NOTIFY_INVAL_INODE.to_ne_bytes());
-    out[16..24].copy_from_slice(&inode.raw().to_ne_bytes());
-    // Offset 0, length 0: everything.
+    out[16..24].copy_from_slice(&range.inode.raw().to_ne_bytes());
+    out[24..32].copy_from_slice(&range.offset.to_ne_bytes());
+    out[32..40].copy_from_slice(&range.len.to_ne_bytes());
     out
 }
 
@@ -293,7 +295,7 @@ pub fn invalidate_inode(inode: InodeId) -> [u8; 40] {
 /// with the new attributes before they are used.
 #[must_use]
 pub fn invalidate_attributes(inode: InodeId) -> [u8; 40] {
-    let mut out = invalidate_inode(inode);
+    let mut out = invalidate_range(Range::whole(inode));
     // A negative offset: no pages.
     out[24..32].copy_from_slice(&(-1_i64).to_ne_bytes());
     out

@@ -1,14 +1,15 @@
 //! Requests about open files.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use ebb_types::{Result, err};
+use ebb_types::{InodeId, Result, err};
 use parking_lot::Mutex;
 
 use super::{Server, caller, empty};
 use crate::abi::request::{Header, Request};
 use crate::abi::{OPEN_EXEC, RELEASE_FLOCK_UNLOCK, WRITE_CACHE, WRITE_KILL_SUIDGID, fopen, reply};
+use crate::pages::Way;
 use crate::vfs::{Allocate, FileId, NewName, OpenMode, Place, Privileges, Seek, Vfs};
 
 /// Most bytes that one request copies: it must end well before its deadline, and the program asks again for the rest.
@@ -17,65 +18,81 @@ const COPY_MAX: u64 = 64 << 20;
 /// What programs have open; the kernel does not promise a release of each before an unmount ends.
 #[derive(Debug, Default)]
 pub struct OpenFiles {
-    files: Mutex<BTreeSet<FileId>>,
+    files: Mutex<BTreeMap<FileId, Opened>>,
+}
+
+/// What is known of an open file.
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    inode: InodeId,
+    writes: bool,
+    way: Way,
 }
 
 impl OpenFiles {
-    fn add(&self, file: FileId) {
-        self.files.lock().insert(file);
+    fn add(&self, file: FileId, opened: Opened) {
+        self.files.lock().insert(file, opened);
     }
 
-    /// False: it was not open.
-    fn remove(&self, file: FileId) -> bool {
+    fn find(&self, file: FileId) -> Option<Opened> {
+        self.files.lock().get(&file).copied()
+    }
+
+    /// Nothing: it was not open.
+    fn remove(&self, file: FileId) -> Option<Opened> {
         self.files.lock().remove(&file)
     }
 
     /// Everything, for the end of the mount.
-    pub fn take_all(&self) -> BTreeSet<FileId> {
-        std::mem::take(&mut self.files.lock())
+    pub fn take_all(&self) -> Vec<FileId> {
+        std::mem::take(&mut *self.files.lock()).into_keys().collect()
     }
 }
 
 impl<V: Vfs> Server<V> {
     pub(super) async fn on_file(&self, header: &Header, request: Request) -> Result<Bytes> {
-        let vfs = &self.vfs;
+        let (vfs, inode) = (&self.vfs, header.inode);
         Ok(match request {
             Request::Open { flags, kill_privileges } => {
-                let file = vfs.open(&caller(header), header.inode, open_mode(flags, kill_privileges)).await?;
-                self.files.add(file);
-                reply::open(file.0, cache_flags(flags))
+                let mode = open_mode(flags, kill_privileges);
+                let caller = caller(header);
+                let opening = vfs.open(&caller, inode, mode);
+                let file = if mode.truncate { self.caches.change(inode, opening).await? } else { opening.await? };
+                reply::open(file.0, self.note_open(file, inode, mode, flags))
             }
             Request::Create { name, flags, mode, umask, kill_privileges } => {
-                let new = NewName { parent: header.inode, name: &name, mode: mode & 0o7777, umask };
+                let new = NewName { parent: inode, name: &name, mode: mode & 0o7777, umask };
                 let exclusive = flags & libc::O_EXCL as u32 != 0;
-                let open = open_mode(flags, kill_privileges);
-                let (file, attr) = vfs.create(&caller(header), new, exclusive, open).await?;
-                self.files.add(file);
-                reply::created(&attr, self.validity(header.inode, &name, &attr), file.0, cache_flags(flags))
+                let mode = open_mode(flags, kill_privileges);
+                let (file, attr) = vfs.create(&caller(header), new, exclusive, mode).await?;
+                let flags = self.note_open(file, attr.inode, mode, flags);
+                reply::created(&attr, self.validity(inode, &name, &attr), file.0, flags)
             }
-            Request::Read { file, offset, len } => vfs.read(FileId(file), offset, len).await?,
+            Request::Read { file, offset, len } => self.read(header, FileId(file), offset, len).await?,
             Request::Write { .. } => self.write(header, request).await?,
             Request::Flush { file, owner } => {
                 // Locks go first: an error of earlier writes must not keep them.
-                let unlocked = self.release_locks(header.inode, owner, false).await;
+                let unlocked = self.release_locks(inode, owner, false).await;
                 vfs.flush(FileId(file)).await?;
                 empty(unlocked?)
             }
             Request::Release { file, release_flags, owner } => {
                 let file = FileId(file);
                 let unlocked = if release_flags & RELEASE_FLOCK_UNLOCK != 0 {
-                    self.release_locks(header.inode, owner, true).await
+                    self.release_locks(inode, owner, true).await
                 } else {
                     Ok(())
                 };
-                if self.files.remove(file) {
+                if let Some(opened) = self.files.remove(file) {
                     vfs.close(file).await;
+                    self.caches.close(opened.inode, opened.writes, opened.way);
                 }
                 empty(unlocked?)
             }
             Request::Fsync { file } => empty(vfs.fsync(FileId(file)).await?),
             Request::Allocate { file, offset, len, mode } => {
-                empty(vfs.allocate(FileId(file), allocation(mode)?, offset, len).await?)
+                let allocating = vfs.allocate(FileId(file), allocation(mode)?, offset, len);
+                empty(self.caches.change(inode, allocating).await?)
             }
             Request::Seek { file, offset, whence } => reply::long(vfs.seek(FileId(file), offset, seek(whence)?).await?),
             Request::CopyRange { source, source_offset, target, target_offset, len, flags, wide } => {
@@ -83,11 +100,32 @@ impl<V: Vfs> Server<V> {
                     return Err(err!(Invalid, "copy_file_range flags {flags:#x} are not supported"));
                 }
                 let (source, target) = (FileId(source), FileId(target));
-                let copied = vfs.copy_range(source, source_offset, target, target_offset, len.min(COPY_MAX)).await?;
+                let changed = self.files.find(target).map_or(inode, |opened| opened.inode);
+                let copying = vfs.copy_range(source, source_offset, target, target_offset, len.min(COPY_MAX));
+                let copied = self.caches.change(changed, copying).await?;
                 if wide { reply::long(copied) } else { reply::size(copied as u32) }
             }
             _ => Bytes::new(),
         })
+    }
+
+    /// Notes an open file; the flags with which the kernel hears of it. Cached pages stay valid from one open to the
+    /// next.
+    fn note_open(&self, file: FileId, inode: InodeId, mode: OpenMode, flags: u32) -> u32 {
+        let asked = if flags & libc::O_DIRECT as u32 != 0 { Way::Direct } else { Way::Cached };
+        let way = self.caches.open(inode, mode.write, asked, self.kernel.maps_around);
+        self.files.add(file, Opened { inode, writes: mode.write, way });
+        match way {
+            Way::Cached => fopen::KEEP_CACHE,
+            Way::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
+        }
+    }
+
+    async fn read(&self, header: &Header, file: FileId, offset: u64, len: u32) -> Result<Bytes> {
+        if self.files.find(file).is_some_and(|opened| opened.way == Way::Cached) {
+            self.caches.serve(header.inode, offset, len.into());
+        }
+        self.vfs.read(file, offset, len).await
     }
 
     async fn write(&self, header: &Header, request: Request) -> Result<Bytes> {
@@ -99,13 +137,25 @@ impl<V: Vfs> Server<V> {
         // which another mount may have moved since the kernel looked.
         let appends = flags & libc::O_APPEND as u32 != 0 && write_flags & WRITE_CACHE == 0;
         let place = if appends { Place::End } else { Place::At(offset) };
-        let end = self.vfs.write(file, place, data, privileges).await?;
-        if end != offset {
+        let way = self.files.find(file).map_or(Way::Direct, |opened| opened.way);
+        let writing = self.vfs.write(file, place, data, privileges);
+        let written = if write_flags & WRITE_CACHE == 0 && way == Way::Direct {
+            self.caches.change(header.inode, writing).await?
+        } else {
+            // The kernel has locked the pages that it writes, and would wait for them before it dropped them.
+            writing.await?
+        };
+        if written != offset {
             // The kernel has put the bytes into the page cache at the place that it believed in.
-            self.invalidator.submit(header.inode);
+            self.caches.misplaced(header.inode);
         }
         if takes {
-            self.invalidator.submit_attributes(header.inode);
+            self.caches.attributes_changed(header.inode);
+        }
+        let synced = (libc::O_DSYNC | libc::O_SYNC) as u32;
+        if way == Way::Direct && flags & synced != 0 && write_flags & WRITE_CACHE == 0 {
+            // Of what goes around the page cache the kernel leaves this to us.
+            self.vfs.fsync(file).await?;
         }
         Ok(reply::size(len))
     }
@@ -119,16 +169,6 @@ fn open_mode(flags: u32, kill_privileges: bool) -> OpenMode {
         truncate: flags & libc::O_TRUNC as u32 != 0,
         execute: flags & OPEN_EXEC != 0,
         kill_privileges,
-    }
-}
-
-/// Cached pages stay valid from one open to the next (the kernel compares size and time of change before it uses
-/// them); a descriptor with `O_DIRECT`, and it alone, goes around them.
-fn cache_flags(flags: u32) -> u32 {
-    if flags & libc::O_DIRECT as u32 != 0 {
-        fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES
-    } else {
-        fopen::KEEP_CACHE
     }
 }
 

@@ -36,15 +36,19 @@ impl<V: Vfs> Server<V> {
                 }
             }
             Request::GetAttr => {
+                self.caches.unguarded(inode).await;
                 let attr = self.vfs.get_attr(inode).await?;
                 reply::attr(&attr, self.attr_validity(&attr))
             }
             Request::Statx => {
+                self.caches.unguarded(inode).await;
                 let attr = self.vfs.get_attr(inode).await?;
                 reply::statx(&attr, self.attr_validity(&attr))
             }
             Request::SetAttr(set) => {
-                let attr = self.vfs.set_attr(&caller(header), inode, set).await?;
+                let (resizes, caller) = (set.size.is_some(), caller(header));
+                let setting = self.vfs.set_attr(&caller, inode, set);
+                let attr = if resizes { self.caches.change(inode, setting).await? } else { setting.await? };
                 reply::attr(&attr, self.attr_validity(&attr))
             }
             Request::ReadLink => self.vfs.read_link(inode).await?.into(),

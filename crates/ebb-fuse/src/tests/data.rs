@@ -6,8 +6,6 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::ptr::null_mut;
 use std::thread;
 
-use ebb_client::CacheListener;
-use ebb_types::InodeId;
 use rustix::fs::{FallocateFlags, SeekFrom as Seek, copy_file_range, fallocate, seek};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
@@ -29,7 +27,7 @@ fn large_files_survive_any_request_size() {
     fs::write(mounted.path("big"), &data).unwrap();
     assert!(fs::read(mounted.path("big")).unwrap() == data);
     // Not from the page cache.
-    mounted.invalidator.invalidate_inode(InodeId::new(mounted.inode("big")));
+    mounted.drop_pages(mounted.inode("big"));
     assert!(fs::read(mounted.path("big")).unwrap() == data);
     let file = open(&mounted, "big");
     file.write_all_at(b"here", (5 << 20) - 2).unwrap();
@@ -226,14 +224,14 @@ fn mappings_read_write_and_hear_of_changes() {
     assert_eq!(mounted.vfs.state().node(inode).data.read(99, 3), b"aba");
 
     mounted.vfs.write_elsewhere(inode, 200, b"c");
-    mounted.invalidator.invalidate_inode(InodeId::new(inode));
+    mounted.drop_pages(inode);
     assert_eq!((mapped.read(200), mapped.read(100)), (b'c', b'b'));
 }
 
 #[test]
 fn an_invalidation_of_nothing_does_no_harm() {
     let mounted = Mounted::new();
-    mounted.invalidator.invalidate_inode(InodeId::new(u64::MAX));
-    mounted.block_on(async { mounted.invalidator.invalidate_inode(InodeId::new(1)) });
+    mounted.drop_pages(u64::MAX);
+    mounted.drop_pages(1);
     assert_eq!(fs::read_dir(mounted.root()).unwrap().count(), 0);
 }

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::memory::MemoryVfs;
-use crate::{Invalidator, Mount, MountOptions, mount_vfs};
+use crate::{KernelCache, Mount, MountOptions, mount_vfs};
 
 pub struct Mounted {
     pub vfs: Arc<MemoryVfs>,
-    pub invalidator: Arc<Invalidator>,
+    pub caches: KernelCache,
     mount: Arc<Mount>,
     tokio: tokio::runtime::Runtime,
     directory: TempDir,
@@ -40,8 +40,8 @@ impl Mounted {
                 mount_vfs(&Runtime::real(), Arc::clone(&vfs), options, directory.path(), listen).await
             })
             .unwrap();
-        let invalidator = heard.into_inner().unwrap();
-        Self { vfs, invalidator, mount: Arc::new(mount), tokio, directory }
+        let caches = heard.into_inner().unwrap();
+        Self { vfs, caches, mount: Arc::new(mount), tokio, directory }
     }
 
     pub fn root(&self) -> &Path {
@@ -59,6 +59,11 @@ impl Mounted {
     /// Runs `work` within the mount's runtime.
     pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.tokio.block_on(work)
+    }
+
+    /// Makes the kernel drop what it keeps of an inode.
+    pub fn drop_pages(&self, inode: u64) {
+        self.block_on(self.caches.drop_pages(ebb_types::InodeId::new(inode)));
     }
 
     /// How many wait for locks.
