@@ -118,6 +118,10 @@ impl Shared {
     async fn seek_in(self: &Arc<Self>, inode: &Arc<Inode>, at: u64, edge: u64, hole: bool) -> Result<Option<u64>> {
         let (source, span) = {
             let core = inode.core.lock();
+            if core.lease == Lease::None {
+                // Without it nothing is known, not even that there is a hole.
+                return Err(err!(Io, "{}: the lease was lost while data was looked for", inode.id));
+            }
             let span = core.geometry().metablock_size;
             (core.source(at / span), span)
         };
@@ -165,7 +169,7 @@ impl Shared {
                 return Err(fetch::of_file(inode.id)(last));
             }
             self.runtime.sleep(std::time::Duration::from_millis(200)).await;
-            match fetch::refresh(self, inode, record.index).await? {
+            match fetch::refresh(self, inode, record.index, None).await? {
                 Some(newer) => (record, min_version) = newer,
                 None => return Ok(pb::SeekReplicaReply { offset, found: hole, length: 0 }),
             }

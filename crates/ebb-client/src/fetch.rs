@@ -242,11 +242,13 @@ pub(crate) async fn by_map(
     Ok(out.freeze())
 }
 
-/// Who may refresh a record of a file: whoever holds a lease on it.
+/// A record of a file as the master has it now: for a caller that keeps the gate, or for `range`, whose lease must
+/// still be the one under which it began.
 pub(crate) async fn refresh(
     shared: &Arc<Shared>,
     inode: &crate::inode::Inode,
     index: u64,
+    range: Option<&crate::inode::Fetch>,
 ) -> Result<Option<(pb::Metablock, Version)>> {
     use pb::meta_op::{GetMap, Op};
     if inode.core.lock().channels.contains_key(&index) {
@@ -255,6 +257,10 @@ pub(crate) async fn refresh(
     let reply = shared.own_meta(Op::GetMap(GetMap { inode: inode.id.raw(), first_index: index, limit: 1 })).await?;
     let record = reply.metablocks.into_iter().find(|record| record.index == index);
     let mut core = inode.core.lock();
+    if range.is_some_and(crate::inode::Fetch::is_stale) {
+        // Another lease may have brought a newer map meanwhile.
+        return Err(err!(StaleVersion, "the lease under which {} was read is over", inode.id));
+    }
     if core.channels.contains_key(&index) || core.lease == crate::inode::Lease::None {
         return Ok(core.source(index));
     }

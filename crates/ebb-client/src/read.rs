@@ -198,7 +198,7 @@ impl Shared {
         let Some((record, min_version)) = source else { return Ok(Bytes::new()) };
         let (offset, len) = (range.start % span, range.end - range.start);
         let wanted = Wanted { record, min_version, offset, len, lease: Some(inode.clone()) };
-        fetch::fetch(self, wanted, |index| fetch::refresh(self, inode, index)).await
+        fetch::fetch(self, wanted, |index| fetch::refresh(self, inode, index, Some(range))).await
     }
 }
 

@@ -15,6 +15,7 @@ mod jobs;
 mod kills;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
+#[path = "it/linear.rs"]
 mod linear;
 #[path = "it/load.rs"]
 mod load;

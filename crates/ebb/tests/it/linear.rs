@@ -13,8 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Cluster, signal};
-use crate::load::Dice;
+use crate::harness::{Cluster, Dice, signal};
 
 /// One operation on a register: it wrote or read `value` between two moments.
 #[derive(Clone, Copy, Debug)]
