@@ -5,6 +5,9 @@ use std::fmt::Write;
 use crate::figure::Figure;
 use crate::table::{Cell, Table, escape};
 
+/// Heading of [`Section::agreeing`].
+pub const AGREEING: &str = "as the paper says";
+
 /// Part of a report: one paper, or one part of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Section {
@@ -83,9 +86,9 @@ impl Comparison {
         }
     }
 
-    /// As the verdict says; without one, within [`Comparison::CLOSE`], or words that are the same.
+    /// Whether ours is as the paper says: by the verdict; without one, within [`Comparison::CLOSE`], or the same words.
     #[must_use]
-    pub fn is_close(&self) -> bool {
+    pub fn agrees(&self) -> bool {
         if let Some(verdict) = &self.verdict {
             return verdict.holds;
         }
@@ -104,6 +107,13 @@ impl Section {
             figures: Vec::new(),
             tables: Vec::new(),
         }
+    }
+
+    /// How many comparisons there are with ours as the paper says: by each one's own rule, so that a bound that holds
+    /// counts like a number that is near.
+    #[must_use]
+    pub fn agreeing(&self) -> usize {
+        self.rows.iter().filter(|row| row.agrees()).count()
     }
 
     /// The comparisons as a table.
@@ -159,19 +169,20 @@ pub fn page(title: &str, lead: &str, sections: &[Section]) -> String {
 }
 
 fn summary(out: &mut String, sections: &[Section]) {
-    out.push_str(
-        "<nav><table>\n<thead><tr><th>part</th><th class=\"num\">numbers</th><th class=\"num\">within 2 %</th>",
+    let _ = write!(
+        out,
+        "<nav><table>\n<thead><tr><th>part</th><th class=\"num\">numbers</th><th class=\"num\">{AGREEING}</th>"
     );
     out.push_str("<th class=\"num\">explained</th></tr></thead>\n<tbody>\n");
     for (index, section) in sections.iter().enumerate() {
-        let close = section.rows.iter().filter(|row| row.is_close()).count();
+        let agreeing = section.agreeing();
         let _ = writeln!(
             out,
-            "<tr><td><a href=\"#s{index}\">{}</a></td><td class=\"num\">{}</td><td class=\"num\">{close}</td><td \
+            "<tr><td><a href=\"#s{index}\">{}</a></td><td class=\"num\">{}</td><td class=\"num\">{agreeing}</td><td \
              class=\"num\">{}</td></tr>",
             escape(&section.title),
             section.rows.len(),
-            section.rows.len() - close
+            section.rows.len() - agreeing
         );
     }
     out.push_str("</tbody>\n</table></nav>\n");
@@ -200,12 +211,12 @@ fn comparisons(out: &mut String, rows: &[Comparison]) {
     );
     out.push_str("<th class=\"num\">ours</th><th class=\"num\">difference</th><th>remark</th></tr></thead>\n<tbody>\n");
     for row in rows {
-        let class = if row.is_close() { "close" } else { "apart" };
+        let class = if row.agrees() { "close" } else { "apart" };
         let difference = match (&row.verdict, row.difference()) {
             (Some(verdict), _) => verdict.words.clone(),
             (None, Some(share)) if share.abs() < 0.0005 => "0".to_owned(),
             (None, Some(share)) => format!("{:+.1} %", share * 100.0),
-            (None, None) => if row.is_close() { "same" } else { "\u{2013}" }.to_owned(),
+            (None, None) => if row.agrees() { "same" } else { "\u{2013}" }.to_owned(),
         };
         let _ = writeln!(
             out,
@@ -259,14 +270,14 @@ mod tests {
     fn differences_are_shares_of_the_paper_s_number() {
         let row = |paper, ours| Comparison::new("T", "w", paper, ours, "");
         assert_eq!(row(Cell::Count(100), Cell::Number(101.0, 0)).difference(), Some(0.01));
-        assert!(row(Cell::Count(100), Cell::Number(101.0, 0)).is_close());
-        assert!(!row(Cell::Count(100), Cell::Number(103.0, 0)).is_close());
-        assert!(row(Cell::Count(0), Cell::Number(0.0, 0)).is_close());
-        assert!(!row(Cell::Count(0), Cell::Number(1.0, 0)).is_close());
-        assert!(row("yes".into(), "yes".into()).is_close());
+        assert!(row(Cell::Count(100), Cell::Number(101.0, 0)).agrees());
+        assert!(!row(Cell::Count(100), Cell::Number(103.0, 0)).agrees());
+        assert!(row(Cell::Count(0), Cell::Number(0.0, 0)).agrees());
+        assert!(!row(Cell::Count(0), Cell::Number(1.0, 0)).agrees());
+        assert!(row("yes".into(), "yes".into()).agrees());
         let judged = row(Cell::Count(100), Cell::Count(110)).judged(true, "+10 points");
-        assert!(judged.is_close() && judged.difference().is_none());
-        assert!(!row("above 3".into(), Cell::Count(2)).bound(false).is_close());
+        assert!(judged.agrees() && judged.difference().is_none());
+        assert!(!row("above 3".into(), Cell::Count(2)).bound(false).agrees());
     }
 
     #[test]
@@ -275,7 +286,7 @@ mod tests {
         section.rows.push(Comparison::new("Fig. 1", "n", Cell::Count(1), Cell::Count(2), "since <b>"));
         let html = page("Title", "lead", &[section]);
         assert!(html.contains("A &amp; B") && html.contains("x &lt; y") && html.contains("since &lt;b&gt;"));
-        assert!(html.contains("+100.0 %") && html.trim_end().ends_with("</html>"));
+        assert!(html.contains(AGREEING) && html.contains("+100.0 %") && html.trim_end().ends_with("</html>"));
         assert!(!html.contains("http://") && !html.contains("src="), "nothing comes from elsewhere");
     }
 }

@@ -128,10 +128,11 @@ pub struct Hardware {
     /// stripe over all of its disks. An array of more disks cuts it into smaller pieces, and all of them still seek for
     /// each stripe, so that seeks do not become fewer. The paper does not tell its array's stripe, but that it has one:
     /// TeraGen is 55 % slower than the baseline with 16 disks, and still 53.7 % with 32 (figures 5 and 11). Chosen once,
-    /// to be near both.
+    /// to be near both, as [`Hardware::array_piece_bytes`] was.
     pub array_stripe_bytes: f64,
     /// Bytes of a stripe that go to one disk at most, however few disks there are: somewhat more than a lone disk writes
-    /// at a time ([`DiskModel::write_run_bytes`]), for an array's cache gathers.
+    /// at a time ([`DiskModel::write_run_bytes`]), for an array's cache gathers. How much more the paper does not tell
+    /// either: chosen by its numbers as the stripe was. It is the limit in arrays of up to eight disks (figures 5 and 7).
     pub array_piece_bytes: f64,
     /// Disks of nodes and of localized storage nodes.
     pub disk: DiskModel,
@@ -200,7 +201,8 @@ pub struct Cluster {
     pub lsn_parity_disks: usize,
     /// Gigabits a second of an LSN's link, each way.
     pub lsn_gbps: f64,
-    /// Copies of a file block among LSNs. One: the LSN itself protects its disks.
+    /// Copies of a file block among LSNs. One: the LSN itself protects its disks. The paper gives no number; its figure 7
+    /// needs one.
     pub lsn_replicas: usize,
     /// See the type.
     pub hardware: Hardware,

@@ -314,7 +314,7 @@ mod tests {
 
     fn check(rows: &[Comparison]) {
         for row in rows {
-            assert!(row.is_close(), "{}: {} {}", row.what, row.paper.human(), row.ours.human());
+            assert!(row.agrees(), "{}: {} {}", row.what, row.paper.human(), row.ours.human());
         }
     }
 

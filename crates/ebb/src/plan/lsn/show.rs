@@ -14,6 +14,7 @@ use super::{Rows, setting};
 pub fn told(claim: &Claim) -> Cell {
     match claim.says {
         Says::Is => Cell::Number(claim.paper, 3),
+        Says::Count => Cell::Number(claim.paper, 0),
         Says::AtMost => Cell::text(format!("at most {:.3}", claim.paper)),
         Says::MoreThan => Cell::text(format!("more than {:.3}", claim.paper)),
         Says::Within if claim.paper == 0.0 => Cell::text("about 1"),
@@ -321,6 +322,7 @@ pub fn claims(claims: &[Claim]) -> Table {
 pub const fn says(says: Says) -> &'static str {
     match says {
         Says::Is => "is",
+        Says::Count => "count",
         Says::AtMost => "at most",
         Says::MoreThan => "more than",
         Says::Within => "within +-",
