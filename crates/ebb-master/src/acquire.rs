@@ -130,8 +130,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
         let machine = shared.group.machine();
         let mut soft = shared.state.soft.lock();
         check(&machine, &soft)?;
-        // A lease that it has already: nothing to wait for, and no new epoch.
-        if mode == Mode::None || (mode == Mode::Write && machine.holder(inode) == Some(session)) {
+        if has_already(&machine, &soft, session, inode, mode)? {
             note_open(&mut soft, session, inode, call.open);
             return answer(&machine, &mut soft, session, inode, mode, call.keep);
         }
@@ -162,6 +161,17 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
         }
         other => bail!(Internal, "AcquireWrite was answered with {other:?}"),
     }
+}
+
+/// Whether it asks for a lease that it has: there is nothing to wait for, and no new epoch. It must not queue behind a
+/// writer that waits for this very lease: it gives nothing back before it is answered.
+fn has_already(machine: &Machine, soft: &Soft, session: SessionId, inode: InodeId, mode: Mode) -> Result<bool> {
+    let is_holder = machine.holder(inode) == Some(session);
+    Ok(match mode {
+        Mode::None => true,
+        Mode::Read => (is_holder || soft.leases.is_reader(session, inode)) && !machine.attr(inode)?.size_unknown,
+        Mode::Write => is_holder,
+    })
 }
 
 /// What an open asks for; a lease alone is for a handle that was checked when it was opened.

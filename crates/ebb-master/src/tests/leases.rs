@@ -40,6 +40,28 @@ fn a_write_lease_goes_from_hand_to_hand_by_recall() {
     });
 }
 
+/// An open may ask again for the read lease that is there. It keeps the client from answering the recall, so it must
+/// not queue behind the writer for whom the lease is recalled.
+#[test]
+fn who_reads_already_does_not_queue_behind_a_writer_that_waits_for_it() {
+    with_cluster(19, 3, |cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let attr = one.create("a").await.unwrap().attr.unwrap();
+        one.commit(&attr, vec![], 0, true).await.unwrap();
+        one.acquire(attr.inode, LeaseRead, true).await.unwrap();
+        let waiting = two.acquire(attr.inode, LeaseWrite, true);
+        let opening = async {
+            assert_eq!(one.next_recall().await.keep, LeaseNone as i32);
+            assert_eq!(one.acquire(attr.inode, LeaseRead, true).await.unwrap().mode, LeaseRead as i32);
+            one.poll(vec![held(attr.inode, LeaseNone, 0, 0)]).await.unwrap();
+        };
+        let started = two.runtime.now();
+        let (got, ()) = tokio::join!(waiting, opening);
+        assert_eq!(got.unwrap().mode, LeaseWrite as i32);
+        assert!(two.runtime.now().since(started) < Duration::from_secs(5), "the writer waited for a deadline");
+    });
+}
+
 /// A holder that has committed and released, but not yet answered the recall, may still read from its caches: a
 /// writer must wait for its word.
 #[test]
