@@ -8,7 +8,7 @@ use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, Result, Version, err};
 use ebb_wire::frame::crc32c;
 use ebb_wire::{convert, pb};
 
-use crate::inode::{Inode, Lease};
+use crate::inode::{Fetch, Inode, Lease};
 use crate::members;
 use crate::plan::{Candidate, read_order};
 use crate::shared::Shared;
@@ -246,9 +246,9 @@ pub(crate) async fn by_map(
 /// still be the one under which it began.
 pub(crate) async fn refresh(
     shared: &Arc<Shared>,
-    inode: &crate::inode::Inode,
+    inode: &Inode,
     index: u64,
-    range: Option<&crate::inode::Fetch>,
+    range: Option<&Fetch>,
 ) -> Result<Option<(pb::Metablock, Version)>> {
     use pb::meta_op::{GetMap, Op};
     if inode.core.lock().channels.contains_key(&index) {
@@ -257,11 +257,11 @@ pub(crate) async fn refresh(
     let reply = shared.own_meta(Op::GetMap(GetMap { inode: inode.id.raw(), first_index: index, limit: 1 })).await?;
     let record = reply.metablocks.into_iter().find(|record| record.index == index);
     let mut core = inode.core.lock();
-    if range.is_some_and(crate::inode::Fetch::is_stale) {
+    if range.is_some_and(Fetch::is_stale) {
         // Another lease may have brought a newer map meanwhile.
         return Err(err!(StaleVersion, "the lease under which {} was read is over", inode.id));
     }
-    if core.channels.contains_key(&index) || core.lease == crate::inode::Lease::None {
+    if core.channels.contains_key(&index) || core.lease == Lease::None {
         return Ok(core.source(index));
     }
     match record {

@@ -64,10 +64,7 @@ impl Shared {
         let keep = |shared: &Self| shared.recalls.lock().get(&inode.id).copied().unwrap_or(Lease::None);
         let mut caches = None;
         if keep(&self) == Lease::None {
-            caches = self.guard_caches(inode.id);
-            if let Some(caches) = &mut caches {
-                caches.drop_pages().await;
-            }
+            self.drop_caches(&mut caches, inode.id).await;
         }
         let _gate = inode.gate.write().await;
         if inode.core.lock().lease == Lease::None
@@ -79,12 +76,7 @@ impl Shared {
             let wanted = keep(&self);
             if wanted == Lease::None {
                 inode.core.lock().closed = true;
-                if caches.is_none() {
-                    caches = self.guard_caches(inode.id);
-                }
-                if let Some(caches) = &mut caches {
-                    caches.drop_pages().await;
-                }
+                self.drop_caches(&mut caches, inode.id).await;
             }
             match self.return_lease(inode).await {
                 Ok(()) => break,

@@ -155,17 +155,21 @@ impl Shared {
         self.short.close(core.map.values().map(|record| record.id));
     }
 
-    /// Keeps kernel caches of a file from being used, if there is a kernel. Called with no lock held.
-    pub fn guard_caches(&self, inode: InodeId) -> Option<Box<dyn CacheGuard>> {
-        let listener = self.listener.lock().clone();
-        listener.map(|listener| listener.guard(inode))
+    /// Makes the kernel drop what it keeps of a file, and keeps its caches from being used while `guard` lives, which
+    /// stays empty if there is no kernel. Called with no lock held.
+    pub async fn drop_caches(&self, guard: &mut Option<Box<dyn CacheGuard>>, inode: InodeId) {
+        if guard.is_none() {
+            let listener = self.listener.lock().clone();
+            *guard = listener.map(|listener| listener.guard(inode));
+        }
+        if let Some(guard) = guard {
+            guard.drop_pages().await;
+        }
     }
 
     /// Makes the kernel drop what it keeps of a file. Called with no lock held.
     pub async fn invalidate(&self, inode: InodeId) {
-        if let Some(mut guard) = self.guard_caches(inode) {
-            guard.drop_pages().await;
-        }
+        self.drop_caches(&mut None, inode).await;
     }
 
     /// A lease is gone without having been given back: whatever was dirty under it is dropped, and the file's

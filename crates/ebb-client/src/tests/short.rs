@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use ebb_types::InodeId;
 
-use super::harness::{BLOCK, Blocks, METABLOCK, create, pattern, read_all, root, run, run_with};
+use super::harness::{BLOCK, Blocks, Cluster, METABLOCK, create, pattern, read_all, root, run, run_with};
 use crate::{Access, Client, ClientOptions, Handle};
 
 /// Nothing is kept in memory.
@@ -16,17 +17,32 @@ async fn open(client: &Client, inode: InodeId) -> Handle {
     client.open(&root(), inode, Access::Read).await.unwrap().0
 }
 
+/// A file that a client elsewhere wrote and `two`, next to a server, has read.
+struct Read {
+    /// Who wrote it keeps its lease.
+    _one: Client,
+    two: Client,
+    inode: InodeId,
+    reader: Handle,
+    data: Bytes,
+}
+
+async fn written_and_read(cluster: &Cluster, len: u64) -> Read {
+    let (one, two) = (cluster.client("h0").await, cluster.client_with(forgetful(cluster.options("h1"))).await);
+    let dir = cluster.small_dataset(&one, 3).await;
+    let data = pattern(1, len as usize);
+    let (handle, inode) = create(&one, dir, "file").await;
+    one.write(handle, 0, data.clone()).await.unwrap();
+    one.fsync(handle).await.unwrap();
+    let reader = open(&two, inode).await;
+    assert_eq!(read_all(&two, reader).await.unwrap(), &data[..]);
+    Read { _one: one, two, inode, reader, data }
+}
+
 #[test]
 fn a_replica_on_the_own_host_is_read_from_its_file() {
     run(21, 3, |cluster| async move {
-        let (one, two) = (cluster.client("h0").await, cluster.client_with(forgetful(cluster.options("h1"))).await);
-        let dir = cluster.small_dataset(&one, 3).await;
-        let data = pattern(1, (4 * METABLOCK) as usize);
-        let (handle, inode) = create(&one, dir, "file").await;
-        one.write(handle, 0, data.clone()).await.unwrap();
-        one.fsync(handle).await.unwrap();
-        let reader = open(&two, inode).await;
-        assert_eq!(read_all(&two, reader).await.unwrap(), &data[..]);
+        let Read { _one, two, inode, data, .. } = written_and_read(&cluster, 4 * METABLOCK).await;
         let metrics = two.metrics();
         assert!(metrics.short_reads >= 16, "{metrics:?}");
         assert_eq!((metrics.failed_reads, metrics.corrupt_reads), (0, 0));
@@ -68,14 +84,7 @@ fn what_others_write_is_seen_at_once() {
 #[test]
 fn the_end_of_the_server_ends_its_descriptors() {
     run(23, 3, |cluster| async move {
-        let (one, two) = (cluster.client("h0").await, cluster.client_with(forgetful(cluster.options("h1"))).await);
-        let dir = cluster.small_dataset(&one, 3).await;
-        let data = pattern(1, METABLOCK as usize);
-        let (handle, inode) = create(&one, dir, "file").await;
-        one.write(handle, 0, data.clone()).await.unwrap();
-        one.fsync(handle).await.unwrap();
-        let reader = open(&two, inode).await;
-        assert_eq!(read_all(&two, reader).await.unwrap(), &data[..]);
+        let Read { _one, two, reader, data, .. } = written_and_read(&cluster, METABLOCK).await;
         let before = two.metrics().short_reads;
         assert!(before > 0);
         cluster.kill_node(1);
@@ -91,14 +100,7 @@ fn the_end_of_the_server_ends_its_descriptors() {
 #[test]
 fn damage_in_the_file_is_not_shown() {
     run(24, 3, |cluster| async move {
-        let (one, two) = (cluster.client("h0").await, cluster.client_with(forgetful(cluster.options("h1"))).await);
-        let dir = cluster.small_dataset(&one, 3).await;
-        let data = pattern(1, METABLOCK as usize);
-        let (handle, inode) = create(&one, dir, "file").await;
-        one.write(handle, 0, data.clone()).await.unwrap();
-        one.fsync(handle).await.unwrap();
-        let reader = open(&two, inode).await;
-        assert_eq!(read_all(&two, reader).await.unwrap(), &data[..]);
+        let Read { _one, two, reader, data, .. } = written_and_read(&cluster, METABLOCK).await;
         let process = &cluster.nodes[1].process;
         for (path, _) in process.disk_files() {
             if path.to_string_lossy().contains("/replicas/") {
@@ -113,14 +115,7 @@ fn damage_in_the_file_is_not_shown() {
 #[test]
 fn a_server_without_descriptors_is_read_over_the_network() {
     run_with(Blocks::Fake, 25, 3, |cluster| async move {
-        let (one, two) = (cluster.client("h0").await, cluster.client_with(forgetful(cluster.options("h1"))).await);
-        let dir = cluster.small_dataset(&one, 3).await;
-        let data = pattern(1, METABLOCK as usize);
-        let (handle, inode) = create(&one, dir, "file").await;
-        one.write(handle, 0, data.clone()).await.unwrap();
-        one.fsync(handle).await.unwrap();
-        let reader = open(&two, inode).await;
-        assert_eq!(read_all(&two, reader).await.unwrap(), &data[..]);
+        let Read { _one, two, .. } = written_and_read(&cluster, METABLOCK).await;
         assert_eq!(two.metrics().short_reads, 0);
     });
 }

@@ -19,8 +19,8 @@ pub(super) fn carried(ask: &Ask<'_>, duties: &BTreeMap<NodeId, Duty>, interval_m
 const STEPS: u32 = 200;
 
 /// Duties for a scale from 0 to 1 of what the supply pays for: the largest scale that the battery carries and at which
-/// every node still serves. `further` are scales worth trying beside even steps. `interval_ms` and `least_ms`: see
-/// [`Ask::stretched`]; `share` is the part of the interval that the least powered node has at scale 1.
+/// every node still serves; all nodes on where there is power for them. `further` are scales worth trying beside even
+/// steps. `interval_ms` and `least_ms`: see [`Ask::stretched`]; `share` is the part of the interval that the least powered node has at scale 1.
 pub(super) fn largest(
     ask: &Ask<'_>,
     name: &str,
@@ -29,6 +29,9 @@ pub(super) fn largest(
     duties: impl Fn(f64, u64) -> BTreeMap<NodeId, Duty>,
 ) -> Schedule {
     let nodes = ask.living();
+    if share >= 1.0 {
+        return ask.all_on(format!("power for all of {} nodes", nodes.len()));
+    }
     if ask.headroom_watts() <= 0.0 || nodes.is_empty() {
         return ask.all_off("too little power to wake any node");
     }

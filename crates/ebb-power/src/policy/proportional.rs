@@ -13,9 +13,6 @@ use crate::plan::Duty;
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
     let nodes = ask.living();
     let share = even_share(ask);
-    if share >= 1.0 {
-        return ask.all_on(format!("power for all of {} nodes", nodes.len()));
-    }
     let count = nodes.len() as u64;
     largest(ask, "load-proportional", share, &[], |scale, interval_ms| {
         let shares = shares(ask, &nodes, share * scale, interval_ms);

@@ -18,9 +18,6 @@ pub fn stagger_start(index: u64, count: u64, active_ms: u64, interval_ms: u64) -
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
     let nodes = ask.living();
     let share = even_share(ask);
-    if share >= 1.0 {
-        return ask.all_on(format!("power for all of {} nodes", nodes.len()));
-    }
     let count = nodes.len() as u64;
     // Where one node more begins to overlap: just below it, the peak is a node lower.
     let rest = count.saturating_sub(1) as f64;
