@@ -1,7 +1,7 @@
 //! What a volume costs: space, time and bytes written. The numbers in `docs/formats/volume.md` come from here.
 //!
 //! ```sh
-//! cargo run -p ebb-store --example measure -- DIRECTORY [space | overwrite | index | files]
+//! cargo run -p ebb-store --example volume_speed -- DIRECTORY [space | overwrite | index | files]
 //! ```
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

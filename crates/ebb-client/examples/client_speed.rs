@@ -1,6 +1,6 @@
 //! Throughput of a client with a master and three block servers on loopback, all in one process.
 //!
-//! `cargo run -p ebb-client --example measure [MiB] [files]`
+//! `cargo run -p ebb-client --example client_speed [MiB] [files]`
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Instant;
