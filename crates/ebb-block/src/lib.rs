@@ -23,6 +23,7 @@ mod report;
 pub mod service;
 mod share;
 mod source;
+mod witness;
 
 #[cfg(test)]
 mod tests;

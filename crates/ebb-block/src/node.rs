@@ -32,6 +32,8 @@ pub(crate) struct Node {
     by_id: RwLock<BTreeMap<VolumeId, Volume>>,
     id: RwLock<NodeId>,
     pub(crate) data_dir: PathBuf,
+    /// Masters' addresses.
+    pub(crate) masters: Vec<String>,
     pub(crate) connector: Connector,
     pub(crate) counters: Counters,
     /// Requests in progress.
@@ -50,6 +52,7 @@ impl Node {
         volumes: Vec<Volume>,
         id: NodeId,
         data_dir: PathBuf,
+        masters: Vec<String>,
         connector: Connector,
     ) -> Self {
         let node = Self {
@@ -59,6 +62,7 @@ impl Node {
             by_id: RwLock::default(),
             id: RwLock::new(id),
             data_dir,
+            masters,
             counters: connector.counters().clone(),
             connector,
             load: AtomicU32::new(0),

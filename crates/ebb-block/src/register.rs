@@ -31,8 +31,8 @@ pub(crate) struct Introduction {
 }
 
 /// Keeps the master informed, until it is stopped.
-pub(crate) async fn run(node: Arc<Node>, masters: Vec<String>, introduction: Introduction, report_every: Duration) {
-    let mut masters = Masters { node: node.clone(), addresses: masters, current: 0 };
+pub(crate) async fn run(node: Arc<Node>, introduction: Introduction, report_every: Duration) {
+    let mut masters = Masters::new(node.clone());
     loop {
         let mut pause = PAUSE_MIN;
         let interval = loop {
@@ -53,18 +53,21 @@ pub(crate) async fn run(node: Arc<Node>, masters: Vec<String>, introduction: Int
 /// Calls to whichever master leads.
 pub(crate) struct Masters {
     node: Arc<Node>,
-    addresses: Vec<String>,
     current: usize,
 }
 
 impl Masters {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self { node, current: 0 }
+    }
+
     pub(crate) async fn call<C: Call>(&mut self, message: &C, deadline: Duration) -> Result<C::Reply> {
-        let Some(address) = self.addresses.get(self.current) else {
+        let Some(address) = self.node.masters.get(self.current) else {
             bail!(Invalid, "no master is configured");
         };
         let done = self.node.connector.channel(address).call(message, deadline).await;
         if done.as_ref().is_err_and(elsewhere) {
-            self.current = (self.current + 1) % self.addresses.len();
+            self.current = (self.current + 1) % self.node.masters.len();
         }
         done
     }

@@ -108,7 +108,7 @@ impl BlockServer {
         let address = options.advertise.clone().unwrap_or_else(|| listener.address());
         let counters = Counters::default();
         let connector = Connector::new(runtime.clone(), options.identity.clone(), counters.clone());
-        let node = Arc::new(Node::new(&runtime, volumes, id, options.data_dir.clone(), connector));
+        let node = Arc::new(Node::new(&runtime, volumes, id, options.data_dir.clone(), options.masters, connector));
         let (stop, stopped) = oneshot::channel::<()>();
         let service = Arc::new(BlockService(node.clone()));
         let serve =
@@ -125,8 +125,8 @@ impl BlockServer {
             address: address.clone(),
             pid: options.pid,
         };
-        let registering = runtime
-            .spawn("block-register", register::run(node.clone(), options.masters, introduction, options.report_every));
+        let registering =
+            runtime.spawn("block-register", register::run(node.clone(), introduction, options.report_every));
         let patrol = runtime.spawn("block-patrol", patrol::run(node.clone(), options.patrol));
         let sharing = match options.share {
             true => begin_sharing(&node, options.data_dir.join(SHARE_SOCKET)).await,

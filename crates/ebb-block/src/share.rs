@@ -6,6 +6,7 @@
 //!         ── open(metablock, min_version) ─────────►          opened(slot, grant, version, sums), and the file
 //!         ◄─ revoked(slot) ─────────────────────────          the slot was cleared before any byte changed
 //!         ── close(slot) ──────────────────────────►          the slot is free
+//!         ── session(id) ──────────────────────────►          ended with this process (`witness`)
 //! ```
 //! A slot is three words: the grant, 0 once the bytes may change; epoch and seq of the version. Numbers of grants are
 //! not used twice on a connection, so a late look at a slot that was given out anew does not pass for valid. The end
@@ -26,6 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::node::Node;
+use crate::witness::{self, Sessions};
 
 /// Descriptors that one client may have.
 const SLOTS: usize = 512;
@@ -132,8 +134,11 @@ async fn connection(node: Arc<Node>, mut stream: LocalStream) -> Result<()> {
         // A client that is gone is noticed by the reading side.
         let _ = send_all(&mut write, &sent, outgoing).await;
     });
-    let served = requests(&node, &mut stream.read, &table, replies).await;
+    let sessions = Sessions::default();
+    let served = requests(&node, &mut stream.read, &table, &sessions, replies).await;
     sender.abort();
+    // Whatever ended the connection: the process may have.
+    witness::tell(&node, &sessions, &stream.peer).await;
     served
 }
 
@@ -141,6 +146,7 @@ async fn requests(
     node: &Arc<Node>,
     read: &mut ebb_runtime::local::LocalRead,
     table: &Arc<Table>,
+    sessions: &Sessions,
     replies: mpsc::Sender<Parcel>,
 ) -> Result<()> {
     let places = Arc::new(Semaphore::new(OPENS_AT_ONCE));
@@ -155,6 +161,7 @@ async fn requests(
                     drop(place);
                 });
             }
+            RequestKind::Session(session) => sessions.note(session.session),
             RequestKind::Close(close) => table.close(close.slot as usize, close.grant),
             RequestKind::Hello(_) => bail!(Protocol, "a client of this host said hello twice"),
         }

@@ -1,6 +1,6 @@
 //! The interface.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::session::{ATTEMPT, Session};
 use crate::shared::Shared;
 use crate::types::{Access, Allocate, CacheListener, Handle, Location, Privileges, SetAttr};
 use crate::write::Place;
-use crate::{ClientOptions, committer, fetch, poll};
+use crate::{ClientOptions, committer, fetch, poll, witness};
 
 /// Blocks that [`Client::read_by_map`] asks for at a time.
 const MAP_READS: usize = 4;
@@ -45,6 +45,9 @@ impl Client {
         shared.poll_once(0, Vec::new(), Vec::new()).await?;
         runtime.spawn("client poll", poll::run(shared.clone()));
         runtime.spawn("client commits", committer::run(shared.clone()));
+        if shared.options.short_circuit {
+            runtime.spawn("client witnesses", witness::run(shared.clone()));
+        }
         Ok(Self { shared })
     }
 
@@ -159,6 +162,15 @@ impl Client {
             Name::Missing => Some((None, left)),
             Name::Leads(inode) => Some((Some(inode), left)),
         }
+    }
+
+    /// Where an inode is, for people, as far as names are kept. Looks at everything that is kept.
+    #[must_use]
+    pub fn kept_path(&self, inode: InodeId) -> Option<String> {
+        if inode == InodeId::ROOT {
+            return Some("/".into());
+        }
+        self.shared.known.paths(&BTreeSet::from([inode])).remove(&inode)
     }
 
     /// Sets attributes; a new size takes the write lease.
@@ -328,11 +340,29 @@ impl Client {
         access: Access,
         hosts: Vec<HostName>,
     ) -> Result<(Handle, pb::Attr, bool)> {
-        let create =
-            meta_op::Create { parent: parent.raw(), name: name.to_vec(), mode, umask, exclusive, no_grant: false };
+        let (parent, name) = (parent.raw(), name.to_vec());
+        let create = meta_op::Create { parent, name, mode, umask, exclusive, ..Default::default() };
         let (shared, credentials) = (self.shared.clone(), credentials.clone());
         let work = async move { shared.create(&credentials, create, access, hosts).await };
         self.opening(work, |opened| opened.0).await
+    }
+
+    /// Makes a file without a name, in the dataset of a directory: gone once it is closed, unless it gets a name by
+    /// [`Client::link`] before, which needs `linkable` (O_TMPFILE of open(2), `linkable`: without O_EXCL).
+    pub async fn create_unnamed(
+        &self,
+        credentials: &Credentials,
+        directory: InodeId,
+        mode: u32,
+        umask: u32,
+        linkable: bool,
+        access: Access,
+    ) -> Result<(Handle, pb::Attr)> {
+        let create =
+            meta_op::Create { parent: directory.raw(), mode, umask, unnamed: true, linkable, ..Default::default() };
+        let (shared, credentials) = (self.shared.clone(), credentials.clone());
+        let work = async move { shared.create(&credentials, create, access, Vec::new()).await };
+        self.opening(work, |opened| opened.0).await.map(|(handle, attr, _)| (handle, attr))
     }
 
     /// Runs an open to its end even if the caller goes away, and then closes what it opened: the master counts it.

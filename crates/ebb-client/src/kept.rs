@@ -13,7 +13,7 @@ use crate::shared::Shared;
 impl Shared {
     /// Attributes of a name: from memory if it is kept, else from the master.
     pub async fn lookup(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<pb::Attr> {
-        let missing = || err!(NotFound, "{parent} has no entry {}", String::from_utf8_lossy(name));
+        let missing = || err!(NotFound, "there is no {} in the directory {parent}", String::from_utf8_lossy(name));
         match self.kept_name(parent, name) {
             Name::Missing => return Err(missing()),
             Name::Leads(inode) => {
@@ -260,6 +260,7 @@ enum Now {
 fn names_of(op: &Op) -> Vec<Renamed> {
     let one = |parent: u64, name: &[u8], now| Renamed { parent: InodeId::new(parent), name: name.to_vec(), now };
     match op {
+        Op::Create(op) if op.unnamed => Vec::new(),
         Op::Create(op) => vec![one(op.parent, &op.name, Now::Made)],
         Op::MakeDir(op) => vec![one(op.parent, &op.name, Now::Made)],
         Op::MakeNode(op) => vec![one(op.parent, &op.name, Now::Made)],

@@ -13,7 +13,7 @@
 //! 2. Pure parts, plain values in and out: `extents` (dirty bytes), `gather` (layers of bytes), `cache` (clean bytes),
 //!    `outgoing` and `channel` (a metablock's writes and members), `hedge`, `plan` (other decisions), `sticky`.
 //! 3. `inode` (what is known of one file), `known` (names and attributes that may be kept), `shared` (what all share).
-//! 4. The session: `masters`, `session`, `poll`, `lease`, `recall`.
+//! 4. The session: `masters`, `session`, `poll`, `witness`, `lease`, `recall`.
 //! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `committer`, `resize`, `allocate`.
 //! 6. Reading: `read`, `fetch`, `short` (files of servers on this host). Names: `kept`, `names`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`.
 
@@ -55,6 +55,7 @@ mod sticky;
 #[cfg(test)]
 mod tests;
 mod types;
+mod witness;
 mod write;
 
 pub use client::Client;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use ebb_types::{Credentials, HostName, InodeId, Result};
+use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 
+use crate::inode::Lease;
 use crate::shared::Shared;
 use crate::types::Location;
 
@@ -47,13 +49,19 @@ impl Shared {
         }
     }
 
-    /// Where a file's metablocks lie.
-    pub async fn locations(&self, id: InodeId) -> Result<Vec<Location>> {
+    /// Where a file's metablocks lie, without those that were granted ahead of need and never written.
+    pub async fn locations(self: &Arc<Self>, id: InodeId) -> Result<Vec<Location>> {
+        // What is written is committed first, by whoever holds the file; else its map would be behind.
+        let inode = self.inode(id);
+        drop(self.enter(&inode, Lease::Read).await?);
+        self.flush(&inode).await?;
+        self.commit_one(&inode, false).await?;
         let map = GetMap { inode: id.raw(), first_index: 0, limit: MAP_PART };
         let reply = self.own_meta(Op::GetMap(map)).await?;
         let metablocks = self.whole_map(id, reply.metablocks, reply.end).await?;
         Ok(metablocks
             .into_iter()
+            .filter(pb::Metablock::is_written)
             .map(|metablock| {
                 let hosts = metablock.members.iter().map(|member| self.nodes.host(member.node)).collect();
                 Location { metablock, hosts }
@@ -62,7 +70,7 @@ impl Shared {
     }
 
     /// The same as text: a line for each metablock, `index host,host,host`.
-    pub async fn locations_text(&self, id: InodeId) -> Result<Vec<u8>> {
+    pub async fn locations_text(self: &Arc<Self>, id: InodeId) -> Result<Vec<u8>> {
         let mut text = String::new();
         for location in self.locations(id).await? {
             let hosts: Vec<&str> = location.hosts.iter().map(HostName::as_str).collect();

@@ -31,6 +31,8 @@ const LENGTH_MIN: u64 = 128 << 10;
 const DESCRIPTORS_MAX: usize = 256;
 /// How long a read waits for a descriptor before it goes another way.
 const OPEN_WAIT: Duration = Duration::from_millis(100);
+/// For a connection that nobody waits for.
+const INTRODUCTION: Duration = Duration::from_secs(2);
 /// A server that gave none is asked again after this.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
@@ -101,6 +103,15 @@ impl ShortCircuit {
         let connection = server.connection(shared, &hop.address).await?;
         let replica = connection.replica(shared, &self.descriptors, wanted, hop).await?;
         Some((connection, replica))
+    }
+
+    /// Makes sure that a server of this host knows which session this process has.
+    pub async fn introduce(&self, shared: &Arc<Shared>, address: &str) {
+        let server = self.servers.lock().entry(address.to_owned()).or_default().clone();
+        let connect = async { Ok(server.connection(shared, address).await) };
+        if let Ok(Some(connection)) = shared.runtime.timeout(INTRODUCTION, "a server of this host", connect).await {
+            connection.introduce(shared.session.name().id.raw());
+        }
     }
 
     /// Closes what is open of these metablocks: their lease is gone.

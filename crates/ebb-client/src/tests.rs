@@ -2,6 +2,7 @@
 
 mod counts;
 mod directed;
+mod ends;
 mod fake_block;
 mod harness;
 mod random;

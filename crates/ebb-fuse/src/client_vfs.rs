@@ -122,6 +122,10 @@ impl Vfs for ClientVfs {
         }
     }
 
+    fn path_of(&self, inode: InodeId) -> Option<String> {
+        self.client.kept_path(inode)
+    }
+
     async fn lookup(&self, _caller: &Credentials, parent: InodeId, name: &[u8]) -> Result<Attr> {
         attr(self.client.lookup(&Credentials::root(), parent, name).await?)
     }
@@ -281,6 +285,18 @@ impl Vfs for ClientVfs {
             };
         }
         Ok((FileId(handle.0), found))
+    }
+
+    async fn create_unnamed(
+        &self,
+        caller: &Credentials,
+        new: NewName<'_>,
+        linkable: bool,
+        mode: OpenMode,
+    ) -> Result<(FileId, Attr)> {
+        let NewName { parent, mode: bits, umask, .. } = new;
+        let (handle, made) = self.client.create_unnamed(caller, parent, bits, umask, linkable, access(mode)).await?;
+        Ok((FileId(handle.0), attr(made)?))
     }
 
     async fn flush(&self, file: FileId) -> Result<()> {

@@ -1,5 +1,6 @@
 //! What is done with each request: the kernel's words in, calls of the [`Vfs`], the kernel's words out.
 
+mod complaint;
 mod files;
 mod locks;
 mod names;
@@ -57,6 +58,11 @@ impl<V: Vfs> Server<V> {
 
     /// Does what is asked; the body of the reply.
     pub async fn perform(&self, header: &Header, request: Request) -> Result<Bytes> {
+        let name = complaint::name_of(&request);
+        self.dispatch(header, request).await.inspect_err(|error| self.complain(header, name.as_ref(), error))
+    }
+
+    async fn dispatch(&self, header: &Header, request: Request) -> Result<Bytes> {
         match request {
             Request::Lookup { .. }
             | Request::GetAttr
@@ -81,6 +87,7 @@ impl<V: Vfs> Server<V> {
             | Request::RemoveXattr { .. } => self.xattr(header, request).await,
             Request::Open { .. }
             | Request::Create { .. }
+            | Request::CreateUnnamed { .. }
             | Request::Read { .. }
             | Request::Write { .. }
             | Request::Flush { .. }
@@ -106,13 +113,10 @@ impl<V: Vfs> Server<V> {
     }
 }
 
-/// The error number for the kernel. What only an operator can mend is also logged, as programs see a number alone.
-pub fn errno(header: &Header, error: &Error) -> i32 {
-    if error.kind() < ErrorKind::StaleEpoch {
-        return error.errno();
-    }
-    tracing::warn!(request = header.opcode, inode = %header.inode, kind = ?error.kind(), %error, "fail a request");
+/// The error number for the kernel.
+pub fn errno(error: &Error) -> i32 {
     match error.kind() {
+        kind if kind < ErrorKind::StaleEpoch => error.errno(),
         ErrorKind::Timeout => libc::ETIMEDOUT,
         // Not the kind's own number: ENOTCONN would say that the mount is dead, EAGAIN that asking again will do.
         _ => libc::EIO,

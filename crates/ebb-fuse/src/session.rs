@@ -184,7 +184,7 @@ impl Answer {
         self.given = true;
         match outcome {
             Ok(body) => self.device.reply(self.header.unique, &body),
-            Err(error) => self.device.refuse(self.header.unique, errno(&self.header, &error)),
+            Err(error) => self.device.refuse(self.header.unique, errno(&error)),
         }
     }
 

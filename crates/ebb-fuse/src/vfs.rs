@@ -270,6 +270,11 @@ pub trait Vfs: Send + Sync + 'static {
         Duration::ZERO
     }
 
+    /// Where an inode is, for people, as far as that is known without asking anybody.
+    fn path_of(&self, _inode: InodeId) -> Option<String> {
+        None
+    }
+
     /// Attributes of a name.
     fn lookup(&self, caller: &Credentials, parent: InodeId, name: &[u8]) -> impl Future<Output = Result<Attr>> + Send;
     /// Attributes of an inode.
@@ -355,6 +360,15 @@ pub trait Vfs: Send + Sync + 'static {
         caller: &Credentials,
         new: NewName<'_>,
         exclusive: bool,
+        mode: OpenMode,
+    ) -> impl Future<Output = Result<(FileId, Attr)>> + Send;
+    /// Makes and opens a file without a name in a directory's place (`new.name` is empty). It is gone once it is closed,
+    /// unless [`Vfs::link`] gives it a name before, which it may only if `linkable`.
+    fn create_unnamed(
+        &self,
+        caller: &Credentials,
+        new: NewName<'_>,
+        linkable: bool,
         mode: OpenMode,
     ) -> impl Future<Output = Result<(FileId, Attr)>> + Send;
     /// A descriptor was closed: tells errors of earlier work in the background. The file stays open.

@@ -139,6 +139,7 @@ pub(crate) fn touched(machine: &Machine, op: &Op) -> Vec<InodeId> {
 /// Directories whose entries a request changes.
 pub(crate) fn parents(op: &Op) -> Vec<InodeId> {
     let parents: &[u64] = match op {
+        Op::Create(op) if op.unnamed => &[],
         Op::Create(op) => &[op.parent],
         Op::MakeDir(op) => &[op.parent],
         Op::MakeNode(op) => &[op.parent],

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_meta::Reply;
-use ebb_rpc::{Answer, Connector, Counters, Request, Server, Service, ServiceFuture};
+use ebb_rpc::{Answer, Connector, Counters, PeerInfo, Request, Server, Service, ServiceFuture};
 use ebb_runtime::{Runtime, Task};
 use ebb_types::{HostName, Result, SessionId, bail};
 use ebb_wire::{Method, pb};
@@ -238,6 +238,7 @@ impl Front {
             Method::RegisterNode => nodes::register(shared, request.decode()?).await.map(|reply| Answer::new(&reply)),
             Method::ReplicaReport => nodes::report(shared, &request.decode()?).await.map(|()| done()),
             Method::Heartbeat => Ok(Answer::new(&nodes::heartbeat(shared, &request.decode()?))),
+            Method::SessionEnded => self.session_ended(&request.decode()?, &request.peer).await,
             Method::RaftMessage => bail!(Unsupported, "this master's group has one member: it exchanges no messages"),
             Method::Counters => Ok(Answer::new(&self.counters())),
             other => not_here(other),
@@ -267,6 +268,23 @@ impl Front {
     async fn close_session(&self, call: pb::CloseSession) -> Result<Answer> {
         self.shared.check_session(SessionId::new(call.session))?;
         self.shared.group.propose(Op::CloseSession(call.session)).await?;
+        Ok(done())
+    }
+
+    /// A witness on the client's own host says that its process has ended. Such a session can hold nothing any more.
+    async fn session_ended(&self, call: &pb::SessionEnded, witness: &PeerInfo) -> Result<Answer> {
+        let shared = &self.shared;
+        let session = SessionId::new(call.session);
+        let Some(host) = shared.state.soft.lock().sessions.host(session) else { return Ok(done()) };
+        if host != witness.host {
+            bail!(
+                Invalid,
+                "session {session} is of host {host}: host {} cannot know how its process fares",
+                witness.host
+            );
+        }
+        tracing::info!(%session, %host, "the session's process has ended");
+        shared.group.propose(Op::CloseSession(session.raw())).await?;
         Ok(done())
     }
 

@@ -109,8 +109,12 @@ fn ready_to_reap(shared: &Shared) -> (Vec<InodeId>, bool) {
         if soft.leases.is_open(inode) {
             continue;
         }
-        // A holder without a handle still flushes: it may stop.
         if let Some(holder) = machine.holder(inode).filter(|holder| soft.sessions.contains(*holder)) {
+            // Made without a name before this master process began, and the answer is still asked for.
+            if machine.is_untold(holder, inode) {
+                continue;
+            }
+            // A holder without a handle still flushes: it may stop.
             soft.sessions.recall(holder, inode, Mode::None);
             continue;
         }

@@ -92,6 +92,8 @@ impl Machine {
             expect(inode.nlink == named.names, "its link count is not the number of its names");
             expect(inode.nlink <= LINK_MAX, "it has too many names");
             expect(named.entries == 0, "it has entries and is not a directory");
+            let is_linkable = inode.file().is_some_and(|file| file.linkable);
+            expect(inode.nlink == 0 || !is_linkable, "it has a name and counts as one that never had");
         }
         if let Some(xattrs) = &inode.xattrs {
             expect(!xattrs.is_empty(), "it keeps an empty table of attributes");

@@ -137,6 +137,7 @@ impl Machine {
                 record.holder = file.holder.map_or(0, SessionId::raw);
                 record.recovering = file.recovering;
                 record.pending_trim = file.trim.as_deref().copied();
+                record.linkable = file.linkable;
             }
             Body::Directory(directory) => {
                 record.parent = directory.parent.raw();
@@ -422,6 +423,7 @@ fn body(attr: &pb::Attr, record: &pb::InodeRecord) -> Result<Body> {
                 holder: (record.holder != 0).then(|| SessionId::new(record.holder)),
                 recovering: record.recovering,
                 trim: record.pending_trim.map(Arc::new),
+                linkable: record.linkable,
             })
         }
         Some(FileKind::Directory) => Body::Directory(DirectoryBody {

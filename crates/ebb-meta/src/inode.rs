@@ -80,6 +80,10 @@ pub(crate) struct FileBody {
     pub(crate) recovering: bool,
     /// Versioned write that cuts the last metablock and is not yet known to be on all members.
     pub(crate) trim: Option<Arc<pb::meta_op::Trim>>,
+    /// It never had a name, and may get one (Linux' `I_LINKABLE`).
+    ///
+    /// Invariant: only of an orphan.
+    pub(crate) linkable: bool,
 }
 
 /// Of a directory; its entries are in [`crate::dir::Entries`].

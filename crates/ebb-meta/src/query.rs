@@ -72,7 +72,7 @@ impl Machine {
             b".." => self.attr_reply(directory.parent),
             _ => match self.entries.get(parent, name) {
                 Some(entry) => self.attr_reply(entry.inode),
-                None => bail!(NotFound, "{parent} has no entry {}", dir::show(name)),
+                None => bail!(NotFound, "there is no {} in the directory {parent}", dir::show(name)),
             },
         }
     }

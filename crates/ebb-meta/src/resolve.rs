@@ -49,7 +49,7 @@ impl Machine {
             wants_directory: path.ends_with(b"/") || path.ends_with(b"/."),
         };
         while let Some(name) = walk.todo.pop_front() {
-            self.step(credentials, &mut walk, &name, follow_last)?;
+            self.step(credentials, &mut walk, &name, follow_last).map_err(|error| error.context(dir::show(path)))?;
         }
         if walk.wants_directory {
             self.directory(walk.at.inode)?;
@@ -74,7 +74,7 @@ impl Machine {
             bail!(NameTooLong, "a name of {} bytes is longer than {NAME_LEN_MAX}", name.len());
         }
         let Some(entry) = self.entries.get(here, name) else {
-            bail!(NotFound, "{here} has no entry {}", dir::show(name));
+            bail!(NotFound, "there is no {} in the directory {here}", dir::show(name));
         };
         let is_last = walk.todo.is_empty();
         match &self.inode(entry.inode)?.body {

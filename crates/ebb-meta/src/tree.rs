@@ -71,7 +71,7 @@ impl Machine {
     ) -> Result<(InodeId, &Inode)> {
         match self.find(parent, name, credentials)? {
             Some(entry) => Ok((entry.inode, self.inode(entry.inode)?)),
-            None => bail!(NotFound, "{parent} has no entry {}", dir::show(name)),
+            None => bail!(NotFound, "there is no {} in the directory {parent}", dir::show(name)),
         }
     }
 
@@ -101,9 +101,28 @@ impl Machine {
         permission::check_sticky(parent, directory, victim, &call.credentials)
     }
 
-    /// Makes an inode and its name in a directory that has passed [`Self::check_new_name`]. Owner, group, mode and
-    /// ACLs come from caller and directory (Linux `inode_init_owner`, `mode_strip_sgid`, `posix_acl_create`).
+    /// Makes an inode and its name in a directory that has passed [`Self::check_new_name`].
     pub(crate) fn make(&mut self, call: &mut Call<'_>, parent: InodeId, name: &[u8], new: NewInode) -> Result<InodeId> {
+        let is_directory = matches!(new.body, Body::Directory(_));
+        let id = self.make_inode(call, parent, new, if is_directory { 2 } else { 1 })?;
+        self.add_entry(call, parent, name, id);
+        if is_directory {
+            self.edit(parent).nlink += 1;
+        }
+        Ok(id)
+    }
+
+    /// Makes an inode as if in a directory that has passed [`Self::check_may_add`], without a name.
+    pub(crate) fn make_orphan(&mut self, call: &mut Call<'_>, parent: InodeId, new: NewInode) -> Result<InodeId> {
+        let id = self.make_inode(call, parent, new, 0)?;
+        self.orphans.insert(id);
+        call.effects.push(Effect::Orphaned(id));
+        Ok(id)
+    }
+
+    /// Makes an inode. Owner, group, mode and ACLs come from caller and directory (Linux `inode_init_owner`,
+    /// `mode_strip_sgid`, `posix_acl_create`).
+    fn make_inode(&mut self, call: &Call<'_>, parent: InodeId, new: NewInode, nlink: u32) -> Result<InodeId> {
         let directory = self.directory(parent)?;
         self.datasets.check_inode_quota(directory.dataset)?;
         let is_directory = matches!(new.body, Body::Directory(_));
@@ -132,7 +151,7 @@ impl Machine {
         }
         let inode = Inode {
             mode,
-            nlink: if is_directory { 2 } else { 1 },
+            nlink,
             uid: call.credentials.uid,
             gid: if inherits_group { directory.gid } else { call.credentials.gid },
             rdev: new.rdev,
@@ -150,10 +169,6 @@ impl Machine {
         let id = take_id!(self.next.inode, InodeId);
         self.datasets.count_inode(inode.dataset);
         self.inodes.insert(id, Arc::new(inode));
-        self.add_entry(call, parent, name, id);
-        if is_directory {
-            self.edit(parent).nlink += 1;
-        }
         Ok(id)
     }
 

@@ -71,6 +71,16 @@ impl Machine {
         self.orphans.iter().copied()
     }
 
+    /// Whether a session may not have heard yet that it made this file: the reply is kept for it to ask again.
+    #[must_use]
+    pub fn is_untold(&self, session: SessionId, inode: InodeId) -> bool {
+        let made = |outcome: &crate::session::Outcome| {
+            let reply = outcome.as_ref().as_ref().ok().filter(|reply| reply.created);
+            reply.and_then(|reply| reply.attr).is_some_and(|attr| attr.inode == inode.raw())
+        };
+        self.sessions.get(session).is_ok_and(|session| session.replies.values().any(made))
+    }
+
     /// Registered nodes, in order. What is not recorded (boot, state, use) is 0 in them.
     pub fn nodes(&self) -> impl Iterator<Item = &pb::NodeRecord> + '_ {
         self.registry.nodes()

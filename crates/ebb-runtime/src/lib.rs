@@ -27,7 +27,7 @@ use std::time::Duration;
 pub use backend::Backend;
 pub use disk::{DirLock, Disk, File, OpenMode, Space};
 use ebb_types::{Result, WallTime, err};
-pub use local::{LocalListener, LocalStream, Parcel, Thing, Words};
+pub use local::{LocalListener, LocalPeer, LocalStream, Parcel, Thing, Words};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};
 pub use plant::Plant;
 pub use task::Task;

@@ -137,6 +137,37 @@ pub struct LocalStream {
     pub read: LocalRead,
     /// The sending end.
     pub write: LocalWrite,
+    /// The process at the other end.
+    pub peer: LocalPeer,
+}
+
+/// What a back end knows of a process.
+pub trait PeerBackend: Send + Sync + 'static {
+    /// See [`LocalPeer::ended`].
+    fn ended(&self) -> Work<'_, ()>;
+}
+
+/// The process that made the other end of a connection within a host. It outlives the connection.
+pub struct LocalPeer(Box<dyn PeerBackend>);
+
+impl LocalPeer {
+    /// Wraps what a back end knows.
+    pub fn new(peer: impl PeerBackend) -> Self {
+        Self(Box::new(peer))
+    }
+
+    /// Returns once the process has ended, by the word of the kernel: all its threads are gone, and nothing of it will
+    /// ever run again. A process that is frozen, or has only closed the connection, has not ended. Never returns if
+    /// the kernel does not tell.
+    pub async fn ended(&self) {
+        self.0.ended().await;
+    }
+}
+
+impl fmt::Debug for LocalPeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LocalPeer")
+    }
 }
 
 /// The receiving end of a connection within a host.

@@ -107,6 +107,13 @@ impl pb::Metablock {
     pub fn min_version(&self) -> Version {
         version(self.version)
     }
+
+    /// Whether something that was written to it is committed. Else it may have been granted ahead of need, and no
+    /// member holds anything.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        self.min_version() != Version::ZERO
+    }
 }
 
 impl pb::Attr {

@@ -77,6 +77,8 @@ methods! {
     Heartbeat = 42, HeartbeatReply;
     /// Raft message between masters.
     RaftMessage = 43, Empty;
+    /// A client's process has ended.
+    SessionEnded = 44, Empty;
 
     // Block server.
     /// Versioned write, pipelined.

@@ -115,7 +115,8 @@ impl Planner {
     }
 
     fn split(&self, file: &FoundFile, index: u64) -> Work {
-        let near = |metablock: &&pb::Metablock| index.abs_diff(metablock.index) <= 1;
+        // A grant that nobody wrote to is a hole: no node has a byte of it.
+        let near = |metablock: &&pb::Metablock| index.abs_diff(metablock.index) <= 1 && metablock.is_written();
         let metablocks = match self.locality {
             Locality::Located => file.metablocks.iter().filter(near).cloned().collect(),
             // The worker looks the file up by itself.
@@ -123,7 +124,7 @@ impl Planner {
         };
         let unless_default = |value, default| if value == default { 0 } else { value };
         let offset = index * file.metablock_size;
-        let own = file.metablocks.iter().find(|metablock| metablock.index == index);
+        let own = file.metablocks.iter().find(|metablock| metablock.index == index && metablock.is_written());
         let members = own.map_or(&[][..], |metablock| &metablock.members);
         let mut holders: Vec<usize> =
             members.iter().filter_map(|member| self.by_node.get(&member.node)).flatten().copied().collect();

@@ -5,6 +5,8 @@
 mod bad_input;
 #[path = "it/coherence.rs"]
 mod coherence;
+#[path = "it/ends.rs"]
+mod ends;
 #[path = "it/faults.rs"]
 mod faults;
 #[path = "it/harness.rs"]

@@ -26,6 +26,8 @@ pub(super) struct Told {
     parts: BTreeMap<u64, Vec<pb::ReplicaState>>,
     /// The next heartbeat is answered with "who are you?".
     pub(super) forget: bool,
+    /// Sessions whose processes have ended.
+    pub(super) ended: Vec<u64>,
     /// Everything is refused: another master leads.
     pub(super) deposed: bool,
 }
@@ -92,6 +94,10 @@ impl FakeMaster {
             Method::RegisterNode => Ok(Answer::new(&self.register(request.decode()?))),
             Method::ReplicaReport => {
                 self.report(request.decode()?);
+                Ok(Answer::new(&pb::Empty {}))
+            }
+            Method::SessionEnded => {
+                self.0.lock().ended.push(request.decode::<pb::SessionEnded>()?.session);
                 Ok(Answer::new(&pb::Empty {}))
             }
             Method::Heartbeat => Ok(Answer::new(&self.heartbeat(request.decode()?))),

@@ -1,6 +1,7 @@
 //! Descriptors for clients of the host.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ebb_runtime::{File, LocalStream, Parcel, Runtime, Thing, Words};
 use ebb_types::{ErrorKind, Result};
@@ -129,7 +130,7 @@ fn nobody_comes_in_without_a_ticket_of_its_own() {
         assert!(knock(hello(&given.ticket)).await);
         assert!(!knock(hello(&given.ticket)).await, "a ticket is good once");
         let old = ticket(&client, &hop).await.unwrap();
-        runtime.sleep(std::time::Duration::from_secs(11)).await;
+        runtime.sleep(Duration::from_secs(11)).await;
         assert!(!knock(hello(&old.ticket)).await, "and not for ever");
         // From another host the name leads nowhere.
         let elsewhere = world.process("h2").runtime();
@@ -158,5 +159,37 @@ fn one_client_has_so_many_descriptors_and_no_more() {
         // Another client has its own.
         let (mut other, _) = enter(&runtime, &client, &hop).await;
         assert!(open(&mut other, &hop, 0, 1).await.1.is_some());
+    });
+}
+
+/// A client that closes, or is frozen, may go on; one that was killed may not.
+#[test]
+fn the_master_hears_of_a_client_that_has_ended_and_of_no_other() {
+    in_world(4, |world, told, master| async move {
+        let server = virt_server(&world, "h1", &master).await;
+        let hop = hop(&server);
+        let processes = ["closes", "is frozen", "is killed", "says nothing"].map(|name| world.process_on("h1", name));
+        let mut streams = Vec::new();
+        for (session, process) in (1..).zip(&processes) {
+            let runtime = process.runtime();
+            let (mut stream, _) = enter(&runtime, &Client::new(&runtime), &hop).await;
+            if session < 4 {
+                send(&mut stream, Request::Session(pb::ShareSession { session })).await;
+            }
+            streams.push(stream);
+        }
+        world.sleep(Duration::from_millis(100)).await;
+        drop(streams.remove(0));
+        processes[1].freeze();
+        world.sleep(Duration::from_secs(3)).await;
+        assert!(told.0.lock().ended.is_empty());
+        told.0.lock().deposed = true;
+        processes[2].kill();
+        processes[3].kill();
+        drop(streams);
+        world.sleep(Duration::from_secs(1)).await;
+        told.0.lock().deposed = false;
+        world.sleep(Duration::from_secs(1)).await;
+        assert_eq!(told.0.lock().ended, [3], "told until a master has heard it");
     });
 }

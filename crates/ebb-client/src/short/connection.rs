@@ -1,7 +1,7 @@
 //! One server of this host: its socket, its slots, the descriptors that it gave.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ pub(super) struct Connection {
     alive: AtomicBool,
     outgoing: mpsc::Sender<RequestKind>,
     cells: Mutex<Cells>,
+    /// The session that the server has heard of.
+    session: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -117,7 +119,13 @@ impl Connection {
             bail!(Protocol, "{} sent no memory with its welcome", ticket.path);
         };
         let (outgoing, requests) = mpsc::channel(OUTGOING_MAX);
-        let connection = Arc::new(Self { words, alive: AtomicBool::new(true), outgoing, cells: Mutex::default() });
+        let connection = Arc::new(Self {
+            words,
+            alive: AtomicBool::new(true),
+            outgoing,
+            cells: Mutex::default(),
+            session: AtomicU64::new(0),
+        });
         runtime.spawn("short-circuit requests", send_all(Arc::downgrade(&connection), stream.write, requests));
         let (own, clock) = (connection.clone(), runtime.clone());
         runtime.spawn("short-circuit replies", async move {
@@ -126,6 +134,13 @@ impl Connection {
             own.end();
         });
         Ok(connection)
+    }
+
+    /// Says which session this process has, if the server has not heard of it: it will know when the process has ended.
+    pub fn introduce(&self, session: u64) {
+        if self.session.swap(session, Ordering::Relaxed) != session {
+            self.send(RequestKind::Session(pb::ShareSession { session }));
+        }
     }
 
     /// Whether the server is still there.

@@ -409,3 +409,20 @@ fn a_split_is_read_by_its_map_and_an_old_map_is_told() {
         assert_eq!(kind, ErrorKind::StaleVersion);
     });
 }
+
+#[test]
+fn locations_tell_what_is_written_and_nothing_that_was_only_granted() {
+    run(18, 3, |cluster| async move {
+        let (client, other) = (cluster.client("h0").await, cluster.client("h1").await);
+        let dir = cluster.small_dataset(&client, 2).await;
+        let (handle, inode) = create(&client, dir, "file").await;
+        assert!(client.locations(inode).await.unwrap().is_empty(), "its first grant is empty");
+        // Past the first metablock more are granted ahead.
+        client.write(handle, 0, pattern(1, METABLOCK as usize + 10)).await.unwrap();
+        client.write(handle, 5 * METABLOCK, pattern(2, 10)).await.unwrap();
+        for asks in [&client, &other] {
+            let told: Vec<u64> = asks.locations(inode).await.unwrap().iter().map(|at| at.metablock.index).collect();
+            assert_eq!(told, [0, 1, 5]);
+        }
+    });
+}

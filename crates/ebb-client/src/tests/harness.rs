@@ -160,12 +160,19 @@ impl Cluster {
     }
 
     pub async fn client_with(&self, options: ClientOptions) -> Client {
+        self.process_with(options).await.1
+    }
+
+    /// A client, and the process that it is.
+    pub async fn process_with(&self, options: ClientOptions) -> (Process, Client) {
         let host = options.host.as_str().to_owned();
         // A process of its own: its host's block server may die without it.
         let number = self.clients.fetch_add(1, Ordering::Relaxed);
-        let runtime = self.world.process_on(&host, &format!("client {number}")).runtime();
+        let process = self.world.process_on(&host, &format!("client {number}"));
+        let runtime = process.runtime();
         let connector = Connector::new(runtime.clone(), identity(&host, "test"), Counters::default());
-        Client::connect(runtime, connector, options).await.unwrap()
+        let client = Client::connect(runtime, connector, options).await.unwrap();
+        (process, client)
     }
 
     /// A directory with small blocks and metablocks.

@@ -77,6 +77,11 @@ pub enum Request {
         umask: u32,
         kill_privileges: bool,
     },
+    CreateUnnamed {
+        flags: u32,
+        mode: u32,
+        umask: u32,
+    },
     Read {
         file: u64,
         offset: u64,
@@ -238,6 +243,10 @@ pub fn parse(header: &Header, message: Bytes) -> Result<Request> {
         opcode::LINK => Request::Link { inode: InodeId::new(reader.long()?), name: reader.name()? },
         opcode::OPEN => Request::Open { flags: reader.word()?, kill_privileges: kills_on_open(reader)? },
         opcode::CREATE => create(reader)?,
+        // The same arguments; the name behind them is one that the kernel made up for itself.
+        opcode::TMPFILE => {
+            Request::CreateUnnamed { flags: reader.word()?, mode: reader.word()?, umask: reader.word()? }
+        }
         opcode::READ => Request::Read { file: reader.long()?, offset: reader.long()?, len: reader.word()? },
         opcode::WRITE => write(reader)?,
         opcode::FLUSH => {

@@ -68,6 +68,14 @@ impl<V: Vfs> Server<V> {
                 let flags = self.note_open(file, attr.inode, mode, flags);
                 reply::created(&attr, self.validity(inode, &name, &attr), file.0, flags)
             }
+            Request::CreateUnnamed { flags, mode, umask } => {
+                let new = NewName { parent: inode, name: b"", mode: mode & 0o7777, umask };
+                let linkable = flags & libc::O_EXCL as u32 == 0;
+                let mode = open_mode(flags, false);
+                let (file, attr) = vfs.create_unnamed(&caller(header), new, linkable, mode).await?;
+                let flags = self.note_open(file, attr.inode, mode, flags);
+                reply::created(&attr, self.attr_validity(&attr), file.0, flags)
+            }
             Request::Read { file, offset, len } => self.read(header, FileId(file), offset, len).await?,
             Request::Write { .. } => self.write(header, request).await?,
             Request::Flush { file, owner } => {

@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, SeekFrom as Seek, copy_file_range, fallocate, s
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
-use super::fixture::Mounted;
+use super::fixture::{Mounted, eventually};
 
 fn open(mounted: &Mounted, name: &str) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(mounted.path(name)).unwrap()
@@ -234,4 +234,34 @@ fn an_invalidation_of_nothing_does_no_harm() {
     mounted.drop_pages(u64::MAX);
     mounted.drop_pages(1);
     assert_eq!(fs::read_dir(mounted.root()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_without_a_name_gets_one_by_its_descriptor_or_vanishes() {
+    let mounted = Mounted::new();
+    let unnamed = |flags: i32| {
+        let flags = libc::O_TMPFILE | flags;
+        OpenOptions::new().read(true).write(true).mode(0o640).custom_flags(flags).open(mounted.root()).unwrap()
+    };
+    let link = |file: &File, name: &str| {
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+        let follow = rustix::fs::AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(rustix::fs::CWD, path, rustix::fs::CWD, mounted.path(name), follow)
+    };
+    let nodes = mounted.vfs.state().nodes.len();
+    let file = unnamed(0);
+    file.write_all_at(&pattern(100_000, 3), 0).unwrap();
+    let status = file.metadata().unwrap();
+    assert_eq!((std::os::unix::fs::MetadataExt::nlink(&status), status.len()), (0, 100_000));
+    assert_eq!(fs::read_dir(mounted.root()).unwrap().count(), 0, "nobody sees it");
+    link(&file, "named").unwrap();
+    drop(file);
+    assert_eq!(fs::read(mounted.path("named")).unwrap(), pattern(100_000, 3));
+    assert_eq!(mounted.shell("stat -c '%a %h' named").trim(), "640 1");
+
+    let private = unnamed(libc::O_EXCL);
+    private.write_all_at(b"private", 0).unwrap();
+    assert_eq!(link(&private, "private"), Err(Errno::NOENT));
+    drop(private);
+    eventually("only the one with a name is left", || mounted.vfs.state().nodes.len() == nodes + 1);
 }

@@ -135,6 +135,9 @@ impl Vfs for MemoryVfs {
         }
         let now = state.now();
         let node = state.get(inode)?;
+        if node.attr.links == 0 && !std::mem::take(&mut node.linkable) {
+            bail!(NotFound, "the inode has no name and gets none");
+        }
         node.attr.links += 1;
         node.attr.ctime = now;
         state.enter(parent, name, inode.raw());
@@ -273,6 +276,21 @@ impl Vfs for MemoryVfs {
         };
         let file = state.open(number, mode);
         Ok((file, state.attr(number)))
+    }
+
+    async fn create_unnamed(
+        &self,
+        caller: &Credentials,
+        new: NewName<'_>,
+        linkable: bool,
+        mode: OpenMode,
+    ) -> Result<(FileId, Attr)> {
+        let mut state = self.state.lock();
+        state.get(new.parent)?;
+        let number = state.make(caller, FileKind::File, new.mode & !new.umask, 0);
+        let node = state.node(number);
+        (node.attr.links, node.linkable) = (0, linkable);
+        Ok((state.open(number, mode), state.attr(number)))
     }
 
     async fn flush(&self, file: FileId) -> Result<()> {

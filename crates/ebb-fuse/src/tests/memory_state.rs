@@ -27,6 +27,8 @@ pub struct Node {
     pub order: BTreeMap<u64, Vec<u8>>,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub opens: u32,
+    /// Without a name since it was made, and may get one.
+    pub linkable: bool,
 }
 
 impl State {
@@ -62,6 +64,7 @@ impl State {
             order: BTreeMap::new(),
             xattrs: BTreeMap::new(),
             opens: 0,
+            linkable: false,
         };
         self.nodes.insert(number, node);
         number

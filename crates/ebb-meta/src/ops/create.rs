@@ -17,6 +17,9 @@ impl Machine {
     /// that is there already is told about and no more.
     pub(crate) fn create(&mut self, call: &mut Call<'_>, op: &meta_op::Create) -> Result<pb::MetaReply> {
         let parent = InodeId::new(op.parent);
+        if op.unnamed {
+            return self.create_unnamed(call, op);
+        }
         if let Some(entry) = self.find(parent, &op.name, &call.credentials)?
             && !op.exclusive
         {
@@ -29,13 +32,29 @@ impl Machine {
             bail!(IsDirectory, "{} is a directory", dir::show(&op.name));
         }
         self.check_new_name(call, parent, &op.name)?;
-        let first = if op.no_grant { None } else { call.placements.first() };
-        if let Some(placement) = first {
-            super::grant::check_members(&placement.members)?;
+        check_first(call, op)?;
+        let inode = self.make(call, parent, &op.name, new_file(op, FileBody::default()))?;
+        self.created_reply(call, op, inode)
+    }
+
+    /// `open(O_TMPFILE)`: a file without a name, which lives until it is closed everywhere, or gets a name by `link`.
+    /// The directory gives its dataset and what a file in it inherits; it does not change.
+    fn create_unnamed(&mut self, call: &mut Call<'_>, op: &meta_op::Create) -> Result<pb::MetaReply> {
+        let parent = InodeId::new(op.parent);
+        if !op.name.is_empty() {
+            bail!(Invalid, "a file without a name was asked for under the name {}", dir::show(&op.name));
         }
-        let new = NewInode { body: Body::File(FileBody::default()), mode: op.mode, umask: op.umask, rdev: 0, size: 0 };
-        let inode = self.make(call, parent, &op.name, new)?;
+        self.check_may_add(call, parent)?;
+        check_first(call, op)?;
+        let body = FileBody { linkable: op.linkable, ..FileBody::default() };
+        let inode = self.make_orphan(call, parent, new_file(op, body))?;
+        self.created_reply(call, op, inode)
+    }
+
+    /// Gives a new file its write lease and its first metablock.
+    fn created_reply(&mut self, call: &mut Call<'_>, op: &meta_op::Create, inode: InodeId) -> Result<pb::MetaReply> {
         self.give_lease(inode, call.session);
+        let first = first_placement(call, op);
         let granted = first.map(|placement| self.place(call, inode, 0, &placement.members).to_pb());
         Ok(pb::MetaReply {
             metablocks: granted.into_iter().collect(),
@@ -100,6 +119,18 @@ impl Machine {
         let inode = self.make(call, parent, &op.name, new)?;
         self.attr_reply(inode)
     }
+}
+
+fn first_placement<'a>(call: &Call<'a>, op: &meta_op::Create) -> Option<&'a pb::Placement> {
+    if op.no_grant { None } else { call.placements.first() }
+}
+
+fn check_first(call: &Call<'_>, op: &meta_op::Create) -> Result<()> {
+    first_placement(call, op).map_or(Ok(()), |placement| super::grant::check_members(&placement.members))
+}
+
+fn new_file(op: &meta_op::Create, body: FileBody) -> NewInode {
+    NewInode { body: Body::File(body), mode: op.mode, umask: op.umask, rdev: 0, size: 0 }
 }
 
 /// An empty directory below `parent`.

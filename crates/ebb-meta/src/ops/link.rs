@@ -19,8 +19,9 @@ impl Machine {
         if inode.is_directory() {
             bail!(NotPermitted, "{id} is a directory: it can have one name only");
         }
-        if inode.nlink == 0 {
-            bail!(NotFound, "{id} has been removed");
+        let is_linkable = inode.file().is_some_and(|file| file.linkable);
+        if inode.nlink == 0 && !is_linkable {
+            bail!(NotFound, "{id} has been removed, or was made never to have a name");
         }
         if inode.nlink >= LINK_MAX {
             bail!(LinkLimit, "{id} has {LINK_MAX} names already");
@@ -30,6 +31,11 @@ impl Machine {
         let inode = self.edit(id);
         inode.nlink += 1;
         inode.changed(now);
+        if is_linkable {
+            // From now on it is like any other: once its last name is gone, it gets none again.
+            inode.file_mut().expect("only files are linkable").linkable = false;
+            self.orphans.remove(&id);
+        }
         call.changed(id);
         self.attr_reply(id)
     }

@@ -70,7 +70,11 @@ impl Machine {
             bail!(Exists, "{target_parent} has an entry {}", dir::show(&op.target_name));
         }
         if op.exchange && target.is_none() {
-            bail!(NotFound, "{target_parent} has no entry {} to exchange with", dir::show(&op.target_name));
+            bail!(
+                NotFound,
+                "there is no {} in the directory {target_parent} to exchange with",
+                dir::show(&op.target_name)
+            );
         }
         // Before the walk upwards: what a removed directory calls its parent means nothing any more.
         if self.directory(target_parent)?.nlink == 0 {

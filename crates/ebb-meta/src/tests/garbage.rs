@@ -233,7 +233,9 @@ impl Dice<'_> {
         match self.below(16) {
             0..=2 => {
                 let (exclusive, no_grant) = (self.one_in(2), self.one_in(3));
-                Op::Create(meta_op::Create { parent, name, mode, umask, exclusive, no_grant })
+                let (unnamed, linkable) = (self.one_in(4), self.one_in(2));
+                let name = if unnamed && !self.one_in(8) { Vec::new() } else { name };
+                Op::Create(meta_op::Create { parent, name, mode, umask, exclusive, no_grant, unnamed, linkable })
             }
             3 | 4 => Op::MakeDir(meta_op::MakeDir { parent, name, mode, umask }),
             5 => Op::MakeNode(meta_op::MakeNode { parent, name, kind: self.number(8) as u32, mode, umask, rdev: 3 }),

@@ -163,8 +163,8 @@ impl World {
 
     /// A file with a write lease and a first metablock on these volumes.
     pub(crate) fn create(&mut self, parent: u64, name: &str, volumes: &[u64]) -> pb::MetaReply {
-        let op =
-            meta_op::Create { parent, name: name.into(), mode: 0o644, umask: 0o022, exclusive: true, no_grant: false };
+        let name = name.into();
+        let op = meta_op::Create { parent, name, mode: 0o644, umask: 0o022, exclusive: true, ..Default::default() };
         self.place(Op::Create(op), vec![placement(volumes)]).unwrap()
     }
 

@@ -13,6 +13,7 @@ on_both_worlds!(
     passed_memory_is_the_same_memory,
     things_stay_with_their_parcels,
     the_other_ends_going_is_seen,
+    a_peer_that_has_closed_has_not_ended,
     nobody_listening_is_unreachable,
     a_name_is_taken_over_from_the_dead,
     too_large_a_parcel_is_refused,
@@ -100,6 +101,17 @@ async fn the_other_ends_going_is_seen(setup: Setup) {
     drop(client);
     assert!(server.read.receive().await.unwrap().is_none());
     assert_eq!(server.write.send(message(pattern(1))).await.unwrap_err().kind(), ErrorKind::Disconnected);
+}
+
+async fn a_peer_that_has_closed_has_not_ended(setup: Setup) {
+    let (_listener, mut server, client) = connected(&setup).await;
+    drop(client);
+    assert!(server.read.receive().await.unwrap().is_none());
+    let ended = setup.server.timeout(std::time::Duration::from_millis(50), "the end of a process", async {
+        server.peer.ended().await;
+        Ok(())
+    });
+    assert_eq!(ended.await.unwrap_err().kind(), ErrorKind::Timeout);
 }
 
 async fn nobody_listening_is_unreachable(setup: Setup) {

@@ -18,7 +18,9 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -27,8 +29,8 @@ use super::words::RealWords;
 use crate::backend::Work;
 use crate::disk::File;
 use crate::local::{
-    LocalAccept, LocalListener, LocalRead, LocalReceive, LocalSend, LocalStream, LocalWrite, PARCEL_BYTES_MAX,
-    PARCEL_THINGS_MAX, Parcel, Thing, Words,
+    LocalAccept, LocalListener, LocalPeer, LocalRead, LocalReceive, LocalSend, LocalStream, LocalWrite,
+    PARCEL_BYTES_MAX, PARCEL_THINGS_MAX, Parcel, PeerBackend, Thing, Words,
 };
 
 const HEAD: usize = 8;
@@ -78,10 +80,42 @@ impl ShortPath {
 }
 
 fn wrap(stream: UnixStream) -> LocalStream {
+    let peer = LocalPeer::new(UnixPeer::of(&stream));
     let (read, write) = stream.into_split();
     LocalStream {
+        peer,
         read: LocalRead::new(UnixRead { socket: read, bytes: BytesMut::new(), descriptors: VecDeque::new() }),
         write: LocalWrite::new(UnixWrite(write)),
+    }
+}
+
+/// The process that called connect(2), or listen(2) on the connecting side: a descriptor of it, if the kernel gives one.
+struct UnixPeer(Option<OwnedFd>);
+
+impl UnixPeer {
+    /// If the process has ended already and its number was given to another one, that one is watched instead: its end
+    /// comes after the end that is waited for, so what is told is true all the same, only late.
+    fn of(stream: &UnixStream) -> Self {
+        let process = stream.peer_cred().ok().and_then(|credentials| Pid::from_raw(credentials.pid()?));
+        Self(process.and_then(|process| pidfd_open(process, PidfdFlags::NONBLOCK).ok()))
+    }
+}
+
+impl PeerBackend for UnixPeer {
+    fn ended(&self) -> Work<'_, ()> {
+        Box::pin(async move {
+            if let Some(process) = &self.0 {
+                // SAFETY: the descriptor is borrowed from this peer, so it stays open, and the same, for as long.
+                let process = unsafe { AsyncFd::register_with_interest(process.as_fd(), Interest::READABLE) };
+                // Readable means that it has ended (pidfd_open(2)).
+                if let Ok(process) = process
+                    && process.readable().await.is_ok()
+                {
+                    return;
+                }
+            }
+            std::future::pending().await
+        })
     }
 }
 
@@ -242,5 +276,37 @@ fn received((kind, descriptor): (&u8, OwnedFd)) -> Result<Thing> {
         }
         WORDS => Ok(Thing::Words(Words::new(RealWords::receive(descriptor)?))),
         other => bail!(Protocol, "a thing of unknown kind {other} came"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn peer_of(child: &std::process::Child) -> UnixPeer {
+        let process = Pid::from_raw(child.id() as i32).unwrap();
+        UnixPeer(Some(pidfd_open(process, PidfdFlags::NONBLOCK).unwrap()))
+    }
+
+    async fn has_ended(peer: &UnixPeer) -> bool {
+        tokio::time::timeout(Duration::from_millis(50), peer.ended()).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_process_has_ended_when_it_is_killed_and_not_when_it_is_stopped() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let peer = peer_of(&child);
+        let process = Pid::from_raw(child.id() as i32).unwrap();
+        assert!(!has_ended(&peer).await);
+        rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
+        assert!(!has_ended(&peer).await, "it may go on");
+        child.kill().unwrap();
+        peer.ended().await;
+        child.wait().unwrap();
+        peer.ended().await;
+        assert!(!has_ended(&UnixPeer(None)).await, "of some nothing is known");
     }
 }

@@ -10,12 +10,13 @@ use ebb_types::{Result, bail, err};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use super::executor::{Executor, GroupId};
 use super::net::HostId;
 use crate::backend::Work;
 use crate::disk::{File, FileBackend};
 use crate::local::{
-    LocalAccept, LocalListener, LocalRead, LocalReceive, LocalSend, LocalStream, LocalWrite, Parcel, Thing, Words,
-    WordsBackend,
+    LocalAccept, LocalListener, LocalPeer, LocalRead, LocalReceive, LocalSend, LocalStream, LocalWrite, Parcel,
+    PeerBackend, Thing, Words, WordsBackend,
 };
 
 /// Parcels on their way in one direction.
@@ -25,38 +26,71 @@ const BACKLOG: usize = 64;
 
 /// Names of listening sockets on all hosts.
 #[derive(Default)]
-pub(super) struct Locals(Mutex<BTreeMap<(HostId, PathBuf), mpsc::Sender<LocalStream>>>);
+pub(super) struct Locals(Mutex<BTreeMap<(HostId, PathBuf), Name>>);
+
+/// A name that somebody listens on.
+struct Name {
+    process: VirtualPeer,
+    sender: mpsc::Sender<LocalStream>,
+}
 
 impl Locals {
     /// Takes a name, also one whose listener is gone.
-    pub(super) fn listen(&self, host: HostId, path: &Path) -> Result<LocalListener> {
+    pub(super) fn listen(&self, process: VirtualPeer, host: HostId, path: &Path) -> Result<LocalListener> {
         let (sender, receiver) = mpsc::channel(BACKLOG);
         let mut names = self.0.lock();
         let key = (host, path.to_owned());
-        if names.get(&key).is_some_and(|other| !other.is_closed()) {
+        if names.get(&key).is_some_and(|other| !other.sender.is_closed()) {
             bail!(Busy, "cannot listen on {}: another process does", path.display());
         }
-        names.insert(key, sender);
+        names.insert(key, Name { process, sender });
         Ok(LocalListener::new(VirtualAccept(tokio::sync::Mutex::new(receiver))))
     }
 
-    pub(super) fn connect(&self, host: HostId, path: &Path) -> Result<LocalStream> {
-        let target = self.0.lock().get(&(host, path.to_owned())).cloned();
-        let (ours, theirs) = pair();
-        match target.map(|target| target.try_send(theirs)) {
-            Some(Ok(())) => Ok(ours),
-            _ => Err(err!(Unreachable, "cannot connect to {}: nobody listens", path.display())),
-        }
+    pub(super) fn connect(&self, process: VirtualPeer, host: HostId, path: &Path) -> Result<LocalStream> {
+        let names = self.0.lock();
+        let target = names.get(&(host, path.to_owned())).map(|name| (name.process.clone(), name.sender.clone()));
+        drop(names);
+        let Some((listening, sender)) = target else { return Err(nobody(path)) };
+        let (ours, theirs) = pair(process, listening);
+        sender.try_send(theirs).map_err(|_| nobody(path))?;
+        Ok(ours)
     }
 }
 
-fn pair() -> (LocalStream, LocalStream) {
+fn nobody(path: &Path) -> ebb_types::Error {
+    err!(Unreachable, "cannot connect to {}: nobody listens", path.display())
+}
+
+/// Both ends of a connection: the first is for the process `a`, whose peer is `b`.
+fn pair(a: VirtualPeer, b: VirtualPeer) -> (LocalStream, LocalStream) {
     let ((to_a, from_b), (to_b, from_a)) = (mpsc::channel(PARCELS_MAX), mpsc::channel(PARCELS_MAX));
-    let end = |read, write| LocalStream {
+    let end = |read, write, peer| LocalStream {
         read: LocalRead::new(VirtualRead(read)),
         write: LocalWrite::new(VirtualWrite(write)),
+        peer: LocalPeer::new(peer),
     };
-    (end(from_b, to_b), end(from_a, to_a))
+    (end(from_b, to_b, b), end(from_a, to_a, a))
+}
+
+/// One life of a process.
+#[derive(Clone)]
+pub(super) struct VirtualPeer {
+    pub(super) executor: Arc<Executor>,
+    pub(super) group: GroupId,
+}
+
+/// Between looks at whether a process has ended.
+const LOOK_NS: u64 = 1_000_000;
+
+impl PeerBackend for VirtualPeer {
+    fn ended(&self) -> Work<'_, ()> {
+        Box::pin(async move {
+            while self.executor.is_alive(self.group) {
+                self.executor.sleep_until(self.executor.now_ns() + LOOK_NS).await;
+            }
+        })
+    }
 }
 
 struct VirtualAccept(tokio::sync::Mutex<mpsc::Receiver<LocalStream>>);

@@ -12,7 +12,7 @@ use super::clock::Clock;
 use super::dice::Dice;
 use super::disk::VirtualDisk;
 use super::executor::{Executor, GroupId};
-use super::local::VirtualWords;
+use super::local::{VirtualPeer, VirtualWords};
 use super::net::{self, End, HostId, Network};
 use super::options::{DiskFaults, DiskOptions, PlannedFault};
 use super::world::World;
@@ -306,6 +306,10 @@ impl VirtualBackend {
         }))
     }
 
+    fn as_peer(&self) -> VirtualPeer {
+        VirtualPeer { executor: self.executor.clone(), group: self.group }
+    }
+
     fn check_alive(&self) -> Result<()> {
         if self.executor.is_alive(self.group) {
             return Ok(());
@@ -369,14 +373,14 @@ impl Backend for VirtualBackend {
     fn listen_local<'a>(&'a self, path: &'a Path) -> Work<'a, Result<LocalListener>> {
         Box::pin(async move {
             self.check_alive()?;
-            self.network.locals().listen(self.host, path)
+            self.network.locals().listen(self.as_peer(), self.host, path)
         })
     }
 
     fn connect_local<'a>(&'a self, path: &'a Path) -> Work<'a, Result<LocalStream>> {
         Box::pin(async move {
             self.check_alive()?;
-            self.network.locals().connect(self.host, path)
+            self.network.locals().connect(self.as_peer(), self.host, path)
         })
     }
 

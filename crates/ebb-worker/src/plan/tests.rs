@@ -17,6 +17,7 @@ fn file(inode: u64, size: u64, metablock_size: u64, members: &[u64]) -> FoundFil
         .map(|index| pb::Metablock {
             id: inode * 1000 + index,
             index,
+            version: Some(pb::Version { epoch: 1, seq: 1 }),
             members: members.iter().map(member).collect(),
             ..Default::default()
         })
@@ -48,6 +49,19 @@ fn splits_follow_metablocks_and_carry_their_neighbours() {
     assert_eq!(indexes(&work[5]), [4, 5]);
     assert!(work.iter().all(|work| work.holders == [1]));
     assert!(planner.splits(&file(9, 0, 1 << 20, &[2])).is_empty(), "an empty file has no words");
+}
+
+#[test]
+fn a_grant_that_nobody_wrote_to_is_a_hole_and_draws_no_work() {
+    let planner = Planner::new(Locality::Located, BatchLimits::default(), &workers(3), &nodes(3));
+    let mut sparse = file(9, 3 << 20, 1 << 20, &[2]);
+    sparse.metablocks[1].version = None;
+    let work = planner.splits(&sparse);
+    let holders: Vec<_> = work.iter().map(|work| work.holders.clone()).collect();
+    assert_eq!(holders, [vec![1], vec![], vec![1]]);
+    let maps: Vec<Vec<u64>> =
+        work.iter().map(|work| work.split.metablocks.iter().map(|metablock| metablock.index).collect()).collect();
+    assert_eq!(maps, [vec![0], vec![0, 2], vec![2]]);
 }
 
 /// What a small file costs on the network, with three replicas, and ids and times as years of use make them: its

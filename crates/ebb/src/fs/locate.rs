@@ -25,9 +25,7 @@ impl Session {
             files.into_iter().map(|replica| ((replica.metablock, replica.volume), replica)).collect();
         let mut metablocks = Vec::new();
         let mut table = Table::new(&["METABLOCK", "OFFSET", "LENGTH", "VERSION", "NODE", "HOST", "VOLUME", "FILE"]);
-        // Grants ahead of a writer hold nothing yet.
-        let in_file = |metablock: &pb::Metablock| metablock.index * attr.metablock_size < attr.size;
-        for location in locations.iter().filter(|location| in_file(&location.metablock)) {
+        for location in &locations {
             let metablock = &location.metablock;
             let offset = metablock.index * attr.metablock_size;
             let version = metablock.min_version().to_string();

@@ -1,0 +1,86 @@
+//! What the log says of a request that failed: programs see a number alone.
+
+use bytes::Bytes;
+use ebb_types::{Error, ErrorKind};
+
+use super::Server;
+use crate::abi::opcode as op;
+use crate::abi::request::{Header, Request};
+use crate::vfs::Vfs;
+
+impl<V: Vfs> Server<V> {
+    /// Logs what only an operator can mend. `name`: of the entry that the request names, if it names one.
+    pub(super) fn complain(&self, header: &Header, name: Option<&Bytes>, error: &Error) {
+        if error.kind() < ErrorKind::StaleEpoch {
+            return;
+        }
+        // A file that was never looked up, or is forgotten, has a number alone.
+        let path = self.vfs.path_of(header.inode).unwrap_or_else(|| format!("the file of inode {}", header.inode));
+        let at = match name {
+            Some(name) => format!("{}/{}", path.trim_end_matches('/'), String::from_utf8_lossy(name)),
+            None => path,
+        };
+        tracing::warn!(kind = ?error.kind(), "cannot {} {at}: {error}", verb(header.opcode));
+    }
+}
+
+/// The entry that a request names, in the directory that it is about.
+pub(super) fn name_of(request: &Request) -> Option<Bytes> {
+    match request {
+        Request::Lookup { name }
+        | Request::Symlink { name, .. }
+        | Request::MakeNode { name, .. }
+        | Request::MakeDir { name, .. }
+        | Request::Unlink { name }
+        | Request::RemoveDir { name }
+        | Request::Link { name, .. }
+        | Request::Create { name, .. } => Some(name.clone()),
+        Request::Rename { source, .. } => Some(source.clone()),
+        _ => None,
+    }
+}
+
+/// What a program wanted, as a sentence goes on after "cannot".
+fn verb(opcode: u32) -> &'static str {
+    match opcode {
+        op::LOOKUP => "look up",
+        op::GETATTR | op::STATX => "tell the attributes of",
+        op::SETATTR => "set attributes of",
+        op::READLINK => "read the link",
+        op::SYMLINK => "make the symbolic link",
+        op::MKNOD | op::CREATE => "make",
+        op::TMPFILE => "make a file without a name in",
+        op::MKDIR => "make the directory",
+        op::UNLINK => "remove",
+        op::RMDIR => "remove the directory",
+        op::RENAME | op::RENAME2 => "rename",
+        op::LINK => "make the hard link",
+        op::OPEN | op::OPENDIR => "open",
+        op::READ => "read",
+        op::WRITE => "write",
+        op::STATFS => "tell the space of",
+        op::RELEASE | op::RELEASEDIR | op::FLUSH => "close",
+        op::FSYNC | op::FSYNCDIR => "sync",
+        op::SETXATTR | op::REMOVEXATTR => "change extended attributes of",
+        op::GETXATTR | op::LISTXATTR => "read extended attributes of",
+        op::READDIR | op::READDIRPLUS => "list",
+        op::GETLK | op::SETLK | op::SETLKW => "lock",
+        op::FALLOCATE => "allocate space of",
+        op::LSEEK => "look for data or holes in",
+        op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 => "copy from",
+        _ => "do what was asked with",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_where_a_request_has_one() {
+        let name = Bytes::from_static(b"x");
+        assert_eq!(name_of(&Request::Unlink { name: name.clone() }), Some(name));
+        assert_eq!(name_of(&Request::GetAttr), None);
+        assert_eq!(verb(op::WRITE), "write");
+    }
+}
