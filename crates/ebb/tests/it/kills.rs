@@ -1,6 +1,7 @@
 //! Rounds of load and kill -9: what fsync acknowledged is there, and nothing else than what was written.
 //!
-//! `EBB_KILL_ROUNDS` sets how many rounds there are; every fifth kills all processes at once.
+//! `EBB_KILL_ROUNDS` sets how many rounds there are; every fifth kills all processes at once. To hunt for what is rare,
+//! `EBB_KILL_ONLY` names the one who dies in each round: `block`, `mount`, `master` or `all`.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,17 @@ enum Victim {
 }
 
 impl Victim {
+    /// Victim of this name.
+    fn named(name: &str, dice: &mut Dice) -> Self {
+        match name {
+            "block" => Self::Block(1 + dice.below(NODES)),
+            "mount" => Self::Mount(dice.below(2) as usize),
+            "master" => Self::Master,
+            "all" => Self::All,
+            other => panic!("EBB_KILL_ONLY={other}: not one of block, mount, master, all"),
+        }
+    }
+
     fn of_round(round: u64, dice: &mut Dice) -> Self {
         // The first rounds meet each kind once; chance takes over then.
         let kind = if round < 5 { round } else { dice.below(4) };
@@ -82,6 +94,7 @@ impl Rig {
 #[test]
 fn what_was_acknowledged_survives_kill_9_of_anything_at_any_moment() {
     let rounds: u64 = std::env::var("EBB_KILL_ROUNDS").map_or(10, |text| text.parse().expect("a number of rounds"));
+    let only = std::env::var("EBB_KILL_ONLY").ok();
     let cluster = Cluster::up(NODES as u32);
     let mounts = [cluster.mount_as("a", "client"), cluster.mount_as("b", "h1")];
     let rig = Rig { cluster, mounts };
@@ -91,7 +104,10 @@ fn what_was_acknowledged_survives_kill_9_of_anything_at_any_moment() {
         .map(|(mount, number)| (mount, Worker::new(&rig.mounts[mount], &format!("w{number}"), number)))
         .collect();
     for round in 0..rounds {
-        let victim = Victim::of_round(round, &mut dice);
+        let victim = match &only {
+            Some(name) => Victim::named(name, &mut dice),
+            None => Victim::of_round(round, &mut dice),
+        };
         let before: u64 = workers.iter().map(|(_, worker)| worker.done).sum();
         play(&rig, victim, &mut workers, &mut dice);
         for (mount, worker) in &mut workers {

@@ -1,8 +1,7 @@
 //! A mixed load on files of one mount, and a model of what each file may hold after a crash.
 //!
-//! The model is the promise of `docs/semantics.md`: what fsync acknowledged is there; of what was written since, a
-//! prefix is (within one metablock later writes do not survive earlier ones), cut at a page at the finest. Without a
-//! crash every reader sees all of it.
+//! The model is the promise of `docs/semantics.md`: what fsync or a truncate acknowledged is there; of each write since
+//! then, each page is there or not, and nothing else is. Without a crash every reader sees all of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Result};
@@ -14,7 +13,7 @@ use crate::harness::{Dice, pattern};
 
 /// Files of one worker.
 const FILES: u64 = 6;
-/// Size that files stay below: one metablock, whose writes survive in order.
+/// Size that files stay below: a few blocks of one metablock.
 const SIZE_MAX: u64 = 3 << 20;
 /// Where the kernel may cut a write.
 const PAGE: u64 = 4096;
@@ -38,7 +37,15 @@ impl Change {
         }
     }
 
-    /// The same as steps that may survive one without the next.
+    /// Bytes that it writes.
+    fn range(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Write { offset, data } => Some((*offset, offset + data.len() as u64)),
+            Self::Cut { .. } => None,
+        }
+    }
+
+    /// The same as steps that may survive one without the other.
     fn steps(&self) -> Vec<Self> {
         let Self::Write { offset, data } = self else { return vec![self.clone()] };
         let mut steps = Vec::new();
@@ -70,17 +77,65 @@ impl Model {
         bytes
     }
 
-    /// After a crash: whether `found` is what was synced and a prefix of what came then.
+    fn is_synced(&mut self) {
+        self.synced = Some(self.now());
+        self.since.clear();
+    }
+
+    /// After a crash: whether `found` is what was synced and any pages of the writes since then. A truncate syncs what
+    /// was written before; one that was not acknowledged is the last change.
     fn allows(&self, found: &[u8]) -> bool {
-        let mut bytes = self.synced.clone().unwrap_or_default();
-        if bytes == found {
+        if found == self.now() {
             return true;
         }
-        self.since.iter().flat_map(Change::steps).any(|step| {
-            step.apply(&mut bytes);
-            bytes == found
+        let synced = self.synced.clone().unwrap_or_default();
+        let steps: Vec<_> = self.since.iter().flat_map(Change::steps).collect();
+        let len = found.len() as u64;
+        let is_an_end = |step: &Change| step.range().is_some_and(|(_, end)| end == len);
+        if len != synced.len() as u64 && !steps.iter().any(is_an_end) {
+            return false;
+        }
+        (0..len.div_ceil(PAGE)).all(|page| {
+            let (start, end) = (page * PAGE, len.min((page + 1) * PAGE));
+            // One that reaches beyond the end cannot have survived.
+            let here: Vec<_> = steps
+                .iter()
+                .filter(|step| step.range().is_some_and(|(from, to)| from < end && to > start && to <= len))
+                .collect();
+            allows_page(&synced, &here, found, start as usize, end as usize)
         })
     }
+
+    /// Where `found` differs from what was synced and from what each change since then made of it.
+    fn explain(&self, found: &[u8]) -> String {
+        let mut bytes = self.synced.clone().unwrap_or_default();
+        let mut told = format!("synced: {}\n", differ(found, &bytes));
+        for change in &self.since {
+            change.apply(&mut bytes);
+            let change = match change {
+                Change::Write { offset, data } => format!("write of {} bytes at {offset}", data.len()),
+                Change::Cut { size } => format!("cut to {size}"),
+            };
+            told += &format!("{change}: {}\n", differ(found, &bytes));
+        }
+        told
+    }
+}
+
+/// Whether `start..end` of `found`, a page, comes of `synced` by some of these steps, all within it, in their order.
+fn allows_page(synced: &[u8], steps: &[&Change], found: &[u8], start: usize, end: usize) -> bool {
+    assert!(steps.len() < 20, "{} writes of one page since the last fsync are too many to try", steps.len());
+    let mut before: Vec<u8> = synced.iter().skip(start).take(end - start).copied().collect();
+    before.resize(end - start, 0);
+    (0..1_u32 << steps.len()).any(|chosen| {
+        let mut page = before.clone();
+        for (_, step) in steps.iter().enumerate().filter(|(number, _)| chosen >> number & 1 == 1) {
+            let Change::Write { offset, data } = step else { continue };
+            let at = *offset as usize - start;
+            page[at..at + data.len()].copy_from_slice(data);
+        }
+        page == found[start..end]
+    })
 }
 
 /// Works on its own files, one operation at a time.
@@ -168,14 +223,14 @@ impl Worker {
 
     fn cut(&mut self, index: usize) -> Result<()> {
         let size = self.dice.below(self.files[index].now().len() as u64 + 1);
-        self.change(index, Change::Cut { size })
+        self.change(index, Change::Cut { size })?;
+        self.files[index].is_synced();
+        Ok(())
     }
 
     fn sync(&mut self, index: usize) -> Result<()> {
         self.open(index)?.sync_all()?;
-        let model = &mut self.files[index];
-        model.synced = Some(model.now());
-        model.since.clear();
+        self.files[index].is_synced();
         Ok(())
     }
 
@@ -200,13 +255,12 @@ impl Worker {
         for model in &mut self.files {
             let found =
                 std::fs::read(other.join(&model.name)).unwrap_or_else(|error| panic!("{}: {error}", model.name));
-            let synced = model.synced.clone().unwrap_or_default();
             assert!(
                 model.allows(&found),
-                "{}: neither what was synced nor a prefix of the {} changes since: {}",
+                "{}: not what was synced and pages of the {} changes since:\n{}",
                 model.name,
                 model.since.len(),
-                differ(&found, &synced)
+                model.explain(&found)
             );
             model.synced = Some(found);
             model.since.clear();
@@ -216,6 +270,34 @@ impl Worker {
 
 /// Where two files differ, for an error message.
 fn differ(found: &[u8], wanted: &[u8]) -> String {
-    let first = found.iter().zip(wanted).position(|(a, b)| a != b);
-    format!("{} bytes found, {} wanted, first difference at {first:?}", found.len(), wanted.len())
+    let differs = |place: &usize| found[*place] != wanted[*place];
+    let common = found.len().min(wanted.len());
+    let (first, last) = ((0..common).find(differs), (0..common).rev().find(differs));
+    let zeros = first.zip(last).is_some_and(|(first, last)| found[first..=last].iter().all(|byte| *byte == 0));
+    let zeros = if zeros { ", all zeros" } else { "" };
+    format!("{} bytes found, {} wanted, they differ from {first:?} to {last:?}{zeros}", found.len(), wanted.len())
+}
+
+#[test]
+fn the_model_tells_what_a_crash_may_leave() {
+    let mut model = Model { name: "f".into(), synced: Some(vec![b's'; 6000]), since: Vec::new() };
+    let write = |offset, byte, len| Change::Write { offset, data: vec![byte; len] };
+    model.since = vec![write(0, b'a', 100), write(5000, b'b', 2000), write(50, b'c', 100)];
+    let with = |changes: &[Change]| {
+        let mut bytes = vec![b's'; 6000];
+        changes.iter().for_each(|change| change.apply(&mut bytes));
+        bytes
+    };
+    assert!(model.allows(&with(&[])));
+    assert!(model.allows(&model.now()));
+    assert!(model.allows(&with(&[write(50, b'c', 100)])), "a later one without an earlier one");
+    assert!(model.allows(&with(&[write(5000, b'b', 2000)])));
+    assert!(!model.allows(&with(&[write(0, b'a', 50)])), "half of a page of a write");
+    assert!(!model.allows(&with(&[write(200, b'x', 1)])), "what nobody wrote");
+    assert!(!model.allows(&with(&[write(50, b'c', 100), write(0, b'a', 100)])), "another order");
+    assert!(!model.allows(&[b's'; 5999]), "synced bytes are gone");
+    assert!(!model.allows(&[b's'; 6001]), "a size that nobody made");
+    model.since = vec![write(0, b'a', 100), Change::Cut { size: 10 }];
+    assert!(model.allows(&[b'a'; 10]));
+    assert!(!model.allows(&[b's'; 10]), "a truncate syncs what was before");
 }
