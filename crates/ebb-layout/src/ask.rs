@@ -1,14 +1,19 @@
 //! What a caller needs placed.
 
+use std::sync::Arc;
+
 use ebb_types::{HostName, InodeId, NodeId, VolumeId};
 
 use crate::LayoutKind;
+use crate::chain::ChainView;
 
 /// Copies of one metablock, some of which may exist already.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Ask {
     /// The dataset's layout.
     pub layout: LayoutKind,
+    /// The dataset's chain and what lies on it; for layouts that have one.
+    pub chain: Option<Arc<ChainView>>,
     /// Copies in all, `present` included.
     pub replicas: usize,
     /// Host of the writer: the first copy goes there if it has a usable node.

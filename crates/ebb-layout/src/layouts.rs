@@ -8,6 +8,8 @@ use ebb_types::{Error, err};
 use crate::field::Field;
 use crate::{Ask, Plan};
 
+mod balanced;
+mod chained;
 mod random;
 mod striped;
 
@@ -27,6 +29,18 @@ macro_rules! layouts {
                 match self { $(Self::$kind => $name,)* }
             }
 
+            /// Whether it goes by a chain (or a circle) of nodes that was chosen with the dataset.
+            #[must_use]
+            pub const fn has_chain(self) -> bool {
+                !matches!(self, Self::Random | Self::Striped)
+            }
+
+            /// Whether some nodes of its chain are primaries.
+            #[must_use]
+            pub const fn has_primaries(self) -> bool {
+                matches!(self, Self::Simple | Self::EqualWork | Self::Geared)
+            }
+
             /// Runs the rule on a field that was found to have enough candidates.
             pub(crate) fn place(self, field: &Field<'_>, ask: &Ask) -> Plan {
                 match self { $(Self::$kind => $place(field, ask),)* }
@@ -41,6 +55,14 @@ layouts! {
     Random = "random", random::place;
     /// Round-robin over all disks, file by file.
     Striped = "striped", striped::place;
+    /// On an expansion chain: one copy on the primaries, the others even over the rest.
+    Simple = "simple", chained::place;
+    /// On an expansion chain: node `i` behind the primaries takes `1 / i`.
+    EqualWork = "equal-work", chained::place;
+    /// Equal work in gears and recovery groups.
+    Geared = "geared", chained::place;
+    /// Copies far apart on the circle of nodes.
+    PowerBalanced = "power-balanced", balanced::place;
 }
 
 impl fmt::Display for LayoutKind {

@@ -10,15 +10,17 @@
 //! property tests in `tests.rs` hold every layout of the registry to it):
 //! - put two copies on one node, or one on an unusable, full or excluded node;
 //! - put two copies on one host while another host could take one;
-//! - keep all copies in one rack while another rack could take one.
+//! - keep all copies in one rack while another rack could take one (on an expansion chain: while one could
+//!   that lacks nearly as much of its share; the power-balanced circle does not look at racks).
 //!
 //! Reading order: [`view`], [`ask`], [`plan`], [`layouts`] (the registry), then `field` (the cluster as a layout sees
-//! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`]. [`targets`] stands beside them: how much each node of an
-//! expansion chain should hold, whatever the blocks are.
+//! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`]. For chains: [`targets`] (how much each node should hold,
+//! whatever the blocks are), [`chain`] (what it holds), `layouts/chained.rs`, `layouts/balanced.rs`.
 //!
 //! Adding a layout: one file in `layouts/` with a function `place`, and one line in the registry in `layouts.rs`.
 
 pub mod ask;
+pub mod chain;
 pub mod excess;
 mod field;
 pub mod layouts;
@@ -30,18 +32,22 @@ mod tests;
 pub mod view;
 
 pub use ask::Ask;
+pub use chain::{ChainView, Tally};
 pub use excess::choose_excess;
 pub use layouts::LayoutKind;
 pub use plan::{Chosen, Plan, Reason};
 pub use view::{View, VolumeView};
 
-use ebb_types::Result;
+use ebb_types::{Result, bail};
 
 /// The members to add so that, together with `ask.present`, there are `ask.replicas` copies on distinct nodes.
 ///
-/// An ask that is already met gives an empty plan. Errors: `Invalid` if no copies are asked for, `Unavailable` if
+/// An ask that is already met gives an empty plan. Errors: `Invalid` if no copies are asked for, or a chain is missing, `Unavailable` if
 /// there are too few usable nodes, `NoSpace` if there are enough but too few of them have room.
 pub fn choose(view: &View, ask: &Ask) -> Result<Plan> {
+    if ask.layout.has_chain() && ask.chain.is_none() {
+        bail!(Invalid, "the layout {} places along an expansion chain, and none was given", ask.layout);
+    }
     let field = field::Field::survey(view, ask)?;
     Ok(ask.layout.place(&field, ask))
 }

@@ -45,6 +45,16 @@ pub enum Reason {
     StripeStride,
     /// The rack rule wished otherwise, but no such rack has another host with room.
     RackRuleGivenUp,
+    /// The primary that is furthest below its share.
+    Primary,
+    /// The node of the copy's run that is furthest below its share.
+    ChainRun,
+    /// Its place on the circle.
+    CirclePlace,
+    /// The next on the circle, as the one whose place it is cannot take it.
+    CircleNext,
+    /// No node of the copy's run can take it.
+    RunGivenUp,
     /// All hosts that could take a copy have one already: another node of the same host.
     SharedHost,
 }
@@ -61,6 +71,11 @@ impl fmt::Display for Reason {
             Self::StripeTurn => "next disk in the file's round",
             Self::StripeStride => "a stride from the copy before",
             Self::RackRuleGivenUp => "no host with room where the rack rule wants it",
+            Self::Primary => "the primary that has least of its share",
+            Self::ChainRun => "the node of the copy's run that has least of its share",
+            Self::CirclePlace => "its place on the circle",
+            Self::CircleNext => "next on the circle to a node that cannot take it",
+            Self::RunGivenUp => "no node of the copy's run can take it",
             Self::SharedHost => "no other host with room",
         })
     }

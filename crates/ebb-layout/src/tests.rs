@@ -1,11 +1,12 @@
 //! Laws that every layout of the registry keeps, and the rules of each, over many small clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ebb_types::{ErrorKind, HostName, Incarnation, InodeId, NodeId, RackName, VolumeId};
 use proptest::prelude::*;
 
-use crate::{Ask, LayoutKind, Plan, Reason, View, VolumeView, choose, choose_excess};
+use crate::{Ask, ChainView, LayoutKind, Plan, Reason, View, VolumeView, choose, choose_excess};
 
 const GIB: u64 = 1 << 30;
 
@@ -29,9 +30,13 @@ fn even(nodes: u64, racks: u64, disks: u64) -> View {
     View { volumes: volumes.collect() }
 }
 
+/// An ask of a small cluster; on a chain of all twelve nodes that there can be, two of them primaries.
 fn ask(layout: LayoutKind, replicas: usize) -> Ask {
+    let chain = (1..=12).map(NodeId::new).collect();
+    let copies = u32::try_from(replicas).unwrap();
     Ask {
         layout,
+        chain: layout.has_chain().then(|| Arc::new(ChainView::new(layout, chain, 2, 2, copies).unwrap())),
         replicas,
         writer: HostName::new("client"),
         preferred: Vec::new(),
@@ -160,7 +165,8 @@ proptest! {
         let all: Vec<_> = ask.present.iter().copied().chain(chosen(&plan)).collect();
         let reachable: BTreeSet<_> = candidates(&view, &ask).iter().map(|v| &v.rack).chain(
             ask.present.iter().map(|m| &find(&view, *m).rack)).collect();
-        if all.len() >= 2 && reachable.len() >= 2 {
+        // On a chain the targets come first.
+        if all.len() >= 2 && !ask.layout.has_chain() && reachable.len() >= 2 {
             let last_alone = ask.missing() == 1 && candidates(&view, &ask).iter().all(|v| {
                 v.rack == find(&view, all[0]).rack || ask.present.iter().any(|m| find(&view, *m).host == v.host)
             });
@@ -243,7 +249,7 @@ proptest! {
 #[test]
 fn first_copy_follows_affinity_then_the_writer() {
     let view = even(6, 2, 2);
-    for layout in LayoutKind::ALL {
+    for layout in LayoutKind::ALL.iter().filter(|layout| !layout.has_chain()) {
         let preferred = vec![HostName::new("h5"), HostName::new("h2")];
         for index in 0..6 {
             let plan = choose(&view, &Ask { preferred: preferred.clone(), index, ..ask(*layout, 3) }).unwrap();
@@ -366,7 +372,7 @@ fn repair_restores_the_second_rack() {
     let view = even(6, 2, 1);
     let same_rack = [&view.volumes[0], &view.volumes[2]].map(|v| (v.node, v.volume)).to_vec();
     assert_eq!(racks(&view, &same_rack).len(), 1);
-    for layout in LayoutKind::ALL {
+    for layout in LayoutKind::ALL.iter().filter(|layout| !layout.has_chain()) {
         let plan = choose(&view, &Ask { present: same_rack.clone(), ..ask(*layout, 3) }).unwrap();
         assert_eq!(plan.members.len(), 1);
         assert_ne!(find(&view, chosen(&plan)[0]).rack, view.volumes[0].rack, "{layout}:\n{plan}");
@@ -392,13 +398,24 @@ fn excess_leaves_the_crowded_rack_and_the_full_disk() {
 }
 
 #[test]
+fn a_layout_on_a_chain_asks_for_it() {
+    let bare = Ask { chain: None, ..ask(LayoutKind::EqualWork, 3) };
+    let refused = choose(&even(6, 2, 1), &bare).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.detail().contains("equal-work"), "{refused}");
+}
+
+#[test]
 fn names_lead_to_layouts_and_back() {
     for layout in LayoutKind::ALL {
         assert_eq!(layout.to_string().parse::<LayoutKind>().unwrap(), *layout);
     }
     let error = "geometric".parse::<LayoutKind>().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert_eq!(error.detail(), r#"there is no layout "geometric"; choose one of random, striped"#);
+    assert_eq!(
+        error.detail(),
+        r#"there is no layout "geometric"; choose one of random, striped, simple, equal-work, geared, power-balanced"#
+    );
 }
 
 #[test]

@@ -153,3 +153,65 @@ proptest! {
         }
     }
 }
+
+/// Blocks placed online, one at a time, by the layout that the live system uses.
+fn online(layout: Layout, nodes: u32, primaries: u32, replicas: u32, gear_size: u32, blocks: u64) -> Placement {
+    use ebb_layout::{Ask, ChainView, LayoutKind, View, VolumeView, choose};
+    use ebb_types::{HostName, Incarnation, InodeId, NodeId, RackName, VolumeId};
+    let kind: LayoutKind = layout.to_string().parse().unwrap();
+    let volume = |node: u64| VolumeView {
+        node: NodeId::new(node),
+        volume: VolumeId::new(node),
+        incarnation: Incarnation::new(1),
+        host: HostName::new(format!("h{node}")),
+        rack: RackName::new(format!("r{}", node % 2)),
+        capacity_bytes: 1 << 50,
+        free_bytes: 1 << 49,
+        load: 0,
+        usable: true,
+    };
+    let view = View { volumes: (0..u64::from(nodes)).map(volume).collect() };
+    let order = (0..u64::from(nodes)).map(NodeId::new).collect();
+    let mut chain = std::sync::Arc::new(ChainView::new(kind, order, primaries, gear_size, replicas).unwrap());
+    let place = |block: u64| {
+        let ask = Ask {
+            layout: kind,
+            chain: Some(std::sync::Arc::clone(&chain)),
+            replicas: replicas as usize,
+            writer: HostName::new("h1"),
+            preferred: Vec::new(),
+            index: block % 13,
+            inode: InodeId::new(block / 13 + 2),
+            present: Vec::new(),
+            exclude: Vec::new(),
+            bytes: 1 << 26,
+            seed: block * 77,
+        };
+        let members: Vec<NodeId> = choose(&view, &ask).unwrap().members.iter().map(|member| member.node).collect();
+        std::sync::Arc::make_mut(&mut chain).add(&members);
+        members.iter().map(|node| u32::try_from(node.raw()).unwrap()).collect()
+    };
+    Placement { nodes: nodes as usize, holders: (0..blocks).map(place).collect() }
+}
+
+#[test]
+fn what_is_placed_online_can_be_read_evenly_by_any_first_nodes() {
+    for (layout, nodes, primaries, replicas, gear, blocks) in [
+        (Layout::EqualWork, 41, 5, 3, 1, 2_000_u64),
+        (Layout::EqualWork, 9, 2, 2, 1, 2_000),
+        (Layout::EqualWork, 24, 3, 3, 1, 1_700),
+        (Layout::Geared, 40, 10, 3, 5, 2_000),
+    ] {
+        let placement = online(layout, nodes, primaries, replicas, gear, blocks);
+        let setting = setting(layout, nodes, primaries, replicas, blocks, gear);
+        // Beyond the spread, and behind the end of a chain that is cut before it, later nodes hold too little.
+        let chain = setting.chain().unwrap();
+        let spread = ebb_layout::targets::equal_work::spread(primaries, replicas);
+        let full = u32::try_from(spread).unwrap().min(nodes) - 1;
+        for n in (primaries..=full).filter(|n| (n - primaries) % gear == 0).step_by(3) {
+            let active: Vec<bool> = (0..chain.nodes()).map(|node| node < n).collect();
+            let limit = (1.02 * blocks as f64 / f64::from(n) + 2.0).floor() as u64;
+            assert!(fits(&placement, &active, limit), "{layout}: {n} of {nodes} nodes, {limit} blocks each");
+        }
+    }
+}
