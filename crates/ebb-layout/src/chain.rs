@@ -113,6 +113,21 @@ impl ChainView {
         })
     }
 
+    /// No chain: of a layout that places anywhere. It only counts.
+    #[must_use]
+    pub fn uncharted(layout: LayoutKind, replicas: u32) -> Self {
+        Self {
+            layout,
+            nodes: Arc::default(),
+            replicas,
+            primaries: 0,
+            columns: 1,
+            places: Arc::default(),
+            shares: Arc::new(Shares::of_circle(0, replicas)),
+            tally: Tally::default(),
+        }
+    }
+
     /// The layout that it is of.
     #[must_use]
     pub const fn layout(&self) -> LayoutKind {
@@ -191,6 +206,12 @@ impl Tally {
     #[must_use]
     pub const fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// Copies of all blocks.
+    #[must_use]
+    pub fn copies(&self) -> u64 {
+        self.on.values().sum()
     }
 
     /// Copies on a node.

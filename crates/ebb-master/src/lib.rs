@@ -21,6 +21,7 @@
 //! | [`sessions`]: who lives, what each has to be told | `poll`, `freshen` (sizes of files being written) |
 //! | [`registry`]: nodes and volumes | `nodes`, `placement` |
 //! | [`reserve`]: room promised to writers | `room` |
+//! | `ebb_layout`, `ebb_power::chain`: where copies go, which chain a dataset gets | `placement`, `chains` |
 //! | [`recovery`]: what members' answers mean | `recovery::run` |
 //! | [`repair`]: the next step for a set | `repair::run`, `deletes` |
 //! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
@@ -30,6 +31,7 @@
 
 mod acquire;
 mod admin;
+mod chains;
 mod deletes;
 mod describe;
 mod fence;

@@ -9,10 +9,11 @@ use ebb_wire::pb;
 use pb::command::Command;
 use pb::meta_op::Op;
 
+use crate::chains;
 use crate::fence::{Fence, parents, touched};
 use crate::freshen::freshen;
 use crate::keep::keep;
-use crate::room::{self, for_create, for_grant};
+use crate::room::{self, Placed, for_create, for_grant};
 use crate::shared::Shared;
 
 /// Answers `MetaRequest`.
@@ -117,8 +118,11 @@ async fn mutate(shared: &Shared, session: SessionId, request: &pb::MetaRequest, 
     if request.request == 0 {
         bail!(Invalid, "a mutation needs a request number above 0");
     }
-    let placements = placements(shared, session, op)?;
-    let command = pb::ClientCommand { request: Some(request.clone()), placements };
+    let mut placed = placements(shared, session, op)?;
+    let request = chains::complete(shared, request.clone())?;
+    let placements = std::mem::take(&mut placed.placements);
+    let command = pb::ClientCommand { request: Some(request), placements };
+    // What was promised is kept until the command has been applied.
     match shared.group.propose(Command::Client(command)).await? {
         Reply::Meta(reply) => Ok(room::promise(shared, op, reply)),
         Reply::None => Ok(pb::MetaReply::default()),
@@ -127,11 +131,11 @@ async fn mutate(shared: &Shared, session: SessionId, request: &pb::MetaRequest, 
 }
 
 /// Placement is the leader's choice, not the state machine's: it is made before the command is logged.
-fn placements(shared: &Shared, session: SessionId, op: &Op) -> Result<Vec<pb::Placement>> {
+fn placements(shared: &Shared, session: SessionId, op: &Op) -> Result<Placed> {
     let writer = || shared.state.soft.lock().sessions.host(session).unwrap_or_default();
     match op {
         Op::Create(create) if !create.no_grant => for_create(shared, session, create, writer()),
         Op::Grant(grant) => for_grant(shared, grant, &writer()),
-        _ => Ok(Vec::new()),
+        _ => Ok(Placed::default()),
     }
 }

@@ -4,6 +4,7 @@ use ebb_layout::{Ask, LayoutKind, Plan, choose};
 use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, VolumeId};
 use ebb_wire::pb;
 
+use crate::chains::{self, Promise};
 use crate::registry::Patience;
 use crate::shared::Shared;
 
@@ -66,6 +67,14 @@ pub(crate) fn place(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
     Err(last.expect("there was at least one try"))
 }
 
+/// Places the copies of a new metablock. Others that are placed from now on know of it, for as long as the promise is
+/// kept: until the command that records it has been applied.
+pub(crate) fn place_new(shared: &Shared, need: &Need) -> Result<(pb::Placement, Promise)> {
+    let members = place(shared, need)?;
+    let promise = chains::promise(shared, &need.dataset, &members);
+    Ok((pb::Placement { members }, promise))
+}
+
 fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<Plan> {
     let view = {
         let machine = shared.group.machine();
@@ -73,8 +82,10 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<P
         let reservations = shared.state.room.lock();
         registry.view(machine.nodes(), patience, &reservations, shared.runtime.now())
     };
+    let layout = need.dataset.layout.parse::<LayoutKind>()?;
     let ask = Ask {
-        layout: need.dataset.layout.parse::<LayoutKind>()?,
+        layout,
+        chain: if layout.has_chain() { Some(chains::of(shared, &need.dataset)?) } else { None },
         replicas: need.replicas,
         writer: need.writer.clone(),
         preferred: need.preferred.clone(),

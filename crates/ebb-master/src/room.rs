@@ -6,12 +6,27 @@ use ebb_wire::pb;
 use pb::command::Command;
 use pb::meta_op::Op;
 
-use crate::placement::{Need, place};
+use crate::chains::Promise;
+use crate::placement::{Need, place_new};
 use crate::reserve::{Offer, Short, choose_reserved};
 use crate::shared::{Shared, State};
 
 /// Metablocks that one Grant may ask for.
 const GRANT_LEN_MAX: usize = 256;
+
+/// Members for new metablocks, and what keeps others from being placed as if they were not there.
+#[derive(Default)]
+pub(crate) struct Placed {
+    pub placements: Vec<pb::Placement>,
+    promises: Vec<Promise>,
+}
+
+impl Placed {
+    fn add(&mut self, (placement, promise): (pb::Placement, Promise)) {
+        self.placements.push(placement);
+        self.promises.push(promise);
+    }
+}
 
 /// Members for the first metablock of a new file; none if it exists, or if its dataset has no bytes left: then it is
 /// made without room, and the first write is refused.
@@ -20,30 +35,31 @@ pub(crate) fn for_create(
     session: SessionId,
     create: &pb::meta_op::Create,
     writer: HostName,
-) -> Result<Vec<pb::Placement>> {
+) -> Result<Placed> {
     let directory = InodeId::new(create.parent);
     let (dataset, left) = {
         let machine = shared.group.machine();
         let lookup = Op::Lookup(pb::meta_op::Lookup { parent: create.parent, name: create.name.clone() });
         // What exists is opened, not placed. The superuser's eyes: permissions are checked when the command is applied.
         if machine.query(session, &Credentials::root(), &lookup).is_ok() {
-            return Ok(Vec::new());
+            return Ok(Placed::default());
         }
         let dataset = machine.dataset_of(directory)?;
         let left = quota_left(shared, &machine, &dataset);
         (dataset, left)
     };
     if left == Some(0) {
-        return Ok(Vec::new());
+        return Ok(Placed::default());
     }
     // Most files are small: room for a block is enough to begin with.
     let bytes = dataset.block_size;
-    let members = place(shared, &Need::fresh(directory, dataset, 0, writer, bytes))?;
-    Ok(vec![pb::Placement { members }])
+    let mut placed = Placed::default();
+    placed.add(place_new(shared, &Need::fresh(directory, dataset, 0, writer, bytes))?);
+    Ok(placed)
 }
 
 /// Members for metablocks that the file has not yet. For those that it has, only checks that there is more room.
-pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &HostName) -> Result<Vec<pb::Placement>> {
+pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &HostName) -> Result<Placed> {
     if grant.indexes.len() > GRANT_LEN_MAX {
         bail!(Invalid, "{} metablocks in one grant, at most {GRANT_LEN_MAX} are given", grant.indexes.len());
     }
@@ -54,14 +70,14 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
         let left = quota_left(shared, &machine, &dataset);
         (dataset, machine.metablocks(inode)?, left)
     };
-    let mut placements = Vec::with_capacity(grant.indexes.len());
+    let mut placed = Placed::default();
     for (turn, index) in grant.indexes.iter().enumerate() {
         if let Ok(at) = existing.binary_search_by_key(index, |metablock| metablock.index) {
             let offer = offer(shared, inode, &existing[at], &dataset, dataset.metablock_size, left);
             if let Err(short) = choose_reserved(&offer) {
                 return Err(refusal(short, &dataset));
             }
-            placements.push(pb::Placement::default());
+            placed.placements.push(pb::Placement::default());
             continue;
         }
         if left == Some(0) {
@@ -71,9 +87,9 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
         if !grant.hosts.is_empty() {
             need.preferred = vec![HostName::new(grant.hosts[turn % grant.hosts.len()].clone())];
         }
-        placements.push(pb::Placement { members: place(shared, &need)? });
+        placed.add(place_new(shared, &need)?);
     }
-    Ok(placements)
+    Ok(placed)
 }
 
 fn refusal(short: Short, dataset: &pb::Dataset) -> ebb_types::Error {

@@ -12,6 +12,7 @@ use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 use pb::command::Command as Op;
 
+use crate::chains::{self, Chains};
 use crate::group::{Group, Opened};
 use crate::leases::Leases;
 use crate::leases::watches::Watches;
@@ -126,6 +127,7 @@ fn assemble(
     let state = Arc::new(State::new(runtime.clone(), soft, registry));
     *state.work.lock() = work;
     *state.room.lock() = Reservations::of_held(&group.machine());
+    *state.chains.lock() = Chains::of(&group.machine());
     let raft = opened.serve(Arc::clone(&state) as _);
     let shared = Shared {
         runtime: runtime.clone(),
@@ -228,6 +230,7 @@ impl Front {
             Method::DrainNode => admin::drain(shared, &request.decode()?).await.map(|reply| Answer::new(&reply)),
             Method::Fsck => fsck::fsck(shared, &request.decode()?, deadline).await.map(|reply| Answer::new(&reply)),
             Method::Locate => admin::locate(shared, &request.decode()?).await.map(|reply| Answer::new(&reply)),
+            Method::DescribeDataset => chains::describe(shared, &request.decode()?).map(|reply| Answer::new(&reply)),
             other => not_here(other),
         }
     }

@@ -1,7 +1,7 @@
 //! What all parts of a master share, and the hook that keeps soft state in step with the logged one.
 //!
 //! Lock order: the state machine (through [`Group::machine`]), then [`State::soft`], then [`State::registry`], then
-//! [`State::room`], then [`State::work`]. None of them is held across an await.
+//! [`State::room`], then [`State::work`], then [`State::chains`]. None of them is held across an await.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,7 @@ use pb::command::Command as Op;
 use pb::meta_op::Op as MetaOp;
 use tokio::sync::Notify;
 
+use crate::chains::Chains;
 use crate::group::{Group, Observer};
 use crate::leases::watches::Watches;
 use crate::leases::{FileView, Leases};
@@ -45,6 +46,7 @@ pub(crate) struct State {
     pub registry: Mutex<Registry>,
     pub room: Mutex<Reservations>,
     pub work: Mutex<Work>,
+    pub chains: Mutex<Chains>,
     pub wake: Wake,
 }
 
@@ -74,6 +76,7 @@ impl State {
             registry: Mutex::new(registry),
             room: Mutex::default(),
             work: Mutex::default(),
+            chains: Mutex::default(),
             wake: Wake::default(),
         }
     }
@@ -192,14 +195,20 @@ impl State {
                 self.registry.lock().bump();
                 soft.sessions.wake_all();
             }
-            (Op::Client(client), reply) => on_client(soft, client, reply),
+            (Op::Client(client), reply) => {
+                if let Ok(Reply::Meta(pb::MetaReply { dataset: Some(dataset), .. })) = reply {
+                    self.chains.lock().on_dataset(dataset);
+                }
+                on_client(soft, client, reply);
+            }
             _ => {}
         }
     }
 
     fn on_effect(&self, machine: &Machine, soft: &mut Soft, command: &pb::Command, effect: &Effect) {
         match effect {
-            Effect::SetChanged { metablock, old, new, .. } => {
+            Effect::SetChanged { dataset, metablock, old, new, .. } => {
+                self.chains.lock().on_set_changed(*dataset, old, new);
                 let mut work = self.work.lock();
                 // A grant was placed with as many copies as wanted a moment ago.
                 if old.is_empty() {

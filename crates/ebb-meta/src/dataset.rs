@@ -16,6 +16,8 @@ const LAYOUT_DEFAULT: &str = "random";
 const REPLICAS_DEFAULT: u32 = 3;
 /// Members that a set may have.
 pub(crate) const REPLICAS_MAX: u32 = 16;
+/// Nodes that a chain may have.
+const CHAIN_MAX: usize = 65_536;
 const DEFAULT: DatasetId = DatasetId::new(0);
 
 #[derive(Clone, Debug)]
@@ -177,8 +179,13 @@ impl Datasets {
             replication: or_text(&asked.replication, &default.replication),
             quota_bytes: asked.quota_bytes,
             quota_inodes: asked.quota_inodes,
+            primaries: asked.primaries,
+            gear_size: asked.gear_size,
+            chain: asked.chain.clone(),
+            active: asked.active,
             ..Default::default()
         };
+        check_chain(&settings)?;
         check_replicas(settings.replicas)?;
         let geometry = Geometry { block_size: settings.block_size, metablock_size: settings.metablock_size };
         if let Err(sentence) = geometry.check() {
@@ -193,6 +200,18 @@ impl Datasets {
         }
         Ok(settings)
     }
+}
+
+/// Bounds only: that chain and layout go together is the leader's to see, who chooses the chain.
+fn check_chain(settings: &pb::Dataset) -> Result<()> {
+    let nodes = settings.chain.len();
+    if nodes > CHAIN_MAX {
+        bail!(Invalid, "an expansion chain of {nodes} nodes; at most {CHAIN_MAX} are kept");
+    }
+    if [settings.primaries, settings.gear_size].iter().any(|count| *count as usize > nodes) {
+        bail!(Invalid, "dataset {}: more primaries or nodes in a gear than its chain of {nodes} nodes", settings.path);
+    }
+    Ok(())
 }
 
 fn check_replicas(replicas: u32) -> Result<()> {

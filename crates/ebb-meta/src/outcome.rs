@@ -1,6 +1,6 @@
 //! What applying a command gives: a reply for the caller and effects for the leader's services.
 
-use ebb_types::{Epoch, InodeId, MetablockId, Result, SessionId};
+use ebb_types::{DatasetId, Epoch, InodeId, MetablockId, Result, SessionId};
 use ebb_wire::pb;
 
 /// Outcome of one command.
@@ -49,6 +49,8 @@ pub enum Effect {
     SetChanged {
         /// File that it belongs (or belonged) to.
         inode: InodeId,
+        /// The file's dataset.
+        dataset: DatasetId,
         /// The metablock.
         metablock: MetablockId,
         /// Members before.

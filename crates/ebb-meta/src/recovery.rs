@@ -61,6 +61,7 @@ impl Machine {
         if op.written || inode.size != before {
             inode.modified(call.now);
         }
+        let dataset = inode.dataset;
         let Some(file) = inode.file_mut() else { return };
         file.recovering = false;
         file.trim = None;
@@ -70,7 +71,7 @@ impl Machine {
         self.recovering.remove(&id);
         for block in &gone {
             self.replicas.free(block);
-            call.effects.push(freed(id, block));
+            call.effects.push(freed(id, dataset, block));
         }
         for (block, found) in found {
             self.stamp(call, id, *block, found);

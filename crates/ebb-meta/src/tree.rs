@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Credentials, InodeId, Result, bail};
+use ebb_types::{Credentials, DatasetId, InodeId, Result, bail};
 use ebb_wire::pb;
 
 use crate::dir::{self, Entry};
@@ -266,7 +266,7 @@ impl Machine {
             }
             for block in file.map.iter() {
                 self.replicas.free(block);
-                call.effects.push(freed(id, block));
+                call.effects.push(freed(id, inode.dataset, block));
             }
         }
         call.effects.push(Effect::Freed(id));
@@ -274,6 +274,6 @@ impl Machine {
 }
 
 /// Tells that a metablock is in no file any more.
-pub(crate) fn freed(inode: InodeId, block: &crate::map::Metablock) -> Effect {
-    Effect::SetChanged { inode, metablock: block.id, old: block.members.to_vec(), new: Vec::new() }
+pub(crate) fn freed(inode: InodeId, dataset: DatasetId, block: &crate::map::Metablock) -> Effect {
+    Effect::SetChanged { inode, dataset, metablock: block.id, old: block.members.to_vec(), new: Vec::new() }
 }

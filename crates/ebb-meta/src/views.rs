@@ -1,6 +1,8 @@
 //! What the leader's services read of the state.
 
-use ebb_types::{ClusterId, Credentials, HostName, InodeId, MetablockId, Result, SessionId, VolumeId, bail};
+use ebb_types::{
+    ClusterId, Credentials, DatasetId, HostName, InodeId, MetablockId, NodeId, Result, SessionId, VolumeId, bail,
+};
 use ebb_wire::pb;
 
 use crate::machine::Machine;
@@ -119,7 +121,7 @@ impl Machine {
     /// Inodes of a dataset, and their committed bytes (of one copy).
     #[must_use]
     pub fn dataset_usage(&self, dataset: u64) -> (u64, u64) {
-        self.datasets.usage(ebb_types::DatasetId::new(dataset))
+        self.datasets.usage(DatasetId::new(dataset))
     }
 
     /// Settings of the dataset that an inode is in.
@@ -129,6 +131,21 @@ impl Machine {
             Some(settings) => Ok(settings.clone()),
             None => bail!(Internal, "{inode} is in {dataset}, which is not recorded"),
         }
+    }
+
+    /// Settings of a dataset.
+    #[must_use]
+    pub fn dataset(&self, id: DatasetId) -> Option<&pb::Dataset> {
+        self.datasets.get(id)
+    }
+
+    /// Every metablock of every file: its dataset, its file, and the nodes of its members. Looks at every inode once.
+    pub fn placed(&self) -> impl Iterator<Item = (DatasetId, InodeId, Vec<NodeId>)> + '_ {
+        self.inodes.iter().flat_map(|(id, inode)| {
+            let blocks = inode.file().into_iter().flat_map(|file| file.map.iter());
+            let nodes = |block: &crate::map::Metablock| block.members.iter().map(pb::Member::node_id).collect();
+            blocks.map(move |block| (inode.dataset, *id, nodes(block)))
+        })
     }
 
     /// All datasets, in order; one whose root was removed, and that still has inodes, has an empty path.

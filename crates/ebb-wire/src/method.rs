@@ -67,6 +67,8 @@ methods! {
     Fsck = 22, FsckReply;
     /// Files behind an inode's replicas.
     Locate = 23, LocateReply;
+    /// How a dataset lies on its nodes.
+    DescribeDataset = 24, DescribeDatasetReply;
 
     // Master: nodes and masters.
     /// A node starts.

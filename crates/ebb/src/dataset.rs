@@ -11,13 +11,17 @@ use crate::output::{Table, human_bytes};
 use crate::path::{EbbPath, explain};
 use crate::units::ByteSize;
 
+mod show;
+
 #[derive(Debug, Subcommand)]
 pub enum DatasetCommand {
     /// Make a directory tree with its own layout, copies and sizes. The directory must be new or empty.
     Create(CreateArgs),
     /// Change a dataset's limits. What is there already stays; below it, nothing grows.
     Set(SetArgs),
-    /// Show a dataset's settings.
+    /// Set how many nodes of a dataset's chain are to be active: it is then read from these, whatever more power there is.
+    SetActive(SetActiveArgs),
+    /// Show a dataset's settings, and how it lies on its nodes.
     Show {
         /// Its directory.
         path: EbbPath,
@@ -42,6 +46,12 @@ pub struct CreateArgs {
     /// Where replicas go.
     #[arg(long, value_enum, default_value_t = LayoutArg::Random)]
     layout: LayoutArg,
+    /// Nodes that share one copy of everything, and are on whenever the dataset is: of simple, equal-work and geared.
+    #[arg(long)]
+    primaries: Option<u32>,
+    /// Nodes that are switched on together: of geared. It must divide the primaries, and the nodes behind them.
+    #[arg(long)]
+    gear_size: Option<u32>,
     /// How a write reaches the copies.
     #[arg(long, value_enum, default_value_t = ReplicationArg::Pipeline)]
     replication: ReplicationArg,
@@ -65,12 +75,28 @@ pub struct SetArgs {
     inodes: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Debug, Args)]
+pub struct SetActiveArgs {
+    /// A path in the dataset.
+    path: EbbPath,
+    /// How many; 0: as many as the power allows.
+    nodes: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum LayoutArg {
     /// Rack-aware, as HDFS does by default.
     Random,
     /// Round-robin over all disks.
     Striped,
+    /// On a chain: one copy on the primaries, the others even over the rest.
+    Simple,
+    /// On a chain: node i behind the primaries takes 1/i, so that any first nodes can do equal parts of a read.
+    EqualWork,
+    /// Equal work in gears that come whole, and recovery groups.
+    Geared,
+    /// Copies far apart in the order in which nodes wake.
+    PowerBalanced,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -88,7 +114,8 @@ pub async fn run(context: &Context, command: DatasetCommand) -> Result<()> {
     let done = match command {
         DatasetCommand::Create(args) => create(context, &client, args).await,
         DatasetCommand::Set(args) => set(context, &client, args).await,
-        DatasetCommand::Show { path } => show(context, &client, &path).await,
+        DatasetCommand::SetActive(args) => set_active(context, &client, &args).await,
+        DatasetCommand::Show { path } => show::show(context, &cluster, &client, &path).await,
         DatasetCommand::List => list(context, &client).await,
     };
     client.disconnect().await?;
@@ -104,6 +131,8 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
     if args.replicas == 0 || args.replicas as usize > nodes {
         bail!(Invalid, "--replicas {}: between 1 and the number of nodes ({nodes})", args.replicas);
     }
+    let primaries = args.primaries.unwrap_or(0);
+    check_chain(&args, nodes)?;
     let Ok(path) = String::from_utf8(args.path.as_bytes().to_vec()) else {
         bail!(Invalid, "{}: the path of a dataset must be UTF-8, for it stands in lists and settings", args.path);
     };
@@ -118,6 +147,8 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         replication: value_name(args.replication),
         quota_bytes: args.quota.0,
         quota_inodes: args.inodes,
+        primaries,
+        gear_size: args.gear_size.unwrap_or(0),
         ..Default::default()
     };
     let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
@@ -127,6 +158,20 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         context.output.print_json(&to_json(&dataset));
     } else {
         context.output.say(&format!("dataset {} made", dataset.path));
+    }
+    Ok(())
+}
+
+/// What is missing is asked for by name; what cannot be is the master's to refuse, who knows the nodes.
+fn check_chain(args: &CreateArgs, nodes: usize) -> Result<()> {
+    let has_primaries = matches!(args.layout, LayoutArg::Simple | LayoutArg::EqualWork | LayoutArg::Geared);
+    let name = value_name(args.layout);
+    if has_primaries && args.primaries.is_none() {
+        let most = (nodes / args.replicas as usize).max(1);
+        bail!(Invalid, "--layout {name} needs --primaries: 1 to {most} on {nodes} nodes with {} copies", args.replicas);
+    }
+    if args.layout == LayoutArg::Geared && args.gear_size.is_none() {
+        bail!(Invalid, "--layout geared needs --gear-size: a divisor of --primaries and of the nodes behind them");
     }
     Ok(())
 }
@@ -155,6 +200,7 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         dataset: dataset.id,
         quota_bytes: args.quota.map(|quota| quota.0),
         quota_inodes: args.inodes,
+        active: None,
     };
     client.meta(&admin::credentials(), pb::meta_op::Op::SetDataset(set)).await?;
     let dataset = find(client, &args.path).await?;
@@ -166,12 +212,16 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
     Ok(())
 }
 
-async fn show(context: &Context, client: &ebb_client::Client, path: &EbbPath) -> Result<()> {
-    let dataset = find(client, path).await?;
+async fn set_active(context: &Context, client: &ebb_client::Client, args: &SetActiveArgs) -> Result<()> {
+    let dataset = find(client, &args.path).await?;
+    let set = pb::meta_op::SetDataset { dataset: dataset.id, active: Some(args.nodes), ..Default::default() };
+    let reply = client.meta(&admin::credentials(), pb::meta_op::Op::SetDataset(set)).await?;
     if context.output.json() {
-        context.output.print_json(&to_json(&dataset));
+        context.output.print_json(&to_json(&reply.dataset.unwrap_or_default()));
+    } else if args.nodes == 0 {
+        context.output.say(&format!("dataset {}: as many active nodes as the power allows", dataset.path));
     } else {
-        context.output.table(&table(&[dataset]));
+        context.output.say(&format!("dataset {}: {} active nodes", dataset.path, args.nodes));
     }
     Ok(())
 }
@@ -196,7 +246,8 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
     json!({
         "path": dataset.path, "block": ByteSize(dataset.block_size).to_string(),
         "metablock": ByteSize(dataset.metablock_size).to_string(), "replicas": dataset.replicas,
-        "layout": dataset.layout, "replication": dataset.replication,
+        "layout": dataset.layout, "primaries": dataset.primaries, "gear_size": dataset.gear_size,
+        "active": dataset.active, "replication": dataset.replication,
         "block_size": dataset.block_size, "metablock_size": dataset.metablock_size,
         "root_inode": InodeId::new(dataset.root_inode).raw(),
         "quota": dataset.quota_bytes, "inodes": dataset.quota_inodes,

@@ -5,6 +5,8 @@
 mod bad_input;
 #[path = "it/coherence.rs"]
 mod coherence;
+#[path = "it/datasets.rs"]
+mod datasets;
 #[path = "it/ends.rs"]
 mod ends;
 #[path = "it/faults.rs"]

@@ -50,7 +50,7 @@ fn a_quota_is_refused_when_room_is_asked_for_and_counts_what_is_promised() {
         let committed = pb::CommitMetablock { id: block.id, version, length: 700 };
         client.commit(&attr, vec![committed], 700, true).await.unwrap();
         assert_eq!(stat(&client, dataset.root_inode).await.free_bytes, (2 * MIB + 500 - 700) * 3);
-        let set = SetDataset { dataset: dataset.id, quota_bytes: Some(0), quota_inodes: None };
+        let set = SetDataset { dataset: dataset.id, quota_bytes: Some(0), quota_inodes: None, ..Default::default() };
         client.mutate(Op::SetDataset(set)).await.unwrap();
         let attr = empty.attr.unwrap();
         assert_eq!(more(&client, &attr, 0).await.unwrap(), 64 * MIB, "no quota, and plenty of room");

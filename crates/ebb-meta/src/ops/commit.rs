@@ -82,11 +82,13 @@ impl Machine {
 
     /// The holder gives the lease back; what it was granted and did not write is freed.
     fn release(&mut self, call: &mut Call<'_>, id: InodeId) {
-        let Some(file) = self.edit(id).file_mut() else { return };
+        let inode = self.edit(id);
+        let dataset = inode.dataset;
+        let Some(file) = inode.file_mut() else { return };
         file.holder = None;
         for block in file.map.remove_where(|block| block.version == Version::ZERO) {
             self.replicas.free(&block);
-            call.effects.push(freed(id, &block));
+            call.effects.push(freed(id, dataset, &block));
         }
         self.held.remove(&(call.session, id));
         call.effects.push(Effect::LeaseEnded { inode: id, session: call.session });

@@ -60,6 +60,7 @@ impl Machine {
         }
         settings.quota_bytes = op.quota_bytes.unwrap_or(settings.quota_bytes);
         settings.quota_inodes = op.quota_inodes.unwrap_or(settings.quota_inodes);
+        settings.active = op.active.unwrap_or(settings.active);
         self.datasets.insert(settings.clone());
         Ok(pb::MetaReply { dataset: Some(settings), ..Default::default() })
     }

@@ -60,12 +60,15 @@ impl Machine {
             generation: 1,
             members: members.into(),
         };
-        if let Some(file) = self.edit(id).file_mut() {
+        let inode = self.edit(id);
+        let dataset = inode.dataset;
+        if let Some(file) = inode.file_mut() {
             file.map.insert(block.clone());
         }
         self.replicas.add(id, &block);
         call.effects.push(Effect::SetChanged {
             inode: id,
+            dataset,
             metablock: block.id,
             old: Vec::new(),
             new: members.to_vec(),
@@ -96,7 +99,9 @@ impl Machine {
         members: &[pb::Member],
         synced: Version,
     ) -> Option<pb::Metablock> {
-        let file = self.edit(id).file_mut()?;
+        let inode = self.edit(id);
+        let dataset = inode.dataset;
+        let file = inode.file_mut()?;
         let old = file.map.get(block)?.members.clone();
         file.map.update(block, |block| {
             block.members = members.into();
@@ -105,7 +110,8 @@ impl Machine {
         });
         let now = file.map.get(block).map(Metablock::to_pb);
         self.replicas.change_set(block, &old, members);
-        call.effects.push(Effect::SetChanged { inode: id, metablock: block, old: old.to_vec(), new: members.to_vec() });
+        let (old, new) = (old.to_vec(), members.to_vec());
+        call.effects.push(Effect::SetChanged { inode: id, dataset, metablock: block, old, new });
         now
     }
 

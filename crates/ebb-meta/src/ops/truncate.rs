@@ -71,9 +71,10 @@ impl Machine {
         if !call.credentials.is_root() {
             inode.kill_privileges();
         }
+        let dataset = inode.dataset;
         for block in &gone {
             self.replicas.free(block);
-            call.effects.push(freed(id, block));
+            call.effects.push(freed(id, dataset, block));
         }
     }
 }

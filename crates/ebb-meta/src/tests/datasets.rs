@@ -142,7 +142,7 @@ fn a_quota_of_inodes_stops_the_next_one_and_may_be_raised() {
     let link = meta_op::Link { inode: a, parent: made.root_inode, name: b"a2".to_vec() };
     world.run(Op::Link(link)).unwrap();
     let set =
-        |quota_inodes| meta_op::SetDataset { dataset: made.id, quota_inodes: Some(quota_inodes), quota_bytes: None };
+        |quota_inodes| meta_op::SetDataset { dataset: made.id, quota_inodes: Some(quota_inodes), ..Default::default() };
     world.run(Op::SetDataset(set(4))).unwrap();
     world.mkfile(made.root_inode, "c", 0o644).unwrap();
     world.user = user(1000, 1000, &[]);
@@ -165,4 +165,16 @@ fn committed_bytes_are_counted_for_the_dataset() {
     world.unlink(made.root_inode, "f").unwrap();
     world.apply(pb::command::Command::Reap(pb::Reap { inodes: vec![inode] })).reply.unwrap();
     assert_eq!(world.machine.dataset_usage(made.id), (1, 0));
+}
+
+#[test]
+fn a_chain_is_kept_and_the_number_of_active_nodes_can_be_set() {
+    let mut world = World::new();
+    let asked = pb::Dataset { primaries: 2, chain: vec![3, 1, 2, 4], active: 3, ..dataset("/d") };
+    let made = make(&mut world, asked).unwrap();
+    assert_eq!((made.primaries, made.active, made.chain.clone()), (2, 3, vec![3, 1, 2, 4]));
+    let set = meta_op::SetDataset { dataset: made.id, active: Some(4), ..Default::default() };
+    assert_eq!(world.run(Op::SetDataset(set)).unwrap().dataset.unwrap(), pb::Dataset { active: 4, ..made });
+    let more = pb::Dataset { primaries: 5, chain: vec![1, 2, 3, 4], ..dataset("/e") };
+    assert_eq!(make(&mut world, more).unwrap_err(), E::Invalid);
 }

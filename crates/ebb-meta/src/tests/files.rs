@@ -1,6 +1,6 @@
 //! Leases, grants, commits, sets, recovery and deletes.
 
-use ebb_types::{ErrorKind as E, InodeId, MetablockId, SessionId, VolumeId};
+use ebb_types::{DatasetId, ErrorKind as E, InodeId, MetablockId, SessionId, VolumeId};
 use ebb_wire::pb;
 use ebb_wire::pb::command::Command as Change;
 use ebb_wire::pb::meta_op::{self, Op};
@@ -44,6 +44,7 @@ fn create_brings_lease_and_first_metablock() {
     assert_eq!((block.index, block.generation, block.min_version().seq), (0, 1, 0));
     let set = Effect::SetChanged {
         inode: InodeId::new(attr.inode),
+        dataset: DatasetId::new(0),
         metablock: block.metablock_id(),
         old: Vec::new(),
         new: members(&[1, 2]),
@@ -175,6 +176,7 @@ fn release_frees_grants_that_were_not_written() {
     world.release(inode);
     let freed = Effect::SetChanged {
         inode: InodeId::new(inode),
+        dataset: DatasetId::new(0),
         metablock: MetablockId::new(second),
         old: members(&[2, 3]),
         new: Vec::new(),

@@ -1,0 +1,213 @@
+//! Datasets on expansion chains: which chain a new one gets, what lies on each, and how it is shown.
+//!
+//! What lies on a chain is counted, not logged: from the map when a master begins, then from every change of a set.
+//! Placements that are on their way into the log count too, so that several writers do not fill the same gap.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ebb_layout::{ChainView, LayoutKind};
+use ebb_meta::Machine;
+use ebb_power::chain::{ChainShape, DatasetChain, choose_chain, sum_scores};
+use ebb_types::{DatasetId, NodeId, Result, bail};
+use ebb_wire::pb;
+use pb::meta_op::Op;
+
+use crate::shared::{Shared, State};
+
+/// What lies on each dataset's nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Chains(BTreeMap<DatasetId, Arc<ChainView>>);
+
+impl Chains {
+    /// As the map has it.
+    pub(crate) fn of(machine: &Machine) -> Self {
+        let mut all = Self::default();
+        for dataset in machine.datasets() {
+            all.on_dataset(dataset);
+        }
+        for (dataset, _, members) in machine.placed() {
+            if let Some(chain) = all.0.get_mut(&dataset) {
+                Arc::make_mut(chain).add(&members);
+            }
+        }
+        all
+    }
+
+    /// A dataset was made, or set anew.
+    pub(crate) fn on_dataset(&mut self, dataset: &pb::Dataset) {
+        let id = DatasetId::new(dataset.id);
+        if !self.0.contains_key(&id)
+            && let Ok(chain) = view(dataset)
+        {
+            self.0.insert(id, Arc::new(chain));
+        }
+    }
+
+    /// The set of a metablock changed.
+    pub(crate) fn on_set_changed(&mut self, dataset: DatasetId, old: &[pb::Member], new: &[pb::Member]) {
+        let Some(chain) = self.0.get_mut(&dataset) else { return };
+        let chain = Arc::make_mut(chain);
+        chain.remove(&nodes(old));
+        chain.add(&nodes(new));
+    }
+}
+
+fn nodes(members: &[pb::Member]) -> Vec<NodeId> {
+    members.iter().map(pb::Member::node_id).collect()
+}
+
+/// A dataset's chain with nothing on it; of one without, an empty one that counts all the same.
+fn view(dataset: &pb::Dataset) -> Result<ChainView> {
+    let layout = dataset.layout.parse::<LayoutKind>()?;
+    if !layout.has_chain() {
+        return Ok(ChainView::uncharted(layout, dataset.replicas));
+    }
+    let order = dataset.chain.iter().copied().map(NodeId::new).collect();
+    ChainView::new(layout, order, dataset.primaries, dataset.gear_size, dataset.replicas)
+}
+
+/// A dataset's chain and what lies on it.
+pub(crate) fn of(shared: &Shared, dataset: &pb::Dataset) -> Result<Arc<ChainView>> {
+    match shared.state.chains.lock().0.get(&DatasetId::new(dataset.id)) {
+        Some(chain) => Ok(Arc::clone(chain)),
+        None => bail!(Internal, "nothing is known of the expansion chain of dataset {}", dataset.path),
+    }
+}
+
+/// A placement that is not recorded yet: it counts until this is dropped.
+#[derive(Default)]
+pub(crate) struct Promise(Option<(Arc<State>, DatasetId, Vec<NodeId>)>);
+
+/// Counts a placement that is on its way into the log.
+pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Member]) -> Promise {
+    let (id, members) = (DatasetId::new(dataset.id), nodes(members));
+    let mut chains = shared.state.chains.lock();
+    let Some(chain) = chains.0.get_mut(&id).filter(|chain| chain.layout().has_chain()) else {
+        return Promise::default();
+    };
+    Arc::make_mut(chain).add(&members);
+    Promise(Some((Arc::clone(&shared.state), id, members)))
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        let Some((state, dataset, members)) = self.0.take() else { return };
+        if let Some(chain) = state.chains.lock().0.get_mut(&dataset) {
+            Arc::make_mut(chain).remove(&members);
+        }
+    }
+}
+
+/// The dataset as the power manager sees it: one without a chain lies anywhere.
+pub(crate) fn power_chain(dataset: &pb::Dataset, all: &[NodeId]) -> Result<DatasetChain> {
+    let layout = dataset.layout.parse::<LayoutKind>()?;
+    let gear_size = dataset.gear_size;
+    let shape = match layout {
+        LayoutKind::Random | LayoutKind::Striped => ChainShape::Anywhere,
+        LayoutKind::Simple => ChainShape::Simple,
+        LayoutKind::EqualWork => ChainShape::EqualWork,
+        LayoutKind::Geared => ChainShape::Geared { gear_size },
+        LayoutKind::PowerBalanced => ChainShape::Ring,
+    };
+    let nodes =
+        if layout.has_chain() { dataset.chain.iter().copied().map(NodeId::new).collect() } else { all.to_vec() };
+    let replicas = if layout.has_chain() { dataset.replicas } else { least(dataset.replicas, all) };
+    let mut chain = DatasetChain::new(DatasetId::new(dataset.id), nodes, shape, dataset.primaries, replicas)?;
+    chain.wanted_active = Some(dataset.active).filter(|active| *active > 0);
+    Ok(chain)
+}
+
+/// Copies that there can be: a cluster may have fewer nodes than its default dataset wants copies.
+fn least(replicas: u32, all: &[NodeId]) -> u32 {
+    replicas.min(u32::try_from(all.len()).unwrap_or(u32::MAX)).max(1)
+}
+
+fn all_nodes(machine: &Machine) -> Vec<NodeId> {
+    machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id)).collect()
+}
+
+/// Chooses what a command about datasets leaves to the leader, and refuses settings that cannot be.
+pub(crate) fn complete(shared: &Shared, mut request: pb::MetaRequest) -> Result<pb::MetaRequest> {
+    match request.op.as_mut().and_then(|op| op.op.as_mut()) {
+        Some(Op::CreateDataset(create)) => {
+            if let Some(dataset) = &mut create.dataset {
+                complete_dataset(&shared.group.machine(), dataset)?;
+            }
+        }
+        Some(Op::SetDataset(set)) => check_set(&shared.group.machine(), set)?,
+        _ => {}
+    }
+    Ok(request)
+}
+
+/// Nodes by ascending score: what is early in one chain is late in others (Rabbit, Sec. 3.4).
+fn complete_dataset(machine: &Machine, asked: &mut pb::Dataset) -> Result<()> {
+    asked.chain.clear();
+    let default = machine.dataset(DatasetId::new(0)).cloned().unwrap_or_default();
+    let layout = if asked.layout.is_empty() { &default.layout } else { &asked.layout }.parse::<LayoutKind>()?;
+    if !layout.has_primaries() && asked.primaries != 0 {
+        bail!(Invalid, "the layout {layout} has no primaries; simple, equal-work and geared have");
+    }
+    if layout != LayoutKind::Geared && asked.gear_size != 0 {
+        bail!(Invalid, "the layout {layout} has no gears; geared has");
+    }
+    if !layout.has_chain() {
+        return Ok(());
+    }
+    let usable = machine.nodes().filter(|record| !record.draining).filter_map(|record| record.node.as_ref());
+    let nodes: Vec<NodeId> = usable.map(|node| NodeId::new(node.id)).collect();
+    let others: Vec<DatasetChain> = machine
+        .datasets()
+        .filter(|dataset| !dataset.chain.is_empty() && !dataset.path.is_empty())
+        .filter_map(|dataset| power_chain(dataset, &nodes).ok())
+        .collect();
+    let mut order = choose_chain(nodes, &sum_scores(&others));
+    if layout == LayoutKind::PowerBalanced {
+        // A circle goes by the order in which nodes wake.
+        order.sort_unstable();
+    }
+    asked.chain = order.iter().map(|node| node.raw()).collect();
+    if asked.replicas == 0 {
+        asked.replicas = default.replicas;
+    }
+    view(asked).map_err(|error| error.context(format_args!("dataset {}", asked.path)))?;
+    let mut chain = power_chain(asked, &order)?;
+    chain.set_wanted(Some(asked.active).filter(|active| *active > 0))?;
+    Ok(())
+}
+
+fn check_set(machine: &Machine, set: &pb::meta_op::SetDataset) -> Result<()> {
+    let Some(active) = set.active.filter(|active| *active > 0) else { return Ok(()) };
+    let Some(dataset) = machine.dataset(DatasetId::new(set.dataset)) else { return Ok(()) };
+    power_chain(dataset, &all_nodes(machine))?
+        .set_wanted(Some(active))
+        .map(drop)
+        .map_err(|error| error.context(format_args!("dataset {}", dataset.path)))
+}
+
+/// Answers `DescribeDataset`.
+pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb::DescribeDatasetReply> {
+    let id = DatasetId::new(call.dataset);
+    let (dataset, chain) = {
+        let machine = shared.group.machine();
+        let Some(dataset) = machine.dataset(id).cloned() else { bail!(NotFound, "there is no dataset {id}") };
+        let chain = power_chain(&dataset, &all_nodes(&machine))?;
+        (dataset, chain)
+    };
+    let tally = of(shared, &dataset)?.tally.clone();
+    let blocks = tally.blocks();
+    let target = if blocks == 0 { vec![0; chain.nodes().len()] } else { chain.target(blocks)? };
+    let actual: Vec<u64> = chain.nodes().iter().map(|node| tally.on(*node)).collect();
+    let elsewhere = tally.copies() - actual.iter().sum::<u64>();
+    Ok(pb::DescribeDatasetReply {
+        chain: chain.nodes().iter().map(|node| node.raw()).collect(),
+        spread: chain.spread(),
+        min_active: chain.min_active(),
+        blocks,
+        target,
+        actual,
+        elsewhere,
+        dataset: Some(dataset),
+    })
+}

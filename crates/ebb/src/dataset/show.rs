@@ -1,0 +1,55 @@
+//! `ebb dataset show`: settings, and how the dataset lies on its nodes.
+
+use ebb_types::{NodeId, Result};
+use ebb_wire::pb;
+use serde_json::json;
+
+use super::{find, table, to_json};
+use crate::admin;
+use crate::cli::Context;
+use crate::cluster::config::ClusterDir;
+use crate::output::Table;
+use crate::path::EbbPath;
+
+/// Does it.
+pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::Client, path: &EbbPath) -> Result<()> {
+    let dataset = find(client, path).await?;
+    let asked = pb::DescribeDataset { dataset: dataset.id };
+    let lies = admin::master(cluster)?.call(&asked, admin::ASK).await?;
+    if context.output.json() {
+        context.output.print_json(&merged(to_json(&dataset), &lies));
+        return Ok(());
+    }
+    let has_chain = !dataset.chain.is_empty();
+    context.output.table(&table(&[dataset]));
+    context.output.say(&format!(
+        "{} metablocks reach over {} nodes; {} active nodes hold everything",
+        lies.blocks, lies.spread, lies.min_active
+    ));
+    context.output.table(&chain_table(&lies, has_chain));
+    if lies.elsewhere > 0 {
+        context.output.say(&format!("{} copies lie on nodes outside the chain", lies.elsewhere));
+    }
+    Ok(())
+}
+
+fn merged(mut settings: serde_json::Value, lies: &pb::DescribeDatasetReply) -> serde_json::Value {
+    let more = json!({
+        "chain": lies.chain.iter().map(|node| NodeId::new(*node).to_string()).collect::<Vec<_>>(),
+        "spread": lies.spread, "min_active": lies.min_active, "metablocks": lies.blocks,
+        "target": lies.target, "actual": lies.actual, "elsewhere": lies.elsewhere,
+    });
+    if let (Some(all), serde_json::Value::Object(more)) = (settings.as_object_mut(), more) {
+        all.extend(more);
+    }
+    settings
+}
+
+/// One line for each node, in the order of the chain.
+fn chain_table(lies: &pb::DescribeDatasetReply, has_chain: bool) -> Table {
+    let mut table = Table::new(&[if has_chain { "CHAIN" } else { "NODE" }, "TARGET", "ACTUAL"]);
+    for ((node, target), actual) in lies.chain.iter().zip(&lies.target).zip(&lies.actual) {
+        table.row(vec![NodeId::new(*node).to_string(), target.to_string(), actual.to_string()]);
+    }
+    table
+}

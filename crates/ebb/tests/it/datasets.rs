@@ -1,0 +1,67 @@
+//! Datasets on expansion chains.
+
+use serde_json::Value;
+
+use crate::harness::Cluster;
+
+fn numbers(shown: &Value, key: &str) -> Vec<u64> {
+    shown[key].as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_chained_dataset_comes_to_its_targets_with_two_writers() {
+    let cluster = Cluster::up(7);
+    let create = "dataset create /eq --layout equal-work --primaries 2 --replicas 2 --block 64KiB --metablock 64KiB";
+    cluster.ok(&create.split(' ').collect::<Vec<_>>());
+    let local = cluster.path("data");
+    std::fs::write(&local, crate::harness::pattern(5 << 20, 3)).unwrap();
+    let local = local.to_str().unwrap();
+    std::thread::scope(|scope| {
+        for name in ["/eq/a", "/eq/b"] {
+            let cluster = &cluster;
+            scope.spawn(move || cluster.ok(&["fs", "put", local, name]));
+        }
+    });
+    let shown = cluster.json(&["dataset", "show", "/eq"]);
+    assert_eq!((&shown["spread"], &shown["min_active"], &shown["metablocks"]), (&7.into(), &2.into(), &160.into()));
+    assert_eq!(shown["chain"].as_array().unwrap().len(), 7);
+    let (target, actual) = (numbers(&shown, "target"), numbers(&shown, "actual"));
+    assert_eq!(actual.iter().sum::<u64>(), 320);
+    for (target, actual) in target.iter().zip(&actual) {
+        assert!(target.abs_diff(*actual) <= 2, "{shown}");
+    }
+    let second =
+        cluster.json(&"dataset create /two --layout simple --primaries 2 --replicas 2".split(' ').collect::<Vec<_>>());
+    assert_eq!(second["layout"], "simple");
+    let other = cluster.json(&["dataset", "show", "/two"]);
+    let primaries = |shown: &Value| shown["chain"].as_array().unwrap()[..2].to_vec();
+    assert!(primaries(&other).iter().all(|node| !primaries(&shown).contains(node)), "{other} {shown}");
+
+    assert_eq!(cluster.ebb(&["dataset", "set-active", "/eq", "5"]).code, 0);
+    assert_eq!(cluster.json(&["dataset", "show", "/eq"])["active"], 5);
+    let refused = cluster.ebb(&["dataset", "set-active", "/eq", "1"]);
+    assert!(refused.code == 2 && refused.err.contains("the nearest possible number is 2"), "{}", refused.err);
+    cluster.ok(&["fs", "rm", "/eq/a"]);
+    let shown = cluster.json(&["dataset", "show", "/eq"]);
+    assert_eq!(numbers(&shown, "actual").iter().sum::<u64>(), 160, "{shown}");
+}
+
+#[test]
+fn impossible_chains_are_explained() {
+    let cluster = Cluster::up(4);
+    for (arguments, sentence) in [
+        ("--layout equal-work --primaries 5 --replicas 1", "the nearest possible number of primaries is 4"),
+        ("--layout equal-work --primaries 2 --replicas 3", "need at least 6 nodes"),
+        ("--layout geared --primaries 2 --gear-size 3 --replicas 2", "nearest possible gear size"),
+        ("--layout power-balanced --replicas 5", "between 1 and the number of nodes (4)"),
+        ("--layout simple --replicas 2", "needs --primaries"),
+        ("--layout random --primaries 2", "has no primaries"),
+    ] {
+        let mut all = vec!["dataset", "create", "/no"];
+        all.extend(arguments.split(' '));
+        let refused = cluster.ebb(&all);
+        assert_eq!(refused.code, 2, "{arguments}: {}", refused.err);
+        assert!(refused.err.contains(sentence), "{arguments}: {}", refused.err);
+    }
+    assert_eq!(cluster.json(&["dataset", "list"]).as_array().unwrap().len(), 1);
+}
