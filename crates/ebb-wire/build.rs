@@ -1,12 +1,13 @@
 //! Generates the message types from `proto/`. Needs `protoc` (Debian: protobuf-compiler).
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "proto/common.proto",
     "proto/hello.proto",
     "proto/meta.proto",
     "proto/node.proto",
     "proto/block.proto",
     "proto/worker.proto",
+    "proto/proxy.proto",
     "proto/log.proto",
 ];
 

@@ -1,10 +1,12 @@
 //! Leases and open handles, as sessions ask for them: the shell around [`crate::leases`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_meta::{METABLOCKS_PER_REPLY, Machine, Reply};
-use ebb_types::{Credentials, FileKind, InodeId, Result, SessionId, bail, err};
+use ebb_runtime::Moment;
+use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, SessionId, bail, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use pb::command::Command as Op;
@@ -12,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::fence::Fence;
 use crate::keep::may_keep;
-use crate::leases::{Decision, Mode, Wish};
+use crate::leases::{Decision, MASTER, Mode, Wish};
 use crate::shared::{Shared, Soft};
 
 /// Waits look again at least so often: what no change announces (the end of the time for reclaiming) is seen too.
@@ -24,6 +26,8 @@ pub(crate) struct Turn {
     wish: Wish,
     /// Taken when the place is left.
     changes: Mutex<Option<Arc<Notify>>>,
+    /// That others are in its way counts once.
+    counted: AtomicBool,
 }
 
 impl Turn {
@@ -33,7 +37,7 @@ impl Turn {
         let wish = soft.leases.enter(session, inode, mode);
         let changes = Mutex::new(Some(soft.leases.changes(inode)));
         drop(soft);
-        Self { shared: Arc::clone(shared), wish, changes }
+        Self { shared: Arc::clone(shared), wish, changes, counted: AtomicBool::new(false) }
     }
 
     /// Whether it can be met now; sends the recalls that it needs.
@@ -45,10 +49,17 @@ impl Turn {
     fn decide_with(&self, then: impl FnOnce(&Machine, &mut Soft)) -> Result<Decision> {
         let machine = self.shared.group.machine();
         let mut soft = self.shared.state.soft.lock();
-        let view = self.shared.view(&machine, &soft, self.wish.session, self.wish.inode)?;
+        let Wish { session, inode, .. } = self.wish;
+        if proxy_of(&self.shared, &machine, &soft, session, inode)?.is_some() {
+            bail!(Moved, "{inode} is shared: the proxy has its lease");
+        }
+        let view = self.shared.view(&machine, &soft, session, inode)?;
         let decision = soft.leases.decide(view, &self.wish);
         match &decision {
             Decision::Wait { recalls } => {
+                if !recalls.is_empty() && session != MASTER && !self.counted.swap(true, Ordering::Relaxed) {
+                    self.on_turn(&mut soft)?;
+                }
                 for (session, keep) in recalls {
                     soft.sessions.recall(*session, self.wish.inode, *keep);
                 }
@@ -56,6 +67,17 @@ impl Turn {
             Decision::Granted | Decision::Propose => then(&machine, &mut soft),
         }
         Ok(decision)
+    }
+
+    /// Others are in the way: if that happens often, the file goes to the proxy, and whoever waits for it is sent there.
+    fn on_turn(&self, soft: &mut Soft) -> Result<()> {
+        let Wish { session, inode, .. } = self.wish;
+        if soft.sharing.on_turn(session, inode, self.shared.runtime.now()) {
+            tracing::debug!(%inode, "several sessions use this file in turns: it goes to the proxy");
+            soft.leases.touch(inode);
+            bail!(Moved, "{inode} is shared from now on: the proxy takes its lease");
+        }
+        Ok(())
     }
 
     /// Waits until it is met, for at most `span`; then fails with `LeaseHeld`.
@@ -122,7 +144,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
     let (session, inode, mode) = (SessionId::new(call.session), InodeId::new(call.inode), Mode::from_raw(call.mode));
     shared.check_session(session)?;
     let until = shared.runtime.now().after(deadline);
-    let credentials = call.credentials.map(Credentials::from);
+    let credentials = call.credentials.clone().map(Credentials::from);
     let check = |machine: &Machine, soft: &Soft| {
         check_file(machine, soft, session, inode, &call_access(call.open, call.access), credentials.as_ref())
     };
@@ -135,11 +157,52 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
             return answer(&machine, &mut soft, session, inode, mode, call.keep);
         }
     }
+    match acquire_own(shared, &call, until, &check).await {
+        Err(error) if error.kind() == ErrorKind::Moved => {
+            let machine = shared.group.machine();
+            let mut soft = shared.state.soft.lock();
+            check(&machine, &soft)?;
+            let Some(proxy) = proxy_of(shared, &machine, &soft, session, inode)? else {
+                bail!(LeaseHeld, "{inode} has just come back from the proxy")
+            };
+            note_open(&mut soft, session, inode, call.open);
+            let attr = machine.attr(inode)?;
+            let reply = lease(attr, Mode::None, Vec::new(), false);
+            Ok(pb::AcquireReply { proxy: Some(proxy), ..reply })
+        }
+        reply => reply,
+    }
+}
+
+/// Where a session is sent that wants a lease on a shared file.
+fn proxy_of(
+    shared: &Shared,
+    machine: &Machine,
+    soft: &Soft,
+    session: SessionId,
+    inode: InodeId,
+) -> Result<Option<pb::ProxyAddress>> {
+    if session == MASTER {
+        return Ok(None);
+    }
+    let (holder, has_name) = (machine.holder(inode), machine.attr(inode)?.nlink > 0);
+    let proxy = soft.sharing.leads(session, inode, holder, has_name, shared.runtime.now());
+    Ok(proxy.map(|proxy| pb::ProxyAddress { address: proxy.address.clone(), boot: proxy.boot }))
+}
+
+/// The lease for the session itself. `Moved`: the file is shared.
+async fn acquire_own(
+    shared: &Arc<Shared>,
+    call: &pb::Acquire,
+    until: Moment,
+    check: &(impl Fn(&Machine, &Soft) -> Result<()> + Sync),
+) -> Result<pb::AcquireReply> {
+    let (session, inode, mode) = (SessionId::new(call.session), InodeId::new(call.inode), Mode::from_raw(call.mode));
     // A writer changes size and times without saying: nobody may keep them. They are told while leases are recalled.
     let fence = (mode == Mode::Write).then(|| Fence::raise(shared, session, vec![inode]));
     let turn = Turn::take(shared, session, inode, mode);
     let (decision, reply) = turn
-        .wait_with(deadline, |machine, soft| {
+        .wait_with(until.since(shared.runtime.now()), |machine, soft| {
             check(machine, soft)?;
             // Ordering: noted before the lease is logged, so that the inode is not reaped in between.
             note_open(soft, session, inode, call.open);
@@ -226,7 +289,7 @@ fn lease(attr: pb::Attr, mode: Mode, mut metablocks: Vec<pb::Metablock>, leased:
     // Of a full page nobody knows whether it is the last: the caller asks.
     let map_complete = metablocks.len() < METABLOCKS_PER_REPLY;
     metablocks.truncate(METABLOCKS_PER_REPLY);
-    pb::AcquireReply { attr: Some(attr), mode: mode.raw(), metablocks, map_complete, leased }
+    pb::AcquireReply { attr: Some(attr), mode: mode.raw(), metablocks, map_complete, leased, proxy: None }
 }
 
 /// Answers `Reclaim`: what a session held under an earlier master process, as far as nothing else was granted since.

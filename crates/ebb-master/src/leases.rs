@@ -4,6 +4,7 @@
 //! [`FileView`]; read leases, open handles and the queue of those who wait are here. For each file there are any
 //! number of readers, or one writer.
 
+pub mod sharing;
 pub mod watches;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

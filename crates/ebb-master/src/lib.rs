@@ -18,6 +18,7 @@
 //! |---|---|
 //! | [`leases`]: who may cache, who may write | `acquire` |
 //! | [`leases::watches`]: who keeps names and attributes | `fence`, `keep` |
+//! | [`leases::sharing`]: which files go to the proxy | `acquire` |
 //! | [`sessions`]: who lives, what each has to be told | `poll`, `freshen` (sizes of files being written) |
 //! | [`registry`]: nodes and volumes | `nodes`, `placement` |
 //! | [`reserve`]: room promised to writers | `room` |

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ebb_rpc::{Identity, ServerOptions};
 
 use crate::group::GroupOptions;
+use crate::leases::sharing::SharingRule;
 
 /// Settings of a master.
 #[derive(Clone, Debug)]
@@ -36,6 +37,11 @@ pub struct Options {
     pub copy_rate_bytes_per_sec: u64,
     /// Files that are recovered at a time.
     pub recoveries_max: usize,
+    /// The proxy lives in this process: sessions of proxies in the log are over when it starts, for the lock on the data
+    /// directory tells that the process before it is gone.
+    pub hosts_proxy: bool,
+    /// When a file that several sessions use goes to the proxy.
+    pub sharing: SharingRule,
     /// Log and checkpoints.
     pub group: GroupOptions,
     /// Bounds of the server.
@@ -59,6 +65,8 @@ impl Options {
             copies_per_node_max: 16,
             copy_rate_bytes_per_sec: 200 << 20,
             recoveries_max: 32,
+            hosts_proxy: true,
+            sharing: SharingRule::default(),
             group: GroupOptions::default(),
             server: ServerOptions::default(),
         }

@@ -15,6 +15,7 @@ use pb::command::Command as Op;
 use crate::chains::{self, Chains};
 use crate::group::{Group, Opened};
 use crate::leases::Leases;
+use crate::leases::sharing::{Proxy, Sharing};
 use crate::leases::watches::Watches;
 use crate::log::DataDir;
 use crate::options::Options;
@@ -26,6 +27,9 @@ use crate::{acquire, admin, deletes, fsck, namespace, nodes, poll, recovery, rep
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
 const MARGIN: Duration = Duration::from_millis(200);
+
+/// What a proxy calls itself when it opens its session.
+const PROXY_ROLE: &str = "proxy";
 
 /// A running master.
 pub struct Master {
@@ -52,6 +56,7 @@ impl Master {
         let address = listener.address();
         let (shared, raft) = assemble(&runtime, options, opened, connector);
         init_cluster(&shared).await?;
+        end_old_proxies(&shared).await?;
         let tasks = start_tasks(&shared);
         let front = Arc::new(Front { shared: Arc::clone(&shared), counters: counters.clone() });
         let (identity, bounds) = (shared.options.identity.clone(), shared.options.server.clone());
@@ -109,7 +114,8 @@ fn assemble(
     let now = runtime.now();
     let sessions = Sessions::new(options.session_ttl).numbered_from(runtime.random_u64() >> 1);
     let watches = Watches::new(runtime.random_u64());
-    let mut soft = Soft { leases: Leases::default(), watches, sessions, reclaim_until: None };
+    let sharing = Sharing::new(options.sharing);
+    let mut soft = Soft { leases: Leases::default(), watches, sharing, sessions, reclaim_until: None };
     let mut work = repair::queue::Work::default();
     {
         let machine = group.machine();
@@ -152,6 +158,22 @@ async fn init_cluster(shared: &Shared) -> Result<()> {
             shared.group.propose(Op::InitCluster(init)).await.map(|_| ())
         }
     }
+}
+
+/// Their files are recovered at once, and nobody waits for them to tell what they held.
+async fn end_old_proxies(shared: &Shared) -> Result<()> {
+    if !shared.options.hosts_proxy {
+        return Ok(());
+    }
+    let old: Vec<SessionId> = {
+        let machine = shared.group.machine();
+        machine.sessions().filter(|(_, _, role)| *role == PROXY_ROLE).map(|(session, _, _)| session).collect()
+    };
+    for session in old {
+        tracing::info!(%session, "the proxy of an earlier process is gone");
+        shared.group.propose(Op::CloseSession(session.raw())).await?;
+    }
+    Ok(())
 }
 
 fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
@@ -218,6 +240,7 @@ impl Front {
                 nodes::report_replica(shared, &request.decode()?);
                 Ok(done())
             }
+            Method::RegisterProxy => self.register_proxy(request.decode()?),
             other => not_here(other),
         }
     }
@@ -288,6 +311,17 @@ impl Front {
         }
         tracing::info!(%session, %host, "the session's process has ended");
         shared.group.propose(Op::CloseSession(session.raw())).await?;
+        Ok(done())
+    }
+
+    fn register_proxy(&self, call: pb::RegisterProxy) -> Result<Answer> {
+        let session = SessionId::new(call.session);
+        self.shared.check_session(session)?;
+        if call.address.is_empty() {
+            bail!(Invalid, "a proxy says where it listens");
+        }
+        let proxy = Proxy { session, address: call.address, boot: call.boot };
+        self.shared.state.soft.lock().sharing.on_proxy(proxy);
         Ok(done())
     }
 

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::chains::Chains;
 use crate::group::{Group, Observer};
+use crate::leases::sharing::Sharing;
 use crate::leases::watches::Watches;
 use crate::leases::{FileView, Leases};
 use crate::options::Options;
@@ -54,6 +55,7 @@ pub(crate) struct State {
 pub(crate) struct Soft {
     pub leases: Leases,
     pub watches: Watches,
+    pub sharing: Sharing,
     pub sessions: Sessions,
     /// Until when sessions of an earlier master process may tell what they hold; `None`: all have, or it is over.
     pub reclaim_until: Option<Moment>,
@@ -183,11 +185,13 @@ impl State {
                 soft.sessions.remove(session);
                 soft.leases.drop_session(session);
                 soft.watches.drop_session(session);
+                soft.sharing.drop_session(session);
                 self.wake.reap.notify_one();
             }
             (Op::AcquireWrite(acquire), Ok(_)) => {
                 let (session, inode) = (SessionId::new(acquire.session), InodeId::new(acquire.inode));
                 soft.leases.remove_reader(session, inode);
+                soft.sharing.on_lease(session, inode);
                 soft.leases.touch(inode);
             }
             (Op::FinishRecovery(finish), Ok(_)) => soft.leases.touch(InodeId::new(finish.inode)),

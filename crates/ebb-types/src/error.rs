@@ -127,6 +127,8 @@ kinds! {
     NotLeader = 49, 11, Safe;
     /// Too few nodes are awake or alive for what was asked.
     Unavailable = 50, 5, Safe;
+    /// The file is held elsewhere, or under another epoch: ask the master where. Nothing was done.
+    Moved = 51, 5, Safe;
 
     /// The deadline passed. What was asked may have been done.
     Timeout = 60, 110, IfIdempotent;

@@ -57,6 +57,8 @@ methods! {
     ChooseReplacement = 9, ChooseReplacementReply;
     /// Damage noticed.
     ReportReplica = 10, Empty;
+    /// Where a proxy listens.
+    RegisterProxy = 11, Empty;
 
     // Master: administration.
     /// State of the cluster.
@@ -113,6 +115,12 @@ methods! {
     // Worker.
     /// Word count of splits.
     CountWords = 100, CountWordsReply;
+
+    // Proxy.
+    /// Take part in a shared file.
+    JoinShared = 110, JoinSharedReply;
+    /// An operation on a shared file.
+    SharedOp = 111, SharedOpReply;
 }
 
 #[cfg(test)]
