@@ -9,6 +9,7 @@ use crate::drive::drive;
 use crate::fetch;
 use crate::handles::OpenFile;
 use crate::inode::{Inode, Lease};
+use crate::lease::Entry;
 use crate::members;
 use crate::shared::Shared;
 use crate::types::{Allocate, SetAttr};
@@ -27,10 +28,23 @@ impl Shared {
         let Some(end) = end.filter(|_| len > 0) else {
             return Err(err!(Invalid, "no range of {len} bytes at {offset} can be allocated"));
         };
-        file.check_sticky()?;
         let inode = &file.inode;
+        let started = self.runtime.now();
+        let gate = loop {
+            let entry = self.enter(inode, Lease::Write, file.pinned).await?;
+            file.check_sticky()?;
+            match entry {
+                Entry::Lease(gate) => break gate,
+                Entry::Proxy(sharing) => {
+                    if self.allocate_shared(inode, &sharing, what, offset, len).await? {
+                        return Ok(());
+                    }
+                }
+            }
+            self.check_moves(inode, started)?;
+        };
         let size = {
-            let _gate = self.enter(inode, Lease::Write).await?;
+            let _gate = gate;
             let _order = inode.order.lock().await;
             self.allocate_entered(inode, what, offset, end).await?;
             inode.core.lock().size
@@ -86,13 +100,24 @@ impl Shared {
             return Ok(());
         }
         let set = SetAttr { size: Some(end), by_handle: true, ..SetAttr::default() };
-        self.set_attr(&Credentials::root(), file.inode.id, &set).await.map(drop)
+        self.set_attr_of(&Credentials::root(), file.inode.id, &set, file.pinned).await.map(drop)
     }
 
     /// Next data, or next hole, at or after `offset`. The end of the file is a hole.
     pub async fn seek(self: &Arc<Self>, file: &OpenFile, offset: u64, hole: bool) -> Result<u64> {
         let inode = &file.inode;
-        let _gate = self.enter(inode, Lease::Read).await?;
+        let started = self.runtime.now();
+        let _gate = loop {
+            match self.enter(inode, Lease::Read, file.pinned).await? {
+                Entry::Lease(gate) => break gate,
+                Entry::Proxy(sharing) => {
+                    if let Some(found) = self.seek_shared(inode, &sharing, offset, hole).await? {
+                        return Ok(found);
+                    }
+                }
+            }
+            self.check_moves(inode, started)?;
+        };
         // Members are asked, so what is dirty goes to them first.
         self.flush(inode).await?;
         let (size, span) = {

@@ -194,6 +194,12 @@ impl Channel {
         self.settled < self.last
     }
 
+    /// In the memory of every member, or on its disk.
+    pub fn received(&self) -> Version {
+        let of = |peer: &Peer| peer.received.max(peer.synced);
+        self.peers.iter().map(of).min().unwrap_or(self.settled)
+    }
+
     /// Bytes kept for resending.
     pub fn weight(&self) -> usize {
         self.pending.iter().map(|write| write.weight()).sum()

@@ -61,7 +61,7 @@ impl Client {
         shared.release_all().await;
         for inode in shared.inodes() {
             let _gate = inode.gate.write().await;
-            let finished = shared.finish(&inode).await;
+            let finished = shared.finish(&inode).await.and(shared.settle(&inode).await);
             if let Err(error) = &finished {
                 tracing::warn!(inode = %inode.id, %error, "disconnecting with unsynced writes");
                 // Its session ends, and the members are made equal by a recovery.
@@ -75,6 +75,10 @@ impl Client {
         let closed = shared.session.masters.call(&close, ATTEMPT, shared.session.deadline()).await.result;
         shared.session.on_expired();
         verdict.and(closed.map(drop))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Who this is to the master.
@@ -389,6 +393,11 @@ impl Client {
 
     /// Forgets the handle.
     pub async fn close(&self, handle: Handle) {
+        self.shared.close(handle);
+    }
+
+    /// The same, from where nothing can be awaited.
+    pub fn close_now(&self, handle: Handle) {
         self.shared.close(handle);
     }
 

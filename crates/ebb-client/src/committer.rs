@@ -150,7 +150,7 @@ fn start_flushes(shared: &Arc<Shared>, permits: &Arc<Semaphore>) {
         shared.runtime.clone().spawn("flush a file", async move {
             let _permit = permits.acquire_owned().await;
             let result = match shared.find(id) {
-                Some(inode) => shared.flush(&inode).await,
+                Some(inode) => shared.settle(&inode).await,
                 None => Ok(()),
             };
             let mut state = shared.queue.state.lock();
@@ -161,7 +161,10 @@ fn start_flushes(shared: &Arc<Shared>, permits: &Arc<Semaphore>) {
                 }
                 Err(error) => {
                     tracing::debug!(inode = %id, %error, "background flush");
-                    let held = shared.find(id).is_some_and(|inode| inode.core.lock().lease == Lease::Write);
+                    let held = shared.find(id).is_some_and(|inode| {
+                        let core = inode.core.lock();
+                        core.lease == Lease::Write || core.sharing.is_some()
+                    });
                     if held && !shared.closing.load(Ordering::Relaxed) {
                         state.dirty.insert(id, shared.runtime.now());
                     }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ebb_types::{Credentials, ErrorKind, HostName, InodeId, Result, err};
+use ebb_types::{Credentials, Epoch, ErrorKind, HostName, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Create, Op};
 use parking_lot::Mutex;
 
 use crate::inode::{Granted, Inode, Lease};
 use crate::known::Asking;
-use crate::lease::Opening;
+use crate::lease::{Opening, Taken};
 use crate::plan::ReadAhead;
 use crate::shared::Shared;
 use crate::types::{Access, Handle};
@@ -26,11 +26,18 @@ pub(crate) struct OpenFile {
     pub privileged: bool,
     /// How it is read.
     pub ahead: Mutex<ReadAhead>,
+    /// It works under this epoch only, for a proxy.
+    pub pinned: Option<Epoch>,
     /// Sticky errors that it has been told.
     told: Mutex<u64>,
 }
 
 impl OpenFile {
+    /// A file that was opened when `told` sticky errors had been told.
+    pub fn new(inode: Arc<Inode>, access: Access, privileged: bool, told: u64, pinned: Option<Epoch>) -> Self {
+        Self { inode, access, privileged, ahead: Mutex::default(), pinned, told: Mutex::new(told) }
+    }
+
     /// The error of background work that this handle has not been told yet.
     pub fn check_sticky(&self) -> Result<()> {
         let mut core = self.inode.core.lock();
@@ -55,7 +62,8 @@ impl Handles {
         state.files.get(&handle.0).cloned().ok_or_else(|| err!(Stale, "handle {} is not open", handle.0))
     }
 
-    fn insert(&self, file: OpenFile) -> Handle {
+    /// A new handle.
+    pub fn insert(&self, file: OpenFile) -> Handle {
         let mut state = self.0.lock();
         state.next += 1;
         let number = state.next;
@@ -88,15 +96,22 @@ impl Shared {
         inode.core.lock().open_count += 1;
         let mut counted = Counted { shared: self, inode: &inode, done: false };
         self.session.ensure_trusted().await?;
+        let mut taken = Taken::Lease;
         if !self.may_open_here(&inode, credentials, access) {
             let _gate = inode.gate.write().await;
             // Who only writes will need the write lease; who also reads may never write.
             let lease = if access == Access::Write { Lease::Write } else { Lease::Read };
             let opening = Opening { credentials: credentials.clone(), mask: access.mask() };
-            self.take_lease(&inode, lease, Some(opening)).await?;
+            taken = self.take_lease(&inode, lease, Some(opening)).await?;
         }
+        let fresh = match taken {
+            Taken::Lease => None,
+            // What is recorded is behind the proxy: a size of 0 would keep O_TRUNC from cutting.
+            Taken::Proxy(_) => Some(self.get_attr(&Credentials::root(), id).await?),
+        };
         counted.done = true;
-        Ok(self.handle(&inode, credentials, access))
+        let (handle, attr) = self.handle(&inode, credentials, access);
+        Ok((handle, fresh.unwrap_or(attr)))
     }
 
     /// Whether the master need not be asked: it counts this client as having the file open, attributes are believed,
@@ -112,10 +127,9 @@ impl Shared {
     fn handle(&self, inode: &Arc<Inode>, credentials: &Credentials, access: Access) -> (Handle, pb::Attr) {
         let core = inode.core.lock();
         let attr = core.overlay(core.attr.unwrap_or_default());
-        let told = Mutex::new(core.sticky.sample());
+        let told = core.sticky.sample();
         drop(core);
-        let file =
-            OpenFile { inode: inode.clone(), access, privileged: credentials.is_root(), ahead: Mutex::default(), told };
+        let file = OpenFile::new(inode.clone(), access, credentials.is_root(), told, None);
         (self.handles.insert(file), attr)
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use ebb_types::{Epoch, Geometry, InodeId, Result, Version};
+use ebb_types::{Epoch, Error, ErrorKind, Geometry, InodeId, Result, Version};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -19,6 +19,7 @@ use crate::channel::Channel;
 use crate::extents::Extents;
 use crate::gather::Gather;
 use crate::outgoing::{Content, Outgoing};
+use crate::sharing::{End, Sharing};
 use crate::sticky::Sticky;
 
 /// What this client holds on a file, in the order of what it allows.
@@ -192,6 +193,10 @@ pub(crate) struct Core {
     /// Epoch of a write lease that was lost. What was sent under it may be on some members, so it is not taken up
     /// again: only a higher epoch is good.
     pub lost_epoch: Option<Epoch>,
+    /// Epoch of the last write lease that went back in order.
+    pub given_back: Option<Epoch>,
+    /// The proxy holds the file, and does what is done to it. Invariant: then no lease is held here.
+    pub sharing: Option<Sharing>,
     /// There is something that a commit should tell.
     pub uncommitted: bool,
     /// What a commit may tell of size and time.
@@ -220,6 +225,8 @@ impl Core {
         let map: BTreeMap<u64, pb::Metablock> = metablocks.into_iter().map(|block| (block.index, block)).collect();
         self.drop_outdated(cache, InodeId::new(attr.inode), &map, attr.metablock_size, attr.block_size);
         self.spoil_fetches();
+        // The master gave the lease to this client, and its proxy has not said how it lost it.
+        self.end_sharing(End::Lost, InodeId::new(attr.inode));
         self.lease = lease;
         self.generation = generation;
         self.epoch = Epoch::new(attr.epoch);
@@ -429,9 +436,24 @@ impl Core {
         self.mtime_dirty = false;
         self.uncommitted = false;
         self.durable = None;
+        if self.lease == Lease::Write {
+            self.given_back = Some(self.epoch);
+        }
         self.lease = Lease::None;
         self.attr_stale = true;
         self.spoil_fetches();
+    }
+
+    /// The proxy has not got the file any more. True: something that was written to it may be lost, and the handles are
+    /// told.
+    pub fn end_sharing(&mut self, end: End, inode: InodeId) -> bool {
+        let lost = self.sharing.take().is_some_and(|sharing| end == End::Lost && sharing.is_unsynced());
+        if lost {
+            let detail =
+                format!("{inode}: what was written and not synced may be lost with the proxy that held the file");
+            self.sticky.set(Error::new(ErrorKind::Io, detail));
+        }
+        lost
     }
 
     /// Everything that was dirty is gone with the lease. Returns the bytes of memory that are free, and whether any

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_runtime::Plant;
-use ebb_types::{Credentials, Error, ErrorKind, FileKind, InodeId, Result, err};
+use ebb_types::{Credentials, Epoch, Error, ErrorKind, FileKind, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 use tokio::sync::RwLockReadGuard;
@@ -12,11 +12,36 @@ use tokio::sync::RwLockReadGuard;
 use crate::inode::{Granted, Inode, Lease};
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
+use crate::sharing::Sharing;
 
 /// Records in one piece of a map.
 const MAP_PART: u32 = 4096;
 /// Between questions for a file in recovery.
 const RECOVERY_PAUSE: Duration = Duration::from_millis(100);
+
+/// How an operation goes.
+#[derive(Debug)]
+pub(crate) enum Entry<'a> {
+    /// Here, under a lease, which is kept while the guard lives.
+    Lease(RwLockReadGuard<'a, ()>),
+    /// By way of the proxy, which holds the file.
+    Proxy(Sharing),
+}
+
+/// What the master answered to who wants a lease.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// It is held.
+    Lease,
+    /// The file is shared.
+    Proxy(pb::ProxyAddress),
+}
+
+/// The same with all that came along.
+enum Acquired {
+    Lease(Granted, Lease),
+    Proxy(pb::ProxyAddress),
+}
 
 /// Who opens, and what for.
 #[derive(Clone, Debug)]
@@ -29,8 +54,14 @@ pub(crate) struct Opening {
 
 impl Shared {
     /// Passes the gate of a file with at least `lease` held and believed. While the guard lives, the lease is not
-    /// given back and the size is not set.
-    pub async fn enter<'a>(self: &Arc<Self>, inode: &'a Inode, lease: Lease) -> Result<RwLockReadGuard<'a, ()>> {
+    /// given back and the size is not set. A file that is shared has no gate: its operations go to the proxy. With
+    /// `pinned` no lease is taken: `Moved`, unless the file is held under that epoch.
+    pub async fn enter<'a>(
+        self: &Arc<Self>,
+        inode: &'a Inode,
+        lease: Lease,
+        pinned: Option<Epoch>,
+    ) -> Result<Entry<'a>> {
         let started = self.runtime.now();
         self.touch(inode);
         loop {
@@ -38,14 +69,36 @@ impl Shared {
             self.session.ensure_trusted().await?;
             {
                 let guard = inode.gate.read().await;
-                if self.is_believed(&inode.core.lock(), lease) {
-                    return Ok(guard);
+                let core = inode.core.lock();
+                match (pinned, &core.sharing) {
+                    (Some(epoch), _) if !self.is_pinned(&core, epoch) => {
+                        return Err(err!(Moved, "{} is not held under epoch {epoch}", inode.id));
+                    }
+                    (None, Some(sharing)) => return Ok(Entry::Proxy(sharing.clone())),
+                    _ => {}
+                }
+                if self.is_believed(&core, lease) {
+                    drop(core);
+                    return Ok(Entry::Lease(guard));
                 }
             }
             let guard = inode.gate.write().await;
-            self.take_lease(inode, lease, None).await?;
-            if self.is_believed(&inode.core.lock(), lease) {
-                return Ok(guard.downgrade());
+            // Two that found neither lease nor proxy may have waited here one after the other.
+            let is_shared = inode.core.lock().sharing.is_some();
+            if !is_shared {
+                match self.take_lease(inode, lease, None).await? {
+                    Taken::Lease => {
+                        if self.is_believed(&inode.core.lock(), lease) {
+                            return Ok(Entry::Lease(guard.downgrade()));
+                        }
+                    }
+                    Taken::Proxy(proxy) => {
+                        // Ordering: the gate opens first. The proxy waits for the lease, which may have to come from
+                        // here.
+                        drop(guard);
+                        self.join(inode, &proxy).await;
+                    }
+                }
             }
             if self.runtime.now().since(started) > self.session.deadline() {
                 return Err(err!(Timeout, "a lease on {} was lost as often as it was taken", inode.id));
@@ -54,11 +107,11 @@ impl Shared {
     }
 
     /// Takes at least `lease`, if it is not held. The caller has the gate to itself.
-    pub async fn take_lease(self: &Arc<Self>, inode: &Inode, lease: Lease, opening: Option<Opening>) -> Result<()> {
+    pub async fn take_lease(self: &Arc<Self>, inode: &Inode, lease: Lease, opening: Option<Opening>) -> Result<Taken> {
         let held = {
             let core = inode.core.lock();
             if opening.is_none() && self.is_believed(&core, lease) {
-                return Ok(());
+                return Ok(Taken::Lease);
             }
             if core.generation == self.session.name().generation { core.lease } else { Lease::None }
         };
@@ -72,8 +125,15 @@ impl Shared {
             inode.core.lock().maybe_registered = true;
         }
         let asking = self.known.ask();
-        let (mut grant, mode, generation) = self.acquire_fresh(inode, lease, opening.as_ref()).await?;
+        let (acquired, generation) = self.acquire_fresh(inode, lease, opening.as_ref()).await?;
         let mut core = inode.core.lock();
+        let (mut grant, mode) = match acquired {
+            Acquired::Lease(grant, mode) => (grant, mode),
+            Acquired::Proxy(proxy) => {
+                core.registered |= opening.is_some();
+                return Ok(Taken::Proxy(proxy));
+            }
+        };
         // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
         grant.kept &= asking.is_undisturbed(inode.id);
         if opening.is_some() {
@@ -82,7 +142,7 @@ impl Shared {
         if core.lease == Lease::Write && held == Lease::Write {
             // Opened again under the write lease: what this client has is newer than what the master said.
             core.note_attr(&grant.attr, grant.kept);
-            return Ok(());
+            return Ok(Taken::Lease);
         }
         if self.runtime.has_plant(Plant::StaleRead) {
             // With nothing to compare with, nothing that is cached is found outdated.
@@ -90,7 +150,7 @@ impl Shared {
         }
         core.install(&self.cache, mode, generation, grant);
         self.known.on_unsure_attr(inode.id);
-        Ok(())
+        Ok(Taken::Lease)
     }
 
     async fn release_read(&self, inode: &Inode) -> Result<()> {
@@ -109,17 +169,22 @@ impl Shared {
         inode: &Inode,
         lease: Lease,
         opening: Option<&Opening>,
-    ) -> Result<(Granted, Lease, u64)> {
+    ) -> Result<(Acquired, u64)> {
         let started = self.runtime.now();
         loop {
             let generation = self.session.name().generation;
-            let (grant, mode) = self.acquire(inode.id, lease, opening).await?;
+            let acquired = self.acquire(inode.id, lease, opening).await?;
             if generation != self.session.name().generation {
                 continue;
             }
-            let lost = inode.core.lock().lost_epoch.map_or(0, ebb_types::Epoch::raw);
-            if lost == 0 || grant.attr.epoch > lost {
-                return Ok((grant, mode, generation));
+            let lost = inode.core.lock().lost_epoch.map_or(0, Epoch::raw);
+            let is_fresh = match &acquired {
+                Acquired::Lease(grant, _) => lost == 0 || grant.attr.epoch > lost,
+                // The proxy takes it after whatever this client lost.
+                Acquired::Proxy(_) => true,
+            };
+            if is_fresh {
+                return Ok((acquired, generation));
             }
             if self.runtime.now().since(started) > self.session.deadline() {
                 return Err(err!(Unavailable, "{} waits for the recovery of a lost lease", inode.id));
@@ -130,7 +195,7 @@ impl Shared {
     }
 
     /// Asks for a lease until it is granted, with the whole map. A file in recovery is waited for.
-    async fn acquire(&self, inode: InodeId, lease: Lease, opening: Option<&Opening>) -> Result<(Granted, Lease)> {
+    async fn acquire(&self, inode: InodeId, lease: Lease, opening: Option<&Opening>) -> Result<Acquired> {
         let deadline = self.session.deadline();
         let started = self.runtime.now();
         let credentials = opening.map_or_else(Credentials::root, |opening| opening.credentials.clone());
@@ -157,6 +222,9 @@ impl Shared {
                 }
                 reply => reply?,
             };
+            if let Some(proxy) = reply.proxy {
+                return Ok(Acquired::Proxy(proxy));
+            }
             let mode = Lease::from_mode(reply.mode());
             let attr = reply.attr.ok_or_else(|| err!(Protocol, "a lease on {inode} came without attributes"))?;
             if attr.kind == FileKind::File.raw() {
@@ -173,7 +241,7 @@ impl Shared {
                 return Err(err!(LeaseHeld, "{inode} is held by another client"));
             }
             let metablocks = self.whole_map(inode, reply.metablocks, reply.map_complete).await?;
-            return Ok((Granted { attr, metablocks, kept: reply.leased }, mode));
+            return Ok(Acquired::Lease(Granted { attr, metablocks, kept: reply.leased }, mode));
         }
     }
 
@@ -188,7 +256,7 @@ impl Shared {
         };
         let reply = self.session.masters.call(&message, ATTEMPT, self.session.deadline()).await.result?;
         let attr = reply.attr.unwrap_or_default();
-        let lost = inode.core.lock().lost_epoch.map(ebb_types::Epoch::raw);
+        let lost = inode.core.lock().lost_epoch.map(Epoch::raw);
         if lost == Some(attr.epoch) {
             self.tell(vec![pb::Held { inode: inode.id.raw(), epoch: attr.epoch, ..Default::default() }]).await;
             return Ok(());

@@ -15,7 +15,9 @@
 //! 3. `inode` (what is known of one file), `known` (names and attributes that may be kept), `shared` (what all share).
 //! 4. The session: `masters`, `session`, `poll`, `witness`, `lease`, `recall`.
 //! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `committer`, `resize`, `allocate`.
-//! 6. Reading: `read`, `fetch`, `short` (files of servers on this host). Names: `kept`, `names`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`.
+//! 6. Files that several sessions write: `sharing` (what is known of them), `proxied` (operations by way of the proxy),
+//!    `pinned` (what the proxy itself needs).
+//! 7. Reading: `read`, `fetch`, `short` (files of servers on this host). Names: `kept`, `names`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`.
 
 mod allocate;
 mod budget;
@@ -42,14 +44,17 @@ mod names;
 mod nodes;
 mod options;
 mod outgoing;
+mod pinned;
 mod plan;
 mod poll;
+mod proxied;
 mod read;
 mod recall;
 mod repair;
 mod resize;
 mod session;
 mod shared;
+mod sharing;
 mod short;
 mod sticky;
 #[cfg(test)]

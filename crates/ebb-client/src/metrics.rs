@@ -40,6 +40,8 @@ metrics! {
     short_reads,
     /// Replies whose bytes did not match their checksums.
     corrupt_reads,
+    /// Operations that a proxy carried out.
+    proxied_operations,
     /// Files committed.
     committed_files,
     /// Commit commands.

@@ -7,6 +7,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 
 use crate::inode::Lease;
+use crate::lease::Entry;
 use crate::shared::Shared;
 use crate::types::Location;
 
@@ -53,9 +54,14 @@ impl Shared {
     pub async fn locations(self: &Arc<Self>, id: InodeId) -> Result<Vec<Location>> {
         // What is written is committed first, by whoever holds the file; else its map would be behind.
         let inode = self.inode(id);
-        drop(self.enter(&inode, Lease::Read).await?);
-        self.flush(&inode).await?;
-        self.commit_one(&inode, false).await?;
+        match self.enter(&inode, Lease::Read, None).await? {
+            Entry::Lease(gate) => {
+                drop(gate);
+                self.flush(&inode).await?;
+                self.commit_one(&inode, false).await?;
+            }
+            Entry::Proxy(_) => self.commit_shared(&inode).await?,
+        }
         let map = GetMap { inode: id.raw(), first_index: 0, limit: MAP_PART };
         let reply = self.own_meta(Op::GetMap(map)).await?;
         let metablocks = self.whole_map(id, reply.metablocks, reply.end).await?;

@@ -9,6 +9,7 @@ use crate::fetch::{self, Wanted};
 use crate::gather::Gather;
 use crate::handles::OpenFile;
 use crate::inode::{Core, Fetch, Inode, Lease};
+use crate::lease::Entry;
 use crate::plan::{Reach, fetch_ranges};
 use crate::shared::Shared;
 
@@ -31,7 +32,9 @@ impl Shared {
             return Err(err!(Invalid, "{} is not open for reading", file.inode.id));
         }
         let inode = &file.inode;
-        if let Some(data) = self.read_memory(inode, offset, len) {
+        if file.pinned.is_none()
+            && let Some(data) = self.read_memory(inode, offset, len)
+        {
             self.touch(inode);
             // The rhythm of reads is noted all the same, and fetches go on ahead.
             self.read_ahead(file, offset, data.len() as u64);
@@ -39,7 +42,16 @@ impl Shared {
         }
         let started = self.runtime.now();
         loop {
-            let _gate = self.enter(inode, Lease::Read).await?;
+            let _gate = match self.enter(inode, Lease::Read, file.pinned).await? {
+                Entry::Lease(gate) => gate,
+                Entry::Proxy(sharing) => {
+                    if let Some(data) = self.read_shared(inode, &sharing, offset, len).await? {
+                        return Ok(data);
+                    }
+                    self.check_moves(inode, started)?;
+                    continue;
+                }
+            };
             let reach = self.reach(file, offset, len);
             self.start_ahead(inode, offset.saturating_add(len), reach);
             if let Some(data) = self.read_under_lease(inode, offset, len, reach).await? {

@@ -2,24 +2,52 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Credentials, ErrorKind, InodeId, Result, err};
+use ebb_types::{Credentials, Epoch, ErrorKind, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{self, Op, Trim};
 
 use crate::drive::drive;
 use crate::inode::{Inode, Lease};
+use crate::lease::Taken;
 use crate::outgoing::Content;
 use crate::shared::Shared;
 use crate::types::{SetAttr, SetTime};
 use crate::write::FILE_SIZE_MAX;
 
+/// A size, and the epoch under which alone it may be set.
+#[derive(Clone, Copy)]
+struct Wanted {
+    size: u64,
+    pinned: Option<Epoch>,
+}
+
 impl Shared {
     /// Sets attributes; a new size takes the write lease.
     pub async fn set_attr(self: &Arc<Self>, credentials: &Credentials, id: InodeId, set: &SetAttr) -> Result<pb::Attr> {
+        self.set_attr_of(credentials, id, set, None).await
+    }
+
+    /// The same; with `pinned` a new size is set under the write lease of that epoch only.
+    pub async fn set_attr_of(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        id: InodeId,
+        set: &SetAttr,
+        pinned: Option<Epoch>,
+    ) -> Result<pb::Attr> {
         let op = request(id, set, credentials);
         match set.size {
-            Some(size) => self.set_size(credentials, id, op, size).await,
-            None => self.set_others(credentials, id, op).await,
+            Some(size) => self.set_size(credentials, id, op, Wanted { size, pinned }).await,
+            None => {
+                let sharing =
+                    self.find(id).and_then(|inode| inode.core.lock().sharing.clone().map(|at| (inode.clone(), at)));
+                if let Some((inode, sharing)) = sharing.filter(|_| sets_mtime(&op))
+                    && let Some(attr) = self.set_shared(&inode, &sharing, credentials, op.clone()).await?
+                {
+                    return Ok(attr);
+                }
+                self.set_others(credentials, id, op).await
+            }
         }
     }
 
@@ -29,8 +57,7 @@ impl Shared {
         id: InodeId,
         op: meta_op::SetAttr,
     ) -> Result<pb::Attr> {
-        let sets_mtime = op.mtime_ns.is_some() || op.mtime_now;
-        let Some(inode) = self.find(id).filter(|_| sets_mtime) else {
+        let Some(inode) = self.find(id).filter(|_| sets_mtime(&op)) else {
             let attr = attr_of(self.change(credentials, Op::SetAttr(op)).await?)?;
             return Ok(self.find(id).map_or(attr, |inode| inode.core.lock().overlay(attr)));
         };
@@ -53,10 +80,10 @@ impl Shared {
         credentials: &Credentials,
         id: InodeId,
         op: meta_op::SetAttr,
-        size: u64,
+        wanted: Wanted,
     ) -> Result<pb::Attr> {
         let (shared, credentials) = (self.clone(), credentials.clone());
-        let task = async move { shared.set_size_whole(&credentials, id, op, size).await };
+        let task = async move { shared.set_size_whole(&credentials, id, op, wanted).await };
         self.runtime.spawn("set a size", task).join().await?
     }
 
@@ -64,36 +91,70 @@ impl Shared {
         self: &Arc<Self>,
         credentials: &Credentials,
         id: InodeId,
-        mut op: meta_op::SetAttr,
-        size: u64,
+        op: meta_op::SetAttr,
+        wanted: Wanted,
     ) -> Result<pb::Attr> {
+        let size = wanted.size;
         if size > FILE_SIZE_MAX {
             return Err(err!(FileTooLarge, "a size of {size} bytes is beyond the largest file"));
         }
         let inode = self.inode(id);
-        self.session.ensure_trusted().await?;
-        let _gate = inode.gate.write().await;
-        self.take_lease(&inode, Lease::Write, None).await?;
+        let started = self.runtime.now();
+        loop {
+            self.session.ensure_trusted().await?;
+            let gate = inode.gate.write().await;
+            let sharing = inode.core.lock().sharing.clone().filter(|_| wanted.pinned.is_none());
+            if let Some(sharing) = sharing {
+                drop(gate);
+                if let Some(attr) = self.set_shared(&inode, &sharing, credentials, op.clone()).await? {
+                    return Ok(attr);
+                }
+            } else if let Some(epoch) = wanted.pinned {
+                if !self.is_pinned(&inode.core.lock(), epoch) {
+                    return Err(err!(Moved, "{id} is not held under epoch {epoch}"));
+                }
+                return self.set_size_entered(credentials, &inode, op, size).await;
+            } else {
+                match self.take_lease(&inode, Lease::Write, None).await? {
+                    Taken::Lease => return self.set_size_entered(credentials, &inode, op, size).await,
+                    Taken::Proxy(proxy) => {
+                        drop(gate);
+                        self.join(&inode, &proxy).await;
+                    }
+                }
+            }
+            self.check_moves(&inode, started)?;
+        }
+    }
+
+    /// The same under the write lease, by a caller that has the gate to itself.
+    async fn set_size_entered(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        inode: &Arc<Inode>,
+        mut op: meta_op::SetAttr,
+        size: u64,
+    ) -> Result<pb::Attr> {
         // Nothing is committed that is not synced, and the new size commits everything before it.
-        self.flush(&inode).await?;
+        self.flush(inode).await?;
         if inode.core.lock().trimmed {
             // The file may not grow before the master knows that its last cut is done.
-            self.commit_one(&inode, false).await?;
+            self.commit_one(inode, false).await?;
         }
         let _granting = inode.granting.lock().await;
         let _committing = inode.committing.lock().await;
-        describe_cut(&inode, &mut op, size);
+        describe_cut(inode, &mut op, size);
         let trim = op.trim;
         let attr = match self.change(credentials, Op::SetAttr(op)).await {
             Ok(reply) => attr_of(reply)?,
             Err(error) => {
-                self.on_size_refused(&inode, &error);
+                self.on_size_refused(inode, &error);
                 return Err(error);
             }
         };
-        let attr = self.cut(&inode, attr, size, trim);
+        let attr = self.cut(inode, attr, size, trim);
         if trim.is_some() {
-            self.flush(&inode).await?;
+            self.flush(inode).await?;
             let mut core = inode.core.lock();
             core.trimmed = true;
             core.uncommitted = true;
@@ -175,6 +236,10 @@ fn request(id: InodeId, set: &SetAttr, credentials: &Credentials) -> meta_op::Se
         kill_privileges: set.size.is_some() && !credentials.is_root(),
         ..Default::default()
     }
+}
+
+fn sets_mtime(op: &meta_op::SetAttr) -> bool {
+    op.mtime_ns.is_some() || op.mtime_now
 }
 
 fn attr_of(reply: pb::MetaReply) -> Result<pb::Attr> {

@@ -9,7 +9,7 @@ use ebb_runtime::Runtime;
 use ebb_types::{Credentials, Error, ErrorKind, InodeId, Result, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::ClientOptions;
 use crate::budget::Budget;
@@ -23,7 +23,9 @@ use crate::locks::LockWaiters;
 use crate::metrics::Cells;
 use crate::nodes::NodeMap;
 use crate::poll::MasterBoot;
+use crate::proxied::IN_FLIGHT_MAX;
 use crate::session::Session;
+use crate::sharing::Requests;
 use crate::short::ShortCircuit;
 use crate::types::{CacheGuard, CacheListener};
 
@@ -50,6 +52,10 @@ pub(crate) struct Shared {
     /// Inodes whose registration is being taken back: an open waits.
     pub forgetting: Mutex<BTreeSet<InodeId>>,
     pub forgotten: Notify,
+    /// Requests to proxies.
+    pub requests: Requests,
+    /// Places for those that are under way.
+    pub in_flight: Semaphore,
     pub closing: AtomicBool,
     table: Mutex<BTreeMap<InodeId, Arc<Inode>>>,
     clock: AtomicU64,
@@ -78,6 +84,8 @@ impl Shared {
             recalls: Mutex::default(),
             forgetting: Mutex::default(),
             forgotten: Notify::new(),
+            requests: Requests::default(),
+            in_flight: Semaphore::new(IN_FLIGHT_MAX),
             closing: AtomicBool::new(false),
             table: Mutex::default(),
             clock: AtomicU64::new(0),
@@ -126,6 +134,7 @@ impl Shared {
                 || core.lost_epoch.is_some()
                 || core.lease != crate::inode::Lease::None
                 || core.uncommitted
+                || core.sharing.as_ref().is_some_and(crate::sharing::Sharing::is_unsynced)
         });
     }
 

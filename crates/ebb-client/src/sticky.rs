@@ -23,6 +23,11 @@ impl Sticky {
         if self.seen || self.count == 0 { self.count } else { self.count - 1 }
     }
 
+    /// Behind everything that there was so far.
+    pub fn latest(&self) -> u64 {
+        self.count
+    }
+
     /// The error that came after `since`, which moves up: it is told once.
     pub fn check(&mut self, since: &mut u64) -> Result<()> {
         if *since >= self.count {

@@ -111,6 +111,29 @@ pub enum Allocate {
 }
 
 impl Allocate {
+    /// As messages say it.
+    pub(crate) const fn kind(self) -> pb::AllocateKind {
+        match self {
+            Self::Reserve => pb::AllocateKind::AllocateReserve,
+            Self::ReserveKeepSize => pb::AllocateKind::AllocateReserveKeepSize,
+            Self::PunchHole => pb::AllocateKind::AllocatePunchHole,
+            Self::Zero => pb::AllocateKind::AllocateZero,
+            Self::ZeroKeepSize => pb::AllocateKind::AllocateZeroKeepSize,
+        }
+    }
+
+    /// From a message.
+    #[must_use]
+    pub const fn of_kind(kind: pb::AllocateKind) -> Self {
+        match kind {
+            pb::AllocateKind::AllocateReserve => Self::Reserve,
+            pb::AllocateKind::AllocateReserveKeepSize => Self::ReserveKeepSize,
+            pb::AllocateKind::AllocatePunchHole => Self::PunchHole,
+            pb::AllocateKind::AllocateZero => Self::Zero,
+            pb::AllocateKind::AllocateZeroKeepSize => Self::ZeroKeepSize,
+        }
+    }
+
     /// Whether the file grows to hold the range.
     #[must_use]
     pub const fn grows(self) -> bool {

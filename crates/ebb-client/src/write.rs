@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ebb_types::{Credentials, Result, err};
+use ebb_runtime::Moment;
+use ebb_types::{Credentials, Epoch, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Grant, Op, SetAttr};
 
 use crate::handles::OpenFile;
 use crate::inode::{Core, Inode, Lease};
+use crate::lease::Entry;
 use crate::plan::{GRANTS_PER_CALL, grants_ahead, grants_needed, reach_of};
 use crate::shared::Shared;
 use crate::types::Privileges;
@@ -39,9 +41,21 @@ impl Shared {
         if !file.access.writes() {
             return Err(err!(Invalid, "{} is not open for writing", file.inode.id));
         }
-        file.check_sticky()?;
+        let started = self.runtime.now();
         let inode = &file.inode;
-        let _gate = self.enter(inode, Lease::Write).await?;
+        let _gate = loop {
+            let entry = self.enter(inode, Lease::Write, file.pinned).await?;
+            file.check_sticky()?;
+            match entry {
+                Entry::Lease(gate) => break gate,
+                Entry::Proxy(sharing) => {
+                    if let Some(at) = self.write_shared(file, &sharing, place, &data, privileges).await? {
+                        return Ok(at);
+                    }
+                }
+            }
+            self.check_moves(inode, started)?;
+        };
         let _order = inode.order.lock().await;
         let (geometry, offset) = {
             let core = inode.core.lock();
@@ -62,6 +76,14 @@ impl Shared {
         }
         self.take_privileges(inode).await;
         Ok(offset)
+    }
+
+    /// An operation has found its file somewhere else once more.
+    pub fn check_moves(&self, inode: &Inode, started: Moment) -> Result<()> {
+        if self.runtime.now().since(started) > self.session.deadline() {
+            return Err(err!(Timeout, "{} moved to the proxy or back as often as it was found", inode.id));
+        }
+        Ok(())
     }
 
     /// Writes a part that lies within one block.
@@ -217,7 +239,21 @@ impl Shared {
 
     /// Returns when everything written is synced by every member of every set, or tells why not, once.
     pub async fn fsync(self: &Arc<Self>, file: &OpenFile) -> Result<()> {
+        if let Some(epoch) = file.pinned {
+            return self.fsync_pinned(file, epoch).await;
+        }
         let flushed = self.flush(&file.inode).await;
+        let synced = self.sync_shared(&file.inode).await;
+        file.check_sticky()?;
+        flushed.and(synced)
+    }
+
+    async fn fsync_pinned(self: &Arc<Self>, file: &OpenFile, epoch: Epoch) -> Result<()> {
+        drop(self.enter(&file.inode, Lease::Write, Some(epoch)).await?);
+        let flushed = self.flush(&file.inode).await;
+        if file.inode.core.lock().given_back == Some(epoch) {
+            return Ok(());
+        }
         file.check_sticky()?;
         flushed
     }

@@ -1,0 +1,169 @@
+//! What a client knows of a file that the proxy holds for several sessions, and what the end of that means. Pure.
+//!
+//! Nothing of such a file is kept here: each read, write and sync is the proxy's. What is remembered is how much of
+//! what was written is not known to be synced: if the proxy's lease ends without a word, that may be lost, and whoever
+//! has the file open is told.
+
+use std::collections::BTreeSet;
+
+use ebb_types::{ErrorKind, InodeId, SessionId};
+use parking_lot::Mutex;
+
+/// One stay of a file at a proxy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Sharing {
+    /// Where the proxy listens.
+    pub address: String,
+    /// Its process.
+    pub boot: u64,
+    /// The epoch under which it holds the file.
+    pub epoch: u64,
+    /// Changes that were answered.
+    pub written: u64,
+    /// How many of them are known to be synced.
+    pub synced: u64,
+}
+
+impl Sharing {
+    /// Whether it is the same stay: operations sent to one mean nothing to the other.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.boot, self.epoch) == (other.boot, other.epoch)
+    }
+
+    /// Whether something was written that is not known to be synced.
+    pub fn is_unsynced(&self) -> bool {
+        self.written > self.synced
+    }
+}
+
+/// How a stay of a file at a proxy ended, as far as this client can know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// The proxy gave the lease back, with everything that it answered synced.
+    Kept,
+    /// It was lost, with its process or its session: what was not synced may be gone.
+    Lost,
+}
+
+/// Whether an operation may have been carried out, by what became of the attempts to send it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Fate {
+    /// No attempt can have been.
+    #[default]
+    NotDone,
+    /// One was sent, and nothing was heard of it.
+    Unknown,
+}
+
+impl Fate {
+    /// An attempt failed like this.
+    pub fn after(self, failure: ErrorKind) -> Self {
+        match failure {
+            ErrorKind::Timeout | ErrorKind::Disconnected | ErrorKind::Internal => Self::Unknown,
+            _ => self,
+        }
+    }
+
+    /// The same process of the proxy says that it has not got the file under that epoch. It remembers all that it did
+    /// for this session, so nothing was done; and an attempt that is still on its way will be refused.
+    pub fn after_refusal(self) -> Self {
+        Self::NotDone
+    }
+}
+
+/// Whether an attempt that failed like this is worth another one at the same place.
+pub(crate) fn is_worth_repeating(failure: ErrorKind) -> bool {
+    matches!(
+        failure,
+        ErrorKind::Timeout
+            | ErrorKind::Disconnected
+            | ErrorKind::Unreachable
+            | ErrorKind::Overloaded
+            | ErrorKind::ShuttingDown
+            // The task that answered ended without a word; what it began goes on, and the repetition finds its result.
+            | ErrorKind::Internal
+    )
+}
+
+/// Numbers of requests to proxies, and which of them still wait for their answers.
+#[derive(Debug, Default)]
+pub(crate) struct Requests(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    last: u64,
+    outstanding: BTreeSet<u64>,
+}
+
+/// One request, whose answer the proxy remembers until it is dropped.
+pub(crate) struct Request<'a> {
+    requests: &'a Requests,
+    /// Whose it is, from its first attempt to its last.
+    pub session: SessionId,
+    /// Its number; 0: it may be carried out again.
+    pub number: u64,
+}
+
+impl Requests {
+    /// A request that is to be carried out once.
+    pub fn once(&self, session: SessionId) -> Request<'_> {
+        let mut waiting = self.0.lock();
+        waiting.last += 1;
+        let number = waiting.last;
+        waiting.outstanding.insert(number);
+        Request { requests: self, session, number }
+    }
+
+    /// A request that may be carried out any number of times.
+    pub fn repeatable(&self, session: SessionId) -> Request<'_> {
+        Request { requests: self, session, number: 0 }
+    }
+}
+
+impl Request<'_> {
+    /// Every request below this has had its answer taken, or nobody waits for it.
+    pub fn acknowledged(&self) -> u64 {
+        let waiting = self.requests.0.lock();
+        waiting.outstanding.first().copied().unwrap_or(waiting.last + 1)
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        self.requests.0.lock().outstanding.remove(&self.number);
+    }
+}
+
+/// The sentence of an error for an operation of which nobody can say whether it was done.
+pub(crate) fn unknown(inode: InodeId) -> ebb_types::Error {
+    ebb_types::err!(
+        Io,
+        "{inode}: the proxy that held it for several clients was lost with this operation; it may have been done or not"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_and_not_answered_may_have_been_done() {
+        let fate = Fate::default();
+        assert_eq!(fate.after(ErrorKind::Unreachable).after(ErrorKind::Overloaded), Fate::NotDone);
+        assert_eq!(fate.after(ErrorKind::Disconnected).after(ErrorKind::Unreachable), Fate::Unknown);
+        assert_eq!(fate.after(ErrorKind::Timeout).after_refusal(), Fate::NotDone);
+    }
+
+    #[test]
+    fn answers_are_acknowledged_in_order_and_repeatable_requests_hold_nothing_up() {
+        let requests = Requests::default();
+        let session = SessionId::new(1);
+        let (first, second) = (requests.once(session), requests.once(session));
+        assert_eq!((first.number, second.number, second.acknowledged()), (1, 2, 1));
+        assert_eq!(requests.repeatable(session).acknowledged(), 1);
+        drop(first);
+        assert_eq!(second.acknowledged(), 2);
+        drop(second);
+        assert_eq!(requests.repeatable(session).acknowledged(), 3);
+    }
+}
