@@ -8,6 +8,7 @@ use std::time::Duration;
 use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Client, ClientOptions};
 use ebb_master::Master;
+use ebb_proxy::{Hosted, ProxyOptions};
 use ebb_rpc::{Channel, Connector, Counters, Identity, Secret};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
@@ -253,7 +254,10 @@ impl Cluster {
     async fn run_master(&self, runtime: Runtime) -> Result<()> {
         let options =
             ebb_master::Options::new("/master".into(), self.0.master_address.clone(), identity("master", "master"));
-        let master = Master::start(runtime, options).await?;
+        let master = Master::start(runtime.clone(), options).await?;
+        let masters = vec![self.0.master_address.clone()];
+        let listen = self.0.master_address.replace(":7000", ":7200");
+        let _proxy = Hosted::start(&runtime, ProxyOptions::new(identity("master", "proxy"), masters, listen));
         master.failed().await
     }
 

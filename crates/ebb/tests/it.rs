@@ -29,3 +29,5 @@ mod mount;
 mod plan;
 #[path = "it/plan_lsn.rs"]
 mod plan_lsn;
+#[path = "it/shared.rs"]
+mod shared;

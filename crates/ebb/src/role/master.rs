@@ -5,11 +5,13 @@ use std::time::Duration;
 use clap::Args;
 use ebb_master::options::Options;
 use ebb_master::service::Master;
+use ebb_proxy::{Hosted, ProxyOptions};
 use ebb_runtime::Runtime;
 use ebb_types::{HostName, Result};
 
 use super::wait_for_end;
 use crate::cli::Context;
+use crate::cluster::config::ClusterDir;
 use crate::cluster::process::ProcessFile;
 
 /// The master's own declared host: no block server's, so that talk with it counts as network.
@@ -29,7 +31,9 @@ pub async fn run(context: &Context, _args: MasterArgs) -> Result<()> {
     options.suspect_time = options.suspect_time.min(options.dead_time / 2);
     options.session_ttl = Duration::from_millis(cluster.file.session_ttl_ms);
     options.heartbeat = options.heartbeat.min(options.dead_time / 4);
-    let master = Master::start(Runtime::real(), options).await?;
+    let runtime = Runtime::real();
+    let master = Master::start(runtime.clone(), options).await?;
+    let proxy = Hosted::start(&runtime, proxy_options(&cluster, master.address()));
     let mut file = ProcessFile::of_this_process(&cluster, "master", "master", HOST);
     file.address = master.address().to_owned();
     let _registration = file.write(&cluster)?;
@@ -38,6 +42,16 @@ pub async fn run(context: &Context, _args: MasterArgs) -> Result<()> {
         failed = master.failed() => return failed,
         signal = wait_for_end() => tracing::info!(signal = signal?, "stopping"),
     }
+    if let Err(error) = proxy.stop().await {
+        tracing::warn!(%error, "files that several clients use are left to recovery");
+    }
     master.stop().await;
     Ok(())
+}
+
+/// The proxy lives in the master's process for now, beside its address; it tells the master on which port.
+fn proxy_options(cluster: &ClusterDir, master: &str) -> ProxyOptions {
+    let ip = master.rsplit_once(':').map_or("127.0.0.1", |(ip, _)| ip);
+    let identity = cluster.identity(&HostName::new(HOST), "proxy");
+    ProxyOptions::new(identity, vec![master.to_owned()], format!("{ip}:0"))
 }

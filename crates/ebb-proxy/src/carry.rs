@@ -1,0 +1,140 @@
+//! Carries one operation out.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ebb_client::{Allocate, Client, Handle, SetAttr, SetTime};
+use ebb_runtime::Runtime;
+use ebb_types::{Credentials, Result, SessionId, WallTime, bail};
+use ebb_wire::pb;
+use ebb_wire::pb::shared_op::{self, Op};
+
+use crate::file::SharedFile;
+use crate::ranges::{Use, WHOLE};
+
+/// One client's operation on a file that is held.
+pub(crate) struct Operation {
+    pub runtime: Runtime,
+    pub client: Client,
+    pub file: Arc<SharedFile>,
+    pub session: SessionId,
+    pub op: Op,
+    pub payload: Bytes,
+}
+
+impl Operation {
+    /// Carries it out; what was read comes beside the reply. `Moved`: the lease is gone, and nothing was done.
+    pub async fn run(self) -> Result<(pb::SharedOpReply, Bytes)> {
+        let handle = self.file.handle_of(self.session, self.runtime.now())?;
+        let mut reply = pb::SharedOpReply::default();
+        let mut data = Bytes::new();
+        match &self.op {
+            Op::Read(read) => data = self.read(handle, read).await?,
+            Op::Write(write) => reply.offset = self.write(handle, write).await?,
+            Op::Sync(sync) => {
+                self.file.sync(handle).await?;
+                if sync.commit {
+                    self.client.commit(handle).await?;
+                }
+            }
+            Op::Allocate(allocate) => self.allocate(handle, allocate).await?,
+            Op::Seek(seek) => reply.offset = self.seek(handle, seek).await?,
+            Op::Set(set) => reply.attr = Some(self.set(handle, set).await?),
+        }
+        // It counts from its end, too: a slow one is no quiet.
+        self.file.handle_of(self.session, self.runtime.now())?;
+        Ok((reply, data))
+    }
+
+    async fn read(&self, handle: Handle, read: &shared_op::Read) -> Result<Bytes> {
+        let range = read.offset..read.offset.saturating_add(read.length.into());
+        let taken = self.file.ranges.take(range.clone(), Use::Reads).await;
+        let data = self.client.read(handle, read.offset, read.length).await?;
+        drop(taken);
+        // Ordering: synced after it was read, so that whatever of others' writes is in it, is synced.
+        self.file.settle_read(self.session, &range).await?;
+        Ok(data)
+    }
+
+    async fn write(&self, handle: Handle, write: &shared_op::Write) -> Result<u64> {
+        let len = self.payload.len() as u64;
+        let place = if write.at_end { WHOLE } else { write.offset..write.offset.saturating_add(len) };
+        let taken = self.file.ranges.take(place.clone(), Use::Changes).await;
+        let size_before = self.client.size_now(handle)?;
+        let offset = (!write.at_end).then_some(write.offset);
+        let written = if write.take_privileges {
+            self.client.write_unprivileged(handle, offset, self.payload.clone()).await
+        } else if let Some(offset) = offset {
+            self.client.write(handle, offset, self.payload.clone()).await.map(|()| offset)
+        } else {
+            self.client.append(handle, self.payload.clone()).await
+        };
+        // Ordering: noted before the range is free, so that who reads next knows. A part may have been written before
+        // an error; and what lies between the old end and the write is new as well.
+        let changed = match &written {
+            Ok(at) => *at..at.saturating_add(len),
+            Err(_) => place,
+        };
+        self.file.note_written(self.session, grown(changed, size_before));
+        drop(taken);
+        let at = written?;
+        self.client.pass_on(handle).await?;
+        Ok(at)
+    }
+
+    async fn allocate(&self, handle: Handle, allocate: &shared_op::Allocate) -> Result<()> {
+        let Ok(kind) = pb::AllocateKind::try_from(allocate.what as i32) else {
+            bail!(Invalid, "there is no allocation of kind {}", allocate.what)
+        };
+        let _taken = self.file.ranges.take(WHOLE, Use::Changes).await;
+        self.client.allocate(handle, Allocate::of_kind(kind), allocate.offset, allocate.length).await
+    }
+
+    async fn seek(&self, handle: Handle, seek: &shared_op::Seek) -> Result<u64> {
+        let _taken = self.file.ranges.take(WHOLE, Use::Reads).await;
+        // It syncs what was written before: members are asked.
+        self.client.seek(handle, seek.offset, seek.hole).await
+    }
+
+    async fn set(&self, handle: Handle, set: &shared_op::Set) -> Result<pb::Attr> {
+        let (Some(credentials), Some(attributes)) = (set.credentials.clone(), &set.attributes) else {
+            bail!(Protocol, "attributes are set on somebody's behalf, and which is said")
+        };
+        let _taken = self.file.ranges.take(WHOLE, Use::Changes).await;
+        self.client.set_attr_pinned(handle, &Credentials::from(credentials), attributes_of(attributes)).await
+    }
+}
+
+/// A range with what was added to the file in front of it.
+fn grown(range: Range<u64>, size_before: u64) -> Range<u64> {
+    range.start.min(size_before)..range.end
+}
+
+fn attributes_of(from: &pb::meta_op::SetAttr) -> SetAttr {
+    let time = |at: Option<i64>, now: bool| match (at, now) {
+        (_, true) => Some(SetTime::Now),
+        (at, false) => at.map(|at| SetTime::At(WallTime(at))),
+    };
+    SetAttr {
+        mode: from.mode,
+        uid: from.uid,
+        gid: from.gid,
+        size: from.size,
+        atime: time(from.atime_ns, from.atime_now),
+        mtime: time(from.mtime_ns, from.mtime_now),
+        by_handle: from.by_handle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_between_the_old_end_and_a_write_is_new() {
+        assert_eq!(grown(100..110, 40), 40..110);
+        assert_eq!(grown(100..110, 500), 100..110);
+        assert_eq!(grown(0..10, 0), 0..10);
+    }
+}

@@ -1,0 +1,119 @@
+//! One stay of a file at this proxy: from taking its lease to the end of that.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_client::{Client, Handle};
+use ebb_runtime::Moment;
+use ebb_types::{Epoch, InodeId, Result, SessionId};
+use parking_lot::Mutex;
+
+use crate::ranges::Ranges;
+use crate::unsynced::Unsynced;
+use crate::uses::Uses;
+
+/// A file that is held. Its handles are closed when the last operation has let go of it.
+pub(crate) struct SharedFile {
+    client: Client,
+    /// Which.
+    pub inode: InodeId,
+    /// Under which epoch.
+    pub epoch: Epoch,
+    /// Operations in progress.
+    pub ranges: Arc<Ranges>,
+    /// Open without regard to the epoch.
+    base: Handle,
+    /// Pinned, for syncs that no client asked for.
+    own: Handle,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Pinned, one for each session, so that an error of background work is told to each.
+    handles: BTreeMap<SessionId, Handle>,
+    uses: Uses,
+    unsynced: Unsynced,
+}
+
+impl SharedFile {
+    /// A file that was opened as `base` and is held under `epoch`.
+    pub fn new(client: Client, inode: InodeId, base: Handle, epoch: Epoch, now: Moment) -> Result<Self> {
+        let own = match client.pin(base, epoch) {
+            Ok(own) => own,
+            Err(error) => {
+                client.close_now(base);
+                return Err(error);
+            }
+        };
+        let state = State { handles: BTreeMap::new(), uses: Uses::new(now), unsynced: Unsynced::default() };
+        Ok(Self { client, inode, epoch, ranges: Arc::default(), base, own, state: Mutex::new(state) })
+    }
+
+    /// Whether the lease is still held under this epoch.
+    pub fn is_held(&self) -> bool {
+        self.client.is_held(self.inode, self.epoch)
+    }
+
+    /// Whether the lease went back with everything synced.
+    pub fn was_given_back(&self) -> bool {
+        self.client.was_given_back(self.inode, self.epoch)
+    }
+
+    /// The handle of a session, which uses the file now.
+    pub fn handle_of(&self, session: SessionId, now: Moment) -> Result<Handle> {
+        let mut state = self.state.lock();
+        state.uses.note(session, now);
+        if let Some(handle) = state.handles.get(&session) {
+            return Ok(*handle);
+        }
+        let handle = self.client.pin(self.base, self.epoch)?;
+        state.handles.insert(session, handle);
+        Ok(handle)
+    }
+
+    /// Whether it may go back, now that no more than one session has used it for `span`.
+    pub fn is_quiet(&self, now: Moment, span: Duration) -> bool {
+        self.state.lock().uses.is_quiet(now, span)
+    }
+
+    /// Closes the handles of sessions that have not used it for `span`.
+    pub fn close_idle(&self, now: Moment, span: Duration) {
+        let mut state = self.state.lock();
+        for session in state.uses.take_idle(now, span) {
+            if let Some(handle) = state.handles.remove(&session) {
+                self.client.close_now(handle);
+            }
+        }
+    }
+
+    /// A session wrote here.
+    pub fn note_written(&self, session: SessionId, range: Range<u64>) {
+        self.state.lock().unsynced.add(session, range);
+    }
+
+    /// Syncs through a session's handle; what was written before is on disks then.
+    pub async fn sync(&self, handle: Handle) -> Result<()> {
+        let mark = self.state.lock().unsynced.mark();
+        self.client.fsync(handle).await?;
+        self.state.lock().unsynced.on_synced(mark);
+        Ok(())
+    }
+
+    /// Makes sure that what a session has read of others' writes is on disks.
+    pub async fn settle_read(&self, session: SessionId, range: &Range<u64>) -> Result<()> {
+        let concerns = self.state.lock().unsynced.concerns(session, range);
+        if concerns { self.sync(self.own).await } else { Ok(()) }
+    }
+}
+
+impl Drop for SharedFile {
+    fn drop(&mut self) {
+        for handle in self.state.get_mut().handles.values() {
+            self.client.close_now(*handle);
+        }
+        self.client.close_now(self.own);
+        self.client.close_now(self.base);
+    }
+}

@@ -1,0 +1,42 @@
+//! The proxy: one lease holder for files that several clients write.
+//!
+//! A lease that goes back and forth between two writers costs a recall, a sync and two entries of the master's log for
+//! each turn. So the master sends those who take turns to a proxy. It is a client like any other, with a session of its
+//! own: it takes the write lease of such a file, orders what is done to it, and gives the lease back when for a while
+//! no more than one client has used the file. Clients send it single operations and keep nothing.
+//!
+//! What is promised for each operation:
+//! - it is carried out **once**, however often it is sent ([`results`]);
+//! - it is carried out under the **epoch** that the client was told when it joined, or not at all: a request that comes
+//!   late, when the file has been somewhere else, changes nothing;
+//! - a write is answered when **every member has received it**, so that it survives the proxy;
+//! - a read is whole: it meets all of a write or nothing of it ([`ranges`]);
+//! - what a client reads of another one's writes **is synced** before it is told ([`unsynced`]): reads never go back,
+//!   even if the proxy and a member's power fail together.
+//!
+//! What the proxy never does: decide that a file is shared (the master does), keep anything that it would miss after a
+//! crash, answer for a lease that it may have lost, wait or grow without a bound.
+//!
+//! It talks to the master by messages only. It lives in the master's process, and can be moved out of it.
+//!
+//! Reading order: [`options`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`]; `file`, `files` (which
+//! files are held), `carry` (operations), `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
+//! master's process).
+
+mod carry;
+mod file;
+mod files;
+mod front;
+pub mod hosted;
+pub mod options;
+pub mod proxy;
+pub mod ranges;
+pub mod results;
+#[cfg(test)]
+mod tests;
+pub mod unsynced;
+pub mod uses;
+
+pub use hosted::Hosted;
+pub use options::ProxyOptions;
+pub use proxy::Proxy;

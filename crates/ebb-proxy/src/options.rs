@@ -1,0 +1,50 @@
+//! What an operator may set.
+
+use std::time::Duration;
+
+use ebb_rpc::{Identity, ServerOptions};
+
+/// Settings of a proxy.
+#[derive(Clone, Debug)]
+pub struct ProxyOptions {
+    /// Masters' addresses.
+    pub masters: Vec<String>,
+    /// `ip:port`; port 0 for any.
+    pub listen: String,
+    /// Cluster, secret, host and role ("proxy") of this process.
+    pub identity: Identity,
+    /// A file that no more than one client has used for so long goes back to exclusive leases. Three seconds: far longer
+    /// than the pauses of programs that take turns, short enough that a program that is left alone is soon fast again.
+    pub quiet_time: Duration,
+    /// How often the master is told where this proxy is. A new master process hears of it that much later.
+    pub register_every: Duration,
+    /// Files held at a time; further ones stay exclusive.
+    pub files_max: usize,
+    /// Bytes of operations in memory at a time; further ones wait.
+    pub operation_bytes_max: usize,
+    /// Bytes of read-ahead and cached blocks.
+    pub read_cache_bytes: usize,
+    /// Bytes that not all members have synced; more makes writers wait.
+    pub dirty_bytes_max: usize,
+    /// Bounds of the server.
+    pub server: ServerOptions,
+}
+
+impl ProxyOptions {
+    /// The defaults for an identity, the masters and an address to listen at.
+    #[must_use]
+    pub fn new(identity: Identity, masters: Vec<String>, listen: impl Into<String>) -> Self {
+        Self {
+            masters,
+            listen: listen.into(),
+            identity,
+            quiet_time: Duration::from_secs(3),
+            register_every: Duration::from_secs(1),
+            files_max: 4096,
+            operation_bytes_max: 64 << 20,
+            read_cache_bytes: 64 << 20,
+            dirty_bytes_max: 64 << 20,
+            server: ServerOptions::default(),
+        }
+    }
+}

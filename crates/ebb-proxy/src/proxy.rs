@@ -1,0 +1,146 @@
+//! The proxy as a process part: start, stop, and what time brings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_client::{Client, ClientOptions};
+use ebb_rpc::{Connector, Counters, Server};
+use ebb_runtime::{Runtime, Task};
+use ebb_types::Result;
+use ebb_wire::pb;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::files::Files;
+use crate::front::Front;
+use crate::options::ProxyOptions;
+
+/// Between looks at what has become quiet.
+const TEND_EVERY: Duration = Duration::from_millis(500);
+/// Between looks at sessions that have gone silent.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// One attempt to tell a master where this proxy is.
+const REGISTER_DEADLINE: Duration = Duration::from_secs(2);
+/// Giving everything back before the end takes no longer: what is not given back by then is recovered.
+const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// A running proxy.
+pub struct Proxy {
+    runtime: Runtime,
+    client: Client,
+    files: Arc<Files>,
+    address: String,
+    tasks: Vec<Task<()>>,
+    server: Mutex<Option<Task<Result<()>>>>,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl Proxy {
+    /// Opens a session, listens, and tells the master.
+    pub async fn start(runtime: Runtime, options: ProxyOptions) -> Result<Self> {
+        let counters = Counters::default();
+        let connector = Connector::new(runtime.clone(), options.identity.clone(), counters.clone());
+        let mut own = ClientOptions::new(options.masters.clone(), options.identity.host.clone(), "proxy");
+        own.read_cache_bytes = options.read_cache_bytes;
+        own.dirty_bytes_max = options.dirty_bytes_max;
+        // Names are none of its business, and its death would make others wait.
+        own.keep_names = false;
+        own.short_circuit = false;
+        let client = Client::connect(runtime.clone(), connector, own).await?;
+        let listener = runtime.listen(&options.listen).await?;
+        let address = listener.address();
+        let boot = runtime.random_u64() | 1;
+        let files = Arc::new(Files::new(runtime.clone(), client.clone(), options.files_max));
+        let memory = options.operation_bytes_max;
+        let front =
+            Arc::new(Front::new(runtime.clone(), client.clone(), boot, Arc::clone(&files), memory, counters.clone()));
+        let (stop, stopped) = oneshot::channel();
+        let stopping = async move {
+            if stopped.await.is_err() {
+                // Nobody will ask: it serves until its process ends.
+                std::future::pending::<()>().await;
+            }
+        };
+        let serving = Server::run_until(
+            runtime.clone(),
+            listener,
+            options.identity.clone(),
+            counters,
+            options.server.clone(),
+            Arc::clone(&front) as _,
+            stopping,
+        );
+        let server = runtime.spawn("proxy", serving);
+        let register = pb::RegisterProxy { session: 0, address: address.clone(), boot };
+        let tasks = vec![
+            runtime.spawn(
+                "register the proxy",
+                keep_registered(client.clone(), runtime.clone(), options.clone(), register),
+            ),
+            runtime.spawn("tend shared files", tend(Arc::clone(&files), runtime.clone(), options.quiet_time)),
+            runtime.spawn("sweep results", sweep(front, runtime.clone())),
+        ];
+        tracing::info!(address, "proxy serves");
+        let (server, stop) = (Mutex::new(Some(server)), Mutex::new(Some(stop)));
+        Ok(Self { runtime, client, files, address, tasks, server, stop })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Answers what is under way, gives all leases back with everything synced, and ends the session.
+    pub async fn stop(&self) -> Result<()> {
+        for task in &self.tasks {
+            task.abort();
+        }
+        if let Some(stop) = self.stop.lock().take() {
+            // The server may have ended by itself.
+            let _ = stop.send(());
+        }
+        let server = self.server.lock().take();
+        if let Some(server) = server {
+            server.join().await??;
+        }
+        let what = "giving back what was held for several clients";
+        let ended = self.runtime.timeout(STOP_MAX, what, self.client.disconnect()).await;
+        self.files.end_all();
+        ended
+    }
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Proxy({})", self.address)
+    }
+}
+
+/// Tells the master again and again: a new process of it, or of its group, has not heard; and the session may be new.
+async fn keep_registered(client: Client, runtime: Runtime, options: ProxyOptions, mut register: pb::RegisterProxy) {
+    loop {
+        register.session = client.session().raw();
+        for master in &options.masters {
+            match client.connector().channel(master).call(&register, REGISTER_DEADLINE).await {
+                Ok(_) => break,
+                Err(error) => tracing::debug!(master, %error, "telling the master where the proxy is"),
+            }
+        }
+        runtime.sleep(options.register_every).await;
+    }
+}
+
+async fn tend(files: Arc<Files>, runtime: Runtime, quiet_time: Duration) {
+    loop {
+        runtime.sleep(TEND_EVERY).await;
+        files.tend(quiet_time).await;
+    }
+}
+
+async fn sweep(front: Arc<Front>, runtime: Runtime) {
+    loop {
+        runtime.sleep(SWEEP_EVERY).await;
+        front.results.lock().sweep(runtime.now());
+    }
+}

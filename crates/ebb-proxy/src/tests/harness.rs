@@ -1,0 +1,112 @@
+//! A master with a proxy, block servers and clients in the virtual world.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ebb_block::{BlockOptions, BlockServer};
+use ebb_client::{Access, Client, ClientOptions, Handle};
+use ebb_master::{Master, Options};
+use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_runtime::virt::{Process, World, WorldOptions};
+use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName};
+
+use crate::{Hosted, ProxyOptions};
+
+pub(crate) struct Cluster {
+    pub world: World,
+    master: Process,
+    nodes: Vec<Process>,
+    clients: AtomicUsize,
+}
+
+pub(crate) fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Cluster) -> F) {
+    World::run(seed, WorldOptions::default(), |world| async move {
+        test(Cluster::start(world).await).await;
+    });
+}
+
+fn identity(host: &str, role: &str) -> Identity {
+    let (cluster, secret) = (ClusterId::new(7), Secret::new([9; 32]));
+    Identity { cluster, secret, host: HostName::new(host), role: role.to_owned() }
+}
+
+impl Cluster {
+    async fn start(world: World) -> Self {
+        let master = world.process("master");
+        let nodes = (1..=3).map(|number| world.process(&format!("h{number}"))).collect();
+        let cluster = Self { world, master, nodes, clients: AtomicUsize::new(0) };
+        cluster.start_master().await;
+        for node in &cluster.nodes {
+            cluster.start_node(node).await;
+        }
+        cluster.world.sleep(Duration::from_secs(2)).await;
+        cluster
+    }
+
+    fn master_address(&self) -> String {
+        format!("{}:7000", self.master.ip())
+    }
+
+    pub fn proxy_address(&self) -> String {
+        format!("{}:7200", self.master.ip())
+    }
+
+    async fn start_master(&self) {
+        let runtime = self.master.runtime();
+        let options = Options::new("/master".into(), self.master_address(), identity("master", "master"));
+        let master = Master::start(runtime.clone(), options).await.unwrap();
+        let options = ProxyOptions::new(identity("master", "proxy"), vec![self.master_address()], self.proxy_address());
+        let proxy = Hosted::start(&runtime, options);
+        // Both live as long as their process.
+        runtime.spawn("keep the master", async move {
+            let _proxy = proxy;
+            let _ = master.failed().await;
+            std::future::pending::<()>().await;
+        });
+    }
+
+    async fn start_node(&self, node: &Process) {
+        let mut options =
+            BlockOptions::new("/data".into(), identity(node.host(), "block"), vec![self.master_address()]);
+        options.listen = format!("{}:7100", node.ip());
+        options.rack = RackName::new("r");
+        let runtime = node.runtime();
+        let server = BlockServer::start(runtime.clone(), options).await.unwrap();
+        runtime.spawn("keep the block server", async move {
+            let _server = server;
+            std::future::pending::<()>().await;
+        });
+    }
+
+    /// The master's process, and the proxy in it, is killed and started again.
+    pub async fn restart_master(&self) {
+        self.master.kill();
+        self.world.sleep(Duration::from_millis(300)).await;
+        self.master.restart();
+        self.start_master().await;
+    }
+
+    pub async fn client(&self) -> Client {
+        let number = self.clients.fetch_add(1, Ordering::Relaxed);
+        let host = format!("c{number}");
+        let runtime = self.world.process(&host).runtime();
+        let connector = Connector::new(runtime.clone(), identity(&host, "test"), Counters::default());
+        let options = ClientOptions::new(vec![self.master_address()], HostName::new(host), "test");
+        Client::connect(runtime, connector, options).await.unwrap()
+    }
+
+    /// So many clients that have one file open, and its inode.
+    pub async fn sharers(&self, count: usize) -> (Vec<(Client, Handle)>, InodeId) {
+        let mut sharers = Vec::new();
+        let mut inode = InodeId::new(0);
+        for _ in 0..count {
+            let client = self.client().await;
+            let (root, access) = (Credentials::root(), Access::ReadWrite);
+            let made = client.create(&root, InodeId::ROOT, b"shared", 0o644, 0, false, access, Vec::new()).await;
+            let (handle, attr, _) = made.unwrap();
+            inode = InodeId::new(attr.inode);
+            sharers.push((client, handle));
+        }
+        (sharers, inode)
+    }
+}

@@ -1,0 +1,112 @@
+//! What clients wrote that may not be on disks yet. Pure.
+//!
+//! A write is answered when all members have received it. If the proxy and the power of the members fail together it is
+//! lost, which its client is told. Another client must not have seen it then: what was read never goes away again. So
+//! what is read of others' writes is synced first; of one's own it need not be.
+
+use std::ops::Range;
+
+use ebb_types::SessionId;
+
+/// Writes that are told apart; more are taken together.
+const WRITES_MAX: usize = 1024;
+
+/// Writes since the last sync.
+#[derive(Debug, Default)]
+pub struct Unsynced {
+    last: u64,
+    writes: Vec<Write>,
+}
+
+#[derive(Debug)]
+struct Write {
+    number: u64,
+    /// None: of several.
+    session: Option<SessionId>,
+    range: Range<u64>,
+}
+
+impl Unsynced {
+    /// A session wrote a range. Bytes that came to be because the file grew belong to it.
+    pub fn add(&mut self, session: SessionId, range: Range<u64>) {
+        self.last += 1;
+        let number = self.last;
+        if let Some(write) = self.writes.last_mut().filter(|write| is_next(write, session, &range)) {
+            write.number = number;
+            write.range = write.range.start.min(range.start)..write.range.end.max(range.end);
+            return;
+        }
+        if self.writes.len() >= WRITES_MAX {
+            let ranges = || self.writes.iter().map(|write| &write.range).chain([&range]);
+            let start = ranges().map(|range| range.start).min().unwrap_or(0);
+            let end = ranges().map(|range| range.end).max().unwrap_or(u64::MAX);
+            self.writes = vec![Write { number, session: None, range: start..end }];
+            return;
+        }
+        self.writes.push(Write { number, session: Some(session), range });
+    }
+
+    /// Whether a sync must come before `session` is told what is in `range`.
+    #[must_use]
+    pub fn concerns(&self, session: SessionId, range: &Range<u64>) -> bool {
+        let is_others = |write: &&Write| write.session != Some(session);
+        let overlaps = |write: &Write| write.range.start < range.end && range.start < write.range.end;
+        self.writes.iter().filter(is_others).any(overlaps)
+    }
+
+    /// The number up to which a sync that begins now goes.
+    #[must_use]
+    pub fn mark(&self) -> u64 {
+        self.last
+    }
+
+    /// A sync that began at this mark has succeeded.
+    pub fn on_synced(&mut self, mark: u64) {
+        self.writes.retain(|write| write.number > mark);
+    }
+}
+
+/// Whether a write only goes on with what the same session wrote.
+fn is_next(write: &Write, session: SessionId, range: &Range<u64>) -> bool {
+    write.session == Some(session) && range.start <= write.range.end && write.range.start <= range.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: SessionId = SessionId::new(1);
+    const TWO: SessionId = SessionId::new(2);
+
+    #[test]
+    fn only_what_others_wrote_where_one_reads_waits_for_a_sync() {
+        let mut unsynced = Unsynced::default();
+        unsynced.add(ONE, 0..10);
+        let mark = unsynced.mark();
+        unsynced.add(TWO, 20..30);
+        assert!(!unsynced.concerns(ONE, &(0..20)) && unsynced.concerns(ONE, &(0..21)));
+        assert!(unsynced.concerns(TWO, &(9..10)) && !unsynced.concerns(TWO, &(10..40)));
+        unsynced.on_synced(mark);
+        assert!(!unsynced.concerns(TWO, &(0..u64::MAX)) && unsynced.concerns(ONE, &(0..u64::MAX)));
+    }
+
+    #[test]
+    fn a_sync_that_began_before_a_write_says_nothing_of_it() {
+        let mut unsynced = Unsynced::default();
+        unsynced.add(ONE, 0..10);
+        let mark = unsynced.mark();
+        unsynced.add(ONE, 10..20);
+        unsynced.on_synced(mark);
+        assert!(unsynced.concerns(TWO, &(15..16)), "both are one by now, so neither is forgotten");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_covers_everything() {
+        let mut unsynced = Unsynced::default();
+        for at in 0..3000 {
+            unsynced.add(if at % 2 == 0 { ONE } else { TWO }, at * 10..at * 10 + 5);
+        }
+        assert!(unsynced.writes.len() <= WRITES_MAX);
+        assert!(unsynced.concerns(ONE, &(0..1)) && unsynced.concerns(TWO, &(0..1)));
+    }
+}

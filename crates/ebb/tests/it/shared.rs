@@ -1,0 +1,114 @@
+//! Files that two mounts write at the same time: the proxy holds them.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::harness::Cluster;
+
+/// Length of a record: odd, so that records straddle blocks.
+const RECORD: usize = 1003;
+
+fn record(who: u8, number: u32) -> Vec<u8> {
+    let mut out = vec![who; RECORD];
+    out[..4].copy_from_slice(&number.to_le_bytes());
+    out
+}
+
+/// Whose record this is, and which; it must be whole.
+fn judge(bytes: &[u8]) -> (u8, u32) {
+    let who = bytes[4];
+    assert!(bytes[4..].iter().all(|byte| *byte == who), "a record of {who} is torn");
+    (who, u32::from_le_bytes(bytes[..4].try_into().unwrap()))
+}
+
+#[test]
+fn appends_of_two_mounts_are_whole_and_none_is_lost() {
+    let cluster = Cluster::up(3);
+    let mounts = [cluster.mount("one"), cluster.mount_as("two", "h1")];
+    std::thread::scope(|scope| {
+        for (who, mount) in mounts.iter().enumerate() {
+            scope.spawn(move || {
+                let open = OpenOptions::new().append(true).create(true).open(mount.join("log"));
+                let mut file = open.unwrap();
+                for number in 0..300 {
+                    file.write_all(&record(who as u8, number)).unwrap();
+                }
+                file.sync_all().unwrap();
+            });
+        }
+    });
+    for mount in &mounts {
+        let data = std::fs::read(mount.join("log")).unwrap();
+        assert_eq!(data.len(), 600 * RECORD);
+        let mut last = [None::<u32>; 2];
+        for (who, number) in data.chunks(RECORD).map(judge) {
+            // Each mount's own come in its order.
+            assert_eq!(number, last[who as usize].map_or(0, |before| before + 1));
+            last[who as usize] = Some(number);
+        }
+        assert_eq!(last, [Some(299), Some(299)]);
+    }
+    cluster.healthy();
+}
+
+/// Writes numbers to every second slot and syncs them, until told to stop; what was acknowledged last in each.
+fn writer(who: u64, path: &Path, stop: &AtomicBool) -> Vec<u64> {
+    let file: File = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut acknowledged = vec![0_u64; 8];
+    let mut number: u64 = 1;
+    while !stop.load(Ordering::Relaxed) {
+        let slot = number % 8;
+        let written = file.write_all_at(&number.to_le_bytes(), (slot * 2 + who) * 8);
+        // A write or sync that was under way when the proxy died may fail.
+        if written.and_then(|()| file.sync_data()).is_ok() {
+            acknowledged[slot as usize] = number;
+        }
+        number += 1;
+    }
+    acknowledged
+}
+
+#[test]
+fn what_two_mounts_have_synced_survives_kills_of_the_master_and_its_proxy() {
+    let cluster = Cluster::up(3);
+    let mounts = [cluster.mount("one"), cluster.mount_as("two", "h1")];
+    std::fs::write(mounts[0].join("slots"), vec![0; 128]).unwrap();
+    let stop = AtomicBool::new(false);
+    let acknowledged: Vec<Vec<u64>> = std::thread::scope(|scope| {
+        let running: Vec<_> = mounts
+            .iter()
+            .enumerate()
+            .map(|(who, mount)| {
+                let (path, stop) = (mount.join("slots"), &stop);
+                scope.spawn(move || writer(who as u64, &path, stop))
+            })
+            .collect();
+        for _ in 0..2 {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            cluster.kill(cluster.pid("master", ""));
+            cluster.ok(&["cluster", "up", "--nodes", "3"]);
+        }
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        stop.store(true, Ordering::Relaxed);
+        running.into_iter().map(|handle| handle.join().unwrap()).collect()
+    });
+    let mut met = BTreeSet::new();
+    for mount in &mounts {
+        let data = std::fs::read(mount.join("slots")).unwrap();
+        for (who, acknowledged) in acknowledged.iter().enumerate() {
+            for (slot, expected) in acknowledged.iter().enumerate() {
+                let at = (slot * 2 + who) * 8;
+                let value = u64::from_le_bytes(data[at..at + 8].try_into().unwrap());
+                assert!(value >= *expected, "slot {slot} of mount {who}: {value}, but {expected} was synced");
+                assert!(value % 8 == slot as u64 || value == 0);
+                met.insert(value);
+            }
+        }
+    }
+    assert!(met.len() > 8, "{met:?} shows little");
+    cluster.healthy();
+}
