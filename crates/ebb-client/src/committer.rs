@@ -1,7 +1,7 @@
 //! Tells the master what is synced: at most a commit interval after a write, many files in one command.
 //!
 //! ```text
-//!  write ─► dirty ─(interval, or memory is tight)─► flushing (32 at a time) ─► ready ─► Commit (1000 at a time)
+//!  write ─► dirty ─(interval, or memory is tight)─► flushing (128 at a time) ─► ready ─► Commit (1000 at a time)
 //! ```
 //! A file that takes long to flush holds up no other.
 
@@ -22,7 +22,7 @@ use crate::session::ATTEMPT;
 use crate::shared::Shared;
 
 /// Files flushed at a time.
-const FLUSHES_MAX: usize = 32;
+const FLUSHES_MAX: usize = 128;
 /// Files in one commit command.
 const COMMIT_MAX: usize = 1000;
 /// How long files that are ready wait for others that are being flushed.

@@ -143,7 +143,9 @@ impl Target {
         let mut results: Vec<Option<Result<pb::MemberResult>>> = vec![None; members.len()];
         let mut hops = Vec::with_capacity(members.len());
         for (place, member) in members.iter().enumerate() {
-            match self.shared.nodes.hop(member) {
+            // One that is silent would keep the hop before it waiting.
+            let hop = self.shared.nodes.check_answers(member.node).and_then(|()| self.shared.nodes.hop(member));
+            match hop {
                 Ok(hop) => hops.push((place, hop)),
                 Err(error) => results[place] = Some(Err(error)),
             }
@@ -159,14 +161,13 @@ impl Target {
 
     /// Sends one member what it lacks, in order, up to the first failure.
     async fn catch_up(self, peer: usize, wait: Duration, writes: Vec<Arc<Outgoing>>) {
-        let Some((member, dead)) = self.with(|channel| channel.peers[peer].member).map(|member| {
-            let dead = self.shared.nodes.is_dead(member.node);
-            (member, dead)
-        }) else {
-            return;
+        let Some(member) = self.with(|channel| channel.peers[peer].member) else { return };
+        let nodes = &self.shared.nodes;
+        let gone = match nodes.is_dead(member.node) {
+            true => Err(err!(Unreachable, "node n{} is dead, says the master", member.node)),
+            false => nodes.check_answers(member.node),
         };
-        if dead {
-            let error = err!(Unreachable, "node n{} is dead, says the master", member.node);
+        if let Err(error) = gone {
             self.land(|channel| {
                 let verdict = channel.on_caught_up(peer, Version::ZERO, &Err(error.clone()));
                 channel.fail(peer, error);

@@ -144,7 +144,7 @@ fn order(shared: &Shared, record: &pb::Metablock) -> Vec<usize> {
     let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
         place,
         own_host: shared.nodes.host(member.node) == *own,
-        dead: shared.nodes.is_dead(member.node),
+        dead: shared.nodes.is_dead(member.node) || shared.nodes.is_silent(member.node),
         outstanding: shared.nodes.outstanding(member.node),
         draw: shared.runtime.random_u64(),
     });

@@ -11,7 +11,7 @@
 //! Reading order:
 //! 1. `types`, `options`, `client`: the interface.
 //! 2. Pure parts, plain values in and out: `extents` (dirty bytes), `gather` (layers of bytes), `cache` (clean bytes),
-//!    `outgoing` and `channel` (a metablock's writes and members), `hedge`, `plan` (other decisions), `sticky`.
+//!    `outgoing` and `channel` (a metablock's writes and members), `hedge`, `silence`, `plan` (other decisions), `sticky`.
 //! 3. `inode` (what is known of one file), `known` (names and attributes that may be kept), `shared` (what all share).
 //! 4. The session: `masters`, `session`, `poll`, `witness`, `lease`, `recall`.
 //! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `committer`, `resize`, `allocate`.
@@ -56,6 +56,7 @@ mod session;
 mod shared;
 mod sharing;
 mod short;
+mod silence;
 mod sticky;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Calls to members of a set.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,13 +15,16 @@ use crate::shared::Shared;
 
 /// A write or sync of a member that answers at all answers within this.
 pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(4);
+/// A question to a silent node, and the pause before the next one.
+const PROBE_DEADLINE: Duration = Duration::from_secs(1);
+const PROBE_PAUSE: Duration = Duration::from_millis(500);
 /// Copying a metablock to a new member.
 pub(crate) const PULL_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Sends a write to the first of `hops`, with the others as its chain. Answers in the order of `hops`; a member that
 /// said nothing has an answer that says nothing.
 pub(crate) async fn write(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     metablock: MetablockId,
     hops: &[pb::Hop],
     write: &Outgoing,
@@ -60,7 +64,7 @@ pub(crate) async fn write(
 
 /// Asks a member to sync a metablock up to a version.
 pub(crate) async fn sync(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     metablock: MetablockId,
     member: &pb::Member,
     version: Version,
@@ -78,7 +82,7 @@ pub(crate) async fn sync(
 
 /// Makes `target` a copy of `source` at `at`.
 pub(crate) async fn pull(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     metablock: MetablockId,
     epoch: u64,
     source: &pb::Member,
@@ -105,27 +109,67 @@ pub(crate) async fn pull(
 
 /// One call to a member, counted among those in progress on its node.
 pub(crate) async fn call<C: Call>(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     hop: &pb::Hop,
     message: &C,
     payload: Vec<Bytes>,
     deadline: Duration,
 ) -> Result<Response<C::Reply>> {
-    let _outstanding = shared.nodes.begin(hop.member.unwrap_or_default().node);
     // What comes back beside these bytes is small: reads say what they expect.
-    shared.connector.channel(&hop.address).call_sized(message, payload, 0, deadline).await
+    watched(shared, hop, message, payload, 0, deadline).await
 }
 
 /// A read, which goes where reads of its size go: a small one does not queue behind big ones.
 pub(crate) async fn read(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     hop: &pb::Hop,
     message: &pb::ReadReplica,
     deadline: Duration,
 ) -> Result<Response<pb::ReadReplicaReply>> {
-    let _outstanding = shared.nodes.begin(hop.member.unwrap_or_default().node);
     let expected = usize::try_from(message.length).unwrap_or(usize::MAX);
-    shared.connector.channel(&hop.address).call_sized(message, Vec::new(), expected, deadline).await
+    watched(shared, hop, message, Vec::new(), expected, deadline).await
+}
+
+/// The same for either; what it tells of the node is noted.
+async fn watched<C: Call>(
+    shared: &Arc<Shared>,
+    hop: &pb::Hop,
+    message: &C,
+    payload: Vec<Bytes>,
+    expected: usize,
+    deadline: Duration,
+) -> Result<Response<C::Reply>> {
+    let (nodes, node) = (&shared.nodes, hop.member.unwrap_or_default().node);
+    nodes.check_answers(node)?;
+    let _outstanding = nodes.begin(node);
+    let sent = shared.runtime.now();
+    let answer = shared.connector.channel(&hop.address).call_sized(message, payload, expected, deadline).await;
+    let now = shared.runtime.now();
+    match &answer {
+        Ok(_) => drop(nodes.on_answer(node, now)),
+        Err(error) if error.kind() == ErrorKind::Timeout && nodes.on_timeout(node, sent, deadline, now) => {
+            tracing::warn!(node, address = hop.address, "a node answers nothing: do without it until it does");
+            let (own, address) = (shared.clone(), hop.address.clone());
+            shared.runtime.spawn("ask a silent node", async move { ask_silent(&own, node, &address).await });
+        }
+        Err(_) => {}
+    }
+    answer
+}
+
+/// Asks a silent node until it answers. One such task runs for each of them.
+async fn ask_silent(shared: &Shared, node: u64, address: &str) {
+    while !shared.closing.load(Ordering::Relaxed) {
+        let asked = shared.connector.channel(address).call(&pb::Counters {}, PROBE_DEADLINE).await;
+        // Where it listens no more, or anew, the next call finds out by itself.
+        if !matches!(&asked, Err(error) if error.kind() == ErrorKind::Timeout) {
+            break;
+        }
+        shared.runtime.sleep(PROBE_PAUSE).await;
+    }
+    if shared.nodes.on_answer(node, shared.runtime.now()) {
+        tracing::info!(node, "a node answers again");
+    }
 }
 
 /// Tells the master of damage, without waiting.

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use ebb_runtime::Moment;
 use ebb_types::{HostName, Result, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
+
+use crate::silence::Silence;
 
 /// The node map. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +21,7 @@ struct State {
     nodes: BTreeMap<u64, pb::Node>,
     /// Calls in progress.
     outstanding: BTreeMap<u64, usize>,
+    silence: Silence,
 }
 
 impl NodeMap {
@@ -61,6 +66,34 @@ impl NodeMap {
     /// Whether the master holds the node for dead.
     pub fn is_dead(&self, node: u64) -> bool {
         self.0.lock().nodes.get(&node).is_some_and(|node| node.state() == pb::NodeState::NodeDead)
+    }
+
+    /// Whether the node answers nothing at all at present.
+    pub fn is_silent(&self, node: u64) -> bool {
+        self.0.lock().silence.since(node).is_some()
+    }
+
+    /// Nodes that answer nothing at all at present.
+    pub fn silent(&self) -> Vec<u64> {
+        self.0.lock().silence.all().collect()
+    }
+
+    /// Fails with `Unreachable` while the node is silent.
+    pub fn check_answers(&self, node: u64) -> Result<()> {
+        match self.is_silent(node) {
+            true => Err(err!(Unreachable, "node n{node} answers nothing: it is frozen, or cut off from here")),
+            false => Ok(()),
+        }
+    }
+
+    /// The node answered. True: it had been silent.
+    pub fn on_answer(&self, node: u64, now: Moment) -> bool {
+        self.0.lock().silence.on_answer(node, now)
+    }
+
+    /// A call had no answer in time. True: the node is silent from now on.
+    pub fn on_timeout(&self, node: u64, sent: Moment, deadline: Duration, now: Moment) -> bool {
+        self.0.lock().silence.on_timeout(node, sent, deadline, now)
     }
 
     /// Calls in progress to a node.

@@ -133,7 +133,7 @@ pub(crate) struct Candidate {
     pub place: usize,
     /// On the reader's own host.
     pub own_host: bool,
-    /// The master holds its node for dead.
+    /// The master holds its node for dead, or it answers nothing here.
     pub dead: bool,
     /// Calls in progress to its node.
     pub outstanding: usize,

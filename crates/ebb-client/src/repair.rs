@@ -147,7 +147,8 @@ async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) ->
     let mut fresh = 0;
     while members.len() < wanted {
         let exclude = scene.members.iter().map(|(member, _)| member.node).chain(refused.iter().copied());
-        let exclude = exclude.chain(members.iter().map(|member| member.node)).collect();
+        let exclude = exclude.chain(members.iter().map(|member| member.node));
+        let exclude = exclude.chain(target.shared.nodes.silent()).collect();
         let member = match choose(target, scene, exclude).await {
             Ok(member) => member,
             Err(error) => {

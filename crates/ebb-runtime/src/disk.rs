@@ -155,6 +155,38 @@ pub trait DiskBackend: Send + Sync + 'static {
     fn space<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Space>>;
     /// See [`Disk::lock_dir`].
     fn lock_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<DirLock>>;
+    /// See [`Disk::file_system`].
+    fn file_system<'a>(&'a self, path: &'a Path) -> Work<'a, Result<FileSystem>>;
+}
+
+/// What a back end's file system is.
+pub trait FileSystemBackend: Send + Sync + 'static {
+    /// See [`FileSystem::sync_all`].
+    fn sync_all(&self) -> Work<'_, Result<()>>;
+}
+
+/// The file system that a directory is on. Cheap to clone.
+#[derive(Clone)]
+pub struct FileSystem(Arc<dyn FileSystemBackend>);
+
+impl FileSystem {
+    /// Wraps a back end's file system.
+    pub fn new(backend: impl FileSystemBackend) -> Self {
+        Self(Arc::new(backend))
+    }
+
+    /// Returns when all that was written to any file of it, and every change of names, before the call is on stable
+    /// storage (syncfs(2)), whoever wrote it. Fails, once, if something that was written since this value was made could
+    /// not be stored: also something of others. For very many files it costs a fraction of syncing each.
+    pub async fn sync_all(&self) -> Result<()> {
+        self.0.sync_all().await
+    }
+}
+
+impl fmt::Debug for FileSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FileSystem")
+    }
 }
 
 /// The disks of a process. Cheap to clone.
@@ -210,6 +242,11 @@ impl Disk {
     /// Takes a directory for this process; fails with `Busy` if another process has it. Held until dropped.
     pub async fn lock_dir(&self, path: &Path) -> Result<DirLock> {
         self.0.lock_dir(path).await
+    }
+
+    /// The file system that a directory is on.
+    pub async fn file_system(&self, path: &Path) -> Result<FileSystem> {
+        self.0.file_system(path).await
     }
 
     /// Reads a whole small file.

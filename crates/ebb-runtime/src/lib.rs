@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use backend::Backend;
-pub use disk::{DirLock, Disk, File, OpenMode, Space};
+pub use disk::{DirLock, Disk, File, FileSystem, OpenMode, Space};
 use ebb_types::{Result, WallTime, err};
 pub use local::{LocalListener, LocalPeer, LocalStream, Parcel, Thing, Words};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};

@@ -124,6 +124,12 @@ pub(crate) async fn retry_stuck(shared: &Shared) -> Result<()> {
 
 async fn sync_contents(shared: &Shared, files: BTreeSet<MetablockId>, shards: BTreeSet<u8>) -> Result<()> {
     let files: Vec<MetablockId> = files.into_iter().collect();
+    if files.len() > shared.options.sync_each_max {
+        // Names and contents, of the replicas that the index will tell of and of everything else. A file that somebody
+        // has taken away is found when it is read, or scrubbed.
+        shared.syncs.fetch_add(1, Ordering::Relaxed);
+        return shared.file_system.sync_all().await;
+    }
     for group in files.chunks(FILES_AT_ONCE) {
         let mut open = Vec::new();
         for metablock in group {

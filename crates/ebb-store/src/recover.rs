@@ -59,13 +59,15 @@ async fn open_as_it_is(runtime: &Runtime, root: &Path, options: VolumeOptions) -
     let disk = runtime.disk();
     disk.create_dir_all(root).await?;
     let lock = disk.lock_dir(root).await?;
+    // Ordering: before anything is written, so that it hears of all that could not be stored.
+    let file_system = disk.file_system(root).await?;
     let names = disk.read_dir(root).await?;
     let label = match names.iter().any(|name| name == LABEL_FILE) {
         true => read_label(&disk, root, &options).await?,
         false => format(runtime, root, &names, &options).await?,
     };
     let loaded = load(runtime, root, &options, label.incarnation).await?;
-    Ok(Shared::new(runtime, root, options, label, loaded, lock))
+    Ok(Shared::new(runtime, root, options, label, loaded, file_system, lock))
 }
 
 async fn read_label(disk: &Disk, root: &Path, options: &VolumeOptions) -> Result<Label> {

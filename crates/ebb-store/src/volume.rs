@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ebb_runtime::{DirLock, Disk, Runtime, Space, Task};
+use ebb_runtime::{DirLock, Disk, FileSystem, Runtime, Space, Task};
 use ebb_types::{ClusterId, Error, Incarnation, MetablockId, NodeId, Result, VolumeId, bail, err};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
@@ -43,6 +43,8 @@ pub struct VolumeOptions {
     pub gap_wait: Duration,
     /// Files held open.
     pub open_files_max: usize,
+    /// A checkpoint with more new contents than this syncs the whole file system at once, and not file by file.
+    pub sync_each_max: usize,
     /// Space kept free for the journal, the index and the file system; at most a sixteenth of the disk.
     pub reserve_bytes: u64,
     /// The most that replicas may take; none: the whole disk.
@@ -64,6 +66,7 @@ impl VolumeOptions {
             unplaced_bytes_max: 64 << 20,
             gap_wait: Duration::from_secs(2),
             open_files_max: 1024,
+            sync_each_max: 1000,
             reserve_bytes: 64 << 20,
             limit_bytes: None,
             grave_time: Duration::from_secs(60),
@@ -109,6 +112,7 @@ pub(crate) struct Shared {
     pub(crate) label: Mutex<Label>,
     pub(crate) replicas: RwLock<BTreeMap<MetablockId, Arc<Replica>>>,
     pub(crate) files: FileCache,
+    pub(crate) file_system: FileSystem,
     /// Held while a batch is written and put in place: between holdings the files have everything that is in the journal.
     pub(crate) journal: tokio::sync::Mutex<Journal>,
     pub(crate) queue: flush::Queue,
@@ -259,6 +263,7 @@ impl Shared {
         options: VolumeOptions,
         label: Label,
         loaded: Loaded,
+        file_system: FileSystem,
         lock: DirLock,
     ) -> Self {
         let Loaded { replicas, graves, journal, index, index_bytes } = loaded;
@@ -270,6 +275,7 @@ impl Shared {
         Self {
             runtime: runtime.clone(),
             files: FileCache::new(disk.clone(), root, options.open_files_max),
+            file_system,
             disk,
             root: root.to_owned(),
             label: Mutex::new(label),

@@ -11,6 +11,8 @@ mod datasets;
 mod ends;
 #[path = "it/faults.rs"]
 mod faults;
+#[path = "it/frozen.rs"]
+mod frozen;
 #[path = "it/harness.rs"]
 mod harness;
 #[path = "it/jobs.rs"]

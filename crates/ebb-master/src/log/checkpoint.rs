@@ -16,6 +16,8 @@ use ebb_wire::{decode_length_delimiter, encode_length_delimiter};
 
 /// A block ends with the record that makes it so long.
 const BLOCK_LEN: usize = 256 << 10;
+/// Bytes written between syncs.
+const SYNC_EVERY: u64 = 8 << 20;
 /// Length and checksum before each block's records.
 const BLOCK_HEADER_LEN: usize = 8;
 const MAGIC: &[u8; 8] = b"EBBMCKPT";
@@ -114,11 +116,16 @@ impl CheckpointWriter {
             });
         });
         let writer = async {
-            let mut at = 0;
+            let (mut at, mut synced) = (0, 0);
             while let Some(part) = received.recv().await {
                 let len = part.len() as u64;
                 file.write_at(at, vec![part]).await?;
                 at += len;
+                if at - synced >= SYNC_EVERY {
+                    // Little by little: what is written at once stands before the log's own syncs in the disk's queue.
+                    file.sync_data().await?;
+                    synced = at;
+                }
             }
             Ok(())
         };

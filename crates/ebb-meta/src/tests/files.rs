@@ -376,3 +376,31 @@ fn a_set_of_one_member_knows_its_incarnation() {
     let reply = world.place(Op::Create(op), vec![place]).unwrap();
     assert_eq!(reply.metablocks[0].members[0].incarnation, 9);
 }
+
+#[test]
+fn a_file_without_a_name_gets_its_first_one_and_no_second() {
+    let mut world = World::new();
+    let unnamed =
+        |linkable| meta_op::Create { parent: ROOT, mode: 0o600, unnamed: true, linkable, ..Default::default() };
+    let link = |inode, name: &str| Op::Link(meta_op::Link { inode, parent: ROOT, name: name.into() });
+    let directory = world.machine.attr(InodeId::ROOT).unwrap();
+    let made = world.place(Op::Create(unnamed(true)), vec![placement(&[1, 2])]).unwrap();
+    let inode = made.attr.unwrap().inode;
+    assert_eq!((made.attr.unwrap().nlink, made.metablocks.len(), made.created), (0, 1, true));
+    let orphans = |world: &World| world.machine.orphans().map(InodeId::raw).collect::<Vec<_>>();
+    assert_eq!(orphans(&world), [inode]);
+    assert_eq!(world.machine.attr(InodeId::ROOT).unwrap(), directory, "the directory does not change");
+    assert!(world.machine.is_untold(SessionId::new(world.session), InodeId::new(inode)));
+    assert_eq!(world.run(link(inode, "f")).unwrap().attr.unwrap().nlink, 1);
+    assert!(orphans(&world).is_empty());
+    world.run(Op::Unlink(meta_op::Unlink { parent: ROOT, name: b"f".into() })).unwrap();
+    assert_eq!(world.run(link(inode, "g")).unwrap_err(), E::NotFound, "once it had a name it is like any other");
+
+    let never = world.run(Op::Create(unnamed(false))).unwrap().attr.unwrap().inode;
+    assert_eq!(world.run(link(never, "g")).unwrap_err(), E::NotFound);
+    let named = meta_op::Create { name: b"x".into(), ..unnamed(true) };
+    assert_eq!(world.run(Op::Create(named)).unwrap_err(), E::Invalid);
+    let nowhere = meta_op::Create { parent: inode, ..unnamed(true) };
+    assert_eq!(world.run(Op::Create(nowhere)).unwrap_err(), E::NotDirectory);
+    assert_eq!(world.machine.check(), Vec::<String>::new());
+}

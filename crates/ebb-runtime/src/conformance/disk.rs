@@ -20,6 +20,7 @@ on_both_worlds!(
     a_file_is_replaced_as_one,
     missing_things_are_not_found,
     a_directory_has_one_owner,
+    a_whole_file_system_is_synced,
     space_is_told,
     absurd_offsets_are_errors,
     files_are_read_and_written_side_by_side,
@@ -252,4 +253,16 @@ async fn files_are_read_and_written_side_by_side(setup: Setup) {
         task.join().await.unwrap();
     }
     assert_eq!(file.len().await.unwrap(), 1_600_000);
+}
+
+async fn a_whole_file_system_is_synced(setup: Setup) {
+    let disk = setup.server.disk();
+    let all = disk.file_system(&setup.directory).await.unwrap();
+    let [one, two] = [file(&setup, "one").await, file(&setup, "two").await];
+    one.write_at(0, vec![pattern(5)]).await.unwrap();
+    two.write_at(0, vec![pattern(7)]).await.unwrap();
+    all.sync_all().await.unwrap();
+    assert_eq!((one.read_at(0, 9).await.unwrap(), two.read_at(0, 9).await.unwrap()), (pattern(5), pattern(7)));
+    let missing = disk.file_system(&setup.directory.join("missing")).await;
+    assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
 }

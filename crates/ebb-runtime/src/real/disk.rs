@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use ebb_types::{Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, ftruncate};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::blocking;
 use super::file::{RealFile, error, retry};
 use crate::backend::Work;
-use crate::disk::{DirLock, DiskBackend, File, OpenMode, Space};
+use crate::disk::{DirLock, DiskBackend, File, FileSystem, FileSystemBackend, OpenMode, Space};
 
 /// The file in a directory whose lock stands for the directory.
 pub(crate) const LOCK_NAME: &str = ".lock";
@@ -92,6 +92,27 @@ impl DiskBackend for RealDisk {
     fn lock_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<DirLock>> {
         let directory = path.to_owned();
         Box::pin(blocking(move || lock(&directory)))
+    }
+
+    fn file_system<'a>(&'a self, path: &'a Path) -> Work<'a, Result<FileSystem>> {
+        Box::pin(async move {
+            let directory = on_path("open the directory", path, |path| open(path, DIRECTORY)).await?;
+            Ok(FileSystem::new(RealFileSystem { directory: Arc::new(directory), path: path.to_owned() }))
+        })
+    }
+}
+
+/// Of a file system, a directory that is held open: the kernel tells errors that came after it was opened (since Linux
+/// 5.8).
+struct RealFileSystem {
+    directory: Arc<OwnedFd>,
+    path: PathBuf,
+}
+
+impl FileSystemBackend for RealFileSystem {
+    fn sync_all(&self) -> Work<'_, Result<()>> {
+        let directory = self.directory.clone();
+        on_path("sync the file system of", &self.path, move |_| rustix::fs::syncfs(&directory))
     }
 }
 

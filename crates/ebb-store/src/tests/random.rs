@@ -125,6 +125,7 @@ async fn rounds(mut rig: Rig, mut dice: Dice, count: u64) {
     rig.options.checkpoint_bytes = *dice.pick(&[300 << 10, 1 << 20, 8 << 20]);
     rig.options.unplaced_bytes_max = *dice.pick(&[256 << 10, 4 << 20]);
     rig.options.open_files_max = *dice.pick(&[1, 2, 100]);
+    rig.options.sync_each_max = *dice.pick(&[0, 1, 1000]);
     let all: BTreeMap<u64, Shared> = [1, 2, 3, 0x101].into_iter().map(|raw| (raw, Shared::default())).collect();
     for round in 1..=count {
         let epoch = Epoch::new(round);

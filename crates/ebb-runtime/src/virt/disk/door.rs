@@ -9,7 +9,7 @@ use super::file::VirtualFile;
 use super::inode::Inode;
 use super::{Need, State, VirtualDisk};
 use crate::backend::Work;
-use crate::disk::{DirLock, DiskBackend, File, OpenMode, Space};
+use crate::disk::{DirLock, DiskBackend, File, FileSystem, FileSystemBackend, OpenMode, Space};
 
 /// The file in a directory whose lock stands for the directory, as in the real world.
 const LOCK_NAME: &str = ".lock";
@@ -158,6 +158,50 @@ impl DiskBackend for Door {
             }
             Ok(DirLock::new(LockGuard { disk: handle, life, path }))
         })
+    }
+
+    fn file_system<'a>(&'a self, path: &'a Path) -> Work<'a, Result<FileSystem>> {
+        let path = absolute(path);
+        let (disk, life) = (self.disk.clone(), self.life);
+        self.on_names("file_system", &path.clone(), move |_, state| {
+            state.names.check_directory(&path)?;
+            Ok(FileSystem::new(VirtualFileSystem { disk, life, path }))
+        })
+    }
+}
+
+/// All files and names of a disk.
+struct VirtualFileSystem {
+    disk: Arc<VirtualDisk>,
+    life: u64,
+    path: PathBuf,
+}
+
+impl FileSystemBackend for VirtualFileSystem {
+    fn sync_all(&self) -> Work<'_, Result<()>> {
+        // What comes while the sync is under way is not promised to be covered, so it is not.
+        let (upto, need) = {
+            let mut state = self.disk.state.lock();
+            let bytes = state.inodes.values().map(Inode::dirty_bytes).sum();
+            (state.number(), Need::Medium(state.options.sync_latency, bytes))
+        };
+        let path = self.path.clone();
+        Box::pin(self.disk.submit("sync_all", self.life, need, None, move |disk, state, _| {
+            let planned = state.planned_fault("sync", &path);
+            let State { inodes, dice, names, faults, .. } = &mut *state;
+            if planned.is_some() || (faults.sync_error > 0.0 && dice.chance(faults.sync_error)) {
+                let lost: u64 = inodes.values_mut().map(|inode| inode.fail_sync(upto, dice)).sum();
+                disk.fault("sync_error", format!("everything: {lost} writes"));
+                if let Some(error) = planned {
+                    return Err(error);
+                }
+                bail!(Io, "cannot sync the file system of {}: input/output error", path.display());
+            }
+            inodes.values_mut().for_each(|inode| inode.sync(upto));
+            names.sync_all(upto);
+            state.collect();
+            Ok(())
+        }))
     }
 }
 

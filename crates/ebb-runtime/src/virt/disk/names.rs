@@ -165,6 +165,14 @@ impl Names {
         }
     }
 
+    /// Makes all changes up to `number` durable.
+    pub(super) fn sync_all(&mut self, number: u64) {
+        let count = self.pending.partition_point(|change| change.number <= number);
+        for change in self.pending.drain(..count) {
+            apply(&mut self.durable, &change.changes);
+        }
+    }
+
     /// Power is lost: each unsynced change is lost or kept, but none is kept without those it builds on. Returns how
     /// many were lost and kept.
     pub(super) fn crash(&mut self, dice: &mut Dice) -> (u64, u64) {
@@ -238,6 +246,25 @@ mod tests {
             assert_eq!(names.file(Path::new("/d/b")).unwrap(), 2);
             assert!(names.get(Path::new("/d/e/b")).is_none());
         }
+    }
+
+    #[test]
+    fn syncing_everything_saves_names_everywhere_up_to_then() {
+        let mut later = BTreeSet::new();
+        for seed in 0..32 {
+            let mut names = with_directory();
+            names.add(1, Path::new("/d/a"), 1);
+            names.add(2, Path::new("/d/e/b"), 2);
+            names.rename(3, Path::new("/d/a"), Path::new("/d/e/a")).unwrap();
+            names.sync_all(3);
+            names.add(4, Path::new("/d/c"), 3);
+            names.crash(&mut Dice::new(seed, "names"));
+            assert_eq!(names.file(Path::new("/d/e/a")).unwrap(), 1);
+            assert_eq!(names.file(Path::new("/d/e/b")).unwrap(), 2);
+            assert!(names.get(Path::new("/d/a")).is_none());
+            later.insert(names.get(Path::new("/d/c")).is_some());
+        }
+        assert_eq!(later.len(), 2, "what came after the sync may be lost");
     }
 
     #[test]

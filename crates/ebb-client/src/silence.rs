@@ -1,0 +1,87 @@
+//! Which nodes answer nothing at all: one call finds out by its deadline, and the others need not.
+//!
+//! A frozen node accepts bytes and says nothing. Each metablock with a member there would find that out by itself, seconds
+//! each time. So what one call has found is known to all: as long as a node is silent, calls to it fail at once, reads go
+//! elsewhere first, and it is not taken for a replacement. It is asked in the background until it answers.
+//!
+//! A node is silent if a call had no answer within its deadline and *no* call was answered since that one was sent. A slow
+//! one that answers others is not. Plain values: moments come in as arguments.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ebb_runtime::Moment;
+
+/// A deadline that passed by more than this was not kept by this process itself, which slept, or was frozen: that says nothing
+/// of the other side.
+const OVERSLEPT: Duration = Duration::from_secs(1);
+
+/// What is known of each node's silence.
+#[derive(Debug, Default)]
+pub(crate) struct Silence {
+    answered: BTreeMap<u64, Moment>,
+    silent: BTreeMap<u64, Moment>,
+}
+
+impl Silence {
+    /// The node answered, whatever it said. True: it had been silent.
+    pub fn on_answer(&mut self, node: u64, now: Moment) -> bool {
+        self.answered.insert(node, now);
+        self.silent.remove(&node).is_some()
+    }
+
+    /// A call that was sent at `sent` had no answer within `deadline`. True: the node is silent from now on, and was not
+    /// known to be.
+    pub fn on_timeout(&mut self, node: u64, sent: Moment, deadline: Duration, now: Moment) -> bool {
+        let took = now.since(sent);
+        let heard_since = self.answered.get(&node).is_some_and(|answered| *answered >= sent);
+        let is_silent = took >= deadline && took < deadline + OVERSLEPT && !heard_since;
+        let is_news = is_silent && !self.silent.contains_key(&node);
+        if is_news {
+            self.silent.insert(node, now);
+        }
+        is_news
+    }
+
+    /// Since when the node is silent.
+    pub fn since(&self, node: u64) -> Option<Moment> {
+        self.silent.get(&node).copied()
+    }
+
+    /// All silent nodes.
+    pub fn all(&self) -> impl Iterator<Item = u64> + '_ {
+        self.silent.keys().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(4);
+
+    fn at(ms: u64) -> Moment {
+        Moment::default().after(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn a_node_is_silent_when_nothing_at_all_was_answered() {
+        let mut silence = Silence::default();
+        silence.on_answer(1, at(900));
+        assert!(silence.on_timeout(1, at(1000), DEADLINE, at(5000)));
+        assert!(!silence.on_timeout(1, at(1500), DEADLINE, at(5500)), "that is known");
+        assert_eq!((silence.since(1), silence.since(2)), (Some(at(5000)), None));
+        assert_eq!(silence.all().collect::<Vec<_>>(), [1]);
+        assert!(silence.on_answer(1, at(6000)));
+        assert_eq!(silence.since(1), None);
+    }
+
+    #[test]
+    fn one_that_answers_others_or_that_was_not_waited_for_is_not() {
+        let mut silence = Silence::default();
+        silence.on_answer(1, at(2000));
+        assert!(!silence.on_timeout(1, at(1000), DEADLINE, at(5000)), "it is slow with one thing");
+        assert!(!silence.on_timeout(2, at(1000), DEADLINE, at(3000)), "its own word, within the deadline");
+        assert!(!silence.on_timeout(3, at(1000), DEADLINE, at(60_000)), "this process slept");
+    }
+}
