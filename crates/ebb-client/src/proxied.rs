@@ -42,7 +42,7 @@ struct Answer {
 
 /// What became of an operation.
 enum Outcome {
-    Done(Answer),
+    Done(Box<Answer>),
     /// The file is not shared any more, or anew; nothing was done.
     Gone,
 }
@@ -279,7 +279,8 @@ impl Shared {
                 Ok(response) => match self.judge(inode, sharing, response.message) {
                     Ok(reply) => {
                         self.metrics.proxied_operations.add(1);
-                        return Ok((Outcome::Done(Answer { reply, payload: response.payload }), fate));
+                        let answer = Answer { reply, payload: response.payload };
+                        return Ok((Outcome::Done(Box::new(answer)), fate));
                     }
                     Err(Left::Refused(error)) => return Err(error),
                     Err(Left::Same) => return Ok((self.on_gone(inode), fate.after_refusal())),

@@ -218,6 +218,7 @@ impl Vfs for ClientVfs {
         Ok(StatFs {
             capacity_bytes: stat.capacity_bytes / copies,
             free_bytes: stat.free_bytes / copies,
+            available_bytes: stat.available_bytes,
             inodes: stat.inodes,
         })
     }

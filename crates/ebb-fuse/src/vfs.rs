@@ -204,6 +204,8 @@ pub struct StatFs {
     pub capacity_bytes: u64,
     /// Not used.
     pub free_bytes: u64,
+    /// That new data can use: each of its copies needs room on another node.
+    pub available_bytes: u64,
     /// Inodes in use.
     pub inodes: u64,
 }

@@ -13,6 +13,10 @@ use ebb_wire::pb;
 
 use crate::reserve::Reservations;
 
+mod space;
+
+pub use space::Space;
+
 /// What this master process knows of the nodes.
 #[derive(Debug)]
 pub struct Registry {
@@ -281,32 +285,6 @@ impl Registry {
             }
         }
         shown
-    }
-
-    /// Capacity, free (less what is promised to writers) and used bytes of all volumes that can be used. A device counts
-    /// once, however many volumes share it.
-    #[must_use]
-    pub fn space(&self, reservations: &Reservations) -> (u64, u64, u64) {
-        /// What is shared: a device, or a volume that tells of none.
-        #[derive(PartialEq, Eq, PartialOrd, Ord)]
-        enum Shared {
-            Device(u64),
-            Volume(VolumeId),
-        }
-        let live = self.nodes.values().filter(|node| node.heard.is_some() && !node.dead);
-        let volumes = live.flat_map(|node| &node.volumes).filter(|(_, volume)| !volume.poisoned);
-        let (mut shared, mut used) = (BTreeMap::new(), 0);
-        for (id, volume) in volumes {
-            used += volume.used_bytes;
-            let key = if volume.device == 0 { Shared::Volume(*id) } else { Shared::Device(volume.device) };
-            let (capacity, free, promised) = shared.entry(key).or_insert((0, u64::MAX, 0));
-            // Told at different moments: the lower one is the later one while it fills up.
-            (*capacity, *free) = (volume.capacity_bytes.max(*capacity), volume.free_bytes.min(*free));
-            *promised += reservations.on_volume(*id);
-        }
-        shared.into_values().fold((0, 0, used), |sum, (capacity, free, promised): (u64, u64, u64)| {
-            (sum.0 + capacity, sum.1 + free.saturating_sub(promised), sum.2)
-        })
     }
 
     /// Bytes that a volume can still promise, beyond what it keeps for itself; `None`: it has not told.

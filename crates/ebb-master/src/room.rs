@@ -175,11 +175,17 @@ fn promise_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, wh
 /// Space as `statfs` tells it: raw, over live volumes, less what is promised; within the quota of the dataset.
 pub(crate) fn space(shared: &Shared, op: &Op, stat: pb::StatFsReply) -> pb::StatFsReply {
     let machine = shared.group.machine();
-    let (capacity_bytes, free_bytes, used_bytes) = {
+    let space = {
         let registry = shared.state.registry.lock();
         registry.space(&shared.state.room.lock())
     };
-    let mut stat = pb::StatFsReply { capacity_bytes, free_bytes, used_bytes, ..stat };
+    let mut stat = pb::StatFsReply {
+        capacity_bytes: space.capacity_bytes,
+        free_bytes: space.free_bytes,
+        used_bytes: space.used_bytes,
+        available_bytes: space.available_bytes(stat.replicas.into()),
+        ..stat
+    };
     if let Op::StatFs(asked) = op
         && let Ok(dataset) = machine.dataset_of(InodeId::new(asked.inode))
         && let Some(left) = quota_left(shared, &machine, &dataset)
@@ -187,6 +193,7 @@ pub(crate) fn space(shared: &Shared, op: &Op, stat: pb::StatFsReply) -> pb::Stat
         let raw = |bytes: u64| bytes.saturating_mul(u64::from(dataset.replicas));
         stat.capacity_bytes = stat.capacity_bytes.min(raw(dataset.quota_bytes));
         stat.free_bytes = stat.free_bytes.min(raw(left));
+        stat.available_bytes = stat.available_bytes.min(left);
         stat.used_bytes = raw(machine.dataset_usage(dataset.id).1);
     }
     stat

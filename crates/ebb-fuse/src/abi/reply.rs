@@ -190,8 +190,9 @@ pub fn stat_fs(stat: &StatFs) -> Bytes {
     // The namespace has no table of inodes that could run full; a large round number keeps tools content.
     const INODES_FREE: u64 = 1 << 40;
     let mut out = BytesMut::with_capacity(80);
-    let free = stat.free_bytes / BLOCK;
-    for long in [stat.capacity_bytes / BLOCK, free, free, stat.inodes + INODES_FREE, INODES_FREE] {
+    let blocks = |bytes: u64| bytes / BLOCK;
+    let (all, free, available) = (stat.capacity_bytes, stat.free_bytes, stat.available_bytes);
+    for long in [blocks(all), blocks(free), blocks(available), stat.inodes + INODES_FREE, INODES_FREE] {
         out.put_u64_ne(long);
     }
     for word in [BLOCK as u32, NAME_MAX, BLOCK as u32, 0] {

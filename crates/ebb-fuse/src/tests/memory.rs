@@ -216,7 +216,7 @@ impl Vfs for MemoryVfs {
 
     async fn stat_fs(&self, _inode: InodeId) -> Result<StatFs> {
         let inodes = self.state.lock().nodes.len() as u64;
-        Ok(StatFs { capacity_bytes: 1 << 40, free_bytes: 1 << 39, inodes })
+        Ok(StatFs { capacity_bytes: 1 << 40, free_bytes: 1 << 39, available_bytes: 1 << 38, inodes })
     }
 
     async fn get_xattr(&self, inode: InodeId, name: &[u8]) -> Result<Vec<u8>> {

@@ -96,7 +96,7 @@ fn a_volume_that_becomes_poisoned_is_told_once_and_lost() {
     assert_eq!(losses, [Loss::VolumePoisoned(VolumeId::new(1))]);
     assert_eq!(registry.on_heartbeat(&beat(7, vec![bad]), at(3)).1, []);
     assert!(registry.is_lost(N1, VolumeId::new(1)) && registry.is_live(N1));
-    assert_eq!(registry.space(&Reservations::default()), (0, 0, 0));
+    assert_eq!(registry.space(&Reservations::default()), Space::default());
 }
 
 #[test]
@@ -125,5 +125,9 @@ fn a_device_counts_once_however_many_volumes_share_it() {
     registry.on_register(N1, BootId::new(7), 1, &[on(1, 5, 600), on(2, 5, 590), on(3, 6, 400)], at(1));
     // Another node of the same machine, and two volumes that do not tell.
     registry.on_register(NodeId::new(2), BootId::new(8), 1, &[on(4, 5, 600), on(5, 0, 100), on(6, 0, 100)], at(1));
-    assert_eq!(registry.space(&Reservations::default()), (4 * 1000, 590 + 400 + 100 + 100, 60));
+    let space = registry.space(&Reservations::default());
+    let told = (space.capacity_bytes, space.free_bytes, space.used_bytes);
+    assert_eq!(told, (4 * 1000, 590 + 400 + 100 + 100, 60));
+    // 2 % of each device stay free; both nodes share the largest one.
+    assert_eq!(space.available_bytes(2), (570 + 380 + 80 + 80) / 2);
 }

@@ -85,7 +85,7 @@ impl Session {
         if self.output.json() {
             self.output.print_json(&json!({
                 "capacity_bytes": space.capacity_bytes, "free_bytes": space.free_bytes,
-                "used_bytes": space.used_bytes, "inodes": space.inodes, "replicas": space.replicas,
+                "available_bytes": space.available_bytes, "used_bytes": space.used_bytes, "inodes": space.inodes, "replicas": space.replicas,
             }));
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl Session {
             human_bytes(space.free_bytes),
             human_bytes(space.capacity_bytes),
             human_bytes(space.used_bytes),
-            human_bytes(space.free_bytes / copies),
+            human_bytes(space.available_bytes),
             space.inodes,
         ));
         Ok(())

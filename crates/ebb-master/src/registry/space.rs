@@ -1,0 +1,159 @@
+//! How much room the volumes have, for `statfs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ebb_layout::VolumeView;
+use ebb_types::{NodeId, VolumeId};
+
+use super::Registry;
+use crate::reserve::Reservations;
+
+/// Space of all volumes that can be used.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Space {
+    /// All of it, in bytes.
+    pub capacity_bytes: u64,
+    /// Not used and not promised to writers, in bytes.
+    pub free_bytes: u64,
+    /// Held by replicas, in bytes.
+    pub used_bytes: u64,
+    /// The free space by who has it, less what volumes keep for themselves.
+    pools: Vec<Pool>,
+}
+
+/// Nodes and the devices that they have among them: one node with its own, or the nodes of one machine that share some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Pool {
+    nodes: u64,
+    free_bytes: u64,
+}
+
+/// What is shared: a device, or a volume that tells of none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Shared {
+    Device(u64),
+    Volume(VolumeId),
+}
+
+#[derive(Default)]
+struct Device {
+    capacity_bytes: u64,
+    free_bytes: Option<u64>,
+    promised_bytes: u64,
+    kept_bytes: u64,
+    nodes: BTreeSet<NodeId>,
+}
+
+impl Registry {
+    /// Space of all volumes that can be used. A device counts once, however many volumes share it.
+    #[must_use]
+    pub fn space(&self, reservations: &Reservations) -> Space {
+        let mut devices: BTreeMap<Shared, Device> = BTreeMap::new();
+        let mut space = Space::default();
+        for (node, known) in self.nodes.iter().filter(|(_, node)| node.heard.is_some() && !node.dead) {
+            for (id, volume) in known.volumes.iter().filter(|(_, volume)| !volume.poisoned) {
+                space.used_bytes += volume.used_bytes;
+                let key = if volume.device == 0 { Shared::Volume(*id) } else { Shared::Device(volume.device) };
+                let device = devices.entry(key).or_default();
+                device.capacity_bytes = device.capacity_bytes.max(volume.capacity_bytes);
+                // Told at different moments: the lower one is the later one while it fills up.
+                let free = device.free_bytes.map_or(volume.free_bytes, |free| free.min(volume.free_bytes));
+                device.free_bytes = Some(free);
+                device.promised_bytes += reservations.on_volume(*id);
+                let view = VolumeView { capacity_bytes: volume.capacity_bytes, ..VolumeView::default() };
+                device.kept_bytes = device.kept_bytes.max(view.reserve_bytes());
+                device.nodes.insert(*node);
+            }
+        }
+        let mut joined: Vec<(BTreeSet<NodeId>, u64)> = Vec::new();
+        for device in devices.into_values() {
+            let free = device.free_bytes.unwrap_or_default().saturating_sub(device.promised_bytes);
+            space.capacity_bytes += device.capacity_bytes;
+            space.free_bytes += free;
+            // Whose nodes overlap with this one's, are one with it.
+            let own = device.nodes.clone();
+            let mut pool = (device.nodes, free.saturating_sub(device.kept_bytes));
+            for (nodes, bytes) in joined.extract_if(.., |(nodes, _)| !nodes.is_disjoint(&own)) {
+                pool.0.extend(nodes);
+                pool.1 += bytes;
+            }
+            joined.push(pool);
+        }
+        let pool = |(nodes, free_bytes): (BTreeSet<NodeId>, u64)| Pool { nodes: nodes.len() as u64, free_bytes };
+        space.pools = joined.into_iter().map(pool).collect();
+        space
+    }
+}
+
+impl Space {
+    /// Bytes of new data that find room in so many copies, each on another node (all of them, where there are fewer
+    /// nodes): a large volume beside small ones has room that no set of nodes can use.
+    ///
+    /// The most `d` for which the pools take `copies * d` bytes, none more than `d` on each of its nodes.
+    #[must_use]
+    pub fn available_bytes(&self, copies: u64) -> u64 {
+        let nodes: u64 = self.pools.iter().map(|pool| pool.nodes).sum();
+        let copies = copies.min(nodes).max(1);
+        let takes = |data: u64| -> u128 {
+            let in_pool = |pool: &Pool| u128::from(pool.free_bytes).min(u128::from(pool.nodes) * u128::from(data));
+            self.pools.iter().map(in_pool).sum()
+        };
+        // What is taken bends down as `data` grows: once it is too little, it stays so.
+        let total: u128 = self.pools.iter().map(|pool| u128::from(pool.free_bytes)).sum();
+        let (mut fits, mut over) = (0, u64::try_from(total / u128::from(copies)).unwrap_or(u64::MAX - 1) + 1);
+        while over - fits > 1 {
+            let middle = fits + (over - fits) / 2;
+            if takes(middle) >= u128::from(copies) * u128::from(middle) {
+                fits = middle;
+            } else {
+                over = middle;
+            }
+        }
+        fits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(pools: &[(u64, u64)]) -> Space {
+        let pools = pools.iter().map(|(nodes, free_bytes)| Pool { nodes: *nodes, free_bytes: *free_bytes }).collect();
+        Space { pools, ..Space::default() }
+    }
+
+    #[test]
+    fn the_smallest_of_as_many_nodes_as_copies_is_the_limit() {
+        assert_eq!(of(&[(1, 100), (1, 5000), (1, 7000)]).available_bytes(3), 100);
+        assert_eq!(of(&[(1, 100), (1, 5000), (1, 7000)]).available_bytes(2), 5100);
+        assert_eq!(of(&[(1, 100), (1, 5000), (1, 7000)]).available_bytes(1), 12_100);
+        assert_eq!(of(&[(1, 100), (2, 5000)]).available_bytes(3), 100, "two nodes on one device");
+        assert_eq!(of(&[(3, 9000)]).available_bytes(3), 3000);
+        assert_eq!(of(&[(2, 9000)]).available_bytes(3), 4500, "two copies where there are two nodes");
+        assert_eq!(of(&[(1, 600); 6]).available_bytes(3), 1200);
+        assert_eq!(of(&[]).available_bytes(3), 0);
+        assert_eq!(of(&[(1, u64::MAX), (1, u64::MAX)]).available_bytes(1), u64::MAX - 1, "no overflow");
+    }
+
+    proptest! {
+        /// Beside what a placement finds that always takes the nodes with most room: unit by unit, it is optimal.
+        #[test]
+        fn a_placement_can_use_all_of_it_and_no_more(frees in proptest::collection::vec(0_u64..40, 1..7), copies in 1_u64..5) {
+            let pools: Vec<(u64, u64)> = frees.iter().map(|free| (1, *free)).collect();
+            let width = copies.min(frees.len() as u64) as usize;
+            let mut left = frees;
+            let mut placed = 0;
+            loop {
+                left.sort_unstable_by(|one, other| other.cmp(one));
+                if left[width - 1] == 0 {
+                    break;
+                }
+                left[..width].iter_mut().for_each(|free| *free -= 1);
+                placed += 1;
+            }
+            prop_assert_eq!(of(&pools).available_bytes(copies), placed);
+        }
+    }
+}
