@@ -1,6 +1,6 @@
 //! Generates the message types from `proto/`. Needs `protoc` (Debian: protobuf-compiler).
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "proto/common.proto",
     "proto/hello.proto",
     "proto/meta.proto",
@@ -8,6 +8,7 @@ const FILES: [&str; 8] = [
     "proto/block.proto",
     "proto/worker.proto",
     "proto/proxy.proto",
+    "proto/power.proto",
     "proto/log.proto",
 ];
 

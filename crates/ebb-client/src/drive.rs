@@ -87,7 +87,9 @@ impl Target {
 
     fn is_single_source(&self, write: &Outgoing) -> bool {
         let by_dataset = self.inode.core.lock().attr.as_ref().is_some_and(|attr| attr.single_source);
-        by_dataset || write.weight() <= SINGLE_SOURCE_MAX
+        // Members that take turns to be awake cannot pass anything on to each other: each is sent to when it wakes.
+        let blinks = |member: &pb::Member| self.shared.awake_left_ms(member.node) != u64::MAX;
+        by_dataset || write.weight() <= SINGLE_SOURCE_MAX || self.members().iter().any(blinks)
     }
 
     /// Sends a write to all members: to each from here, or to the nearest with the others as its chain.

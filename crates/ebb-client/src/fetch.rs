@@ -16,6 +16,8 @@ use crate::shared::Shared;
 /// First attempt at a member; doubled with every round over the set.
 const ATTEMPT: Duration = Duration::from_secs(2);
 const ATTEMPT_MAX: Duration = Duration::from_secs(8);
+/// How long after its time a node that falls asleep is still waited for.
+const SLACK: Duration = Duration::from_millis(50);
 /// Pause after a round in which every member failed.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -72,7 +74,7 @@ where
 /// Every member once; the error that says most if none has it.
 pub(crate) async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes> {
     let mut worst = err!(NoReplica, "m{} has no members in the map", wanted.record.id);
-    let mut places = order(shared, &wanted.record).into_iter();
+    let mut places = shared.awake_order(&wanted.record).await?.into_iter();
     while let Some(place) = places.next() {
         let first = from_or_report(shared, wanted, place, attempt);
         tokio::pin!(first);
@@ -132,6 +134,9 @@ async fn either(
 
 async fn from_or_report(shared: &Arc<Shared>, wanted: &Wanted, place: usize, attempt: Duration) -> Result<Bytes> {
     let member = wanted.record.members[place];
+    // Who falls asleep meanwhile answers when it wakes, which may be long: others are asked before.
+    let left = Duration::from_millis(shared.awake_left_ms(member.node)).saturating_add(SLACK);
+    let attempt = attempt.min(left);
     from_member(shared, wanted, &member, attempt).await.inspect_err(|error| {
         shared.metrics.failed_reads.add(1);
         tracing::debug!(node = member.node, metablock = wanted.record.id, %error, "read from a member");
@@ -139,11 +144,13 @@ async fn from_or_report(shared: &Arc<Shared>, wanted: &Wanted, place: usize, att
     })
 }
 
-fn order(shared: &Shared, record: &pb::Metablock) -> Vec<usize> {
+/// Members that are awake, in the order in which they are to be asked.
+pub(crate) fn order(shared: &Shared, record: &pb::Metablock) -> Vec<usize> {
     let own = &shared.options.host;
     let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
         place,
         own_host: shared.nodes.host(member.node) == *own,
+        awake_left_ms: shared.awake_left_ms(member.node),
         dead: shared.nodes.is_dead(member.node) || shared.nodes.is_silent(member.node),
         outstanding: shared.nodes.outstanding(member.node),
         draw: shared.runtime.random_u64(),

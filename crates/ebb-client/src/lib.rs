@@ -48,6 +48,7 @@ mod pinned;
 mod plan;
 mod poll;
 mod proxied;
+mod power;
 mod read;
 mod recall;
 mod repair;

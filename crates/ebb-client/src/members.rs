@@ -107,7 +107,7 @@ pub(crate) async fn pull(
     Ok(())
 }
 
-/// One call to a member, counted among those in progress on its node.
+/// One call to a member, once its node is awake; counted among those in progress on its node.
 pub(crate) async fn call<C: Call>(
     shared: &Arc<Shared>,
     hop: &pb::Hop,
@@ -115,6 +115,7 @@ pub(crate) async fn call<C: Call>(
     payload: Vec<Bytes>,
     deadline: Duration,
 ) -> Result<Response<C::Reply>> {
+    shared.awake(hop.member.unwrap_or_default().node).await?;
     // What comes back beside these bytes is small: reads say what they expect.
     watched(shared, hop, message, payload, 0, deadline).await
 }
@@ -143,11 +144,14 @@ async fn watched<C: Call>(
     nodes.check_answers(node)?;
     let _outstanding = nodes.begin(node);
     let sent = shared.runtime.now();
+    // Who sleeps by plan before the deadline may well not answer: that says nothing of it.
+    let serves_on = shared.awake_left_ms(node) >= u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
     let answer = shared.connector.channel(&hop.address).call_sized(message, payload, expected, deadline).await;
     let now = shared.runtime.now();
+    let is_timeout = |error: &Error| serves_on && error.kind() == ErrorKind::Timeout;
     match &answer {
         Ok(_) => drop(nodes.on_answer(node, now)),
-        Err(error) if error.kind() == ErrorKind::Timeout && nodes.on_timeout(node, sent, deadline, now) => {
+        Err(error) if is_timeout(error) && nodes.on_timeout(node, sent, deadline, now) => {
             tracing::warn!(node, address = hop.address, "a node answers nothing: do without it until it does");
             let (own, address) = (shared.clone(), hop.address.clone());
             shared.runtime.spawn("ask a silent node", async move { ask_silent(&own, node, &address).await });

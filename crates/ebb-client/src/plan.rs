@@ -133,6 +133,8 @@ pub(crate) struct Candidate {
     pub place: usize,
     /// On the reader's own host.
     pub own_host: bool,
+    /// How long its node still serves, in milliseconds; 0: it sleeps.
+    pub awake_left_ms: u64,
     /// The master holds its node for dead, or it answers nothing here.
     pub dead: bool,
     /// Calls in progress to its node.
@@ -141,9 +143,15 @@ pub(crate) struct Candidate {
     pub draw: u64,
 }
 
-/// In which order members are asked: own host first, then the least busy, then by lot; dead ones last.
+/// A node must serve for so long to be asked before others, in milliseconds: time to read and send a block.
+const NEED_MS: u64 = 100;
+
+/// In which order members are asked: own host first, then the least busy, then by lot; those that fall asleep before
+/// they have answered after these, longest awake first; dead ones last; sleeping ones not at all.
 pub(crate) fn read_order(mut candidates: Vec<Candidate>) -> Vec<usize> {
-    candidates.sort_by_key(|one| (one.dead, !one.own_host, one.outstanding, one.draw));
+    candidates.retain(|one| one.awake_left_ms > 0);
+    let hurry = |one: &Candidate| if one.awake_left_ms < NEED_MS { u64::MAX - one.awake_left_ms } else { 0 };
+    candidates.sort_by_key(|one| (one.dead, hurry(one), !one.own_host, one.outstanding, one.draw));
     candidates.into_iter().map(|one| one.place).collect()
 }
 
@@ -211,7 +219,14 @@ mod tests {
 
     #[test]
     fn own_host_first_then_idle_then_by_lot_and_dead_last() {
-        let one = |place, own_host, dead, outstanding, draw| Candidate { place, own_host, dead, outstanding, draw };
+        let one = |place, own_host, dead, outstanding, draw| Candidate {
+            place,
+            own_host,
+            awake_left_ms: u64::MAX,
+            dead,
+            outstanding,
+            draw,
+        };
         let order = read_order(vec![
             one(0, false, false, 3, 0),
             one(1, false, false, 1, 9),
@@ -220,6 +235,9 @@ mod tests {
             one(4, false, false, 1, 2),
         ]);
         assert_eq!(order, [2, 4, 1, 0, 3]);
+        let left = |place, awake_left_ms| Candidate { awake_left_ms, ..one(place, false, false, 0, 0) };
+        let order = read_order(vec![left(0, 20), left(1, 0), left(2, 500), left(3, 60)]);
+        assert_eq!(order, [2, 3, 0], "who falls asleep comes late, who sleeps is not asked");
     }
 
     proptest! {

@@ -63,7 +63,8 @@ impl Shared {
     pub async fn poll_once(self: &Arc<Self>, wait_ms: u32, recalled: Vec<pb::Held>, forgotten: Vec<u64>) -> Result<()> {
         let session = self.session.name();
         let (id, node_map_version) = (session.id.raw(), self.nodes.version());
-        let message = pb::Poll { session: id, wait_ms, node_map_version, recalled, forgotten };
+        let plan_version = self.plan_version();
+        let message = pb::Poll { session: id, wait_ms, node_map_version, recalled, forgotten, plan_version };
         let sent = self.runtime.now();
         let deadline = Duration::from_millis(u64::from(wait_ms)) + LATE;
         let reply = match self.session.masters.call_once(&message, deadline).await {
@@ -91,6 +92,9 @@ impl Shared {
     async fn on_poll_reply(self: &Arc<Self>, reply: pb::PollReply) {
         if !reply.nodes.is_empty() {
             self.nodes.update(reply.node_map_version, reply.nodes);
+        }
+        if !reply.plans.is_empty() {
+            self.on_plans(&reply.plans);
         }
         for granted in &reply.locks {
             self.locks.on_granted(granted);
@@ -174,9 +178,10 @@ impl Shared {
             role: self.options.role.clone(),
             pid: self.options.pid,
         };
-        let nodes = self.session.open(&message).await?;
+        let reply = self.session.open(&message).await?;
+        self.on_plans(&reply.plans);
         // Version 0: the first poll brings the map with its version.
-        self.nodes.update(0, nodes);
+        self.nodes.update(0, reply.nodes);
         let open: Vec<u64> = self
             .inodes()
             .iter()

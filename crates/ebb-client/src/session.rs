@@ -1,6 +1,7 @@
 //! Who this client is to the master: session, request ids, and how long its leases may be believed.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ebb_runtime::{Moment, Runtime};
@@ -24,6 +25,8 @@ pub(crate) struct Session {
     /// Calls.
     pub masters: Masters,
     deadline: Duration,
+    /// Milliseconds that operations are retried at least, whatever the deadline says.
+    least_ms: AtomicU64,
     state: Mutex<State>,
     /// A poll was answered or a new session was opened.
     changed: Notify,
@@ -62,11 +65,20 @@ impl Session {
             trusted_until: Moment::default(),
             ttl: Duration::from_secs(10),
         };
-        Self { runtime, masters, deadline, state: Mutex::new(state), changed: Notify::new(), poke: Notify::new() }
+        let least_ms = AtomicU64::new(0);
+        Self {
+            runtime,
+            masters,
+            deadline,
+            least_ms,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            poke: Notify::new(),
+        }
     }
 
     /// Opens a new session in place of the old one; returns the nodes that came with it.
-    pub async fn open(&self, open: &pb::OpenSession) -> Result<Vec<pb::Node>> {
+    pub async fn open(&self, open: &pb::OpenSession) -> Result<pb::OpenSessionReply> {
         let sent = self.runtime.now();
         let reply = self.masters.call(open, ATTEMPT, self.deadline).await.result?;
         let ttl = Duration::from_millis(reply.session_ttl_ms);
@@ -83,7 +95,7 @@ impl Session {
             state.trusted_until = sent.after(ttl - TTL_MARGIN);
         }
         self.changed.notify_waiters();
-        Ok(reply.nodes)
+        Ok(reply)
     }
 
     /// The session now.
@@ -99,7 +111,12 @@ impl Session {
 
     /// How long an operation is retried.
     pub fn deadline(&self) -> Duration {
-        self.deadline
+        self.deadline.max(Duration::from_millis(self.least_ms.load(Ordering::Relaxed)))
+    }
+
+    /// Who waits for a node that sleeps by plan does not give up before it has woken.
+    pub fn wait_at_least(&self, span: Duration) {
+        self.least_ms.store(u64::try_from(span.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Whether leases may be believed now.

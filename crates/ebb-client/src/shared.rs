@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub session: Session,
     pub boot: MasterBoot,
     pub nodes: NodeMap,
+    /// Power plans in force and announced.
+    pub plans: Mutex<ebb_power::Timetable>,
     pub cache: BlockCache,
     pub known: Known,
     pub budget: Budget,
@@ -74,6 +76,7 @@ impl Shared {
             session,
             boot: MasterBoot::default(),
             nodes: NodeMap::default(),
+            plans: Mutex::default(),
             queue: Queue::default(),
             handles: Handles::default(),
             hedge: Hedge::default(),

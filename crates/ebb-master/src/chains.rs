@@ -103,19 +103,23 @@ impl Drop for Promise {
 pub(crate) fn power_chain(dataset: &pb::Dataset, all: &[NodeId]) -> Result<DatasetChain> {
     let layout = dataset.layout.parse::<LayoutKind>()?;
     let gear_size = dataset.gear_size;
-    let shape = match layout {
-        LayoutKind::Random | LayoutKind::Striped => ChainShape::Anywhere,
-        LayoutKind::Simple => ChainShape::Simple,
-        LayoutKind::EqualWork => ChainShape::EqualWork,
-        LayoutKind::Geared => ChainShape::Geared { gear_size },
-        LayoutKind::PowerBalanced => ChainShape::Ring,
-    };
+    let shape = ChainShape::of(layout, gear_size);
     let nodes =
         if layout.has_chain() { dataset.chain.iter().copied().map(NodeId::new).collect() } else { all.to_vec() };
     let replicas = if layout.has_chain() { dataset.replicas } else { least(dataset.replicas, all) };
     let mut chain = DatasetChain::new(DatasetId::new(dataset.id), nodes, shape, dataset.primaries, replicas)?;
     chain.wanted_active = Some(dataset.active).filter(|active| *active > 0);
     Ok(chain)
+}
+
+/// The dataset with the nodes that its copies may lie on, in the order in which they are switched on.
+pub(crate) fn charted(dataset: &pb::Dataset, all: &[u64]) -> pb::Dataset {
+    let mut charted = dataset.clone();
+    if charted.chain.is_empty() {
+        charted.chain = all.to_vec();
+        charted.replicas = charted.replicas.min(u32::try_from(all.len()).unwrap_or(u32::MAX)).max(1);
+    }
+    charted
 }
 
 /// Copies that there can be: a cluster may have fewer nodes than its default dataset wants copies.

@@ -175,5 +175,6 @@ fn judge(shared: &Shared, volume: VolumeId, candidates: &[MetablockId], lives: &
 async fn send(shared: &Shared, node: NodeId, volume: VolumeId, replicas: Vec<pb::DeletedReplica>) -> Result<()> {
     let call = pb::DeleteReplicas { volume: volume.raw(), replicas };
     // Unlinking many files takes a disk a while.
+    shared.awake(node).await?;
     shared.channel(node)?.call(&call, shared.options.call_timeout * 4).await.map(|_| ())
 }

@@ -24,6 +24,7 @@
 //! | [`reserve`]: room promised to writers | `room` |
 //! | `ebb_layout`, `ebb_power::chain`: where copies go, which chain a dataset gets | `placement`, `chains` |
 //! | [`recovery`]: what members' answers mean | `recovery::run` |
+//! | `ebb_power::Timetable`: who sleeps when | `power` |
 //! | [`repair`]: the next step for a set | `repair::run`, `deletes` |
 //! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
 //!
@@ -47,6 +48,7 @@ mod nodes;
 pub mod options;
 mod placement;
 mod poll;
+mod power;
 pub mod recovery;
 pub mod registry;
 pub mod repair;

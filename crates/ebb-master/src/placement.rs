@@ -1,11 +1,12 @@
 //! Where new replicas go: the cluster's state and a dataset's settings, put as a question to the layout.
 
 use ebb_layout::{Ask, LayoutKind, Plan, choose};
+use ebb_power::Timetable;
 use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, VolumeId};
 use ebb_wire::pb;
 
 use crate::chains::{self, Promise};
-use crate::registry::Patience;
+use crate::registry::{Patience, Rest};
 use crate::shared::Shared;
 
 /// What has to be placed.
@@ -80,7 +81,8 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<P
         let machine = shared.group.machine();
         let registry = shared.state.registry.lock();
         let reservations = shared.state.room.lock();
-        registry.view(machine.nodes(), patience, &reservations, shared.runtime.now())
+        let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+        registry.view(machine.nodes(), patience, &reservations, shared.runtime.now(), |node| rest(&plans, node, now_ms))
     };
     let layout = need.dataset.layout.parse::<LayoutKind>()?;
     let ask = Ask {
@@ -97,6 +99,15 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<P
         seed: shared.runtime.random_u64(),
     };
     choose(&view, &ask)
+}
+
+/// What the plans make of a node, as far as they reach.
+pub(crate) fn rest(plans: &Timetable, node: NodeId, now_ms: u64) -> Rest {
+    match plans.next_wake_ms(node, now_ms) {
+        None => Rest::Off,
+        Some(_) if plans.awake_left_ms(node, now_ms) == u64::MAX => Rest::None,
+        Some(_) => Rest::Blinks,
+    }
 }
 
 fn members(plan: &Plan) -> Vec<pb::Member> {

@@ -35,7 +35,7 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
         if shared.state.soft.lock().sessions.is_newest(session, number) == Some(false) {
             return Ok(reply);
         }
-        let has_news = look(shared, session, call.node_map_version, &mut reply)?;
+        let has_news = look(shared, session, &call, &mut reply)?;
         let now = shared.runtime.now();
         if has_news || now >= until || shared.is_stopped() {
             shared.state.soft.lock().sessions.finish_poll(session, now, &mut reply);
@@ -54,13 +54,17 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
     }
 }
 
-fn look(shared: &Shared, session: SessionId, node_map_version: u64, reply: &mut pb::PollReply) -> Result<bool> {
+fn look(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut pb::PollReply) -> Result<bool> {
     reply.node_map_version = shared.state.registry.lock().version();
-    let is_new_map = reply.node_map_version != node_map_version;
+    let is_new_map = reply.node_map_version != call.node_map_version;
     if is_new_map {
         (reply.node_map_version, reply.nodes) = shared.node_map();
     }
     let machine = shared.group.machine();
+    let is_new_plan = machine.plans().last().is_some_and(|plan| plan.version > call.plan_version);
+    if is_new_plan {
+        reply.plans = crate::power::encoded(&machine);
+    }
     let mut soft = shared.state.soft.lock();
     if !soft.sessions.contains(session) {
         bail!(SessionExpired, "session {session} is over: open a new one");
@@ -73,7 +77,7 @@ fn look(shared: &Shared, session: SessionId, node_map_version: u64, reply: &mut 
     }
     let now = shared.runtime.now();
     let must_forget = soft.watches.take_news(session, now, reply);
-    Ok(soft.sessions.take_news(session, now, reply) || must_forget || is_new_map)
+    Ok(soft.sessions.take_news(session, now, reply) || must_forget || is_new_map || is_new_plan)
 }
 
 /// A session says what it holds now of a file.

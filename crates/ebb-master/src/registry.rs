@@ -159,13 +159,19 @@ impl Registry {
         Reported::Whole { named: std::mem::take(&mut volume.named), first }
     }
 
-    /// Time passes: which nodes died of it. `recorded` are all that were ever registered.
-    pub fn on_tick(&mut self, recorded: impl Iterator<Item = NodeId>, now: Moment) -> Vec<Loss> {
+    /// Time passes: which nodes died of it. `recorded` are all that were ever registered; `owes_word` tells of one that
+    /// has been silent for so long whether it should have spoken: who sleeps by plan is not dead.
+    pub fn on_tick(
+        &mut self,
+        recorded: impl Iterator<Item = NodeId>,
+        now: Moment,
+        owes_word: impl Fn(NodeId, Duration) -> bool,
+    ) -> Vec<Loss> {
         let mut losses = Vec::new();
         for id in recorded {
             let node = self.nodes.entry(id).or_default();
             let silent = now.since(node.heard.unwrap_or(self.started));
-            if !node.dead && silent >= self.dead_time {
+            if !node.dead && silent >= self.dead_time && owes_word(id, silent) {
                 node.dead = true;
                 losses.push(Loss::NodeDied(id));
             }
@@ -234,6 +240,7 @@ impl Registry {
         patience: Patience,
         reservations: &Reservations,
         now: Moment,
+        rest: impl Fn(NodeId) -> Rest,
     ) -> View {
         let mut view = View::default();
         for record in recorded {
@@ -241,7 +248,13 @@ impl Registry {
             let id = NodeId::new(told.id);
             let Some(node) = self.nodes.get(&id) else { continue };
             let silent = node.heard.map(|heard| now.since(heard));
-            let prompt = silent.is_some_and(|silent| silent < self.suspect_time || patience == Patience::UntilDead);
+            let (may_be_silent, is_off) = match rest(id) {
+                Rest::None => (false, false),
+                Rest::Blinks => (true, false),
+                Rest::Off => (true, true),
+            };
+            let is_patient = patience == Patience::UntilDead || may_be_silent;
+            let prompt = silent.is_some_and(|silent| silent < self.suspect_time || is_patient) && !is_off;
             for volume in &told.volumes {
                 let volume_id = VolumeId::new(volume.id);
                 let Some(known) = node.volumes.get(&volume_id) else { continue };
@@ -295,6 +308,17 @@ impl Registry {
         let taken = reservations.on_volume(member.volume_id()) + view.reserve_bytes();
         Some(volume.free_bytes.saturating_sub(taken))
     }
+}
+
+/// What the power plan makes of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// It is on.
+    None,
+    /// It sleeps now and then, and wakes by itself: new replicas wait for it.
+    Blinks,
+    /// It is off until another plan comes: nothing new goes there.
+    Off,
 }
 
 /// How silent a node may be to get new replicas.

@@ -23,7 +23,7 @@ use crate::registry::Registry;
 use crate::reserve::Reservations;
 use crate::sessions::Sessions;
 use crate::shared::{Shared, Soft, State};
-use crate::{acquire, admin, deletes, fsck, namespace, nodes, poll, recovery, repair, room, upkeep};
+use crate::{acquire, admin, deletes, fsck, namespace, nodes, poll, power, recovery, repair, room, upkeep};
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
 const MARGIN: Duration = Duration::from_millis(200);
@@ -134,6 +134,7 @@ fn assemble(
     *state.work.lock() = work;
     *state.room.lock() = Reservations::of_held(&group.machine());
     *state.chains.lock() = Chains::of(&group.machine());
+    *state.plans.lock() = power::timetable(&group.machine(), ebb_power::wall_ms(runtime.wall()));
     let raft = opened.serve(Arc::clone(&state) as _);
     let shared = Shared {
         runtime: runtime.clone(),
@@ -265,6 +266,12 @@ impl Front {
             Method::ReplicaReport => nodes::report(shared, &request.decode()?).await.map(|()| done()),
             Method::Heartbeat => Ok(Answer::new(&nodes::heartbeat(shared, &request.decode()?))),
             Method::SessionEnded => self.session_ended(&request.decode()?, &request.peer).await,
+            Method::PublishPlan => power::publish(shared, request.decode()?).await.map(|()| done()),
+            Method::WatchPower => {
+                let deadline = request.deadline.saturating_sub(MARGIN);
+                Ok(Answer::new(&power::watch(shared, &request.decode()?, deadline).await))
+            }
+            Method::DescribePower => Ok(Answer::new(&power::describe(shared))),
             Method::RaftMessage => bail!(Unsupported, "this master's group has one member: it exchanges no messages"),
             Method::Counters => Ok(Answer::new(&self.counters())),
             other => not_here(other),
@@ -288,6 +295,7 @@ impl Front {
             cluster: shared.options.identity.cluster.raw(),
             session_ttl_ms: u64::try_from(shared.options.session_ttl.as_millis()).unwrap_or(u64::MAX),
             nodes,
+            plans: power::encoded(&shared.group.machine()),
         }))
     }
 

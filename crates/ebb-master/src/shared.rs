@@ -1,13 +1,15 @@
 //! What all parts of a master share, and the hook that keeps soft state in step with the logged one.
 //!
 //! Lock order: the state machine (through [`Group::machine`]), then [`State::soft`], then [`State::registry`], then
-//! [`State::room`], then [`State::work`], then [`State::chains`]. None of them is held across an await.
+//! [`State::room`], then [`State::work`], then [`State::chains`], then
+//! [`State::plans`]. None of them is held across an await.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_meta::{Applied, Effect, Machine, Reply};
+use ebb_power::{PowerPlan, Timetable, wall_ms};
 use ebb_rpc::{Channel, Connector};
 use ebb_runtime::{Moment, Runtime};
 use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, SessionId, bail};
@@ -48,6 +50,8 @@ pub(crate) struct State {
     pub room: Mutex<Reservations>,
     pub work: Mutex<Work>,
     pub chains: Mutex<Chains>,
+    /// Power plans in force and announced.
+    pub plans: Mutex<Timetable>,
     pub wake: Wake,
 }
 
@@ -68,6 +72,8 @@ pub(crate) struct Wake {
     pub repair: Notify,
     pub deletes: Notify,
     pub reap: Notify,
+    /// Of those who watch for power plans: all of them are woken.
+    pub plans: Notify,
 }
 
 impl State {
@@ -79,6 +85,7 @@ impl State {
             room: Mutex::default(),
             work: Mutex::default(),
             chains: Mutex::default(),
+            plans: Mutex::default(),
             wake: Wake::default(),
         }
     }
@@ -121,6 +128,7 @@ impl Shared {
     /// Asks a node for something that may be asked twice. A connection that stood since before a restart of the node
     /// breaks with the first call on it: that says nothing of the node, so it is asked once more, on a new connection.
     pub(crate) async fn ask<C: Call>(&self, node: NodeId, call: &C, deadline: Duration) -> Result<C::Reply> {
+        self.awake(node).await?;
         match self.channel(node)?.call(call, deadline).await {
             Err(error) if error.kind() == ErrorKind::Disconnected => self.channel(node)?.call(call, deadline).await,
             answer => answer,
@@ -199,6 +207,10 @@ impl State {
                 self.registry.lock().bump();
                 soft.sessions.wake_all();
             }
+            (Op::PublishPlan(published), Ok(_)) => {
+                self.on_plan(published);
+                soft.sessions.wake_all();
+            }
             (Op::Client(client), reply) => {
                 if let Ok(Reply::Meta(pb::MetaReply { dataset: Some(dataset), .. })) = reply {
                     self.chains.lock().on_dataset(dataset);
@@ -207,6 +219,15 @@ impl State {
             }
             _ => {}
         }
+    }
+
+    fn on_plan(&self, published: &pb::PublishedPlan) {
+        let now_ms = wall_ms(self.runtime.wall());
+        let taken = PowerPlan::decode(&published.plan).and_then(|plan| self.plans.lock().accept(plan, now_ms));
+        if let Err(error) = taken {
+            tracing::error!(version = published.version, %error, "a logged power plan cannot be followed");
+        }
+        self.wake.plans.notify_waiters();
     }
 
     fn on_effect(&self, machine: &Machine, soft: &mut Soft, command: &pb::Command, effect: &Effect) {

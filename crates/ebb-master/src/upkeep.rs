@@ -58,7 +58,13 @@ fn note_deaths(shared: &Shared) {
     let machine = shared.group.machine();
     let recorded: Vec<_> =
         machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| ebb_types::NodeId::new(node.id)).collect();
-    let losses = shared.state.registry.lock().on_tick(recorded.into_iter(), shared.runtime.now());
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+    let patience_ms = u64::try_from(shared.options.dead_time.as_millis()).unwrap_or(u64::MAX);
+    let owes_word = |node, silent: Duration| {
+        let heard_ms = now_ms.saturating_sub(u64::try_from(silent.as_millis()).unwrap_or(u64::MAX));
+        plans.is_overdue(node, heard_ms, now_ms, patience_ms)
+    };
+    let losses = shared.state.registry.lock().on_tick(recorded.into_iter(), shared.runtime.now(), owes_word);
     if losses.is_empty() {
         return;
     }

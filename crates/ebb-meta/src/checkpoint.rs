@@ -117,7 +117,15 @@ impl Machine {
         let quarantined = self.replicas.quarantined().map(|(volume, id)| {
             Record::Quarantine(pb::Quarantine { volume: volume.raw(), metablocks: vec![id.raw()], release: false })
         });
-        inodes.chain(entries).chain(sessions).chain(nodes).chain(datasets).chain(deleted).chain(quarantined)
+        let plans = self.plans.iter().map(|plan| Record::Plan(plan.clone()));
+        inodes
+            .chain(entries)
+            .chain(sessions)
+            .chain(nodes)
+            .chain(datasets)
+            .chain(deleted)
+            .chain(quarantined)
+            .chain(plans)
     }
 
     fn inode_record(&self, id: InodeId, inode: &Inode) -> pb::InodeRecord {
@@ -284,6 +292,10 @@ impl Loader {
                 for id in &quarantined.metablocks {
                     self.machine.replicas.quarantine(VolumeId::new(quarantined.volume), MetablockId::new(*id));
                 }
+                Ok(())
+            }
+            Record::Plan(plan) => {
+                self.machine.plans.push(plan);
                 Ok(())
             }
             Record::Deleted(deleted) => {

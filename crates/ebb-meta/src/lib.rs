@@ -43,6 +43,7 @@ mod map;
 mod ops;
 pub mod outcome;
 mod permission;
+mod power;
 mod query;
 mod recovery;
 mod registry;

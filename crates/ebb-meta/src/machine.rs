@@ -37,6 +37,8 @@ pub struct Machine {
     pub(crate) sessions: Sessions,
     pub(crate) registry: Registry,
     pub(crate) datasets: Datasets,
+    /// Power plans in force and announced, oldest first.
+    pub(crate) plans: Vec<pb::PublishedPlan>,
 }
 
 /// Durable counters. No id is ever given twice.
@@ -145,6 +147,7 @@ impl Machine {
             sessions: Sessions::default(),
             registry: Registry::default(),
             datasets: Datasets::empty(),
+            plans: Vec::new(),
         }
     }
 
@@ -196,6 +199,10 @@ impl Machine {
                 Ok(Reply::None)
             }
             Change::InitCluster(init) => self.init_cluster(call.now, init),
+            Change::PublishPlan(plan) => {
+                self.publish_plan(call.now, plan)?;
+                Ok(Reply::None)
+            }
         }
     }
 

@@ -13,6 +13,7 @@ mod model;
 mod names;
 mod nodes;
 mod permissions;
+mod power;
 mod renames;
 mod sessions;
 mod xattrs;

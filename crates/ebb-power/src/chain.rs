@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ebb_layout::LayoutKind;
 use ebb_layout::targets::geared::Grid;
 use ebb_layout::targets::{Chain, Targets, check_replicas, equal_work, ring, simple};
 use ebb_types::{DatasetId, NodeId, Result, bail};
@@ -29,6 +30,20 @@ pub enum ChainShape {
     },
     /// Far apart on the circle of nodes (`power-balanced`).
     Ring,
+}
+
+impl ChainShape {
+    /// How a layout's copies lie; `gear_size` means nothing to layouts without gears.
+    #[must_use]
+    pub const fn of(layout: LayoutKind, gear_size: u32) -> Self {
+        match layout {
+            LayoutKind::Random | LayoutKind::Striped => Self::Anywhere,
+            LayoutKind::Simple => Self::Simple,
+            LayoutKind::EqualWork => Self::EqualWork,
+            LayoutKind::Geared => Self::Geared { gear_size },
+            LayoutKind::PowerBalanced => Self::Ring,
+        }
+    }
 }
 
 /// A dataset as the power manager sees it.

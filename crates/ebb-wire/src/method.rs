@@ -84,6 +84,14 @@ methods! {
     /// A client's process has ended.
     SessionEnded = 44, Empty;
 
+    // Master: power.
+    /// Make a plan durable and tell everybody.
+    PublishPlan = 45, Empty;
+    /// Long poll for plans.
+    WatchPower = 46, WatchPowerReply;
+    /// What a power manager must know.
+    DescribePower = 47, DescribePowerReply;
+
     // Block server.
     /// Versioned write, pipelined.
     WriteReplica = 60, WriteReplicaReply;
@@ -108,6 +116,9 @@ methods! {
     /// Where clients of the host get descriptors.
     ShareTicket = 70, ShareTicketReply;
 
+    /// Take no new work, finish, sync: before sleep.
+    Rest = 71, Empty;
+
     // Any process.
     /// Bytes and calls since start.
     Counters = 80, CountersReply;
@@ -121,6 +132,20 @@ methods! {
     JoinShared = 110, JoinSharedReply;
     /// An operation on a shared file.
     SharedOp = 111, SharedOpReply;
+
+    // Power manager.
+    /// The operator's word on the supply.
+    SetPower = 120, Empty;
+    /// A trace as the source.
+    FollowTrace = 121, Empty;
+    /// Another policy.
+    SetPolicy = 122, Empty;
+    /// Plan, watts, nodes.
+    PowerStatus = 123, PowerStatusReply;
+
+    // Power client.
+    /// What its nodes do.
+    NodesPower = 130, NodesPowerReply;
 }
 
 #[cfg(test)]

@@ -125,11 +125,10 @@ async fn promise(shared: &Arc<Shared>, epoch: Epoch, metablocks: &[pb::Metablock
         for names in names.chunks(NAMES_MAX) {
             let call = pb::PromiseEpoch { epoch: epoch.raw(), replicas: names.to_vec() };
             let shared = Arc::clone(shared);
-            calls.push(
-                shared.clone().runtime.spawn("promise", async move {
-                    shared.channel(node)?.call(&call, shared.options.call_timeout).await
-                }),
-            );
+            calls.push(shared.clone().runtime.spawn("promise", async move {
+                shared.awake(node).await?;
+                shared.channel(node)?.call(&call, shared.options.call_timeout).await
+            }));
         }
     }
     let mut answers = BTreeMap::new();
@@ -195,6 +194,7 @@ async fn settle_one(shared: &Arc<Shared>, epoch: Epoch, settle: Settle) -> Resul
             };
             let shared = Arc::clone(shared);
             shared.clone().runtime.spawn("stamp", async move {
+                shared.awake(member.node_id()).await?;
                 let reply = shared.channel(member.node_id())?.call(&call, shared.options.call_timeout).await?;
                 let version = convert::version(reply.version);
                 if version != Version::new(epoch, 0) {
@@ -231,6 +231,7 @@ async fn pull(shared: &Shared, epoch: Epoch, settle: &Settle, member: pb::Member
             at: Some(settle.base.into()),
             rate_bytes_per_sec: 0,
         };
+        shared.awake(member.node_id()).await?;
         match shared.channel(member.node_id())?.call(&call, pull_deadline(shared, settle.length)).await {
             Ok(reply) if convert::version(reply.version) == settle.base => return Ok(()),
             Ok(reply) => last = err!(StaleVersion, "pulled {}", convert::version(reply.version)),

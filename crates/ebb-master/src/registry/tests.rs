@@ -34,9 +34,9 @@ fn a_node_is_unknown_then_live_then_dead_then_live() {
     assert_eq!(registry.state(N1), pb::NodeState::NodeUnknown);
     registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
     assert!(registry.is_live(N1) && registry.is_sound(N1, VolumeId::new(1)));
-    assert_eq!(registry.on_tick([N1].into_iter(), at(30)), []);
-    assert_eq!(registry.on_tick([N1].into_iter(), at(31)), [Loss::NodeDied(N1)]);
-    assert_eq!(registry.on_tick([N1].into_iter(), at(32)), [], "told once");
+    assert_eq!(registry.on_tick([N1].into_iter(), at(30), |_, _| true), []);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(31), |_, _| true), [Loss::NodeDied(N1)]);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(32), |_, _| true), [], "told once");
     assert!(registry.is_lost(N1, VolumeId::new(1)));
     let before = registry.version();
     assert_eq!(registry.on_heartbeat(&beat(7, vec![volume(1)]), at(40)), (Pulse::Known, vec![]));
@@ -48,10 +48,19 @@ fn a_node_that_never_comes_back_is_dead_after_the_dead_time() {
     let mut registry = registry();
     let nodes = [record(1, vec![volume(1)], false)];
     assert!(!registry.is_safe_start(nodes.iter()));
-    assert_eq!(registry.on_tick([N1].into_iter(), at(29)), []);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(29), |_, _| true), []);
     assert!(!registry.is_lost(N1, VolumeId::new(1)), "not heard of is not lost");
-    assert_eq!(registry.on_tick([N1].into_iter(), at(30)), [Loss::NodeDied(N1)]);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(30), |_, _| true), [Loss::NodeDied(N1)]);
     assert!(registry.is_safe_start(nodes.iter()));
+}
+
+#[test]
+fn a_node_that_sleeps_by_plan_is_not_dead() {
+    let mut registry = registry();
+    registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
+    assert_eq!(registry.on_tick([N1].into_iter(), at(100), |_, silent| silent > at(100).since(at(0))), []);
+    assert!(registry.is_live(N1));
+    assert_eq!(registry.on_tick([N1].into_iter(), at(101), |_, _| true), [Loss::NodeDied(N1)]);
 }
 
 #[test]
@@ -103,17 +112,21 @@ fn a_volume_that_becomes_poisoned_is_told_once_and_lost() {
 fn placement_sees_who_may_take_replicas() {
     let mut registry = registry();
     registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
-    let usable = |registry: &Registry, draining, patience, now| {
+    let usable_if = |registry: &Registry, draining, patience, now, rest| {
         let nodes = [record(1, vec![volume(1)], draining)];
-        let view = registry.view(nodes.iter(), patience, &Reservations::default(), now);
+        let view = registry.view(nodes.iter(), patience, &Reservations::default(), now, |_| rest);
         assert_eq!((view.volumes[0].free_bytes, view.volumes[0].incarnation.raw()), (600, 9));
         view.volumes[0].usable
     };
+    let usable =
+        |registry: &Registry, draining, patience, now| usable_if(registry, draining, patience, now, Rest::None);
     assert!(usable(&registry, false, Patience::Prompt, at(2)));
+    assert!(usable_if(&registry, false, Patience::Prompt, at(6), Rest::Blinks), "it sleeps, and wakes by itself");
+    assert!(!usable_if(&registry, false, Patience::UntilDead, at(2), Rest::Off), "switched off");
     assert!(!usable(&registry, true, Patience::Prompt, at(2)), "draining");
     assert!(!usable(&registry, false, Patience::Prompt, at(6)), "silent");
     assert!(usable(&registry, false, Patience::UntilDead, at(6)));
-    registry.on_tick([N1].into_iter(), at(40));
+    registry.on_tick([N1].into_iter(), at(40), |_, _| true);
     assert!(!usable(&registry, false, Patience::UntilDead, at(40)), "dead");
     assert_eq!(registry.describe(&record(1, vec![volume(1)], true)).state, pb::NodeState::NodeDead as i32);
 }

@@ -336,6 +336,9 @@ async fn pull(shared: &Shared, task: &Task, source: pb::Member, target: pb::Memb
         at: Some(at.into()),
         rate_bytes_per_sec: rate,
     };
+    // Both must serve for the copy: who wakes later decides.
+    shared.awake(source.node_id()).await?;
+    shared.awake(target.node_id()).await?;
     let reply = shared.channel(target.node_id())?.call(&call, pull_deadline(shared, task.record.length)).await?;
     let version = convert::version(reply.version);
     if version != at {

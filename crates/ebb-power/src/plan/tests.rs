@@ -132,6 +132,21 @@ fn a_power_client_acts_in_time() {
 }
 
 #[test]
+fn who_sleeps_is_not_overdue_and_who_misses_its_wakes_is() {
+    let mut timetable = Timetable::default();
+    assert!(!timetable.is_overdue(ONE, 1_000, 3_999, 3_000));
+    assert!(timetable.is_overdue(ONE, 1_000, 4_000, 3_000), "without a plan a node always serves");
+    timetable.accept(plan(&[blink(0, 300), Duty::Off, Duty::On]), 0).unwrap();
+    let [two, three] = [2, 3].map(NodeId::new);
+    assert!(timetable.is_overdue(three, 1_000, 4_000, 3_000));
+    assert!(!timetable.is_overdue(two, 1_000, 1_000_000, 3_000), "it is off");
+    // Heard while it served, then silent through the next two wakes, and the whole of a third.
+    assert!(!timetable.is_overdue(ONE, 1_100, 3_200, 1_500));
+    assert!(timetable.is_overdue(ONE, 1_100, 3_300, 1_500));
+    assert!(!timetable.is_overdue(ONE, 1_100, 3_300, 5_000), "not for so long");
+}
+
+#[test]
 fn too_many_announcements_are_refused() {
     let mut table = Timetable::default();
     let announce =

@@ -5,6 +5,8 @@ use ebb_types::{NodeId, PlanVersion, Result, bail};
 use super::PowerPlan;
 use super::lookup::NodeState;
 
+/// Whole wakes that a node may be silent through: one may be lost on the way, or cut short.
+const MISSED_WAKES: u32 = 3;
 /// Most plans that are kept: the one in force and those announced.
 const ANNOUNCED_MAX: usize = 8;
 
@@ -100,6 +102,29 @@ impl Timetable {
         let Some(next) = self.next(at_ms) else { return wake };
         let end = self.cut_ms(node, at_ms).unwrap_or(next.start_ms);
         wake.filter(|wake| *wake < end).or_else(|| next.next_wake_ms(node, next.start_ms))
+    }
+
+    /// Whether a node that was last heard at `heard_ms` must be taken for dead at `now_ms`: it is silent although the plans
+    /// had it serve for `patience_ms` on end, or through several whole wakes and for as long in all. What sleeps is not
+    /// silent. Without a plan a node always serves.
+    #[must_use]
+    pub fn is_overdue(&self, node: NodeId, heard_ms: u64, now_ms: u64, patience_ms: u64) -> bool {
+        if now_ms.saturating_sub(heard_ms) < patience_ms {
+            return false;
+        }
+        let mut at = heard_ms;
+        for _ in 0..MISSED_WAKES {
+            let Some(wake) = self.next_wake_ms(node, at) else { return false };
+            let end = wake.saturating_add(self.awake_left_ms(node, wake));
+            if now_ms >= wake.saturating_add(patience_ms) && end >= wake.saturating_add(patience_ms) {
+                return true;
+            }
+            if end >= now_ms {
+                return false;
+            }
+            at = end.max(at + 1);
+        }
+        true
     }
 
     /// When a node's power must next be switched, on (true) or off (false), the plan that follows counted in.

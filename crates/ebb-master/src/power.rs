@@ -1,0 +1,128 @@
+//! Power plans: made durable, told to everybody, and gone by when nodes are called, judged or given new replicas.
+//!
+//! The power manager decides; this master only keeps what it decided. A node that sleeps by plan is not dead, and is
+//! not called before it wakes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ebb_meta::Machine;
+use ebb_power::{NodeState, PowerPlan, Timetable, wall_ms};
+use ebb_types::{DatasetId, InodeId, NodeId, Result, bail};
+use ebb_wire::pb;
+use pb::command::Command as Op;
+
+use crate::chains;
+use crate::shared::Shared;
+
+/// Longest that a plan is waited for, whatever a caller asks.
+const WATCH_MAX: Duration = Duration::from_secs(30);
+/// Longest that a call waits for its node to wake.
+const WAKE_MAX: Duration = Duration::from_secs(60);
+/// Sets of nodes that are told apart in what a plan could put out of reach; the rest are one.
+const HOLDINGS_MAX: usize = 4096;
+
+/// Plans as they were logged; one that this release cannot read is left out, and said so.
+pub(crate) fn timetable(machine: &Machine, now_ms: u64) -> Timetable {
+    let mut timetable = Timetable::default();
+    for published in machine.plans() {
+        let taken = PowerPlan::decode(&published.plan).and_then(|plan| timetable.accept(plan, now_ms));
+        if let Err(error) = taken {
+            tracing::error!(version = published.version, %error, "a logged power plan cannot be followed");
+        }
+    }
+    timetable
+}
+
+impl Shared {
+    /// Milliseconds since the Unix epoch.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        wall_ms(self.runtime.wall())
+    }
+
+    /// Waits until a node serves. `Unavailable` if no plan wakes it soon.
+    pub(crate) async fn awake(&self, node: NodeId) -> Result<()> {
+        let until = self.runtime.now().after(WAKE_MAX);
+        loop {
+            let wait = {
+                let (now_ms, plans) = (self.wall_ms(), self.state.plans.lock());
+                match plans.state(node, now_ms) {
+                    NodeState::Awake => return Ok(()),
+                    _ => plans.next_wake_ms(node, now_ms).map(|wake| wake.saturating_sub(now_ms)),
+                }
+            };
+            let left = until.since(self.runtime.now());
+            match wait.map(|wait| Duration::from_millis(wait.max(1))).filter(|wait| *wait <= left) {
+                Some(wait) => self.runtime.sleep(wait).await,
+                None => bail!(Unavailable, "{node} sleeps, and no power plan wakes it within {WAKE_MAX:?}"),
+            }
+        }
+    }
+}
+
+/// Answers `PublishPlan`: once the plan is durable.
+pub(crate) async fn publish(shared: &Shared, call: pb::PublishPlan) -> Result<()> {
+    let plan = PowerPlan::decode(&call.plan)?;
+    let (version, start_ms) = (plan.version.raw(), plan.start_ms);
+    tracing::info!(version, policy = %plan.policy, why = plan.why, "power plan");
+    // Ordering: a plan that anybody follows survives this master, so that no node follows one that nobody knows of.
+    shared.group.propose(Op::PublishPlan(pb::PublishedPlan { version, start_ms, plan: call.plan })).await.map(drop)
+}
+
+/// Answers `WatchPower`.
+pub(crate) async fn watch(shared: &Shared, call: &pb::WatchPower, deadline: Duration) -> pb::WatchPowerReply {
+    let wait = Duration::from_millis(call.wait_ms.into()).min(WATCH_MAX).min(deadline);
+    let until = shared.runtime.now().after(wait);
+    loop {
+        let news = shared.state.wake.plans.notified();
+        tokio::pin!(news);
+        news.as_mut().enable();
+        let version = shared.state.plans.lock().version().raw();
+        let now = shared.runtime.now();
+        if version > call.version || now >= until || shared.is_stopped() {
+            return pb::WatchPowerReply { version, plans: encoded(&shared.group.machine()) };
+        }
+        tokio::select! {
+            biased;
+            () = news => {}
+            () = shared.runtime.sleep(until.since(now)) => {}
+        }
+    }
+}
+
+/// Plans in their byte form, oldest first.
+pub(crate) fn encoded(machine: &Machine) -> Vec<Vec<u8>> {
+    machine.plans().map(|published| published.plan.clone()).collect()
+}
+
+/// Answers `DescribePower`: nodes, datasets that hold anything, and what lies where.
+pub(crate) fn describe(shared: &Shared) -> pb::DescribePowerReply {
+    let (_, nodes) = shared.node_map();
+    let machine = shared.group.snapshot();
+    let all: Vec<u64> = nodes.iter().map(|node| node.id).collect();
+    let (holdings, filled) = holdings(&machine);
+    let datasets = machine.datasets().filter(|dataset| filled.contains_key(&DatasetId::new(dataset.id)));
+    let datasets = datasets.map(|dataset| chains::charted(dataset, &all)).collect();
+    pb::DescribePowerReply { nodes, datasets, holdings, plans: encoded(&machine) }
+}
+
+/// Metablocks by the nodes that they lie on, and how many each dataset has. Looks at every metablock once.
+fn holdings(machine: &Machine) -> (Vec<pb::PowerHolding>, BTreeMap<DatasetId, u64>) {
+    let mut by_nodes: BTreeMap<Vec<u64>, (u64, InodeId)> = BTreeMap::new();
+    let mut filled = BTreeMap::new();
+    for (dataset, inode, members) in machine.placed() {
+        *filled.entry(dataset).or_insert(0) += 1;
+        let mut nodes: Vec<u64> = members.iter().map(|node| node.raw()).collect();
+        nodes.sort_unstable();
+        if by_nodes.len() < HOLDINGS_MAX || by_nodes.contains_key(&nodes) {
+            by_nodes.entry(nodes).or_insert((0, inode)).0 += 1;
+        }
+    }
+    let examples = by_nodes.values().map(|(_, inode)| *inode).collect();
+    let paths = machine.paths_of(&examples);
+    let holding = |(nodes, (metablocks, inode)): (Vec<u64>, (u64, InodeId))| {
+        let example = paths.get(&inode).cloned().unwrap_or_else(|| inode.to_string());
+        pb::PowerHolding { nodes, metablocks, example }
+    };
+    (by_nodes.into_iter().map(holding).collect(), filled)
+}
