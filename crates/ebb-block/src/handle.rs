@@ -10,6 +10,7 @@ use ebb_wire::{Message, Method, convert, pb};
 
 use crate::chain;
 use crate::node::{Node, for_all};
+use crate::rest;
 use crate::source::RemoteReplica;
 
 /// The block server's calls.
@@ -22,11 +23,13 @@ impl Service for BlockService {
         let in_progress = node.enter();
         Box::pin(async move {
             let _in_progress = in_progress;
+            node.check_awake(request.method)?;
             match request.method {
                 Method::ReadReplica => read(&node, request.decode()?).await,
                 Method::SeekReplica => reply(seek(&node, request.decode()?).await),
                 Method::DescribeReplicas => reply(describe(&node, request.decode()?).await),
                 Method::ShareTicket => reply(node.shares.ticket(&node.runtime)),
+                Method::Rest => reply(rest::rest(&node, request.decode()?).await),
                 Method::Counters => Ok(Answer::new(&counters(&node))),
                 _ => to_the_end(&node.clone(), change(node, request)).await,
             }

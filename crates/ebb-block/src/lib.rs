@@ -20,6 +20,7 @@ mod node;
 mod patrol;
 mod register;
 mod report;
+mod rest;
 pub mod service;
 mod share;
 mod source;

@@ -13,6 +13,7 @@ use ebb_types::{BootId, MetablockId, NodeId, Result, VolumeId, err};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
+use crate::rest::Resting;
 use crate::share::Shares;
 
 /// Copies from other nodes at a time; further ones wait.
@@ -40,6 +41,7 @@ pub(crate) struct Node {
     load: AtomicU32,
     pub(crate) pulls: Arc<Semaphore>,
     pub(crate) shares: Shares,
+    pub(crate) resting: Resting,
     /// One scrub at a time.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
     /// Damage found and not yet told to the master.
@@ -67,6 +69,7 @@ impl Node {
             connector,
             load: AtomicU32::new(0),
             shares: Shares::default(),
+            resting: Resting::default(),
             pulls: Arc::new(Semaphore::new(PULLS_AT_ONCE)),
             scrubbing: tokio::sync::Mutex::default(),
             damaged: Mutex::default(),

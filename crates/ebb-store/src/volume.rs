@@ -241,6 +241,12 @@ impl Volume {
         std::mem::take(&mut *self.shared.damaged.lock()).into_iter().collect()
     }
 
+    /// Returns when everything received so far is on stable storage.
+    pub async fn flush(&self) -> Result<()> {
+        self.shared.check_sound()?;
+        flush::flush_all(&self.shared).await
+    }
+
     /// Syncs everything received, gives spare space back and writes an index, so that the next start replays nothing.
     /// Then takes no more work.
     pub async fn stop(&self) -> Result<()> {
