@@ -28,6 +28,18 @@ impl Process {
         self.pid.unsigned_abs()
     }
 
+    /// When it started, in clock ticks after boot.
+    #[must_use]
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// Whether it is still there, and no zombie.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.state().is_ok_and(|state| state.is_some())
+    }
+
     /// State letter of `/proc/PID/stat`: `T` is stopped; none if the process is gone, dead or only waits to be reaped.
     pub(crate) fn state(&self) -> Result<Option<char>> {
         let stat = stat(self.pid)?.filter(|stat| stat.started == self.started);

@@ -10,7 +10,8 @@
 //! would notice a broken one is tried with planted mistakes ([`ebb_runtime::plant`]).
 //!
 //! Reading order: [`options`], [`report`], [`cluster`], [`faults`], [`workload`] with [`own`], [`cell`] and [`files`],
-//! [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
+//! [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`]. Beside them: [`power`],
+//! a cluster that follows its power.
 
 pub mod cell;
 pub mod cluster;
@@ -21,6 +22,7 @@ pub mod invariants;
 pub mod observer;
 pub mod options;
 pub mod own;
+pub mod power;
 pub mod report;
 pub mod survey;
 pub mod swarm;

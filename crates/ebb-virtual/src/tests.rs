@@ -3,3 +3,4 @@
 mod cluster;
 mod memory;
 mod oracle;
+mod power;

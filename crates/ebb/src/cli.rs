@@ -7,7 +7,7 @@ use ebb_types::{Error, Result, err};
 
 use crate::cluster::{config::ClusterDir, down, status, up};
 use crate::output::Output;
-use crate::{dataset, fs, fsck, lab, node, plan, role};
+use crate::{dataset, fs, fsck, lab, node, plan, power, role};
 
 /// A distributed file system whose power draw follows the power that it is given.
 #[derive(Debug, Parser)]
@@ -41,6 +41,9 @@ enum Command {
     /// Directory trees with their own layout, copies and sizes.
     #[command(subcommand)]
     Dataset(dataset::DatasetCommand),
+    /// Who sleeps when, and how much power there is.
+    #[command(subcommand)]
+    Power(power::PowerCommand),
     /// Nodes and their volumes.
     #[command(subcommand)]
     Node(node::NodeCommand),
@@ -71,6 +74,12 @@ enum Command {
     /// Run a worker.
     #[command(hide = true)]
     Worker(role::worker::WorkerArgs),
+    /// Run a power manager.
+    #[command(hide = true)]
+    PowerManager(role::power_manager::PowerManagerArgs),
+    /// Run the power client of this machine's nodes.
+    #[command(hide = true)]
+    PowerClient(role::power_client::PowerClientArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -103,6 +112,19 @@ struct UpArgs {
     /// Milliseconds after which a silent client loses its leases [default: 10000].
     #[arg(long)]
     session_ttl_ms: Option<u64>,
+    /// Follow the power by this policy: nodes are frozen while they sleep. Without it, a cluster that did before goes on,
+    /// any other has all nodes on.
+    #[arg(long)]
+    policy: Option<ebb_power::PolicyKind>,
+    /// Blink interval, as 2s [default: 60s, or as before].
+    #[arg(long, requires = "policy")]
+    interval: Option<crate::units::Span>,
+    /// Watts that are assumed when the power source is silent or lies [default: half of the nodes' draw].
+    #[arg(long, requires = "policy")]
+    fallback_watts: Option<f64>,
+    /// How long the battery carries all nodes; 0: there is none [default: 300].
+    #[arg(long, requires = "policy")]
+    battery_seconds: Option<f64>,
 }
 
 /// What a command knows of its surroundings.
@@ -138,6 +160,10 @@ impl Cli {
                     replicas: args.replicas,
                     dead_after_ms: args.dead_after_ms,
                     session_ttl_ms: args.session_ttl_ms,
+                    policy: args.policy,
+                    interval: args.interval.map(|span| span.0),
+                    fallback_watts: args.fallback_watts,
+                    battery_seconds: args.battery_seconds,
                 };
                 up::up(&context.dir()?, &options, &context.output).await.map(|()| true)
             }
@@ -147,6 +173,7 @@ impl Cli {
             Command::Umount { mountpoint } => role::mount::unmount(&mountpoint).map(|()| true),
             Command::Fs(command) => fs::run(&context, command).await.map(|()| true),
             Command::Dataset(command) => dataset::run(&context, command).await.map(|()| true),
+            Command::Power(command) => power::run(&context, command).await.map(|()| true),
             Command::Node(command) => node::run(&context, command).await.map(|()| true),
             Command::Fsck(args) => fsck::run(&context, args).await,
             Command::Lab(command) => lab::run(&context, command).await,
@@ -161,11 +188,17 @@ impl Cli {
             Command::Master(args) => role::master::run(&context, args).await.map(|()| true),
             Command::Block(args) => role::block::run(&context, args).await.map(|()| true),
             Command::Worker(args) => role::worker::run(&context, args).await.map(|()| true),
+            Command::PowerManager(args) => role::power_manager::run(&context, args).await.map(|()| true),
+            Command::PowerClient(args) => role::power_client::run(&context, args).await.map(|()| true),
         }
     }
 
     fn is_daemon(&self) -> bool {
-        matches!(self.command, Command::Master(_) | Command::Block(_) | Command::Worker(_) | Command::Mount(_))
+        use Command as C;
+        matches!(
+            self.command,
+            C::Master(_) | C::Block(_) | C::Worker(_) | C::Mount(_) | C::PowerManager(_) | C::PowerClient(_)
+        )
     }
 }
 

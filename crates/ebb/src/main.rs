@@ -16,6 +16,7 @@ mod node;
 mod output;
 mod path;
 mod plan;
+mod power;
 mod role;
 mod units;
 

@@ -3,6 +3,8 @@
 pub mod block;
 pub mod master;
 pub mod mount;
+pub mod power_client;
+pub mod power_manager;
 pub mod worker;
 
 use ebb_types::{Error, Result};

@@ -1,7 +1,8 @@
-//! Sizes as people write them.
+//! Sizes and times as people write them.
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A number of bytes: `4096`, `512KiB`, `64MiB`, `1G` (powers of 1024), `10MB` (powers of 1000).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,9 +44,40 @@ impl fmt::Display for ByteSize {
     }
 }
 
+/// A span of time: `2s`, `500ms`, `1min`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span(pub Duration);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+        let (digits, unit) = text.split_at(split);
+        let number: f64 = digits.parse().map_err(|_| format!("{text:?} does not begin with a number"))?;
+        let seconds = match unit.trim() {
+            "ms" => number / 1000.0,
+            "s" => number,
+            "min" => number * 60.0,
+            "h" => number * 3600.0,
+            "" => return Err(format!("{text:?} has no unit: use ms, s, min or h")),
+            other => return Err(format!("unknown unit {other:?}: use ms, s, min or h")),
+        };
+        Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| format!("{text:?} is too long"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_have_units() {
+        assert_eq!("2s".parse(), Ok(Span(Duration::from_secs(2))));
+        assert_eq!("1.5min".parse(), Ok(Span(Duration::from_secs(90))));
+        assert!("2".parse::<Span>().unwrap_err().contains("no unit"));
+        assert!("2 parsecs".parse::<Span>().is_err() && "s".parse::<Span>().is_err());
+    }
 
     #[test]
     fn sizes_read_back_as_they_print() {

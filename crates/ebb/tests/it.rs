@@ -31,5 +31,7 @@ mod mount;
 mod plan;
 #[path = "it/plan_lsn.rs"]
 mod plan_lsn;
+#[path = "it/power.rs"]
+mod power;
 #[path = "it/shared.rs"]
 mod shared;

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use super::config::ClusterDir;
 use super::process::{self, ProcessFile};
 use crate::output::Output;
+use crate::role::{power_client, power_manager};
 
 /// Time to flush, sync and end.
 const GRACE: Duration = Duration::from_secs(30);
@@ -25,11 +26,12 @@ pub fn down(path: &Path, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Ends mounts first, for they still write; the master last, for the others report to it.
+/// Ends what puts nodes to sleep first, then mounts, for they still write; the master last, for the others report to it.
 pub fn stop_processes(cluster: &ClusterDir, output: &Output) -> Result<usize> {
     let processes = process::list(cluster)?;
     let mut ended = 0;
-    for role in ["mount", "worker", "block", "master"] {
+    // Nobody may be put to sleep any more; what sleeps is woken by whoever let it.
+    for role in [power_manager::NAME, power_client::NAME, "mount", "worker", "block", "master"] {
         let of_role: Vec<&ProcessFile> = processes.iter().filter(|process| process.role == role).collect();
         for process in &of_role {
             ended += usize::from(process.is_running());

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ebb_power_client::Process;
 use ebb_types::{Error, ErrorKind, Result, bail, err};
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use super::config::ClusterDir;
 pub struct ProcessFile {
     /// File name without `.json`, unique in the cluster.
     pub name: String,
-    /// "master", "block", "worker", "mount".
+    /// "master", "block", "worker", "mount", "power-manager", "power-client".
     pub role: String,
     /// Declared host.
     pub host: String,
@@ -133,7 +134,9 @@ pub fn list(cluster: &ClusterDir) -> Result<Vec<ProcessFile>> {
             }
         }
     }
-    let rank = |role: &str| ["master", "block", "worker", "mount"].iter().position(|known| *known == role);
+    let rank = |role: &str| {
+        ["master", "power-manager", "power-client", "block", "worker", "mount"].iter().position(|known| *known == role)
+    };
     found.sort_by_key(|process| (rank(&process.role), natural(&process.name)));
     Ok(found)
 }
@@ -226,17 +229,9 @@ fn kind_of_exit(code: Option<i32>) -> ErrorKind {
     }
 }
 
-/// Start time of a process in clock ticks since boot (field 22 of proc_pid_stat(5)); none if it is gone or a zombie.
+/// Start time of a process in clock ticks since boot; none if it is gone or a zombie.
 pub fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command name may hold spaces and parentheses: fields count from behind its last one.
-    let after = stat.rsplit_once(')')?.1;
-    let mut fields = after.split_whitespace();
-    let state = fields.next()?;
-    if state == "Z" || state == "X" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    Process::find(pid).ok().filter(Process::is_running).map(|process| process.started())
 }
 
 #[cfg(test)]

@@ -6,11 +6,13 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
+use ebb_power::PolicyKind;
 use ebb_types::{Error, HostName, Result, bail};
 
 use super::config::{ClusterDir, is_absent};
 use super::{process, status};
 use crate::output::Output;
+use crate::role::{power_client, power_manager};
 
 /// How many nodes, and how they are made.
 #[derive(Clone, Debug)]
@@ -27,6 +29,14 @@ pub struct UpOptions {
     pub dead_after_ms: Option<u64>,
     /// Overrides how long a silent client keeps its leases.
     pub session_ttl_ms: Option<u64>,
+    /// The power policy; none: as before, and at first none.
+    pub policy: Option<PolicyKind>,
+    /// Blink interval; none: as before.
+    pub interval: Option<Duration>,
+    /// Assumed when the power source is silent; none: as before.
+    pub fallback_watts: Option<f64>,
+    /// How long the battery carries all nodes; none: as before.
+    pub battery_seconds: Option<f64>,
 }
 
 /// Where the directory's lock is.
@@ -56,7 +66,8 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         bail!(Invalid, "--nodes {}: {dir} holds the data of {known} nodes; start at least these", options.nodes);
     }
     let options = &UpOptions { nodes: options.nodes.max(known), ..options.clone() };
-    let wanted = wanted(options);
+    let follows_power = options.policy.is_some() || cluster.path.join("power").exists();
+    let wanted = wanted(options, follows_power);
     let missing: Vec<&Part> = wanted.iter().filter(|part| !running.iter().any(|p| p.name == part.name())).collect();
     if let (Some(first), true) = (running.first(), missing.is_empty()) {
         bail!(Exists, "already serving (pid {})", first.pid);
@@ -85,6 +96,8 @@ enum Part {
     Master,
     Block(u32),
     Worker(u32),
+    PowerManager,
+    PowerClient,
 }
 
 impl Part {
@@ -93,14 +106,36 @@ impl Part {
             Self::Master => "master".to_owned(),
             Self::Block(index) => format!("block-h{index}"),
             Self::Worker(index) => format!("worker-h{index}"),
+            Self::PowerManager => power_manager::NAME.to_owned(),
+            Self::PowerClient => power_client::NAME.to_owned(),
         }
     }
 }
 
-/// In the order in which they start: block servers register with the master, workers ask it.
-fn wanted(options: &UpOptions) -> Vec<Part> {
+/// In the order in which they start: block servers register with the master, workers ask it; nobody sleeps before all
+/// have started.
+fn wanted(options: &UpOptions, follows_power: bool) -> Vec<Part> {
     let nodes = 1..=options.nodes;
-    std::iter::once(Part::Master).chain(nodes.clone().map(Part::Block)).chain(nodes.map(Part::Worker)).collect()
+    let power = [Part::PowerClient, Part::PowerManager];
+    let power = power.into_iter().filter(|_| follows_power);
+    std::iter::once(Part::Master)
+        .chain(nodes.clone().map(Part::Block))
+        .chain(nodes.map(Part::Worker))
+        .chain(power)
+        .collect()
+}
+
+/// Arguments of the power manager: what is to be as before is left out.
+fn power_arguments(options: &UpOptions) -> Vec<String> {
+    let mut arguments = vec![power_manager::NAME.to_owned()];
+    let mut add = |name: &str, value: Option<String>| {
+        arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+    };
+    add("--policy", options.policy.map(|policy| policy.to_string()));
+    add("--interval", options.interval.map(|interval| format!("{}ms", interval.as_millis())));
+    add("--fallback-watts", options.fallback_watts.map(|watts| watts.to_string()));
+    add("--battery-seconds", options.battery_seconds.map(|seconds| seconds.to_string()));
+    arguments
 }
 
 async fn start_all(cluster: &ClusterDir, parts: &[&Part], options: &UpOptions, output: &Output) -> Result<()> {
@@ -114,6 +149,8 @@ async fn start_all(cluster: &ClusterDir, parts: &[&Part], options: &UpOptions, o
             Part::Worker(index) => {
                 start_one(cluster, &part.name(), &["worker".into(), "--host".into(), format!("h{index}")])?;
             }
+            Part::PowerClient => start_one(cluster, &part.name(), &[part.name()])?,
+            Part::PowerManager => start_one(cluster, &part.name(), &power_arguments(options))?,
         }
     }
     let nodes = options.nodes as usize;

@@ -1,0 +1,273 @@
+//! The power client as a service: it keeps the plans, and lets nodes sleep and wake in time.
+//!
+//! It never sleeps itself, as a baseboard controller does not. Before a node sleeps, its block server is asked to rest: to
+//! take no more work, finish what is in progress, sync, confirm. One that does not confirm in time sleeps all the same,
+//! for the power is not there: to the others that is a node that fails, and it is counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_power::plan::timetable::Action;
+use ebb_power::{NodeState, PowerPlan, Timetable, wall_ms};
+use ebb_power_client::{PowerClient, Powered};
+use ebb_rpc::{Answer, Connector, Counters, Identity, Request, Server, ServerOptions, Service, ServiceFuture};
+use ebb_runtime::{Listener, Runtime};
+use ebb_types::{NodeId, Result, err};
+use ebb_wire::{Method, pb};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Longest that a node is left without a look at the plans.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long the master may hold a question for plans.
+const WATCH: Duration = Duration::from_secs(10);
+/// Pause after a question that was not answered.
+const PAUSE: Duration = Duration::from_millis(200);
+/// A block server that wakes is told so within this.
+const WAKE_CALL: Duration = Duration::from_millis(500);
+/// Rest lasts for so long beyond the moment of sleep, in case freezing takes its time.
+const REST_SLACK_MS: u64 = 500;
+
+/// The nodes that are served, as they are now: what may change at any time.
+pub trait Nodes: Send + Sync {
+    /// Nodes with the addresses of their block servers. Also tells the power client what stands for them.
+    fn refresh(&self) -> Result<BTreeMap<NodeId, String>>;
+
+    /// Processes that stand for a node; none where there are none.
+    fn pids(&self, node: NodeId) -> Vec<u32>;
+}
+
+/// A running power client.
+pub struct NodeKeeper {
+    runtime: Runtime,
+    connector: Connector,
+    client: Arc<dyn PowerClient>,
+    nodes: Arc<dyn Nodes>,
+    /// None until the master has told: before that nobody is put to sleep or woken.
+    plans: Mutex<Option<Timetable>>,
+    news: Notify,
+    seen: Mutex<BTreeMap<NodeId, pb::NodePowered>>,
+}
+
+/// Serves on `listener` and keeps the nodes to the plans until `stop` completes; then all are woken.
+pub async fn run(
+    runtime: Runtime,
+    listener: Listener,
+    identity: Identity,
+    master: String,
+    client: Arc<dyn PowerClient>,
+    nodes: Arc<dyn Nodes>,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<()> {
+    let counters = Counters::default();
+    let connector = Connector::new(runtime.clone(), identity.clone(), counters.clone());
+    let keeper = Arc::new(NodeKeeper {
+        runtime: runtime.clone(),
+        connector,
+        client,
+        nodes,
+        plans: Mutex::default(),
+        news: Notify::new(),
+        seen: Mutex::default(),
+    });
+    let watching = runtime.spawn("watch plans", watch(Arc::clone(&keeper), master));
+    let keeping = runtime.spawn("keep nodes", keep_all(Arc::clone(&keeper)));
+    let server = Server::run_until(
+        runtime,
+        listener,
+        identity,
+        counters,
+        ServerOptions::default(),
+        Arc::clone(&keeper) as Arc<dyn Service>,
+        stop,
+    );
+    let served = server.await;
+    watching.abort();
+    keeping.abort();
+    keeper.wake_all().await;
+    served
+}
+
+/// Asks for plans, over and over. Without an answer the last ones stay.
+async fn watch(keeper: Arc<NodeKeeper>, master: String) {
+    loop {
+        let version = keeper.plans.lock().as_ref().map_or(0, |plans| plans.version().raw());
+        let wait_ms = u32::try_from(WATCH.as_millis()).unwrap_or(u32::MAX);
+        // The first question is answered at once: whoever begins has to know whether there is a plan.
+        let wait_ms = if keeper.plans.lock().is_some() { wait_ms } else { 0 };
+        let call = pb::WatchPower { version, wait_ms };
+        match keeper.connector.channel(&master).call(&call, WATCH + PAUSE * 10).await {
+            Ok(reply) => keeper.take(&reply),
+            Err(error) => {
+                tracing::debug!(%error, "no word of power plans");
+                keeper.runtime.sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One task for each node that there is.
+async fn keep_all(keeper: Arc<NodeKeeper>) {
+    let mut kept = BTreeSet::new();
+    loop {
+        match keeper.nodes.refresh() {
+            Ok(nodes) => {
+                for node in nodes.into_keys().filter(|node| kept.insert(*node)) {
+                    keeper.runtime.spawn("keep a node", keep(Arc::clone(&keeper), node));
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the nodes are not known"),
+        }
+        keeper.runtime.sleep(LOOK).await;
+    }
+}
+
+/// Keeps one node to the plans.
+async fn keep(keeper: Arc<NodeKeeper>, node: NodeId) {
+    loop {
+        let news = keeper.news.notified();
+        tokio::pin!(news);
+        news.as_mut().enable();
+        let (now_ms, plans) = (keeper.wall_ms(), keeper.plans.lock().clone());
+        let Some(plans) = plans else {
+            tokio::select! { biased; () = news => {}, () = keeper.runtime.sleep(LOOK) => {} }
+            continue;
+        };
+        match plans.state(node, now_ms) {
+            // It is about to be what it may be already.
+            NodeState::FallingAsleep => {}
+            state => keeper.settle(node, state.is_powered()).await,
+        }
+        let now_ms = keeper.wall_ms();
+        let next = plans.next_action(node, now_ms);
+        match next {
+            Some((at_ms, Action::Sleep)) if at_ms <= now_ms => {
+                let switch_ms = plans.next_switch(node, now_ms).map_or(now_ms, |(switch, _)| switch);
+                keeper.sleep(node, switch_ms).await;
+            }
+            _ => {
+                let wait = next.map_or(LOOK, |(at_ms, _)| Duration::from_millis(at_ms.saturating_sub(now_ms).max(1)));
+                tokio::select! { biased; () = news => {}, () = keeper.runtime.sleep(wait.min(LOOK)) => {} }
+            }
+        }
+    }
+}
+
+impl NodeKeeper {
+    fn wall_ms(&self) -> u64 {
+        wall_ms(self.runtime.wall())
+    }
+
+    fn take(&self, reply: &pb::WatchPowerReply) {
+        let now_ms = self.wall_ms();
+        let mut plans = self.plans.lock();
+        let timetable = plans.get_or_insert_default();
+        for bytes in &reply.plans {
+            match PowerPlan::decode(bytes).and_then(|plan| timetable.accept(plan, now_ms)) {
+                Ok(true) => tracing::info!(version = %timetable.version(), "power plan"),
+                Ok(false) => {}
+                Err(error) => tracing::error!(%error, "a power plan that cannot be followed"),
+            }
+        }
+        drop(plans);
+        self.news.notify_waiters();
+    }
+
+    /// Makes a node what it should be now, if it is not.
+    async fn settle(&self, node: NodeId, is_powered: bool) {
+        let powered = match self.client.powered(node).await {
+            Ok(powered) => powered,
+            Err(error) => {
+                tracing::warn!(%node, %error, "whether it is powered is not known");
+                return;
+            }
+        };
+        match (powered, is_powered) {
+            (Powered::Gone, _) => self.note(node, pb::PoweredState::PoweredGone, |_| ()),
+            (Powered::Off | Powered::Changing, true) => self.wake(node).await,
+            (Powered::On | Powered::Changing, false) => self.sleep(node, self.wall_ms()).await,
+            (Powered::Off, false) => self.note(node, pb::PoweredState::PoweredAsleep, |_| ()),
+            (Powered::On, true) => self.note(node, pb::PoweredState::PoweredAwake, |_| ()),
+        }
+    }
+
+    /// Lets a node sleep: its power is off at a moment, in milliseconds since the Unix epoch.
+    async fn sleep(&self, node: NodeId, at_ms: u64) {
+        self.note(node, pb::PoweredState::PoweredFallingAsleep, |_| ());
+        let left_ms = at_ms.saturating_sub(self.wall_ms());
+        // Some of the time is kept for falling asleep itself: another node wakes at that moment, on the same power.
+        if let Err(error) = self.rest(node, left_ms * 3 / 4).await {
+            tracing::info!(%node, %error, "sleeps without having rested");
+            self.note(node, pb::PoweredState::PoweredFallingAsleep, |seen| seen.overruns += 1);
+        }
+        let from_ms = at_ms.max(self.wall_ms());
+        let wake_ms = self.plans.lock().as_ref().and_then(|plans| plans.next_wake_ms(node, from_ms));
+        match self.client.sleep(node, wake_ms).await {
+            Ok(()) => self.note(node, pb::PoweredState::PoweredAsleep, |_| ()),
+            Err(error) => tracing::warn!(%node, %error, "does not sleep"),
+        }
+        // Until then the plan has it powered: who looked at it now would wake it again.
+        self.runtime.sleep(Duration::from_millis(at_ms.saturating_sub(self.wall_ms()))).await;
+    }
+
+    /// Asks a block server to take no more work, finish, sync and confirm.
+    async fn rest(&self, node: NodeId, left_ms: u64) -> Result<()> {
+        let nodes = self.nodes.refresh()?;
+        let address = nodes.get(&node).ok_or_else(|| err!(NotFound, "{node} has no block server"))?;
+        let ms = u32::try_from(left_ms + REST_SLACK_MS).unwrap_or(u32::MAX);
+        let deadline = Duration::from_millis(left_ms.max(1));
+        self.connector.channel(address).call(&pb::Rest { ms }, deadline).await.map(drop)
+    }
+
+    async fn wake(&self, node: NodeId) {
+        self.note(node, pb::PoweredState::PoweredWaking, |_| ());
+        if let Err(error) = self.client.wake(node).await {
+            tracing::warn!(%node, %error, "does not wake");
+            return;
+        }
+        self.note(node, pb::PoweredState::PoweredWaking, |seen| seen.wakes += 1);
+        let address = self.nodes.refresh().ok().and_then(|nodes| nodes.get(&node).cloned());
+        if let Some(address) = address {
+            // Its rest is over by itself soon: this only makes it sooner.
+            if let Err(error) = self.connector.channel(&address).call(&pb::Rest { ms: 0 }, WAKE_CALL).await {
+                tracing::debug!(%node, %error, "was not told that it is awake");
+            }
+        }
+        self.note(node, pb::PoweredState::PoweredAwake, |_| ());
+    }
+
+    async fn wake_all(&self) {
+        let nodes = self.nodes.refresh().unwrap_or_default();
+        for node in nodes.keys() {
+            if let Err(error) = self.client.wake(*node).await {
+                tracing::warn!(%node, %error, "is left asleep");
+            }
+        }
+    }
+
+    fn note(&self, node: NodeId, state: pb::PoweredState, change: impl FnOnce(&mut pb::NodePowered)) {
+        let mut seen = self.seen.lock();
+        let seen = seen.entry(node).or_insert_with(|| pb::NodePowered { node: node.raw(), ..Default::default() });
+        seen.state = state as i32;
+        change(seen);
+    }
+
+    fn told(&self) -> pb::NodesPowerReply {
+        let plan_version = self.plans.lock().as_ref().map_or(0, |plans| plans.version().raw());
+        let mut nodes: Vec<pb::NodePowered> = self.seen.lock().values().cloned().collect();
+        nodes.iter_mut().for_each(|node| node.pids = self.nodes.pids(NodeId::new(node.node)));
+        pb::NodesPowerReply { nodes, plan_version }
+    }
+}
+
+impl Service for NodeKeeper {
+    fn handle(&self, request: Request) -> ServiceFuture<'_> {
+        Box::pin(async move {
+            match request.method {
+                Method::NodesPower => Ok(Answer::new(&self.told())),
+                other => Err(err!(Unsupported, "a power client does not answer {other:?}")),
+            }
+        })
+    }
+}

@@ -1,0 +1,17 @@
+//! The power manager and the power client as services around pure cores.
+//!
+//! The **manager** hears how much power there is, asks `ebb_power::manager::Manager` what to do, and has the master make
+//! each plan durable before anybody follows it. The **power client** keeps the plans and carries them out on the nodes
+//! that it serves: it asks a block server to rest, puts the node to sleep through an `ebb_power_client::PowerClient`, and
+//! wakes it. They are processes of their own: the manager may be killed and restarted at any time, and nodes keep to
+//! the last plan, for the power client, which never sleeps, has it.
+//!
+//! Nothing here decides when a node sleeps, and nothing here is lost that matters: plans are in the master's log, the
+//! operator's words in a file that is replaced in one step before they are answered.
+//!
+//! Reading order: [`settings`], [`manager`], `status.rs`, [`client`].
+
+pub mod client;
+pub mod manager;
+pub mod settings;
+mod status;

@@ -1,0 +1,333 @@
+//! The power manager: the shell around `ebb_power::manager::Manager`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_layout::LayoutKind;
+use ebb_power::account::Seen;
+use ebb_power::manager::{Cluster as CoreCluster, Manager, Now};
+use ebb_power::reach::{Force, Holding};
+use ebb_power::signal::Trace;
+use ebb_power::signal::source::{Reading, Source};
+use ebb_power::{ChainShape, DatasetChain, Hardware, PowerPlan, Rotational, Timetable, wall_ms};
+use ebb_rpc::{Answer, Connector, Counters, Identity, Request, Server, ServerOptions, Service, ServiceFuture};
+use ebb_runtime::{Listener, Moment, Runtime};
+use ebb_types::{DatasetId, ErrorKind, NodeId, Result, bail, err};
+use ebb_wire::{Method, pb};
+use parking_lot::Mutex;
+
+use crate::settings::{Followed, Settings, Word};
+use crate::status;
+
+/// How often readings are taken, energy is counted and the policy is asked.
+const TICK: Duration = Duration::from_millis(100);
+/// How often the master is asked for nodes, datasets and what lies where: it looks at every metablock then.
+const LOOK: Duration = Duration::from_secs(5);
+/// A call to the master or the power client.
+const CALL: Duration = Duration::from_secs(2);
+
+/// What a power manager is told at start.
+#[derive(Clone)]
+pub struct ManagerOptions {
+    /// Where its settings are.
+    pub dir: PathBuf,
+    /// Settings of a cluster that has none yet.
+    pub fresh: Settings,
+    /// The master's address.
+    pub master: String,
+    /// Where the power client is reached now, if it runs.
+    pub power_client: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+}
+
+/// What the manager's host knows of the cluster.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub hardware: Hardware,
+    circle: Vec<NodeId>,
+    chains: Vec<DatasetChain>,
+    holdings: Vec<Holding>,
+    dead: BTreeSet<NodeId>,
+    pub hosts: BTreeMap<NodeId, String>,
+}
+
+/// Reads that go to each node's data: not measured, so all alike.
+static NO_POPULARITY: BTreeMap<NodeId, f64> = BTreeMap::new();
+
+impl Known {
+    fn of(settings: &Settings, told: &pb::DescribePowerReply) -> Result<Self> {
+        let nodes: Vec<NodeId> = told.nodes.iter().map(|node| NodeId::new(node.id)).collect();
+        let hardware = Hardware::new(settings.base_watts, nodes.iter().map(|node| (*node, settings.node())).collect())?;
+        let is_dead = |node: &&pb::Node| node.state() == pb::NodeState::NodeDead;
+        let holding = |told: &pb::PowerHolding| Holding {
+            nodes: told.nodes.iter().copied().map(NodeId::new).collect(),
+            metablocks: told.metablocks,
+            example: told.example.clone(),
+        };
+        Ok(Self {
+            hardware,
+            circle: nodes,
+            chains: told.datasets.iter().map(chain).collect::<Result<_>>()?,
+            holdings: told.holdings.iter().map(holding).collect(),
+            dead: told.nodes.iter().filter(is_dead).map(|node| NodeId::new(node.id)).collect(),
+            hosts: told.nodes.iter().map(|node| (NodeId::new(node.id), node.host.clone())).collect(),
+        })
+    }
+
+    fn core(&self) -> CoreCluster<'_> {
+        CoreCluster {
+            hardware: &self.hardware,
+            circle: &self.circle,
+            chains: &self.chains,
+            holdings: &self.holdings,
+            dead: &self.dead,
+            popularity: &NO_POPULARITY,
+        }
+    }
+}
+
+fn chain(dataset: &pb::Dataset) -> Result<DatasetChain> {
+    let layout = dataset.layout.parse::<LayoutKind>()?;
+    let nodes = dataset.chain.iter().copied().map(NodeId::new).collect();
+    let shape = ChainShape::of(layout, dataset.gear_size);
+    let mut chain = DatasetChain::new(DatasetId::new(dataset.id), nodes, shape, dataset.primaries, dataset.replicas)?;
+    chain.wanted_active = Some(dataset.active).filter(|active| *active > 0);
+    Ok(chain)
+}
+
+/// Core, settings and what was seen last.
+pub(crate) struct State {
+    pub settings: Settings,
+    pub core: Option<Manager>,
+    pub known: Option<Known>,
+    pub seen: pb::NodesPowerReply,
+    pub held_back: Option<ebb_types::Error>,
+    trace: Option<Trace>,
+}
+
+/// A running power manager.
+pub struct PowerManager {
+    runtime: Runtime,
+    options: ManagerOptions,
+    connector: Connector,
+    started: Moment,
+    pub(crate) state: Mutex<State>,
+    /// Operators' changes one after the other, and none while a plan is on its way into the log.
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// Serves on `listener` and manages until the process ends.
+pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, options: ManagerOptions) -> Result<()> {
+    let counters = Counters::default();
+    let connector = Connector::new(runtime.clone(), identity.clone(), counters.clone());
+    let settings = Settings::read_or(&runtime, &options.dir, options.fresh.clone()).await?;
+    let trace = settings.trace.as_ref().map(Followed::trace).transpose()?;
+    let state = State { settings, core: None, known: None, seen: Default::default(), held_back: None, trace };
+    let manager = Arc::new(PowerManager {
+        started: runtime.now(),
+        runtime: runtime.clone(),
+        options,
+        connector,
+        state: Mutex::new(state),
+        changing: tokio::sync::Mutex::default(),
+    });
+    let managing = runtime.spawn("power-manager", manage(Arc::clone(&manager)));
+    let served = Server::run(runtime, listener, identity, counters, ServerOptions::default(), manager).await;
+    managing.abort();
+    served
+}
+
+async fn manage(manager: Arc<PowerManager>) {
+    let mut looked: Option<Moment> = None;
+    loop {
+        let now = manager.runtime.now();
+        if looked.is_none_or(|looked| now.since(looked) >= LOOK) {
+            match manager.look().await {
+                Ok(()) => looked = Some(now),
+                Err(error) => tracing::info!(%error, "the master tells nothing of the cluster now"),
+            }
+        }
+        manager.ask_power_client().await;
+        if let Err(error) = manager.tick().await {
+            tracing::warn!(%error, "no power plan");
+            manager.state.lock().held_back = Some(error);
+        }
+        manager.runtime.sleep(TICK).await;
+    }
+}
+
+impl PowerManager {
+    pub(crate) fn now(&self) -> Now {
+        Now { moment: self.runtime.now().since(self.started), wall_ms: wall_ms(self.runtime.wall()) }
+    }
+
+    /// Learns the cluster anew.
+    async fn look(&self) -> Result<()> {
+        let channel = self.connector.channel(&self.options.master);
+        let told = channel.call(&pb::DescribePower {}, CALL * 5).await?;
+        let mut state = self.state.lock();
+        if told.nodes.is_empty() {
+            bail!(Unavailable, "no node has registered yet");
+        }
+        let known = Known::of(&state.settings, &told)?;
+        let now_ms = self.now().wall_ms;
+        if state.core.is_none() {
+            let mut plans = Timetable::default();
+            for plan in &told.plans {
+                plans.accept(PowerPlan::decode(plan)?, now_ms)?;
+            }
+            let mut core = begin(&state.settings, &known, plans)?;
+            if state.settings.force {
+                let policy = state.settings.policy()?;
+                core.set_policy(self.now(), &known.core(), policy, Rotational::Blink, Force::Insist)?;
+            }
+            state.core = Some(core);
+        }
+        state.known = Some(known);
+        Ok(())
+    }
+
+    /// What the nodes do, as the power client sees it.
+    async fn ask_power_client(&self) {
+        let Some(address) = (self.options.power_client)() else { return };
+        match self.connector.channel(&address).call(&pb::NodesPower {}, CALL).await {
+            Ok(seen) => self.state.lock().seen = seen,
+            Err(error) => tracing::debug!(%error, "the power client does not answer"),
+        }
+    }
+
+    /// One step of the core, and what comes of it.
+    async fn tick(&self) -> Result<()> {
+        let _changing = self.changing.lock().await;
+        let now = self.now();
+        let (before, decision) = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            let (Some(core), Some(known)) = (&mut state.core, &state.known) else { return Ok(()) };
+            if let (Some(trace), Some(followed)) = (&state.trace, &state.settings.trace) {
+                let reading = Reading { supply: followed.supply(trace, now.wall_ms), stamp_ms: Some(now.wall_ms) };
+                if let Some(doubt) = core.on_reading(now, reading) {
+                    tracing::debug!(%doubt, "reading");
+                }
+            }
+            core.count(now, &known.core(), &seen(&state.seen));
+            let before = core.clone();
+            (before, core.on_tick(now, &known.core())?)
+        };
+        self.state.lock().held_back = decision.held_back;
+        let Some(plan) = decision.publish else { return Ok(()) };
+        let call = pb::PublishPlan { plan: plan.encode() };
+        if let Err(error) = self.connector.channel(&self.options.master).call(&call, CALL).await {
+            // Nobody may follow it: as if it had not been made. If it was logged after all, the next look finds it.
+            let mut state = self.state.lock();
+            state.core = (error.kind() != ErrorKind::Stale).then_some(before);
+            return Err(error.context(format_args!("publishing {}", plan.version)));
+        }
+        tracing::info!(version = %plan.version, why = plan.why, "published");
+        Ok(())
+    }
+
+    /// Makes a change of settings durable, then does it.
+    async fn change(&self, change: impl FnOnce(&mut Settings) -> Result<()>) -> Result<()> {
+        let mut settings = self.state.lock().settings.clone();
+        change(&mut settings)?;
+        settings.check()?;
+        let trace = settings.trace.as_ref().map(Followed::trace).transpose()?;
+        settings.write(&self.runtime, &self.options.dir).await?;
+        let mut state = self.state.lock();
+        if let Some(core) = &mut state.core {
+            core.force_supply(settings.forced.map(Into::into))?;
+        }
+        (state.settings, state.trace) = (settings, trace);
+        Ok(())
+    }
+
+    async fn set_power(&self, call: pb::SetPower) -> Result<()> {
+        let forced = match (call.watts, call.fraction) {
+            (Some(watts), None) => Some(Word::Watts(watts)),
+            (None, Some(share)) => Some(Word::Fraction(share)),
+            (None, None) => None,
+            (Some(_), Some(_)) => bail!(Invalid, "watts or a fraction, not both"),
+        };
+        let _changing = self.changing.lock().await;
+        self.change(|settings| {
+            settings.forced = forced;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn follow(&self, call: pb::FollowTrace) -> Result<()> {
+        let began_ms = self.now().wall_ms;
+        let followed = Followed { name: call.name, compress: call.compress, began_ms, csv: call.csv };
+        followed.trace()?;
+        let _changing = self.changing.lock().await;
+        self.change(|settings| {
+            (settings.trace, settings.forced) = (Some(followed), None);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn set_policy(&self, call: pb::SetPolicy) -> Result<()> {
+        let policy = call.policy.parse()?;
+        let _changing = self.changing.lock().await;
+        // What a plan would put out of reach is judged by what lies where now.
+        self.look().await?;
+        let now = self.now();
+        let (force, rotational) =
+            if call.force { (Force::Insist, Rotational::Blink) } else { (Force::Refuse, Rotational::Spare) };
+        let before = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            let (Some(core), Some(known)) = (&mut state.core, &state.known) else {
+                bail!(Unavailable, "the power manager does not know the cluster yet: ask again in a moment");
+            };
+            let before = core.clone();
+            core.set_policy(now, &known.core(), policy, rotational, force)?;
+            before
+        };
+        let changed = self.change(|settings| {
+            (settings.policy, settings.force) = (policy.name().to_owned(), call.force);
+            Ok(())
+        });
+        let changed = changed.await;
+        if changed.is_err() {
+            self.state.lock().core = Some(before);
+        }
+        changed
+    }
+}
+
+/// A core that goes on from the plans that there are.
+fn begin(settings: &Settings, known: &Known, plans: Timetable) -> Result<Manager> {
+    let full_watts = known.hardware.full_watts();
+    let mut source = Source::new(settings.trust(full_watts), full_watts)?;
+    source.force(settings.forced.map(Into::into))?;
+    Manager::new(settings.core()?, source, settings.battery(full_watts), plans)
+}
+
+/// What each node was seen to do.
+fn seen(told: &pb::NodesPowerReply) -> BTreeMap<NodeId, Seen> {
+    let seen = |node: &pb::NodePowered| Some((NodeId::new(node.node), Seen::from(status::state(node.state())?)));
+    told.nodes.iter().filter_map(seen).collect()
+}
+
+impl Service for PowerManager {
+    fn handle(&self, request: Request) -> ServiceFuture<'_> {
+        Box::pin(async move {
+            let done = || Answer::new(&pb::Empty {});
+            match request.method {
+                Method::SetPower => self.set_power(request.decode()?).await.map(|()| done()),
+                Method::FollowTrace => self.follow(request.decode()?).await.map(|()| done()),
+                Method::SetPolicy => self.set_policy(request.decode()?).await.map(|()| done()),
+                Method::PowerStatus => {
+                    self.ask_power_client().await;
+                    status::status(self).map(|reply| Answer::new(&reply))
+                }
+                other => Err(err!(Unsupported, "a power manager does not answer {other:?}")),
+            }
+        })
+    }
+}

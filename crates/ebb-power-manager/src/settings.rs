@@ -1,0 +1,215 @@
+//! What an operator has said, and the hardware's figures: a file that survives the manager.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ebb_power::manager::Settings as CoreSettings;
+use ebb_power::signal::source::Trust;
+use ebb_power::signal::{End, Quantity, Trace, check_supply};
+use ebb_power::{Battery, NodePower, PolicyKind, Rotational, Supply, Timing};
+use ebb_runtime::Runtime;
+use ebb_types::{Error, ErrorKind, Result, bail, err};
+use serde::{Deserialize, Serialize};
+
+/// Version of the file. Another one is refused by its number.
+const FORMAT: u32 = 1;
+/// How long before it begins a plan is published.
+const LEAD_MS: u64 = 300;
+/// A source is silent when nothing new has come for so long.
+const SILENCE: Duration = Duration::from_secs(300);
+/// A plant that claims to give so many times what the cluster can draw lies.
+const PLANT_MOST: f64 = 10.0;
+/// Largest trace that is kept, in bytes.
+pub const TRACE_BYTES_MAX: usize = 8 << 20;
+
+/// Contents of `settings.json` in the manager's directory.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    format: u32,
+    /// Name of the policy.
+    pub policy: String,
+    /// Blink interval, in milliseconds.
+    pub interval_ms: u64,
+    /// Whether the policy stands although it was refused once.
+    pub force: bool,
+    /// The operator's word on the supply.
+    pub forced: Option<Word>,
+    /// The trace that is followed, and since when.
+    pub trace: Option<Followed>,
+    /// Assumed when the source is silent or lies, for the whole cluster; none: half of the nodes' draw.
+    pub fallback_watts: Option<f64>,
+    /// What switches and always-on nodes draw.
+    pub base_watts: f64,
+    /// Each node's draw at work, and asleep.
+    pub active_watts: f64,
+    /// See `active_watts`.
+    pub asleep_watts: f64,
+    /// Time that a node takes to wake, and to fall asleep, in milliseconds.
+    pub transition_ms: u64,
+    /// How long the battery carries all nodes, in seconds.
+    pub battery_s: f64,
+}
+
+/// A supply as the operator said it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    /// For the whole cluster.
+    Watts(f64),
+    /// Of the block servers' maximum.
+    Fraction(f64),
+}
+
+impl From<Word> for Supply {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::Watts(watts) => Self::Watts(watts),
+            Word::Fraction(share) => Self::Fraction(share),
+        }
+    }
+}
+
+/// A trace that is followed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Followed {
+    /// For people, and in errors.
+    pub name: String,
+    /// How many times faster than real time.
+    pub compress: f64,
+    /// When it began, in milliseconds since the Unix epoch.
+    pub began_ms: u64,
+    /// As it was given.
+    pub csv: String,
+}
+
+impl Followed {
+    /// The trace. `Invalid`, with name and line, if it is none of watts or fractions.
+    pub fn trace(&self) -> Result<Trace> {
+        if self.csv.len() > TRACE_BYTES_MAX {
+            bail!(Invalid, "{}: {} bytes; a trace may have {TRACE_BYTES_MAX}", self.name, self.csv.len());
+        }
+        let trace = Trace::parse(&self.name, &self.csv)?;
+        trace.expect(&self.name, &[Quantity::Watts, Quantity::Fraction])?.compressed(self.compress)
+    }
+
+    /// What it says at a moment; it begins anew when it is over.
+    pub fn supply(&self, trace: &Trace, wall_ms: u64) -> Supply {
+        trace.supply_at(wall_ms.saturating_sub(self.began_ms) as f64 / 1000.0, End::Repeat)
+    }
+}
+
+impl Settings {
+    /// For a cluster whose nodes are frozen: the reference figures, but for the transitions, which take no second.
+    pub fn new(policy: PolicyKind, interval: Duration) -> Self {
+        let reference = NodePower::REFERENCE;
+        Self {
+            format: FORMAT,
+            policy: policy.name().to_owned(),
+            interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
+            force: false,
+            forced: Some(Word::Fraction(1.0)),
+            trace: None,
+            fallback_watts: None,
+            base_watts: 40.0,
+            active_watts: reference.active_watts,
+            asleep_watts: reference.asleep_watts,
+            transition_ms: 50,
+            battery_s: 300.0,
+        }
+    }
+
+    /// Refuses what is none.
+    pub fn check(&self) -> Result<()> {
+        if self.format != FORMAT {
+            bail!(Unsupported, "format {} of the power manager's settings; this release has {FORMAT}", self.format);
+        }
+        self.policy()?;
+        if !(100..=86_400_000).contains(&self.interval_ms) {
+            bail!(Invalid, "a blink interval of {} ms: between 100 ms and a day", self.interval_ms);
+        }
+        if let Some(word) = self.forced {
+            check_supply(word.into())?;
+        }
+        if let Some(watts) = self.fallback_watts {
+            check_supply(Supply::Watts(watts)).map_err(|error| error.context("fallback_watts"))?;
+        }
+        self.trace.as_ref().map_or(Ok(()), |followed| followed.trace().map(drop))
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> Result<PolicyKind> {
+        self.policy.parse()
+    }
+
+    /// Each node.
+    #[must_use]
+    pub fn node(&self) -> NodePower {
+        let transition = Duration::from_millis(self.transition_ms);
+        NodePower {
+            active_watts: self.active_watts,
+            idle_watts: self.active_watts,
+            asleep_watts: self.asleep_watts,
+            wake: transition,
+            suspend: transition,
+            rotational_disks: 0,
+        }
+    }
+
+    /// What the core goes by.
+    pub fn core(&self) -> Result<CoreSettings> {
+        let rotational = if self.force { Rotational::Blink } else { Rotational::Spare };
+        let timing = Timing::every(self.interval_ms, 0);
+        Ok(CoreSettings { policy: self.policy()?, timing, lead_ms: LEAD_MS, rotational })
+    }
+
+    /// When the source is believed. `full_watts`: of all nodes.
+    #[must_use]
+    pub fn trust(&self, full_watts: f64) -> Trust {
+        let fallback_watts = self.fallback_watts.unwrap_or(self.base_watts + full_watts / 2.0);
+        let most_watts = PLANT_MOST * (self.base_watts + full_watts).max(fallback_watts);
+        Trust { fallback_watts, silence: SILENCE, most_watts }
+    }
+
+    /// The battery, full.
+    #[must_use]
+    pub fn battery(&self, full_watts: f64) -> Battery {
+        if self.battery_s > 0.0 { Battery::full(full_watts, self.battery_s) } else { Battery::NONE }
+    }
+
+    fn path(dir: &Path) -> PathBuf {
+        dir.join("settings.json")
+    }
+
+    /// Reads them. `NotFound` if there are none.
+    pub async fn read(runtime: &Runtime, dir: &Path) -> Result<Self> {
+        let path = Self::path(dir);
+        let bytes = runtime.disk().read(&path).await?;
+        let settings: Self =
+            serde_json::from_slice(&bytes).map_err(|error| err!(Corrupt, "{}: {error}", path.display()))?;
+        settings.check().map_err(|error| error.context(path.display()))?;
+        Ok(settings)
+    }
+
+    /// Those that there are, or `new` ones, which are written first.
+    pub async fn read_or(runtime: &Runtime, dir: &Path, new: Self) -> Result<Self> {
+        match Self::read(runtime, dir).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                new.check()?;
+                runtime.disk().create_dir_all(dir).await?;
+                new.write(runtime, dir).await?;
+                Ok(new)
+            }
+            settings => settings,
+        }
+    }
+
+    /// Replaces the file in one step; durable when it returns.
+    pub async fn write(&self, runtime: &Runtime, dir: &Path) -> Result<()> {
+        let path = Self::path(dir);
+        let bytes = serde_json::to_vec_pretty(self)
+            .map_err(|error| Error::new(ErrorKind::Internal, format!("{}: {error}", path.display())))?;
+        runtime.disk().replace(&path, bytes.into()).await
+    }
+}

@@ -1,0 +1,76 @@
+//! What `ebb power status` shows.
+
+use ebb_power::signal::Origin;
+use ebb_power::{Duty, NodeState};
+use ebb_types::{NodeId, Result, bail};
+use ebb_wire::pb;
+
+use crate::manager::PowerManager;
+
+/// A state as the power client tells it; none if it does not know.
+pub(crate) const fn state(told: pb::PoweredState) -> Option<NodeState> {
+    match told {
+        pb::PoweredState::PoweredAsleep => Some(NodeState::Asleep),
+        pb::PoweredState::PoweredWaking => Some(NodeState::Waking),
+        pb::PoweredState::PoweredAwake => Some(NodeState::Awake),
+        pb::PoweredState::PoweredFallingAsleep => Some(NodeState::FallingAsleep),
+        pb::PoweredState::PoweredUnknown | pb::PoweredState::PoweredGone => None,
+    }
+}
+
+/// Answers `PowerStatus`.
+pub(crate) fn status(manager: &PowerManager) -> Result<pb::PowerStatusReply> {
+    let now = manager.now();
+    let state = manager.state.lock();
+    let (Some(core), Some(known)) = (&state.core, &state.known) else {
+        bail!(Unavailable, "the power manager does not know the cluster yet: ask again in a moment");
+    };
+    let sample = core.sample(now);
+    let plan = core.plans().at(now.wall_ms);
+    let (account, hardware) = (core.account(), &known.hardware);
+    let node = |id: &NodeId| {
+        let told = state.seen.nodes.iter().find(|told| told.node == id.raw()).cloned().unwrap_or_default();
+        let (start_ms, active_ms) = match plan.and_then(|plan| Some((plan, plan.nodes.get(id)?.duty))) {
+            Some((_, Duty::Blink { start_ms, active_ms })) => (start_ms, active_ms),
+            Some((plan, duty)) => (0, duty.active_ms(plan.interval_ms)),
+            None => (0, state.settings.interval_ms),
+        };
+        let watts = match told.state() {
+            pb::PoweredState::PoweredAsleep => hardware.node(*id).map_or(0.0, |power| power.asleep_watts),
+            pb::PoweredState::PoweredGone => 0.0,
+            _ => hardware.node(*id).map_or(0.0, |power| power.active_watts),
+        };
+        pb::PowerNode {
+            id: id.raw(),
+            state: told.state,
+            watts,
+            start_s: start_ms as f64 / 1000.0,
+            active_s: active_ms as f64 / 1000.0,
+            pids: told.pids,
+            wakes: told.wakes,
+            joules: account.nodes.get(id).map_or(0.0, |account| account.joules),
+            host: known.hosts.get(id).cloned().unwrap_or_default(),
+        }
+    };
+    let nodes: Vec<pb::PowerNode> = hardware.nodes().keys().map(node).collect();
+    let source = match sample.origin {
+        Origin::Override => "operator".to_owned(),
+        Origin::Source => state.settings.trace.as_ref().map_or_else(String::new, |trace| trace.name.clone()),
+        Origin::Fallback(doubt) => format!("fallback: {doubt}"),
+    };
+    Ok(pb::PowerStatusReply {
+        policy: core.settings().policy.name().to_owned(),
+        plan_version: core.plans().version().raw(),
+        budget_watts: hardware.cluster_watts(sample.supply),
+        drawn_watts: hardware.base_watts() + nodes.iter().map(|node| node.watts).sum::<f64>(),
+        joules: account.joules,
+        source,
+        why: plan.map_or_else(String::new, |plan| plan.why.clone()),
+        held_back: state.held_back.as_ref().map_or_else(String::new, ToString::to_string),
+        over_joules: account.over_joules,
+        battery_joules: core.battery().charge_joules,
+        interval_ms: plan.map_or(state.settings.interval_ms, |plan| plan.interval_ms),
+        base_watts: hardware.base_watts(),
+        nodes,
+    })
+}

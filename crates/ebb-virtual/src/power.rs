@@ -1,0 +1,269 @@
+//! A cluster that follows its power, in virtual time: the real power manager and power client beside the real master,
+//! block servers and clients. Nodes are frozen by the world, and how many are not is what can be held against the budget.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_block::{BlockOptions, BlockServer};
+use ebb_client::{Client, ClientOptions};
+use ebb_master::Master;
+use ebb_power::{NodePower, PolicyKind};
+use ebb_power_client::{PowerClient, Powered, Work};
+use ebb_power_manager::client::{self, Nodes};
+use ebb_power_manager::manager::{self, ManagerOptions};
+use ebb_power_manager::settings::Settings;
+use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_runtime::Runtime;
+use ebb_runtime::virt::{Process, World};
+use ebb_types::{ClusterId, HostName, NodeId, RackName, Result, bail};
+use ebb_wire::{Call, pb};
+use parking_lot::Mutex;
+
+/// Patience of an operator's question.
+const ASK: Duration = Duration::from_secs(10);
+/// Time that freezing or waking a node takes: half of what plans count with.
+const TRANSITION: Duration = Duration::from_millis(25);
+
+/// The cluster.
+pub struct PowerCluster {
+    world: World,
+    master: Process,
+    manager: Process,
+    keeper: Process,
+    nodes: Arc<WorldNodes>,
+    settings: Settings,
+}
+
+/// Nodes of the world, frozen and thawed.
+struct WorldNodes {
+    /// The clock of whoever asks.
+    runtime: Runtime,
+    blocks: Vec<Process>,
+    /// By the order in which they registered: an operator's ask of the master.
+    ids: Mutex<BTreeMap<NodeId, usize>>,
+    asleep: Mutex<BTreeMap<usize, bool>>,
+}
+
+impl WorldNodes {
+    fn place(&self, node: NodeId) -> Result<usize> {
+        match self.ids.lock().get(&node) {
+            Some(place) => Ok(*place),
+            None => bail!(NotFound, "nothing is known of {node}"),
+        }
+    }
+}
+
+impl PowerClient for WorldNodes {
+    fn name(&self) -> &'static str {
+        "world"
+    }
+
+    fn sleep(&self, node: NodeId, _wake_ms: Option<u64>) -> Work<'_, Result<()>> {
+        Box::pin(async move {
+            let place = self.place(node)?;
+            self.blocks[place].freeze();
+            self.asleep.lock().insert(place, true);
+            Ok(())
+        })
+    }
+
+    fn wake(&self, node: NodeId) -> Work<'_, Result<()>> {
+        Box::pin(async move {
+            let place = self.place(node)?;
+            // From here on it draws.
+            self.asleep.lock().insert(place, false);
+            self.runtime.sleep(TRANSITION).await;
+            self.blocks[place].thaw();
+            Ok(())
+        })
+    }
+
+    fn powered(&self, node: NodeId) -> Work<'_, Result<Powered>> {
+        Box::pin(async move {
+            let is_asleep = self.asleep.lock().get(&self.place(node)?).copied().unwrap_or(false);
+            Ok(if is_asleep { Powered::Off } else { Powered::On })
+        })
+    }
+}
+
+impl Nodes for WorldNodes {
+    fn refresh(&self) -> Result<BTreeMap<NodeId, String>> {
+        let ids = self.ids.lock();
+        Ok(ids.iter().map(|(node, place)| (*node, address(&self.blocks[*place]))).collect())
+    }
+
+    fn pids(&self, _node: NodeId) -> Vec<u32> {
+        Vec::new()
+    }
+}
+
+fn address(block: &Process) -> String {
+    format!("{}:7100", block.ip())
+}
+
+fn identity(host: &str, role: &str) -> Identity {
+    Identity {
+        cluster: ClusterId::new(7),
+        secret: Secret::new([9; 32]),
+        host: HostName::new(host),
+        role: role.to_owned(),
+    }
+}
+
+impl PowerCluster {
+    /// Starts everything, and returns when all nodes have registered and the manager knows them.
+    pub async fn start(world: &World, nodes: usize, policy: PolicyKind, interval: Duration) -> Result<Self> {
+        let blocks: Vec<Process> = (1..=nodes).map(|number| world.process(&format!("h{number}"))).collect();
+        let keeper = world.process("power-client");
+        let nodes = WorldNodes { runtime: keeper.runtime(), blocks, ids: Mutex::default(), asleep: Mutex::default() };
+        let cluster = Self {
+            world: world.clone(),
+            master: world.process("master"),
+            manager: world.process("power-manager"),
+            keeper,
+            nodes: Arc::new(nodes),
+            settings: Settings::new(policy, interval),
+        };
+        cluster.start_master();
+        cluster.start_blocks();
+        cluster.learn_nodes().await?;
+        cluster.start_keeper();
+        cluster.start_manager(cluster.manager.runtime());
+        while cluster.status().await.is_err() {
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        Ok(cluster)
+    }
+
+    fn master_address(&self) -> String {
+        format!("{}:7000", self.master.ip())
+    }
+
+    fn start_master(&self) {
+        let (runtime, address) = (self.master.runtime(), self.master_address());
+        runtime.clone().spawn("main", async move {
+            let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
+            options.dead_time = Duration::from_secs(10);
+            Master::start(runtime, options).await?.failed().await
+        });
+    }
+
+    fn start_blocks(&self) {
+        for (place, block) in self.nodes.blocks.iter().enumerate() {
+            let (runtime, listen) = (block.runtime(), address(block));
+            let mut options =
+                BlockOptions::new("/node".into(), identity(block.host(), "block"), vec![self.master_address()]);
+            options.listen = listen;
+            options.rack = RackName::new(format!("r{}", place % 2 + 1));
+            runtime.clone().spawn("main", async move {
+                let _server = BlockServer::start(runtime, options).await?;
+                // It serves until its process ends.
+                std::future::pending::<Result<()>>().await
+            });
+        }
+    }
+
+    async fn learn_nodes(&self) -> Result<()> {
+        let wanted = self.nodes.blocks.len();
+        for _ in 0..600 {
+            if let Ok(told) = self.ask(&self.master_address(), &pb::ClusterStatus {}).await
+                && told.nodes.len() == wanted
+            {
+                let place = |host: &str| self.nodes.blocks.iter().position(|block| block.host() == host);
+                let ids = told.nodes.iter().filter_map(|node| Some((NodeId::new(node.id), place(&node.host)?)));
+                *self.nodes.ids.lock() = ids.collect();
+                return Ok(());
+            }
+            self.world.sleep(Duration::from_millis(100)).await;
+        }
+        bail!(Timeout, "the nodes have not registered")
+    }
+
+    fn start_keeper(&self) {
+        let (runtime, nodes, master) = (self.keeper.runtime(), Arc::clone(&self.nodes), self.master_address());
+        let listen = format!("{}:7300", self.keeper.ip());
+        runtime.clone().spawn("main", async move {
+            let listener = runtime.listen(&listen).await?;
+            let (identity, client) = (identity("power-client", "power-client"), Arc::clone(&nodes));
+            client::run(runtime, listener, identity, master, client, nodes, std::future::pending()).await
+        });
+    }
+
+    fn start_manager(&self, runtime: Runtime) {
+        let listen = self.manager_address();
+        let client = format!("{}:7300", self.keeper.ip());
+        let options = ManagerOptions {
+            dir: "/power".into(),
+            fresh: self.settings.clone(),
+            master: self.master_address(),
+            power_client: Arc::new(move || Some(client.clone())),
+        };
+        runtime.clone().spawn("main", async move {
+            let listener = runtime.listen(&listen).await?;
+            manager::run(runtime, listener, identity("power-manager", "power-manager"), options).await
+        });
+    }
+
+    fn manager_address(&self) -> String {
+        format!("{}:7200", self.manager.ip())
+    }
+
+    /// Kills the manager; nobody restarts it.
+    pub fn kill_manager(&self) {
+        self.manager.kill();
+    }
+
+    /// Starts it again.
+    pub fn restart_manager(&self) {
+        self.start_manager(self.manager.restart());
+    }
+
+    /// An operator's question.
+    async fn ask<C: Call>(&self, address: &str, call: &C) -> Result<C::Reply> {
+        let runtime = self.world.process("operator").runtime();
+        let connector = Connector::new(runtime, identity("operator", "virtual"), Counters::default());
+        connector.channel(address).call(call, ASK).await
+    }
+
+    /// What the power manager says.
+    pub async fn status(&self) -> Result<pb::PowerStatusReply> {
+        self.ask(&self.manager_address(), &pb::PowerStatus {}).await
+    }
+
+    /// The operator's word on the supply.
+    pub async fn set_fraction(&self, share: f64) -> Result<()> {
+        let call = pb::SetPower { fraction: Some(share), watts: None };
+        self.ask(&self.manager_address(), &call).await.map(drop)
+    }
+
+    /// Another policy.
+    pub async fn set_policy(&self, policy: PolicyKind) -> Result<()> {
+        let call = pb::SetPolicy { policy: policy.name().to_owned(), force: false };
+        self.ask(&self.manager_address(), &call).await.map(drop)
+    }
+
+    /// What the master says.
+    pub async fn cluster_status(&self) -> Result<pb::ClusterStatusReply> {
+        self.ask(&self.master_address(), &pb::ClusterStatus {}).await
+    }
+
+    /// A session on a host of its own.
+    pub async fn connect(&self, host: &str) -> Result<Client> {
+        let runtime = self.world.process(host).runtime();
+        let connector = Connector::new(runtime.clone(), identity(host, "virtual"), Counters::default());
+        let mut options = ClientOptions::new(vec![self.master_address()], HostName::new(host), "virtual");
+        // What is read comes from a node each time.
+        options.read_cache_bytes = 0;
+        Client::connect(runtime, connector, options).await
+    }
+
+    /// Watts that the nodes draw now: who is not frozen draws all it can.
+    #[must_use]
+    pub fn nodes_watts(&self) -> f64 {
+        let power = NodePower::REFERENCE;
+        let asleep = self.nodes.asleep.lock().values().filter(|asleep| **asleep).count();
+        let awake = self.nodes.blocks.len() - asleep;
+        awake as f64 * power.active_watts + asleep as f64 * power.asleep_watts
+    }
+}

@@ -1,0 +1,137 @@
+//! The cluster that follows its power.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_client::{Access, Client, Handle};
+use ebb_power::PolicyKind;
+use ebb_runtime::virt::{World, WorldOptions};
+use ebb_types::{Credentials, InodeId};
+use ebb_wire::pb;
+
+use crate::power::PowerCluster;
+
+const INTERVAL: Duration = Duration::from_secs(2);
+const BLOCK: usize = 64 << 10;
+const FILES: usize = 12;
+
+async fn write_files(client: &Client) -> Vec<Handle> {
+    let mut handles = Vec::new();
+    for number in 0..FILES {
+        let (name, access) = (format!("f{number}"), Access::ReadWrite);
+        let made = client
+            .create(&Credentials::root(), InodeId::ROOT, name.as_bytes(), 0o644, 0, true, access, Vec::new())
+            .await;
+        let handle = made.unwrap().0;
+        client.write(handle, 0, Bytes::from(vec![number as u8; BLOCK])).await.unwrap();
+        client.fsync(handle).await.unwrap();
+        handles.push(handle);
+    }
+    handles
+}
+
+/// Reads a block of each file; the longest that one took.
+async fn read_all(world: &World, client: &Client, files: &[Handle]) -> Duration {
+    let mut longest = Duration::ZERO;
+    for (number, file) in files.iter().enumerate() {
+        let began = world.now();
+        let data = client.read(*file, 0, BLOCK as u32).await.unwrap();
+        assert_eq!((data.len(), data[BLOCK - 1]), (BLOCK, number as u8));
+        longest = longest.max(world.now() - began);
+    }
+    longest
+}
+
+/// Waits until the plan that follows an operator's word is in force.
+async fn settle(world: &World) {
+    world.sleep(INTERVAL * 2 + Duration::from_secs(1)).await;
+}
+
+/// Highest draw of the nodes over some intervals, looked at every five milliseconds.
+async fn peak_watts(world: &World, cluster: &PowerCluster, intervals: u32) -> f64 {
+    let until = world.now() + INTERVAL * intervals;
+    let mut peak: f64 = 0.0;
+    while world.now() < until {
+        peak = peak.max(cluster.nodes_watts());
+        world.sleep(Duration::from_millis(5)).await;
+    }
+    peak
+}
+
+fn live(status: &pb::ClusterStatusReply) -> usize {
+    status.nodes.iter().filter(|node| node.state() == pb::NodeState::NodeLive).count()
+}
+
+#[test]
+fn circular_blinking_keeps_the_budget_and_every_read_returns_within_an_interval() {
+    World::run(3, WorldOptions::default(), |world| async move {
+        let cluster = PowerCluster::start(&world, 9, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
+        let writer = cluster.connect("writer").await.unwrap();
+        write_files(&writer).await;
+        writer.disconnect().await.unwrap();
+        let reader = cluster.connect("reader").await.unwrap();
+        let mut files = Vec::new();
+        for number in 0..FILES {
+            let path = format!("/f{number}");
+            let inode = InodeId::new(reader.resolve(&Credentials::root(), path.as_bytes(), true).await.unwrap().inode);
+            files.push(reader.open(&Credentials::root(), inode, Access::Read).await.unwrap().0);
+        }
+        for share in [0.8, 0.5, 0.2] {
+            cluster.set_fraction(share).await.unwrap();
+            settle(&world).await;
+            let peak = peak_watts(&world, &cluster, 3).await;
+            assert!(peak <= share * 225.0, "{peak} W at {share}");
+            assert!(peak > share * 225.0 - 25.0, "{peak} W at {share}: power is left unused");
+            for _ in 0..3 {
+                let longest = read_all(&world, &reader, &files).await;
+                assert!(longest <= INTERVAL + Duration::from_millis(300), "{longest:?} at {share}");
+            }
+        }
+        // Plans are in the log and with the power client: the manager is not needed.
+        cluster.kill_manager();
+        world.sleep(Duration::from_secs(30)).await;
+        assert!(peak_watts(&world, &cluster, 2).await <= 45.0);
+        assert!(read_all(&world, &reader, &files).await <= INTERVAL + Duration::from_millis(300));
+        assert_eq!(live(&cluster.cluster_status().await.unwrap()), 9, "who sleeps is not dead");
+        cluster.restart_manager();
+        while cluster.status().await.is_err() {
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        let status = cluster.status().await.unwrap();
+        assert_eq!((status.policy.as_str(), status.budget_watts), ("blink-circular", 85.0));
+        cluster.set_fraction(1.0).await.unwrap();
+        settle(&world).await;
+        assert!((cluster.nodes_watts() - 225.0).abs() < 1e-9);
+    });
+}
+
+#[test]
+fn writes_under_blinking_are_on_every_member_within_two_intervals() {
+    World::run(4, WorldOptions::default(), |world| async move {
+        let cluster = PowerCluster::start(&world, 5, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
+        cluster.set_fraction(0.3).await.unwrap();
+        settle(&world).await;
+        let client = cluster.connect("client").await.unwrap();
+        let began = world.now();
+        let files = write_files(&client).await;
+        let each = (world.now() - began) / FILES as u32;
+        assert!(each <= INTERVAL * 2, "{each:?} for each write with fsync");
+        read_all(&world, &client, &files).await;
+        client.disconnect().await.unwrap();
+        assert_eq!(cluster.cluster_status().await.unwrap().under_replicated, 0);
+    });
+}
+
+#[test]
+fn a_plan_that_takes_data_out_of_reach_is_refused() {
+    World::run(5, WorldOptions::default(), |world| async move {
+        let cluster = PowerCluster::start(&world, 5, PolicyKind::AlwaysOn, INTERVAL).await.unwrap();
+        let client = cluster.connect("client").await.unwrap();
+        write_files(&client).await;
+        cluster.set_fraction(0.05).await.unwrap();
+        let refused = cluster.set_policy(PolicyKind::Migration).await.unwrap_err();
+        assert_eq!(refused.kind(), ebb_types::ErrorKind::NotPermitted, "{refused}");
+        assert!(refused.to_string().contains("/f"), "it names a file: {refused}");
+        assert_eq!(cluster.status().await.unwrap().policy, "always-on");
+    });
+}

@@ -1,0 +1,105 @@
+//! `ebb power`: how much power there is, what is made of it, who sleeps.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use ebb_power::PolicyKind;
+use ebb_rpc::Channel;
+use ebb_runtime::Runtime;
+use ebb_types::{Error, HostName, Result, bail};
+use ebb_wire::pb;
+
+use crate::admin;
+use crate::cli::Context;
+use crate::cluster::process;
+use crate::role::power_manager;
+
+mod status;
+
+#[derive(Debug, Subcommand)]
+pub enum PowerCommand {
+    /// Say how much power there is, whatever the source says.
+    Set(SetArgs),
+    /// Follow a trace: CSV with columns seconds,watts or seconds,fraction. It begins now, and again when it is over.
+    Follow(FollowArgs),
+    /// Choose the policy.
+    Policy(PolicyArgs),
+    /// Show plan, watts and nodes.
+    Status {
+        /// Go on showing, until interrupted.
+        #[arg(long)]
+        follow: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct SetArgs {
+    /// For the whole cluster, what is always drawn included.
+    #[arg(long)]
+    watts: Option<f64>,
+    /// Share of what the block servers draw with all of them active, from 0 to 1.
+    #[arg(long)]
+    fraction: Option<f64>,
+    /// Take the word back: the source counts again.
+    #[arg(long)]
+    release: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct FollowArgs {
+    /// The trace.
+    file: PathBuf,
+    /// How many times faster than real time it is played.
+    #[arg(long, default_value_t = 1.0)]
+    compress: f64,
+}
+
+#[derive(Debug, Args)]
+pub struct PolicyArgs {
+    /// Its name.
+    policy: PolicyKind,
+    /// Although it puts data out of reach, or wears rotational disks out.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Does it.
+pub async fn run(context: &Context, command: PowerCommand) -> Result<()> {
+    let manager = manager(context)?;
+    match command {
+        PowerCommand::Set(args) => {
+            let call = pb::SetPower { watts: args.watts, fraction: args.fraction };
+            manager.call(&call, admin::ASK).await?;
+            status::print_once(context, &manager).await
+        }
+        PowerCommand::Follow(args) => {
+            let name = args.file.display().to_string();
+            let csv = std::fs::read_to_string(&args.file).map_err(|error| Error::from_io(&error, &name))?;
+            manager.call(&pb::FollowTrace { name, csv, compress: args.compress }, admin::ASK).await?;
+            status::print_once(context, &manager).await
+        }
+        PowerCommand::Policy(args) => {
+            let call = pb::SetPolicy { policy: args.policy.name().to_owned(), force: args.force };
+            manager.call(&call, admin::ASK).await?;
+            status::print_once(context, &manager).await
+        }
+        PowerCommand::Status { follow: false } => status::print_once(context, &manager).await,
+        PowerCommand::Status { follow: true } => status::follow(context).await,
+    }
+}
+
+/// The channel to the power manager.
+fn manager(context: &Context) -> Result<Channel> {
+    let cluster = context.cluster()?;
+    let found = process::list(&cluster)?.into_iter().find(|process| process.role == power_manager::NAME);
+    let Some(process) = found.filter(process::ProcessFile::is_running) else {
+        bail!(
+            Unavailable,
+            "no power manager runs: `ebb cluster up --dir {} --nodes N --policy P` starts one",
+            cluster.path.display()
+        );
+    };
+    let connector = cluster.connector(&Runtime::real(), &HostName::new("client"), "cli");
+    Ok(connector.channel(&process.address))
+}

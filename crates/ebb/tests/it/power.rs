@@ -1,0 +1,152 @@
+//! A cluster of real processes that follows its power: nodes are frozen while they sleep.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::{Cluster, pattern, signal, wait_for};
+
+const INTERVAL: &str = "2s";
+
+fn up(policy: &str) -> Cluster {
+    let cluster = Cluster::none();
+    cluster.ok(&["cluster", "up", "--nodes", "9", "--policy", policy, "--interval", INTERVAL]);
+    cluster
+}
+
+fn status(cluster: &Cluster) -> Value {
+    cluster.json(&["power", "status"])
+}
+
+/// State letter of a process.
+fn state_of(pid: u64) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
+}
+
+/// Nodes of which every process is frozen now.
+fn frozen(status: &Value) -> usize {
+    let is_frozen = |node: &&Value| {
+        let pids = node["pids"].as_array().unwrap();
+        !pids.is_empty() && pids.iter().all(|pid| state_of(pid.as_u64().unwrap()) == 'T')
+    };
+    status["nodes"].as_array().unwrap().iter().filter(is_frozen).count()
+}
+
+fn wait_plan(cluster: &Cluster, what: &str, is: impl Fn(&Value) -> bool) {
+    wait_for(what, Duration::from_secs(60), || {
+        let told = cluster.ebb(&["power", "status", "--json"]);
+        serde_json::from_str::<Value>(&told.out).is_ok_and(|status| is(&status))
+    });
+}
+
+/// Nodes blink, a reader never fails, and neither the manager's death nor less power changes that.
+#[test]
+fn nine_nodes_blink_and_a_reader_never_fails() {
+    let cluster = up("blink-circular");
+    let local = cluster.path("data");
+    std::fs::write(&local, pattern(3 << 20, 9)).unwrap();
+    cluster.ok(&["fs", "put", local.to_str().unwrap(), "/data"]);
+    wait_plan(&cluster, "the first status", |status| status["policy"] == "blink-circular");
+
+    cluster.ok(&["power", "set", "--fraction", "0.5"]);
+    wait_plan(&cluster, "nodes that blink", |status| {
+        let nodes = status["nodes"].as_array().unwrap();
+        nodes.iter().all(|node| node["active_s"].as_f64().unwrap() < 2.0 && node["starts"].as_u64() > Some(0))
+    });
+    let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+    let manager = cluster.pid("power-manager", "");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let read = cluster.ebb(&["fs", "checksum", "/data"]);
+                assert_eq!(read.code, 0, "a read failed: {}{}", read.out, read.err);
+                reads.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let more = |what: &str, count: u64| {
+            let before = reads.load(Ordering::Relaxed);
+            wait_for(what, Duration::from_secs(60), || reads.load(Ordering::Relaxed) >= before + count);
+        };
+        more("reads at half the power", 5);
+        // What status calls asleep can be checked: it shows at some moment as many frozen nodes as the budget leaves dark.
+        wait_plan(&cluster, "frozen nodes at half the power", |status| frozen(status) >= 4);
+
+        // Nobody who blinks needs the manager.
+        cluster.kill(manager);
+        more("reads without a manager", 3);
+        cluster.ok(&["cluster", "up", "--nodes", "9"]);
+        wait_plan(&cluster, "the plan of before", |status| status["policy"] == "blink-circular");
+        assert_ne!(cluster.pid("power-manager", ""), manager);
+
+        cluster.ok(&["power", "set", "--fraction", "0.2"]);
+        wait_plan(&cluster, "one node at a time", |status| {
+            let mut awake = status["nodes"].as_array().unwrap().iter().map(|node| node["active_s"].as_f64().unwrap());
+            awake.all(|active_s| active_s < 0.5) && frozen(status) >= 7
+        });
+        more("reads at a fifth of the power", 3);
+        let dark = status(&cluster);
+        assert_eq!((&dark["budget_watts"], &dark["modelled"]), (&85.0.into(), &true.into()), "{dark}");
+
+        cluster.ok(&["power", "set", "--fraction", "1.0"]);
+        wait_plan(&cluster, "all awake", |status| {
+            status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "awake") && frozen(status) == 0
+        });
+        more("reads at full power", 1);
+        stop.store(true, Ordering::Relaxed);
+    });
+    let nodes = cluster.json(&["node", "list"]).to_string();
+    assert!(!nodes.contains("dead"), "who sleeps is not dead: {nodes}");
+    cluster.healthy();
+}
+
+#[test]
+fn a_write_waits_for_the_plan() {
+    let cluster = up("blink-circular");
+    wait_plan(&cluster, "the first status", |_| true);
+    cluster.ok(&["power", "set", "--fraction", "0.4"]);
+    wait_plan(&cluster, "nodes that blink", |status| frozen(status) >= 5);
+    let local = cluster.path("data");
+    std::fs::write(&local, pattern(2 << 20, 4)).unwrap();
+    cluster.ok(&["fs", "put", local.to_str().unwrap(), "/data"]);
+    let sum = crate::harness::shell(&format!("sha256sum {} | cut -d' ' -f1", local.display()));
+    assert_eq!(cluster.ok(&["fs", "checksum", "/data"]).trim(), sum);
+    let located = cluster.json(&["fs", "locations", "/data"]);
+    let replicas = located["metablocks"][0]["replicas"].as_array().unwrap().len();
+    assert_eq!(replicas, 3, "on as many nodes as with all of them awake: {located}");
+}
+
+#[test]
+fn bad_words_about_power_are_explained() {
+    let cluster = Cluster::up(3);
+    let refused = cluster.ebb(&["power", "set", "--fraction", "0.5"]);
+    assert!(refused.code != 0 && refused.err.contains("no power manager runs"), "{}", refused.err);
+    cluster.ok(&["cluster", "up", "--nodes", "3", "--policy", "always-on", "--interval", INTERVAL]);
+    let local = cluster.path("data");
+    std::fs::write(&local, pattern(1 << 20, 4)).unwrap();
+    cluster.ok(&["dataset", "create", "/one", "--replicas", "1"]);
+    cluster.ok(&["fs", "put", local.to_str().unwrap(), "/one/data"]);
+    wait_plan(&cluster, "the first status", |_| true);
+
+    let trace = cluster.path("trace.csv");
+    std::fs::write(&trace, "seconds,watts\n0,100\n10,-5\n").unwrap();
+    let refused = cluster.ebb(&["power", "follow", trace.to_str().unwrap(), "--compress", "60"]);
+    assert!(refused.code == 2 && refused.err.contains("trace.csv, line 3"), "{}", refused.err);
+    assert_eq!(cluster.ebb(&["power", "set", "--fraction", "1.5"]).code, 2);
+    assert_eq!(cluster.ebb(&["power", "policy", "moonlight"]).code, 2);
+
+    // One copy: whatever is switched off takes something with it.
+    cluster.ok(&["power", "set", "--watts", "66"]);
+    let refused = cluster.ebb(&["power", "policy", "migration"]);
+    if refused.code != 0 {
+        assert!(refused.code == 3 && refused.err.contains("/one/data"), "{}", refused.err);
+    } else {
+        let held = status(&cluster);
+        panic!("a plan that puts data out of reach was taken: {held}");
+    }
+    std::fs::write(&trace, "seconds,watts\n0,115\n600,115\n").unwrap();
+    cluster.ok(&["power", "follow", trace.to_str().unwrap(), "--compress", "60"]);
+    wait_plan(&cluster, "the trace's word", |status| status["budget_watts"] == 115.0);
+    signal(cluster.pid("power-client", ""), "TERM");
+}
