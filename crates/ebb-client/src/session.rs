@@ -80,7 +80,7 @@ impl Session {
     /// Opens a new session in place of the old one; returns the nodes that came with it.
     pub async fn open(&self, open: &pb::OpenSession) -> Result<pb::OpenSessionReply> {
         let sent = self.runtime.now();
-        let reply = self.masters.call(open, ATTEMPT, self.deadline).await.result?;
+        let reply = self.masters.call(open, ATTEMPT, self.deadline()).await.result?;
         let ttl = Duration::from_millis(reply.session_ttl_ms);
         if ttl <= TTL_MARGIN {
             return Err(err!(Protocol, "a session of {} ms is too short to hold leases", reply.session_ttl_ms));
@@ -175,7 +175,7 @@ impl Session {
                 changed.await;
             }
         };
-        self.runtime.timeout(self.deadline, what, waiting).await
+        self.runtime.timeout(self.deadline(), what, waiting).await
     }
 
     /// A namespace request. A mutation gets a request id and is answered, not redone, when it is repeated.
@@ -196,14 +196,14 @@ impl Session {
             lease,
             ..Default::default()
         };
-        let (outcome, generation) = self.meta_once(&mut request, query, self.deadline).await;
+        let (outcome, generation) = self.meta_once(&mut request, query, self.deadline()).await;
         match &outcome.result {
             Err(error) if error.kind() == ErrorKind::SessionExpired => {
                 self.ensure_newer(generation).await?;
                 if !may_move || (outcome.repeated && !query) {
                     return outcome.result;
                 }
-                self.meta_once(&mut request, query, self.deadline).await.0.result
+                self.meta_once(&mut request, query, self.deadline()).await.0.result
             }
             _ => outcome.result,
         }

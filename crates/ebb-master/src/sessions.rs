@@ -148,11 +148,15 @@ impl Sessions {
         self.sessions.is_empty()
     }
 
-    /// Sessions whose time is up.
-    #[must_use]
-    pub fn expired(&self, now: Moment) -> Vec<SessionId> {
-        let late = self.sessions.iter().filter(|(_, session)| now.since(session.touched) >= self.ttl);
-        late.map(|(id, _)| *id).collect()
+    /// Sessions whose time is up. `owes_word` tells of the host of one that has been silent for so long whether it should
+    /// have spoken: who is frozen by plan cannot. That is asked only of those that this process has heard of: a session
+    /// from the log, whose read leases nobody knows, ends in time, for others wait for that.
+    pub fn expired(&self, now: Moment, owes_word: impl Fn(&HostName, Duration) -> bool) -> Vec<SessionId> {
+        let is_late = |session: &Session| {
+            let silent = now.since(session.touched);
+            silent >= self.ttl && (session.poll == 0 || owes_word(&session.host, silent))
+        };
+        self.sessions.iter().filter(|(_, session)| is_late(session)).map(|(id, _)| *id).collect()
     }
 
     /// It has told what it holds.

@@ -1,9 +1,10 @@
 //! What time brings: sessions that end, nodes that die, inodes that nobody needs any more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_types::{ErrorKind, InodeId};
+use ebb_types::{ErrorKind, HostName, InodeId, NodeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
@@ -41,7 +42,17 @@ fn end_reclaim(shared: &Shared) {
 }
 
 async fn end_sessions(shared: &Shared) {
-    let expired = shared.state.soft.lock().sessions.expired(shared.runtime.now());
+    let expired = {
+        let hosts = node_hosts(shared);
+        let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+        let owes_word = |host: &HostName, silent: Duration| {
+            let Some(node) = hosts.get(host.as_str()) else { return true };
+            // Who is off for good is not waited for: others may want its leases.
+            let wakes = plans.next_wake_ms(*node, now_ms).is_some();
+            !wakes || plans.is_overdue(*node, before(now_ms, silent), now_ms, millis(shared.options.session_ttl))
+        };
+        shared.state.soft.lock().sessions.expired(shared.runtime.now(), owes_word)
+    };
     for session in expired {
         tracing::info!(%session, "session expired");
         match shared.group.propose(Op::CloseSession(session.raw())).await {
@@ -54,16 +65,28 @@ async fn end_sessions(shared: &Shared) {
     }
 }
 
+/// Nodes by the hosts that they are.
+fn node_hosts(shared: &Shared) -> BTreeMap<String, NodeId> {
+    let machine = shared.group.machine();
+    let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
+    nodes.map(|node| (node.host.clone(), NodeId::new(node.id))).collect()
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn before(now_ms: u64, span: Duration) -> u64 {
+    now_ms.saturating_sub(millis(span))
+}
+
 fn note_deaths(shared: &Shared) {
     let machine = shared.group.machine();
     let recorded: Vec<_> =
-        machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| ebb_types::NodeId::new(node.id)).collect();
+        machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id)).collect();
     let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    let patience_ms = u64::try_from(shared.options.dead_time.as_millis()).unwrap_or(u64::MAX);
-    let owes_word = |node, silent: Duration| {
-        let heard_ms = now_ms.saturating_sub(u64::try_from(silent.as_millis()).unwrap_or(u64::MAX));
-        plans.is_overdue(node, heard_ms, now_ms, patience_ms)
-    };
+    let patience_ms = millis(shared.options.dead_time);
+    let owes_word = |node, silent: Duration| plans.is_overdue(node, before(now_ms, silent), now_ms, patience_ms);
     let losses = shared.state.registry.lock().on_tick(recorded.into_iter(), shared.runtime.now(), owes_word);
     if losses.is_empty() {
         return;

@@ -29,12 +29,20 @@ fn view(size: u64) -> HolderView {
 }
 
 #[test]
+fn a_session_whose_host_sleeps_lives_on_if_this_process_has_heard_of_it() {
+    let mut sessions = sessions();
+    poll(&mut sessions, S1, at(4000));
+    assert_eq!(sessions.expired(at(20_000), |_, _| false), [S2], "what it holds is not known");
+    assert_eq!(sessions.expired(at(20_000), |_, silent| silent >= Duration::from_secs(16)), [S1, S2]);
+}
+
+#[test]
 fn a_session_ends_when_it_has_not_polled_for_its_time() {
     let mut sessions = sessions();
     poll(&mut sessions, S1, at(4000));
-    assert_eq!(sessions.expired(at(9999)), []);
-    assert_eq!(sessions.expired(at(10_000)), [S2]);
-    assert_eq!(sessions.expired(at(14_000)), [S1, S2]);
+    assert_eq!(sessions.expired(at(9999), |_, _| true), []);
+    assert_eq!(sessions.expired(at(10_000), |_, _| true), [S2]);
+    assert_eq!(sessions.expired(at(14_000), |_, _| true), [S1, S2]);
     sessions.remove(S2);
     assert!(sessions.begin_poll(S2, at(10_001)).is_none());
 }
