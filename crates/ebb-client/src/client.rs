@@ -21,7 +21,7 @@ use crate::session::{ATTEMPT, Session};
 use crate::shared::Shared;
 use crate::types::{Access, Allocate, CacheListener, Handle, Location, Privileges, SetAttr};
 use crate::write::Place;
-use crate::{ClientOptions, committer, fetch, poll, witness};
+use crate::{ClientOptions, HostPower, committer, fetch, poll, witness};
 
 /// Blocks that [`Client::read_by_map`] asks for at a time.
 const MAP_READS: usize = 4;
@@ -114,6 +114,12 @@ impl Client {
     #[must_use]
     pub fn connector(&self) -> &Connector {
         &self.shared.connector
+    }
+
+    /// What the power plans make of a host.
+    #[must_use]
+    pub fn host_power(&self, host: &HostName) -> HostPower {
+        self.shared.host_power(host)
     }
 
     /// A namespace request as it stands (administration, tests): session and request id are filled in, retries done.

@@ -3,11 +3,22 @@
 use std::time::Duration;
 
 use ebb_power::{NodeState, PowerPlan, wall_ms};
-use ebb_types::{NodeId, Result, err};
+use ebb_types::{HostName, NodeId, Result, err};
 use ebb_wire::pb;
 
 use crate::fetch::order;
 use crate::shared::Shared;
+
+/// What the power plans make of a host, as far as this client knows them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostPower {
+    /// It is on, or no plan is about it.
+    On,
+    /// It sleeps now and then, and serves again within this.
+    Blinks(Duration),
+    /// No plan wakes it.
+    Off,
+}
 
 /// Wakes that are waited for in one attempt: a plan may change while a reader waits.
 const WAKES_MAX: u32 = 4;
@@ -50,6 +61,20 @@ impl Shared {
         }
         let wake = plans.next_wake_ms(node, now_ms)?;
         Some(Duration::from_millis(wake.saturating_sub(now_ms).max(1)))
+    }
+
+    /// What the plans make of a host. One that is several nodes is what the first of them is.
+    pub fn host_power(&self, host: &HostName) -> HostPower {
+        let node = self.nodes.all().into_iter().find(|node| node.host == host.as_str());
+        let Some(node) = node.map(|node| NodeId::new(node.id)) else { return HostPower::On };
+        let (now_ms, plans) = (self.wall_ms(), self.plans.lock());
+        if plans.next_wake_ms(node, now_ms).is_none() {
+            return HostPower::Off;
+        }
+        match (plans.awake_left_ms(node, now_ms), plans.at(now_ms)) {
+            (u64::MAX, _) | (_, None) => HostPower::On,
+            (_, Some(plan)) => HostPower::Blinks(Duration::from_millis(plan.interval_ms)),
+        }
     }
 
     /// Waits until a node serves. `Unavailable` if no plan wakes it.

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use ebb_client::Client;
+use ebb_client::{Client, HostPower};
 use ebb_rpc::{Connector, Counters};
-use ebb_runtime::Runtime;
+use ebb_runtime::{Moment, Runtime};
 use ebb_types::{Credentials, Error, ErrorKind, HostName, Result, bail, err};
 use ebb_wire::pb;
 use tokio::sync::mpsc;
@@ -20,6 +20,8 @@ const ERRORS_MAX: usize = 10;
 const STRIKES_MAX: u32 = 2;
 /// A call's deadline: this, and the time for its bytes at [`SLOWEST`].
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
+/// How often it is looked whether workers' hosts are switched off or on.
+const LOOK: Duration = Duration::from_millis(500);
 /// Bytes per second below which a worker counts as failed.
 const SLOWEST: u64 = 1 << 20;
 
@@ -120,9 +122,12 @@ pub async fn count_words_in(
     let before = tree.network_bytes();
     let hosts: Vec<HostName> = workers.iter().map(|(host, _)| host.clone()).collect();
     let (done, results) = mpsc::channel(workers.len() * options.calls_per_worker.max(1));
+    let power = |worker: usize| tree.power(&hosts[worker]);
     let mut job = Job {
         runtime,
         connector,
+        power: &power,
+        looked: None,
         addresses: workers.iter().map(|(_, address)| address.as_str()).collect(),
         options,
         planner: Planner::new(options.locality, options.limits, &hosts, &tree.nodes()),
@@ -152,8 +157,13 @@ struct Member {
 
 struct Done {
     call: u64,
-    batch: Batch,
     reply: Result<pb::CountWordsReply>,
+}
+
+/// A call in progress; dropped, it is stopped.
+struct Running {
+    batch: Batch,
+    _task: Owned<()>,
 }
 
 struct Job<'a> {
@@ -163,8 +173,11 @@ struct Job<'a> {
     options: &'a JobOptions,
     planner: Planner,
     crew: Vec<Member>,
+    /// What the power plans make of a worker's host.
+    power: &'a (dyn Fn(usize) -> HostPower + Sync),
+    looked: Option<Moment>,
     /// Calls in progress; they are stopped with the job.
-    calls: BTreeMap<u64, Owned<()>>,
+    calls: BTreeMap<u64, Running>,
     calls_made: u64,
     done: mpsc::Sender<Done>,
     state: Progress,
@@ -175,6 +188,7 @@ struct Job<'a> {
 impl Job<'_> {
     async fn run(&mut self, mut walk: Walk, mut results: mpsc::Receiver<Done>) -> Result<()> {
         loop {
+            self.look_at_power();
             if self.state.walked {
                 // Nothing more comes to fill them.
                 let rest = self.planner.finish();
@@ -182,10 +196,11 @@ impl Job<'_> {
             }
             self.start_calls();
             (self.progress)(self.state);
-            if self.state.walked && self.calls.is_empty() {
+            let backlog: usize = self.crew.iter().map(|member| member.ready.len()).sum();
+            // What is left without a call in progress waits for a host to be switched on.
+            if self.state.walked && self.calls.is_empty() && backlog == 0 {
                 return Ok(());
             }
-            let backlog: usize = self.crew.iter().map(|member| member.ready.len()).sum();
             let may_walk = !self.state.walked && backlog <= 2 * self.crew.len();
             tokio::select! {
                 biased;
@@ -194,7 +209,38 @@ impl Job<'_> {
                     Some(files) => self.on_found(&files?),
                     None => self.state.walked = true,
                 },
+                () = self.runtime.sleep(LOOK) => {}
             }
+        }
+    }
+
+    /// Work of hosts that are switched off goes to others, and costs nobody an attempt: nothing failed.
+    fn look_at_power(&mut self) {
+        let now = self.runtime.now();
+        if self.looked.is_some_and(|looked| now.since(looked) < LOOK) {
+            return;
+        }
+        self.looked = Some(now);
+        let mut orphans = Vec::new();
+        for worker in 0..self.crew.len() {
+            let is_off = (self.power)(worker) == HostPower::Off;
+            if is_off == self.planner.is_off(worker) {
+                continue;
+            }
+            tracing::info!(worker = self.addresses[worker], is_off, "power of a worker's host");
+            orphans.extend(self.planner.set_off(worker, is_off));
+            if is_off {
+                orphans.extend(self.crew[worker].ready.drain(..));
+                let stopped = self.calls.extract_if(.., |_, running| running.batch.worker == worker);
+                orphans.extend(stopped.map(|(_, running)| running.batch));
+                self.crew[worker].running = 0;
+            } else if self.crew.iter().enumerate().all(|(other, _)| other == worker || self.planner.is_off(other)) {
+                // All were off: what waits with the others can be counted again.
+                orphans.extend(self.crew.iter_mut().flat_map(|member| member.ready.drain(..)));
+            }
+        }
+        for work in orphans.into_iter().flat_map(|batch| batch.work) {
+            self.place(work, None);
         }
     }
 
@@ -239,7 +285,8 @@ impl Job<'_> {
 
     fn start_calls(&mut self) {
         for worker in 0..self.crew.len() {
-            while self.crew[worker].running < self.options.calls_per_worker.max(1)
+            while !self.planner.is_off(worker)
+                && self.crew[worker].running < self.options.calls_per_worker.max(1)
                 && let Some(batch) = self.crew[worker].ready.pop_front()
             {
                 self.crew[worker].running += 1;
@@ -253,29 +300,35 @@ impl Job<'_> {
         let call = self.calls_made;
         let channel = self.connector.channel(self.addresses[batch.worker]);
         let use_locations = self.options.locality == Locality::Located;
-        let deadline = CALL_DEADLINE + Duration::from_millis(batch.bytes * 1000 / SLOWEST);
+        let awake = CALL_DEADLINE + Duration::from_millis(batch.bytes * 1000 / SLOWEST);
+        // One that blinks is frozen for some of the time, as are those that it reads from.
+        let deadline = match (self.power)(batch.worker) {
+            HostPower::Blinks(interval) => awake + interval * 2,
+            HostPower::On | HostPower::Off => awake,
+        };
         let done = self.done.clone();
+        let splits = batch.work.iter().map(|work| work.split.clone()).collect();
         let task = self.runtime.spawn("count-words", async move {
-            let splits = batch.work.iter().map(|work| work.split.clone()).collect();
             let reply = channel.call(&pb::CountWords { splits, use_locations }, deadline).await;
             // A job that is gone needs no result.
-            let _ = done.send(Done { call, batch, reply }).await;
+            let _ = done.send(Done { call, reply }).await;
         });
-        self.calls.insert(call, Owned::new(task));
+        self.calls.insert(call, Running { batch, _task: Owned::new(task) });
     }
 
     fn on_done(&mut self, done: Done) {
-        self.calls.remove(&done.call);
-        let worker = done.batch.worker;
+        // One that was stopped counts elsewhere.
+        let Some(Running { batch, .. }) = self.calls.remove(&done.call) else { return };
+        let worker = batch.worker;
         self.crew[worker].running -= 1;
-        let expected = done.batch.work.len();
+        let expected = batch.work.len();
         let reply = done.reply.and_then(|reply| match reply.words.len() {
             len if len == expected => Ok(reply),
             len => Err(err!(Protocol, "{}: {len} counts for {expected} splits", self.addresses[worker])),
         });
         match reply {
-            Ok(reply) => self.on_reply(done.batch, &reply),
-            Err(error) => self.on_failed_call(done.batch, &error),
+            Ok(reply) => self.on_reply(batch, &reply),
+            Err(error) => self.on_failed_call(batch, &error),
         }
     }
 

@@ -85,6 +85,8 @@ struct Slot {
     /// Bytes placed so far.
     load: u64,
     is_dead: bool,
+    /// Its host is switched off, until further notice.
+    is_off: bool,
     open: Batch,
 }
 
@@ -175,16 +177,36 @@ impl Planner {
         slot.take()
     }
 
+    /// A worker's host is switched off, or on again. Returns what was gathered for one that is off now: others may count it
+    /// sooner. None of them: it waits for the first to be on again.
+    pub fn set_off(&mut self, worker: usize, is_off: bool) -> Option<Batch> {
+        let slot = &mut self.workers[worker];
+        slot.is_off = is_off;
+        if is_off { slot.take() } else { None }
+    }
+
+    /// Whether a worker's host is switched off.
+    #[must_use]
+    pub fn is_off(&self, worker: usize) -> bool {
+        self.workers[worker].is_off
+    }
+
     /// Whether a worker was given up.
     #[must_use]
     pub fn is_dead(&self, worker: usize) -> bool {
         self.workers[worker].is_dead
     }
 
-    /// The least loaded of the workers that locality prefers, else of all that have not failed with it.
+    /// The least loaded of the workers that locality prefers, else of all that have not failed with it. Those that are
+    /// switched off come last.
     fn choose_worker(&self, work: &Work) -> Option<usize> {
+        self.choose_among(work, |slot| !slot.is_off).or_else(|| self.choose_among(work, |_| true))
+    }
+
+    fn choose_among(&self, work: &Work, is_fit: impl Fn(&Slot) -> bool) -> Option<usize> {
+        let may = |slot: &Slot| !slot.is_dead && is_fit(slot);
         let open =
-            || (0..self.workers.len()).filter(|worker| !self.workers[*worker].is_dead && !work.tried.contains(worker));
+            || (0..self.workers.len()).filter(|worker| may(&self.workers[*worker]) && !work.tried.contains(worker));
         let load = |worker: &usize| self.workers[*worker].load;
         let holds = |worker: &usize| work.holders.contains(worker);
         let preferred = match self.locality {

@@ -1,14 +1,14 @@
 //! Files and directories in memory, and readers of them that remember what was asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use ebb_client::Handle;
+use ebb_client::{Handle, HostPower};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{World, WorldOptions};
-use ebb_types::{Error, ErrorKind, FileKind, InodeId, Result, err};
+use ebb_types::{Error, ErrorKind, FileKind, HostName, InodeId, Result, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 
@@ -52,6 +52,8 @@ pub struct Namespace {
     entries: BTreeMap<u64, Entry>,
     pub nodes: Vec<pb::Node>,
     pub calls: AtomicUsize,
+    /// Hosts that are switched off.
+    pub off: Mutex<BTreeSet<HostName>>,
 }
 
 impl Namespace {
@@ -59,7 +61,7 @@ impl Namespace {
     pub fn new(hosts: &[&str]) -> Self {
         let nodes = (1..).zip(hosts).map(|(id, host)| pb::Node { id, host: (*host).to_owned(), ..Default::default() });
         let entries = BTreeMap::from([(1, Entry::Directory(Vec::new()))]);
-        Self { entries, nodes: nodes.collect(), calls: AtomicUsize::new(0) }
+        Self { entries, nodes: nodes.collect(), calls: AtomicUsize::new(0), off: Mutex::default() }
     }
 
     fn add(&mut self, parent: u64, entry: Entry) -> u64 {
@@ -198,6 +200,10 @@ impl Tree for FakeTree {
 
     fn network_bytes(&self) -> u64 {
         0
+    }
+
+    fn power(&self, host: &HostName) -> HostPower {
+        if self.0.off.lock().contains(host) { HostPower::Off } else { HostPower::On }
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
-use ebb_client::{Access, Client};
+use ebb_client::{Access, Client, HostPower};
 use ebb_runtime::Runtime;
-use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, bail};
+use ebb_types::{Credentials, ErrorKind, FileKind, HostName, InodeId, Result, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op, ReadDir};
 use tokio::sync::mpsc;
@@ -34,6 +34,8 @@ pub trait Tree: Clone + Send + Sync + 'static {
     fn nodes(&self) -> Vec<pb::Node>;
     /// Bytes between hosts that its connections have carried.
     fn network_bytes(&self) -> u64;
+    /// What the power plans make of a host.
+    fn power(&self, host: &HostName) -> HostPower;
 }
 
 /// The namespace by a client, for one user.
@@ -75,6 +77,10 @@ impl Tree for ClientTree {
 
     fn network_bytes(&self) -> u64 {
         self.client.counters().read().network_bytes()
+    }
+
+    fn power(&self, host: &HostName) -> HostPower {
+        self.client.host_power(host)
     }
 }
 

@@ -143,6 +143,32 @@ fn failures_are_tried_elsewhere() {
 }
 
 #[test]
+fn hosts_that_are_switched_off_count_nothing_and_cost_no_attempt() {
+    virt(8, |runtime| async move {
+        let cluster = Cluster::start(&runtime, tree(60)).await;
+        let off = &cluster.tree.0.off;
+        off.lock().extend(["h1", "h3"].map(HostName::new));
+        let options = JobOptions { attempts_max: 1, ..JobOptions::default() };
+        let (report, _) = cluster.count(&runtime, "/", &options).await;
+        assert_eq!((report.words, report.failed), (cluster.tree.0.words(), 0));
+        let read = |place: usize| cluster.sources[place].asked.lock().len();
+        assert_eq!((read(0), read(2)), (0, 0), "frozen ones were not asked");
+
+        // With all of them off the job waits for the first to be on again.
+        off.lock().insert(HostName::new("h2"));
+        let later = cluster.tree.0.clone();
+        let clock = runtime.clone();
+        runtime.spawn("switch on", async move {
+            clock.sleep(Duration::from_secs(20)).await;
+            later.off.lock().clear();
+        });
+        let (report, _) = cluster.count(&runtime, "/", &options).await;
+        assert_eq!((report.words, report.failed), (cluster.tree.0.words(), 0));
+        assert!(report.seconds >= 20.0, "{}", report.seconds);
+    });
+}
+
+#[test]
 fn what_nobody_can_read_is_told() {
     virt(3, async |runtime| {
         let cluster = Cluster::start(&runtime, tree(50)).await;
