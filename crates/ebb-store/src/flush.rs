@@ -422,7 +422,8 @@ pub(crate) async fn open(shared: &Shared, replica: &Replica) -> Result<File> {
     Ok(file)
 }
 
-async fn remove(shared: &Shared, replica: &Replica) -> Result<()> {
+/// Takes the replica's file away, and a deleted replica off the list.
+pub(crate) async fn remove(shared: &Shared, replica: &Replica) -> Result<()> {
     shared.files.forget(replica.id);
     shared.unsynced.lock().note_removed(replica.id);
     if std::mem::take(&mut replica.live.lock().file_made) {

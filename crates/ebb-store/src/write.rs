@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::chunks::{LONG, Place, SECOND, places};
 use crate::files::{GROWTH_MIN, GROWTH_RUN};
-use crate::flush::{flush, open};
+use crate::flush::{flush, open, remove};
 use crate::plan::{Change, OldChunks, Way};
 use crate::read::read_verified;
 use crate::record::{Head, Record};
@@ -123,9 +123,8 @@ impl Volume {
             if left.is_zero() {
                 bail!(Gap, "{metablock} was received up to {received}, not to {version}");
             }
-            if !deleted {
-                either(advanced, shared.runtime.sleep(left)).await;
-            }
+            // One that is being deleted says so when it is gone, and then the next one is waited for.
+            either(advanced, shared.runtime.sleep(left)).await;
         }
     }
 }
@@ -185,6 +184,8 @@ fn order_here(shared: &Shared, head: &Head, write: &Write) -> Result<Order> {
 async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>> {
     let deadline = shared.runtime.now().after(shared.options.gap_wait);
     loop {
+        // A deletion that fails leaves its replica where it is, and the volume poisoned.
+        shared.check_sound()?;
         let replica = shared.get_or_make(write.metablock);
         let gate = replica.gate.lock().await;
         let next = {
@@ -226,7 +227,8 @@ async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>
     }
 }
 
-/// Hands on what became of a request. A replica that only a request made which was refused is taken off the list.
+/// Hands on what became of a request. A replica that only a request made which was refused is taken off the list, and
+/// its file with it: the disk may have been found full after the file was made, and nobody else would ever name it.
 pub(crate) async fn known_after<T>(shared: &Shared, metablock: MetablockId, done: Result<T>) -> Result<T> {
     if done.is_err()
         && let Some(replica) = shared.get(metablock)
@@ -239,15 +241,15 @@ pub(crate) async fn known_after<T>(shared: &Shared, metablock: MetablockId, done
 
 async fn forget_unknown(shared: &Shared, replica: &Arc<Replica>) {
     let _gate = replica.gate.lock().await;
-    let forgotten = {
+    {
         let mut live = replica.live.lock();
-        let unknown = !live.known && !live.pulling && !live.deleted;
-        live.deleted |= unknown;
-        unknown
-    };
-    if forgotten {
-        shared.replicas.write().remove(&replica.id);
-        replica.advanced.notify_waiters();
+        if live.known || live.pulling || live.deleted {
+            return;
+        }
+        live.deleted = true;
+    }
+    if let Err(error) = remove(shared, replica).await {
+        shared.poison(&error, "removal of a file that nothing was written to");
     }
 }
 

@@ -43,6 +43,27 @@ fn a_full_disk_refuses_before_it_acknowledges_and_recovers() {
     }
 }
 
+/// Goal: a first write that is refused leaves no file of which nobody knows, and its id can be used all the same.
+/// Method: the disk gets full just after it was looked at, or fails, when the new file has been made already.
+#[test]
+fn a_first_write_that_is_refused_leaves_no_file() {
+    in_world(11, |rig| async move {
+        let process = rig.virt_process().clone();
+        let volume = rig.open().await.unwrap();
+        process.plan_disk_fault(PlannedFault::no_space(DiskWork::Write, "replicas/"));
+        let content = bytes(500_000, 1);
+        let refused = Writer::new(&volume, 1).send(data(0, &content), true).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+        assert_eq!(volume.report(None, 9), []);
+        let left: Vec<_> =
+            process.disk_files().into_iter().filter(|(path, _)| path.ends_with("0000000000000001")).collect();
+        assert_eq!(left, [], "nobody knows of it");
+        assert_eq!(volume.poisoned(), None);
+        Writer::new(&volume, 1).send(data(0, &content), true).await.unwrap();
+        assert_eq!(volume.read_all(id(1), version(1, 1)).await.unwrap().1, content);
+    });
+}
+
 #[test]
 fn a_limit_counts_like_a_full_disk() {
     in_world(2, |mut rig| async move {
