@@ -47,6 +47,8 @@ impl Shared {
             let _gate = gate;
             let _order = inode.order.lock().await;
             self.allocate_entered(inode, what, offset, end).await?;
+            // A lease that was lost just before the flush began leaves nothing to flush.
+            file.check_sticky()?;
             inode.core.lock().size
         };
         if what.grows() && end > size {

@@ -134,15 +134,20 @@ pub(crate) struct Channel {
     /// Some member did not take a write: nothing new goes out until all have caught up.
     hold: bool,
     repairing: bool,
-    /// A failed member was dropped without a replacement; one is sought before the next write.
+    /// There are fewer members than wanted: a failed one was dropped without a replacement, here or by who had the file
+    /// before. One is sought before the next write.
     pub shrunk: bool,
     /// Writes up to here may go to a shrunk set: their failure has been told.
     shrunk_upto: Version,
 }
 
 impl Channel {
-    /// The channel of a recorded metablock for a holder of `epoch`. `at` is the version that all members have synced.
-    pub fn new(record: &pb::Metablock, at: Version, epoch: Epoch, serial: u64) -> Self {
+    /// The channel of a recorded metablock for a holder of `epoch`, of a file that asks for `wanted` copies. `at` is the
+    /// version that all members have synced.
+    ///
+    /// Invariant: what an fsync acknowledges is on as many members as wanted. An earlier holder or a recovery may have
+    /// left fewer: they are made up before the first write.
+    pub fn new(record: &pb::Metablock, at: Version, epoch: Epoch, serial: u64, wanted: usize) -> Self {
         Self {
             id: record.metablock_id(),
             serial,
@@ -164,7 +169,7 @@ impl Channel {
             flights: 0,
             hold: false,
             repairing: false,
-            shrunk: false,
+            shrunk: record.members.len() < wanted,
             shrunk_upto: Version::ZERO,
         }
     }

@@ -319,7 +319,8 @@ impl Core {
         if !self.channels.contains_key(&index) {
             let record = self.map.get(&index)?;
             self.next_serial += 1;
-            let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial);
+            let wanted = self.attr.as_ref().map_or(0, |attr| attr.replicas as usize);
+            let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial, wanted);
             self.channels.insert(index, channel);
         }
         self.channels.get_mut(&index)
