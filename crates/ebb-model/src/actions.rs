@@ -53,6 +53,8 @@ pub enum Action {
     Repair(Node),
     /// The master has a node delete its replica of a freed metablock.
     Delete(Node),
+    /// The master judges a node's replica to be in excess.
+    JudgeExcess(Node),
 }
 
 /// Everything that may happen in a state.
@@ -86,6 +88,7 @@ fn deliveries(state: &State, actions: &mut Vec<Action>) {
             | Message::Promise { .. }
             | Message::Stamp { .. }
             | Message::Commit { .. }
+            | Message::DeleteExcess { .. }
             | Message::ChangeSet { .. } => actions.push(Action::Deliver(message)),
             Message::Pull { node, at, .. } => {
                 let serves = |source: &Node| *source != node && state.replica(*source).serves(at).is_some();
@@ -168,6 +171,10 @@ fn master_actions(protocol: &Protocol, state: &State, actions: &mut Vec<Action>)
     if master.freed {
         actions.extend(Node::all().map(Action::Delete));
     }
+    if state.excess < protocol.bounds.excess && !master.freed {
+        let excess = Node::all().filter(|node| master::is_excess(protocol, state, *node));
+        actions.extend(excess.map(Action::JudgeExcess));
+    }
     if master.is_quiet() && master.set.len() < 3 && master.committed != Version::ZERO {
         for node in Node::all().filter(|node| !master.set.has(*node)) {
             if master::has_pulled(state, node) {
@@ -205,6 +212,7 @@ pub fn perform(protocol: &Protocol, state: &mut State, action: Action) {
         Action::AskRepair(node) => master::ask_repair(state, node),
         Action::Repair(node) => master::repair(state, node),
         Action::Delete(node) => state.replicas[node.index()].delete(protocol),
+        Action::JudgeExcess(node) => master::judge_excess(state, node),
     }
 }
 
@@ -222,6 +230,10 @@ fn deliver(protocol: &Protocol, state: &mut State, message: Message) {
         }
         Message::ChangeSet { epoch, generation, set } => {
             master::on_change_set(protocol, state, epoch, generation, set);
+            None
+        }
+        Message::DeleteExcess { node, epoch } => {
+            state.replicas[node.index()].on_delete_excess(epoch);
             None
         }
         Message::Answer { .. }
@@ -243,6 +255,11 @@ fn pull(protocol: &Protocol, state: &mut State, message: Message, source: Node) 
     if let Some(reply) = state.replicas[node.index()].on_pull(protocol, node, epoch, at, copy) {
         if state.replica(source).synced != copy {
             state.replicas[source.index()].sync();
+        }
+        if !protocol.is(Mutant::DeletionHitsAnyLife) {
+            // Another life: a deletion that was decided before does not mean it.
+            let hits = |other| matches!(other, Message::DeleteExcess { node: of, .. } if of == node);
+            state.network.retain(|other| !hits(other));
         }
         state.network.send(reply);
     }

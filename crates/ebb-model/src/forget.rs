@@ -115,6 +115,8 @@ fn matters(protocol: &Protocol, state: &State, all: &Network, message: Message) 
                         && !all.has(Message::Stamped { node, epoch })))
         }
         Message::Stamped { epoch, .. } => this_recovery(epoch),
+        // There is nothing to delete, and what comes is another life.
+        Message::DeleteExcess { node, .. } => state.replica(node).received.version != Version::ZERO,
     }
 }
 

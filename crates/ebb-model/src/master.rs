@@ -168,6 +168,34 @@ pub fn has_pulled(state: &State, wanted: Node) -> bool {
     })
 }
 
+/// Whether a node's replica may be taken for excess: the recorded set does without it, and nobody may be about to take
+/// it in.
+#[must_use]
+pub fn is_excess(protocol: &Protocol, state: &State, node: Node) -> bool {
+    let master = &state.master;
+    let copying = || {
+        let asked =
+            |message| matches!(message, Message::Pull { node: to, epoch, .. } if to == node && epoch == master.epoch);
+        has_pulled(state, node) || state.network.iter().any(asked)
+    };
+    let another_pulled = || Node::all().any(|other| !master.set.has(other) && has_pulled(state, other));
+    let outside = match master.set.has(node) {
+        true => protocol.is(Mutant::DeletesBeforeRecorded) && another_pulled(),
+        false => true,
+    };
+    outside
+        && (master.is_quiet() || (protocol.is(Mutant::JudgesUnderHolder) && master.recovery.is_none()))
+        && (!copying() || protocol.is(Mutant::JudgesDuringCopy))
+        && state.replica(node).received.version != Version::ZERO
+}
+
+/// The master has asked which replica the node has, and its map, not older than the answer, does without it.
+pub fn judge_excess(state: &mut State, node: Node) {
+    let epoch = state.master.epoch;
+    state.network.send(Message::DeleteExcess { node, epoch });
+    state.excess += 1;
+}
+
 /// `MasterChangeSet`.
 pub fn repair(state: &mut State, node: Node) {
     state.master.set = state.master.set.with(node);

@@ -114,6 +114,14 @@ pub enum Message {
         /// The recovery's.
         epoch: Epoch,
     },
+    /// `DeleteReplicas`, master to a node outside the set. It means the replica that the node had when it was judged:
+    /// the real message names its life, and each pull begins another one. Here a pull takes the message away.
+    DeleteExcess {
+        /// Whose replica.
+        node: Node,
+        /// The file's: lower ones are refused from then on.
+        epoch: Epoch,
+    },
 }
 
 /// Every message that was sent and could still matter.

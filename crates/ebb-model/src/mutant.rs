@@ -41,6 +41,14 @@ pub enum Mutant {
     ReadsBelowMinVersion,
     /// A holder that gave up a write which some members have gives its lease back as if nothing had been sent.
     ReleasesAfterGivingUp,
+    /// A deletion of excess hits whatever replica the node has when it comes, also one that has joined since.
+    DeletionHitsAnyLife,
+    /// The master takes a copy for a move, and its source for excess, before the new set is recorded.
+    DeletesBeforeRecorded,
+    /// The master judges what is in excess while a holder may be taking that very replica into the set.
+    JudgesUnderHolder,
+    /// The same, while the master itself is about to record it.
+    JudgesDuringCopy,
 }
 
 impl Mutant {
@@ -64,30 +72,52 @@ impl Mutant {
         Self::GrantsOverReaders,
         Self::ReadsBelowMinVersion,
         Self::ReleasesAfterGivingUp,
+        Self::DeletionHitsAnyLife,
+        Self::DeletesBeforeRecorded,
+        Self::JudgesUnderHolder,
+        Self::JudgesDuringCopy,
     ];
 
     /// Whether the rules of [`crate::forget`] still say the truth with this mistake planted. Where in doubt they do not.
     #[must_use]
     pub const fn allows_forgetting(self) -> bool {
-        matches!(self, Self::SyncIgnoresEpoch)
+        matches!(
+            self,
+            Self::SyncIgnoresEpoch
+                | Self::DeletionHitsAnyLife
+                | Self::DeletesBeforeRecorded
+                | Self::JudgesUnderHolder
+                | Self::JudgesDuringCopy
+        )
     }
 
     /// Small bounds within which it shows.
     #[must_use]
     pub const fn bounds(self) -> Bounds {
+        let (repairs, excess) = match self {
+            Self::DeletionHitsAnyLife | Self::DeletesBeforeRecorded | Self::JudgesDuringCopy => (1, 1),
+            Self::JudgesUnderHolder => (0, 1),
+            _ => (0, 0),
+        };
         let (writes, epoch, crashes, replacements) = match self {
             Self::CommitsReceived
             | Self::GrantsOverReaders
             | Self::ReadsBelowMinVersion
             | Self::ReleasesAfterGivingUp => (1, 1, 0, 0),
             Self::AcknowledgesReceived | Self::IgnoresBoot => (1, 1, 1, 0),
-            Self::JoinsBeforeSynced | Self::GoesOnBeforeRecorded | Self::PullGoesBack => (1, 1, 0, 1),
+            Self::JoinsBeforeSynced
+            | Self::GoesOnBeforeRecorded
+            | Self::PullGoesBack
+            | Self::DeletionHitsAnyLife
+            | Self::DeletesBeforeRecorded
+            | Self::JudgesUnderHolder
+            | Self::JudgesDuringCopy => (1, 1, 0, 1),
             Self::AppliesOutOfOrder => (2, 1, 0, 0),
             Self::TellsWithoutPromise | Self::StampsAnyBase | Self::DeleteForgetsPromise => (1, 2, 0, 0),
             Self::PromiseNotDurable => (1, 2, 1, 0),
             Self::SetChangeIgnoresEpoch => (1, 2, 0, 1),
             Self::LeaseKeepsEpoch | Self::RecoveryPicksLowest | Self::SyncIgnoresEpoch => (2, 2, 0, 0),
         };
-        Bounds { writes, epoch, crashes, replacements, repairs: 0 }
+        Bounds { writes, epoch, crashes, replacements, repairs, excess }
     }
 }

@@ -153,6 +153,13 @@ impl Replica {
         *self = Self { promised, boot: self.boot, ..Self::default() };
     }
 
+    /// Frees a replica that is in no set. It may come back, under no lower epoch.
+    pub fn on_delete_excess(&mut self, epoch: Epoch) {
+        if self.received.version != Version::ZERO {
+            *self = Self { promised: self.fence().max(epoch), boot: self.boot, ..Self::default() };
+        }
+    }
+
     fn answer(&self, node: Node, epoch: Epoch) -> Message {
         let (received, synced) = (self.received.version, self.synced.version);
         Message::Answer { node, epoch, boot: self.boot, received, synced }

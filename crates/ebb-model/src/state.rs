@@ -25,6 +25,8 @@ pub struct State {
     pub replacements: u8,
     /// Repairs begun.
     pub repairs: u8,
+    /// Replicas taken for excess.
+    pub excess: u8,
 }
 
 impl State {
@@ -47,6 +49,7 @@ impl State {
             history: History::default(),
             replacements: 0,
             repairs: 0,
+            excess: 0,
         }
     }
 

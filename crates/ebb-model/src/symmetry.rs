@@ -91,7 +91,8 @@ fn node_of(message: &mut Message) -> Option<&mut Node> {
         | Message::Pull { node, .. }
         | Message::Pulled { node, .. }
         | Message::Stamp { node, .. }
-        | Message::Stamped { node, .. } => Some(node),
+        | Message::Stamped { node, .. }
+        | Message::DeleteExcess { node, .. } => Some(node),
         Message::Commit { .. } | Message::ChangeSet { .. } | Message::SetChanged { .. } => None,
     }
 }

@@ -36,19 +36,25 @@ fn expected(absent: &[&str]) -> BTreeSet<&'static str> {
 #[test]
 fn a_writer_a_recovery_and_a_second_writer() {
     let reached = holds_in_every_state("leases", Bounds::LEASES);
-    assert_eq!(reached, expected(&["replaced", "repaired"]));
+    assert_eq!(reached, expected(&["replaced", "repaired", "excess"]));
 }
 
 #[test]
 fn a_holder_changes_a_set_and_the_master_repairs_it() {
     let reached = holds_in_every_state("sets", Bounds::SETS);
+    assert_eq!(reached, expected(&["crashed", "next holder", "excess"]));
+}
+
+#[test]
+fn a_member_that_was_left_out_is_deleted_as_excess() {
+    let reached = holds_in_every_state("excess", Bounds::EXCESS);
     assert_eq!(reached, expected(&["crashed", "next holder"]));
 }
 
 #[test]
 fn recoveries_die_and_begin_again() {
     let reached = holds_in_every_state("recoveries", Bounds::RECOVERIES);
-    assert_eq!(reached, expected(&["replaced", "repaired", "next holder"]));
+    assert_eq!(reached, expected(&["replaced", "repaired", "next holder", "excess"]));
 }
 
 #[test]
@@ -101,8 +107,9 @@ fn processes(state: &State) -> String {
 #[test]
 fn forgetting_hides_nothing() {
     let cases = [
-        Bounds { writes: 1, epoch: 1, crashes: 1, replacements: 1, repairs: 0 },
-        Bounds { writes: 2, epoch: 1, crashes: 0, replacements: 0, repairs: 0 },
+        Bounds { writes: 1, epoch: 1, crashes: 1, replacements: 1, repairs: 0, excess: 0 },
+        Bounds { writes: 2, epoch: 1, crashes: 0, replacements: 0, repairs: 0, excess: 0 },
+        Bounds { writes: 1, epoch: 1, crashes: 0, replacements: 1, repairs: 1, excess: 1 },
     ];
     for bounds in cases {
         let reduced = Protocol::new(bounds);
@@ -129,9 +136,9 @@ fn forgetting_hides_nothing() {
 #[test]
 fn walks_without_forgetting_find_nothing_new() {
     let cases = [
-        Bounds { writes: 1, epoch: 2, crashes: 1, replacements: 0, repairs: 0 },
-        Bounds { writes: 1, epoch: 2, crashes: 0, replacements: 1, repairs: 0 },
-        Bounds { writes: 2, epoch: 2, crashes: 0, replacements: 0, repairs: 0 },
+        Bounds { writes: 1, epoch: 2, crashes: 1, replacements: 0, repairs: 0, excess: 0 },
+        Bounds { writes: 1, epoch: 2, crashes: 0, replacements: 1, repairs: 0, excess: 0 },
+        Bounds { writes: 2, epoch: 2, crashes: 0, replacements: 0, repairs: 0, excess: 0 },
     ];
     let mut dice = 7_u64;
     let mut draw = |bound: usize| {
@@ -170,7 +177,7 @@ fn walks_without_forgetting_find_nothing_new() {
 /// the states that are reached when each step renames.
 #[test]
 fn renaming_hides_nothing() {
-    let bounds = Bounds { writes: 1, epoch: 1, crashes: 1, replacements: 1, repairs: 0 };
+    let bounds = Bounds { writes: 1, epoch: 1, crashes: 1, replacements: 1, repairs: 0, excess: 0 };
     let renamed = Protocol::new(bounds);
     let of = |protocol| {
         let mut seen = BTreeSet::new();

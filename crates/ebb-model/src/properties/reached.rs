@@ -3,7 +3,8 @@
 use stateright::Property;
 
 use crate::client::Hold;
-use crate::names::Writes;
+use crate::message::Message;
+use crate::names::{Node, Writes};
 use crate::{Protocol, State};
 
 /// All of them.
@@ -66,6 +67,24 @@ pub fn all() -> Vec<Property<Protocol>> {
         Property::sometimes("a set is repaired to three by the master", |_: &Protocol, state: &State| {
             state.repairs > 0 && state.master.is_quiet() && state.master.set.len() == 3
         }),
+        Property::sometimes("a member had been deleted as excess before it joined", |_: &Protocol, state: &State| {
+            let was_deleted = |node: Node| state.network.has(Message::DeleteExcess { node, epoch: state.master.epoch });
+            state.excess > 0
+                && state.repairs > 0
+                && state.master.is_quiet()
+                && state.master.set.len() == 3
+                && !Node::all().any(was_deleted)
+        }),
+        Property::sometimes(
+            "a late deletion of excess is under way beside a whole set",
+            |_: &Protocol, state: &State| {
+                state.master.set.len() == 3
+                    && Node::all().any(|node| {
+                        !state.master.set.has(node)
+                            && state.network.has(Message::DeleteExcess { node, epoch: state.master.epoch })
+                    })
+            },
+        ),
         Property::sometimes(
             "a read shows writes of a recovered and of the next holder",
             |_: &Protocol, state: &State| {
