@@ -87,6 +87,12 @@ impl Client {
         self.shared.session.name().id
     }
 
+    /// Whether the session certainly lives: what it holds, leases and locks, may be believed now.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        self.shared.session.is_trusted()
+    }
+
     /// Who wants to hear of invalidations; at most one.
     pub fn set_listener(&self, listener: Arc<dyn CacheListener>) {
         *self.shared.listener.lock() = Some(listener);

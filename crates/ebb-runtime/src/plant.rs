@@ -39,6 +39,8 @@ plants! {
     EarlyDelete = "early-delete";
     /// A client takes what members have received for synced, and acknowledges and commits it.
     CommitUnsynced = "commit-unsynced";
+    /// A client answers fsync at once: what was written is on its way, and that is all.
+    ForgetFsync = "forget-fsync";
 }
 
 impl Plant {

@@ -12,22 +12,15 @@ use ebb_proxy::{Hosted, ProxyOptions};
 use ebb_rpc::{Channel, Connector, Counters, Identity, Secret};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
-use ebb_types::{ClusterId, Credentials, ErrorKind, HostName, InodeId, RackName, Result};
+use ebb_types::{ClusterId, ErrorKind, HostName, RackName, Result};
 use ebb_wire::pb;
-use ebb_wire::pb::meta_op::{CreateDataset, MakeDir, Op};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::faults::budget::Budget;
 use crate::faults::kind::{BLOCK_DIR, Kind, VOLUME_DIR};
-use crate::files::{ClientFiles, directory_of};
+use crate::files::ClientFiles;
 use crate::options::VirtualOptions;
 use crate::workload::{Board, Worker};
-
-/// Blocks of the run's dataset: small, so that edges are met.
-const BLOCK: u64 = 64 << 10;
-
-/// Metablocks of the run's dataset.
-const METABLOCK: u64 = 256 << 10;
 
 /// How often block servers report all their replicas: several times in a run.
 const REPORT_EVERY: Duration = Duration::from_secs(20);
@@ -75,6 +68,10 @@ struct Inner {
     budget: Mutex<Budget>,
     /// Names of processes that never come back.
     given_up: Mutex<BTreeSet<String>>,
+    /// Names of processes that stay away until a fault has ended.
+    away: Mutex<BTreeSet<String>>,
+    /// The host that is being drained.
+    drained: Mutex<Option<String>>,
     /// Clients that have done their work.
     finished: Mutex<BTreeSet<usize>>,
 }
@@ -99,6 +96,8 @@ impl Cluster {
             members,
             budget: Mutex::default(),
             given_up: Mutex::default(),
+            away: Mutex::default(),
+            drained: Mutex::default(),
             finished: Mutex::default(),
         }));
         for member in cluster.members().iter().filter(|member| !matches!(member.role, Role::Client(_))) {
@@ -146,6 +145,34 @@ impl Cluster {
         self.0.given_up.lock().contains(member.process.name())
     }
 
+    /// A process stays away whatever happens meanwhile, or may come back.
+    pub fn set_away(&self, member: &Member, away: bool) {
+        let name = member.process.name();
+        let mut all = self.0.away.lock();
+        if away {
+            all.insert(name.to_owned());
+        } else {
+            all.remove(name);
+        }
+    }
+
+    /// Whether some process stays away.
+    #[must_use]
+    pub fn is_any_away(&self) -> bool {
+        !self.0.away.lock().is_empty()
+    }
+
+    /// The host that is to be drained from now on.
+    pub fn set_drained(&self, host: Option<&str>) {
+        *self.0.drained.lock() = host.map(str::to_owned);
+    }
+
+    /// The host that is being drained.
+    #[must_use]
+    pub fn drained(&self) -> Option<String> {
+        self.0.drained.lock().clone()
+    }
+
     /// Whether every client has ended its work and said so.
     #[must_use]
     pub fn is_finished(&self) -> bool {
@@ -161,7 +188,8 @@ impl Cluster {
 
     /// Starts a process again that has ended.
     pub fn restart(&self, member: &Member) {
-        if !member.process.is_alive() && !self.is_given_up(member) {
+        let is_away = self.0.away.lock().contains(member.process.name());
+        if !member.process.is_alive() && !is_away && !self.is_given_up(member) {
             let runtime = member.process.restart();
             self.launch(member, runtime);
             if member.role == Role::Block && self.world().dice(&self.purpose("scrub", member)).chance(SCRUBBED) {
@@ -294,6 +322,9 @@ impl Cluster {
             let pause_max = self.0.options.work_pause_max;
             tasks.push(runtime.spawn("worker", worker.clone().run(runtime.clone(), dice, pause_max)));
         }
+        let dice = self.world().dice(&format!("locks {number} {}", self.world().now().as_nanos()));
+        let locks = worker.clone().run_locks(runtime.clone(), dice, self.0.options.work_pause_max);
+        tasks.push(runtime.spawn("locks", locks));
         for task in tasks {
             task.join().await?;
         }
@@ -331,29 +362,6 @@ impl Cluster {
         Client::connect(runtime.clone(), connector, options).await
     }
 
-    /// Makes the run's directory with its dataset, and one in it for each client.
-    pub async fn make_directories(&self, client: &Client) -> Result<()> {
-        let root = Credentials::root();
-        let make = MakeDir { parent: InodeId::ROOT.raw(), name: b"run".to_vec(), mode: 0o755, umask: 0 };
-        client.meta(&root, Op::MakeDir(make)).await?;
-        let dataset = pb::Dataset {
-            path: "/run".to_owned(),
-            layout: "random".to_owned(),
-            replicas: self.0.options.replicas,
-            block_size: BLOCK,
-            metablock_size: METABLOCK,
-            replication: "pipeline".to_owned(),
-            ..Default::default()
-        };
-        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-        let directory = InodeId::new(client.resolve(&root, b"/run", true).await?.inode);
-        for number in 0..self.0.options.clients {
-            let name = directory_of(number).into_bytes();
-            client.meta(&root, Op::MakeDir(MakeDir { parent: directory.raw(), name, mode: 0o755, umask: 0 })).await?;
-        }
-        Ok(())
-    }
-
     /// What the master says of the cluster.
     pub async fn status(&self, client: &Client, deadline: Duration) -> Result<pb::ClusterStatusReply> {
         self.master(client).call(&pb::ClusterStatus {}, deadline).await
@@ -362,6 +370,14 @@ impl Cluster {
     /// Which replicas of a file there are, where, as the master has them described by their volumes.
     pub async fn locate(&self, client: &Client, inode: u64) -> Result<Vec<pb::LocatedReplica>> {
         Ok(self.master(client).call(&pb::Locate { inode }, Duration::from_secs(30)).await?.replicas)
+    }
+
+    /// A way to the master that needs no session.
+    #[must_use]
+    pub fn operator(&self) -> Channel {
+        let runtime = self.world().process("operator").runtime();
+        let connector = Connector::new(runtime, identity("operator", "virtual"), Counters::default());
+        connector.channel(&self.0.master_address)
     }
 
     fn master(&self, client: &Client) -> Channel {

@@ -6,6 +6,7 @@
 //! promise is ever suspended.
 
 pub mod budget;
+pub mod drain;
 pub mod kind;
 
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use ebb_runtime::virt::{Dice, DiskFaults, World};
 
 use self::kind::{Fault, Kind};
-use crate::cluster::{Cluster, Role};
+use crate::cluster::{Cluster, Member, Role};
 use crate::watch::Watch;
 
 /// Makes faults for as long as told, then undoes them all.
@@ -39,6 +40,9 @@ pub async fn run(cluster: &Cluster, world: &World, watch: &Watch<'_>, span: Dura
         let (kind, name) = (fault.kind, fault.member.process.name().to_owned());
         let lasts = kind.span(fault.member.role, &mut dice);
         if kind.mars() && !may_mar(cluster, watch, &name).await {
+            continue;
+        }
+        if kind == Kind::Drain && !drain::may_begin(cluster, &fault.member) {
             continue;
         }
         let impaired = fault.impaired(cluster);
@@ -81,7 +85,12 @@ fn draw(cluster: &Cluster, kinds: &[Kind], dice: &mut Dice) -> Option<Fault> {
 
 /// Whether the copies bear it that this block server loses something.
 async fn may_mar(cluster: &Cluster, watch: &Watch<'_>, name: &str) -> bool {
-    let left = cluster.members().iter().filter(|member| member.role == Role::Block && !cluster.is_given_up(member));
+    // A node that drains counts as gone for placement.
+    let is_left = |member: &&Member| {
+        let is_drained = cluster.drained().as_deref() == Some(member.process.host());
+        member.role == Role::Block && !cluster.is_given_up(member) && !is_drained
+    };
+    let left = cluster.members().iter().filter(is_left);
     let spare = left.count() > cluster.options().replicas as usize;
     // Ordering: asked again after the look, which takes time in which other faults end.
     spare && cluster.budget().may_mar(name) && watch.is_complete(false).await && cluster.budget().may_mar(name)

@@ -5,10 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle, SetAttr};
-use ebb_types::{Credentials, InodeId, Result, err};
+use ebb_client::{Access, Allocate, Client, Handle, SetAttr};
+use ebb_types::{Credentials, InodeId, Result, SessionId, err};
 use ebb_wire::pb::meta_op::Rename;
 use parking_lot::Mutex;
+
+use crate::locks::Lock;
 
 /// A call on its way.
 pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
@@ -35,10 +37,31 @@ pub trait Files: Send + Sync + 'static {
     fn make<'a>(&'a self, name: &'a str) -> Call<'a, u64>;
     /// Renames a file to a name that is not there.
     fn rename<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()>;
+    /// Renames a file over another one, which stays open, and goes on under the name `kept` until it is closed.
+    fn replace<'a>(&'a self, source: &'a str, target: &'a str, kept: &'a str) -> Call<'a, ()>;
+    /// Closes a file that has no name any more.
+    fn close<'a>(&'a self, kept: &'a str) -> Call<'a, ()>;
+    /// Gives a file a second name.
+    fn link<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()>;
+    /// fallocate(2), durable when it returns.
+    fn allocate<'a>(&'a self, name: &'a str, what: Allocate, offset: u64, len: u64) -> Call<'a, ()>;
+    /// Takes or gives back a lock; waits for it if told to.
+    fn lock<'a>(&'a self, name: &'a str, lock: Lock, wait: bool) -> Call<'a, ()>;
+    /// The session that holds the locks, if it certainly lives.
+    fn session(&self) -> Sitting;
     /// Removes a name.
     fn unlink<'a>(&'a self, name: &'a str) -> Call<'a, ()>;
     /// Names and inodes.
     fn list(&self) -> Call<'_, Vec<(String, u64)>>;
+}
+
+/// A session as its client sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sitting {
+    /// Its id: another one has none of the first one's locks.
+    pub id: SessionId,
+    /// Whether it certainly lives now: what it holds may be believed.
+    pub is_trusted: bool,
 }
 
 /// A directory through the client library.
@@ -72,6 +95,19 @@ impl ClientFiles {
     /// Writes back, gives leases back and ends the session.
     pub async fn disconnect(&self) -> Result<()> {
         self.client.disconnect().await
+    }
+
+    fn rename_to(&self, source: &str, target: &str, no_replace: bool) -> Result<Rename> {
+        let (source_parent, source_name) = self.place(source)?;
+        let (target_parent, target_name) = self.place(target)?;
+        Ok(Rename {
+            source_parent: source_parent.raw(),
+            source_name: source_name.as_bytes().to_vec(),
+            target_parent: target_parent.raw(),
+            target_name: target_name.as_bytes().to_vec(),
+            no_replace,
+            exchange: false,
+        })
     }
 
     /// The directory of a name, and the name in it.
@@ -126,16 +162,7 @@ impl Files for ClientFiles {
 
     fn rename<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()> {
         Box::pin(async move {
-            let (source_parent, source_name) = self.place(source)?;
-            let (target_parent, target_name) = self.place(target)?;
-            let rename = Rename {
-                source_parent: source_parent.raw(),
-                source_name: source_name.as_bytes().to_vec(),
-                target_parent: target_parent.raw(),
-                target_name: target_name.as_bytes().to_vec(),
-                no_replace: true,
-                exchange: false,
-            };
+            let rename = self.rename_to(source, target, true)?;
             self.client.rename(&Credentials::root(), rename).await?;
             let mut open = self.open.lock();
             if let Some(opened) = open.remove(source) {
@@ -143,6 +170,53 @@ impl Files for ClientFiles {
             }
             Ok(())
         })
+    }
+
+    fn replace<'a>(&'a self, source: &'a str, target: &'a str, kept: &'a str) -> Call<'a, ()> {
+        Box::pin(async move {
+            // Held open, so that it outlives its name.
+            self.open(target).await?;
+            let rename = self.rename_to(source, target, false)?;
+            self.client.rename(&Credentials::root(), rename).await?;
+            let mut open = self.open.lock();
+            if let Some(opened) = open.remove(target) {
+                open.insert(kept.to_owned(), opened);
+            }
+            if let Some(opened) = open.remove(source) {
+                open.insert(target.to_owned(), opened);
+            }
+            Ok(())
+        })
+    }
+
+    fn close<'a>(&'a self, kept: &'a str) -> Call<'a, ()> {
+        Box::pin(async move {
+            let opened = self.open.lock().remove(kept);
+            if let Some((handle, _)) = opened {
+                self.client.close(handle).await;
+            }
+            Ok(())
+        })
+    }
+
+    fn link<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()> {
+        Box::pin(async move {
+            let (_, inode) = self.open(source).await?;
+            let (parent, name) = self.place(target)?;
+            self.client.link(&Credentials::root(), inode, parent, name.as_bytes()).await.map(drop)
+        })
+    }
+
+    fn allocate<'a>(&'a self, name: &'a str, what: Allocate, offset: u64, len: u64) -> Call<'a, ()> {
+        Box::pin(async move { self.client.allocate(self.open(name).await?.0, what, offset, len).await })
+    }
+
+    fn lock<'a>(&'a self, name: &'a str, lock: Lock, wait: bool) -> Call<'a, ()> {
+        Box::pin(async move { self.client.set_lock(self.open(name).await?.1, lock.message(), wait).await })
+    }
+
+    fn session(&self) -> Sitting {
+        Sitting { id: self.client.session(), is_trusted: self.client.is_trusted() }
     }
 
     fn unlink<'a>(&'a self, name: &'a str) -> Call<'a, ()> {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::cell::{Value, WriteId};
 use crate::invariants::Violation;
+use crate::locks::Hold;
 use crate::workload::OWN_FIRST;
 
 /// Virtual nanoseconds.
@@ -28,6 +29,21 @@ pub enum Change {
         /// First cell that is gone.
         from: u64,
     },
+    /// Cells `first .. first + count` are emptied, by a hole or by zeroes.
+    Clear {
+        /// First cell.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
+}
+
+impl Change {
+    /// Whether it leaves cells empty.
+    #[must_use]
+    pub fn empties(&self) -> bool {
+        !matches!(self, Self::Data { .. })
+    }
 }
 
 /// How far the promise for a write goes.
@@ -70,6 +86,7 @@ impl Write {
             Change::Data { first: Some(first), count } => (first..first + count).contains(&cell),
             Change::Data { first: None, .. } => false,
             Change::Truncate { from } => cell >= from,
+            Change::Clear { first, count } => (first..first + count).contains(&cell),
         }
     }
 
@@ -108,6 +125,12 @@ pub enum Place {
     Perhaps(String),
     /// Removed, and this was its name.
     Gone(String),
+    /// Under the first name for certain, and perhaps under the second one as well.
+    Both(String, String),
+    /// Without a name, and open under this one; its name is another file's.
+    Open(String),
+    /// Under this name or nowhere: another file may have taken the name.
+    Displaced(String),
 }
 
 /// A file with one user.
@@ -125,6 +148,7 @@ pub struct History {
     writes: BTreeMap<WriteId, Write>,
     reads: Vec<Read>,
     own: BTreeMap<usize, OwnFile>,
+    holds: Vec<Hold>,
     complaints: Vec<Violation>,
 }
 
@@ -145,8 +169,8 @@ impl History {
         if let (Change::Data { first, .. }, Some(at)) = (&mut write.change, appended_at) {
             *first = Some(at);
         }
-        // A truncation is the master's: durable when it returns.
-        if let Change::Truncate { .. } = write.change {
+        // A truncation is the master's, and a hole is on all members: durable when it returns.
+        if write.change.empties() {
             write.standing = Standing::Firm;
         }
     }
@@ -190,7 +214,7 @@ impl History {
     #[must_use]
     pub fn own_name(&self, file: usize) -> Option<String> {
         match &self.own.get(&file)?.place {
-            Place::At(name) => Some(name.clone()),
+            Place::At(name) | Place::Open(name) => Some(name.clone()),
             _ => None,
         }
     }
@@ -206,6 +230,17 @@ impl History {
     pub fn own_files_that_stay(&self) -> Vec<usize> {
         let stay = self.own.iter().filter(|(_, own)| matches!(own.place, Place::At(_)));
         stay.map(|(file, _)| *file).collect()
+    }
+
+    /// A lock was held for a while.
+    pub fn hold(&mut self, hold: Hold) {
+        self.holds.push(hold);
+    }
+
+    /// Locks that were held, in the order of their ends.
+    #[must_use]
+    pub fn holds(&self) -> &[Hold] {
+        &self.holds
     }
 
     /// An answer was wrong.

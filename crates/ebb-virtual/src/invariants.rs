@@ -8,6 +8,7 @@ pub mod atomic;
 pub mod disks;
 pub mod fresh;
 pub mod healthy;
+pub mod locks;
 pub mod names;
 pub mod replicas;
 pub mod synced;
@@ -40,5 +41,6 @@ pub fn check_history(history: &History) -> Vec<Violation> {
     violations.extend(fresh::check(history));
     violations.extend(atomic::check(history));
     violations.extend(append::check(history));
+    violations.extend(locks::check(history));
     violations
 }

@@ -9,16 +9,21 @@
 //! would. It never suspends a promise: faults keep to a budget ([`faults::budget`]) of what the copies bear. That it
 //! would notice a broken one is tried with planted mistakes ([`ebb_runtime::plant`]).
 //!
-//! Reading order: [`options`], [`report`], [`cluster`], [`faults`], [`workload`] with [`own`], [`cell`] and [`files`],
-//! [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`]. Beside them: [`power`],
-//! a cluster that follows its power.
+//! Short-circuit reads are left out: descriptors pass over Unix sockets, and the virtual world has none. Clients sit on
+//! hosts of their own, so they never ask for one; `ebb-client/src/tests/short.rs` tries them on the real back end.
+//!
+//! Reading order: [`options`], [`report`], [`cluster`] with [`datasets`], [`faults`], [`workload`] with [`own`],
+//! [`locks`], [`cell`] and [`files`], [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
+//! Beside them: [`power`], a cluster that follows its power.
 
 pub mod cell;
 pub mod cluster;
+pub mod datasets;
 pub mod faults;
 pub mod files;
 pub mod history;
 pub mod invariants;
+pub mod locks;
 pub mod observer;
 pub mod options;
 pub mod own;
@@ -81,6 +86,7 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         acked,
         firm,
         reads: history.reads().len() as u64,
+        locks: history.holds().len() as u64,
         violations,
     }
 }

@@ -1,15 +1,17 @@
 //! A client that sets up and looks, and meets no fault.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_client::Client;
-use ebb_types::{Error, Result};
+use ebb_types::{Credentials, Error, InodeId, Result};
 use ebb_wire::pb;
 
 use crate::cluster::Cluster;
+use crate::datasets;
 use crate::files::{ClientFiles, Files};
-use crate::invariants::{Violation, disks, healthy, names, replicas};
+use crate::invariants::{Violation, disks, healthy, locks, names, replicas};
 use crate::survey::Survey;
 use crate::workload::{Board, TOKENS, Worker};
 
@@ -58,7 +60,7 @@ impl<'a> Observer<'a> {
         })
         .await?;
         let made = async {
-            self.cluster.make_directories(&self.client).await?;
+            datasets::make(&self.client, self.cluster.options()).await?;
             let files = self.open_files().await?;
             let mut made = Vec::new();
             for token in 0..TOKENS {
@@ -78,7 +80,8 @@ impl<'a> Observer<'a> {
     pub async fn wait_for_rest(&self, longest: Duration) -> Result<(), Violation> {
         let world = &self.board.world;
         let end = world.now() + longest;
-        while !self.cluster.is_finished() {
+        // Who is away comes back by itself, within a bounded time.
+        while !self.cluster.is_finished() || self.cluster.is_any_away() {
             if world.now() >= end {
                 let detail = format!("a client has not ended its work {} s after the last fault", longest.as_secs());
                 return Err(Violation::new("converge", detail));
@@ -122,6 +125,9 @@ impl<'a> Observer<'a> {
         let listing = files.list().await.map_err(failed)?;
         violations.extend(names::check(made, &listing));
         violations.extend(names::check_own(&self.board.history.lock(), &listing));
+        violations.extend(names::check_links(&links(files.client(), &listing).await.map_err(failed)?, &listing));
+        violations.extend(locks::check_rest(&*files).await.map_err(failed)?);
+        violations.extend(datasets::check_quotas(files.client()).await.map_err(failed)?);
         // Leases in the way of the last repairs go back.
         files.disconnect().await.map_err(failed)?;
         violations.extend(self.wait_for_clean_disks(&listing, rest_max).await);
@@ -133,6 +139,7 @@ impl<'a> Observer<'a> {
         let inodes = listing.iter().map(|(_, inode)| *inode);
         let survey = Survey::take(self.cluster, &self.client, inodes).await?;
         found.extend(disks::check(&survey));
+        found.extend(disks::check_drained(&survey, self.cluster.drained().as_deref()));
         found.extend(replicas::check(&survey));
         Ok(found)
     }
@@ -150,4 +157,13 @@ impl<'a> Observer<'a> {
             world.sleep(Duration::from_secs(10)).await;
         }
     }
+}
+
+/// How many names each inode of a listing has, says the master.
+async fn links(client: &Client, listing: &[(String, u64)]) -> Result<BTreeMap<u64, u32>> {
+    let mut links = BTreeMap::new();
+    for (_, inode) in listing {
+        links.insert(*inode, client.get_attr(&Credentials::root(), InodeId::new(*inode)).await?.nlink);
+    }
+    Ok(links)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ebb_runtime::Plant;
 use ebb_runtime::virt::Dice;
 
+use crate::datasets::DatasetKind;
 use crate::faults::kind::Kind;
 
 /// Settings of a run.
@@ -20,6 +21,12 @@ pub struct VirtualOptions {
     pub workers_per_client: usize,
     /// Copies of each metablock.
     pub replicas: u32,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Where shared files are.
+    pub shared: DatasetKind,
+    /// By client: where its own files are, if not beside the shared ones.
+    pub own: Vec<Option<DatasetKind>>,
     /// How long faults go on.
     pub chaos: Duration,
     /// How long clients work on without faults.
@@ -44,6 +51,9 @@ impl Default for VirtualOptions {
             clients: 2,
             workers_per_client: 2,
             replicas: 3,
+            block_bytes: 64 << 10,
+            shared: DatasetKind::Plain,
+            own: Vec::new(),
             chaos: Duration::from_secs(30),
             calm: Duration::from_secs(5),
             rest_max: Duration::from_secs(240),
@@ -73,6 +83,15 @@ impl VirtualOptions {
             // Frequent faults meet each other, rare ones meet a system that is busy with the last.
             fault_pause: Duration::from_millis(*dice.pick(&[300, 800, 2000, 4000])),
             work_pause_max: Duration::from_millis(*dice.pick(&[120, 250, 500])),
+            // Of larger blocks whole chunks go to the members at a time, and to other places of their files.
+            block_bytes: *dice.pick(&[64 << 10, 128 << 10]),
+            shared: *dice.pick(&[
+                DatasetKind::Plain,
+                DatasetKind::Plain,
+                DatasetKind::Striped,
+                DatasetKind::SingleSource,
+            ]),
+            own: (0..4).map(|_| dice.coin().then(|| *dice.pick(DatasetKind::ALL))).collect(),
             ..Self::default()
         }
     }

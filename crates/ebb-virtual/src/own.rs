@@ -1,4 +1,4 @@
-//! Files that one worker has to itself: made, filled, renamed, removed. Nobody else touches them, so their worker knows
+//! Files that one worker has to itself: made, filled, renamed, linked, replaced, removed. Nobody else touches them, so their worker knows
 //! whether each is there, and an answer that says otherwise is wrong.
 
 use ebb_runtime::virt::Dice;
@@ -29,10 +29,20 @@ impl OwnFiles {
         }
         let at = dice.index(self.files.len());
         let file = self.files[at];
-        let still_certain = match dice.below(10) {
+        let still_certain = match dice.below(14) {
             0..3 => rename(worker, file, dice).await,
             3..5 => unlink(worker, file).await,
-            5..7 => {
+            5..7 => move_by_link(worker, file, dice).await,
+            7..9 if self.files.len() > 1 => {
+                let other = self.files.swap_remove((at + 1) % self.files.len());
+                let done = replace(worker, file, other, dice).await;
+                if done == Replaced::Not {
+                    self.files.push(other);
+                }
+                self.files.retain(|one| *one != file || done != Replaced::Perhaps);
+                return;
+            }
+            9..11 => {
                 let _ = worker.read_cells(file, 0, CELLS, false).await;
                 true
             }
@@ -79,10 +89,77 @@ async fn rename(worker: &Worker, file: usize, dice: &mut Dice) -> bool {
     worker.board.history.lock().settle_own(file, Place::Either(source.clone(), target.clone()), None);
     let renamed = worker.files.rename(&source, &target).await;
     complain(worker, &format!("rename of {source} to {target}"), &renamed);
-    if renamed.is_ok() {
-        worker.board.history.lock().settle_own(file, Place::At(target), None);
+    settle_after(worker, file, &renamed, source, target)
+}
+
+/// Gives a file a second name and takes the first one away; false if it is not certain any more which it has.
+async fn move_by_link(worker: &Worker, file: usize, dice: &mut Dice) -> bool {
+    let target = some_name(worker, dice);
+    let Some(source) = worker.board.history.lock().own_name(file) else { return false };
+    let settle = |place: Place| worker.board.history.lock().settle_own(file, place, None);
+    settle(Place::Both(source.clone(), target.clone()));
+    let linked = worker.files.link(&source, &target).await;
+    complain(worker, &format!("link of {source} to {target}"), &linked);
+    if linked.is_err() {
+        return settle_after(worker, file, &linked, source, target);
     }
-    renamed.is_ok()
+    settle(Place::Both(target.clone(), source.clone()));
+    let removed = worker.files.unlink(&source).await;
+    complain(worker, &format!("removal of {source}, which {target} is as well"), &removed);
+    settle_after(worker, file, &removed, source, target)
+}
+
+/// Whether a file has taken another one's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Replaced {
+    Certainly,
+    /// Refused: both are where they were.
+    Not,
+    Perhaps,
+}
+
+/// Renames a file over another one that is open, and uses that one for a while: its bytes last as long as it is open.
+async fn replace(worker: &Worker, file: usize, other: usize, dice: &mut Dice) -> Replaced {
+    let names = {
+        let history = worker.board.history.lock();
+        history.own_name(file).zip(history.own_name(other))
+    };
+    let Some((source, target)) = names else { return Replaced::Perhaps };
+    let kept = format!("~{:x}", dice.bits());
+    let settle = |file: usize, place: Place| worker.board.history.lock().settle_own(file, place, None);
+    settle(file, Place::Either(source.clone(), target.clone()));
+    settle(other, Place::Displaced(target.clone()));
+    let replaced = worker.files.replace(&source, &target, &kept).await;
+    complain(worker, &format!("rename of {source} over {target}"), &replaced);
+    match replaced {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::CrossDevice => {
+            settle(file, Place::At(source));
+            settle(other, Place::At(target));
+            return Replaced::Not;
+        }
+        Err(_) => return Replaced::Perhaps,
+    }
+    settle(file, Place::At(target));
+    settle(other, Place::Open(kept.clone()));
+    for _ in 0..dice.below(3) {
+        fill_some(worker, other, dice).await;
+        let _ = worker.read_cells(other, 0, CELLS, false).await;
+    }
+    let _ = worker.files.close(&kept).await;
+    Replaced::Certainly
+}
+
+/// Notes where a file is after it was moved, or was not; false if that is not certain.
+fn settle_after(worker: &Worker, file: usize, done: &Result<()>, source: String, target: String) -> bool {
+    let place = match done {
+        Ok(()) => target,
+        // Between datasets it is refused, and nothing is done.
+        Err(error) if error.kind() == ErrorKind::CrossDevice => source,
+        Err(_) => return false,
+    };
+    worker.board.history.lock().settle_own(file, Place::At(place), None);
+    true
 }
 
 async fn unlink(worker: &Worker, file: usize) -> bool {

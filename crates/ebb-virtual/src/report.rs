@@ -27,6 +27,8 @@ pub struct Report {
     pub firm: u64,
     /// Reads that returned.
     pub reads: u64,
+    /// Locks that were had for a while.
+    pub locks: u64,
     /// Broken promises; empty in a good run.
     pub violations: Vec<Violation>,
 }

@@ -1,7 +1,9 @@
-//! What is on the disks at rest, beside what the map says: gathered by looking at the disks themselves.
+//! What is on the disks at rest, beside what the map says: which files there are, by looking at the disks themselves, and
+//! what is in them, by asking each member for its bytes. In a file they lie where the member's own history has put them.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::Client;
@@ -10,7 +12,11 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 
 use crate::cluster::{Cluster, Role};
+use crate::datasets::METABLOCK;
 use crate::faults::kind::is_replica;
+
+/// How long a member may take to answer.
+const READ_MAX: Duration = Duration::from_secs(10);
 
 /// A file on the disk of a block server.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -54,19 +60,19 @@ pub struct Survey {
 impl Survey {
     /// Looks at everything.
     pub async fn take(cluster: &Cluster, client: &Client, inodes: impl Iterator<Item = u64>) -> Result<Self> {
-        let status = cluster.status(client, std::time::Duration::from_secs(10)).await?;
-        let hosts: BTreeMap<u64, &str> = status.nodes.iter().map(|node| (node.id, node.host.as_str())).collect();
+        let status = cluster.status(client, READ_MAX).await?;
+        let nodes: BTreeMap<u64, &pb::Node> = status.nodes.iter().map(|node| (node.id, node)).collect();
         let mut survey = Self::default();
         for inode in inodes {
             let located = cluster.locate(client, inode).await?;
             let map = Op::GetMap(GetMap { inode, first_index: 0, limit: 10_000 });
             for record in client.meta(&Credentials::root(), map).await?.metablocks {
-                let mine = located.iter().filter(|replica| replica.metablock == record.id);
-                let stored = mine.map(|replica| Stored {
-                    host: hosts.get(&replica.node).copied().unwrap_or_default().to_owned(),
-                    path: replica.file.clone().into(),
-                });
-                let replicas = stored.map(|stored| (stored.clone(), content(cluster, &stored))).collect();
+                let mut replicas = Vec::new();
+                for replica in located.iter().filter(|replica| replica.metablock == record.id) {
+                    let Some(node) = nodes.get(&replica.node) else { continue };
+                    let stored = Stored { host: node.host.clone(), path: replica.file.clone().into() };
+                    replicas.push((stored, content(client, node, &record, replica.volume).await?));
+                }
                 let wanted = cluster.options().replicas as usize;
                 survey.metablocks.push(Surveyed { inode, record, wanted, replicas });
             }
@@ -81,8 +87,14 @@ impl Survey {
     }
 }
 
-fn content(cluster: &Cluster, stored: &Stored) -> Bytes {
-    let holder = cluster.members().iter().find(|member| member.process.host() == stored.host);
-    let path: &Path = &stored.path;
-    holder.and_then(|member| member.process.disk_content(path)).unwrap_or_default()
+/// The bytes of a replica, as its block server reads them.
+async fn content(client: &Client, node: &pb::Node, record: &pb::Metablock, volume: u64) -> Result<Bytes> {
+    if record.min_version() == Version::ZERO || record.length == 0 {
+        return Ok(Bytes::new());
+    }
+    let read =
+        pb::ReadReplica { metablock: record.id, volume, min_version: record.version, offset: 0, length: METABLOCK };
+    let channel = client.connector().channel(&node.address);
+    let bytes = channel.call_sized(&read, Vec::new(), METABLOCK as usize, READ_MAX).await?.payload;
+    Ok(bytes)
 }

@@ -1,5 +1,5 @@
-//! What clients do: write, overwrite, append, truncate, read, rename and fsync on a few shared files; make, fill, rename
-//! and remove files of their own.
+//! What clients do: write, overwrite, append, truncate, punch holes, read, rename and fsync on a few shared files; make,
+//! fill, rename, link, replace and remove files of their own ([`crate::own`]); lock ([`crate::locks`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ebb_client::Allocate;
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Dice, World};
+use ebb_types::CHUNK_SIZE;
 use parking_lot::Mutex;
 
 use crate::cell::{CELL, WriteId, fill, inspect};
@@ -31,6 +33,9 @@ const CELLS: u64 = 1000;
 
 /// Cells of one write or read.
 const RUN_MAX: u64 = 80;
+
+/// Cells of a chunk, the unit of checksums.
+const CHUNK_CELLS: u64 = CHUNK_SIZE / CELL;
 
 /// Numbers of clients' own files start here.
 pub const OWN_FIRST: usize = 100;
@@ -98,6 +103,7 @@ impl Worker {
             0..40 if is_log => self.append(file, dice).await,
             0..40 => self.write(file, dice).await,
             40..42 => self.truncate(file, dice).await,
+            42..46 if !is_log => self.allocate(file, dice).await,
             42..80 => self.read(file, dice).await,
             80..95 => self.fsync(file).await,
             _ => self.rename(dice).await,
@@ -105,10 +111,7 @@ impl Worker {
     }
 
     async fn write(&self, file: usize, dice: &mut Dice) {
-        // Mostly small, and crowded at the front.
-        let count = if dice.chance(0.7) { dice.between(1, 4) } else { dice.between(1, RUN_MAX) };
-        let span = if dice.coin() { 64 } else { CELLS - RUN_MAX };
-        let first = dice.below(span);
+        let (first, count) = some_cells(dice);
         self.write_cells(file, first, count).await;
         if dice.chance(0.3) {
             self.fsync(file).await;
@@ -137,6 +140,24 @@ impl Worker {
         let from = if file >= PLACED { 0 } else { dice.below(CELLS) };
         let id = self.board.history.lock().begin(self.client, file, Change::Truncate { from }, self.now());
         let done = self.files.truncate(&self.name(file), from * CELL).await;
+        self.ended(id, file, done.map(|()| None));
+    }
+
+    /// Punches a hole, writes zeroes, or only reserves room.
+    async fn allocate(&self, file: usize, dice: &mut Dice) {
+        let (first, count) =
+            if dice.chance(0.3) { (dice.below(CELLS), dice.between(1, CELLS)) } else { some_cells(dice) };
+        let what = *dice.pick(&[Allocate::PunchHole, Allocate::ZeroKeepSize, Allocate::ReserveKeepSize]);
+        let name = self.name(file);
+        let done = self.files.allocate(&name, what, first * CELL, count * CELL);
+        if what == Allocate::ReserveKeepSize {
+            if done.await.is_err() {
+                self.board.history.lock().failed(self.client, file);
+            }
+            return;
+        }
+        let id = self.board.history.lock().begin(self.client, file, Change::Clear { first, count }, self.now());
+        let done = done.await;
         self.ended(id, file, done.map(|()| None));
     }
 
@@ -214,6 +235,7 @@ impl Worker {
                 Change::Data { first: Some(first), count } => first + count,
                 Change::Data { first: None, count } => count,
                 Change::Truncate { from } => from,
+                Change::Clear { first, .. } => first,
             });
             cells.max().unwrap_or(0)
         };
@@ -233,6 +255,18 @@ impl Worker {
             self.fsync(file).await;
         }
     }
+}
+
+/// First and count of cells to change: mostly few, and crowded at the front; now and then whole chunks, and enough of
+/// them that an overwrite goes to another place of the replica's file instead of through the journal.
+fn some_cells(dice: &mut Dice) -> (u64, u64) {
+    if dice.chance(0.15) {
+        let (chunks, count) = (CELLS / CHUNK_CELLS, dice.between(5, 16));
+        return (dice.below(chunks - count) * CHUNK_CELLS, count * CHUNK_CELLS);
+    }
+    let count = if dice.chance(0.7) { dice.between(1, 4) } else { dice.between(1, RUN_MAX) };
+    let span = if dice.coin() { 64 } else { CELLS - RUN_MAX };
+    (dice.below(span), count)
 }
 
 fn contents(id: WriteId, count: u64) -> Bytes {

@@ -43,7 +43,7 @@ pub struct VirtualArgs {
     #[arg(long, default_value = "1")]
     jobs: NonZeroUsize,
     /// Let the code make a mistake, to see whether it is found: skip-fsync, stale-read, epoch-ignored, torn-overwrite,
-    /// early-delete or commit-unsynced. Only a virtual cluster can be told to.
+    /// early-delete, commit-unsynced or forget-fsync. Only a virtual cluster can be told to.
     #[arg(long)]
     plant: Option<String>,
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ebb_runtime::virt::{Dice, DiskFaults, World};
 
+use super::drain;
 use crate::cluster::{Cluster, Member, Role};
 
 /// Where a block server keeps everything.
@@ -74,13 +75,22 @@ kinds! {
     LostVolume,
     /// A host is gone for good.
     LostNode,
+    /// Power fails everywhere at once, and one host never comes back.
+    PartialReturn,
+    /// A host is away until it counts as dead, and comes back with what is out of date by then.
+    Absence,
+    /// An operator drains a node.
+    Drain,
 }
 
 impl Kind {
     /// Whether something that was synced is gone or wrong afterwards.
     #[must_use]
     pub fn mars(self) -> bool {
-        matches!(self, Self::DiskError | Self::BitFlip | Self::Misdirect | Self::LostVolume | Self::LostNode)
+        matches!(
+            self,
+            Self::DiskError | Self::BitFlip | Self::Misdirect | Self::LostVolume | Self::LostNode | Self::PartialReturn
+        )
     }
 
     /// Whether it can befall a process of this role.
@@ -91,6 +101,7 @@ impl Kind {
             Self::DiskError | Self::BitFlip | Self::Misdirect | Self::LostVolume | Self::LostNode => {
                 role == Role::Block
             }
+            Self::PartialReturn | Self::Absence | Self::Drain => role == Role::Block,
             Self::SlowDisk | Self::FullDisk => !matches!(role, Role::Client(_)),
             Self::Oversleep => matches!(role, Role::Client(_)),
             _ => true,
@@ -108,7 +119,8 @@ impl Kind {
                 dice.span_between(Duration::from_secs(9), Duration::from_secs(16))
             }
             // A node is dead after thirty; longer is another fault.
-            Self::LostVolume | Self::PowerCut => dice.span(Duration::from_secs(3)),
+            Self::Absence => dice.span_between(Duration::from_secs(31), Duration::from_secs(45)),
+            Self::LostVolume | Self::PowerCut | Self::PartialReturn => dice.span(Duration::from_secs(3)),
             _ => {
                 let span = dice.span_between(Duration::from_millis(50), Duration::from_secs(15));
                 // Frequent short ones meet other edges than rare long ones.
@@ -142,7 +154,8 @@ impl Fault {
         match self.kind {
             Kind::PowerCut => blocks(&cluster.members().iter().collect::<Vec<_>>()),
             Kind::Partition | Kind::OneWay => blocks(&[&self.member, &self.other]),
-            Kind::Skew => Vec::new(),
+            // All but one are back in a moment, with everything.
+            Kind::Skew | Kind::Drain | Kind::PartialReturn => Vec::new(),
             _ => blocks(&[&self.member]),
         }
     }
@@ -162,10 +175,13 @@ impl Fault {
                 cluster.on_death(&member);
                 Box::new(move |cluster| cluster.restart(&again))
             }
-            Kind::PowerCut => {
+            Kind::PowerCut | Kind::PartialReturn => {
                 for member in cluster.members() {
                     member.process.power_off();
                     cluster.on_death(member);
+                }
+                if kind == Kind::PartialReturn {
+                    cluster.give_up(&member);
                 }
                 Box::new(|cluster| cluster.members().iter().for_each(|member| cluster.restart(member)))
             }
@@ -184,7 +200,9 @@ impl Fault {
             }
             Kind::Skew => {
                 let hour: u64 = 3_600_000_000_000;
-                process.skew(dice.between(0, 2 * hour).cast_signed() - hour.cast_signed());
+                // Now and then by decades: a clock whose battery is empty is back before everything that was ever made.
+                let span = if dice.chance(0.2) { 24 * 365 * 30 * hour } else { hour };
+                process.skew(dice.between(0, 2 * span).cast_signed() - span.cast_signed());
                 Box::new(move |_| again.process.skew(0))
             }
             Kind::DiskError => {
@@ -211,6 +229,15 @@ impl Fault {
                 process.wipe_disk(Path::new(if all { BLOCK_DIR } else { VOLUME_DIR }));
                 Box::new(move |cluster| cluster.restart(&again))
             }
+            Kind::Absence => {
+                process.power_off();
+                cluster.set_away(&member, true);
+                Box::new(move |cluster| {
+                    cluster.set_away(&again, false);
+                    cluster.restart(&again);
+                })
+            }
+            Kind::Drain => drain::begin(cluster, &member, dice),
             Kind::LostNode => {
                 process.power_off();
                 cluster.give_up(&member);

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::Violation;
-use crate::survey::{Stored, Survey};
+use crate::survey::{Stored, Survey, Surveyed};
 
 /// Compares the map with the disks.
 #[must_use]
@@ -33,6 +33,19 @@ pub fn check(survey: &Survey) -> Vec<Violation> {
     violations
 }
 
+/// What is written to is not on a host that was drained long ago.
+#[must_use]
+pub fn check_drained(survey: &Survey, drained: Option<&str>) -> Vec<Violation> {
+    let written = survey.metablocks.iter().filter(|metablock| metablock.is_written());
+    let left =
+        written.filter(|metablock| metablock.replicas.iter().any(|(stored, _)| drained == Some(stored.host.as_str())));
+    let complain = |metablock: &Surveyed| {
+        let detail = format!("m{} of inode {} is still on a host that drains", metablock.record.id, metablock.inode);
+        Violation::new("disks", detail)
+    };
+    left.map(complain).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -40,7 +53,6 @@ mod tests {
     use ebb_wire::pb;
 
     use super::*;
-    use crate::survey::Surveyed;
 
     fn stored(host: &str) -> Stored {
         Stored { host: host.to_owned(), path: "/block/volume-1/replicas/07/0000000000000007".into() }
@@ -58,6 +70,9 @@ mod tests {
         let metablock = Surveyed { inode: 2, record, wanted: 2, replicas };
         let mut survey = Survey { metablocks: vec![metablock], stored: vec![stored("h1"), stored("h2")] };
         assert_eq!(check(&survey), []);
+        assert_eq!(check_drained(&survey, Some("h3")), []);
+        assert_eq!(check_drained(&survey, None), []);
+        assert_eq!(check_drained(&survey, Some("h2")).len(), 1);
         survey.stored.push(stored("h3"));
         assert!(check(&survey)[0].detail.contains("leaked"));
         survey.stored.pop();

@@ -17,15 +17,15 @@ pub fn check(history: &History) -> Vec<Violation> {
     history.reads().iter().flat_map(|read| check_read(history, &changes, read)).collect()
 }
 
-/// Writes by the cells that they go to, and truncations by file.
+/// Writes by the cells that they go to; truncations and holes by file.
 struct Changes<'a> {
     data: BTreeMap<(usize, u64), Vec<&'a Write>>,
-    truncations: BTreeMap<usize, Vec<&'a Write>>,
+    emptied: BTreeMap<usize, Vec<&'a Write>>,
 }
 
 impl<'a> Changes<'a> {
     fn of(history: &'a History) -> Self {
-        let mut changes = Self { data: BTreeMap::new(), truncations: BTreeMap::new() };
+        let mut changes = Self { data: BTreeMap::new(), emptied: BTreeMap::new() };
         for write in history.writes().values() {
             match write.change {
                 Change::Data { first: Some(first), count } => {
@@ -34,7 +34,9 @@ impl<'a> Changes<'a> {
                     }
                 }
                 Change::Data { first: None, .. } => {}
-                Change::Truncate { .. } => changes.truncations.entry(write.file).or_default().push(write),
+                Change::Truncate { .. } | Change::Clear { .. } => {
+                    changes.emptied.entry(write.file).or_default().push(write);
+                }
             }
         }
         changes
@@ -44,24 +46,24 @@ impl<'a> Changes<'a> {
         self.data.get(&(file, cell)).into_iter().flatten().copied()
     }
 
-    fn truncations(&self, file: usize, cell: u64) -> impl Iterator<Item = &'a Write> + '_ {
-        let all = self.truncations.get(&file).into_iter().flatten().copied();
+    fn emptied(&self, file: usize, cell: u64) -> impl Iterator<Item = &'a Write> + '_ {
+        let all = self.emptied.get(&file).into_iter().flatten().copied();
         all.filter(move |write| write.touches(cell))
     }
 
     /// A firm change of the cell that began after `met` and returned before `read`.
     fn overwritten(&self, file: usize, cell: u64, met: Time, read: Time) -> Option<&'a Write> {
         let is_after = |write: &&Write| is_between(write, met, read);
-        self.data(file, cell).find(is_after).or_else(|| self.truncations(file, cell).find(is_after))
+        self.data(file, cell).find(is_after).or_else(|| self.emptied(file, cell).find(is_after))
     }
 
-    /// For an empty cell: a firm write that no truncation can have undone, nor can it be from before the first write.
+    /// For an empty cell: a firm write that nothing that empties cells can have undone, nor can it be from before the first write.
     fn emptied_never(&self, file: usize, cell: u64, read: &Read) -> Option<&'a Write> {
         let after = |met: Time| self.data(file, cell).find(|write| is_between(write, met, read.start));
-        // Emptiness is as young as the youngest truncation that it may come from.
+        // Emptiness is as young as the youngest truncation or hole that it may come from.
         let mut youngest = after(0)?;
-        for truncation in self.truncations(file, cell).filter(|write| write.start <= read.end) {
-            youngest = after(truncation.settled_or_never())?;
+        for emptied in self.emptied(file, cell).filter(|write| write.start <= read.end) {
+            youngest = after(emptied.settled_or_never())?;
         }
         Some(youngest)
     }

@@ -22,10 +22,22 @@ pub fn check(made: &[u64], listing: &[(String, u64)]) -> Vec<Violation> {
     made.iter().filter_map(check_inode).collect()
 }
 
+/// Compares the link counts of inodes with their names in a listing at rest.
+#[must_use]
+pub fn check_links(links: &BTreeMap<u64, u32>, listing: &[(String, u64)]) -> Vec<Violation> {
+    let wrong = links.iter().filter_map(|(inode, links)| {
+        let names: Vec<&str> = listing.iter().filter(|(_, at)| at == inode).map(|(name, _)| name.as_str()).collect();
+        let what = format!("inode {inode} has {links} links, and the names {names:?}");
+        (names.len() != *links as usize).then(|| Violation::new("names", what))
+    });
+    wrong.collect()
+}
+
 /// Compares a listing at rest with what each file's only user knows.
 #[must_use]
 pub fn check_own(history: &History, listing: &[(String, u64)]) -> Vec<Violation> {
     let inodes: BTreeMap<&str, u64> = listing.iter().map(|(name, inode)| (name.as_str(), *inode)).collect();
+    let is_listed = |inode: Option<u64>| inode.is_some_and(|inode| listing.iter().any(|(_, at)| *at == inode));
     let check = |own: &OwnFile| {
         let is_it =
             |name: &String| inodes.get(name.as_str()).is_some_and(|at| own.inode.is_none_or(|inode| inode == *at));
@@ -34,6 +46,11 @@ pub fn check_own(history: &History, listing: &[(String, u64)]) -> Vec<Violation>
             Place::Either(one, other) => is_it(one) != is_it(other),
             Place::Perhaps(name) => is_it(name) || !inodes.contains_key(name.as_str()),
             Place::Gone(name) => !inodes.contains_key(name.as_str()),
+            Place::Both(certain, perhaps) => {
+                is_it(certain) && (is_it(perhaps) || !inodes.contains_key(perhaps.as_str()))
+            }
+            Place::Open(_) => !is_listed(own.inode),
+            Place::Displaced(name) => is_it(name) || !is_listed(own.inode),
         };
         (!good).then(|| Violation::new("names", format!("inode {:?} should be {:?}, and is not", own.inode, own.place)))
     };
@@ -62,6 +79,20 @@ mod tests {
         assert_eq!(found(Place::Perhaps(name("c")), None), 0);
         assert_eq!(found(Place::Either(name("c"), name("d0/b")), Some(3)), 0);
         assert_eq!(found(Place::Either(name("c"), name("e")), Some(3)), 1);
+        assert_eq!(found(Place::Both(name("a"), name("c")), Some(2)), 0);
+        assert_eq!(found(Place::Both(name("c"), name("a")), Some(2)), 1, "the first one is certain");
+        assert_eq!(found(Place::Both(name("a"), name("d0/b")), Some(2)), 1, "another file's");
+        assert_eq!(found(Place::Open(name("x")), Some(4)), 0);
+        assert_eq!(found(Place::Open(name("x")), Some(3)), 1, "it has a name again");
+        assert_eq!(found(Place::Displaced(name("a")), Some(4)), 0, "the name is another file's");
+        assert_eq!(found(Place::Displaced(name("c")), Some(2)), 1, "it went elsewhere");
+    }
+
+    #[test]
+    fn links_are_counted() {
+        let listing = [("a".to_owned(), 2), ("b".to_owned(), 3), ("c".to_owned(), 3)];
+        assert!(check_links(&BTreeMap::from([(2, 1), (3, 2)]), &listing).is_empty());
+        assert_eq!(check_links(&BTreeMap::from([(2, 2), (3, 1)]), &listing).len(), 2);
     }
 
     #[test]

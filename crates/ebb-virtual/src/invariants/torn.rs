@@ -42,6 +42,6 @@ fn may_be(write: &Write, cell: u64, index: u64) -> bool {
     match write.change {
         Change::Data { first: Some(first), count } => index < count && first + index == cell,
         Change::Data { first: None, count } => index < count,
-        Change::Truncate { .. } => false,
+        Change::Truncate { .. } | Change::Clear { .. } => false,
     }
 }

@@ -26,13 +26,15 @@ fn without_faults_every_promise_is_kept() {
 
 #[test]
 fn under_faults_every_promise_is_kept() {
-    let (mut kinds, mut injected) = (BTreeSet::new(), BTreeSet::new());
+    let (mut kinds, mut injected, mut locks) = (BTreeSet::new(), BTreeSet::new(), 0);
     swarm::run_all(0..24, NonZeroUsize::MIN, VirtualOptions::drawn, |report| {
         good(&report);
+        locks += report.locks;
         kinds.extend(report.faults.into_keys());
         injected.extend(report.injected.into_keys());
         Next::GoOn
     });
+    assert!(locks > 100, "{locks} locks");
     assert!(kinds.len() > 12, "{kinds:?}");
     assert!(Kind::ALL.iter().all(|kind| injected.contains(&kind.to_string())), "{injected:?}");
 }
@@ -97,4 +99,5 @@ const PLANTS: &[(Plant, &[&str])] = &[
     (Plant::TornOverwrite, &["synced", "torn", "healthy"]),
     (Plant::EarlyDelete, &["synced", "healthy", "disks"]),
     (Plant::CommitUnsynced, &["synced", "fresh", "healthy"]),
+    (Plant::ForgetFsync, &["fresh"]),
 ];

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ebb_client::Allocate;
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::Dice;
-use ebb_types::err;
+use ebb_types::{SessionId, err};
 use parking_lot::Mutex;
 
-use crate::files::{Call, Files};
+use crate::files::{Call, Files, Sitting};
+use crate::locks::{Lock, LockMode};
 
 /// A promise that is broken now and then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +30,10 @@ pub(super) enum Bug {
     NoTruncate,
     /// An append goes where another went.
     Overlap,
+    /// A hole is not made.
+    NoHole,
+    /// A lock is granted beside another one.
+    TwoLocks,
 }
 
 #[derive(Default)]
@@ -40,6 +46,7 @@ struct Store {
     /// Of files that were made.
     ids: BTreeMap<String, u64>,
     next_id: u64,
+    locks: Vec<(String, Lock)>,
 }
 
 /// One client's view of the store.
@@ -179,6 +186,84 @@ impl Files for Memory {
             }
             Ok(())
         })
+    }
+
+    fn replace<'a>(&'a self, source: &'a str, target: &'a str, kept: &'a str) -> Call<'a, ()> {
+        Box::pin(async move {
+            self.pause().await;
+            {
+                let mut store = self.store.lock();
+                let replaced = store.files.remove(target).unwrap_or_default();
+                store.files.insert(kept.to_owned(), replaced);
+                store.old.remove(target);
+            }
+            self.rename(source, target).await
+        })
+    }
+
+    fn close<'a>(&'a self, kept: &'a str) -> Call<'a, ()> {
+        Box::pin(async move {
+            self.store.lock().files.remove(kept);
+            Ok(())
+        })
+    }
+
+    fn link<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()> {
+        Box::pin(async move {
+            self.pause().await;
+            let mut store = self.store.lock();
+            // Nobody writes between a link and the removal of the other name, so that a second copy will do.
+            let Some(data) = store.files.get(source).cloned() else { return Err(err!(NotFound, "no {source}")) };
+            store.files.insert(target.to_owned(), data);
+            if let Some(id) = store.ids.get(source).copied() {
+                store.ids.insert(target.to_owned(), id);
+            }
+            Ok(())
+        })
+    }
+
+    fn allocate<'a>(&'a self, name: &'a str, what: Allocate, offset: u64, len: u64) -> Call<'a, ()> {
+        Box::pin(async move {
+            self.pause().await;
+            if what != Allocate::ReserveKeepSize && self.bug != Bug::NoHole {
+                let mut store = self.store.lock();
+                let data = store.files.entry(name.to_owned()).or_default();
+                let from = (offset as usize).min(data.len());
+                let to = ((offset + len) as usize).min(data.len());
+                data[from..to].fill(0);
+            }
+            self.pause().await;
+            Ok(())
+        })
+    }
+
+    fn lock<'a>(&'a self, name: &'a str, lock: Lock, wait: bool) -> Call<'a, ()> {
+        Box::pin(async move {
+            loop {
+                self.pause().await;
+                {
+                    let careless = self.strikes(Bug::TwoLocks);
+                    let mut store = self.store.lock();
+                    if lock.mode == LockMode::Unlock {
+                        store.locks.retain(|(file, held)| {
+                            file != name || (held.owner, held.flock) != (lock.owner, lock.flock)
+                        });
+                        return Ok(());
+                    }
+                    if careless || !store.locks.iter().any(|(file, held)| file == name && held.excludes(&lock)) {
+                        store.locks.push((name.to_owned(), lock));
+                        return Ok(());
+                    }
+                }
+                if !wait {
+                    return Err(err!(WouldBlock, "somebody else has {name}"));
+                }
+            }
+        })
+    }
+
+    fn session(&self) -> Sitting {
+        Sitting { id: SessionId::new(1), is_trusted: true }
     }
 
     fn unlink<'a>(&'a self, name: &'a str) -> Call<'a, ()> {

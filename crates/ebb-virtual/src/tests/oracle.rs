@@ -14,6 +14,8 @@ use crate::workload::Worker;
 /// Enough for a few to meet at every write.
 const CLIENTS: usize = 8;
 
+const PAUSE_MAX: Duration = Duration::from_millis(60);
+
 /// The invariants that clients' work on a store with this bug breaks.
 fn broken_by(bug: Bug, seed: u64) -> BTreeSet<&'static str> {
     World::run(seed, WorldOptions::default(), |world| async move {
@@ -24,7 +26,9 @@ fn broken_by(bug: Bug, seed: u64) -> BTreeSet<&'static str> {
         for client in 0..CLIENTS {
             let worker = Worker { board: board.clone(), client, files: files.clone() };
             let dice = world.dice(&format!("worker {client}"));
-            tasks.push(runtime.spawn("worker", worker.run(runtime.clone(), dice, Duration::from_millis(60))));
+            let locks = worker.clone().run_locks(runtime.clone(), world.dice(&format!("locks {client}")), PAUSE_MAX);
+            tasks.push(runtime.spawn("locks", locks));
+            tasks.push(runtime.spawn("worker", worker.run(runtime.clone(), dice, PAUSE_MAX)));
         }
         world.sleep(Duration::from_secs(30)).await;
         board.done.store(true, Ordering::Relaxed);
@@ -37,6 +41,7 @@ fn broken_by(bug: Bug, seed: u64) -> BTreeSet<&'static str> {
         Worker { board: board.clone(), client: CLIENTS, files }.read_everything().await.unwrap();
         let history = board.history.lock().clone();
         assert!(history.acked().1 > 100, "{:?}", history.acked());
+        assert!(history.holds().len() > 50, "{} locks", history.holds().len());
         check_history(&history).into_iter().map(|violation| violation.invariant).collect()
     })
 }
@@ -57,6 +62,8 @@ fn every_planted_bug_is_found() {
         (Bug::Flicker, "atomic"),
         (Bug::NoTruncate, "fresh"),
         (Bug::Overlap, "append"),
+        (Bug::NoHole, "fresh"),
+        (Bug::TwoLocks, "locks"),
     ] {
         let found = (0..5).any(|seed| broken_by(bug, seed).contains(invariant));
         assert!(found, "{bug:?} is not found by {invariant}");

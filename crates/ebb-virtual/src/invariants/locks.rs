@@ -1,0 +1,80 @@
+//! Nobody has a lock while another has one that excludes it, and none is left behind by who is gone.
+//!
+//! Source: "Locks" in `docs/semantics.md`, fcntl(2) and flock(2). A hold ends, at the latest, when its client's session
+//! cannot be believed in any more: that a lock moves on only after that is what is tried here, by clients that freeze
+//! or are cut off with a lock in hand.
+
+use ebb_types::ErrorKind;
+
+use super::Violation;
+use crate::files::Files;
+use crate::history::History;
+use crate::locks::{Hold, Lock, LockMode};
+use crate::workload::{LOGS, PLACED, name};
+
+/// Finds holds that exclude each other and overlap.
+#[must_use]
+pub fn check(history: &History) -> Vec<Violation> {
+    let mut holds: Vec<&Hold> = history.holds().iter().collect();
+    holds.sort_by_key(|hold| hold.from);
+    let mut violations = Vec::new();
+    for (index, one) in holds.iter().enumerate() {
+        let meanwhile = holds[index + 1..].iter().take_while(|other| other.from < one.until);
+        for other in meanwhile.filter(|other| other.file == one.file && other.lock.excludes(&one.lock)) {
+            let detail = format!(
+                "file {}: client {} had {:?} from {} to {}, and client {} had {:?} from {} to {}",
+                one.file, one.client, one.lock, one.from, one.until, other.client, other.lock, other.from, other.until
+            );
+            violations.push(Violation::new("locks", detail));
+        }
+    }
+    violations
+}
+
+/// Takes every lock there can be on the shared files, at rest: nobody is left who has one.
+pub async fn check_rest(files: &dyn Files) -> ebb_types::Result<Vec<Violation>> {
+    let mut violations = Vec::new();
+    for file in 0..PLACED + LOGS {
+        for flock in [false, true] {
+            let all = Lock { owner: 1, mode: LockMode::Exclusive, flock, start: 0, end: u64::MAX };
+            match files.lock(&name(file), all, false).await {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let detail = format!("file {file}: at rest somebody still has a lock (flock: {flock}): {error}");
+                    violations.push(Violation::new("locks", detail));
+                }
+                done => done?,
+            }
+        }
+    }
+    Ok(violations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Time;
+
+    fn hold(owner: u64, mode: LockMode, start: u64, from: Time, until: Time) -> Hold {
+        let lock = Lock { owner, mode, flock: false, start, end: start + 9 };
+        Hold { client: owner as usize, file: 0, lock, from, until }
+    }
+
+    fn count(holds: &[Hold]) -> usize {
+        let mut history = History::default();
+        holds.iter().for_each(|one| history.hold(*one));
+        check(&history).len()
+    }
+
+    #[test]
+    fn only_what_excludes_each_other_may_not_overlap() {
+        use LockMode::{Exclusive, Shared};
+        let first = hold(1, Exclusive, 0, 10, 20);
+        assert_eq!(count(&[first, hold(2, Exclusive, 5, 15, 16)]), 1);
+        assert_eq!(count(&[hold(2, Shared, 5, 15, 30), first]), 1, "in any order");
+        assert_eq!(count(&[first, hold(2, Exclusive, 10, 15, 16)]), 0, "other bytes");
+        assert_eq!(count(&[first, hold(2, Exclusive, 5, 20, 30)]), 0, "one after the other");
+        assert_eq!(count(&[first, hold(1, Exclusive, 5, 15, 16)]), 0, "its own");
+        assert_eq!(count(&[hold(1, Shared, 0, 10, 20), hold(2, Shared, 0, 10, 20)]), 0);
+        assert_eq!(count(&[first, Hold { file: 1, ..hold(2, Exclusive, 5, 15, 16) }]), 0, "another file");
+    }
+}
