@@ -31,7 +31,7 @@ const COPY_READS: usize = 4;
 /// A session with a cluster. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Client {

@@ -184,8 +184,9 @@ impl Shared {
         core.registered = true;
         core.affinity = hosts.iter().map(|host| host.as_str().to_owned()).collect();
         // A recall may have come first; then the lease is gone already, and is taken again when it is needed.
-        if reply.lease() == pb::LeaseMode::LeaseWrite && core.lease == Lease::None {
-            let kept = reply.leased.contains(&attr.inode) && asking.is_undisturbed(id);
+        let is_ours = core.lease == Lease::None && asking.is_undisturbed(id);
+        if reply.lease() == pb::LeaseMode::LeaseWrite && is_ours {
+            let kept = reply.leased.contains(&attr.inode);
             let granted = Granted { attr, metablocks: reply.metablocks.clone(), kept };
             core.install(&self.cache, Lease::Write, generation, granted);
         }

@@ -42,6 +42,7 @@ impl Shared {
                 if inode.core.lock().lease != Lease::Write {
                     // The lease may be on its way here, and this file's size with it.
                     drop(inode.gate.read().await);
+                    shared.refuse_coming(&inode);
                 }
                 let held = pb::Held { question, ..shared.held(&inode) };
                 shared.tell(vec![held]).await;
@@ -67,7 +68,7 @@ impl Shared {
             self.drop_caches(&mut caches, inode.id).await;
         }
         let _gate = inode.gate.write().await;
-        if inode.core.lock().lease == Lease::None
+        if self.refuse_coming(inode)
             && let Err(error) = self.disclaim(inode).await
         {
             tracing::debug!(inode = %inode.id, %error, "giving back a lease that is not known here");
@@ -92,6 +93,19 @@ impl Shared {
         // Ordering: told before the gate opens, or the next lease that this client takes could be taken for this one.
         self.tell(vec![held]).await;
         self.recalls.lock().remove(&inode.id);
+    }
+
+    /// If there is no lease here: sees to it that none is taken from an answer that is on its way. The file may just be
+    /// being made, and the recall have overtaken the answer, which does not wait at the gate; by the time that it comes
+    /// the lease that it brings has been given back.
+    fn refuse_coming(&self, inode: &Inode) -> bool {
+        let core = inode.core.lock();
+        let is_none = core.lease == Lease::None;
+        if is_none {
+            // Ordering: under the file's lock, as the answer is taken.
+            self.known.on_unsure_attr(inode.id);
+        }
+        is_none
     }
 
     /// Flushes, commits and drops the lease. The caller has the gate to itself.

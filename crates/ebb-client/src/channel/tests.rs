@@ -16,6 +16,8 @@ struct Fake {
     received: Version,
     synced: Version,
     alive: bool,
+    /// It refuses writes for want of space, and has them all the same: they may reach its disk later.
+    full: bool,
 }
 
 impl Fake {
@@ -30,6 +32,9 @@ impl Fake {
             } else {
                 failure = Some(pb::Failure::from(&err!(Gap, "not in order")));
             }
+        }
+        if self.full && failure.is_none() {
+            failure = Some(pb::Failure::from(&err!(NoSpace, "no room for the journal")));
         }
         if sync && failure.is_none() {
             self.synced = self.received;
@@ -59,6 +64,7 @@ impl Fake {
         self.boot += 1;
         self.received = self.synced;
         self.alive = true;
+        self.full = false;
     }
 }
 
@@ -75,6 +81,8 @@ struct Bench {
     members: BTreeMap<u64, Fake>,
     flights: Vec<Flight>,
     next_node: u64,
+    /// What was sent, by version.
+    sent: BTreeMap<Version, Arc<Outgoing>>,
 }
 
 fn member(node: u64) -> pb::Member {
@@ -85,12 +93,13 @@ impl Bench {
     /// Of three copies that are wanted, an earlier holder has left so many.
     fn new(recorded: u64) -> Self {
         let record = pb::Metablock { id: 9, members: (1..=recorded).map(member).collect(), ..Default::default() };
-        let fake = Fake { boot: 1, received: Version::ZERO, synced: Version::ZERO, alive: true };
+        let fake = Fake { boot: 1, received: Version::ZERO, synced: Version::ZERO, alive: true, full: false };
         Self {
             channel: Channel::new(&record, Version::ZERO, EPOCH, 1, 3),
             members: (1..=recorded).map(|node| (node, fake.clone())).collect(),
             flights: Vec::new(),
             next_node: 4,
+            sent: BTreeMap::new(),
         }
     }
 
@@ -111,6 +120,12 @@ impl Bench {
 
     fn node_of(&self, peer: usize) -> u64 {
         self.channel.peers[peer].member.node
+    }
+
+    /// A version once sent never carries other bytes, also if it was refused: it may land later.
+    fn note(&mut self, write: &Arc<Outgoing>) {
+        let before = self.sent.insert(write.version, write.clone());
+        assert!(before.is_none(), "{} is given out a second time", write.version);
     }
 
     /// What `repair.rs` does, at once.
@@ -139,13 +154,13 @@ impl Bench {
                 set.push(peer.member);
                 continue;
             }
-            let fresh = Fake { boot: 1, received: at, synced: at, alive: true };
+            let fresh = Fake { boot: 1, received: at, synced: at, alive: true, full: false };
             self.members.insert(self.next_node, fresh);
             set.push(member(self.next_node));
             self.next_node += 1;
         }
         while set.len() < 3 {
-            self.members.insert(self.next_node, Fake { boot: 1, received: at, synced: at, alive: true });
+            self.members.insert(self.next_node, Fake { boot: 1, received: at, synced: at, alive: true, full: false });
             set.push(member(self.next_node));
             self.next_node += 1;
         }
@@ -161,6 +176,7 @@ impl Bench {
         let flight = self.flights.swap_remove(which % self.flights.len());
         match flight {
             Flight::Send(write, sync) => {
+                self.note(&write);
                 let nodes: Vec<u64> = self.channel.peers.iter().map(|peer| peer.member.node).collect();
                 let take = |node: &u64| self.members.get_mut(node).unwrap().take(&write, sync);
                 let results = nodes.iter().map(take).collect();
@@ -172,6 +188,8 @@ impl Bench {
                 let fake = self.members.get_mut(&node).unwrap();
                 let mut last = (Version::ZERO, Ok(pb::MemberResult::default()));
                 for (at, write) in writes.iter().enumerate() {
+                    let first = self.sent.get(&write.version).expect("it was sent before");
+                    assert!(Arc::ptr_eq(first, write), "{} is sent with other bytes", write.version);
                     last = (write.version, fake.take(write, at + 1 == writes.len()));
                     if last.1.as_ref().map_or(true, |answer| answer.failure.is_some()) {
                         break;
@@ -209,6 +227,7 @@ enum Op {
     WantSync,
     GoOn(usize),
     Kill(u64),
+    Fill(u64),
     Restart(u64),
 }
 
@@ -218,6 +237,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::WantSync),
         8 => any::<usize>().prop_map(Op::GoOn),
         1 => (1u64..6).prop_map(Op::Kill),
+        1 => (1u64..6).prop_map(Op::Fill),
         2 => (1u64..6).prop_map(Op::Restart),
     ]
 }
@@ -242,6 +262,7 @@ proptest! {
                 }
                 Op::GoOn(which) => bench.go_on(which),
                 Op::Kill(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.alive = false },
+                Op::Fill(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.full = true },
                 Op::Restart(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.restart() },
             }
         }
