@@ -26,7 +26,7 @@ impl Bounds {
     /// back, while the next holder may write already.
     pub const SETS: Self = Self { writes: 2, epoch: 2, crashes: 0, replacements: 1, repairs: 1, excess: 0 };
     /// A member that was left out turns up late and is deleted as excess, while it or another one may join the set.
-    pub const EXCESS: Self = Self { writes: 2, epoch: 2, crashes: 0, replacements: 1, repairs: 1, excess: 1 };
+    pub const EXCESS: Self = Self { writes: 1, epoch: 2, crashes: 0, replacements: 1, repairs: 1, excess: 1 };
     /// One write, and recoveries that die and begin again.
     pub const RECOVERIES: Self = Self { writes: 1, epoch: 4, crashes: 1, replacements: 0, repairs: 0, excess: 0 };
 }

@@ -173,6 +173,7 @@ pub fn has_pulled(state: &State, wanted: Node) -> bool {
 #[must_use]
 pub fn is_excess(protocol: &Protocol, state: &State, node: Node) -> bool {
     let master = &state.master;
+    // A holder's pull looks the same from here; who does not mind holders does not mind it.
     let copying = || {
         let asked =
             |message| matches!(message, Message::Pull { node: to, epoch, .. } if to == node && epoch == master.epoch);
@@ -185,7 +186,7 @@ pub fn is_excess(protocol: &Protocol, state: &State, node: Node) -> bool {
     };
     outside
         && (master.is_quiet() || (protocol.is(Mutant::JudgesUnderHolder) && master.recovery.is_none()))
-        && (!copying() || protocol.is(Mutant::JudgesDuringCopy))
+        && (!copying() || protocol.is(Mutant::JudgesDuringCopy) || protocol.is(Mutant::JudgesUnderHolder))
         && state.replica(node).received.version != Version::ZERO
 }
 
