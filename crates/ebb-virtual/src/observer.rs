@@ -139,7 +139,9 @@ impl<'a> Observer<'a> {
         let inodes = listing.iter().map(|(_, inode)| *inode);
         let survey = Survey::take(self.cluster, &self.client, inodes).await?;
         found.extend(disks::check(&survey));
-        found.extend(disks::check_drained(&survey, self.cluster.drained().as_deref()));
+        // A host whose disk was replaced is another node by now, which nobody has drained.
+        let drained = self.cluster.drained().filter(|host| !self.cluster.budget().was_marred(host));
+        found.extend(disks::check_drained(&survey, drained.as_deref()));
         found.extend(replicas::check(&survey));
         Ok(found)
     }

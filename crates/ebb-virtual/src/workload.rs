@@ -163,6 +163,7 @@ impl Worker {
 
     fn ended(&self, id: WriteId, file: usize, result: ebb_types::Result<Option<u64>>) {
         let mut history = self.board.history.lock();
+        tracing::trace!(at = self.now(), write = ?history.writes().get(&id), ?result, "ended");
         match result {
             Ok(appended_at) => history.end(id, self.now(), appended_at),
             Err(error) => {
@@ -175,6 +176,7 @@ impl Worker {
     pub(crate) async fn fsync(&self, file: usize) {
         let start = self.now();
         let synced = self.files.fsync(&self.name(file)).await;
+        tracing::trace!(client = self.client, file, start, end = self.now(), ?synced, "fsync");
         let mut history = self.board.history.lock();
         match synced {
             Ok(()) => history.synced(self.client, file, start),
@@ -209,6 +211,7 @@ impl Worker {
         };
         let values = (0..count).map(cell).collect();
         let end = self.now();
+        tracing::trace!(client = self.client, file, first, count, start, end, bytes = data.len(), "read");
         self.board.history.lock().read(Read { client: self.client, file, values, start, end, at_rest });
         Ok(data.len() as u64)
     }

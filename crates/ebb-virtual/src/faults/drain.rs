@@ -17,7 +17,7 @@ const CALL_MAX: Duration = Duration::from_secs(5);
 /// The share of drains that last to the end: at rest nothing may be left on the node.
 const LASTING: f64 = 0.5;
 
-/// Whether a drain leaves as many nodes as copies are wanted.
+/// Whether a drain leaves more nodes than copies are wanted: what is damaged meanwhile is made again on another one.
 #[must_use]
 pub fn may_begin(cluster: &Cluster, member: &Member) -> bool {
     let stays = |other: &&Member| {
@@ -25,7 +25,7 @@ pub fn may_begin(cluster: &Cluster, member: &Member) -> bool {
         other.role == Role::Block && name != member.process.name() && !cluster.is_given_up(other)
     };
     let others = cluster.members().iter().filter(stays).count();
-    cluster.drained().is_none() && others >= cluster.options().replicas as usize
+    cluster.drained().is_none() && others > cluster.options().replicas as usize
 }
 
 /// Begins one; what undoes it.
