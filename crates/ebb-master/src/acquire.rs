@@ -154,6 +154,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
         check(&machine, &soft)?;
         if has_already(&machine, &soft, session, inode, mode)? {
             note_open(&mut soft, session, inode, call.open);
+            let mode = mode_told(&machine, session, inode, mode);
             return answer(&machine, &mut soft, session, inode, mode, call.keep);
         }
     }
@@ -235,6 +236,13 @@ fn has_already(machine: &Machine, soft: &Soft, session: SessionId, inode: InodeI
         Mode::Read => (is_holder || soft.leases.is_reader(session, inode)) && !machine.attr(inode)?.size_unknown,
         Mode::Write => is_holder,
     })
+}
+
+/// What a session is told that it has. A holder that asks for less may not know: the answer that brought its write lease
+/// was lost, or was not believed. Told "read", it would go on reading when the write lease is recovered from it.
+fn mode_told(machine: &Machine, session: SessionId, inode: InodeId, asked: Mode) -> Mode {
+    let is_holder = machine.holder(inode) == Some(session);
+    if asked > Mode::None && is_holder { Mode::Write } else { asked }
 }
 
 /// What an open asks for; a lease alone is for a handle that was checked when it was opened.
