@@ -68,6 +68,16 @@ impl NodeMap {
         self.0.lock().nodes.get(&node).is_some_and(|node| node.state() == pb::NodeState::NodeDead)
     }
 
+    /// Whether the member's node lives and does without its volume: it came back with another one, or the volume is
+    /// poisoned.
+    pub fn does_without(&self, member: &pb::Member) -> bool {
+        let state = self.0.lock();
+        let node = state.nodes.get(&member.node).filter(|node| node.state() == pb::NodeState::NodeLive);
+        let works =
+            |volume: &pb::Volume| volume.id == member.volume && volume.state() != pb::VolumeState::VolumePoisoned;
+        node.is_some_and(|node| !node.volumes.iter().any(works))
+    }
+
     /// Whether the node answers nothing at all at present.
     pub fn is_silent(&self, node: u64) -> bool {
         self.0.lock().silence.since(node).is_some()

@@ -146,10 +146,7 @@ async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) ->
     let at = scene.source.as_ref().map_or(Version::ZERO, |(_, version)| *version);
     let mut fresh = 0;
     while members.len() < wanted {
-        let exclude = scene.members.iter().map(|(member, _)| member.node).chain(refused.iter().copied());
-        let exclude = exclude.chain(members.iter().map(|member| member.node));
-        let exclude = exclude.chain(target.shared.nodes.silent()).collect();
-        let member = match choose(target, scene, exclude).await {
+        let member = match choose(target, scene, &members, refused).await {
             Ok(member) => member,
             Err(error) => {
                 // Those that refused may have room or be back the next time.
@@ -183,12 +180,17 @@ fn wanted(target: &Target, scene: &Scene) -> usize {
     if shrunk { scene.members.len().max(replicas) } else { scene.members.len() }
 }
 
-async fn choose(target: &Target, scene: &Scene, exclude_nodes: Vec<u64>) -> Result<pb::Member> {
+/// A volume for one more member beside `members`: on a node that is new to the set, or on one that has other volumes now
+/// than the one that failed.
+async fn choose(target: &Target, scene: &Scene, members: &[pb::Member], refused: &BTreeSet<u64>) -> Result<pb::Member> {
+    let nodes = &target.shared.nodes;
+    let failed = scene.members.iter().filter(|(member, failed)| *failed && !nodes.does_without(member));
+    let set = members.iter().chain(failed.map(|(member, _)| member)).map(|member| member.node);
     let message = pb::ChooseReplacement {
         session: target.shared.session.name().id.raw(),
         inode: target.inode.id.raw(),
         metablock: scene.id.raw(),
-        exclude_nodes,
+        exclude_nodes: set.chain(refused.iter().copied()).chain(nodes.silent()).collect(),
     };
     let outcome = target.shared.session.masters.call(&message, CHOOSE_DEADLINE, CHOOSE_DEADLINE).await;
     outcome.result?.member.ok_or_else(|| err!(Protocol, "the master chose no replacement for {}", scene.id))

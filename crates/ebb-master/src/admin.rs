@@ -111,7 +111,12 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         let Some((_, record)) = found else { bail!(NotFound, "{inode} has no metablock m{}", call.metablock) };
         (record, machine.dataset_of(inode)?)
     };
-    let staying = record.members.iter().filter(|member| !call.exclude_nodes.contains(&member.node));
+    // A node that came back without the member's volume may take the copy on another one.
+    let stays = |member: &&pb::Member| {
+        let lost = shared.state.registry.lock().does_without(member.node_id(), member.volume_id());
+        !lost && !call.exclude_nodes.contains(&member.node)
+    };
+    let staying = record.members.iter().filter(stays);
     let mut exclude: Vec<NodeId> = call.exclude_nodes.iter().map(|node| NodeId::new(*node)).collect();
     // A stray replica there is about to be deleted, and would take the new one with it.
     let strays = shared.state.work.lock().strays(record.metablock_id());

@@ -218,6 +218,13 @@ impl Registry {
             || self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).is_some_and(|volume| volume.poisoned)
     }
 
+    /// Whether a living node does without the volume: it is poisoned, or the node came up without it.
+    #[must_use]
+    pub fn does_without(&self, node: NodeId, volume: VolumeId) -> bool {
+        let known = self.nodes.get(&node).filter(|known| known.heard.is_some() && !known.dead);
+        known.is_some_and(|known| known.volumes.get(&volume).is_none_or(|volume| volume.poisoned))
+    }
+
     /// Whether every volume of every registered node has reported, or its node is dead: only then may replicas go.
     pub fn is_safe_start<'a>(&self, mut recorded: impl Iterator<Item = &'a pb::NodeRecord>) -> bool {
         recorded.all(|record| {
