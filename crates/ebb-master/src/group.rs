@@ -254,7 +254,8 @@ struct CheckpointState {
     running: bool,
     /// Somebody has asked for one.
     wanted: bool,
-    /// Last entry in the newest one.
+    /// Last entry in the newest one, or in the one that was tried last: where a disk is full, the next try has to wait
+    /// for as many entries as after a good one.
     index: u64,
     /// Bytes of entries applied since.
     bytes: u64,
@@ -516,8 +517,8 @@ impl Driver {
         if self.checkpoint.running || !due || entries == 0 {
             return;
         }
-        self.checkpoint = CheckpointState { running: true, wanted: false, index: self.checkpoint.index, bytes: 0 };
         let (machine, At { index, term }) = (self.machine.read().clone(), self.at);
+        self.checkpoint = CheckpointState { running: true, wanted: false, index, bytes: 0 };
         let (writer, done) = (self.writer.clone(), self.checkpoint_done.clone());
         self.runtime.spawn("checkpoint", async move {
             let written = writer.write(machine, index, term).await;
@@ -528,10 +529,7 @@ impl Driver {
     async fn on_checkpoint(&mut self, index: u64, done: Result<u64>) -> Result<()> {
         self.checkpoint.running = false;
         match done {
-            Ok(unneeded) => {
-                self.checkpoint.index = index;
-                self.wal.compact(unneeded).await
-            }
+            Ok(unneeded) => self.wal.compact(unneeded).await,
             Err(error) => {
                 // The log still has everything; the next interval tries again.
                 tracing::error!(%error, index, "writing a checkpoint failed");
