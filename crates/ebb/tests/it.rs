@@ -5,6 +5,8 @@
 mod bad_input;
 #[path = "it/coherence.rs"]
 mod coherence;
+#[path = "it/damage.rs"]
+mod damage;
 #[path = "it/datasets.rs"]
 mod datasets;
 #[path = "it/ends.rs"]
@@ -13,6 +15,8 @@ mod ends;
 mod faults;
 #[path = "it/frozen.rs"]
 mod frozen;
+#[path = "it/full.rs"]
+mod full;
 #[path = "it/harness.rs"]
 mod harness;
 #[path = "it/jobs.rs"]
