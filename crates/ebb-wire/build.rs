@@ -1,6 +1,6 @@
 //! Generates the message types from `proto/`. Needs `protoc` (Debian: protobuf-compiler).
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "proto/common.proto",
     "proto/hello.proto",
     "proto/meta.proto",
@@ -9,6 +9,7 @@ const FILES: [&str; 9] = [
     "proto/worker.proto",
     "proto/proxy.proto",
     "proto/power.proto",
+    "proto/offload.proto",
     "proto/log.proto",
 ];
 

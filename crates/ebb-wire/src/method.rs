@@ -91,6 +91,8 @@ methods! {
     WatchPower = 46, WatchPowerReply;
     /// What a power manager must know.
     DescribePower = 47, DescribePowerReply;
+    /// What may go from an offload log.
+    JudgeLogs = 48, JudgeLogsReply;
 
     // Block server.
     /// Versioned write, pipelined.
@@ -118,6 +120,10 @@ methods! {
 
     /// Take no new work, finish, sync: before sleep.
     Rest = 71, Empty;
+    /// Keep writes that sleeping members have not got (the master, too).
+    LogWrites = 72, Empty;
+    /// Refuse lower epochs, then tell what was logged.
+    ReadLog = 73, ReadLogReply;
 
     // Any process.
     /// Bytes and calls since start.

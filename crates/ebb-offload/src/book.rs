@@ -1,0 +1,232 @@
+//! What is in a log: writes by file, and the epochs below which nothing is taken. Pure.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use ebb_types::{Epoch, InodeId, MetablockId, Result, Version, bail};
+use ebb_wire::{convert, pb};
+
+/// Files whose epochs are remembered. One that is forgotten is fenced by its holder alone, which looks whether its lease
+/// still holds after a write was logged.
+const PROMISES_MAX: usize = 1 << 16;
+/// What a write costs beyond its bytes.
+const OVERHEAD: usize = 256;
+
+/// A write that was logged: what a member is sent, without the names of volumes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logged {
+    /// Metablock, version, predecessor, kind, place, checksums.
+    pub write: pb::WriteReplica,
+    /// Its bytes.
+    pub data: Bytes,
+}
+
+impl Logged {
+    /// Its version.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        convert::version(self.write.version)
+    }
+
+    /// The version that it follows.
+    #[must_use]
+    pub fn predecessor(&self) -> Version {
+        convert::version(self.write.predecessor)
+    }
+
+    /// Its metablock.
+    #[must_use]
+    pub const fn metablock(&self) -> MetablockId {
+        MetablockId::new(self.write.metablock)
+    }
+
+    fn weight(&self) -> usize {
+        self.data.len() + self.write.checksums.len() * 4 + OVERHEAD
+    }
+}
+
+/// The writes of one file under one epoch.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct FileLog {
+    epoch: Epoch,
+    writes: BTreeMap<(MetablockId, Version), Logged>,
+}
+
+/// Everything that a log holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Book {
+    files: BTreeMap<InodeId, FileLog>,
+    promised: BTreeMap<InodeId, Epoch>,
+    /// Oldest promise first.
+    order: VecDeque<InodeId>,
+    bytes: usize,
+}
+
+impl Book {
+    /// Bytes that it holds, headers counted in.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it holds no write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Whether a holder of this epoch may log writes of the file.
+    pub fn check(&self, inode: InodeId, epoch: Epoch) -> Result<()> {
+        let promised = self.promised.get(&inode).copied().unwrap_or_default();
+        let held = self.files.get(&inode).map_or(Epoch::default(), |file| file.epoch);
+        let least = promised.max(held);
+        if epoch < least {
+            bail!(StaleEpoch, "{inode}: epoch {epoch} is over, {least} is known here: the lease is lost");
+        }
+        Ok(())
+    }
+
+    /// Takes writes that were checked. A later epoch's first write ends what an earlier one left: its holder began with
+    /// what all members had.
+    pub fn apply_append(&mut self, inode: InodeId, epoch: Epoch, writes: impl IntoIterator<Item = Logged>) {
+        if self.files.get(&inode).is_some_and(|file| file.epoch < epoch) {
+            self.apply_drop(inode, epoch);
+        }
+        let file = self.files.entry(inode).or_default();
+        file.epoch = epoch;
+        for write in writes {
+            let key = (write.metablock(), write.version());
+            // A version once sent never carries other bytes: the same again changes nothing.
+            let weight = write.weight();
+            if file.writes.insert(key, write).is_none() {
+                self.bytes += weight;
+            }
+        }
+        if file.writes.is_empty() {
+            self.files.remove(&inode);
+        }
+    }
+
+    /// From now on nothing below this epoch is taken for the file.
+    pub fn apply_promise(&mut self, inode: InodeId, epoch: Epoch) {
+        match self.promised.insert(inode, epoch) {
+            Some(before) => {
+                self.promised.insert(inode, before.max(epoch));
+            }
+            None => self.order.push_back(inode),
+        }
+        while self.order.len() > PROMISES_MAX {
+            if let Some(oldest) = self.order.pop_front() {
+                self.promised.remove(&oldest);
+            }
+        }
+    }
+
+    /// Every member has this: writes of the metablock up to `upto` are not needed any more.
+    pub fn apply_cut(&mut self, inode: InodeId, metablock: MetablockId, upto: Version) {
+        let Some(file) = self.files.get_mut(&inode) else { return };
+        let bytes = &mut self.bytes;
+        file.writes.retain(|(of, version), write| {
+            let is_needed = *of != metablock || *version > upto;
+            *bytes -= if is_needed { 0 } else { write.weight() };
+            is_needed
+        });
+        if file.writes.is_empty() {
+            self.files.remove(&inode);
+        }
+    }
+
+    /// The file is past everything that was logged below `epoch`.
+    pub fn apply_drop(&mut self, inode: InodeId, epoch: Epoch) {
+        if self.files.get(&inode).is_some_and(|file| file.epoch < epoch)
+            && let Some(file) = self.files.remove(&inode)
+        {
+            self.bytes -= file.writes.values().map(Logged::weight).sum::<usize>();
+        }
+    }
+
+    /// What was logged for a file, by metablock and version.
+    pub fn writes(&self, inode: InodeId) -> impl Iterator<Item = &Logged> + '_ {
+        self.files.get(&inode).into_iter().flat_map(|file| file.writes.values())
+    }
+
+    /// Files with writes, and under which epoch these were logged.
+    pub fn files(&self) -> impl Iterator<Item = (InodeId, Epoch)> + '_ {
+        self.files.iter().map(|(inode, file)| (*inode, file.epoch))
+    }
+
+    /// Files with promises, oldest first.
+    pub fn promises(&self) -> impl Iterator<Item = (InodeId, Epoch)> + '_ {
+        self.order.iter().filter_map(|inode| Some((*inode, *self.promised.get(inode)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: InodeId = InodeId::new(7);
+    const ONE: MetablockId = MetablockId::new(1);
+
+    fn version(epoch: u64, seq: u64) -> Version {
+        Version::new(Epoch::new(epoch), seq)
+    }
+
+    fn logged(metablock: u64, epoch: u64, seq: u64) -> Logged {
+        let write = pb::WriteReplica {
+            metablock,
+            version: Some(version(epoch, seq).into()),
+            predecessor: Some(version(epoch, seq - 1).into()),
+            ..Default::default()
+        };
+        Logged { write, data: Bytes::from(vec![seq as u8; 100]) }
+    }
+
+    fn seqs(book: &Book) -> Vec<(u64, u64)> {
+        book.writes(FILE).map(|write| (write.metablock().raw(), write.version().seq)).collect()
+    }
+
+    #[test]
+    fn what_all_members_have_is_cut_and_space_comes_back() {
+        let mut book = Book::default();
+        book.apply_append(FILE, Epoch::new(2), [logged(1, 2, 1), logged(1, 2, 2), logged(3, 2, 1)]);
+        let full = book.bytes();
+        book.apply_append(FILE, Epoch::new(2), [logged(1, 2, 2)]);
+        assert_eq!((book.bytes(), seqs(&book)), (full, vec![(1, 1), (1, 2), (3, 1)]));
+        book.apply_cut(FILE, ONE, version(2, 1));
+        assert_eq!(seqs(&book), [(1, 2), (3, 1)]);
+        book.apply_cut(FILE, ONE, version(2, 9));
+        book.apply_cut(FILE, MetablockId::new(3), version(2, 9));
+        assert_eq!((book.bytes(), book.is_empty()), (0, true));
+    }
+
+    #[test]
+    fn a_holder_of_an_earlier_epoch_is_refused_and_what_it_left_ends_with_the_next_one() {
+        let mut book = Book::default();
+        book.apply_append(FILE, Epoch::new(2), [logged(1, 2, 1)]);
+        assert!(book.check(FILE, Epoch::new(2)).is_ok());
+        book.apply_promise(FILE, Epoch::new(3));
+        assert_eq!(book.check(FILE, Epoch::new(2)).unwrap_err().kind(), ebb_types::ErrorKind::StaleEpoch);
+        assert_eq!(seqs(&book), [(1, 1)], "recovery still needs it");
+        book.apply_promise(FILE, Epoch::new(2));
+        assert!(book.check(FILE, Epoch::new(2)).is_err(), "a promise is never taken back");
+        book.apply_append(FILE, Epoch::new(4), [logged(1, 4, 1)]);
+        assert_eq!(book.writes(FILE).map(Logged::version).collect::<Vec<_>>(), [version(4, 1)]);
+        assert!(book.check(FILE, Epoch::new(3)).is_err());
+        book.apply_drop(FILE, Epoch::new(4));
+        assert!(!book.is_empty(), "it is of this epoch");
+        book.apply_drop(FILE, Epoch::new(5));
+        assert_eq!((book.is_empty(), book.bytes()), (true, 0));
+    }
+
+    #[test]
+    fn promises_are_bounded_and_the_oldest_go_first() {
+        let mut book = Book::default();
+        for inode in 0..PROMISES_MAX as u64 + 10 {
+            book.apply_promise(InodeId::new(inode), Epoch::new(5));
+        }
+        assert_eq!(book.promises().count(), PROMISES_MAX);
+        assert!(book.check(InodeId::new(3), Epoch::new(1)).is_ok());
+        assert!(book.check(InodeId::new(10), Epoch::new(1)).is_err());
+    }
+}

@@ -1,0 +1,239 @@
+//! A log on a disk: two files at most, the newest written to its end.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use ebb_runtime::{Disk, File, OpenMode};
+use ebb_types::{Epoch, ErrorKind, InodeId, Result, bail, err};
+use ebb_wire::{convert, pb};
+use pb::offload_record::Record;
+use tokio::sync::Mutex;
+
+use crate::book::{Book, Logged};
+use crate::record;
+
+/// Bytes of one answer to a read.
+const PAGE_BYTES: usize = 4 << 20;
+/// A segment is begun anew when it is longer than this and than twice what the book holds.
+const SEGMENT_LEAST_BYTES: u64 = 4 << 20;
+
+/// The offload log of a node. One for each process.
+#[derive(Debug)]
+pub struct OffloadLog {
+    disk: Disk,
+    dir: PathBuf,
+    bytes_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    book: Book,
+    segment: u64,
+    /// None after a failed write or sync: what it holds is not known, and the next append begins another.
+    file: Option<File>,
+    length: u64,
+    whole: bool,
+}
+
+fn path(dir: &Path, segment: u64) -> PathBuf {
+    dir.join(format!("offload-{segment}"))
+}
+
+impl OffloadLog {
+    /// Opens the log of a directory, or begins one. At most `bytes_max` are kept.
+    pub async fn open(disk: Disk, dir: &Path, bytes_max: usize) -> Result<Self> {
+        disk.create_dir_all(dir).await?;
+        let names = disk.read_dir(dir).await?;
+        let mut segments: Vec<u64> =
+            names.iter().filter_map(|name| name.strip_prefix("offload-")?.parse().ok()).collect();
+        segments.sort_unstable();
+        let (mut book, mut whole) = (Book::default(), true);
+        // A segment begins with everything that the one before held: only the newest that was finished counts.
+        for segment in segments.iter().rev() {
+            if let Some((found, is_whole)) = read(&disk, &path(dir, *segment), *segment).await? {
+                (book, whole) = (found, is_whole);
+                break;
+            }
+        }
+        let newest = segments.last().copied().unwrap_or(0);
+        let state = State { book, segment: newest, file: None, length: 0, whole };
+        let log = Self { disk, dir: dir.to_owned(), bytes_max, state: Mutex::new(state) };
+        if !whole {
+            tracing::error!(dir = %log.dir.display(), "the offload log is damaged: recoveries ask all nodes for theirs");
+        }
+        Ok(log)
+    }
+
+    /// Whether everything that was ever logged and not dropped is there. Once damaged it is so for good, for which files
+    /// were logged in what is lost nobody can tell.
+    pub async fn is_whole(&self) -> bool {
+        self.state.lock().await.whole
+    }
+
+    /// Bytes that it holds.
+    pub async fn bytes(&self) -> usize {
+        self.state.lock().await.book.bytes()
+    }
+
+    /// Files with writes, and under which epoch these were logged.
+    pub async fn files(&self) -> Vec<(InodeId, Epoch)> {
+        self.state.lock().await.book.files().collect()
+    }
+
+    /// Logs writes; returns when they are synced. `StaleEpoch`: the lease is over; `Overloaded`: it is full.
+    pub async fn append(&self, message: pb::LogWrites, payload: Bytes) -> Result<()> {
+        let (inode, epoch) = (InodeId::new(message.inode), Epoch::new(message.epoch));
+        let writes = record::split(message.writes.clone(), &payload)?;
+        if let Some(write) = writes.iter().find(|write| write.version().epoch != epoch) {
+            bail!(Protocol, "a write of epoch {} logged under epoch {epoch} of {inode}", write.version().epoch);
+        }
+        let mut state = self.state.lock().await;
+        state.book.check(inode, epoch)?;
+        let held = state.book.bytes();
+        if !writes.is_empty() && held + payload.len() > self.bytes_max {
+            bail!(
+                Overloaded,
+                "the offload log holds {held} bytes, {} are the most: members must wake first",
+                self.bytes_max
+            );
+        }
+        self.write(&mut state, Record::Append(message.clone()), &payload).await?;
+        apply_append(&mut state.book, inode, epoch, &message.cuts, writes);
+        Ok(())
+    }
+
+    /// Takes nothing below `epoch` for the file any more, durably.
+    pub async fn promise(&self, inode: InodeId, epoch: Epoch) -> Result<()> {
+        let mut state = self.state.lock().await;
+        let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw() };
+        self.write(&mut state, Record::Promise(promise), &Bytes::new()).await?;
+        state.book.apply_promise(inode, epoch);
+        Ok(())
+    }
+
+    /// Everything that was logged for a file, by metablock and version.
+    pub async fn writes(&self, inode: InodeId) -> Vec<Logged> {
+        self.state.lock().await.book.writes(inode).cloned().collect()
+    }
+
+    /// Answers `ReadLog`: the promise first, then what was logged.
+    pub async fn read(&self, message: &pb::ReadLog) -> Result<(pb::ReadLogReply, Vec<Bytes>)> {
+        let inode = InodeId::new(message.inode);
+        self.promise(inode, Epoch::new(message.epoch)).await?;
+        let after = (message.after_metablock, convert::version(message.after_version));
+        let (mut reply, mut payload, mut bytes) = (pb::ReadLogReply { end: true, ..Default::default() }, Vec::new(), 0);
+        for logged in self.writes(inode).await {
+            if (logged.metablock().raw(), logged.version()) <= after {
+                continue;
+            }
+            if bytes >= PAGE_BYTES {
+                reply.end = false;
+                break;
+            }
+            bytes += logged.data.len();
+            reply.writes.push(logged.write);
+            payload.push(logged.data);
+        }
+        Ok((reply, payload))
+    }
+
+    /// The file is past everything that was logged below `epoch`.
+    pub async fn drop_below(&self, inode: InodeId, epoch: Epoch) -> Result<()> {
+        let mut state = self.state.lock().await;
+        let over = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw() };
+        self.write(&mut state, Record::Drop(over), &Bytes::new()).await?;
+        state.book.apply_drop(inode, epoch);
+        Ok(())
+    }
+
+    /// Appends a record and syncs it.
+    async fn write(&self, state: &mut State, record: Record, payload: &Bytes) -> Result<()> {
+        let is_long = state.length > SEGMENT_LEAST_BYTES.max(state.book.bytes() as u64 * 2);
+        if state.file.is_none() || is_long {
+            self.begin(state).await?;
+        }
+        let file = state.file.take().ok_or_else(|| err!(Internal, "a segment was begun and is not there"))?;
+        let bytes = record::encode(record, payload);
+        let length = bytes.len() as u64;
+        // Cancel-safety: dropped half-way the file stays taken out, and the next append begins another one.
+        file.write_at(state.length, vec![bytes]).await?;
+        file.sync_data().await?;
+        state.length += length;
+        state.file = Some(file);
+        Ok(())
+    }
+
+    /// Begins a segment with everything that the book holds, then removes the others.
+    async fn begin(&self, state: &mut State) -> Result<()> {
+        let segment = state.segment + 1;
+        let new = path(&self.dir, segment);
+        let temporary = new.with_extension("new");
+        let mut bytes = vec![record::head(segment, state.whole)];
+        let book = &state.book;
+        for (inode, epoch) in book.promises() {
+            let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw() };
+            bytes.push(record::encode(Record::Promise(promise), &Bytes::new()));
+        }
+        for (inode, epoch) in book.files() {
+            for logged in book.writes(inode) {
+                let (inode, epoch, writes) = (inode.raw(), epoch.raw(), vec![logged.write.clone()]);
+                let append = pb::LogWrites { inode, epoch, writes, cuts: Vec::new() };
+                bytes.push(record::encode(Record::Append(append), &logged.data));
+            }
+        }
+        let length = bytes.iter().map(|part| part.len() as u64).sum();
+        let file = self.disk.open(&temporary, OpenMode::Create).await?;
+        file.set_len(0).await?;
+        file.write_at(0, bytes).await?;
+        // Ordering: contents before the name, the name before the older segments go.
+        file.sync_data().await?;
+        self.disk.rename(&temporary, &new).await?;
+        self.disk.sync_dir(&self.dir).await?;
+        (state.segment, state.length, state.file) = (segment, length, Some(file));
+        for name in self.disk.read_dir(&self.dir).await? {
+            let number = name.strip_prefix("offload-").and_then(|number| number.parse::<u64>().ok());
+            if number.is_some_and(|number| number < segment) {
+                // One that stays is older than this one, and not looked at.
+                if let Err(error) = self.disk.remove_file(&self.dir.join(&name)).await
+                    && error.kind() != ErrorKind::NotFound
+                {
+                    tracing::warn!(name, %error, "an old segment of the offload log stays");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn apply_append(book: &mut Book, inode: InodeId, epoch: Epoch, cuts: &[pb::LogCut], writes: Vec<Logged>) {
+    for cut in cuts {
+        book.apply_cut(inode, ebb_types::MetablockId::new(cut.metablock), convert::version(cut.version));
+    }
+    book.apply_append(inode, epoch, writes);
+}
+
+/// What a segment holds, and whether all of it could be read. None: its head is not there, so it was never finished.
+async fn read(disk: &Disk, path: &Path, segment: u64) -> Result<Option<(Book, bool)>> {
+    let bytes = disk.read(path).await?;
+    let Some(was_whole) = record::read_head(&bytes, segment)? else { return Ok(None) };
+    let (mut book, mut rest) = (Book::default(), bytes.slice(record::HEAD_BYTES..));
+    while let Some((record, payload, length)) = record::decode(&rest) {
+        match record {
+            Record::Append(message) => {
+                let (inode, epoch) = (InodeId::new(message.inode), Epoch::new(message.epoch));
+                let writes = record::split(message.writes, &payload)?;
+                apply_append(&mut book, inode, epoch, &message.cuts, writes);
+            }
+            Record::Promise(file) => book.apply_promise(InodeId::new(file.inode), Epoch::new(file.epoch)),
+            Record::Drop(file) => book.apply_drop(InodeId::new(file.inode), Epoch::new(file.epoch)),
+        }
+        rest = rest.slice(length..);
+    }
+    // A record that was being written when the power failed was never confirmed, and nothing follows it.
+    let whole = was_whole && !record::has_record(&rest);
+    Ok(Some((book, whole)))
+}
+
+#[cfg(test)]
+mod tests;
