@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_store::{Change, Progress, Write};
-use ebb_types::{Error, Incarnation, MetablockId, Result, VolumeId, bail, err};
+use ebb_types::{Epoch, Error, Incarnation, MetablockId, Result, VolumeId, bail, err};
 use ebb_wire::{convert, pb};
 
 use crate::node::{Node, for_all};
@@ -120,6 +120,7 @@ fn to_write(message: &pb::WriteReplica, payload: Bytes) -> Result<Write> {
         version: convert::version(message.version),
         predecessor: convert::version(message.predecessor),
         change,
+        authority: Epoch::new(message.authority),
     })
 }
 

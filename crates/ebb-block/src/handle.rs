@@ -10,8 +10,8 @@ use ebb_wire::{Message, Method, convert, pb};
 
 use crate::chain;
 use crate::node::{Node, for_all};
-use crate::rest;
 use crate::source::RemoteReplica;
+use crate::{offload, rest};
 
 /// The block server's calls.
 #[derive(Debug)]
@@ -53,6 +53,11 @@ async fn change(node: Arc<Node>, request: Request) -> Result<Answer> {
         Method::PullReplica => reply(pull(&node, request.decode()?).await),
         Method::StampReplica => reply(stamp(&node, request.decode()?).await),
         Method::DeleteReplicas => reply(delete(&node, request.decode()?).await),
+        Method::LogWrites => {
+            let message = request.decode()?;
+            reply(node.offload.append(message, request.payload).await.map(|()| pb::Empty {}))
+        }
+        Method::ReadLog => offload::read(&node, &request.decode()?).await,
         Method::Scrub => reply(scrub(&node, request.decode()?).await),
         other => bail!(Unsupported, "a block server does not answer {other:?}"),
     }

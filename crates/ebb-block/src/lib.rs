@@ -17,6 +17,7 @@ mod chain;
 mod handle;
 mod identity;
 mod node;
+mod offload;
 mod patrol;
 mod register;
 mod report;

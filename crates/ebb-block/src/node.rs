@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ebb_offload::OffloadLog;
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Runtime;
 use ebb_store::Volume;
@@ -42,6 +43,8 @@ pub(crate) struct Node {
     pub(crate) pulls: Arc<Semaphore>,
     pub(crate) shares: Shares,
     pub(crate) resting: Resting,
+    /// What members on other nodes have not got yet.
+    pub(crate) offload: OffloadLog,
     /// One scrub at a time.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
     /// Damage found and not yet told to the master.
@@ -56,6 +59,7 @@ impl Node {
         data_dir: PathBuf,
         masters: Vec<String>,
         connector: Connector,
+        offload: OffloadLog,
     ) -> Self {
         let node = Self {
             runtime: runtime.clone(),
@@ -70,6 +74,7 @@ impl Node {
             load: AtomicU32::new(0),
             shares: Shares::default(),
             resting: Resting::default(),
+            offload,
             pulls: Arc::new(Semaphore::new(PULLS_AT_ONCE)),
             scrubbing: tokio::sync::Mutex::default(),
             damaged: Mutex::default(),

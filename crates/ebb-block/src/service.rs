@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ebb_offload::OffloadLog;
 use ebb_rpc::{Connector, Counters, Identity, Server, ServerOptions};
 use ebb_runtime::{Runtime, Task};
 use ebb_store::{Volume, VolumeOptions};
@@ -16,10 +17,12 @@ use crate::identity;
 use crate::node::Node;
 use crate::patrol::{self, PatrolOptions};
 use crate::register::{self, Introduction};
-use crate::share;
+use crate::{offload, share};
 
 /// The socket in a node's data directory over which clients of its host get descriptors.
 const SHARE_SOCKET: &str = "share.sock";
+/// The offload log in a node's data directory.
+const OFFLOAD_DIR: &str = "offload";
 
 /// What a block server is told at start.
 #[derive(Clone, Debug)]
@@ -53,6 +56,8 @@ pub struct BlockOptions {
     /// How often all replicas are reported to the master again; zero: only at registration. For so long the space of a
     /// replica may be lost that a late write has made.
     pub report_every: Duration,
+    /// Most bytes in the offload log.
+    pub offload_bytes_max: usize,
 }
 
 impl BlockOptions {
@@ -73,6 +78,7 @@ impl BlockOptions {
             patrol: PatrolOptions::default(),
             share: true,
             report_every: Duration::from_secs(3600),
+            offload_bytes_max: 64 << 20,
             identity,
         }
     }
@@ -87,6 +93,7 @@ pub struct BlockServer {
     serving: Task<Result<()>>,
     registering: Task<()>,
     patrol: Task<()>,
+    tidying: Task<()>,
     sharing: Option<Task<()>>,
 }
 
@@ -108,7 +115,9 @@ impl BlockServer {
         let address = options.advertise.clone().unwrap_or_else(|| listener.address());
         let counters = Counters::default();
         let connector = Connector::new(runtime.clone(), options.identity.clone(), counters.clone());
-        let node = Arc::new(Node::new(&runtime, volumes, id, options.data_dir.clone(), options.masters, connector));
+        let offload = OffloadLog::open(disk, &options.data_dir.join(OFFLOAD_DIR), options.offload_bytes_max).await?;
+        let (data_dir, masters) = (options.data_dir.clone(), options.masters);
+        let node = Arc::new(Node::new(&runtime, volumes, id, data_dir, masters, connector, offload));
         let (stop, stopped) = oneshot::channel::<()>();
         let service = Arc::new(BlockService(node.clone()));
         let serve =
@@ -128,11 +137,12 @@ impl BlockServer {
         let registering =
             runtime.spawn("block-register", register::run(node.clone(), introduction, options.report_every));
         let patrol = runtime.spawn("block-patrol", patrol::run(node.clone(), options.patrol));
+        let tidying = runtime.spawn("block-offload", offload::tidy(node.clone()));
         let sharing = match options.share {
             true => begin_sharing(&node, options.data_dir.join(SHARE_SOCKET)).await,
             false => None,
         };
-        Ok(Self { node, address, stop, serving, registering, patrol, sharing })
+        Ok(Self { node, address, stop, serving, registering, patrol, tidying, sharing })
     }
 
     /// Where it is reached.
@@ -157,6 +167,7 @@ impl BlockServer {
     pub async fn stop(self) -> Result<()> {
         self.registering.abort();
         self.patrol.abort();
+        self.tidying.abort();
         if let Some(sharing) = &self.sharing {
             sharing.abort();
         }

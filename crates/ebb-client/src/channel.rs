@@ -111,6 +111,10 @@ pub(crate) struct Channel {
     pub last: Version,
     /// Synced by every member.
     pub settled: Version,
+    /// Logged on other nodes, in place of members that sleep.
+    pub logged: Version,
+    /// Told to be cut from there.
+    pub cut: Version,
     /// Recorded by the master.
     pub committed: Version,
     /// Bytes in it after the last write.
@@ -155,6 +159,8 @@ impl Channel {
             peers: record.members.iter().map(|member| Peer::new(*member, at)).collect(),
             last: at,
             settled: at,
+            logged: at,
+            cut: at,
             committed: record.min_version(),
             length: record.length,
             settled_length: record.length,
@@ -213,6 +219,16 @@ impl Channel {
     /// Whether the set holds exactly what was synced and nothing else is under way.
     pub fn is_quiet(&self) -> bool {
         !self.is_unsettled() && self.flights == 0 && !self.repairing && !self.peers.iter().any(|peer| peer.busy)
+    }
+
+    /// Writes after `after`, up to `upto`, that not all members have synced.
+    pub fn pending(&self, after: Version, upto: Version) -> Vec<Arc<Outgoing>> {
+        self.pending.iter().filter(|write| write.version > after && write.version <= upto).cloned().collect()
+    }
+
+    /// Whether a member failed, or is missing, and is being replaced.
+    pub fn is_ailing(&self) -> bool {
+        self.shrunk || self.repairing || self.peers.iter().any(|peer| peer.failed.is_some())
     }
 
     /// Gives `gather` what pending writes put into the metablock at file offset `base`.

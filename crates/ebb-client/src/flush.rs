@@ -9,7 +9,7 @@ use crate::inode::{Durable, Inode, Lease};
 use crate::shared::Shared;
 
 /// What a flush waits for.
-struct Goal {
+pub(crate) struct Goal {
     epoch: Epoch,
     size_generation: u64,
     size: u64,
@@ -18,10 +18,29 @@ struct Goal {
     channels: Vec<(u64, u64, Version)>,
 }
 
+impl Goal {
+    /// Of the lease.
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// What has to be synced: (index, serial of its channel, version).
+    pub fn channels(&self) -> &[(u64, u64, Version)] {
+        &self.channels
+    }
+}
+
 impl Shared {
     /// Returns when everything written before the call is synced by every member of every set. No call to the master.
     pub async fn flush(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
-        let Some(goal) = begin(inode) else { return Ok(()) };
+        match begin(inode) {
+            Some(goal) => self.flushed(inode, &goal).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns when a flush has what it waits for.
+    pub async fn flushed(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) -> Result<()> {
         for (index, _, _) in &goal.channels {
             drive(self, inode, *index);
         }
@@ -29,7 +48,7 @@ impl Shared {
             let progress = inode.progress.notified();
             tokio::pin!(progress);
             progress.as_mut().enable();
-            if check(inode, &goal)? {
+            if check(inode, goal)? {
                 return Ok(());
             }
             progress.await;
@@ -59,7 +78,8 @@ impl Shared {
     }
 }
 
-fn begin(inode: &Inode) -> Option<Goal> {
+/// Stages what is dirty and asks for syncs. None: there is no write lease.
+pub(crate) fn begin(inode: &Inode) -> Option<Goal> {
     let mut core = inode.core.lock();
     if core.lease != Lease::Write {
         return None;

@@ -42,6 +42,7 @@ mod members;
 mod metrics;
 mod names;
 mod nodes;
+mod offload;
 mod options;
 mod outgoing;
 mod pinned;

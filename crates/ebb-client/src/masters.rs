@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use ebb_rpc::Connector;
 use ebb_runtime::Runtime;
 use ebb_types::{Error, ErrorKind, Result, err};
@@ -66,6 +67,12 @@ impl Masters {
     pub async fn call_once<C: Call>(&self, message: &C, deadline: Duration) -> Result<C::Reply> {
         let address = &self.addresses[self.current.load(Ordering::Relaxed) % self.addresses.len()];
         self.connector.channel(address).call(message, deadline).await
+    }
+
+    /// One attempt, with raw bytes.
+    pub async fn call_with<C: Call>(&self, message: &C, payload: Vec<Bytes>, deadline: Duration) -> Result<()> {
+        let address = &self.addresses[self.current.load(Ordering::Relaxed) % self.addresses.len()];
+        self.connector.channel(address).call_sized(message, payload, 0, deadline).await.map(drop)
     }
 
     /// After an answer that another master may better: to the one that the answer names, else to the next.

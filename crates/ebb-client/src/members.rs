@@ -44,6 +44,7 @@ pub(crate) async fn write(
         checksums: write.checksums().to_vec(),
         sync,
         chain: chain.to_vec(),
+        authority: 0,
     };
     let silence = || Ok(pb::MemberResult::default());
     match call(shared, first, &message, write.data.clone(), WRITE_DEADLINE).await {

@@ -42,6 +42,8 @@ metrics! {
     corrupt_reads,
     /// Operations that a proxy carried out.
     proxied_operations,
+    /// Writes that were logged elsewhere because members slept.
+    logged_writes,
     /// Files committed.
     committed_files,
     /// Commit commands.

@@ -54,7 +54,7 @@ impl Shared {
     }
 
     /// How long until a node serves: zero if it does, none if no plan wakes it.
-    fn wakes_in(&self, node: u64) -> Option<Duration> {
+    pub fn wakes_in(&self, node: u64) -> Option<Duration> {
         let (node, now_ms, plans) = (NodeId::new(node), self.wall_ms(), self.plans.lock());
         if plans.state(node, now_ms) == NodeState::Awake {
             return Some(Duration::ZERO);

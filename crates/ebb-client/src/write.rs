@@ -237,7 +237,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns when everything written is synced by every member of every set, or tells why not, once.
+    /// Returns when everything written is synced by every member of every set, or logged for those that sleep; or tells why
+    /// not, once.
     pub async fn fsync(self: &Arc<Self>, file: &OpenFile) -> Result<()> {
         if self.runtime.has_plant(Plant::ForgetFsync) {
             return file.check_sticky();
@@ -245,7 +246,7 @@ impl Shared {
         if let Some(epoch) = file.pinned {
             return self.fsync_pinned(file, epoch).await;
         }
-        let flushed = self.flush(&file.inode).await;
+        let flushed = self.make_safe(&file.inode).await;
         let synced = self.sync_shared(&file.inode).await;
         file.check_sticky()?;
         flushed.and(synced)
@@ -253,7 +254,7 @@ impl Shared {
 
     async fn fsync_pinned(self: &Arc<Self>, file: &OpenFile, epoch: Epoch) -> Result<()> {
         drop(self.enter(&file.inode, Lease::Write, Some(epoch)).await?);
-        let flushed = self.flush(&file.inode).await;
+        let flushed = self.make_safe(&file.inode).await;
         if file.inode.core.lock().given_back == Some(epoch) {
             return Ok(());
         }

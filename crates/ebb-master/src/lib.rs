@@ -45,6 +45,7 @@ pub mod leases;
 pub mod log;
 mod namespace;
 mod nodes;
+pub mod offload;
 pub mod options;
 mod placement;
 mod poll;

@@ -42,6 +42,8 @@ pub struct Options {
     pub hosts_proxy: bool,
     /// When a file that several sessions use goes to the proxy.
     pub sharing: SharingRule,
+    /// Most bytes in the offload log.
+    pub offload_bytes_max: usize,
     /// Log and checkpoints.
     pub group: GroupOptions,
     /// Bounds of the server.
@@ -66,6 +68,7 @@ impl Options {
             copy_rate_bytes_per_sec: 200 << 20,
             recoveries_max: 32,
             hosts_proxy: true,
+            offload_bytes_max: 256 << 20,
             sharing: SharingRule::default(),
             group: GroupOptions::default(),
             server: ServerOptions::default(),

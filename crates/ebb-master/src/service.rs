@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_meta::Reply;
+use ebb_offload::OffloadLog;
 use ebb_rpc::{Answer, Connector, Counters, PeerInfo, Request, Server, Service, ServiceFuture};
 use ebb_runtime::{Runtime, Task};
 use ebb_types::{HostName, Result, SessionId, bail};
@@ -23,7 +24,7 @@ use crate::registry::Registry;
 use crate::reserve::Reservations;
 use crate::sessions::Sessions;
 use crate::shared::{Shared, Soft, State};
-use crate::{acquire, admin, deletes, fsck, namespace, nodes, poll, power, recovery, repair, room, upkeep};
+use crate::{acquire, admin, deletes, fsck, namespace, nodes, offload, poll, power, recovery, repair, room, upkeep};
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
 const MARGIN: Duration = Duration::from_millis(200);
@@ -54,7 +55,8 @@ impl Master {
         let connector = Connector::new(runtime.clone(), options.identity.clone(), counters.clone());
         let listener = runtime.listen(&options.listen).await?;
         let address = listener.address();
-        let (shared, raft) = assemble(&runtime, options, opened, connector);
+        let offload = offload::open(&runtime, &options).await?;
+        let (shared, raft) = assemble(&runtime, options, opened, connector, offload);
         init_cluster(&shared).await?;
         end_old_proxies(&shared).await?;
         let tasks = start_tasks(&shared);
@@ -109,6 +111,7 @@ fn assemble(
     options: Options,
     opened: Opened,
     connector: Connector,
+    offload: OffloadLog,
 ) -> (Arc<Shared>, Task<Result<()>>) {
     let group = opened.group().clone();
     let now = runtime.now();
@@ -143,6 +146,7 @@ fn assemble(
         connector,
         state,
         boot: runtime.random_u64() | 1,
+        offload,
         stopped: AtomicBool::new(false),
     };
     (Arc::new(shared), raft)
@@ -186,6 +190,7 @@ fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
         runtime.spawn("recoveries", recovery::run::run(Arc::clone(shared))),
         runtime.spawn("repairs", repair::run::run(Arc::clone(shared))),
         runtime.spawn("deletes", deletes::run(Arc::clone(shared))),
+        runtime.spawn("offload", offload::tidy(Arc::clone(shared))),
     ]
 }
 
@@ -271,6 +276,8 @@ impl Front {
                 let deadline = request.deadline.saturating_sub(MARGIN);
                 Ok(Answer::new(&power::watch(shared, &request.decode()?, deadline).await))
             }
+            Method::LogWrites => offload::append(shared, request.decode()?, request.payload).await.map(|()| done()),
+            Method::JudgeLogs => Ok(Answer::new(&offload::judge(shared, &request.decode()?))),
             Method::DescribePower => Ok(Answer::new(&power::describe(shared))),
             Method::RaftMessage => bail!(Unsupported, "this master's group has one member: it exchanges no messages"),
             Method::Counters => Ok(Answer::new(&self.counters())),

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_meta::{Applied, Effect, Machine, Reply};
+use ebb_offload::OffloadLog;
 use ebb_power::{PowerPlan, Timetable, wall_ms};
 use ebb_rpc::{Channel, Connector};
 use ebb_runtime::{Moment, Runtime};
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub group: Group,
     pub connector: Connector,
     pub state: Arc<State>,
+    /// What sleeping members have not got yet.
+    pub offload: OffloadLog,
     /// Number of this start, for clients.
     pub boot: u64,
     pub stopped: AtomicBool,

@@ -79,7 +79,8 @@ fn data(offset: u64, bytes: &Bytes) -> Change {
 fn write(volume: &Volume, metablock: u64, seq: u64, change: Change) -> Write {
     let version = |seq: u64| Version::new(Epoch::new(u64::from(seq > 0)), seq);
     let (metablock, incarnation) = (MetablockId::new(metablock), volume.label().incarnation);
-    Write { metablock, incarnation, version: version(seq), predecessor: version(seq - 1), change }
+    let authority = version(seq).epoch;
+    Write { metablock, incarnation, version: version(seq), predecessor: version(seq - 1), change, authority }
 }
 
 /// Small replicas, each synced, by many writers at once; lengths from 1 byte to twice the mean.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_runtime::{File, Plant};
-use ebb_types::{CHUNK_SIZE, ErrorKind, Incarnation, MetablockId, Result, Version, bail, err};
+use ebb_types::{CHUNK_SIZE, Epoch, ErrorKind, Incarnation, MetablockId, Result, Version, bail, err};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::chunks::{LONG, Place, SECOND, places};
@@ -38,6 +38,9 @@ pub struct Write {
     pub predecessor: Version,
     /// What it does.
     pub change: Change,
+    /// Who may still write: the version's epoch, or the one that a recovery had promised, when it makes up for what an
+    /// earlier holder had logged.
+    pub authority: Epoch,
 }
 
 /// How far a replica is.
@@ -154,9 +157,9 @@ enum Order {
     Wait,
 }
 
-fn order(head: &Head, version: Version, predecessor: Version) -> Result<Order> {
-    if version.epoch < head.promised {
-        bail!(StaleEpoch, "epoch {} is over, {} was promised: the lease is lost", version.epoch, head.promised);
+fn order(head: &Head, authority: Epoch, version: Version, predecessor: Version) -> Result<Order> {
+    if authority < head.promised {
+        bail!(StaleEpoch, "epoch {authority} is over, {} was promised: the lease is lost", head.promised);
     }
     if version <= head.version {
         return Ok(Order::Done);
@@ -175,10 +178,11 @@ fn order(head: &Head, version: Version, predecessor: Version) -> Result<Order> {
 }
 
 fn order_here(shared: &Shared, head: &Head, write: &Write) -> Result<Order> {
-    if write.version.epoch < head.promised && shared.runtime.has_plant(Plant::EpochIgnored) {
+    let authority = write.version.epoch.max(write.authority);
+    if authority < head.promised && shared.runtime.has_plant(Plant::EpochIgnored) {
         return Ok(Order::Next);
     }
-    order(head, write.version, write.predecessor)
+    order(head, authority, write.version, write.predecessor)
 }
 
 async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>> {
@@ -460,12 +464,17 @@ mod tests {
     fn order_follows_predecessors_and_promises() {
         let version = |epoch, seq| Version::new(Epoch::new(epoch), seq);
         let head = Head { version: version(3, 5), promised: Epoch::new(3), ..Head::default() };
+        let order = |head: &Head, version: Version, predecessor| order(head, version.epoch, version, predecessor);
         assert_eq!(order(&head, version(3, 6), version(3, 5)).unwrap(), Order::Next);
         assert_eq!(order(&head, version(4, 1), version(3, 5)).unwrap(), Order::Next);
         assert_eq!(order(&head, version(3, 5), version(3, 4)).unwrap(), Order::Done);
         assert_eq!(order(&head, version(3, 8), version(3, 7)).unwrap(), Order::Wait);
         assert_eq!(order(&head, version(2, 9), version(2, 8)).unwrap_err().kind(), ErrorKind::StaleEpoch);
         assert_eq!(order(&head, version(3, 9), version(3, 4)).unwrap_err().kind(), ErrorKind::Gap);
+        // A recovery makes up for what the holder before it had logged.
+        let promised = Head { version: version(2, 5), promised: Epoch::new(3), ..Head::default() };
+        assert_eq!(order(&promised, version(2, 6), version(2, 5)).unwrap_err().kind(), ErrorKind::StaleEpoch);
+        assert_eq!(super::order(&promised, Epoch::new(3), version(2, 6), version(2, 5)).unwrap(), Order::Next);
         assert_eq!(order(&Head::default(), version(1, 1), Version::ZERO).unwrap(), Order::Next);
     }
 }

@@ -125,7 +125,7 @@ impl PowerCluster {
             nodes: Arc::new(nodes),
             settings: Settings::new(policy, interval),
         };
-        cluster.start_master();
+        cluster.start_master(cluster.master.runtime());
         cluster.start_blocks();
         cluster.learn_nodes().await?;
         cluster.start_keeper();
@@ -140,8 +140,8 @@ impl PowerCluster {
         format!("{}:7000", self.master.ip())
     }
 
-    fn start_master(&self) {
-        let (runtime, address) = (self.master.runtime(), self.master_address());
+    fn start_master(&self, runtime: Runtime) {
+        let address = self.master_address();
         runtime.clone().spawn("main", async move {
             let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
             options.dead_time = Duration::from_secs(10);
@@ -207,6 +207,15 @@ impl PowerCluster {
 
     fn manager_address(&self) -> String {
         format!("{}:7200", self.manager.ip())
+    }
+
+    /// Kills the master and starts it again; returns when it serves.
+    pub async fn restart_master(&self) {
+        self.master.kill();
+        self.start_master(self.master.restart());
+        while self.cluster_status().await.is_err() {
+            self.world.sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Kills the manager; nobody restarts it.

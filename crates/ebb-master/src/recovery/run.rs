@@ -11,6 +11,7 @@ use pb::command::Command as Op;
 use tokio::sync::Semaphore;
 
 use super::{Case, Settle, Step, Told, plan, settled, size};
+use crate::offload;
 use crate::shared::Shared;
 
 /// Replicas named in one call.
@@ -76,7 +77,13 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<()> {
         let Ok(metablocks) = machine.metablocks(inode) else { return Ok(()) };
         (metablocks, machine.pending_trim(inode))
     };
-    let answers = promise(shared, epoch, &metablocks).await;
+    // Ordering: the epoch is over with the log before members are asked. What a holder of it was told is safe is in the log
+    // then, or with every member.
+    let logged = offload::gather(shared, inode, epoch).await?;
+    let mut answers = promise(shared, epoch, &metablocks).await;
+    if offload::replay(shared, epoch, &metablocks, &answers, &logged).await? {
+        answers = promise(shared, epoch, &metablocks).await;
+    }
     let mut settles = Vec::new();
     for record in metablocks {
         let told = record

@@ -76,7 +76,7 @@ async fn write_some(rig: Rig, volume: Volume, raw: u64, sent: Shared, mut dice: 
             (change, predecessor, version)
         };
         let sync = dice.chance(0.3);
-        let write = Write { metablock: id(raw), incarnation, version, predecessor, change };
+        let write = Write { metablock: id(raw), incarnation, version, predecessor, change, authority: version.epoch };
         let progress = volume.write(&write, sync).await.unwrap();
         assert!(!sync || progress.synced >= version);
         match dice.below(8) {

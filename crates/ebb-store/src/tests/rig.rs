@@ -149,6 +149,6 @@ impl<'a> Writer<'a> {
 
     pub(super) fn write(&self, version: Version, predecessor: Version, change: Change) -> Write {
         let incarnation = self.volume.label().incarnation;
-        Write { metablock: self.metablock, incarnation, version, predecessor, change }
+        Write { metablock: self.metablock, incarnation, version, predecessor, change, authority: version.epoch }
     }
 }

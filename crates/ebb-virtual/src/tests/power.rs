@@ -42,6 +42,15 @@ async fn read_all(world: &World, client: &Client, files: &[Handle]) -> Duration 
     longest
 }
 
+async fn read_file(client: &Client, number: usize) -> Vec<u8> {
+    let path = format!("/f{number}");
+    let inode = InodeId::new(client.resolve(&Credentials::root(), path.as_bytes(), true).await.unwrap().inode);
+    let file = client.open(&Credentials::root(), inode, Access::Read).await.unwrap().0;
+    let data = client.read(file, 0, BLOCK as u32).await.unwrap();
+    client.close(file).await;
+    data.to_vec()
+}
+
 /// Waits until the plan that follows an operator's word is in force.
 async fn settle(world: &World) {
     world.sleep(INTERVAL * 2 + Duration::from_secs(1)).await;
@@ -134,4 +143,74 @@ fn a_plan_that_takes_data_out_of_reach_is_refused() {
         assert!(refused.to_string().contains("/f"), "it names a file: {refused}");
         assert_eq!(cluster.status().await.unwrap().policy, "always-on");
     });
+}
+
+#[test]
+fn fsync_does_not_wait_for_members_that_sleep() {
+    World::run(6, WorldOptions::default(), |world| async move {
+        let cluster = PowerCluster::start(&world, 9, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
+        cluster.set_fraction(0.5).await.unwrap();
+        settle(&world).await;
+        let client = cluster.connect("client").await.unwrap();
+        let files = write_files(&client).await;
+        world.sleep(INTERVAL * 2).await;
+        // All members have everything now; what is overwritten is logged where some sleep.
+        let mut longest = Duration::ZERO;
+        for round in 1..=3u8 {
+            for file in &files {
+                client.write(*file, 0, Bytes::from(vec![round; BLOCK])).await.unwrap();
+                let began = world.now();
+                client.fsync(*file).await.unwrap();
+                longest = longest.max(world.now() - began);
+            }
+        }
+        assert!(longest < INTERVAL / 4, "{longest:?} for an fsync");
+        assert!(client.metrics().logged_writes > 0);
+        client.disconnect().await.unwrap();
+        let reader = cluster.connect("reader").await.unwrap();
+        for number in 0..FILES {
+            assert_eq!(read_file(&reader, number).await, vec![3; BLOCK]);
+        }
+    });
+}
+
+/// Goal: what fsync acknowledged while members slept is there although the writer dies before they wake.
+/// Method: a writer overwrites and syncs at two awake nodes of nine, and is killed at once; in the second half the master
+/// is killed too, and comes back with its log. Another client then reads everything.
+#[test]
+fn what_was_logged_for_sleepers_outlives_the_writer_and_the_master() {
+    for (seed, kills_master) in [(7, false), (8, true)] {
+        World::run(seed, WorldOptions::default(), |world| async move {
+            let cluster = PowerCluster::start(&world, 9, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
+            cluster.set_fraction(0.3).await.unwrap();
+            settle(&world).await;
+            let client = cluster.connect("client").await.unwrap();
+            let files = write_files(&client).await;
+            world.sleep(INTERVAL * 2).await;
+            for file in &files {
+                client.write(*file, 0, Bytes::from(vec![99; BLOCK])).await.unwrap();
+            }
+            let logged = client.metrics().logged_writes;
+            // Side by side, so that the first is not with all members long before the last.
+            let syncs: Vec<_> = files
+                .iter()
+                .map(|file| {
+                    let (client, file) = (client.clone(), *file);
+                    world.process("client").runtime().spawn("fsync", async move { client.fsync(file).await })
+                })
+                .collect();
+            for sync in syncs {
+                sync.join().await.unwrap().unwrap();
+            }
+            assert!(client.metrics().logged_writes > logged, "nothing was logged: the test shows nothing");
+            world.process("client").kill();
+            if kills_master {
+                cluster.restart_master().await;
+            }
+            let reader = cluster.connect("reader").await.unwrap();
+            for number in 0..FILES {
+                assert_eq!(read_file(&reader, number).await, vec![99; BLOCK], "file {number}");
+            }
+        });
+    }
 }

@@ -1,0 +1,175 @@
+//! The always-on node's offload log, and what recovery does with what was logged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_meta::Machine;
+use ebb_offload::{Logged, OffloadLog};
+use ebb_runtime::Runtime;
+use ebb_types::{Epoch, InodeId, MetablockId, NodeId, Result, Version, bail};
+use ebb_wire::{convert, pb};
+
+use crate::options::Options;
+use crate::shared::Shared;
+
+/// In the master's data directory.
+const DIR: &str = "offload";
+/// How often it is looked what is not needed any more.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Opens the log.
+pub(crate) async fn open(runtime: &Runtime, options: &Options) -> Result<OffloadLog> {
+    OffloadLog::open(runtime.disk(), &options.data_dir.join(DIR), options.offload_bytes_max).await
+}
+
+/// Answers `LogWrites`, from the file's holder only.
+pub(crate) async fn append(shared: &Shared, message: pb::LogWrites, payload: Bytes) -> Result<()> {
+    let (inode, epoch) = (InodeId::new(message.inode), message.epoch);
+    {
+        let machine = shared.group.machine();
+        let known = machine.attr(inode)?.epoch;
+        if known != epoch || machine.holder(inode).is_none() {
+            bail!(StaleEpoch, "{inode}: epoch {epoch} is over, the file's is {known}: the lease is lost");
+        }
+    }
+    shared.offload.append(message, payload).await
+}
+
+/// Answers `JudgeLogs`.
+pub(crate) fn judge(shared: &Shared, call: &pb::JudgeLogs) -> pb::JudgeLogsReply {
+    let machine = shared.group.machine();
+    let is_over = |file: &&pb::LoggedFile| is_over(&machine, InodeId::new(file.inode), Epoch::new(file.epoch));
+    pb::JudgeLogsReply { over: call.files.iter().filter(is_over).copied().collect() }
+}
+
+/// Whether nobody needs what was logged under this epoch: the file is gone, or all its members have everything, for a
+/// lease is given back, and a recovery ends, only then.
+fn is_over(machine: &Machine, inode: InodeId, epoch: Epoch) -> bool {
+    let Ok(attr) = machine.attr(inode) else { return true };
+    !attr.size_unknown && (attr.epoch > epoch.raw() || (attr.epoch == epoch.raw() && machine.holder(inode).is_none()))
+}
+
+/// Drops what is over. Runs as long as the master.
+pub(crate) async fn tidy(shared: Arc<Shared>) {
+    while !shared.is_stopped() {
+        shared.runtime.sleep(LOOK).await;
+        for (inode, epoch) in shared.offload.files().await {
+            let over = is_over(&shared.group.machine(), inode, epoch);
+            if over && let Err(error) = shared.offload.drop_below(inode, Epoch::new(epoch.raw() + 1)).await {
+                tracing::warn!(%inode, %error, "what was logged for it stays");
+            }
+        }
+    }
+}
+
+/// What was logged for a file, by metablock and version. From now on nothing of a lower epoch is logged for it.
+///
+/// The log of the always-on node has everything. Where it was damaged, every other node is asked that may have a copy:
+/// all that live must answer.
+pub(crate) async fn gather(
+    shared: &Shared,
+    inode: InodeId,
+    epoch: Epoch,
+) -> Result<BTreeMap<MetablockId, Vec<Logged>>> {
+    shared.offload.promise(inode, epoch).await?;
+    let mut found = BTreeMap::new();
+    let mut take = |logged: Vec<Logged>| {
+        found.extend(logged.into_iter().map(|write| ((write.metablock(), write.version()), write)));
+    };
+    take(shared.offload.writes(inode).await);
+    if !shared.offload.is_whole().await {
+        let (_, nodes) = shared.node_map();
+        for node in nodes.iter().filter(|node| node.state() != pb::NodeState::NodeDead) {
+            take(read_all(shared, NodeId::new(node.id), inode, epoch).await?);
+        }
+    }
+    let mut by_metablock: BTreeMap<MetablockId, Vec<Logged>> = BTreeMap::new();
+    for ((metablock, _), write) in found {
+        by_metablock.entry(metablock).or_default().push(write);
+    }
+    Ok(by_metablock)
+}
+
+async fn read_all(shared: &Shared, node: NodeId, inode: InodeId, epoch: Epoch) -> Result<Vec<Logged>> {
+    let mut call = pb::ReadLog { inode: inode.raw(), epoch: epoch.raw(), ..pb::ReadLog::default() };
+    let mut all = Vec::new();
+    loop {
+        shared.awake(node).await?;
+        let reply = shared.channel(node)?.call_with(&call, Vec::new(), shared.options.call_timeout * 2).await?;
+        let end = reply.message.end;
+        let writes = ebb_offload::split(reply.message.writes, &reply.payload)?;
+        if let Some(last) = writes.last() {
+            (call.after_metablock, call.after_version) = (last.metablock().raw(), Some(last.version().into()));
+        }
+        let is_empty = writes.is_empty();
+        all.extend(writes);
+        if end || is_empty {
+            return Ok(all);
+        }
+    }
+}
+
+/// Has members that promised `epoch`, and are at these versions, make up for what was logged. True: some did. Fails if
+/// a metablock is left that no member has all of: what was acknowledged must not be lost.
+pub(crate) async fn replay(
+    shared: &Arc<Shared>,
+    epoch: Epoch,
+    metablocks: &[pb::Metablock],
+    promised: &BTreeMap<(u64, u64), (Version, u64)>,
+    logged: &BTreeMap<MetablockId, Vec<Logged>>,
+) -> Result<bool> {
+    let mut any = false;
+    for record in metablocks {
+        let Some(writes) = logged.get(&record.metablock_id()) else { continue };
+        let last = writes.last().map_or(Version::ZERO, Logged::version);
+        let mut tasks = Vec::new();
+        let mut is_whole = false;
+        for member in &record.members {
+            let Some((version, _)) = promised.get(&(record.id, member.volume)) else { continue };
+            if *version >= last {
+                is_whole = true;
+                continue;
+            }
+            let missing: Vec<Logged> = writes.iter().filter(|write| write.version() > *version).cloned().collect();
+            let (own, member) = (Arc::clone(shared), *member);
+            let work = async move { replay_on(&own, epoch, member, missing).await };
+            tasks.push(shared.runtime.spawn("make up for what was logged", work));
+        }
+        for task in tasks {
+            match task.join().await? {
+                Ok(()) => (any, is_whole) = (true, true),
+                Err(error) => tracing::info!(metablock = record.id, %error, "a member does not take what was logged"),
+            }
+        }
+        if !is_whole {
+            bail!(Unavailable, "no member of m{} has, or takes, what was logged up to {last}", record.id);
+        }
+    }
+    Ok(any)
+}
+
+async fn replay_on(shared: &Shared, epoch: Epoch, member: pb::Member, writes: Vec<Logged>) -> Result<()> {
+    let count = writes.len();
+    for (place, logged) in writes.into_iter().enumerate() {
+        let version = logged.version();
+        let call = pb::WriteReplica {
+            volume: member.volume,
+            incarnation: member.incarnation,
+            authority: epoch.raw(),
+            sync: place + 1 == count,
+            ..logged.write
+        };
+        let payload = if logged.data.is_empty() { Vec::new() } else { vec![logged.data] };
+        shared.awake(member.node_id()).await?;
+        let reply = shared.channel(member.node_id())?.call_with(&call, payload, shared.options.call_timeout).await?;
+        let answer = reply.message.results.into_iter().next().unwrap_or_default();
+        convert::failure(answer.failure)?;
+        let reached = convert::version(if place + 1 == count { answer.synced } else { answer.received });
+        if reached < version {
+            bail!(StaleVersion, "{} is at {reached} after a write of {version}", member.node_id());
+        }
+    }
+    Ok(())
+}
