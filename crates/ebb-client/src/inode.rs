@@ -197,6 +197,8 @@ pub(crate) struct Core {
     pub given_back: Option<Epoch>,
     /// The proxy holds the file, and does what is done to it. Invariant: then no lease is held here.
     pub sharing: Option<Sharing>,
+    /// The last stay at a proxy of which it is known that it ended with everything synced.
+    pub kept: Option<(u64, u64)>,
     /// There is something that a commit should tell.
     pub uncommitted: bool,
     /// What a commit may tell of size and time.
@@ -448,13 +450,34 @@ impl Core {
     /// The proxy has not got the file any more. True: something that was written to it may be lost, and the handles are
     /// told.
     pub fn end_sharing(&mut self, end: End, inode: InodeId) -> bool {
-        let lost = self.sharing.take().is_some_and(|sharing| end == End::Lost && sharing.is_unsynced());
+        let Some(sharing) = self.sharing.take() else { return false };
+        if end == End::Kept {
+            self.kept = Some(sharing.stay());
+        }
+        let lost = end == End::Lost && sharing.is_unsynced();
         if lost {
-            let detail =
-                format!("{inode}: what was written and not synced may be lost with the proxy that held the file");
-            self.sticky.set(Error::new(ErrorKind::Io, detail));
+            self.doubt(inode);
         }
         lost
+    }
+
+    /// A proxy answered a change that was sent to it during this stay. True: the stay was lost before the answer came,
+    /// and the change may be lost with it; the handles are told.
+    pub fn on_changed(&mut self, stay: &Sharing, inode: InodeId) -> bool {
+        if let Some(now) = self.sharing.as_mut().filter(|now| now.is_same(stay)) {
+            now.written += 1;
+            return false;
+        }
+        let lost = self.kept != Some(stay.stay());
+        if lost {
+            self.doubt(inode);
+        }
+        lost
+    }
+
+    fn doubt(&mut self, inode: InodeId) {
+        let detail = format!("{inode}: what was written and not synced may be lost with the proxy that held the file");
+        self.sticky.set(Error::new(ErrorKind::Io, detail));
     }
 
     /// Everything that was dirty is gone with the lease. Returns the bytes of memory that are free, and whether any

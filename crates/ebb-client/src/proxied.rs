@@ -236,11 +236,10 @@ impl Shared {
             (Outcome::Gone, Fate::Unknown) => Err(unknown(inode.id)),
             (Outcome::Gone, Fate::NotDone) => Ok(Outcome::Gone),
             (done, _) => {
-                let mut core = inode.core.lock();
-                if let Some(now) = core.sharing.as_mut().filter(|now| now.is_same(sharing)) {
-                    now.written += 1;
+                let lost = inode.core.lock().on_changed(sharing, inode.id);
+                if lost {
+                    self.warn_of_loss(inode);
                 }
-                drop(core);
                 // Synced in the background within the interval, as what is written here is.
                 self.queue.mark(inode.id, self.runtime.now());
                 Ok(done)
@@ -353,12 +352,16 @@ impl Shared {
         let mut core = inode.core.lock();
         if core.sharing.as_ref().is_some_and(|now| now.is_same(sharing)) && core.end_sharing(end, inode.id) {
             drop(core);
-            self.metrics.lost_files.add(1);
-            tracing::warn!(
-                inode = %inode.id,
-                "what was written to this shared file and not synced may be lost with its proxy; whoever has it open is told EIO"
-            );
+            self.warn_of_loss(inode);
         }
+    }
+
+    fn warn_of_loss(&self, inode: &Inode) {
+        self.metrics.lost_files.add(1);
+        tracing::warn!(
+            inode = %inode.id,
+            "what was written to this shared file and not synced may be lost with its proxy; whoever has it open is told EIO"
+        );
     }
 
     /// Everything that was written to a file, here or through the proxy, is synced.

@@ -27,7 +27,12 @@ pub(crate) struct Sharing {
 impl Sharing {
     /// Whether it is the same stay: operations sent to one mean nothing to the other.
     pub fn is_same(&self, other: &Self) -> bool {
-        (self.boot, self.epoch) == (other.boot, other.epoch)
+        self.stay() == other.stay()
+    }
+
+    /// What names the stay: the proxy's process, and the epoch.
+    pub fn stay(&self) -> (u64, u64) {
+        (self.boot, self.epoch)
     }
 
     /// Whether something was written that is not known to be synced.
@@ -145,6 +150,7 @@ pub(crate) fn unknown(inode: InodeId) -> ebb_types::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inode::Inode;
 
     #[test]
     fn what_was_sent_and_not_answered_may_have_been_done() {
@@ -152,6 +158,19 @@ mod tests {
         assert_eq!(fate.after(ErrorKind::Unreachable).after(ErrorKind::Overloaded), Fate::NotDone);
         assert_eq!(fate.after(ErrorKind::Disconnected).after(ErrorKind::Unreachable), Fate::Unknown);
         assert_eq!(fate.after(ErrorKind::Timeout).after_refusal(), Fate::NotDone);
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_end_of_its_stay_is_not_forgotten() {
+        let stay = Sharing { address: "p:1".into(), boot: 3, epoch: 5, written: 0, synced: 0 };
+        for (end, told) in [(End::Kept, false), (End::Lost, true)] {
+            let inode = Inode::new(InodeId::new(7));
+            let mut core = inode.core.lock();
+            core.sharing = Some(stay.clone());
+            assert!(!core.end_sharing(end, inode.id), "nothing was answered yet");
+            assert_eq!(core.on_changed(&stay, inode.id), told, "{end:?}");
+            assert_eq!(core.sticky.latest() > 0, told, "{end:?}");
+        }
     }
 
     #[test]

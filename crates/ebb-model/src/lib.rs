@@ -13,7 +13,8 @@
 //! What it leaves out: lengths and truncation, several metablocks, bytes (a replica's content is the set of writes
 //! that it includes), the pipeline (a chain delivers what single-source delivers, in fewer orders), time. Clocks
 //! appear as one assumption: a *read* lease ends at its client before the master takes it for ended. A *write* lease
-//! has no such luck here; only epochs protect it.
+//! has no such luck here; only epochs protect it. Files that several clients write by way of the proxy have a model of
+//! their own, [`sharing`], in which a whole set of members is one thing.
 //!
 //! Reading order: [`names`], [`message`], [`replica`], [`client`], [`master`], then [`actions`] (what may happen),
 //! [`properties`] (what must hold), [`mutant`], [`forget`] and [`symmetry`] (why it ends).
@@ -29,6 +30,7 @@ pub mod mutant;
 pub mod names;
 pub mod properties;
 pub mod replica;
+pub mod sharing;
 pub mod state;
 pub mod symmetry;
 #[cfg(test)]
