@@ -65,8 +65,8 @@ impl Mutant {
             }
             Self::AnswersBeforeReceived => Bounds { writes: 1, syncs: 0, reads: 0, epoch: 2, deaths: 1, power_cuts: 0 },
             Self::SyncsByReceived => Bounds { writes: 1, syncs: 1, reads: 0, epoch: 2, deaths: 1, power_cuts: 1 },
-            Self::ShowsUnsynced => Bounds { writes: 1, syncs: 0, reads: 1, epoch: 2, deaths: 1, power_cuts: 1 },
-            Self::MarksWhatCameLater => Bounds { writes: 2, syncs: 0, reads: 2, epoch: 1, deaths: 1, power_cuts: 1 },
+            Self::ShowsUnsynced => Bounds { writes: 1, syncs: 0, reads: 1, epoch: 1, deaths: 0, power_cuts: 0 },
+            Self::MarksWhatCameLater => Bounds { writes: 2, syncs: 0, reads: 2, epoch: 1, deaths: 0, power_cuts: 0 },
             Self::ReadsWithoutLease => Bounds { writes: 1, syncs: 1, reads: 1, epoch: 3, deaths: 0, power_cuts: 0 },
             Self::IgnoresEpoch => Bounds { writes: 1, syncs: 1, reads: 0, epoch: 3, deaths: 0, power_cuts: 1 },
             Self::GivesBackUnsynced | Self::TellsKept | Self::ForgetsUnsynced | Self::ForgetsLateAnswers => {
