@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_rpc::{Answer, Payload};
-use ebb_types::{Epoch, InodeId, Result, err};
+use ebb_types::{Result, err};
 use ebb_wire::pb;
 
 use crate::node::Node;
@@ -23,13 +23,13 @@ pub(crate) async fn read(node: &Node, message: &pb::ReadLog) -> Result<Answer> {
     Ok(Answer::with(&reply, payload))
 }
 
-/// Drops what the master says is over: files whose holder has told nobody that all members have everything, because it
-/// is gone. The task of a node.
+/// Cuts what the master says is over: what a holder that is gone has told nobody that all members have. The task of a
+/// node.
 pub(crate) async fn tidy(node: Arc<Node>) {
     loop {
         node.runtime.sleep(LOOK).await;
-        let files = node.offload.files().await;
-        for files in files.chunks(FILES_MAX) {
+        let marks = node.offload.marks().await;
+        for files in marks.chunks(FILES_MAX) {
             if let Err(error) = tidy_files(&node, files).await {
                 tracing::debug!(%error, "what the offload log still needs is not known");
             }
@@ -37,15 +37,14 @@ pub(crate) async fn tidy(node: Arc<Node>) {
     }
 }
 
-async fn tidy_files(node: &Node, files: &[(InodeId, Epoch)]) -> Result<()> {
-    let file = |(inode, epoch): &(InodeId, Epoch)| pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw() };
-    let call = pb::JudgeLogs { files: files.iter().map(file).collect() };
+async fn tidy_files(node: &Node, files: &[pb::LoggedFile]) -> Result<()> {
+    let call = pb::JudgeLogs { files: files.to_vec() };
     let mut last = err!(Unreachable, "no master is known");
     for master in &node.masters {
         match node.connector.channel(master).call(&call, ASK).await {
             Ok(reply) => {
                 for over in reply.over {
-                    node.offload.drop_below(InodeId::new(over.inode), Epoch::new(over.epoch.saturating_add(1))).await?;
+                    node.offload.cut(over).await?;
                 }
                 return Ok(());
             }

@@ -40,25 +40,37 @@ pub(crate) async fn append(shared: &Shared, message: pb::LogWrites, payload: Byt
 /// Answers `JudgeLogs`.
 pub(crate) fn judge(shared: &Shared, call: &pb::JudgeLogs) -> pb::JudgeLogsReply {
     let machine = shared.group.machine();
-    let is_over = |file: &&pb::LoggedFile| is_over(&machine, InodeId::new(file.inode), Epoch::new(file.epoch));
-    pb::JudgeLogsReply { over: call.files.iter().filter(is_over).copied().collect() }
+    pb::JudgeLogsReply { over: call.files.iter().filter(|file| is_over(&machine, file)).cloned().collect() }
 }
 
-/// Whether nobody needs what was logged under this epoch: the file is gone, or all its members have everything, for a
-/// lease is given back, and a recovery ends, only then.
-fn is_over(machine: &Machine, inode: InodeId, epoch: Epoch) -> bool {
+/// Whether nobody needs what was logged for a file: it is gone; or all its members have everything, for only then a lease
+/// is given back, and a recovery ends; or all that was logged is committed, and so with all members.
+fn is_over(machine: &Machine, file: &pb::LoggedFile) -> bool {
+    let inode = InodeId::new(file.inode);
     let Ok(attr) = machine.attr(inode) else { return true };
-    !attr.size_unknown && (attr.epoch > epoch.raw() || (attr.epoch == epoch.raw() && machine.holder(inode).is_none()))
+    if attr.size_unknown {
+        return false;
+    }
+    if attr.epoch > file.epoch || (attr.epoch == file.epoch && machine.holder(inode).is_none()) {
+        return true;
+    }
+    let Ok(metablocks) = machine.metablocks(inode) else { return false };
+    let committed: BTreeMap<u64, Version> = metablocks.iter().map(|record| (record.id, record.min_version())).collect();
+    // One that is not in the map was cut off.
+    file.last
+        .iter()
+        .all(|last| committed.get(&last.metablock).is_none_or(|committed| *committed >= convert::version(last.version)))
 }
 
-/// Drops what is over. Runs as long as the master.
+/// Cuts what is over. Runs as long as the master.
 pub(crate) async fn tidy(shared: Arc<Shared>) {
     while !shared.is_stopped() {
         shared.runtime.sleep(LOOK).await;
-        for (inode, epoch) in shared.offload.files().await {
-            let over = is_over(&shared.group.machine(), inode, epoch);
-            if over && let Err(error) = shared.offload.drop_below(inode, Epoch::new(epoch.raw() + 1)).await {
-                tracing::warn!(%inode, %error, "what was logged for it stays");
+        for file in shared.offload.marks().await {
+            let is_over = is_over(&shared.group.machine(), &file);
+            let inode = file.inode;
+            if is_over && let Err(error) = shared.offload.cut(file).await {
+                tracing::warn!(inode, %error, "what was logged for it stays");
             }
         }
     }

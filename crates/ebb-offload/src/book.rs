@@ -155,6 +155,18 @@ impl Book {
         self.files.iter().map(|(inode, file)| (*inode, file.epoch))
     }
 
+    /// The same with the last version of each metablock.
+    pub fn marks(&self) -> impl Iterator<Item = pb::LoggedFile> + '_ {
+        self.files.iter().map(|(inode, file)| {
+            let last: BTreeMap<MetablockId, Version> = file.writes.keys().copied().collect();
+            let cut = |(metablock, version): (MetablockId, Version)| pb::LogCut {
+                metablock: metablock.raw(),
+                version: Some(version.into()),
+            };
+            pb::LoggedFile { inode: inode.raw(), epoch: file.epoch.raw(), last: last.into_iter().map(cut).collect() }
+        })
+    }
+
     /// Files with promises, oldest first.
     pub fn promises(&self) -> impl Iterator<Item = (InodeId, Epoch)> + '_ {
         self.order.iter().filter_map(|inode| Some((*inode, *self.promised.get(inode)?)))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ebb_runtime::{Disk, File, OpenMode};
-use ebb_types::{Epoch, ErrorKind, InodeId, Result, bail, err};
+use ebb_types::{Epoch, ErrorKind, InodeId, MetablockId, Result, bail, err};
 use ebb_wire::{convert, pb};
 use pb::offload_record::Record;
 use tokio::sync::Mutex;
@@ -76,9 +76,9 @@ impl OffloadLog {
         self.state.lock().await.book.bytes()
     }
 
-    /// Files with writes, and under which epoch these were logged.
-    pub async fn files(&self) -> Vec<(InodeId, Epoch)> {
-        self.state.lock().await.book.files().collect()
+    /// Files with writes, under which epoch these were logged, and up to which versions.
+    pub async fn marks(&self) -> Vec<pb::LoggedFile> {
+        self.state.lock().await.book.marks().collect()
     }
 
     /// Logs writes; returns when they are synced. `StaleEpoch`: the lease is over; `Overloaded`: it is full.
@@ -106,7 +106,7 @@ impl OffloadLog {
     /// Takes nothing below `epoch` for the file any more, durably.
     pub async fn promise(&self, inode: InodeId, epoch: Epoch) -> Result<()> {
         let mut state = self.state.lock().await;
-        let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw() };
+        let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw(), last: Vec::new() };
         self.write(&mut state, Record::Promise(promise), &Bytes::new()).await?;
         state.book.apply_promise(inode, epoch);
         Ok(())
@@ -138,12 +138,11 @@ impl OffloadLog {
         Ok((reply, payload))
     }
 
-    /// The file is past everything that was logged below `epoch`.
-    pub async fn drop_below(&self, inode: InodeId, epoch: Epoch) -> Result<()> {
+    /// Nobody needs what was logged up to these versions. What was logged since stays.
+    pub async fn cut(&self, over: pb::LoggedFile) -> Result<()> {
         let mut state = self.state.lock().await;
-        let over = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw() };
-        self.write(&mut state, Record::Drop(over), &Bytes::new()).await?;
-        state.book.apply_drop(inode, epoch);
+        self.write(&mut state, Record::Cut(over.clone()), &Bytes::new()).await?;
+        apply_cuts(&mut state.book, InodeId::new(over.inode), &over.last);
         Ok(())
     }
 
@@ -172,7 +171,7 @@ impl OffloadLog {
         let mut bytes = vec![record::head(segment, state.whole)];
         let book = &state.book;
         for (inode, epoch) in book.promises() {
-            let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw() };
+            let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw(), last: Vec::new() };
             bytes.push(record::encode(Record::Promise(promise), &Bytes::new()));
         }
         for (inode, epoch) in book.files() {
@@ -207,10 +206,14 @@ impl OffloadLog {
 }
 
 fn apply_append(book: &mut Book, inode: InodeId, epoch: Epoch, cuts: &[pb::LogCut], writes: Vec<Logged>) {
-    for cut in cuts {
-        book.apply_cut(inode, ebb_types::MetablockId::new(cut.metablock), convert::version(cut.version));
-    }
+    apply_cuts(book, inode, cuts);
     book.apply_append(inode, epoch, writes);
+}
+
+fn apply_cuts(book: &mut Book, inode: InodeId, cuts: &[pb::LogCut]) {
+    for cut in cuts {
+        book.apply_cut(inode, MetablockId::new(cut.metablock), convert::version(cut.version));
+    }
 }
 
 /// What a segment holds, and whether all of it could be read. None: its head is not there, so it was never finished.
@@ -226,7 +229,7 @@ async fn read(disk: &Disk, path: &Path, segment: u64) -> Result<Option<(Book, bo
                 apply_append(&mut book, inode, epoch, &message.cuts, writes);
             }
             Record::Promise(file) => book.apply_promise(InodeId::new(file.inode), Epoch::new(file.epoch)),
-            Record::Drop(file) => book.apply_drop(InodeId::new(file.inode), Epoch::new(file.epoch)),
+            Record::Cut(file) => apply_cuts(&mut book, InodeId::new(file.inode), &file.last),
         }
         rest = rest.slice(length..);
     }

@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_record_comes_back_and_a_torn_one_is_none() {
-        let record = Record::Promise(pb::LoggedFile { inode: 3, epoch: 9 });
+        let record = Record::Promise(pb::LoggedFile { inode: 3, epoch: 9, last: Vec::new() });
         let payload = Bytes::from_static(b"some bytes");
         let bytes = encode(record.clone(), &payload);
         assert_eq!(decode(&bytes), Some((record, payload, bytes.len())));

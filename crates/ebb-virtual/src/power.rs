@@ -2,12 +2,14 @@
 //! block servers and clients. Nodes are frozen by the world, and how many are not is what can be held against the budget.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Client, ClientOptions};
 use ebb_master::Master;
+use ebb_offload::OffloadLog;
 use ebb_power::{NodePower, PolicyKind};
 use ebb_power_client::{PowerClient, Powered, Work};
 use ebb_power_manager::client::{self, Nodes};
@@ -216,6 +218,12 @@ impl PowerCluster {
         while self.cluster_status().await.is_err() {
             self.world.sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// Bytes in the always-on node's offload log, as a process that starts now would find it.
+    pub async fn logged_bytes(&self) -> Result<usize> {
+        let log = OffloadLog::open(self.master.runtime().disk(), Path::new("/master/offload"), usize::MAX).await?;
+        Ok(log.bytes().await)
     }
 
     /// Kills the manager; nobody restarts it.

@@ -55,7 +55,12 @@ fn what_was_confirmed_is_there_after_a_crash() {
         let refused = log.append(message, payload).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StaleEpoch, "the promise outlives a crash");
         assert_eq!(seqs(&log).await, [1, 2, 3], "and what recovery needs is there");
-        log.drop_below(FILE, Epoch::new(3)).await.unwrap();
+        let over = log.marks().await.remove(0);
+        let upto = |seq| vec![pb::LogCut { metablock: 1, version: Some(Version::new(Epoch::new(2), seq).into()) }];
+        assert_eq!((over.inode, over.epoch, &over.last), (7, 2, &upto(3)));
+        log.cut(pb::LoggedFile { last: upto(1), ..over.clone() }).await.unwrap();
+        assert_eq!(seqs(&log).await, [2, 3], "what came after it was asked about stays");
+        log.cut(over).await.unwrap();
         process.kill();
         process.restart();
         assert_eq!(seqs(&open(&process).await).await, []);
