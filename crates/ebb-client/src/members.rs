@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_rpc::Response;
-use ebb_runtime::Plant;
+use ebb_runtime::{Moment, Plant};
 use ebb_types::{Error, ErrorKind, MetablockId, Result, Version, err};
 use ebb_wire::{Call, pb};
 
 use crate::outgoing::Outgoing;
 use crate::shared::Shared;
+use crate::silence::LATE_WAIT;
 
 /// A write or sync of a member that answers at all answers within this.
 pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(4);
@@ -147,27 +148,65 @@ async fn watched<C: Call>(
     let sent = shared.runtime.now();
     // Who sleeps by plan before the deadline may well not answer: that says nothing of it.
     let serves_on = shared.awake_left_ms(node) >= u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
-    let answer = shared.connector.channel(&hop.address).call_sized(message, payload, expected, deadline).await;
+    let channel = shared.connector.channel(&hop.address);
+    let answer = tokio::select! {
+        biased;
+        answer = channel.call_sized(message, payload, expected, deadline) => answer,
+        // Cancel-safety: the call is forgotten as if its deadline had passed.
+        () = given_up(shared, node, sent) => {
+            Err(err!(Timeout, "node n{node} answers nothing: it is frozen, or cut off from here"))
+        }
+    };
     let now = shared.runtime.now();
     let is_timeout = |error: &Error| serves_on && error.kind() == ErrorKind::Timeout;
     match &answer {
         Ok(_) => drop(nodes.on_answer(node, now)),
-        Err(error) if is_timeout(error) && nodes.on_timeout(node, sent, deadline, now) => {
-            tracing::warn!(node, address = hop.address, "a node answers nothing: do without it until it does");
-            let (own, address) = (shared.clone(), hop.address.clone());
-            shared.runtime.spawn("ask a silent node", async move { ask_silent(&own, node, &address).await });
-        }
+        Err(error) if is_timeout(error) && nodes.on_timeout(node, sent, deadline, now) => begin_asking(shared, node),
         Err(_) => {}
     }
     answer
 }
 
-/// Asks a silent node until it answers. One such task runs for each of them.
-async fn ask_silent(shared: &Shared, node: u64, address: &str) {
-    while !shared.closing.load(Ordering::Relaxed) {
-        let asked = shared.connector.channel(address).call(&pb::Counters {}, PROBE_DEADLINE).await;
-        // Where it listens no more, or anew, the next call finds out by itself.
-        if !matches!(&asked, Err(error) if error.kind() == ErrorKind::Timeout) {
+/// Returns when it makes no sense any more to wait for an answer to a call that was sent at `sent`: another call has found
+/// the node silent, or the master misses its heartbeats, too.
+async fn given_up(shared: &Arc<Shared>, node: u64, sent: Moment) {
+    let nodes = &shared.nodes;
+    loop {
+        let changed = nodes.changes().notified_owned();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if nodes.is_silent(node) {
+            return;
+        }
+        let now = shared.runtime.now();
+        if nodes.is_late(node) {
+            if nodes.on_late(node, sent, now) {
+                begin_asking(shared, node);
+                return;
+            }
+            let wait = LATE_WAIT.saturating_sub(now.since(sent));
+            if !wait.is_zero() {
+                shared.runtime.sleep(wait).await;
+                continue;
+            }
+        }
+        changed.await;
+    }
+}
+
+fn begin_asking(shared: &Arc<Shared>, node: u64) {
+    tracing::warn!(node, "a node answers nothing: do without it until it does");
+    let own = shared.clone();
+    shared.runtime.spawn("ask a silent node", async move { ask_silent(&own, node).await });
+}
+
+/// Asks a silent node until it answers, or is no node of the cluster any more. One such task runs for each of them.
+async fn ask_silent(shared: &Shared, node: u64) {
+    while !shared.closing.load(Ordering::Relaxed)
+        && let Some(address) = shared.nodes.address(node)
+    {
+        let asked = shared.connector.channel(&address).call(&pb::Counters {}, PROBE_DEADLINE).await;
+        if asked.err().is_none_or(|error| is_answer(error.kind())) {
             break;
         }
         shared.runtime.sleep(PROBE_PAUSE).await;
@@ -175,6 +214,12 @@ async fn ask_silent(shared: &Shared, node: u64, address: &str) {
     if shared.nodes.on_answer(node, shared.runtime.now()) {
         tracing::info!(node, "a node answers again");
     }
+}
+
+/// Whether a call that failed thus was answered all the same. Connections to a frozen process break, because nothing comes
+/// from it, and can be made, because its kernel takes them: what fails so says nothing.
+fn is_answer(kind: ErrorKind) -> bool {
+    !matches!(kind, ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Disconnected)
 }
 
 /// Tells the master of damage, without waiting.

@@ -8,12 +8,13 @@ use ebb_runtime::Moment;
 use ebb_types::{HostName, Result, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::silence::Silence;
 
 /// The node map. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NodeMap(Arc<Mutex<State>>);
+pub(crate) struct NodeMap(Arc<Mutex<State>>, Arc<Notify>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -27,9 +28,17 @@ struct State {
 impl NodeMap {
     /// Takes a newer map.
     pub fn update(&self, version: u64, nodes: Vec<pb::Node>) {
-        let mut state = self.0.lock();
-        state.version = version;
-        state.nodes = nodes.into_iter().map(|node| (node.id, node)).collect();
+        {
+            let mut state = self.0.lock();
+            state.version = version;
+            state.nodes = nodes.into_iter().map(|node| (node.id, node)).collect();
+        }
+        self.1.notify_waiters();
+    }
+
+    /// Told when the map changes, or a node is found silent. Whoever waits takes it before looking.
+    pub fn changes(&self) -> Arc<Notify> {
+        self.1.clone()
     }
 
     /// Forgets the version, so that the next poll brings the map again (another master counts from elsewhere).
@@ -58,6 +67,11 @@ impl NodeMap {
         }
     }
 
+    /// Where a node of the cluster listens, as last heard.
+    pub fn address(&self, node: u64) -> Option<String> {
+        self.0.lock().nodes.get(&node).map(|node| node.address.clone())
+    }
+
     /// Declared host of a node; empty if unknown.
     pub fn host(&self, node: u64) -> HostName {
         HostName::new(self.0.lock().nodes.get(&node).map_or(String::new(), |node| node.host.clone()))
@@ -76,6 +90,11 @@ impl NodeMap {
         let works =
             |volume: &pb::Volume| volume.id == member.volume && volume.state() != pb::VolumeState::VolumePoisoned;
         node.is_some_and(|node| !node.volumes.iter().any(works))
+    }
+
+    /// Whether the master misses the node's heartbeats.
+    pub fn is_late(&self, node: u64) -> bool {
+        self.0.lock().nodes.get(&node).is_some_and(|node| node.late)
     }
 
     /// Whether the node answers nothing at all at present.
@@ -103,7 +122,22 @@ impl NodeMap {
 
     /// A call had no answer in time. True: the node is silent from now on.
     pub fn on_timeout(&self, node: u64, sent: Moment, deadline: Duration, now: Moment) -> bool {
-        self.0.lock().silence.on_timeout(node, sent, deadline, now)
+        let is_news = self.0.lock().silence.on_timeout(node, sent, deadline, now);
+        self.tell(is_news)
+    }
+
+    /// A call waits for a node that is late. True: the node is silent from now on.
+    pub fn on_late(&self, node: u64, sent: Moment, now: Moment) -> bool {
+        let is_news = self.0.lock().silence.on_late(node, sent, now);
+        self.tell(is_news)
+    }
+
+    /// Calls that wait for a silent node need not wait any longer.
+    fn tell(&self, is_news: bool) -> bool {
+        if is_news {
+            self.1.notify_waiters();
+        }
+        is_news
     }
 
     /// Calls in progress to a node.

@@ -5,7 +5,8 @@
 //! elsewhere first, and it is not taken for a replacement. It is asked in the background until it answers.
 //!
 //! A node is silent if a call had no answer within its deadline and *no* call was answered since that one was sent. A slow
-//! one that answers others is not. Plain values: moments come in as arguments.
+//! one that answers others is not. A quarter of that deadline will do if the master has missed its heartbeats, too. Plain
+//! values: moments come in as arguments.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,6 +16,9 @@ use ebb_runtime::Moment;
 /// A deadline that passed by more than this was not kept by this process itself, which slept, or was frozen: that says nothing
 /// of the other side.
 const OVERSLEPT: Duration = Duration::from_secs(1);
+
+/// How long a call waits for a node that is late with its heartbeats.
+pub(crate) const LATE_WAIT: Duration = Duration::from_secs(1);
 
 /// What is known of each node's silence.
 #[derive(Debug, Default)]
@@ -34,12 +38,25 @@ impl Silence {
     /// known to be.
     pub fn on_timeout(&mut self, node: u64, sent: Moment, deadline: Duration, now: Moment) -> bool {
         let took = now.since(sent);
-        let heard_since = self.answered.get(&node).is_some_and(|answered| *answered >= sent);
-        let is_silent = took >= deadline && took < deadline + OVERSLEPT && !heard_since;
-        let is_news = is_silent && !self.silent.contains_key(&node);
-        if is_news {
-            self.silent.insert(node, now);
-        }
+        let is_silent = took >= deadline && took < deadline + OVERSLEPT && !self.is_heard_since(node, sent);
+        is_silent && self.note(node, now)
+    }
+
+    /// A call that was sent at `sent` has no answer yet, and the master misses the node's heartbeats. True: the node is silent
+    /// from now on.
+    pub fn on_late(&mut self, node: u64, sent: Moment, now: Moment) -> bool {
+        let is_silent = now.since(sent) >= LATE_WAIT && !self.is_heard_since(node, sent);
+        is_silent && self.note(node, now)
+    }
+
+    fn is_heard_since(&self, node: u64, sent: Moment) -> bool {
+        self.answered.get(&node).is_some_and(|answered| *answered >= sent)
+    }
+
+    /// True: that is news.
+    fn note(&mut self, node: u64, now: Moment) -> bool {
+        let is_news = !self.silent.contains_key(&node);
+        self.silent.entry(node).or_insert(now);
         is_news
     }
 
@@ -74,6 +91,15 @@ mod tests {
         assert_eq!(silence.all().collect::<Vec<_>>(), [1]);
         assert!(silence.on_answer(1, at(6000)));
         assert_eq!(silence.since(1), None);
+    }
+
+    #[test]
+    fn of_one_that_is_late_less_is_enough() {
+        let mut silence = Silence::default();
+        assert!(!silence.on_late(1, at(1000), at(1900)), "it may answer yet");
+        assert!(silence.on_late(1, at(1000), at(2000)));
+        silence.on_answer(2, at(1500));
+        assert!(!silence.on_late(2, at(1000), at(2000)), "it answers others");
     }
 
     #[test]

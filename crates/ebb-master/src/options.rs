@@ -24,7 +24,8 @@ pub struct Options {
     pub session_ttl: Duration,
     /// A node that is silent for so long is dead: its replicas are made again elsewhere.
     pub dead_time: Duration,
-    /// A node that is silent for so long gets no new replicas as long as there are others.
+    /// A node that is silent for so long gets no new replicas as long as there are others, and clients are told that it is
+    /// late. Three heartbeats: on a busy machine one may be.
     pub suspect_time: Duration,
     /// How often nodes tell that they live.
     pub heartbeat: Duration,
@@ -61,7 +62,7 @@ impl Options {
             default_replicas: 3,
             session_ttl: Duration::from_secs(10),
             dead_time: Duration::from_secs(30),
-            suspect_time: Duration::from_secs(5),
+            suspect_time: Duration::from_secs(3),
             heartbeat: Duration::from_secs(1),
             call_timeout: Duration::from_secs(5),
             copies_per_node_max: 16,

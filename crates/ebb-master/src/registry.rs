@@ -35,6 +35,8 @@ struct Node {
     heard: Option<Moment>,
     load: u32,
     dead: bool,
+    /// Silent for the suspect time.
+    late: bool,
     volumes: BTreeMap<VolumeId, Volume>,
 }
 
@@ -108,7 +110,7 @@ impl Registry {
     pub fn on_register(&mut self, node: NodeId, boot: BootId, pid: u32, volumes: &[pb::Volume], now: Moment) {
         let old = self.nodes.remove(&node).unwrap_or_default();
         let fresh = old.boot != boot;
-        let mut entry = Node { boot, pid, heard: Some(now), load: 0, dead: false, volumes: BTreeMap::new() };
+        let mut entry = Node { boot, pid, heard: Some(now), ..Node::default() };
         for told in volumes {
             let id = VolumeId::new(told.id);
             let mut volume = old.volumes.get(&id).filter(|_| !fresh).cloned().unwrap_or_default();
@@ -127,8 +129,8 @@ impl Registry {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.boot == BootId::new(beat.boot)) else {
             return (Pulse::Register, Vec::new());
         };
-        let revived = node.dead;
-        (node.heard, node.load, node.dead) = (Some(now), beat.load, false);
+        let revived = node.dead || node.late;
+        (node.heard, node.load, node.dead, node.late) = (Some(now), beat.load, false, false);
         let mut losses = Vec::new();
         for told in &beat.volumes {
             let volume_id = VolumeId::new(told.id);
@@ -160,23 +162,28 @@ impl Registry {
     }
 
     /// Time passes: which nodes died of it. `recorded` are all that were ever registered; `owes_word` tells of one that
-    /// has been silent for so long whether it should have spoken: who sleeps by plan is not dead.
+    /// has been silent for so long whether it should have spoken for the second span: who sleeps by plan is neither late nor
+    /// dead.
     pub fn on_tick(
         &mut self,
         recorded: impl Iterator<Item = NodeId>,
         now: Moment,
-        owes_word: impl Fn(NodeId, Duration) -> bool,
+        owes_word: impl Fn(NodeId, Duration, Duration) -> bool,
     ) -> Vec<Loss> {
         let mut losses = Vec::new();
+        let mut changed = false;
         for id in recorded {
             let node = self.nodes.entry(id).or_default();
             let silent = now.since(node.heard.unwrap_or(self.started));
-            if !node.dead && silent >= self.dead_time && owes_word(id, silent) {
+            let is_late =
+                node.heard.is_some() && silent >= self.suspect_time && owes_word(id, silent, self.suspect_time);
+            changed |= is_late != std::mem::replace(&mut node.late, is_late);
+            if !node.dead && silent >= self.dead_time && owes_word(id, silent, self.dead_time) {
                 node.dead = true;
                 losses.push(Loss::NodeDied(id));
             }
         }
-        if !losses.is_empty() {
+        if changed || !losses.is_empty() {
             self.version += 1;
         }
         losses
@@ -293,6 +300,7 @@ impl Registry {
         shown.state = state as i32;
         let known = self.nodes.get(&id);
         (shown.boot, shown.pid) = known.map_or((0, 0), |node| (node.boot.raw(), node.pid));
+        shown.late = known.is_some_and(|node| node.late);
         for volume in &mut shown.volumes {
             if let Some(known) = known.and_then(|node| node.volumes.get(&VolumeId::new(volume.id))) {
                 volume.capacity_bytes = known.capacity_bytes;

@@ -85,15 +85,22 @@ fn note_deaths(shared: &Shared) {
     let recorded: Vec<_> =
         machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id)).collect();
     let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    let patience_ms = millis(shared.options.dead_time);
-    let owes_word = |node, silent: Duration| plans.is_overdue(node, before(now_ms, silent), now_ms, patience_ms);
-    let losses = shared.state.registry.lock().on_tick(recorded.into_iter(), shared.runtime.now(), owes_word);
-    if losses.is_empty() {
+    let owes_word = |node, silent: Duration, patience: Duration| {
+        plans.is_overdue(node, before(now_ms, silent), now_ms, millis(patience))
+    };
+    let (losses, changed) = {
+        let mut registry = shared.state.registry.lock();
+        let before = registry.version();
+        (registry.on_tick(recorded.into_iter(), shared.runtime.now(), owes_word), registry.version() != before)
+    };
+    if !changed {
         return;
     }
     let snapshot = machine.clone();
     drop(machine);
-    on_losses(shared, &snapshot, &losses);
+    if !losses.is_empty() {
+        on_losses(shared, &snapshot, &losses);
+    }
     shared.tell_node_map();
 }
 

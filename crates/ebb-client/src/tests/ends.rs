@@ -1,6 +1,5 @@
 //! Clients that end without a word, and files that end with them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ebb_rpc::{Connector, Counters};
@@ -133,42 +132,5 @@ fn a_file_without_a_name_gets_one_if_it_may() {
         let refused = client.link(&root(), never, InodeId::ROOT, b"never").await;
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
         client.close(handle).await;
-    });
-}
-
-/// What one call has found out about a frozen member, the others need not: with a deadline for each of them, twenty files
-/// would take minutes. The time is virtual.
-#[test]
-fn a_frozen_member_costs_one_deadline_and_not_one_for_each_file() {
-    run(65, 5, |cluster| async move {
-        let client = cluster.client("client").await;
-        let (mut files, mut copies) = (Vec::new(), BTreeMap::new());
-        for number in 0..20 {
-            let (handle, inode) = create(&client, InodeId::ROOT, &format!("f{number}")).await;
-            client.write(handle, 0, pattern(number, 5000)).await.unwrap();
-            client.fsync(handle).await.unwrap();
-            files.push(handle);
-            for location in client.locations(inode).await.unwrap() {
-                location.hosts.into_iter().for_each(|host| *copies.entry(host).or_insert(0u64) += 1);
-            }
-        }
-        let (host, most) = copies.into_iter().max_by_key(|(_, count)| *count).unwrap();
-        let frozen = cluster.nodes.iter().map(|node| &node.process).find(|process| process.host() == host.as_str());
-        let frozen = frozen.unwrap();
-        frozen.freeze();
-        let begun = cluster.world.now();
-        for (number, handle) in files.iter().enumerate() {
-            client.write(*handle, 0, pattern(number as u64 + 100, 5000)).await.unwrap();
-            client.fsync(*handle).await.unwrap();
-        }
-        let took = cluster.world.now() - begun;
-        assert!(took < Duration::from_secs(15), "{took:?}");
-        let replaced = client.metrics().replaced_members;
-        assert_eq!(replaced, most, "each copy that was there is elsewhere");
-        frozen.thaw();
-        cluster.world.sleep(Duration::from_secs(5)).await;
-        for (number, handle) in files.iter().enumerate() {
-            assert_eq!(read_all(&client, *handle).await.unwrap(), &pattern(number as u64 + 100, 5000)[..]);
-        }
     });
 }

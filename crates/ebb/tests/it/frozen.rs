@@ -1,7 +1,7 @@
 //! A block server that is frozen for long, under reads and writes: a delay, and no failure.
 //!
-//! `EBB_FREEZE_SECONDS` sets for how long (12). How long operations take before, meanwhile and after is printed
-//! (`cargo test --test it frozen -- --nocapture`); the test is about what they do.
+//! `EBB_FREEZE_SECONDS` sets for how long (12). How long operations take before, meanwhile and after, and second by second,
+//! is printed (`cargo test --test it frozen -- --nocapture`); the test is about what they do.
 
 use std::fs::{File, OpenOptions};
 use std::io::Result;
@@ -75,6 +75,21 @@ fn print(what: &str, times: &[Timed], from: Duration, to: Duration) {
     eprintln!("{what:>28}: {:>6}  p50 {:>10.1?}  p99 {:>10.1?}  most {:>10.1?}", spans.len(), at(50), at(99), at(100));
 }
 
+/// Prints each second: how many operations began in it, and how long they took.
+fn print_seconds(what: &str, times: &[Timed], froze: Duration, thawed: Duration) {
+    let last = times.iter().map(|at| at.0.as_secs()).max().unwrap_or(0);
+    for second in (0..=last).map(Duration::from_secs) {
+        let next = second + Duration::from_secs(1);
+        let is_frozen = second < thawed && next > froze;
+        print(
+            &format!("{what} {:>3} {}", second.as_secs(), if is_frozen { "frozen" } else { "" }),
+            times,
+            second,
+            next,
+        );
+    }
+}
+
 /// A host with copies of what the load works on, on which no mount is.
 fn holder(cluster: &Cluster) -> String {
     let locations = cluster.json(&["fs", "locations", &format!("/{}", name(0, 0))]);
@@ -124,6 +139,7 @@ fn a_block_server_frozen_for_long_delays_and_fails_nothing() {
             print(&format!("{kind}, first 5 s frozen"), times, froze, froze + SETTLING);
             print(&format!("{kind}, rest of the freeze"), times, froze + SETTLING, thawed);
             print(&format!("{kind} after"), times, thawed, Duration::MAX);
+            print_seconds(kind, times, froze, thawed);
         }
         models
     });
