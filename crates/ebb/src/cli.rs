@@ -125,6 +125,9 @@ struct UpArgs {
     /// How long the battery carries all nodes; 0: there is none [default: 300].
     #[arg(long, requires = "policy")]
     battery_seconds: Option<f64>,
+    /// MB per second that repair may move to or from one node, 0: no limit [default: 200].
+    #[arg(long)]
+    repair_mb_per_s: Option<u64>,
 }
 
 /// What a command knows of its surroundings.
@@ -148,6 +151,17 @@ impl Context {
 }
 
 impl Cli {
+    /// Threads that a process of this role works with; `None`: one for each core.
+    ///
+    /// What a master or a mount does for a call takes microseconds, and to hand it to another thread takes as many: they
+    /// work with half of the cores, for they have others for what waits for a disk and for the kernel's requests.
+    pub fn threads(&self) -> Option<usize> {
+        let is_chosen = std::env::var_os("TOKIO_WORKER_THREADS").is_some();
+        let is_quick = matches!(self.command, Command::Master(_) | Command::Mount(_));
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        (is_quick && !is_chosen).then_some((cores / 2).max(1))
+    }
+
     /// Does what was said; false: done, and what was looked at is not healthy.
     pub async fn run(self) -> Result<bool> {
         let context = Context { dir: self.dir, output: Output::new(self.json) };
@@ -164,6 +178,7 @@ impl Cli {
                     interval: args.interval.map(|span| span.0),
                     fallback_watts: args.fallback_watts,
                     battery_seconds: args.battery_seconds,
+                    repair_mb_per_s: args.repair_mb_per_s,
                 };
                 up::up(&context.dir()?, &options, &context.output).await.map(|()| true)
             }

@@ -24,6 +24,9 @@ pub struct ClusterFile {
     /// How long a silent client keeps its leases, in milliseconds.
     #[serde(default = "default_session_ttl_ms")]
     pub session_ttl_ms: u64,
+    /// MB per second that repair may move to or from one node; 0: no limit.
+    #[serde(default = "default_repair_mb_per_s")]
+    pub repair_mb_per_s: u64,
     /// Copies that the default dataset keeps.
     #[serde(default = "default_replicas")]
     pub replicas: u32,
@@ -35,6 +38,11 @@ const fn default_dead_ms() -> u64 {
 
 const fn default_session_ttl_ms() -> u64 {
     10_000
+}
+
+/// A node's link and disks carry several times as much: users' reads and writes go first.
+const fn default_repair_mb_per_s() -> u64 {
+    200
 }
 
 const fn default_replicas() -> u32 {
@@ -108,6 +116,7 @@ impl ClusterDir {
             masters: Vec::new(),
             dead_after_ms: default_dead_ms(),
             session_ttl_ms: default_session_ttl_ms(),
+            repair_mb_per_s: default_repair_mb_per_s(),
             replicas,
         };
         let created = Self { path: fs::canonicalize(path).map_err(what)?, file, id: ClusterId::new(id), secret };

@@ -37,6 +37,8 @@ pub struct UpOptions {
     pub fallback_watts: Option<f64>,
     /// How long the battery carries all nodes; none: as before.
     pub battery_seconds: Option<f64>,
+    /// Overrides how many MB per second repair may move to or from one node; 0: no limit.
+    pub repair_mb_per_s: Option<u64>,
 }
 
 /// Where the directory's lock is.
@@ -76,6 +78,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         cluster.file.masters = vec![format!("127.0.0.1:{}", free_port()?)];
         cluster.file.dead_after_ms = options.dead_after_ms.unwrap_or(cluster.file.dead_after_ms);
         cluster.file.session_ttl_ms = options.session_ttl_ms.unwrap_or(cluster.file.session_ttl_ms);
+        cluster.file.repair_mb_per_s = options.repair_mb_per_s.unwrap_or(cluster.file.repair_mb_per_s);
         cluster.save()?;
     } else {
         // What runs knows the master by its address and the times it was started with: both stay.

@@ -31,6 +31,7 @@ pub async fn run(context: &Context, _args: MasterArgs) -> Result<()> {
     options.suspect_time = options.suspect_time.min(options.dead_time / 2);
     options.session_ttl = Duration::from_millis(cluster.file.session_ttl_ms);
     options.heartbeat = options.heartbeat.min(options.dead_time / 4);
+    options.copy_rate_bytes_per_sec = cluster.file.repair_mb_per_s.saturating_mul(1_000_000);
     let runtime = Runtime::real();
     let master = Master::start(runtime.clone(), options).await?;
     let proxy = Hosted::start(&runtime, proxy_options(&cluster, master.address()));

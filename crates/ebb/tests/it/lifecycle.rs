@@ -48,6 +48,19 @@ fn a_cluster_comes_up_tells_its_state_and_leaves_nothing() {
 }
 
 #[test]
+fn what_up_is_told_of_repair_stays_until_it_is_told_otherwise() {
+    let cluster = Cluster::none();
+    let rate = || cluster.json(&["cluster", "status"])["repair"]["rate_bytes_per_sec"].as_u64().unwrap();
+    cluster.ok(&["cluster", "up", "--nodes", "1"]);
+    assert_eq!(rate(), 200_000_000);
+    for (more, wanted) in [(&["--repair-mb-per-s", "7"][..], 7_000_000), (&[], 7_000_000)] {
+        cluster.ok(&["cluster", "down"]);
+        cluster.ok(&[&["cluster", "up", "--nodes", "1"], more].concat());
+        assert_eq!(rate(), wanted);
+    }
+}
+
+#[test]
 fn up_starts_what_is_missing_and_nothing_else() {
     let cluster = Cluster::up(3);
     let mount = cluster.mount("mnt");
