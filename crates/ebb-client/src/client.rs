@@ -69,6 +69,7 @@ impl Client {
             }
             verdict = verdict.and(finished);
         }
+        shared.give_back_idle().await;
         shared.closing.store(true, Ordering::Relaxed);
         shared.queue.wake();
         let close = pb::CloseSession { session: shared.session.name().id.raw() };

@@ -18,13 +18,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard, Semaphore};
 
 use crate::inode::{Core, Inode, Lease};
-use crate::session::ATTEMPT;
 use crate::shared::Shared;
 
 /// Files flushed at a time.
 const FLUSHES_MAX: usize = 128;
 /// Files in one commit command.
-const COMMIT_MAX: usize = 1000;
+pub(crate) const COMMIT_MAX: usize = 1000;
 /// How long files that are ready wait for others that are being flushed.
 const GATHER: Duration = Duration::from_millis(100);
 /// Between looks at the number of leases held.
@@ -43,8 +42,6 @@ struct State {
     dirty: BTreeMap<InodeId, Moment>,
     flushing: BTreeSet<InodeId>,
     ready: BTreeSet<InodeId>,
-    /// Closed files whose registration goes back.
-    forget: BTreeSet<InodeId>,
     /// Memory is tight: nothing waits for the interval.
     urgent: bool,
 }
@@ -76,12 +73,6 @@ impl Queue {
         }
     }
 
-    /// The master need not count this client among those that have the file open.
-    pub fn forget(&self, inode: InodeId) {
-        self.state.lock().forget.insert(inode);
-        self.wake.notify_one();
-    }
-
     /// Wakes the committer.
     pub fn wake(&self) {
         self.wake.notify_one();
@@ -106,7 +97,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         start_flushes(&shared, &permits);
         commit_ready(&shared).await;
-        send_forgets(&shared).await;
+        if shared.returns.wait(shared.runtime.now()).is_some_and(|wait| wait.is_zero()) {
+            shared.give_back_idle().await;
+        }
         if shared.runtime.now().since(trimmed) >= TRIM_INTERVAL {
             trimmed = shared.runtime.now();
             shared.trim_leases().await;
@@ -125,7 +118,8 @@ fn next_wait(shared: &Shared) -> Duration {
     }
     let now = shared.runtime.now();
     let first = state.waiting().map(|(_, since)| since).min();
-    first.map_or(TRIM_INTERVAL, |since| interval.saturating_sub(now.since(since)))
+    let flush = first.map_or(TRIM_INTERVAL, |since| interval.saturating_sub(now.since(since)));
+    shared.returns.wait(now).map_or(flush, |wait| flush.min(wait))
 }
 
 /// Starts flushing everything dirty, if the first of it is due.
@@ -188,30 +182,6 @@ async fn commit_ready(shared: &Arc<Shared>) {
             tracing::debug!(%error, "commit");
         }
     }
-}
-
-async fn send_forgets(shared: &Arc<Shared>) {
-    let wanted = std::mem::take(&mut shared.queue.state.lock().forget);
-    let mut inodes = Vec::new();
-    for id in wanted {
-        let Some(inode) = shared.find(id) else { continue };
-        let mut core = inode.core.lock();
-        if core.open_count == 0 && (core.registered || core.maybe_registered) {
-            core.registered = false;
-            core.maybe_registered = false;
-            shared.forgetting.lock().insert(id);
-            inodes.push(id.raw());
-        }
-    }
-    if inodes.is_empty() {
-        return;
-    }
-    let forget = pb::Forget { session: shared.session.name().id.raw(), inodes: inodes.clone() };
-    if let Err(error) = shared.session.masters.call(&forget, ATTEMPT, shared.session.deadline()).await.result {
-        tracing::debug!(%error, "forgetting closed files");
-    }
-    shared.forgetting.lock().clear();
-    shared.forgotten.notify_waiters();
 }
 
 impl Shared {

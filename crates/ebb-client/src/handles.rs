@@ -207,7 +207,7 @@ impl Shared {
         let last_name_gone = core.attr.as_ref().is_none_or(|attr| attr.nlink == 0) || core.attr_stale;
         if core.open_count == 0 && (core.registered || core.maybe_registered) && last_name_gone {
             drop(core);
-            self.queue.forget(inode.id);
+            self.return_closed(inode.id);
         }
     }
 

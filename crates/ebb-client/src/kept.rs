@@ -157,14 +157,15 @@ impl Shared {
         let mut unsure = unsure;
         unsure.done = true;
         let done = then(&asking, &reply);
+        // Ordering: before the change itself counts as something that has happened to the new directory.
+        if let Some(attr) = reply.attr.filter(|attr| makes_directory && reply.leased.contains(&attr.inode)) {
+            self.known.put_empty(&asking, InodeId::new(attr.inode));
+        }
         if sets_size {
             // Attributes and size of the file change in one step, by whoever asked.
             inodes.iter().for_each(|inode| self.known.on_unsure_attr(*inode));
         } else {
             self.note_change(&asking, &reply, &names, &inodes);
-        }
-        if let Some(attr) = reply.attr.filter(|attr| makes_directory && reply.leased.contains(&attr.inode)) {
-            self.known.put_empty(&asking, InodeId::new(attr.inode));
         }
         Ok((reply, done))
     }

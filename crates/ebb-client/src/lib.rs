@@ -14,7 +14,7 @@
 //!    `outgoing` and `channel` (a metablock's writes and members), `hedge`, `silence`, `plan` (other decisions), `sticky`.
 //! 3. `inode` (what is known of one file), `known` (names and attributes that may be kept), `shared` (what all share).
 //! 4. The session: `masters`, `session`, `poll`, `witness`, `lease`, `recall`.
-//! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `committer`, `resize`, `allocate`.
+//! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `committer`, `returns` (what goes back unasked), `resize`, `allocate`.
 //! 6. Files that several sessions write: `sharing` (what is known of them), `proxied` (operations by way of the proxy),
 //!    `pinned` (what the proxy itself needs).
 //! 7. Reading: `read`, `fetch`, `short` (files of servers on this host). Names: `kept`, `names`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`.
@@ -54,6 +54,7 @@ mod read;
 mod recall;
 mod repair;
 mod resize;
+mod returns;
 mod session;
 mod shared;
 mod sharing;

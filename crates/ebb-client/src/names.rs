@@ -8,6 +8,7 @@ use ebb_wire::pb::meta_op::{GetMap, Op};
 
 use crate::inode::Lease;
 use crate::lease::Entry;
+use crate::returns;
 use crate::shared::Shared;
 use crate::types::Location;
 
@@ -16,22 +17,39 @@ pub(crate) const LOCATIONS_XATTR: &[u8] = b"user.ebb.locations";
 /// Records in one piece of a map.
 const MAP_PART: u32 = 4096;
 
+/// What there is of an inode that lost a name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// Other names.
+    Names,
+    /// Other sessions that have it open.
+    Readers,
+    /// Handles of this client, if any.
+    Nothing,
+}
+
 impl Shared {
     /// A request that takes a name from an inode, perhaps its last.
     pub async fn displacing(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<()> {
         let reply = self.change(credentials, op).await?;
         if reply.displaced_inode != 0 {
-            self.on_displaced(InodeId::new(reply.displaced_inode), reply.displaced_gone);
+            let left = match (reply.displaced_gone, reply.displaced_open) {
+                (false, _) => Left::Names,
+                (true, true) => Left::Readers,
+                (true, false) => Left::Nothing,
+            };
+            self.on_displaced(InodeId::new(reply.displaced_inode), left);
         }
         Ok(())
     }
 
-    /// An inode lost a name. If it was the last and no handle is open, nothing of it needs to be written any more.
-    fn on_displaced(&self, id: InodeId, gone: bool) {
+    /// An inode lost a name. If it was the last and nobody has it open, nothing of it needs to be written any more: its
+    /// lease goes back with many others', and the master need not ask for it.
+    fn on_displaced(&self, id: InodeId, left: Left) {
         let Some(inode) = self.find(id) else { return };
         let mut core = inode.core.lock();
         core.attr_stale = true;
-        if !gone {
+        if left == Left::Names {
             return;
         }
         if let Some(attr) = &mut core.attr {
@@ -40,13 +58,23 @@ impl Shared {
         if core.open_count > 0 {
             return;
         }
-        let (weight, _) = core.lose(&self.cache, id);
         let forget = core.registered || core.maybe_registered;
-        drop(core);
-        self.budget.give(weight);
-        inode.progress.notify_waiters();
+        if left == Left::Nothing {
+            let held = (core.lease == Lease::Write).then(|| returns::gone(id, &core));
+            let (weight, _) = core.lose(&self.cache, id);
+            // Its number is never given again, so there is no later lease to tell from this one.
+            core.lost_epoch = None;
+            drop(core);
+            self.budget.give(weight);
+            inode.progress.notify_waiters();
+            if let Some(held) = held {
+                self.return_gone(held);
+            }
+        } else {
+            drop(core);
+        }
         if forget {
-            self.queue.forget(id);
+            self.return_closed(id);
         }
     }
 

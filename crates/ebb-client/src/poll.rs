@@ -117,7 +117,7 @@ impl Shared {
             core.attr_stale = true;
             if core.open_count == 0 && core.registered {
                 // It may have lost its last name: nothing here keeps it alive.
-                self.queue.forget(id);
+                self.return_closed(id);
             }
         }
         let shared = self.clone();

@@ -247,7 +247,7 @@ impl Shared {
             drop(core);
             self.cache.remove_inode(inode.id);
             if forget {
-                self.queue.forget(inode.id);
+                self.return_closed(inode.id);
             }
         }
     }

@@ -24,6 +24,7 @@ use crate::metrics::Cells;
 use crate::nodes::NodeMap;
 use crate::poll::MasterBoot;
 use crate::proxied::IN_FLIGHT_MAX;
+use crate::returns::Returns;
 use crate::session::Session;
 use crate::sharing::Requests;
 use crate::short::ShortCircuit;
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     pub known: Known,
     pub budget: Budget,
     pub queue: Queue,
+    pub returns: Returns,
     pub handles: Handles,
     pub hedge: Hedge,
     pub short: ShortCircuit,
@@ -78,6 +80,7 @@ impl Shared {
             nodes: NodeMap::default(),
             plans: Mutex::default(),
             queue: Queue::default(),
+            returns: Returns::default(),
             handles: Handles::default(),
             hedge: Hedge::default(),
             short: ShortCircuit::default(),

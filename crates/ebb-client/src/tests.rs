@@ -4,6 +4,8 @@ mod counts;
 mod directed;
 mod ends;
 mod fake_block;
+mod frozen;
 mod harness;
 mod random;
+mod removed;
 mod short;

@@ -14,7 +14,7 @@ use crate::shared::Shared;
 
 const PAUSE: Duration = Duration::from_secs(1);
 /// Deletions that turn up together go out together.
-const GATHER: Duration = Duration::from_millis(50);
+const GATHER: Duration = Duration::from_millis(250);
 /// Metablocks named in one call.
 const NAMES_MAX: usize = 1000;
 

@@ -205,6 +205,17 @@ impl Leases {
         self.touch(inode);
     }
 
+    /// The file is freed: nobody has anything of it any more, and its number is never given again.
+    pub fn drop_file(&mut self, inode: InodeId) {
+        if let Some(file) = self.files.get_mut(&inode) {
+            let sessions = std::mem::take(&mut file.readers).into_iter().chain(std::mem::take(&mut file.opens));
+            for session in sessions.collect::<Vec<_>>() {
+                self.forget_pair(session, inode);
+            }
+        }
+        self.touch(inode);
+    }
+
     fn forget_pair(&mut self, session: SessionId, inode: InodeId) {
         if self.files.get(&inode).is_some_and(|file| file.knows(session)) {
             return;
@@ -243,6 +254,12 @@ impl Leases {
     #[must_use]
     pub fn is_open(&self, inode: InodeId) -> bool {
         self.files.get(&inode).is_some_and(|file| !file.opens.is_empty())
+    }
+
+    /// Whether a session other than this one has the file open.
+    #[must_use]
+    pub fn is_open_elsewhere(&self, session: SessionId, inode: InodeId) -> bool {
+        self.files.get(&inode).is_some_and(|file| file.opens.iter().any(|other| *other != session))
     }
 
     /// Whether this session has the file open.

@@ -58,6 +58,10 @@ async fn change(
     let about = [reply.attr.as_ref().map_or(0, |attr| attr.inode), reply.displaced_inode];
     fence.extend(done.chain(about.into_iter().filter(|id| *id != 0 && changes_attributes(op)).map(InodeId::new)));
     fence.settle(until.since(shared.runtime.now())).await?;
+    if reply.displaced_gone {
+        let displaced = InodeId::new(reply.displaced_inode);
+        reply.displaced_open = shared.state.soft.lock().leases.is_open_elsewhere(session, displaced);
+    }
     if request.lease {
         let machine = shared.group.machine();
         keep(&machine, &mut shared.state.soft.lock(), session, op, &mut reply);

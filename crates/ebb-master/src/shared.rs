@@ -248,7 +248,8 @@ impl State {
             }
             Effect::Orphaned(_) => self.wake.reap.notify_one(),
             Effect::Freed(inode) => {
-                soft.leases.touch(*inode);
+                soft.leases.drop_file(*inode);
+                soft.watches.drop_inode(*inode);
                 self.wake.deletes.notify_one();
             }
             Effect::Changed { inode, by } => {

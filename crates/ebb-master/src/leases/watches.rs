@@ -159,6 +159,19 @@ impl Watches {
         }
     }
 
+    /// The inode is freed: there is nothing left to keep, and its number is never given again. Who was told to forget it
+    /// still says so.
+    pub fn drop_inode(&mut self, inode: InodeId) {
+        let Some(watched) = self.inodes.get_mut(&inode) else { return };
+        for session in std::mem::take(&mut watched.keepers) {
+            if let Some(watcher) = self.sessions.get_mut(&session) {
+                watcher.inodes.remove(&inode);
+            }
+        }
+        watched.changed.notify_waiters();
+        self.tidy(inode);
+    }
+
     /// The session is gone.
     pub fn drop_session(&mut self, session: SessionId) {
         let Some(watcher) = self.sessions.remove(&session) else { return };

@@ -249,6 +249,8 @@ fn a_replica_that_is_gone_is_missed_by_the_next_report() {
             })
             .await;
         cluster.until("all copies", |status| status.under_replicated == 0).await;
+        // Deletions that turn up within a moment go out together.
+        cluster.world.sleep(Duration::from_secs(1)).await;
         assert_whole(&cluster, 1).await;
     });
 }

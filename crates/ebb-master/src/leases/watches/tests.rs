@@ -33,6 +33,22 @@ fn a_change_waits_until_the_others_have_forgotten() {
 }
 
 #[test]
+fn of_an_inode_that_is_freed_nobody_keeps_anything() {
+    let mut watches = Watches::default();
+    watches.watch(session(1), INODE);
+    watches.watch(session(2), INODE);
+    watches.raise(session(1), INODE);
+    watches.recall(session(1), INODE);
+    let numbers = told(&mut watches, 2);
+    watches.drop_inode(INODE);
+    assert!(!watches.is_watching(session(1), INODE));
+    assert!(!watches.is_clear(session(1), INODE), "who was told to forget it says so all the same");
+    watches.on_forgotten(session(2), numbers[0]);
+    watches.lower(session(1), INODE);
+    assert!(watches.inodes.is_empty() && watches.sessions.values().all(|watcher| watcher.inodes.is_empty()));
+}
+
+#[test]
 fn words_that_come_twice_do_not_end_a_later_watch() {
     let mut watches = Watches::default();
     watches.watch(session(2), INODE);

@@ -1,0 +1,81 @@
+//! Names that come and go: how little is said about it, and what is not lost by it.
+
+use std::time::Duration;
+
+use ebb_types::{ErrorKind, InodeId};
+
+use super::harness::{create, pattern, read_all, root, run};
+use crate::{Access, Client};
+
+const FILES: u64 = 40;
+
+fn calls(client: &Client) -> u64 {
+    client.counters().read().calls
+}
+
+#[test]
+fn nobody_is_asked_for_names_of_a_directory_that_was_just_made() {
+    run(71, 3, |cluster| async move {
+        let client = cluster.client("client").await;
+        let made = client.make_dir(&root(), InodeId::ROOT, b"new", 0o755, 0).await.unwrap();
+        let directory = InodeId::new(made.inode);
+        let before = calls(&client);
+        for number in 0..FILES {
+            let name = format!("f{number}");
+            let missing = client.lookup(&root(), directory, name.as_bytes()).await;
+            assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
+            let (handle, inode) = create(&client, directory, &name).await;
+            client.close(handle).await;
+            let found = client.lookup(&root(), directory, name.as_bytes()).await.unwrap();
+            assert_eq!(found.inode, inode.raw());
+        }
+        // One for each file, and a poll now and then.
+        assert!(calls(&client) - before < FILES + FILES / 4, "{} calls", calls(&client) - before);
+    });
+}
+
+#[test]
+fn removing_many_files_takes_little_more_than_a_call_for_each() {
+    run(72, 3, |cluster| async move {
+        let client = cluster.client("client").await;
+        let mut inodes = Vec::new();
+        for number in 0..FILES {
+            let (handle, inode) = create(&client, InodeId::ROOT, &format!("f{number}")).await;
+            client.write(handle, 0, pattern(number, 5000)).await.unwrap();
+            client.close(handle).await;
+            inodes.push(inode);
+        }
+        cluster.world.sleep(Duration::from_secs(5)).await;
+        let before = calls(&client);
+        for number in 0..FILES {
+            client.unlink(&root(), InodeId::ROOT, format!("f{number}").as_bytes()).await.unwrap();
+        }
+        cluster.world.sleep(Duration::from_secs(2)).await;
+        assert!(calls(&client) - before < FILES + FILES / 4, "{} calls", calls(&client) - before);
+        for inode in inodes {
+            let gone = client.get_attr(&root(), inode).await;
+            assert_eq!(gone.unwrap_err().kind(), ErrorKind::Stale, "{inode} is freed");
+        }
+        assert_eq!(client.metrics().recalls, 0, "the master had nothing to ask for");
+    });
+}
+
+#[test]
+fn what_was_written_before_the_last_name_went_is_read_by_who_has_the_file_open() {
+    run(73, 3, |cluster| async move {
+        let writer = cluster.client("h0").await;
+        let reader = cluster.client("h1").await;
+        let (handle, inode) = create(&writer, InodeId::ROOT, "file").await;
+        writer.write(handle, 0, pattern(1, 5000)).await.unwrap();
+        writer.fsync(handle).await.unwrap();
+        let (open, _) = reader.open(&root(), inode, Access::Read).await.unwrap();
+        assert_eq!(read_all(&reader, open).await.unwrap(), &pattern(1, 5000)[..]);
+        writer.write(handle, 0, pattern(2, 7000)).await.unwrap();
+        writer.close(handle).await;
+        writer.unlink(&root(), InodeId::ROOT, b"file").await.unwrap();
+        assert_eq!(read_all(&reader, open).await.unwrap(), &pattern(2, 7000)[..]);
+        reader.close(open).await;
+        cluster.world.sleep(Duration::from_secs(10)).await;
+        assert!(writer.get_attr(&root(), inode).await.is_err(), "nobody keeps it");
+    });
+}
