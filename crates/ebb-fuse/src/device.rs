@@ -74,7 +74,8 @@ impl Device {
                 Ok(_) => return Ok(Received::Message),
                 // ENOENT: the request was withdrawn while it was read (fuse(4)).
                 Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
-                Err(Errno::NODEV) => return Ok(Received::Unmounted),
+                // ECONNABORTED: the same, by force, or when the last file behind a lazy unmount was closed.
+                Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(Received::Unmounted),
                 Err(error) => return Err(Error::from_io(&error.into(), format!("reading {PATH}"))),
             }
         }
