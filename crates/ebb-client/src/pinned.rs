@@ -34,10 +34,15 @@ impl Client {
         Ok(self.shared().pin(&file, epoch))
     }
 
-    /// Whether the write lease is held under this epoch, and may be believed.
+    /// Whether the write lease is held under this epoch. It may not be believed for the moment: operations wait for
+    /// that, and it is not lost before the master says so.
     #[must_use]
     pub fn is_held(&self, inode: InodeId, epoch: Epoch) -> bool {
-        self.shared().find(inode).is_some_and(|inode| self.shared().is_pinned(&inode.core.lock(), epoch))
+        let is_held = |inode: Arc<Inode>| {
+            let core = inode.core.lock();
+            core.lease == Lease::Write && core.epoch == epoch
+        };
+        self.shared().find(inode).is_some_and(is_held)
     }
 
     /// Whether the lease of this epoch was the last one, and went back with everything synced and committed.

@@ -151,17 +151,6 @@ impl Context {
 }
 
 impl Cli {
-    /// Threads that a process of this role works with; `None`: one for each core.
-    ///
-    /// What a master or a mount does for a call takes microseconds, and to hand it to another thread takes as many: they
-    /// work with half of the cores, for they have others for what waits for a disk and for the kernel's requests.
-    pub fn threads(&self) -> Option<usize> {
-        let is_chosen = std::env::var_os("TOKIO_WORKER_THREADS").is_some();
-        let is_quick = matches!(self.command, Command::Master(_) | Command::Mount(_));
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        (is_quick && !is_chosen).then_some((cores / 2).max(1))
-    }
-
     /// Does what was said; false: done, and what was looked at is not healthy.
     pub async fn run(self) -> Result<bool> {
         let context = Context { dir: self.dir, output: Output::new(self.json) };

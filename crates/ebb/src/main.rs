@@ -37,11 +37,7 @@ const REFUSED: u8 = 3;
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     cli::start_logging(&cli);
-    let mut threads = tokio::runtime::Builder::new_multi_thread();
-    if let Some(count) = cli.threads() {
-        threads.worker_threads(count);
-    }
-    let runtime = match threads.enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("ebb: starting threads: {error}");
