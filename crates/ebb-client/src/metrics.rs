@@ -42,6 +42,14 @@ metrics! {
     corrupt_reads,
     /// Operations that a proxy carried out.
     proxied_operations,
+    /// Attempts to send an operation to a proxy again, because no answer came.
+    repeated_operations,
+    /// Operations that found that their file was not at that proxy any more.
+    moved_operations,
+    /// Operations that failed because nobody can say whether a proxy carried them out.
+    unknown_operations,
+    /// Stays of files at a proxy of whose end nothing was told.
+    lost_stays,
     /// Writes that were logged elsewhere because members slept.
     logged_writes,
     /// Files committed.

@@ -233,7 +233,10 @@ impl Shared {
     ) -> Result<Outcome> {
         let request = self.requests.once(self.session.name().id);
         match self.carry_out(inode, sharing, &request, op, payload).await? {
-            (Outcome::Gone, Fate::Unknown) => Err(unknown(inode.id)),
+            (Outcome::Gone, Fate::Unknown) => {
+                self.metrics.unknown_operations.add(1);
+                Err(unknown(inode.id))
+            }
             (Outcome::Gone, Fate::NotDone) => Ok(Outcome::Gone),
             (done, _) => {
                 let lost = inode.core.lock().on_changed(sharing, inode.id);
@@ -292,6 +295,7 @@ impl Shared {
                 return Err(error.context(format_args!("{} at its proxy", inode.id)));
             }
             tracing::debug!(inode = %inode.id, %error, "an operation on a shared file is sent again");
+            self.metrics.repeated_operations.add(1);
             self.check_open()?;
             if !self.is_still_there(inode, sharing).await? {
                 return Ok((self.on_gone(inode), fate));
@@ -304,6 +308,7 @@ impl Shared {
     /// The kernel keeps pages of a shared file only until it asks for the attributes again; under a lease it asks no more.
     /// Not waited for: the operation that is under way may be the one that has a page locked.
     fn on_gone(self: &Arc<Self>, inode: &Inode) -> Outcome {
+        self.metrics.moved_operations.add(1);
         let (shared, id) = (self.clone(), inode.id);
         self.runtime.spawn("invalidate what was shared", async move { shared.invalidate(id).await });
         Outcome::Gone
@@ -350,8 +355,15 @@ impl Shared {
     /// A stay is over, if it is the one that the file's state is about.
     fn leave(&self, inode: &Inode, sharing: &Sharing, end: End) {
         let mut core = inode.core.lock();
-        if core.sharing.as_ref().is_some_and(|now| now.is_same(sharing)) && core.end_sharing(end, inode.id) {
-            drop(core);
+        if !core.sharing.as_ref().is_some_and(|now| now.is_same(sharing)) {
+            return;
+        }
+        let lost = core.end_sharing(end, inode.id);
+        drop(core);
+        if end == End::Lost {
+            self.metrics.lost_stays.add(1);
+        }
+        if lost {
             self.warn_of_loss(inode);
         }
     }

@@ -33,6 +33,9 @@ const SCRUB_CALLS: usize = 20;
 const SCRUB_PAUSE: Duration = Duration::from_millis(20);
 const SCRUB_MAX: Duration = Duration::from_secs(5);
 
+/// Between two looks at what a client counts.
+const COUNT_PAUSE: Duration = Duration::from_millis(500);
+
 /// How long a process that gave up stays down.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
@@ -314,6 +317,7 @@ impl Cluster {
         let files = self.files(&runtime, member.process.host()).await;
         let files = Arc::new(files);
         let worker = Worker { board: self.0.board.clone(), client: number, files: files.clone() };
+        runtime.spawn("count", self.clone().count(number, files.client().clone(), runtime.clone()));
         let mut tasks = Vec::new();
         for index in 0..self.0.options.workers_per_client {
             // Another life draws other operations.
@@ -337,6 +341,15 @@ impl Cluster {
         }
         self.0.finished.lock().insert(number);
         Ok(())
+    }
+
+    /// Notes what a client counts while it lives.
+    async fn count(self, number: usize, client: Client, runtime: Runtime) {
+        let born = u64::try_from(self.world().now().as_nanos()).unwrap_or(u64::MAX);
+        loop {
+            self.0.board.counts.lock().insert((number, born), client.metrics());
+            runtime.sleep(COUNT_PAUSE).await;
+        }
     }
 
     /// The run's directory, through a session of its own; tries until it has both.

@@ -47,7 +47,7 @@ use crate::history::History;
 use crate::invariants::{Violation, healthy};
 use crate::observer::Observer;
 pub use crate::options::VirtualOptions;
-pub use crate::report::Report;
+pub use crate::report::{ProxyUse, Report};
 use crate::watch::Watch;
 use crate::workload::Board;
 
@@ -63,7 +63,7 @@ pub fn run_and_keep(seed: u64, options: VirtualOptions, kept_events_max: usize) 
     let plant = options.plant;
     let world_options = WorldOptions { panics: Panics::EndTheTask, kept_events_max, plant, ..WorldOptions::default() };
     World::run(seed, world_options, |world| async move {
-        let board = board(&world);
+        let board = Board { in_turns: options.in_turns, ..board(&world) };
         let mut violations = match drive(&board, options).await {
             Ok(violations) => violations,
             Err(violation) => vec![violation],
@@ -87,6 +87,7 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         firm,
         reads: history.reads().len() as u64,
         locks: history.holds().len() as u64,
+        proxy: ProxyUse::of(board.counts.lock().values()),
         violations,
     }
 }
@@ -124,5 +125,12 @@ async fn drive(board: &Board, options: VirtualOptions) -> Result<Vec<Violation>,
 }
 
 fn board(world: &World) -> Board {
-    Board { world: world.clone(), history: Arc::default(), injected: Arc::default(), done: Arc::default() }
+    Board {
+        world: world.clone(),
+        history: Arc::default(),
+        injected: Arc::default(),
+        counts: Arc::default(),
+        in_turns: false,
+        done: Arc::default(),
+    }
 }

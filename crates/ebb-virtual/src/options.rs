@@ -37,6 +37,8 @@ pub struct VirtualOptions {
     pub fault_pause: Duration,
     /// The kinds of faults; none: drawn from the seed.
     pub faults: Option<Vec<Kind>>,
+    /// Clients mostly use one file to overwrite and one to append to, so that these go to the proxy.
+    pub in_turns: bool,
     /// Longest pause of a worker between two operations.
     pub work_pause_max: Duration,
     /// A mistake that the code is to make, to see whether it is found.
@@ -59,6 +61,7 @@ impl Default for VirtualOptions {
             rest_max: Duration::from_secs(240),
             fault_pause: Duration::from_secs(3),
             faults: None,
+            in_turns: false,
             work_pause_max: Duration::from_millis(150),
             plant: None,
         }
@@ -91,6 +94,7 @@ impl VirtualOptions {
                 DatasetKind::Striped,
                 DatasetKind::SingleSource,
             ]),
+            in_turns: Dice::new(seed, "turns").chance(0.25),
             own: (0..4).map(|_| dice.coin().then(|| *dice.pick(DatasetKind::ALL))).collect(),
             ..Self::default()
         }

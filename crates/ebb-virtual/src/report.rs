@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ebb_client::Metrics;
 use serde::Serialize;
 
 use crate::invariants::Violation;
@@ -29,6 +30,51 @@ pub struct Report {
     pub reads: u64,
     /// Locks that were had for a while.
     pub locks: u64,
+    /// How the proxy was used, and what befell those who used it.
+    pub proxy: ProxyUse,
     /// Broken promises; empty in a good run.
     pub violations: Vec<Violation>,
+}
+
+/// Operations on shared files, as clients counted them until shortly before their ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct ProxyUse {
+    /// Carried out by a proxy.
+    pub done: u64,
+    /// Sent again for want of an answer.
+    pub repeated: u64,
+    /// Found that their file was elsewhere.
+    pub moved: u64,
+    /// Failed because nobody could say whether they had been carried out.
+    pub unknown: u64,
+    /// Stays of files at a proxy that a client found lost.
+    pub lost: u64,
+}
+
+impl ProxyUse {
+    /// Of all clients together.
+    #[must_use]
+    pub fn of<'a>(counts: impl Iterator<Item = &'a Metrics>) -> Self {
+        counts.fold(Self::default(), |sum, one| {
+            sum.with(Self {
+                done: one.proxied_operations,
+                repeated: one.repeated_operations,
+                moved: one.moved_operations,
+                unknown: one.unknown_operations,
+                lost: one.lost_stays,
+            })
+        })
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            done: self.done + other.done,
+            repeated: self.repeated + other.repeated,
+            moved: self.moved + other.moved,
+            unknown: self.unknown + other.unknown,
+            lost: self.lost + other.lost,
+        }
+    }
 }

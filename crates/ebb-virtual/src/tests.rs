@@ -4,3 +4,4 @@ mod cluster;
 mod memory;
 mod oracle;
 mod power;
+mod turns;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::Allocate;
+use ebb_client::{Allocate, Metrics};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Dice, World};
 use ebb_types::CHUNK_SIZE;
@@ -37,6 +37,9 @@ const RUN_MAX: u64 = 80;
 /// Cells of a chunk, the unit of checksums.
 const CHUNK_CELLS: u64 = CHUNK_SIZE / CELL;
 
+/// The share of operations that go to the files which are used in turns.
+const IN_TURNS: f64 = 0.8;
+
 /// Numbers of clients' own files start here.
 pub const OWN_FIRST: usize = 100;
 
@@ -55,6 +58,10 @@ pub struct Board {
     pub history: Arc<Mutex<History>>,
     /// How often each kind of fault was begun.
     pub injected: Arc<Mutex<BTreeMap<Kind, u64>>>,
+    /// What each life of a client counted, by client and start.
+    pub counts: Arc<Mutex<BTreeMap<(usize, Time), Metrics>>>,
+    /// Most operations go to one file of each kind.
+    pub in_turns: bool,
     /// Workers end their loop when it is set.
     pub done: Arc<AtomicBool>,
 }
@@ -97,7 +104,8 @@ impl Worker {
     }
 
     async fn step(&self, dice: &mut Dice) {
-        let file = dice.index(PLACED + LOGS);
+        let in_turns = self.board.in_turns && dice.chance(IN_TURNS);
+        let file = if in_turns { *dice.pick(&[0, PLACED]) } else { dice.index(PLACED + LOGS) };
         let is_log = file >= PLACED;
         match dice.below(100) {
             0..40 if is_log => self.append(file, dice).await,

@@ -81,6 +81,8 @@ kinds! {
     Absence,
     /// An operator drains a node.
     Drain,
+    /// The master's process is killed, and the proxy in it, and soon started again.
+    LostProxy,
 }
 
 impl Kind {
@@ -102,6 +104,7 @@ impl Kind {
                 role == Role::Block
             }
             Self::PartialReturn | Self::Absence | Self::Drain => role == Role::Block,
+            Self::LostProxy => role == Role::Master,
             Self::SlowDisk | Self::FullDisk => !matches!(role, Role::Client(_)),
             Self::Oversleep => matches!(role, Role::Client(_)),
             _ => true,
@@ -120,7 +123,9 @@ impl Kind {
             }
             // A node is dead after thirty; longer is another fault.
             Self::Absence => dice.span_between(Duration::from_secs(31), Duration::from_secs(45)),
-            Self::LostVolume | Self::PowerCut | Self::PartialReturn => dice.span(Duration::from_secs(3)),
+            Self::LostVolume | Self::PowerCut | Self::PartialReturn | Self::LostProxy => {
+                dice.span(Duration::from_secs(3))
+            }
             _ => {
                 let span = dice.span_between(Duration::from_millis(50), Duration::from_secs(15));
                 // Frequent short ones meet other edges than rare long ones.
@@ -166,7 +171,7 @@ impl Fault {
         let process = &member.process;
         let again = member.clone();
         match kind {
-            Kind::Crash | Kind::PowerOff | Kind::Kill => {
+            Kind::Crash | Kind::PowerOff | Kind::Kill | Kind::LostProxy => {
                 match kind {
                     Kind::Crash => process.crash(),
                     Kind::PowerOff => process.power_off(),

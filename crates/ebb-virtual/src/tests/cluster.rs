@@ -11,7 +11,7 @@ use crate::faults::kind::Kind;
 use crate::swarm::{self, Next};
 use crate::{Report, VirtualOptions, run, run_and_keep};
 
-fn good(report: &Report) {
+pub(super) fn good(report: &Report) {
     let shown: Vec<_> = report.violations.iter().take(5).collect();
     assert!(report.violations.is_empty(), "seed {}: {shown:#?}\nof {:?}", report.seed, report.faults);
 }
