@@ -1,6 +1,7 @@
 //! Files that several clients write in turns, while the proxy and those who use it meet faults.
 
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::cluster::good;
@@ -8,8 +9,11 @@ use crate::faults::kind::Kind;
 use crate::swarm::{self, Next};
 use crate::{ProxyUse, VirtualOptions};
 
-/// What may befall the proxy, its users and what is between them.
+/// What may befall the proxy, its users and what is between them. The proxy's loss is drawn more often than others: a file
+/// comes to the proxy only where clients get on with their work, so a swarm of all kinds alike seldom finds one there.
 const KINDS: &[Kind] = &[
+    Kind::LostProxy,
+    Kind::LostProxy,
     Kind::LostProxy,
     Kind::Partition,
     Kind::OneWay,
@@ -20,23 +24,32 @@ const KINDS: &[Kind] = &[
     Kind::PowerCut,
 ];
 
+const SEEDS: Range<u64> = 1000..1012;
+
 /// Goal: no promise is broken where the proxy is lost, cut off, frozen, and asked again. Method: many operations on few
-/// files, and faults that are seen to hit them.
+/// files, and faults that are seen to hit them: in most seeds a client finds its stay lost, and over all of them each
+/// fate of an operation is met.
 #[test]
 fn files_used_in_turns_keep_their_promises() {
     let options = |seed| VirtualOptions {
         in_turns: true,
         faults: Some(KINDS.to_vec()),
-        fault_pause: Duration::from_millis(1000),
-        work_pause_max: Duration::from_millis(100),
+        fault_pause: Duration::from_secs(2),
+        work_pause_max: Duration::from_millis(80),
+        chaos: Duration::from_secs(40),
         ..VirtualOptions::drawn(seed)
     };
-    let mut all = ProxyUse::default();
-    swarm::run_all(1000..1016, NonZeroUsize::MIN, options, |report| {
+    let mut each = Vec::new();
+    swarm::run_all(SEEDS, NonZeroUsize::MIN, options, |report| {
         good(&report);
-        all = all.with(report.proxy);
+        each.push(report.proxy);
         Next::GoOn
     });
-    assert!(all.done > 2000 && all.repeated > 50 && all.moved > 50, "{all:?}");
-    assert!(all.unknown > 5 && all.lost > 20, "{all:?}");
+    let seeds_with = |met: fn(&ProxyUse) -> bool| each.iter().filter(|seed| met(seed)).count();
+    let most = each.len() * 2 / 3;
+    assert!(seeds_with(|seed| seed.done > 0) >= most, "files come to the proxy: {each:?}");
+    assert!(seeds_with(|seed| seed.lost > 0) >= most, "stays are lost: {each:?}");
+    assert!(seeds_with(|seed| seed.repeated > 0) >= most, "operations are sent again: {each:?}");
+    assert!(seeds_with(|seed| seed.moved > 0) >= most, "operations find their file elsewhere: {each:?}");
+    assert!(seeds_with(|seed| seed.unknown > 0) > 0, "nobody can say what became of an operation: {each:?}");
 }

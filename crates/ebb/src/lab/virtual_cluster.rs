@@ -8,7 +8,7 @@ use ebb_runtime::Plant;
 use ebb_types::{Result, err};
 use ebb_virtual::faults::kind::Kind;
 use ebb_virtual::swarm::{self, Next};
-use ebb_virtual::{Report, VirtualOptions};
+use ebb_virtual::{ProxyUse, Report, VirtualOptions};
 use serde_json::json;
 
 use super::VirtualArgs;
@@ -54,6 +54,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, plant: Op
     let bar = context.output.item_bar(seeds.end - seeds.start, "seeds");
     let (mut passed, mut failed) = (0_u64, Vec::new());
     let mut injected: BTreeMap<String, u64> = Kind::ALL.iter().map(|kind| (kind.to_string(), 0)).collect();
+    let (mut proxy, mut lost_in) = (ProxyUse::default(), 0_u64);
     swarm::run_all(
         seeds,
         jobs,
@@ -63,6 +64,8 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, plant: Op
             for (kind, count) in &report.injected {
                 *injected.entry(kind.clone()).or_default() += count;
             }
+            proxy = proxy.with(report.proxy);
+            lost_in += u64::from(report.proxy.lost > 0);
             if report.violations.is_empty() {
                 passed += 1;
                 return Next::GoOn;
@@ -76,12 +79,22 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, plant: Op
     bar.finish_and_clear();
     if context.output.json() {
         failed.sort_unstable();
-        context.output.print_json(
-            &json!({"passed": passed, "failed": failed.len(), "failed_seeds": failed, "injected": injected}),
-        );
+        context.output.print_json(&json!({
+            "passed": passed,
+            "failed": failed.len(),
+            "failed_seeds": failed,
+            "injected": injected,
+            "proxy": proxy,
+            "seeds_with_lost_stays": lost_in,
+        }));
     }
     let counts: Vec<String> = injected.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     context.output.say(&format!("faults: {}", counts.join(", ")));
+    context.output.say(&format!(
+        "proxy: {} operations, {} sent again, {} found their file elsewhere, {} failed because nobody could say; {} stays \
+         lost, in {lost_in} seeds",
+        proxy.done, proxy.repeated, proxy.moved, proxy.unknown, proxy.lost,
+    ));
     context.output.say(&format!("{passed} passed, {} failed", failed.len()));
     failed.is_empty()
 }
