@@ -447,7 +447,7 @@ impl Core {
         self.spoil_fetches();
     }
 
-    /// The proxy has not got the file any more. True: something that was written to it may be lost, and the handles are
+    /// The proxy has not got the file any more, or nothing for this session. True: something that was written to it may be lost, and the handles are
     /// told.
     pub fn end_sharing(&mut self, end: End, inode: InodeId) -> bool {
         let Some(sharing) = self.sharing.take() else { return false };
@@ -476,7 +476,9 @@ impl Core {
     }
 
     fn doubt(&mut self, inode: InodeId) {
-        let detail = format!("{inode}: what was written and not synced may be lost with the proxy that held the file");
+        let detail = format!(
+            "{inode}: what was written to this shared file and not synced may be lost with its proxy, or with the session"
+        );
         self.sticky.set(Error::new(ErrorKind::Io, detail));
     }
 

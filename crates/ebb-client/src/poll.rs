@@ -147,8 +147,12 @@ impl Shared {
         self.metrics.sessions_expired.add(1);
         self.session.on_expired();
         self.locks.on_session_lost();
-        let held = |inode: &Arc<Inode>| inode.core.lock().lease != Lease::None;
-        let lost: Vec<Arc<Inode>> = self.inodes().into_iter().filter(held).collect();
+        let is_concerned = |inode: &Arc<Inode>| {
+            let core = inode.core.lock();
+            core.lease != Lease::None || core.sharing.is_some()
+        };
+        let lost: Vec<Arc<Inode>> = self.inodes().into_iter().filter(is_concerned).collect();
+        self.end_stays();
         let mut paths = self.known.paths(&lost.iter().map(|inode| inode.id).collect());
         for inode in &lost {
             self.lose_lease_of(inode, error, || paths.remove(&inode.id));

@@ -217,13 +217,22 @@ impl Shared {
         }
     }
 
-    /// An operation that changes nothing: asked as often as it takes.
+    /// An operation that changes nothing: asked as often as it takes, on the next session if need be.
     async fn ask_shared(self: &Arc<Self>, inode: &Arc<Inode>, sharing: &Sharing, op: Op) -> Result<Outcome> {
-        let request = self.requests.repeatable(self.session.name().id);
-        self.carry_out(inode, sharing, &request, op, Vec::new()).await.map(|(outcome, _)| outcome)
+        let session = self.session.name();
+        let request = self.requests.repeatable(session.id);
+        match self.carry_out(inode, sharing, &request, op, Vec::new()).await {
+            Err(error) if error.kind() == ErrorKind::SessionExpired => {
+                self.session.ensure_newer(session.generation).await?;
+                // The end of the session was the end of the stay; see `end_stays`.
+                Ok(self.on_gone(inode))
+            }
+            done => done.map(|(outcome, _)| outcome),
+        }
     }
 
-    /// An operation that is to be carried out once.
+    /// An operation that is to be carried out once, while the session lives under which it was begun: with the session
+    /// went the locks that it may have been made under. So `SessionExpired` is final.
     async fn change_shared(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
@@ -368,11 +377,22 @@ impl Shared {
         }
     }
 
+    /// The session is over, and with it this client's part in all shared files. The proxy has what it answered; but what
+    /// may become of it before it is synced, it would tell to the old session's handles.
+    pub fn end_stays(&self) {
+        for inode in self.inodes() {
+            let lost = inode.core.lock().end_sharing(End::Lost, inode.id);
+            if lost {
+                self.warn_of_loss(&inode);
+            }
+        }
+    }
+
     fn warn_of_loss(&self, inode: &Inode) {
         self.metrics.lost_files.add(1);
         tracing::warn!(
             inode = %inode.id,
-            "what was written to this shared file and not synced may be lost with its proxy; whoever has it open is told EIO"
+            "what was written to this shared file and not synced may be lost with its proxy, or with the session; whoever has it open is told EIO"
         );
     }
 

@@ -73,6 +73,13 @@ impl Master {
         &self.address
     }
 
+    /// Tells at any moment, without waiting, whether a session lives. The answer is "no" from before the moment when
+    /// anybody can hear of a lock that the session had.
+    pub fn living(&self) -> impl Fn(SessionId) -> bool + Send + Sync + 'static {
+        let state = Arc::clone(&self.shared.state);
+        move |session| state.soft.lock().sessions.contains(session)
+    }
+
     /// Completes when the log fails: the master must then be restarted, for it does not know what its disk holds.
     /// To be called once.
     pub async fn failed(&self) -> Result<()> {

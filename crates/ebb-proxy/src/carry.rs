@@ -11,12 +11,14 @@ use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
 
 use crate::file::SharedFile;
-use crate::ranges::{Use, WHOLE};
+use crate::ranges::{Taken, Use, WHOLE};
+use crate::sessions::Sessions;
 
 /// One client's operation on a file that is held.
 pub(crate) struct Operation {
     pub runtime: Runtime,
     pub client: Client,
+    pub sessions: Sessions,
     pub file: Arc<SharedFile>,
     pub session: SessionId,
     pub op: Op,
@@ -25,7 +27,9 @@ pub(crate) struct Operation {
 
 impl Operation {
     /// Carries it out; what was read comes beside the reply. `Moved`: the lease is gone, and nothing was done.
+    /// `SessionExpired`: whose it is has lost its session, and nothing was done.
     pub async fn run(self) -> Result<(pb::SharedOpReply, Bytes)> {
+        self.sessions.check(self.session)?;
         let handle = self.file.handle_of(self.session, self.runtime.now())?;
         let mut reply = pb::SharedOpReply::default();
         let mut data = Bytes::new();
@@ -47,9 +51,19 @@ impl Operation {
         Ok((reply, data))
     }
 
+    /// Waits for its turn on a range.
+    ///
+    /// Ordering: the session is looked at when the range is had. If it ends after that, whoever gets its locks finds the
+    /// range taken, and comes after this.
+    async fn turn(&self, range: Range<u64>, how: Use) -> Result<Taken> {
+        let taken = self.file.ranges.take(range, how).await;
+        self.sessions.check(self.session)?;
+        Ok(taken)
+    }
+
     async fn read(&self, handle: Handle, read: &shared_op::Read) -> Result<Bytes> {
         let range = read.offset..read.offset.saturating_add(read.length.into());
-        let taken = self.file.ranges.take(range.clone(), Use::Reads).await;
+        let taken = self.turn(range.clone(), Use::Reads).await?;
         let data = self.client.read(handle, read.offset, read.length).await?;
         drop(taken);
         // Ordering: synced after it was read, so that whatever of others' writes is in it, is synced.
@@ -60,7 +74,7 @@ impl Operation {
     async fn write(&self, handle: Handle, write: &shared_op::Write) -> Result<u64> {
         let len = self.payload.len() as u64;
         let place = if write.at_end { WHOLE } else { write.offset..write.offset.saturating_add(len) };
-        let taken = self.file.ranges.take(place.clone(), Use::Changes).await;
+        let taken = self.turn(place.clone(), Use::Changes).await?;
         let size_before = self.client.size_now(handle)?;
         let offset = (!write.at_end).then_some(write.offset);
         let written = if write.take_privileges {
@@ -87,12 +101,12 @@ impl Operation {
         let Ok(kind) = pb::AllocateKind::try_from(allocate.what as i32) else {
             bail!(Invalid, "there is no allocation of kind {}", allocate.what)
         };
-        let _taken = self.file.ranges.take(WHOLE, Use::Changes).await;
+        let _taken = self.turn(WHOLE, Use::Changes).await?;
         self.client.allocate(handle, Allocate::of_kind(kind), allocate.offset, allocate.length).await
     }
 
     async fn seek(&self, handle: Handle, seek: &shared_op::Seek) -> Result<u64> {
-        let _taken = self.file.ranges.take(WHOLE, Use::Reads).await;
+        let _taken = self.turn(WHOLE, Use::Reads).await?;
         // It syncs what was written before: members are asked.
         self.client.seek(handle, seek.offset, seek.hole).await
     }
@@ -101,7 +115,7 @@ impl Operation {
         let (Some(credentials), Some(attributes)) = (set.credentials.clone(), &set.attributes) else {
             bail!(Protocol, "attributes are set on somebody's behalf, and which is said")
         };
-        let _taken = self.file.ranges.take(WHOLE, Use::Changes).await;
+        let _taken = self.turn(WHOLE, Use::Changes).await?;
         self.client.set_attr_pinned(handle, &Credentials::from(credentials), attributes_of(attributes)).await
     }
 }

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::carry::Operation;
 use crate::files::Files;
 use crate::results::{Place, Results, Slot};
+use crate::sessions::Sessions;
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
 const MARGIN: Duration = Duration::from_millis(200);
@@ -33,6 +34,7 @@ pub(crate) struct Front {
     pub boot: u64,
     pub files: Arc<Files>,
     pub results: Mutex<Results>,
+    sessions: Sessions,
     /// Bytes of operations in memory.
     memory: Arc<Semaphore>,
     memory_max: usize,
@@ -47,6 +49,7 @@ impl Front {
         client: Client,
         boot: u64,
         files: Arc<Files>,
+        sessions: Sessions,
         memory_max: usize,
         counters: Counters,
     ) -> Self {
@@ -58,6 +61,7 @@ impl Front {
             boot,
             files,
             results: Mutex::default(),
+            sessions,
             memory: Arc::new(Semaphore::new(memory_max)),
             memory_max,
             joins: Arc::new(Semaphore::new(JOINS_MAX)),
@@ -66,6 +70,7 @@ impl Front {
     }
 
     async fn join(&self, call: pb::JoinShared) -> Result<Answer> {
+        self.sessions.check(SessionId::new(call.session))?;
         let Ok(place) = Arc::clone(&self.joins).try_acquire_owned() else {
             bail!(Overloaded, "the proxy waits for {JOINS_MAX} files already");
         };
@@ -126,6 +131,8 @@ impl Front {
         if let Some(slot) = known {
             return Ok(slot);
         }
+        // Ordering: what was done while the session lived is answered even now. What takes no slot here was never done.
+        self.sessions.check(session)?;
         let memory = self.room(bytes, deadline).await?;
         let place = self.results.lock().enter(session, call.request, call.acknowledged, inode, self.runtime.now())?;
         let slot = match place {
@@ -159,6 +166,7 @@ impl Front {
         let operation = self.files.find(inode, epoch).map(|file| Operation {
             runtime: self.runtime.clone(),
             client: self.client.clone(),
+            sessions: self.sessions.clone(),
             file,
             session,
             op,

@@ -9,6 +9,7 @@
 //! - it is carried out **once**, however often it is sent ([`results`]);
 //! - it is carried out under the **epoch** that the client was told when it joined, or not at all: a request that comes
 //!   late, when the file has been somewhere else, changes nothing;
+//! - it is carried out while its client's **session lives**, or not at all ([`sessions`]);
 //! - a write is answered when **every member has received it**, so that it survives the proxy;
 //! - a read is whole: it meets all of a write or nothing of it ([`ranges`]);
 //! - what a client reads of another one's writes **is synced** before it is told ([`unsynced`]): reads never go back,
@@ -17,9 +18,10 @@
 //! What the proxy never does: decide that a file is shared (the master does), keep anything that it would miss after a
 //! crash, answer for a lease that it may have lost, wait or grow without a bound.
 //!
-//! It talks to the master by messages only. It lives in the master's process, and can be moved out of it.
+//! It lives in the master's process and talks to it by messages, but for one question, whether a session lives. Moved out
+//! of that process, it would have to be told before locks of a session that is over are given to others.
 //!
-//! Reading order: [`options`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`]; `file`, `files` (which
+//! Reading order: [`options`], [`sessions`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`]; `file`, `files` (which
 //! files are held), `carry` (operations), `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
 //! master's process).
 
@@ -32,6 +34,7 @@ pub mod options;
 pub mod proxy;
 pub mod ranges;
 pub mod results;
+pub mod sessions;
 #[cfg(test)]
 mod tests;
 pub mod unsynced;
@@ -40,3 +43,4 @@ pub mod uses;
 pub use hosted::Hosted;
 pub use options::ProxyOptions;
 pub use proxy::Proxy;
+pub use sessions::Sessions;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use ebb_rpc::{Identity, ServerOptions};
 
+use crate::sessions::Sessions;
+
 /// Settings of a proxy.
 #[derive(Clone, Debug)]
 pub struct ProxyOptions {
@@ -13,6 +15,8 @@ pub struct ProxyOptions {
     pub listen: String,
     /// Cluster, secret, host and role ("proxy") of this process.
     pub identity: Identity,
+    /// Whether a client's session lives, as the master has it.
+    pub sessions: Sessions,
     /// A file that no more than one client has used for so long goes back to exclusive leases. Three seconds: far longer
     /// than the pauses of programs that take turns, short enough that a program that is left alone is soon fast again.
     pub quiet_time: Duration,
@@ -31,13 +35,14 @@ pub struct ProxyOptions {
 }
 
 impl ProxyOptions {
-    /// The defaults for an identity, the masters and an address to listen at.
+    /// The defaults for an identity, the masters, an address to listen at, and who knows which sessions live.
     #[must_use]
-    pub fn new(identity: Identity, masters: Vec<String>, listen: impl Into<String>) -> Self {
+    pub fn new(identity: Identity, masters: Vec<String>, listen: impl Into<String>, sessions: Sessions) -> Self {
         Self {
             masters,
             listen: listen.into(),
             identity,
+            sessions,
             quiet_time: Duration::from_secs(3),
             register_every: Duration::from_secs(1),
             files_max: 4096,

@@ -52,8 +52,15 @@ impl Proxy {
         let boot = runtime.random_u64() | 1;
         let files = Arc::new(Files::new(runtime.clone(), client.clone(), options.files_max));
         let memory = options.operation_bytes_max;
-        let front =
-            Arc::new(Front::new(runtime.clone(), client.clone(), boot, Arc::clone(&files), memory, counters.clone()));
+        let front = Arc::new(Front::new(
+            runtime.clone(),
+            client.clone(),
+            boot,
+            Arc::clone(&files),
+            options.sessions.clone(),
+            memory,
+            counters.clone(),
+        ));
         let (stop, stopped) = oneshot::channel();
         let stopping = async move {
             if stopped.await.is_err() {

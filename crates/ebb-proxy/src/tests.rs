@@ -1,6 +1,7 @@
 //! Shared files through a master, a proxy, block servers and clients in the virtual world.
 
 mod harness;
+mod sessions;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Client, ClientOptions};
 use ebb_master::Master;
-use ebb_proxy::{Hosted, ProxyOptions};
+use ebb_proxy::{Hosted, ProxyOptions, Sessions};
 use ebb_rpc::{Channel, Connector, Counters, Identity, Secret};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
@@ -288,7 +288,8 @@ impl Cluster {
         let master = Master::start(runtime.clone(), options).await?;
         let masters = vec![self.0.master_address.clone()];
         let listen = self.0.master_address.replace(":7000", ":7200");
-        let _proxy = Hosted::start(&runtime, ProxyOptions::new(identity("master", "proxy"), masters, listen));
+        let sessions = Sessions::new(master.living());
+        let _proxy = Hosted::start(&runtime, ProxyOptions::new(identity("master", "proxy"), masters, listen, sessions));
         master.failed().await
     }
 

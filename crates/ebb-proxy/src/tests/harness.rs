@@ -10,7 +10,7 @@ use ebb_rpc::{Connector, Counters, Identity, Secret};
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName};
 
-use crate::{Hosted, ProxyOptions};
+use crate::{Hosted, ProxyOptions, Sessions};
 
 pub(crate) struct Cluster {
     pub world: World,
@@ -55,7 +55,9 @@ impl Cluster {
         let runtime = self.master.runtime();
         let options = Options::new("/master".into(), self.master_address(), identity("master", "master"));
         let master = Master::start(runtime.clone(), options).await.unwrap();
-        let options = ProxyOptions::new(identity("master", "proxy"), vec![self.master_address()], self.proxy_address());
+        let (identity, masters) = (identity("master", "proxy"), vec![self.master_address()]);
+        let sessions = Sessions::new(master.living());
+        let options = ProxyOptions::new(identity, masters, self.proxy_address(), sessions);
         let proxy = Hosted::start(&runtime, options);
         // Both live as long as their process.
         runtime.spawn("keep the master", async move {
@@ -84,6 +86,26 @@ impl Cluster {
         self.world.sleep(Duration::from_millis(300)).await;
         self.master.restart();
         self.start_master().await;
+    }
+
+    /// A block server gets no processor.
+    pub fn freeze_node(&self, index: usize) {
+        self.nodes[index].freeze();
+    }
+
+    /// It gets it again.
+    pub fn thaw_node(&self, index: usize) {
+        self.nodes[index].thaw();
+    }
+
+    /// Nothing goes between a host and the master's any more.
+    pub fn cut_off(&self, host: &str) {
+        self.world.partition(host, self.master.host());
+    }
+
+    /// What was sent meanwhile arrives.
+    pub fn let_in(&self, host: &str) {
+        self.world.mend(host, self.master.host());
     }
 
     pub async fn client(&self) -> Client {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use ebb_master::options::Options;
 use ebb_master::service::Master;
-use ebb_proxy::{Hosted, ProxyOptions};
+use ebb_proxy::{Hosted, ProxyOptions, Sessions};
 use ebb_runtime::Runtime;
 use ebb_types::{HostName, Result};
 
@@ -34,7 +34,7 @@ pub async fn run(context: &Context, _args: MasterArgs) -> Result<()> {
     options.copy_rate_bytes_per_sec = cluster.file.repair_mb_per_s.saturating_mul(1_000_000);
     let runtime = Runtime::real();
     let master = Master::start(runtime.clone(), options).await?;
-    let proxy = Hosted::start(&runtime, proxy_options(&cluster, master.address()));
+    let proxy = Hosted::start(&runtime, proxy_options(&cluster, &master));
     let mut file = ProcessFile::of_this_process(&cluster, "master", "master", HOST);
     file.address = master.address().to_owned();
     let _registration = file.write(&cluster)?;
@@ -51,8 +51,9 @@ pub async fn run(context: &Context, _args: MasterArgs) -> Result<()> {
 }
 
 /// The proxy lives in the master's process for now, beside its address; it tells the master on which port.
-fn proxy_options(cluster: &ClusterDir, master: &str) -> ProxyOptions {
-    let ip = master.rsplit_once(':').map_or("127.0.0.1", |(ip, _)| ip);
+fn proxy_options(cluster: &ClusterDir, master: &Master) -> ProxyOptions {
+    let address = master.address();
+    let ip = address.rsplit_once(':').map_or("127.0.0.1", |(ip, _)| ip);
     let identity = cluster.identity(&HostName::new(HOST), "proxy");
-    ProxyOptions::new(identity, vec![master.to_owned()], format!("{ip}:0"))
+    ProxyOptions::new(identity, vec![address.to_owned()], format!("{ip}:0"), Sessions::new(master.living()))
 }
