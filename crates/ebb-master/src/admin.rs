@@ -9,7 +9,8 @@ use pb::command::Command as Op;
 use crate::describe::describe;
 use crate::nodes::volumes_of;
 use crate::placement::{Need, place};
-use crate::repair::run::suspect_volumes;
+use crate::repair::Condition;
+use crate::repair::run::{condition, suspect_volumes};
 use crate::shared::Shared;
 
 /// Answers `ClusterStatus`.
@@ -111,10 +112,11 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         let Some((_, record)) = found else { bail!(NotFound, "{inode} has no metablock m{}", call.metablock) };
         (record, machine.dataset_of(inode)?)
     };
-    // A node that came back without the member's volume may take the copy on another one.
+    // A node that is without the member's volume may take the copy on another one.
     let stays = |member: &&pb::Member| {
-        let lost = shared.state.registry.lock().does_without(member.node_id(), member.volume_id());
-        !lost && !call.exclude_nodes.contains(&member.node)
+        let (machine, registry) = (shared.group.machine(), shared.state.registry.lock());
+        let condition = condition(&machine, &registry, &shared.state.work.lock(), record.metablock_id(), member);
+        condition != Condition::VolumeLost && !call.exclude_nodes.contains(&member.node)
     };
     let staying = record.members.iter().filter(stays);
     let mut exclude: Vec<NodeId> = call.exclude_nodes.iter().map(|node| NodeId::new(*node)).collect();

@@ -9,7 +9,7 @@ use pb::command::Command as Op;
 
 use crate::registry::{Loss, Pulse, Reported};
 use crate::repair::queue::Work;
-use crate::repair::run::suspect_volumes;
+use crate::repair::run::{lost_volumes, suspect_volumes};
 use crate::shared::Shared;
 
 /// Answers `RegisterNode`. Logged if it says anything new.
@@ -54,9 +54,10 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
     let node = NodeId::new(reply.node);
     shared.state.registry.lock().on_register(node, BootId::new(call.boot), call.pid, &volumes, shared.runtime.now());
     tracing::info!(%node, host = call.host, address = call.address, volumes = volumes.len(), "node registered");
-    // A volume may have begun a new life: its sets have lost a member.
-    let ids: Vec<_> = volumes.iter().map(|volume| VolumeId::new(volume.id)).collect();
-    suspect_volumes(shared, &shared.group.snapshot(), &ids);
+    // A volume may have begun a new life, or be gone: its sets have lost a member.
+    let machine = shared.group.snapshot();
+    let ids = volumes.iter().map(|volume| VolumeId::new(volume.id)).chain(lost_volumes(&machine));
+    suspect_volumes(shared, &machine, &ids.collect::<Vec<_>>());
     shared.tell_node_map();
     Ok(reply)
 }
@@ -112,18 +113,15 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> pb::HeartbeatR
     for metablock in call.corrupt.iter().map(|id| MetablockId::new(*id)) {
         let Some((_, record)) = machine.find_metablock(metablock) else { continue };
         let mut work = shared.state.work.lock();
-        for member in record.members.iter().filter(|member| member.node == call.node) {
-            work.on_damage(metablock, member.volume_id());
-        }
+        // Told when it was found; a copy may have taken its place since.
+        let own = record.members.iter().filter(|member| member.node == call.node);
+        work.doubts.extend(own.map(|member| (metablock, member.volume_id())));
     }
     let snapshot = machine.clone();
     drop(machine);
     on_losses(shared, &snapshot, &losses);
     if changed {
         shared.tell_node_map();
-    }
-    if !call.corrupt.is_empty() {
-        shared.state.wake.repair.notify_one();
     }
     pb::HeartbeatReply { report: false }
 }
@@ -226,7 +224,7 @@ fn compare(machine: &Machine, work: &mut Work, volume: VolumeId, replica: &pb::R
     } else if replica.corrupt {
         work.on_damage(metablock, volume);
     } else {
-        work.damaged.remove(&(metablock, volume));
+        work.on_renewed(metablock, volume);
         if convert::version(replica.version) < record.min_version() {
             work.doubts.insert((metablock, volume));
         }

@@ -218,18 +218,16 @@ impl Registry {
             && self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).is_some_and(|volume| !volume.poisoned)
     }
 
-    /// Whether the volume is lost for now: its node dead, or it poisoned. A node that has not been heard of yet is not.
+    /// Whether the node is dead. One that has not been heard of yet is not.
     #[must_use]
-    pub fn is_lost(&self, node: NodeId, volume: VolumeId) -> bool {
+    pub fn is_dead(&self, node: NodeId) -> bool {
         self.state(node) == pb::NodeState::NodeDead
-            || self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).is_some_and(|volume| volume.poisoned)
     }
 
-    /// Whether a living node does without the volume: it is poisoned, or the node came up without it.
+    /// Whether the volume is poisoned, as far as its node has told.
     #[must_use]
-    pub fn does_without(&self, node: NodeId, volume: VolumeId) -> bool {
-        let known = self.nodes.get(&node).filter(|known| known.heard.is_some() && !known.dead);
-        known.is_some_and(|known| known.volumes.get(&volume).is_none_or(|volume| volume.poisoned))
+    pub fn is_poisoned(&self, node: NodeId, volume: VolumeId) -> bool {
+        self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).is_some_and(|volume| volume.poisoned)
     }
 
     /// Whether every volume of every registered node has reported, or its node is dead: only then may replicas go.

@@ -4,6 +4,7 @@
 //! Steps are small and the set is looked at again after each, so that a plan never rests on what was true long ago.
 //! The executor is in [`run`].
 
+mod copy;
 pub mod queue;
 pub mod run;
 
@@ -21,10 +22,14 @@ pub enum Condition {
     Draining,
     /// Its node has not been heard of since this master started: wait, it may be dead or fine.
     Unknown,
-    /// Its node is dead or its volume poisoned.
-    Lost,
+    /// Its node is dead.
+    NodeLost,
+    /// Its node lives, with the volume poisoned, in another life, or without it.
+    VolumeLost,
     /// Its bytes are damaged or missing.
     Damaged,
+    /// Damaged, and its volume found no room for a good copy beside what it has.
+    Cramped,
 }
 
 /// What is known of one set.
@@ -39,8 +44,10 @@ pub struct SetView {
 /// Why a set needs work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// A member's node is dead or its volume poisoned.
-    MemberLost,
+    /// A member's node is dead.
+    NodeLost,
+    /// A member's volume is poisoned or gone.
+    VolumeLost,
     /// A member's replica is damaged.
     MemberDamaged,
     /// A member's node is being drained.
@@ -54,7 +61,8 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::MemberLost => "a member's node is dead or its volume poisoned",
+            Self::NodeLost => "a member's node is dead",
+            Self::VolumeLost => "a member's volume is poisoned or gone",
             Self::MemberDamaged => "a member's replica is damaged",
             Self::NodeDrains => "a member's node is being drained",
             Self::TooFew => "there are fewer members than copies wanted",
@@ -76,6 +84,14 @@ pub enum Repair {
         staying: Vec<pb::Member>,
         /// Why.
         reason: Reason,
+    },
+    /// Copy from one of `sources` to a damaged member, where the copy takes the place of what is there when it is
+    /// whole. The set stays as it is: data stay where the layout wants them, and it goes without a further node.
+    Renew {
+        /// Members that can be read, best first.
+        sources: Vec<pb::Member>,
+        /// Whose replica is made good.
+        member: pb::Member,
     },
     /// Take a member out of the set; nothing is copied.
     Drop {
@@ -113,6 +129,9 @@ pub fn choose_repair(view: &SetView) -> Option<Repair> {
         let hopeless = of(&[Condition::Unknown]).is_empty();
         return hopeless.then_some(Repair::Impossible);
     }
+    if let Some(member) = first(view, Condition::Damaged) {
+        return Some(Repair::Renew { sources, member });
+    }
     let reason = bad.map_or(Reason::TooFew, |(_, reason)| reason);
     let replaced = bad.map(|(member, _)| member).filter(|_| view.members.len() >= view.wanted);
     let staying =
@@ -123,12 +142,16 @@ pub fn choose_repair(view: &SetView) -> Option<Repair> {
 fn worst(view: &SetView) -> Option<(pb::Member, Reason)> {
     let ranked = [
         (Condition::Damaged, Reason::MemberDamaged),
-        (Condition::Lost, Reason::MemberLost),
+        (Condition::Cramped, Reason::MemberDamaged),
+        (Condition::VolumeLost, Reason::VolumeLost),
+        (Condition::NodeLost, Reason::NodeLost),
         (Condition::Draining, Reason::NodeDrains),
     ];
-    ranked.into_iter().find_map(|(condition, reason)| {
-        view.members.iter().find(|(_, is)| *is == condition).map(|(member, _)| (*member, reason))
-    })
+    ranked.into_iter().find_map(|(condition, reason)| Some((first(view, condition)?, reason)))
+}
+
+fn first(view: &SetView, condition: Condition) -> Option<pb::Member> {
+    view.members.iter().find(|(_, is)| *is == condition).map(|(member, _)| *member)
 }
 
 fn without(view: &SetView, gone: &pb::Member) -> Vec<pb::Member> {

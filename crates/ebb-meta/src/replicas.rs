@@ -63,6 +63,13 @@ impl Replicas {
         self.deleted.remove(&(volume, id));
     }
 
+    /// From volume to volume, not from replica to replica: volumes are few.
+    pub(crate) fn volumes(&self) -> impl Iterator<Item = VolumeId> + '_ {
+        let next =
+            |from: VolumeId| self.on_volume.range((from, MetablockId::new(0))..).next().map(|(volume, _)| *volume);
+        std::iter::successors(next(VolumeId::new(0)), move |last| next(VolumeId::new(last.raw() + 1)))
+    }
+
     pub(crate) fn on_volume(&self, volume: VolumeId) -> impl Iterator<Item = MetablockId> + '_ {
         let range = (volume, MetablockId::new(0))..=(volume, MetablockId::new(u64::MAX));
         self.on_volume.range::<_, (VolumeId, MetablockId)>(range).map(|(_, id)| *id)

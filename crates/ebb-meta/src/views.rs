@@ -58,6 +58,11 @@ impl Machine {
         Some((inode, block.to_pb()))
     }
 
+    /// Volumes that members of sets are on, in order. Also those that no node has any more.
+    pub fn replica_volumes(&self) -> impl Iterator<Item = VolumeId> + '_ {
+        self.replicas.volumes()
+    }
+
     /// Metablocks with a member on this volume, in order.
     pub fn on_volume(&self, volume: VolumeId) -> impl Iterator<Item = MetablockId> + '_ {
         self.replicas.on_volume(volume)

@@ -44,7 +44,7 @@ fn a_node_is_unknown_then_live_then_dead_then_live() {
     assert_eq!(registry.on_tick([N1].into_iter(), at(30), |_, _, _| true), []);
     assert_eq!(registry.on_tick([N1].into_iter(), at(31), |_, _, _| true), [Loss::NodeDied(N1)]);
     assert_eq!(registry.on_tick([N1].into_iter(), at(32), |_, _, _| true), [], "told once");
-    assert!(registry.is_lost(N1, VolumeId::new(1)));
+    assert!(registry.is_dead(N1));
     let before = registry.version();
     assert_eq!(registry.on_heartbeat(&beat(7, vec![volume(1)]), at(40)), (Pulse::Known, vec![]));
     assert!(registry.is_live(N1) && registry.version() > before);
@@ -57,7 +57,7 @@ fn a_node_that_never_comes_back_is_dead_after_the_dead_time() {
     let nodes = [record(1, vec![volume(1)], false)];
     assert!(!registry.is_safe_start(nodes.iter()));
     assert_eq!(registry.on_tick([N1].into_iter(), at(29), |_, _, _| true), []);
-    assert!(!registry.is_lost(N1, VolumeId::new(1)), "not heard of is not lost");
+    assert!(!registry.is_dead(N1), "not heard of is not lost");
     assert_eq!(registry.on_tick([N1].into_iter(), at(30), |_, _, _| true), [Loss::NodeDied(N1)]);
     assert!(registry.is_safe_start(nodes.iter()));
 }
@@ -112,7 +112,7 @@ fn a_volume_that_becomes_poisoned_is_told_once_and_lost() {
     let (_, losses) = registry.on_heartbeat(&beat(7, vec![bad.clone()]), at(2));
     assert_eq!(losses, [Loss::VolumePoisoned(VolumeId::new(1))]);
     assert_eq!(registry.on_heartbeat(&beat(7, vec![bad]), at(3)).1, []);
-    assert!(registry.is_lost(N1, VolumeId::new(1)) && registry.is_live(N1));
+    assert!(registry.is_poisoned(N1, VolumeId::new(1)) && registry.is_live(N1));
     assert_eq!(registry.space(&Reservations::default()), Space::default());
 }
 

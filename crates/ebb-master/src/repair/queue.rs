@@ -73,6 +73,8 @@ pub struct Work {
     pub copied: Copied,
     /// Replicas known to be damaged or missing.
     pub damaged: BTreeSet<ReplicaKey>,
+    /// Of these, those whose volume found no room for a good copy beside what it has.
+    pub cramped: BTreeSet<ReplicaKey>,
     /// Replicas that may be: to be asked for.
     pub doubts: BTreeSet<ReplicaKey>,
     /// Replicas that the map does not name: to be deleted.
@@ -84,7 +86,7 @@ impl Work {
     pub fn on_set_changed(&mut self, metablock: MetablockId, old: &[pb::Member], new: &[pb::Member], exists: bool) {
         for member in old.iter().filter(|member| !new.contains(member)) {
             let volume = member.volume_id();
-            self.damaged.remove(&(metablock, volume));
+            self.on_renewed(metablock, volume);
             // What was freed as a whole is in the state machine's list of deleted replicas.
             if exists {
                 self.excess.insert((volume, metablock));
@@ -104,6 +106,12 @@ impl Work {
     pub fn on_damage(&mut self, metablock: MetablockId, volume: VolumeId) {
         self.damaged.insert((metablock, volume));
         self.suspects.insert(metablock);
+    }
+
+    /// A replica is good again, or no member any more.
+    pub fn on_renewed(&mut self, metablock: MetablockId, volume: VolumeId) {
+        self.damaged.remove(&(metablock, volume));
+        self.cramped.remove(&(metablock, volume));
     }
 
     /// Volumes where a stray replica of this metablock waits for its deletion: it would take a new copy with it.

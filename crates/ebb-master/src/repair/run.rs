@@ -5,36 +5,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Machine;
-use ebb_runtime::Plant;
-use ebb_types::{ErrorKind, HostName, InodeId, MetablockId, NodeId, Result, Version, VolumeId, bail};
-use ebb_wire::{convert, pb};
+use ebb_types::{HostName, InodeId, MetablockId, NodeId, Result, Version, VolumeId};
+use ebb_wire::pb;
 use pb::command::Command as Op;
 
-use super::{Condition, Repair, SetView, choose_repair};
+use super::copy::{Copy, begin};
+use super::{Condition, Reason, Repair, SetView, choose_repair};
 use crate::acquire::Turn;
 use crate::leases::{Decision, MASTER, Mode};
 use crate::placement::{Need, place};
-use crate::recovery::run::pull_deadline;
 use crate::registry::Registry;
-use crate::repair::queue::{CopyInProgress, Work};
+use crate::repair::queue::Work;
 use crate::shared::Shared;
 
 /// How often sets that wait (for a lease, for room, for a node) are looked at again.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// Sets looked at in one go.
 const LOOKS_MAX: usize = 2000;
 /// Sets that may find all nodes busy before a look around ends: more would only be found waiting too.
 const CROWDED_MAX: usize = 16;
-/// How long writers are kept waiting while a file of theirs is copied. After that the copy goes on and the
-/// compare-and-swap at its end decides.
-const TURN_MAX: Duration = Duration::from_secs(10);
 
 /// What the next step for a set needs.
-struct Task {
-    metablock: MetablockId,
-    inode: InodeId,
-    epoch: u64,
-    record: pb::Metablock,
+pub(super) struct Task {
+    pub metablock: MetablockId,
+    pub inode: InodeId,
+    /// The file's.
+    pub epoch: u64,
+    pub record: pb::Metablock,
     dataset: pb::Dataset,
     repair: Repair,
 }
@@ -69,16 +66,15 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 /// After a start every set is looked at once: what was queued before is forgotten.
 fn suspect_all(shared: &Shared) {
     let machine = shared.group.snapshot();
-    let volumes: Vec<_> = volumes(&machine).collect();
+    let volumes: Vec<_> = machine.replica_volumes().collect();
     suspect_volumes(shared, &machine, &volumes);
 }
 
-fn volumes(machine: &Machine) -> impl Iterator<Item = VolumeId> + '_ {
-    machine
-        .nodes()
-        .filter_map(|record| record.node.as_ref())
-        .flat_map(|node| &node.volumes)
-        .map(|volume| VolumeId::new(volume.id))
+/// Volumes with members of sets that no node has any more.
+pub(crate) fn lost_volumes(machine: &Machine) -> Vec<VolumeId> {
+    let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
+    let recorded: BTreeSet<u64> = nodes.flat_map(|node| &node.volumes).map(|volume| volume.id).collect();
+    machine.replica_volumes().filter(|volume| !recorded.contains(&volume.raw())).collect()
 }
 
 /// Queues every set with a member on one of these volumes.
@@ -146,15 +142,19 @@ pub(crate) fn condition(
     member: &pb::Member,
 ) -> Condition {
     let (node, volume) = (member.node_id(), member.volume_id());
-    if work.damaged.contains(&(metablock, volume)) {
-        return Condition::Damaged;
-    }
     let record = machine.nodes().find(|record| record.node.as_ref().is_some_and(|known| known.id == member.node));
-    let Some(record) = record else { return Condition::Lost };
+    let Some(record) = record else { return Condition::NodeLost };
+    if registry.is_dead(node) {
+        return Condition::NodeLost;
+    }
     let known = record.node.iter().flat_map(|node| &node.volumes).find(|known| known.id == member.volume);
     // Another life of the volume does not have this replica.
-    if known.is_none_or(|known| known.incarnation != member.incarnation) || registry.is_lost(node, volume) {
-        return Condition::Lost;
+    if known.is_none_or(|known| known.incarnation != member.incarnation) || registry.is_poisoned(node, volume) {
+        return Condition::VolumeLost;
+    }
+    let place = (metablock, volume);
+    if work.damaged.contains(&place) {
+        return if work.cramped.contains(&place) { Condition::Cramped } else { Condition::Damaged };
     }
     match (registry.is_sound(node, volume), record.draining) {
         (true, false) => Condition::Good,
@@ -183,30 +183,19 @@ async fn start(shared: &Arc<Shared>, task: Task) -> Started {
                 Err(error) => tracing::debug!(metablock = %task.metablock, %error, "member not dropped"),
             }
         }
-        Repair::Copy { sources, staying, reason, .. } => {
-            let Some((source, target)) = choose_pair(shared, &task, &sources, &staying) else { return Started::NoPair };
-            let turn = Turn::take(shared, MASTER, task.inode, Mode::Read);
-            let in_progress = CopyInProgress::new(source.node_id(), target.node_id(), task.record.length);
-            shared.state.work.lock().copies.insert(task.metablock, in_progress);
-            tracing::info!(metablock = %task.metablock, from = source.node, to = target.node, %reason, "copying");
-            let shared = Arc::clone(shared);
-            shared.clone().runtime.spawn("copy", async move {
-                let (metablock, bytes) = (task.metablock, task.record.length);
-                let done = copy(&shared, task, source, target, staying, turn).await;
-                {
-                    let mut work = shared.state.work.lock();
-                    work.copies.remove(&metablock);
-                    if done.is_ok() {
-                        work.copied.count += 1;
-                        work.copied.bytes += bytes;
-                    }
-                }
-                if let Err(error) = done {
-                    tracing::info!(%metablock, %error, "copy failed; the set is looked at again");
-                    shared.runtime.sleep(PAUSE).await;
-                }
-                shared.state.wake.repair.notify_one();
-            });
+        Repair::Renew { sources, member } => {
+            let (source, busy) = choose_source(shared, &task, &sources);
+            let Some(source) = source.filter(|_| !busy.contains(&member.node_id())) else { return Started::NoPair };
+            begin(shared, task, Copy { source, target: member, set: None }, Reason::MemberDamaged);
+        }
+        Repair::Copy { sources, replaced, staying, reason } => {
+            let Some((source, target)) = choose_pair(shared, &task, &sources, replaced, &staying, reason) else {
+                // Where nobody else has room, room may come where the damage is.
+                replaced.map(|member| shared.state.work.lock().cramped.remove(&(task.metablock, member.volume_id())));
+                return Started::NoPair;
+            };
+            let set = staying.into_iter().chain([target]).collect();
+            begin(shared, task, Copy { source, target, set: Some(set) }, reason);
         }
     }
     Started::Yes
@@ -222,18 +211,18 @@ fn choose_pair(
     shared: &Shared,
     task: &Task,
     sources: &[pb::Member],
+    replaced: Option<pb::Member>,
     staying: &[pb::Member],
+    reason: Reason,
 ) -> Option<(pb::Member, pb::Member)> {
-    let (busy, strays) = {
-        let work = shared.state.work.lock();
-        let busy = |node: NodeId| !work.takes(node, task.record.length, shared.options.copies_per_node_max);
-        let nodes: BTreeSet<NodeId> = work.copies.values().flat_map(|copy| [copy.source, copy.target]).collect();
-        (nodes.into_iter().filter(|node| busy(*node)).collect::<Vec<_>>(), work.strays(task.metablock))
-    };
-    let source = sources.iter().filter(|source| !busy.contains(&source.node_id()));
-    let source = *source.min_by_key(|source| shared.state.work.lock().copy_load(source.node_id()))?;
+    let (source, busy) = choose_source(shared, task, sources);
+    let source = source?;
+    // A node that is without the member's volume may take the copy on another one.
+    let comes_back = replaced.filter(|_| reason == Reason::VolumeLost);
+    let members = task.record.members.iter().filter(|member| Some(**member) != comes_back);
     let mut exclude = busy;
-    exclude.extend(task.record.members.iter().map(pb::Member::node_id));
+    exclude.extend(members.map(pb::Member::node_id));
+    let strays = shared.state.work.lock().strays(task.metablock);
     exclude.extend(nodes_of(shared, &strays));
     let need = Need {
         inode: task.inode,
@@ -255,6 +244,16 @@ fn choose_pair(
     }
 }
 
+/// The member to copy from that has least to do, and the nodes that are busy.
+fn choose_source(shared: &Shared, task: &Task, sources: &[pb::Member]) -> (Option<pb::Member>, Vec<NodeId>) {
+    let work = shared.state.work.lock();
+    let nodes: BTreeSet<NodeId> = work.copies.values().flat_map(|copy| [copy.source, copy.target]).collect();
+    let is_busy = |node: &NodeId| !work.takes(*node, task.record.length, shared.options.copies_per_node_max);
+    let busy: Vec<NodeId> = nodes.into_iter().filter(is_busy).collect();
+    let idle = sources.iter().filter(|source| !busy.contains(&source.node_id()));
+    (idle.min_by_key(|source| work.copy_load(source.node_id())).copied(), busy)
+}
+
 fn nodes_of(shared: &Shared, volumes: &BTreeSet<VolumeId>) -> Vec<NodeId> {
     let machine = shared.group.machine();
     let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
@@ -262,93 +261,8 @@ fn nodes_of(shared: &Shared, volumes: &BTreeSet<VolumeId>) -> Vec<NodeId> {
     nodes.filter(has).map(|node| NodeId::new(node.id)).collect()
 }
 
-async fn copy(
-    shared: &Arc<Shared>,
-    task: Task,
-    source: pb::Member,
-    target: pb::Member,
-    mut set: Vec<pb::Member>,
-    turn: Turn,
-) -> Result<()> {
-    if turn.wait(TURN_MAX).await.is_err() {
-        bail!(LeaseHeld, "the holder of {} has not given the write lease back yet", task.inode);
-    }
-    // What was recalled may have been committed just now.
-    let at = {
-        let machine = shared.group.machine();
-        let Some((_, record)) = machine.find_metablock(task.metablock) else { return Ok(()) };
-        if (record.generation, machine.attr(task.inode)?.epoch) != (task.record.generation, task.epoch) {
-            bail!(SetChanged, "the set changed while its file was recalled");
-        }
-        record.min_version()
-    };
-    let pulling = pull(shared, &task, source, target, at);
-    tokio::pin!(pulling);
-    let pulled = tokio::select! {
-        biased;
-        done = &mut pulling => done,
-        () = shared.runtime.sleep(TURN_MAX) => {
-            // Writers have waited long enough.
-            turn.give_up();
-            pulling.await
-        }
-    };
-    let done = match pulled {
-        Ok(()) => {
-            set.push(target);
-            if shared.runtime.has_plant(Plant::EarlyDelete) {
-                delete_source(shared, &task, source).await;
-            }
-            change_set(shared, &task, set).await
-        }
-        Err(error) => Err(error),
-    };
-    if let Err(error) = &done {
-        let mut work = shared.state.work.lock();
-        // Whole or in part, it is in no set.
-        work.excess.insert((target.volume_id(), task.metablock));
-        if error.kind() == ErrorKind::Corrupt {
-            work.on_damage(task.metablock, source.volume_id());
-        }
-    }
-    done
-}
-
-/// The planted mistake: the copy is taken for a move, and its source goes while the record still names it.
-async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
-    let replica = pb::DeletedReplica { metablock: task.metablock.raw(), epoch: task.epoch, life: 0 };
-    let call = pb::DeleteReplicas { volume: source.volume, replicas: vec![replica] };
-    if let Ok(channel) = shared.channel(source.node_id()) {
-        let _ = channel.call(&call, shared.options.call_timeout).await;
-    }
-}
-
-async fn pull(shared: &Shared, task: &Task, source: pb::Member, target: pb::Member, at: Version) -> Result<()> {
-    let options = &shared.options;
-    let rate = CopyInProgress::new(source.node_id(), target.node_id(), task.record.length)
-        .rate(options.copy_rate_bytes_per_sec, options.copies_per_node_max);
-    let call = pb::PullReplica {
-        metablock: task.metablock.raw(),
-        volume: target.volume,
-        incarnation: target.incarnation,
-        epoch: task.epoch,
-        source: Some(shared.hop(source)?),
-        at: Some(at.into()),
-        rate_bytes_per_sec: rate,
-    };
-    // Both must serve for the copy: who wakes later decides.
-    shared.awake(source.node_id()).await?;
-    shared.awake(target.node_id()).await?;
-    let reply = shared.channel(target.node_id())?.call(&call, pull_deadline(shared, task.record.length)).await?;
-    let version = convert::version(reply.version);
-    if version != at {
-        bail!(StaleVersion, "the copy is at {version}, committed is {at}");
-    }
-    Ok(())
-}
-
 /// Compare-and-swap on the file's epoch and the set's generation: a lease or a recovery in between makes it fail.
-async fn change_set(shared: &Shared, task: &Task, members: Vec<pb::Member>) -> Result<()> {
+pub(super) async fn change_set(shared: &Shared, task: &Task, members: Vec<pb::Member>) -> Result<()> {
     let change = pb::MasterChangeSet {
         inode: task.inode.raw(),
         epoch: task.epoch,

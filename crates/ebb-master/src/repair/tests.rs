@@ -9,7 +9,7 @@ fn view(wanted: usize, conditions: &[Condition]) -> SetView {
     SetView { wanted, members: members.collect() }
 }
 
-use Condition::{Damaged, Draining, Good, Lost, Unknown};
+use Condition::{Cramped, Damaged, Draining, Good, NodeLost, Unknown, VolumeLost};
 
 fn copy(sources: &[u64], replaced: Option<u64>, staying: &[u64], reason: Reason) -> Option<Repair> {
     let all = |nodes: &[u64]| nodes.iter().map(|node| member(*node)).collect();
@@ -25,31 +25,47 @@ fn a_set_that_is_as_it_should_be_is_left_alone() {
 
 #[test]
 fn a_bad_member_is_replaced_and_leaves_when_the_copy_is_made() {
-    assert_eq!(choose_repair(&view(3, &[Good, Lost, Good])), copy(&[1, 3], Some(2), &[1, 3], Reason::MemberLost));
-    assert_eq!(choose_repair(&view(3, &[Damaged, Lost, Good])), copy(&[3], Some(1), &[2, 3], Reason::MemberDamaged));
+    assert_eq!(choose_repair(&view(3, &[Good, NodeLost, Good])), copy(&[1, 3], Some(2), &[1, 3], Reason::NodeLost));
+    assert_eq!(
+        choose_repair(&view(3, &[Cramped, NodeLost, Good])),
+        copy(&[3], Some(1), &[2, 3], Reason::MemberDamaged)
+    );
+    // Its node may take it, where there is no other.
+    let two = view(3, &[NodeLost, VolumeLost, Good]);
+    assert_eq!(choose_repair(&two), copy(&[3], Some(2), &[1, 3], Reason::VolumeLost));
     assert_eq!(choose_repair(&view(2, &[Good, Draining])), copy(&[1, 2], Some(2), &[1], Reason::NodeDrains));
     assert_eq!(choose_repair(&view(1, &[Draining])), copy(&[1], Some(1), &[], Reason::NodeDrains));
 }
 
 #[test]
+fn a_damaged_member_is_made_good_where_it_is() {
+    let renew = |sources: &[u64], at| {
+        Some(Repair::Renew { sources: sources.iter().map(|node| member(*node)).collect(), member: member(at) })
+    };
+    assert_eq!(choose_repair(&view(3, &[Good, Good, Damaged])), renew(&[1, 2], 3));
+    assert_eq!(choose_repair(&view(3, &[NodeLost, Damaged, Draining])), renew(&[3], 2));
+    assert_eq!(choose_repair(&view(1, &[Damaged])), Some(Repair::Impossible));
+}
+
+#[test]
 fn too_few_members_get_more_and_superfluous_bad_ones_go() {
     assert_eq!(choose_repair(&view(3, &[Good, Good])), copy(&[1, 2], None, &[1, 2], Reason::TooFew));
-    assert_eq!(choose_repair(&view(3, &[Good, Lost])), copy(&[1], None, &[1, 2], Reason::MemberLost));
+    assert_eq!(choose_repair(&view(3, &[Good, NodeLost])), copy(&[1], None, &[1, 2], Reason::NodeLost));
     let dropped = Repair::Drop { dropped: member(2), staying: vec![member(1)], reason: Reason::Superfluous };
-    assert_eq!(choose_repair(&view(1, &[Good, Lost])), Some(dropped));
+    assert_eq!(choose_repair(&view(1, &[Good, NodeLost])), Some(dropped));
 }
 
 #[test]
 fn without_a_source_nothing_is_done() {
-    assert_eq!(choose_repair(&view(3, &[Lost, Damaged, Lost])), Some(Repair::Impossible));
-    assert_eq!(choose_repair(&view(3, &[Lost, Unknown, Lost])), None, "it may come back");
+    assert_eq!(choose_repair(&view(3, &[NodeLost, Damaged, VolumeLost])), Some(Repair::Impossible));
+    assert_eq!(choose_repair(&view(3, &[NodeLost, Unknown, VolumeLost])), None, "it may come back");
 }
 
 /// Every set of up to four members in every condition: following the steps ends with as many good copies as wanted,
 /// if there is a source at all, and no step takes a readable member away below that number.
 #[test]
 fn steps_converge_and_never_lower_the_number_of_readable_copies_below_what_is_wanted() {
-    let conditions = [Good, Draining, Unknown, Lost, Damaged];
+    let conditions = [Good, Draining, Unknown, NodeLost, VolumeLost, Damaged, Cramped];
     for len in 1..=4u32 {
         for wanted in 1..=3 {
             for code in 0..conditions.len().pow(len) {
@@ -78,6 +94,12 @@ fn converge(start: SetView) {
                 assert_eq!(view.members.iter().map(|(member, _)| *member).collect::<Vec<_>>(), staying);
                 let counting = view.members.iter().filter(|(_, is)| matches!(is, Good | Unknown)).count();
                 assert!(counting >= view.wanted, "{start:?}");
+            }
+            Some(Repair::Renew { sources, member }) => {
+                assert!(!sources.is_empty());
+                let found = view.members.iter_mut().find(|(known, _)| *known == member).unwrap();
+                assert_eq!(found.1, Damaged);
+                found.1 = Good;
             }
             Some(Repair::Copy { sources, replaced, staying, .. }) => {
                 assert!(!sources.is_empty());

@@ -118,6 +118,47 @@ fn damaged_and_missing_replicas_are_replaced_by_good_copies() {
     });
 }
 
+/// Goal: as many nodes as copies are enough to make good what is damaged. The set stays as it is.
+#[test]
+fn damage_is_made_good_where_it_is_when_there_is_no_other_node() {
+    with_cluster(48, 3, |cluster| async move {
+        let (client, files) = files(&cluster, 2).await;
+        let (attr, block) = &files[0];
+        let member = cluster.node(block.members[0].node).clone();
+        member.held.lock().replicas.get_mut(&block.id).unwrap().corrupt = true;
+        member.held.lock().corrupt_news.push(block.id);
+        cluster.until_seen("repair", || !member.replica(block.id).unwrap().corrupt).await;
+        cluster.until("all copies", |status| status.under_replicated == 0).await;
+        assert_eq!(client.map(attr.inode).await[0].members, block.members);
+        assert_whole(&cluster, 2).await;
+    });
+}
+
+/// Goal: sets that lost a member with its volume get it on the node's next one, although nobody holds their files and
+/// there is no further node; also if the master that heard of it is gone.
+#[test]
+fn a_node_that_comes_back_with_another_volume_takes_its_copies_again() {
+    for crash in [false, true] {
+        with_cluster(49, 3, |mut cluster| async move {
+            files(&cluster, 10).await;
+            cluster.kill_fake(2);
+            {
+                let mut held = cluster.fakes[1].held.lock();
+                held.volume = 0;
+                held.replicas.clear();
+            }
+            cluster.start_fake(2).await;
+            if crash {
+                cluster.crash_master().await;
+                cluster.until("safe start", |status| status.safe_start).await;
+            }
+            cluster.until_seen("copies", || cluster.fakes[1].held.lock().replicas.len() == 10).await;
+            cluster.until("all copies", |status| status.under_replicated == 0).await;
+            assert_whole(&cluster, 10).await;
+        });
+    }
+}
+
 #[test]
 fn a_report_of_a_replica_that_is_good_changes_nothing() {
     with_cluster(35, 4, |cluster| async move {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::harness::{Cluster, pattern};
+use crate::harness::{Cluster, pattern, write_synced};
 
 /// Flips a bit; once more puts it back.
 fn flip(path: &Path, offset: u64) {
@@ -13,12 +13,6 @@ fn flip(path: &Path, offset: u64) {
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset).unwrap();
     file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
-}
-
-fn write_synced(path: &Path, data: &[u8]) {
-    let mut file = File::create(path).unwrap();
-    file.write_all(data).unwrap();
-    file.sync_all().unwrap();
 }
 
 /// Files of a directory with this beginning, by name.
@@ -53,7 +47,7 @@ fn a_damaged_master_log_is_refused_by_file_and_offset() {
     let cluster = Cluster::up(3);
     let mount = cluster.mount("mnt");
     for index in 0..30 {
-        write_synced(&mount.join(format!("f{index}")), &pattern(1000, index));
+        write_synced(&mount.join(format!("f{index}")), &pattern(1000, index)).unwrap();
         std::fs::create_dir(mount.join(format!("d{index}"))).unwrap();
     }
     cluster.ok(&["cluster", "down"]);
@@ -86,7 +80,7 @@ fn a_damaged_journal_is_refused_and_a_new_volume_takes_its_place() {
     open.write_all(&pattern(50_000, 100)).unwrap();
     open.sync_all().unwrap();
     for index in 0..20 {
-        write_synced(&mount.join(format!("f{index}")), &pattern(3000, index));
+        write_synced(&mount.join(format!("f{index}")), &pattern(3000, index)).unwrap();
     }
     cluster.kill(cluster.pid("block", "h2"));
     let volume = cluster.dir().join("nodes/h2/volume-1");
@@ -102,7 +96,7 @@ fn a_damaged_journal_is_refused_and_a_new_volume_takes_its_place() {
     cluster.ok(&["node", "start", "h2"]);
     open.write_all(&pattern(50_000, 101)).unwrap();
     open.sync_all().unwrap();
-    write_synced(&mount.join("new"), &pattern(70_000, 102));
+    write_synced(&mount.join("new"), &pattern(70_000, 102)).unwrap();
     cluster.healthy();
     assert_eq!(cluster.json(&["fsck", "--scrub"])["corrupt"], 0);
     assert_eq!(cluster.json(&["fs", "locations", "/open"])["metablocks"][0]["replicas"].as_array().unwrap().len(), 3);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::harness::{Cluster, pattern, wait_for};
+use crate::harness::{Cluster, pattern, wait_for, write_synced};
 
 const MIB: usize = 1 << 20;
 
@@ -37,12 +37,6 @@ fn as_root(command: &[&str]) {
     let all = [sudo, command].concat();
     let output = Command::new(all[0]).args(&all[1..]).output().unwrap();
     assert!(output.status.success(), "{all:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-fn write_synced(path: &Path, data: &[u8]) -> std::io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(data)?;
-    file.sync_all()
 }
 
 #[test]

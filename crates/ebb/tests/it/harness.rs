@@ -1,5 +1,7 @@
 //! A cluster of real processes for one test. Whatever happens, nothing of it is left behind.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -104,10 +106,11 @@ impl Cluster {
     /// Waits until `fsck` calls the cluster healthy, and returns what it says.
     pub fn healthy(&self) -> Value {
         let mut last = Value::Null;
-        wait_for("a healthy cluster", Duration::from_secs(90), || {
+        let healthy = holds_within(Duration::from_secs(90), || {
             last = self.json(&["fsck"]);
             last["healthy"] == true
         });
+        assert!(healthy, "not healthy: {last:#}");
         last
     }
 }
@@ -153,12 +156,19 @@ pub fn signal(pid: u32, name: &str) {
 }
 
 /// Polls until `check` holds. The bound is for a hung program, not part of what is tested.
-pub fn wait_for(what: &str, bound: Duration, mut check: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, bound: Duration, check: impl FnMut() -> bool) {
+    assert!(holds_within(bound, check), "no {what} after {} s", bound.as_secs());
+}
+
+fn holds_within(bound: Duration, mut check: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !check() {
-        assert!(start.elapsed() < bound, "no {what} after {} s", bound.as_secs());
+        if start.elapsed() >= bound {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(50));
     }
+    true
 }
 
 /// Random choices that follow from a seed (Marsaglia's xorshift).
@@ -181,6 +191,13 @@ impl Dice {
     pub fn below(&mut self, bound: u64) -> u64 {
         (self.bits() >> 11) % bound
     }
+}
+
+/// Makes a file of these bytes and syncs it.
+pub fn write_synced(path: &Path, data: &[u8]) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(data)?;
+    file.sync_all()
 }
 
 /// Bytes that differ everywhere, so that a misplaced block is seen.

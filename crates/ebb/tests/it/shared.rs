@@ -1,13 +1,13 @@
 //! Files that two mounts write at the same time: the proxy holds them.
 
-use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use crate::harness::Cluster;
+use crate::harness::{Cluster, wait_for};
 
 /// Length of a record: odd, so that records straddle blocks.
 const RECORD: usize = 1003;
@@ -55,17 +55,37 @@ fn appends_of_two_mounts_are_whole_and_none_is_lost() {
     cluster.healthy();
 }
 
+/// Two writers that go on until they are told to stop.
+#[derive(Default)]
+struct Writers {
+    stop: AtomicBool,
+    /// How many syncs of each were acknowledged.
+    synced: [AtomicU64; 2],
+}
+
+impl Writers {
+    /// Returns when both have had so many more syncs acknowledged.
+    fn wait_for_more(&self, more: u64) {
+        let synced = || self.synced.each_ref().map(|synced| synced.load(Ordering::Relaxed));
+        let before = synced();
+        wait_for("syncs of both writers", Duration::from_secs(60), || {
+            synced().iter().zip(before).all(|(now, before)| now - before >= more)
+        });
+    }
+}
+
 /// Writes numbers to every second slot and syncs them, until told to stop; what was acknowledged last in each.
-fn writer(who: u64, path: &Path, stop: &AtomicBool) -> Vec<u64> {
+fn writer(who: u64, path: &Path, writers: &Writers) -> Vec<u64> {
     let file: File = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut acknowledged = vec![0_u64; 8];
     let mut number: u64 = 1;
-    while !stop.load(Ordering::Relaxed) {
+    while !writers.stop.load(Ordering::Relaxed) {
         let slot = number % 8;
         let written = file.write_all_at(&number.to_le_bytes(), (slot * 2 + who) * 8);
         // A write or sync that was under way when the proxy died may fail.
         if written.and_then(|()| file.sync_data()).is_ok() {
             acknowledged[slot as usize] = number;
+            writers.synced[who as usize].fetch_add(1, Ordering::Relaxed);
         }
         number += 1;
     }
@@ -77,26 +97,27 @@ fn what_two_mounts_have_synced_survives_kills_of_the_master_and_its_proxy() {
     let cluster = Cluster::up(3);
     let mounts = [cluster.mount("one"), cluster.mount_as("two", "h1")];
     std::fs::write(mounts[0].join("slots"), vec![0; 128]).unwrap();
-    let stop = AtomicBool::new(false);
+    let writers = Writers::default();
     let acknowledged: Vec<Vec<u64>> = std::thread::scope(|scope| {
         let running: Vec<_> = mounts
             .iter()
             .enumerate()
             .map(|(who, mount)| {
-                let (path, stop) = (mount.join("slots"), &stop);
-                scope.spawn(move || writer(who as u64, &path, stop))
+                let (path, writers) = (mount.join("slots"), &writers);
+                scope.spawn(move || writer(who as u64, &path, writers))
             })
             .collect();
         for _ in 0..2 {
-            std::thread::sleep(std::time::Duration::from_secs(2));
+            writers.wait_for_more(100);
             cluster.kill(cluster.pid("master", ""));
             cluster.ok(&["cluster", "up", "--nodes", "3"]);
         }
-        std::thread::sleep(std::time::Duration::from_secs(2));
-        stop.store(true, Ordering::Relaxed);
+        writers.wait_for_more(100);
+        writers.stop.store(true, Ordering::Relaxed);
         running.into_iter().map(|handle| handle.join().unwrap()).collect()
     });
-    let mut met = BTreeSet::new();
+    // The last of each: what was acknowledged before the kills is long overwritten.
+    assert!(acknowledged.iter().flatten().all(|number| *number > 100), "{acknowledged:?}");
     for mount in &mounts {
         let data = std::fs::read(mount.join("slots")).unwrap();
         for (who, acknowledged) in acknowledged.iter().enumerate() {
@@ -105,10 +126,8 @@ fn what_two_mounts_have_synced_survives_kills_of_the_master_and_its_proxy() {
                 let value = u64::from_le_bytes(data[at..at + 8].try_into().unwrap());
                 assert!(value >= *expected, "slot {slot} of mount {who}: {value}, but {expected} was synced");
                 assert!(value % 8 == slot as u64 || value == 0);
-                met.insert(value);
             }
         }
     }
-    assert!(met.len() > 8, "{met:?} shows little");
     cluster.healthy();
 }
