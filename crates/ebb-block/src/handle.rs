@@ -196,13 +196,5 @@ async fn scrub(node: &Node, message: pb::Scrub) -> Result<pb::ScrubReply> {
 }
 
 fn counters(node: &Node) -> pb::CountersReply {
-    let traffic = node.counters.read();
-    pb::CountersReply {
-        network_sent_bytes: traffic.network_sent_bytes,
-        network_received_bytes: traffic.network_received_bytes,
-        local_sent_bytes: traffic.local_sent_bytes,
-        local_received_bytes: traffic.local_received_bytes,
-        calls: traffic.calls,
-        syncs: node.volumes.iter().map(ebb_store::Volume::sync_count).sum(),
-    }
+    node.counters.read().to_reply(node.volumes.iter().map(ebb_store::Volume::sync_count).sum())
 }

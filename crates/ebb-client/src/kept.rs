@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, bail, err};
+use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, check_name_len, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetAttr, Lookup, Op, ReadDir};
 
@@ -10,16 +10,11 @@ use crate::inode::Lease;
 use crate::known::{Asking, Name};
 use crate::shared::Shared;
 
-/// Longest name, in bytes (Linux `NAME_MAX`); the master refuses longer ones, too.
-const NAME_LEN_MAX: usize = 255;
-
 impl Shared {
     /// Attributes of a name: from memory if it is kept, else from the master.
     pub async fn lookup(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<pb::Attr> {
         // A directory that is known whole knows of no such name, and that is not what is wrong with it.
-        if name.len() > NAME_LEN_MAX {
-            bail!(NameTooLong, "a name of {} bytes is longer than {NAME_LEN_MAX}", name.len());
-        }
+        check_name_len(name)?;
         let missing = || err!(NotFound, "there is no {} in the directory {parent}", String::from_utf8_lossy(name));
         match self.kept_name(parent, name) {
             Name::Missing => return Err(missing()),

@@ -34,18 +34,11 @@ pub(crate) async fn write(
     let Some((first, chain)) = hops.split_first() else { return Vec::new() };
     let member = first.member.unwrap_or_default();
     let message = pb::WriteReplica {
-        metablock: metablock.raw(),
         volume: member.volume,
         incarnation: member.incarnation,
-        version: Some(write.version.into()),
-        predecessor: Some(write.predecessor.into()),
-        kind: write.kind as i32,
-        offset: write.offset,
-        length: write.length,
-        checksums: write.checksums().to_vec(),
         sync,
         chain: chain.to_vec(),
-        authority: 0,
+        ..write.to_message(metablock)
     };
     let silence = || Ok(pb::MemberResult::default());
     match call(shared, first, &message, write.data.clone(), WRITE_DEADLINE).await {

@@ -14,7 +14,6 @@ use ebb_wire::pb;
 use crate::flush::{Goal, begin};
 use crate::inode::{Inode, Lease};
 use crate::members::{self, WRITE_DEADLINE};
-use crate::outgoing::Outgoing;
 use crate::shared::Shared;
 
 /// Members that wake within this are waited for.
@@ -112,7 +111,7 @@ impl Shared {
         for ((index, serial, version), channel) in late.iter().zip(channels()) {
             for write in channel.pending(channel.logged.max(channel.settled), *version) {
                 payload.extend(write.data.iter().cloned());
-                message.writes.push(to_log(channel.id.raw(), &write));
+                message.writes.push(write.to_message(channel.id));
             }
             let cut = channel.settled.min(channel.logged).max(channel.cut);
             if cut > channel.cut {
@@ -177,19 +176,5 @@ impl Shared {
         let member = pb::Member { node: node.id, ..pb::Member::default() };
         let hop = pb::Hop { member: Some(member), address: node.address.clone(), host: node.host.clone() };
         members::call(self, &hop, message, payload, WRITE_DEADLINE).await.map(drop)
-    }
-}
-
-/// A write as it is logged: for any member.
-fn to_log(metablock: u64, write: &Outgoing) -> pb::WriteReplica {
-    pb::WriteReplica {
-        metablock,
-        version: Some(write.version.into()),
-        predecessor: Some(write.predecessor.into()),
-        kind: write.kind as i32,
-        offset: write.offset,
-        length: write.length,
-        checksums: write.checksums().to_vec(),
-        ..pb::WriteReplica::default()
     }
 }

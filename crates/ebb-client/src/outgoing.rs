@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
-use ebb_types::{CHUNK_SIZE, Version};
+use ebb_types::{CHUNK_SIZE, MetablockId, Version};
 use ebb_wire::pb;
 
 use crate::gather::Gather;
@@ -52,6 +52,20 @@ impl Outgoing {
     /// CRC-32C of each run of the payload, cut where the metablock's chunks are cut. Computed once, by whoever sends.
     pub fn checksums(&self) -> &[u32] {
         self.checksums.get_or_init(|| checksum_runs(self.offset, &self.data))
+    }
+
+    /// It as a message about `metablock`, for any member: who it is for is left out.
+    pub fn to_message(&self, metablock: MetablockId) -> pb::WriteReplica {
+        pb::WriteReplica {
+            metablock: metablock.raw(),
+            version: Some(self.version.into()),
+            predecessor: Some(self.predecessor.into()),
+            kind: self.kind as i32,
+            offset: self.offset,
+            length: self.length,
+            checksums: self.checksums().to_vec(),
+            ..pb::WriteReplica::default()
+        }
     }
 
     /// Gives `gather` what this write put into the metablock that starts at `base` and spans `span` bytes.

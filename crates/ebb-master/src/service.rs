@@ -287,7 +287,7 @@ impl Front {
             Method::JudgeLogs => Ok(Answer::new(&offload::judge(shared, &request.decode()?))),
             Method::DescribePower => Ok(Answer::new(&power::describe(shared))),
             Method::RaftMessage => bail!(Unsupported, "this master's group has one member: it exchanges no messages"),
-            Method::Counters => Ok(Answer::new(&self.counters())),
+            Method::Counters => Ok(Answer::new(&self.counters.read().to_reply(self.shared.group.syncs()))),
             other => not_here(other),
         }
     }
@@ -345,18 +345,6 @@ impl Front {
         let proxy = Proxy { session, address: call.address, boot: call.boot };
         self.shared.state.soft.lock().sharing.on_proxy(proxy);
         Ok(done())
-    }
-
-    fn counters(&self) -> pb::CountersReply {
-        let traffic = self.counters.read();
-        pb::CountersReply {
-            network_sent_bytes: traffic.network_sent_bytes,
-            network_received_bytes: traffic.network_received_bytes,
-            local_sent_bytes: traffic.local_sent_bytes,
-            local_received_bytes: traffic.local_received_bytes,
-            calls: traffic.calls,
-            syncs: self.shared.group.syncs(),
-        }
     }
 }
 

@@ -7,12 +7,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use ebb_types::{InodeId, Result, bail};
+use ebb_types::{InodeId, Result, bail, check_name_len};
 use equivalent::{Comparable, Equivalent};
 use imbl::OrdMap;
-
-/// Longest name in bytes.
-pub(crate) const NAME_LEN_MAX: usize = 255;
 
 /// A name; shared by both maps.
 pub(crate) type Name = Arc<[u8]>;
@@ -22,9 +19,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() {
         bail!(NotFound, "an empty name names nothing");
     }
-    if name.len() > NAME_LEN_MAX {
-        bail!(NameTooLong, "a name of {} bytes is longer than {NAME_LEN_MAX}", name.len());
-    }
+    check_name_len(name)?;
     if name.iter().any(|byte| matches!(byte, 0 | b'/')) {
         bail!(Invalid, "a name must not contain '/' or NUL: {}", show(name));
     }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use ebb_types::{Credentials, InodeId, Result, bail};
+use ebb_types::{Credentials, InodeId, Result, bail, check_name_len};
 
-use crate::dir::{self, NAME_LEN_MAX};
+use crate::dir;
 use crate::inode::Body;
 use crate::machine::Machine;
 use crate::permission::{self, EXECUTE};
@@ -70,9 +70,7 @@ impl Machine {
             }
             _ => {}
         }
-        if name.len() > NAME_LEN_MAX {
-            bail!(NameTooLong, "a name of {} bytes is longer than {NAME_LEN_MAX}", name.len());
-        }
+        check_name_len(name)?;
         let Some(entry) = self.entries.get(here, name) else {
             bail!(NotFound, "there is no {} in the directory {here}", dir::show(name));
         };

@@ -22,6 +22,8 @@
 pub mod actions;
 pub mod bounds;
 pub mod client;
+#[cfg(test)]
+pub(crate) mod explore;
 pub mod forget;
 pub mod history;
 pub mod master;

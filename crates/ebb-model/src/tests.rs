@@ -1,73 +1,42 @@
 //! The protocol holds in every state; every planted mistake is found; the reductions change nothing.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-use stateright::{Checker, Expectation, HasDiscoveries, Model};
+use stateright::Model;
 
+use crate::explore::{holds_and_reaches, holds_in_every_state, is_found, visit_all};
 use crate::message::Network;
 use crate::symmetry::representative;
-use crate::{Bounds, Mutant, Protocol, State, properties};
-
-/// Explores everything within the bounds; the names of the `sometimes` properties that were reached.
-fn holds_in_every_state(name: &str, bounds: Bounds) -> BTreeSet<&'static str> {
-    let checker = Protocol::new(bounds).checker().spawn_bfs().join();
-    println!(
-        "{name}: {} steps, {} states, depth {}",
-        checker.state_count(),
-        checker.unique_state_count(),
-        checker.max_depth()
-    );
-    assert!(checker.is_done(), "{name} was not explored to its end");
-    for property in properties::all() {
-        if property.expectation == Expectation::Always {
-            checker.assert_no_discovery(property.name);
-        }
-    }
-    checker.discoveries().into_keys().collect()
-}
-
-/// All that must be reached somewhere, of which each case adds its part.
-fn expected(absent: &[&str]) -> BTreeSet<&'static str> {
-    let sometimes = properties::reached::all().into_iter().map(|property| property.name);
-    sometimes.filter(|name| !absent.iter().any(|part| name.contains(part))).collect()
-}
+use crate::{Bounds, Mutant, Protocol, State};
 
 #[test]
 fn a_writer_a_recovery_and_a_second_writer() {
-    let reached = holds_in_every_state("leases", Bounds::LEASES);
-    assert_eq!(reached, expected(&["replaced", "repaired", "excess"]));
+    holds_and_reaches("leases", Protocol::new(Bounds::LEASES), &["replaced", "repaired", "excess"]);
 }
 
 #[test]
 fn a_holder_changes_a_set_and_the_master_repairs_it() {
-    let reached = holds_in_every_state("sets", Bounds::SETS);
-    assert_eq!(reached, expected(&["crashed", "next holder", "excess"]));
+    holds_and_reaches("sets", Protocol::new(Bounds::SETS), &["crashed", "next holder", "excess"]);
 }
 
 #[test]
 fn a_member_that_was_left_out_is_deleted_as_excess() {
-    let reached = holds_in_every_state("excess", Bounds::EXCESS);
-    assert_eq!(reached, expected(&["crashed", "next holder"]));
+    holds_and_reaches("excess", Protocol::new(Bounds::EXCESS), &["crashed", "next holder"]);
 }
 
 #[test]
 fn recoveries_die_and_begin_again() {
-    let reached = holds_in_every_state("recoveries", Bounds::RECOVERIES);
-    assert_eq!(reached, expected(&["replaced", "repaired", "next holder", "excess"]));
+    holds_and_reaches(
+        "recoveries",
+        Protocol::new(Bounds::RECOVERIES),
+        &["replaced", "repaired", "next holder", "excess"],
+    );
 }
 
 #[test]
 fn every_planted_mistake_is_found() {
     for mutant in Mutant::ALL {
-        let checker = Protocol::with(*mutant).checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-        let always = properties::all().into_iter().filter(|property| property.expectation == Expectation::Always);
-        let found: Vec<_> =
-            always.filter_map(|property| Some((property.name, checker.discovery(property.name)?))).collect();
-        assert!(!found.is_empty(), "{mutant:?} was not found in {} states", checker.unique_state_count());
-        for (name, path) in found {
-            println!("{mutant:?}: broke \"{name}\" in {} steps", path.into_actions().len());
-        }
+        is_found(&format!("{mutant:?}"), Protocol::with(*mutant));
     }
 }
 
@@ -75,23 +44,7 @@ fn every_planted_mistake_is_found() {
 #[test]
 fn the_small_cases_hold_without_their_mistake() {
     for mutant in Mutant::ALL {
-        holds_in_every_state(&format!("case of {mutant:?}"), mutant.bounds());
-    }
-}
-
-/// Every state that can be reached, each once. A plain search, so that the reductions are not judged by the library
-/// that they were made for.
-fn visit_all(protocol: Protocol, mut visit: impl FnMut(&State)) {
-    let hash = |state: &State| {
-        let mut hasher = DefaultHasher::new();
-        state.hash(&mut hasher);
-        hasher.finish()
-    };
-    let mut waiting = protocol.init_states();
-    let mut known: BTreeSet<u64> = waiting.iter().map(hash).collect();
-    while let Some(state) = waiting.pop() {
-        visit(&state);
-        waiting.extend(protocol.next_states(&state).into_iter().filter(|next| known.insert(hash(next))));
+        holds_in_every_state(&format!("case of {mutant:?}"), Protocol::new(mutant.bounds()));
     }
 }
 
@@ -114,10 +67,10 @@ fn forgetting_hides_nothing() {
     for bounds in cases {
         let reduced = Protocol::new(bounds);
         let whole = Protocol { forgets: false, ..reduced };
-        let of = |protocol| {
+        let of = |protocol: Protocol| {
             let mut seen = BTreeSet::new();
             let mut count = 0_u64;
-            visit_all(protocol, |state| {
+            visit_all(&protocol, |state| {
                 count += 1;
                 seen.insert(processes(state));
             });
@@ -149,7 +102,7 @@ fn walks_without_forgetting_find_nothing_new() {
     };
     for bounds in cases {
         let mut known = BTreeSet::new();
-        visit_all(Protocol::new(bounds), |state| {
+        visit_all(&Protocol::new(bounds), |state| {
             known.insert(processes(state));
         });
         let whole = Protocol { forgets: false, ..Protocol::new(bounds) };
@@ -179,9 +132,9 @@ fn walks_without_forgetting_find_nothing_new() {
 fn renaming_hides_nothing() {
     let bounds = Bounds { writes: 1, epoch: 1, crashes: 1, replacements: 1, repairs: 0, excess: 0 };
     let renamed = Protocol::new(bounds);
-    let of = |protocol| {
+    let of = |protocol: Protocol| {
         let mut seen = BTreeSet::new();
-        visit_all(protocol, |state| {
+        visit_all(&protocol, |state| {
             seen.insert(format!("{:?}", representative(state.clone())));
         });
         seen

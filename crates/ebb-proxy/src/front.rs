@@ -182,18 +182,6 @@ impl Front {
     fn moved(&self, kept: bool) -> pb::SharedOpReply {
         pb::SharedOpReply { boot: self.boot, moved: true, kept, ..Default::default() }
     }
-
-    fn counters(&self) -> pb::CountersReply {
-        let traffic = self.counters.read();
-        pb::CountersReply {
-            network_sent_bytes: traffic.network_sent_bytes,
-            network_received_bytes: traffic.network_received_bytes,
-            local_sent_bytes: traffic.local_sent_bytes,
-            local_received_bytes: traffic.local_received_bytes,
-            calls: traffic.calls,
-            syncs: 0,
-        }
-    }
 }
 
 /// An operation and the stay that it is meant for; without the one, the other is over.
@@ -268,7 +256,7 @@ impl Service for Front {
                     let payload = request.payload.clone();
                     self.operate(request.decode()?, payload, deadline).await
                 }
-                Method::Counters => Ok(Answer::new(&self.counters())),
+                Method::Counters => Ok(Answer::new(&self.counters.read().to_reply(0))),
                 other => bail!(Unsupported, "a proxy does not answer {other:?}"),
             }
         })

@@ -1,5 +1,18 @@
 //! What POSIX says of a file, in plain values.
 
+use crate::{Result, bail};
+
+/// Longest name of a file in its directory, in bytes: NAME_MAX of limits.h on Linux.
+pub const NAME_LEN_MAX: usize = 255;
+
+/// Checks that a name is not too long; the error says so.
+pub fn check_name_len(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_LEN_MAX {
+        bail!(NameTooLong, "a name of {} bytes is longer than {NAME_LEN_MAX}", name.len());
+    }
+    Ok(())
+}
+
 /// Wall-clock time in nanoseconds since 1970-01-01 UTC. For timestamps that people see, never for leases.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct WallTime(pub i64);

@@ -9,7 +9,7 @@ pub mod geometry;
 pub mod ids;
 pub mod version;
 
-pub use attr::{Credentials, FileKind, WallTime};
+pub use attr::{Credentials, FileKind, NAME_LEN_MAX, WallTime, check_name_len};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use geometry::{BLOCK_SIZE_DEFAULT, CHUNK_SIZE, Geometry, METABLOCK_SIZE_DEFAULT, Piece};
 pub use ids::{

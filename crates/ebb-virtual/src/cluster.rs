@@ -404,7 +404,8 @@ impl Cluster {
     }
 }
 
-fn identity(host: &str, role: &str) -> Identity {
+/// Who a process of a virtual cluster is.
+pub(crate) fn identity(host: &str, role: &str) -> Identity {
     Identity {
         cluster: ClusterId::new(7),
         secret: Secret::new([9; 32]),

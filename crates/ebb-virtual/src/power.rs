@@ -15,12 +15,14 @@ use ebb_power_client::{PowerClient, Powered, Work};
 use ebb_power_manager::client::{self, Nodes};
 use ebb_power_manager::manager::{self, ManagerOptions};
 use ebb_power_manager::settings::Settings;
-use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
-use ebb_types::{ClusterId, HostName, NodeId, RackName, Result, bail};
+use ebb_types::{HostName, NodeId, RackName, Result, bail};
 use ebb_wire::{Call, pb};
 use parking_lot::Mutex;
+
+use crate::cluster::identity;
 
 /// Patience of an operator's question.
 const ASK: Duration = Duration::from_secs(10);
@@ -102,15 +104,6 @@ impl Nodes for WorldNodes {
 
 fn address(block: &Process) -> String {
     format!("{}:7100", block.ip())
-}
-
-fn identity(host: &str, role: &str) -> Identity {
-    Identity {
-        cluster: ClusterId::new(7),
-        secret: Secret::new([9; 32]),
-        host: HostName::new(host),
-        role: role.to_owned(),
-    }
 }
 
 impl PowerCluster {

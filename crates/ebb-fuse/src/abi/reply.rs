@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use ebb_types::{FileKind, InodeId, WallTime};
+use ebb_types::{FileKind, InodeId, NAME_LEN_MAX, WallTime};
 
 use crate::invalidate::Range;
 use crate::vfs::{Attr, DirEntry, Lock, LockKind, StatFs};
@@ -185,8 +185,6 @@ pub fn long(long: u64) -> Bytes {
 #[must_use]
 pub fn stat_fs(stat: &StatFs) -> Bytes {
     const BLOCK: u64 = 4096;
-    /// Longest name, in bytes.
-    const NAME_MAX: u32 = 255;
     // The namespace has no table of inodes that could run full; a large round number keeps tools content.
     const INODES_FREE: u64 = 1 << 40;
     let mut out = BytesMut::with_capacity(80);
@@ -195,7 +193,7 @@ pub fn stat_fs(stat: &StatFs) -> Bytes {
     for long in [blocks(all), blocks(free), blocks(available), stat.inodes + INODES_FREE, INODES_FREE] {
         out.put_u64_ne(long);
     }
-    for word in [BLOCK as u32, NAME_MAX, BLOCK as u32, 0] {
+    for word in [BLOCK as u32, NAME_LEN_MAX as u32, BLOCK as u32, 0] {
         out.put_u32_ne(word);
     }
     out.put_bytes(0, 24);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_layout::VolumeView;
 use ebb_types::{NodeId, VolumeId};
+use petgraph::unionfind::UnionFind;
 
 use super::Registry;
 use crate::reserve::Reservations;
@@ -22,7 +23,7 @@ pub struct Space {
 }
 
 /// Nodes and the devices that they have among them: one node with its own, or the nodes of one machine that share some.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Pool {
     nodes: u64,
     free_bytes: u64,
@@ -65,24 +66,39 @@ impl Registry {
                 device.nodes.insert(*node);
             }
         }
-        let mut joined: Vec<(BTreeSet<NodeId>, u64)> = Vec::new();
-        for device in devices.into_values() {
-            let free = device.free_bytes.unwrap_or_default().saturating_sub(device.promised_bytes);
+        for device in devices.values() {
             space.capacity_bytes += device.capacity_bytes;
-            space.free_bytes += free;
-            // Whose nodes overlap with this one's, are one with it.
-            let own = device.nodes.clone();
-            let mut pool = (device.nodes, free.saturating_sub(device.kept_bytes));
-            for (nodes, bytes) in joined.extract_if(.., |(nodes, _)| !nodes.is_disjoint(&own)) {
-                pool.0.extend(nodes);
-                pool.1 += bytes;
-            }
-            joined.push(pool);
+            space.free_bytes += device.free_bytes();
         }
-        let pool = |(nodes, free_bytes): (BTreeSet<NodeId>, u64)| Pool { nodes: nodes.len() as u64, free_bytes };
-        space.pools = joined.into_iter().map(pool).collect();
+        space.pools = pools(&devices.into_values().collect::<Vec<_>>());
         space
     }
+}
+
+impl Device {
+    fn free_bytes(&self) -> u64 {
+        self.free_bytes.unwrap_or_default().saturating_sub(self.promised_bytes)
+    }
+}
+
+/// What is one pool: devices that have a node in common, and their nodes.
+fn pools(devices: &[Device]) -> Vec<Pool> {
+    let mut sets = UnionFind::new(devices.len());
+    let mut first: BTreeMap<NodeId, usize> = BTreeMap::new();
+    for (index, device) in devices.iter().enumerate() {
+        for node in &device.nodes {
+            sets.union(*first.entry(*node).or_insert(index), index);
+        }
+    }
+    let mut pools: BTreeMap<usize, Pool> = BTreeMap::new();
+    for (index, device) in devices.iter().enumerate() {
+        let pool = pools.entry(sets.find(index)).or_default();
+        pool.free_bytes += device.free_bytes().saturating_sub(device.kept_bytes);
+    }
+    for index in first.into_values() {
+        pools.entry(sets.find(index)).or_default().nodes += 1;
+    }
+    pools.into_values().collect()
 }
 
 impl Space {
@@ -135,6 +151,21 @@ mod tests {
         assert_eq!(of(&[(1, 600); 6]).available_bytes(3), 1200);
         assert_eq!(of(&[]).available_bytes(3), 0);
         assert_eq!(of(&[(1, u64::MAX), (1, u64::MAX)]).available_bytes(1), u64::MAX - 1, "no overflow");
+    }
+
+    #[test]
+    fn devices_with_a_node_in_common_are_one_pool() {
+        let device = |nodes: &[u64], free| Device {
+            free_bytes: Some(free),
+            nodes: nodes.iter().map(|node| NodeId::new(*node)).collect(),
+            ..Device::default()
+        };
+        let pool = |nodes, free_bytes| Pool { nodes, free_bytes };
+        assert_eq!(pools(&[device(&[1], 10), device(&[2], 20)]), [pool(1, 10), pool(1, 20)]);
+        assert_eq!(pools(&[device(&[1], 10), device(&[2, 3], 20), device(&[3, 4], 30)]), [pool(1, 10), pool(3, 50)]);
+        // The last one joins what were two.
+        assert_eq!(pools(&[device(&[1], 10), device(&[2], 20), device(&[1, 2], 30)]), [pool(2, 60)]);
+        assert_eq!(pools(&[device(&[1], 10), device(&[1], 10)]), [pool(1, 20)], "a node with two disks");
     }
 
     proptest! {
