@@ -115,7 +115,8 @@ impl BlockServer {
         let address = options.advertise.clone().unwrap_or_else(|| listener.address());
         let counters = Counters::default();
         let connector = Connector::new(runtime.clone(), options.identity.clone(), counters.clone());
-        let offload = OffloadLog::open(disk, &options.data_dir.join(OFFLOAD_DIR), options.offload_bytes_max).await?;
+        let offload =
+            OffloadLog::open(&runtime, &options.data_dir.join(OFFLOAD_DIR), options.offload_bytes_max, false).await?;
         let (data_dir, masters) = (options.data_dir.clone(), options.masters);
         let node = Arc::new(Node::new(&runtime, volumes, id, data_dir, masters, connector, offload));
         let (stop, stopped) = oneshot::channel::<()>();

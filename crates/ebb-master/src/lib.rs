@@ -36,6 +36,7 @@ mod admin;
 mod chains;
 mod deletes;
 mod describe;
+mod doubt;
 mod fence;
 mod freshen;
 pub mod fsck;

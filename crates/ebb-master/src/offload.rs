@@ -7,10 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_meta::Machine;
 use ebb_offload::{Logged, OffloadLog};
-use ebb_runtime::Runtime;
+use ebb_runtime::{Plant, Runtime};
 use ebb_types::{Epoch, InodeId, MetablockId, NodeId, Result, Version, bail};
 use ebb_wire::{convert, pb};
 
+use crate::doubt::{Doubtful, is_past};
 use crate::options::Options;
 use crate::shared::Shared;
 
@@ -19,9 +20,9 @@ const DIR: &str = "offload";
 /// How often it is looked what is not needed any more.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Opens the log.
-pub(crate) async fn open(runtime: &Runtime, options: &Options) -> Result<OffloadLog> {
-    OffloadLog::open(runtime.disk(), &options.data_dir.join(DIR), options.offload_bytes_max).await
+/// Opens the log. `is_begun`: the cluster was here before, and so was its log.
+pub(crate) async fn open(runtime: &Runtime, options: &Options, is_begun: bool) -> Result<OffloadLog> {
+    OffloadLog::open(runtime, &options.data_dir.join(DIR), options.offload_bytes_max, is_begun).await
 }
 
 /// Answers `LogWrites`, from the file's holder only.
@@ -43,16 +44,15 @@ pub(crate) fn judge(shared: &Shared, call: &pb::JudgeLogs) -> pb::JudgeLogsReply
     pb::JudgeLogsReply { over: call.files.iter().filter(|file| is_over(&machine, file)).cloned().collect() }
 }
 
-/// Whether nobody needs what was logged for a file: it is gone; or all its members have everything, for only then a lease
-/// is given back, and a recovery ends; or all that was logged is committed, and so with all members.
+/// Whether nobody needs what was logged for a file: it is past it, or all that was logged is committed, and so with all
+/// members.
 fn is_over(machine: &Machine, file: &pb::LoggedFile) -> bool {
     let inode = InodeId::new(file.inode);
-    let Ok(attr) = machine.attr(inode) else { return true };
-    if attr.size_unknown {
-        return false;
-    }
-    if attr.epoch > file.epoch || (attr.epoch == file.epoch && machine.holder(inode).is_none()) {
+    if is_past(machine, inode, Epoch::new(file.epoch)) {
         return true;
+    }
+    if machine.attr(inode).is_ok_and(|attr| attr.size_unknown) {
+        return false;
     }
     let Ok(metablocks) = machine.metablocks(inode) else { return false };
     let committed: BTreeMap<u64, Version> = metablocks.iter().map(|record| (record.id, record.min_version())).collect();
@@ -62,10 +62,17 @@ fn is_over(machine: &Machine, file: &pb::LoggedFile) -> bool {
         .all(|last| committed.get(&last.metablock).is_none_or(|committed| *committed >= convert::version(last.version)))
 }
 
-/// Cuts what is over. Runs as long as the master.
+/// Cuts what is over, and lays a doubt to rest when that is. Runs as long as the master.
 pub(crate) async fn tidy(shared: Arc<Shared>) {
+    let mut doubtful = Doubtful::of(&shared.group.machine());
     while !shared.is_stopped() {
         shared.runtime.sleep(LOOK).await;
+        if shared.offload.doubt().await.is_some() && doubtful.is_over(&shared.group.machine()) {
+            match shared.offload.trust().await {
+                Ok(()) => tracing::info!("nothing that the offload log may lack is needed any more: it is whole again"),
+                Err(error) => tracing::warn!(%error, "the offload log stays in doubt"),
+            }
+        }
         for file in shared.offload.marks().await {
             let is_over = is_over(&shared.group.machine(), &file);
             let inode = file.inode;
@@ -79,7 +86,8 @@ pub(crate) async fn tidy(shared: Arc<Shared>) {
 /// What was logged for a file, by metablock and version. From now on nothing of a lower epoch is logged for it.
 ///
 /// The log of the always-on node has everything. Where it was damaged, every other node is asked that may have a copy:
-/// all that live must answer.
+/// all that live must answer. Where it ended within a record, which as good as always was a write that the failure of
+/// power cut off, those count that do answer.
 pub(crate) async fn gather(
     shared: &Shared,
     inode: InodeId,
@@ -91,10 +99,17 @@ pub(crate) async fn gather(
         found.extend(logged.into_iter().map(|write| ((write.metablock(), write.version()), write)));
     };
     take(shared.offload.writes(inode).await);
-    if !shared.offload.is_whole().await {
+    if shared.runtime.has_plant(Plant::LogIgnored) {
+        return Ok(BTreeMap::new());
+    }
+    if let Some(doubt) = shared.offload.doubt().await {
         let (_, nodes) = shared.node_map();
         for node in nodes.iter().filter(|node| node.state() != pb::NodeState::NodeDead) {
-            take(read_all(shared, NodeId::new(node.id), inode, epoch).await?);
+            match read_all(shared, NodeId::new(node.id), inode, epoch).await {
+                Ok(logged) => take(logged),
+                Err(error) if doubt.is_certain => return Err(error),
+                Err(error) => tracing::info!(node = node.id, %inode, %error, "its offload log is not read"),
+            }
         }
     }
     let mut by_metablock: BTreeMap<MetablockId, Vec<Logged>> = BTreeMap::new();

@@ -17,7 +17,7 @@ use crate::shared::Shared;
 
 /// Longest that a plan is waited for, whatever a caller asks.
 const WATCH_MAX: Duration = Duration::from_secs(30);
-/// Longest that a call waits for its node to wake.
+/// Longest that a call waits for its node to wake, unless an interval of the plan takes longer.
 const WAKE_MAX: Duration = Duration::from_secs(60);
 /// Sets of nodes that are told apart in what a plan could put out of reach; the rest are one.
 const HOLDINGS_MAX: usize = 4096;
@@ -42,7 +42,10 @@ impl Shared {
 
     /// Waits until a node serves. `Unavailable` if no plan wakes it soon.
     pub(crate) async fn awake(&self, node: NodeId) -> Result<()> {
-        let until = self.runtime.now().after(WAKE_MAX);
+        // Who sleeps by the plan is waited for: a recovery that went on without would leave fewer copies than there could be.
+        let interval_ms = self.state.plans.lock().at(self.wall_ms()).map_or(0, |plan| plan.interval_ms);
+        let longest = WAKE_MAX.max(Duration::from_millis(interval_ms));
+        let until = self.runtime.now().after(longest);
         loop {
             let wait = {
                 let (now_ms, plans) = (self.wall_ms(), self.state.plans.lock());
@@ -54,7 +57,7 @@ impl Shared {
             let left = until.since(self.runtime.now());
             match wait.map(|wait| Duration::from_millis(wait.max(1))).filter(|wait| *wait <= left) {
                 Some(wait) => self.runtime.sleep(wait).await,
-                None => bail!(Unavailable, "{node} sleeps, and no power plan wakes it within {WAKE_MAX:?}"),
+                None => bail!(Unavailable, "{node} sleeps, and no power plan wakes it within {longest:?}"),
             }
         }
     }

@@ -55,7 +55,8 @@ impl Master {
         let connector = Connector::new(runtime.clone(), options.identity.clone(), counters.clone());
         let listener = runtime.listen(&options.listen).await?;
         let address = listener.address();
-        let offload = offload::open(&runtime, &options).await?;
+        let is_begun = opened.group().machine().cluster().is_some();
+        let offload = offload::open(&runtime, &options, is_begun).await?;
         let (shared, raft) = assemble(&runtime, options, opened, connector, offload);
         init_cluster(&shared).await?;
         end_old_proxies(&shared).await?;

@@ -33,6 +33,7 @@ pub mod names;
 pub mod properties;
 pub mod replica;
 pub mod sharing;
+pub mod standins;
 pub mod state;
 pub mod symmetry;
 #[cfg(test)]

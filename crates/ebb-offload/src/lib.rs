@@ -10,16 +10,21 @@
 //! - what [`OffloadLog::append`] has returned for **is synced**, and is there after any crash;
 //! - after [`OffloadLog::read`] of a file under an epoch, nothing of a **lower epoch** is taken for that file, also after a
 //!   crash: a holder that lost its lease cannot have anything logged that recovery has not seen;
+//! - what is **missing is known**: a log that was lost, or is damaged anywhere, says so, by file and place, until nobody
+//!   needs what it held;
 //! - the log is **bounded**: when it is full, writers are refused, and wait for the members as without it.
 //!
 //! What never happens here: a read for a client, a decision who logs where, a write to a replica.
 //!
-//! Reading order: [`book`] (what is in the log, pure), `record` (its byte form), [`log`] (on a disk).
+//! Reading order: [`book`] (what is in the log, pure), `record` (its byte form), [`found`] (what an earlier process left),
+//! [`log`] (on a disk).
 
 pub mod book;
+pub mod found;
 pub mod log;
 mod record;
 
 pub use book::{Book, Logged};
+pub use found::Doubt;
 pub use log::OffloadLog;
 pub use record::split;

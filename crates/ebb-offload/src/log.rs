@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use ebb_runtime::{Disk, File, OpenMode};
-use ebb_types::{Epoch, ErrorKind, InodeId, MetablockId, Result, bail, err};
+use ebb_runtime::{Disk, File, OpenMode, Plant, Runtime};
+use ebb_types::{Epoch, ErrorKind, InodeId, Result, bail, err};
 use ebb_wire::{convert, pb};
 use pb::offload_record::Record;
 use tokio::sync::Mutex;
 
 use crate::book::{Book, Logged};
-use crate::record;
+use crate::found::{Doubt, Found, apply_append, apply_cuts, find, path};
+use crate::record::{self, Past};
 
 /// Bytes of one answer to a read.
 const PAGE_BYTES: usize = 4 << 20;
@@ -20,55 +21,58 @@ const SEGMENT_LEAST_BYTES: u64 = 4 << 20;
 /// The offload log of a node. One for each process.
 #[derive(Debug)]
 pub struct OffloadLog {
+    /// Records are confirmed before they are synced: a planted mistake.
+    is_late: bool,
     disk: Disk,
     dir: PathBuf,
     bytes_max: usize,
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     book: Book,
     segment: u64,
     /// None after a failed write or sync: what it holds is not known, and the next append begins another.
     file: Option<File>,
     length: u64,
-    whole: bool,
-}
-
-fn path(dir: &Path, segment: u64) -> PathBuf {
-    dir.join(format!("offload-{segment}"))
+    doubt: Option<Doubt>,
 }
 
 impl OffloadLog {
-    /// Opens the log of a directory, or begins one. At most `bytes_max` are kept.
-    pub async fn open(disk: Disk, dir: &Path, bytes_max: usize) -> Result<Self> {
+    /// Opens the log of a directory, or begins one. At most `bytes_max` are kept. `is_expected`: there was one here before,
+    /// so one that is not there was lost.
+    pub async fn open(runtime: &Runtime, dir: &Path, bytes_max: usize, is_expected: bool) -> Result<Self> {
+        let disk = runtime.disk();
         disk.create_dir_all(dir).await?;
-        let names = disk.read_dir(dir).await?;
-        let mut segments: Vec<u64> =
-            names.iter().filter_map(|name| name.strip_prefix("offload-")?.parse().ok()).collect();
-        segments.sort_unstable();
-        let (mut book, mut whole) = (Book::default(), true);
-        // A segment begins with everything that the one before held: only the newest that was finished counts.
-        for segment in segments.iter().rev() {
-            if let Some((found, is_whole)) = read(&disk, &path(dir, *segment), *segment).await? {
-                (book, whole) = (found, is_whole);
-                break;
-            }
+        let Found { book, doubt, newest } = find(&disk, dir, is_expected).await?;
+        match &doubt {
+            Some(doubt) if doubt.is_certain => tracing::error!(%doubt, "the offload log is damaged"),
+            Some(doubt) => tracing::warn!(%doubt, "the offload log may be damaged"),
+            None => {}
         }
-        let newest = segments.last().copied().unwrap_or(0);
-        let state = State { book, segment: newest, file: None, length: 0, whole };
-        let log = Self { disk, dir: dir.to_owned(), bytes_max, state: Mutex::new(state) };
-        if !whole {
-            tracing::error!(dir = %log.dir.display(), "the offload log is damaged: recoveries ask all nodes for theirs");
+        let mut state = State { book, segment: newest, file: None, length: 0, doubt };
+        let is_late = runtime.has_plant(Plant::StandinUnsynced);
+        let log = Self { is_late, disk, dir: dir.to_owned(), bytes_max, state: Mutex::default() };
+        if newest == 0 {
+            // Ordering: there is a log before anything can be lost from it.
+            log.begin(&mut state).await?;
         }
+        *log.state.lock().await = state;
         Ok(log)
     }
 
-    /// Whether everything that was ever logged and not dropped is there. Once damaged it is so for good, for which files
-    /// were logged in what is lost nobody can tell.
-    pub async fn is_whole(&self) -> bool {
-        self.state.lock().await.whole
+    /// Why it may not have everything that was ever logged and not cut. None: it has. A doubt stays, through restarts,
+    /// until it is [laid to rest](Self::trust).
+    pub async fn doubt(&self) -> Option<Doubt> {
+        self.state.lock().await.doubt.clone()
+    }
+
+    /// Nothing that may be missing is needed any more: from now on the log counts as whole.
+    pub async fn trust(&self) -> Result<()> {
+        let mut state = self.state.lock().await;
+        state.doubt = None;
+        self.begin(&mut state).await
     }
 
     /// Bytes that it holds.
@@ -157,7 +161,9 @@ impl OffloadLog {
         let length = bytes.len() as u64;
         // Cancel-safety: dropped half-way the file stays taken out, and the next append begins another one.
         file.write_at(state.length, vec![bytes]).await?;
-        file.sync_data().await?;
+        if !self.is_late {
+            file.sync_data().await?;
+        }
         state.length += length;
         state.file = Some(file);
         Ok(())
@@ -168,7 +174,7 @@ impl OffloadLog {
         let segment = state.segment + 1;
         let new = path(&self.dir, segment);
         let temporary = new.with_extension("new");
-        let mut bytes = vec![record::head(segment, state.whole)];
+        let mut bytes = vec![record::head(segment, Past::of(state.doubt.as_ref()))];
         let book = &state.book;
         for (inode, epoch) in book.promises() {
             let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw(), last: Vec::new() };
@@ -203,39 +209,6 @@ impl OffloadLog {
         }
         Ok(())
     }
-}
-
-fn apply_append(book: &mut Book, inode: InodeId, epoch: Epoch, cuts: &[pb::LogCut], writes: Vec<Logged>) {
-    apply_cuts(book, inode, cuts);
-    book.apply_append(inode, epoch, writes);
-}
-
-fn apply_cuts(book: &mut Book, inode: InodeId, cuts: &[pb::LogCut]) {
-    for cut in cuts {
-        book.apply_cut(inode, MetablockId::new(cut.metablock), convert::version(cut.version));
-    }
-}
-
-/// What a segment holds, and whether all of it could be read. None: its head is not there, so it was never finished.
-async fn read(disk: &Disk, path: &Path, segment: u64) -> Result<Option<(Book, bool)>> {
-    let bytes = disk.read(path).await?;
-    let Some(was_whole) = record::read_head(&bytes, segment)? else { return Ok(None) };
-    let (mut book, mut rest) = (Book::default(), bytes.slice(record::HEAD_BYTES..));
-    while let Some((record, payload, length)) = record::decode(&rest) {
-        match record {
-            Record::Append(message) => {
-                let (inode, epoch) = (InodeId::new(message.inode), Epoch::new(message.epoch));
-                let writes = record::split(message.writes, &payload)?;
-                apply_append(&mut book, inode, epoch, &message.cuts, writes);
-            }
-            Record::Promise(file) => book.apply_promise(InodeId::new(file.inode), Epoch::new(file.epoch)),
-            Record::Cut(file) => apply_cuts(&mut book, InodeId::new(file.inode), &file.last),
-        }
-        rest = rest.slice(length..);
-    }
-    // A record that was being written when the power failed was never confirmed, and nothing follows it.
-    let whole = was_whole && !record::has_record(&rest);
-    Ok(Some((book, whole)))
 }
 
 #[cfg(test)]

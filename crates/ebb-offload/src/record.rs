@@ -7,11 +7,12 @@ use ebb_wire::{Message, pb};
 use pb::offload_record::Record;
 
 use crate::book::Logged;
+use crate::found::Doubt;
 
 /// Begins a segment.
 const SEGMENT_MAGIC: [u8; 4] = *b"EBOF";
 /// Byte form of segments and records.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 /// Bytes of a segment's head.
 pub(crate) const HEAD_BYTES: usize = 20;
 /// Begins a record.
@@ -19,12 +20,36 @@ const RECORD_MAGIC: [u8; 4] = *b"EBOR";
 /// Magic, length of the message, length of the payload, CRC-32C.
 const FRAME_BYTES: usize = 16;
 
-/// Head of a segment; `whole`: nothing before it was ever lost.
-pub(crate) fn head(segment: u64, whole: bool) -> Bytes {
+/// What was missing from segments before this one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Past {
+    /// Nothing.
+    Whole,
+    /// Something.
+    Damaged,
+    /// Their last record, or nothing: one ended within a record.
+    PerhapsDamaged,
+}
+
+impl Past {
+    const ALL: [Self; 3] = [Self::Whole, Self::Damaged, Self::PerhapsDamaged];
+
+    /// Of a log with this doubt.
+    pub fn of(doubt: Option<&Doubt>) -> Self {
+        match doubt {
+            None => Self::Whole,
+            Some(doubt) if doubt.is_certain => Self::Damaged,
+            Some(_) => Self::PerhapsDamaged,
+        }
+    }
+}
+
+/// Head of a segment.
+pub(crate) fn head(segment: u64, past: Past) -> Bytes {
     let mut bytes = BytesMut::with_capacity(HEAD_BYTES);
     bytes.put_slice(&SEGMENT_MAGIC);
     bytes.put_u8(FORMAT);
-    bytes.put_u8(u8::from(!whole));
+    bytes.put_u8(past as u8);
     bytes.put_slice(&[0; 2]);
     bytes.put_u64_le(segment);
     let sum = crc32c(&bytes);
@@ -32,14 +57,15 @@ pub(crate) fn head(segment: u64, whole: bool) -> Bytes {
     bytes.freeze()
 }
 
-/// Whether nothing was lost before this segment. None: this is no head of segment `segment`. An error: it is, of another
-/// format.
-pub(crate) fn read_head(bytes: &[u8], segment: u64) -> Result<Option<bool>> {
+/// What a segment's head says. None: this is no head of segment `segment`. An error: it is, of another format.
+pub(crate) fn read_head(bytes: &[u8], segment: u64) -> Result<Option<Past>> {
     let Some(found) = bytes.get(..HEAD_BYTES) else { return Ok(None) };
-    if found[..4] == SEGMENT_MAGIC && found[4] != FORMAT {
+    let sum = u32::from_le_bytes([found[16], found[17], found[18], found[19]]);
+    // A damaged byte is no other format: the sum is looked at first.
+    if found[..4] == SEGMENT_MAGIC && found[4] != FORMAT && crc32c(&found[..16]) == sum {
         return Err(err!(Unsupported, "offload log of format {}, this release knows {FORMAT}", found[4]));
     }
-    Ok([true, false].into_iter().find(|whole| found == &head(segment, *whole)[..]))
+    Ok(Past::ALL.into_iter().find(|past| found == &head(segment, *past)[..]))
 }
 
 /// A record with its payload.
@@ -71,10 +97,10 @@ pub(crate) fn decode(bytes: &Bytes) -> Option<(Record, Bytes, usize)> {
     Some((record, bytes.slice(FRAME_BYTES + message_len..end), end))
 }
 
-/// Whether there is a whole record anywhere: behind a damaged one that tells a torn end from damage.
-pub(crate) fn has_record(bytes: &Bytes) -> bool {
+/// Where the next whole record begins: behind a damaged one that tells a torn end from damage.
+pub(crate) fn next_record(bytes: &Bytes) -> Option<usize> {
     let starts = bytes.windows(4).enumerate().filter(|(_, window)| *window == RECORD_MAGIC);
-    starts.map(|(at, _)| at).any(|at| decode(&bytes.slice(at..)).is_some())
+    starts.map(|(at, _)| at).find(|at| decode(&bytes.slice(*at..)).is_some())
 }
 
 /// Takes a payload apart by the writes that it belongs to. `Protocol` if it does not fit them.
@@ -120,20 +146,26 @@ mod tests {
         let mut flipped = bytes.to_vec();
         *flipped.last_mut().unwrap() ^= 1;
         let flipped = Bytes::from(flipped);
-        assert!(!has_record(&flipped));
+        assert_eq!(next_record(&flipped), None);
         let behind = Bytes::from([&flipped[..], &bytes[..]].concat());
-        assert!(has_record(&behind));
+        assert_eq!(next_record(&behind), Some(flipped.len()));
     }
 
     #[test]
     fn heads_are_of_one_segment_and_one_format() {
-        assert_eq!(read_head(&head(3, true), 3).unwrap(), Some(true));
-        assert_eq!(read_head(&head(3, false), 3).unwrap(), Some(false));
-        assert_eq!(read_head(&head(3, true), 4).unwrap(), None);
+        for past in Past::ALL {
+            assert_eq!(read_head(&head(3, past), 3).unwrap(), Some(past));
+        }
+        assert_eq!(read_head(&head(3, Past::Whole), 4).unwrap(), None);
         assert_eq!(read_head(b"", 4).unwrap(), None);
-        let mut other = head(3, true).to_vec();
-        other[4] = 2;
-        assert_eq!(read_head(&other, 3).unwrap_err().kind(), ebb_types::ErrorKind::Unsupported);
+        let mut other = head(3, Past::Whole).to_vec();
+        other[4] = 1;
+        assert_eq!(read_head(&other, 3).unwrap(), None, "a damaged byte is no other format");
+        let sum = crc32c(&other[..16]);
+        other[16..].copy_from_slice(&sum.to_le_bytes());
+        let refused = read_head(&other, 3).unwrap_err();
+        assert_eq!(refused.kind(), ebb_types::ErrorKind::Unsupported);
+        assert!(refused.to_string().contains("format 1"), "{refused}");
     }
 
     #[test]

@@ -29,6 +29,9 @@ const ASK: Duration = Duration::from_secs(10);
 /// Time that freezing or waking a node takes: half of what plans count with.
 const TRANSITION: Duration = Duration::from_millis(25);
 
+/// Where the always-on node's offload log is, on the master's disk.
+pub const LOG_DIR: &str = "/master/offload";
+
 /// The cluster.
 pub struct PowerCluster {
     world: World,
@@ -206,17 +209,22 @@ impl PowerCluster {
 
     /// Kills the master and starts it again; returns when it serves.
     pub async fn restart_master(&self) {
+        self.restart_master_after(|_| {}).await;
+    }
+
+    /// The same, with something done to its disk meanwhile.
+    pub async fn restart_master_after(&self, harm: impl FnOnce(&Process)) {
         self.master.kill();
+        harm(&self.master);
         self.start_master(self.master.restart());
         while self.cluster_status().await.is_err() {
             self.world.sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// Bytes in the always-on node's offload log, as a process that starts now would find it.
-    pub async fn logged_bytes(&self) -> Result<usize> {
-        let log = OffloadLog::open(self.master.runtime().disk(), Path::new("/master/offload"), usize::MAX).await?;
-        Ok(log.bytes().await)
+    /// The always-on node's offload log, as a process that starts now would find it.
+    pub async fn log(&self) -> Result<OffloadLog> {
+        OffloadLog::open(&self.master.runtime(), Path::new(LOG_DIR), usize::MAX, false).await
     }
 
     /// Kills the manager; nobody restarts it.

@@ -20,7 +20,7 @@ fn writes(epoch: u64, seqs: std::ops::RangeInclusive<u64>, bytes: usize) -> (pb:
 }
 
 async fn open(process: &Process) -> OffloadLog {
-    OffloadLog::open(process.runtime().disk(), Path::new("/log"), ROOM).await.unwrap()
+    OffloadLog::open(&process.runtime(), Path::new("/log"), ROOM, false).await.unwrap()
 }
 
 async fn seqs(log: &OffloadLog) -> Vec<u64> {
@@ -50,7 +50,7 @@ fn what_was_confirmed_is_there_after_a_crash() {
         process.kill();
         process.restart();
         let log = open(&process).await;
-        assert!(log.is_whole().await);
+        assert_eq!(log.doubt().await, None);
         let (message, payload) = writes(2, 4..=4, 10);
         let refused = log.append(message, payload).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StaleEpoch, "the promise outlives a crash");
@@ -110,24 +110,71 @@ fn files_do_not_grow_with_time_and_a_reader_gets_pages() {
     });
 }
 
+/// A log with two records in segment 1; tells where each begins, and where the last one ends.
+async fn two_records(process: &Process) -> (ebb_runtime::File, [u64; 3]) {
+    let log = open(process).await;
+    let file = process.runtime().disk().open(Path::new("/log/offload-1"), OpenMode::Existing).await.unwrap();
+    let mut places = [file.len().await.unwrap(); 3];
+    for seq in 1..=2 {
+        let (message, payload) = writes(2, seq..=seq, 3000);
+        log.append(message, payload).await.unwrap();
+        places[seq as usize] = file.len().await.unwrap();
+    }
+    (file, places)
+}
+
+/// Goal: damage anywhere in a log is noticed, told by file and place, and remembered until nobody needs what was lost.
+/// Method: each byte of a log of two records is changed in turn; whatever is then missing from it must be in doubt.
 #[test]
-fn damage_is_told_from_a_torn_end_and_is_not_forgotten() {
+fn a_changed_byte_anywhere_is_noticed() {
     world(|process| async move {
-        let log = open(&process).await;
-        for seq in 1..=2 {
-            let (message, payload) = writes(2, seq..=seq, 3000);
-            log.append(message, payload).await.unwrap();
-        }
+        let (file, places) = two_records(&process).await;
         let disk = process.runtime().disk();
-        let file = disk.open(Path::new("/log/offload-1"), OpenMode::Existing).await.unwrap();
-        let length = file.len().await.unwrap();
-        file.write_at(length, vec![Bytes::from_static(b"EBORtorn")]).await.unwrap();
+        let good = disk.read(Path::new("/log/offload-1")).await.unwrap();
+        for at in (0..places[2]).step_by(7).chain(0..places[0]) {
+            let byte = Bytes::from(vec![good[at as usize] ^ 0x40]);
+            file.write_at(at, vec![byte]).await.unwrap();
+            let log = open(&process).await;
+            let doubt = log.doubt().await.unwrap_or_else(|| panic!("byte {at} was changed, and nobody noticed"));
+            let (left, offset) = match at {
+                at if at < places[0] => (vec![], 0),
+                at if at < places[1] => (vec![2], places[0]),
+                _ => (vec![1], places[1]),
+            };
+            assert_eq!((doubt.path.as_path(), doubt.offset), (Path::new("/log/offload-1"), offset), "byte {at}");
+            assert_eq!(doubt.is_certain, at < places[1], "the last one may have been torn");
+            assert!(doubt.to_string().contains("/log/offload-1, byte"), "{doubt}");
+            assert_eq!(seqs(&log).await, left, "byte {at}: what is not hit is there");
+            file.write_at(at, vec![good.slice(at as usize..=at as usize)]).await.unwrap();
+        }
+        assert_eq!(open(&process).await.doubt().await, None);
+    });
+}
+
+#[test]
+fn a_doubt_is_remembered_until_it_is_laid_to_rest() {
+    world(|process| async move {
+        let (file, places) = two_records(&process).await;
+        file.write_at(places[2], vec![Bytes::from_static(b"EBORtorn")]).await.unwrap();
         let torn = open(&process).await;
-        assert_eq!((seqs(&torn).await, torn.is_whole().await), (vec![1, 2], true));
-        file.write_at(record::HEAD_BYTES as u64 + 40, vec![Bytes::from_static(b"x")]).await.unwrap();
-        let damaged = open(&process).await;
-        assert_eq!((seqs(&damaged).await, damaged.is_whole().await), (vec![], false));
-        damaged.promise(FILE, Epoch::new(9)).await.unwrap();
-        assert!(!open(&process).await.is_whole().await, "nor by a new segment");
+        assert_eq!((seqs(&torn).await, torn.doubt().await.unwrap().is_certain), (vec![1, 2], false));
+        torn.promise(FILE, Epoch::new(9)).await.unwrap();
+        let again = open(&process).await;
+        assert_eq!(again.doubt().await.map(|doubt| doubt.is_certain), Some(false), "a new segment has begun since");
+        again.trust().await.unwrap();
+        assert_eq!(again.doubt().await, None);
+        assert_eq!(open(&process).await.doubt().await, None);
+
+        let disk = process.runtime().disk();
+        for name in disk.read_dir(Path::new("/log")).await.unwrap() {
+            disk.remove_file(&Path::new("/log").join(&name)).await.unwrap();
+        }
+        let runtime = process.runtime();
+        let open = |is_expected| OffloadLog::open(&runtime, Path::new("/log"), ROOM, is_expected);
+        let lost = open(true).await.unwrap();
+        assert!(lost.doubt().await.unwrap().is_certain, "there was one");
+        assert!(open(true).await.unwrap().doubt().await.unwrap().is_certain, "nor is that forgotten");
+        lost.trust().await.unwrap();
+        assert_eq!(open(true).await.unwrap().doubt().await, None);
     });
 }
