@@ -10,11 +10,11 @@ use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Client, ClientOptions};
 use ebb_master::Master;
 use ebb_offload::OffloadLog;
-use ebb_power::{NodePower, PolicyKind};
+use ebb_power::{NodePower, PolicyKind, PowerPlan};
 use ebb_power_client::{PowerClient, Powered, Work};
 use ebb_power_manager::client::{self, Nodes};
 use ebb_power_manager::manager::{self, ManagerOptions};
-use ebb_power_manager::settings::Settings;
+pub use ebb_power_manager::settings::Settings;
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
@@ -26,8 +26,30 @@ use crate::cluster::identity;
 
 /// Patience of an operator's question.
 const ASK: Duration = Duration::from_secs(10);
-/// Time that freezing or waking a node takes: half of what plans count with.
-const TRANSITION: Duration = Duration::from_millis(25);
+
+/// Smallest journal segment of a volume on a disk to scale.
+const SEGMENT_LEAST: u64 = 256 << 10;
+
+/// What a cluster is like.
+#[derive(Clone, Debug)]
+pub struct PowerOptions {
+    /// Block servers, each on a node of its own.
+    pub nodes: usize,
+    /// What the manager begins with: policy, interval, draws, transitions, battery. Waking a node takes half of the
+    /// transition that plans count with.
+    pub settings: Settings,
+    /// Bytes that a byte stands for: what nodes do by bytes in the background (scrubbing, checkpoints) is divided by it,
+    /// as the world's disks and links are.
+    pub scale: u64,
+}
+
+impl PowerOptions {
+    /// The reference figures, with transitions as short as freezing a process is.
+    #[must_use]
+    pub fn new(nodes: usize, policy: PolicyKind, interval: Duration) -> Self {
+        Self { nodes, settings: Settings::new(policy, interval), scale: 1 }
+    }
+}
 
 /// Where the always-on node's offload log is, on the master's disk.
 pub const LOG_DIR: &str = "/master/offload";
@@ -47,12 +69,22 @@ struct WorldNodes {
     /// The clock of whoever asks.
     runtime: Runtime,
     blocks: Vec<Process>,
+    /// Clients that run on a node: they are frozen with it.
+    guests: Mutex<BTreeMap<usize, Vec<Process>>>,
+    /// From the call to wake up to the first instruction.
+    waking: Duration,
     /// By the order in which they registered: an operator's ask of the master.
     ids: Mutex<BTreeMap<NodeId, usize>>,
     asleep: Mutex<BTreeMap<usize, bool>>,
 }
 
 impl WorldNodes {
+    /// Every process of a node.
+    fn processes(&self, place: usize) -> Vec<Process> {
+        let guests = self.guests.lock().get(&place).cloned().unwrap_or_default();
+        std::iter::once(self.blocks[place].clone()).chain(guests).collect()
+    }
+
     fn place(&self, node: NodeId) -> Result<usize> {
         match self.ids.lock().get(&node) {
             Some(place) => Ok(*place),
@@ -69,7 +101,7 @@ impl PowerClient for WorldNodes {
     fn sleep(&self, node: NodeId, _wake_ms: Option<u64>) -> Work<'_, Result<()>> {
         Box::pin(async move {
             let place = self.place(node)?;
-            self.blocks[place].freeze();
+            self.processes(place).iter().for_each(Process::freeze);
             self.asleep.lock().insert(place, true);
             Ok(())
         })
@@ -80,8 +112,8 @@ impl PowerClient for WorldNodes {
             let place = self.place(node)?;
             // From here on it draws.
             self.asleep.lock().insert(place, false);
-            self.runtime.sleep(TRANSITION).await;
-            self.blocks[place].thaw();
+            self.runtime.sleep(self.waking).await;
+            self.processes(place).iter().for_each(Process::thaw);
             Ok(())
         })
     }
@@ -110,21 +142,33 @@ fn address(block: &Process) -> String {
 }
 
 impl PowerCluster {
-    /// Starts everything, and returns when all nodes have registered and the manager knows them.
+    /// A cluster of so many nodes with the reference figures.
     pub async fn start(world: &World, nodes: usize, policy: PolicyKind, interval: Duration) -> Result<Self> {
-        let blocks: Vec<Process> = (1..=nodes).map(|number| world.process(&format!("h{number}"))).collect();
+        Self::start_with(world, PowerOptions::new(nodes, policy, interval)).await
+    }
+
+    /// Starts everything, and returns when all nodes have registered and the manager knows them.
+    pub async fn start_with(world: &World, options: PowerOptions) -> Result<Self> {
+        let blocks: Vec<Process> = (1..=options.nodes).map(|number| world.process(&format!("h{number}"))).collect();
         let keeper = world.process("power-client");
-        let nodes = WorldNodes { runtime: keeper.runtime(), blocks, ids: Mutex::default(), asleep: Mutex::default() };
+        let nodes = WorldNodes {
+            runtime: keeper.runtime(),
+            blocks,
+            guests: Mutex::default(),
+            waking: options.settings.node().wake / 2,
+            ids: Mutex::default(),
+            asleep: Mutex::default(),
+        };
         let cluster = Self {
             world: world.clone(),
             master: world.process("master"),
             manager: world.process("power-manager"),
             keeper,
             nodes: Arc::new(nodes),
-            settings: Settings::new(policy, interval),
+            settings: options.settings,
         };
         cluster.start_master(cluster.master.runtime());
-        cluster.start_blocks();
+        cluster.start_blocks(options.scale.max(1));
         cluster.learn_nodes().await?;
         cluster.start_keeper();
         cluster.start_manager(cluster.manager.runtime());
@@ -147,13 +191,19 @@ impl PowerCluster {
         });
     }
 
-    fn start_blocks(&self) {
+    fn start_blocks(&self, scale: u64) {
         for (place, block) in self.nodes.blocks.iter().enumerate() {
             let (runtime, listen) = (block.runtime(), address(block));
             let mut options =
                 BlockOptions::new("/node".into(), identity(block.host(), "block"), vec![self.master_address()]);
             options.listen = listen;
             options.rack = RackName::new(format!("r{}", place % 2 + 1));
+            if scale > 1 {
+                options.volume.segment_bytes = (options.volume.segment_bytes / scale).max(SEGMENT_LEAST);
+                options.volume.checkpoint_bytes =
+                    (options.volume.checkpoint_bytes / scale).max(4 * options.volume.segment_bytes);
+                options.patrol.rate_bytes_per_sec = (options.patrol.rate_bytes_per_sec / scale).max(1);
+            }
             runtime.clone().spawn("main", async move {
                 let _server = BlockServer::start(runtime, options).await?;
                 // It serves until its process ends.
@@ -255,6 +305,22 @@ impl PowerCluster {
         self.ask(&self.manager_address(), &call).await.map(drop)
     }
 
+    /// The operator's word on the supply of the whole cluster, in watts.
+    pub async fn set_watts(&self, watts: f64) -> Result<()> {
+        let call = pb::SetPower { fraction: None, watts: Some(watts) };
+        self.ask(&self.manager_address(), &call).await.map(drop)
+    }
+
+    /// What a power manager is told of the cluster.
+    pub async fn describe(&self) -> Result<pb::DescribePowerReply> {
+        self.ask(&self.master_address(), &pb::DescribePower {}).await
+    }
+
+    /// Publishes a plan in the manager's place.
+    pub async fn publish(&self, plan: &PowerPlan) -> Result<()> {
+        self.ask(&self.master_address(), &pb::PublishPlan { plan: plan.encode() }).await.map(drop)
+    }
+
     /// Another policy.
     pub async fn set_policy(&self, policy: PolicyKind) -> Result<()> {
         let call = pb::SetPolicy { policy: policy.name().to_owned(), force: false };
@@ -268,11 +334,24 @@ impl PowerCluster {
 
     /// A session on a host of its own.
     pub async fn connect(&self, host: &str) -> Result<Client> {
-        let runtime = self.world.process(host).runtime();
+        self.session(&self.world.process(host)).await
+    }
+
+    /// A session of a process on a node, counted from 0, which is frozen with it; and the process.
+    pub async fn connect_on(&self, place: usize, name: &str) -> Result<(Client, Process)> {
+        let process = self.world.process_on(self.nodes.blocks[place].host(), name);
+        self.nodes.guests.lock().entry(place).or_default().push(process.clone());
+        Ok((self.session(&process).await?, process))
+    }
+
+    async fn session(&self, process: &Process) -> Result<Client> {
+        let (runtime, host) = (process.runtime(), process.host());
         let connector = Connector::new(runtime.clone(), identity(host, "virtual"), Counters::default());
         let mut options = ClientOptions::new(vec![self.master_address()], HostName::new(host), "virtual");
         // What is read comes from a node each time.
         options.read_cache_bytes = 0;
+        // The virtual world passes no descriptors.
+        options.short_circuit = false;
         Client::connect(runtime, connector, options).await
     }
 

@@ -8,6 +8,7 @@ use ebb_types::Result;
 use crate::cli::Context;
 use crate::path::EbbPath;
 
+mod paper;
 mod virtual_cluster;
 mod wordcount;
 
@@ -17,6 +18,10 @@ pub enum LabCommand {
     Wordcount(WordcountArgs),
     /// Run a whole cluster in virtual time, with faults, and check what it promised.
     Virtual(VirtualArgs),
+    /// The figures of "Robust and Flexible Power-Proportional Storage", run in virtual time beside the printed numbers.
+    Rabbit(paper::PaperArgs),
+    /// The figures of "BlinkFS: A Distributed File System for Intermittent Power", likewise.
+    Blinkfs(paper::PaperArgs),
 }
 
 #[derive(Debug, Args)]
@@ -53,5 +58,7 @@ pub async fn run(context: &Context, command: LabCommand) -> Result<bool> {
     match command {
         LabCommand::Wordcount(args) => wordcount::run(context, &args).await,
         LabCommand::Virtual(args) => virtual_cluster::run(context, &args),
+        LabCommand::Rabbit(args) => paper::run(context, &paper::RABBIT, &args).map(|()| true),
+        LabCommand::Blinkfs(args) => paper::run(context, &paper::BLINKFS, &args).map(|()| true),
     }
 }

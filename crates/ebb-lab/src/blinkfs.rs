@@ -1,0 +1,29 @@
+//! *BlinkFS: A Distributed File System for Intermittent Power*.
+
+mod computed;
+mod latency;
+mod mapreduce;
+mod oscillation;
+mod requests;
+mod speed;
+
+use crate::part::Part;
+
+/// Heading of the page.
+pub const TITLE: &str = "BlinkFS: A Distributed File System for Intermittent Power";
+
+/// What holds for all of it.
+pub const INTRO: &[&str] = &[
+    "Nine block servers of 25 W awake and 1 W asleep, interval 60 s; per cents are of their 225 W, sleepers' watts inside. \
+     Reads, writes and jobs are those of the real services in virtual time, under plans of the real policies.",
+];
+
+/// Its figures, in the order of the paper.
+pub const PARTS: &[Part] = &[
+    Part { sources: computed::SOURCES, make: computed::section },
+    Part { sources: speed::SOURCES, make: speed::section },
+    Part { sources: latency::SOURCES, make: latency::section },
+    Part { sources: oscillation::SOURCES, make: oscillation::section },
+    Part { sources: mapreduce::SOURCES, make: mapreduce::section },
+    Part { sources: requests::SOURCES, make: requests::section },
+];

@@ -1,0 +1,190 @@
+//! Fig. 6: full reads at each number of active nodes, beside HDFS on as many.
+
+use ebb_client::Access;
+use ebb_plan::figure::Axis;
+use ebb_plan::{Cell, Comparison, Figure, Mark, Section};
+use ebb_power::{PolicyKind, Supply};
+use ebb_types::Result;
+
+use crate::balancer::Balancer;
+use crate::drive::{Whole, read_whole};
+use crate::hardware::MACHINES;
+use crate::part::Lab;
+use crate::testbed::{Layout, Setting, on};
+
+pub const SOURCES: &[&str] = &["Fig. 6"];
+
+/// Nodes of the testbed (Sec. 4).
+const NODES: u32 = 25;
+/// The paper does not tell; with three copies the chain then spreads over 26 nodes, the cluster.
+const PRIMARIES: u32 = 3;
+/// Requests of each reader at a time.
+const STREAMS: usize = 4;
+/// The same where nodes blink: who waits for one node asks others meanwhile.
+const BLINKING_STREAMS: usize = 64;
+
+/// One run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Case {
+    who: Who,
+    /// Power for so many active nodes.
+    awake: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Who {
+    Hdfs,
+    Rabbit,
+    /// The same, and each client chooses holders by its own requests in progress, as live ones do.
+    Unbalanced,
+    Tide,
+}
+
+impl Case {
+    fn setting(&self, blocks: u32) -> Setting {
+        let layout = Layout::equal_work(PRIMARIES, 3);
+        match self.who {
+            // "The data is written onto a number of nodes equal to the number of active nodes in the Rabbit case".
+            Who::Hdfs => Setting::of(self.awake, PolicyKind::AlwaysOn, Layout::RANDOM, blocks),
+            Who::Rabbit | Who::Unbalanced => Setting::of(NODES, PolicyKind::Activation, layout, blocks),
+            Who::Tide => Setting::of(NODES, PolicyKind::Tide, layout, blocks),
+        }
+    }
+
+    /// MB/s of a full read, and the 90th percentile of its blocks' latency in ms. None: it did not end.
+    fn run(&self, seed: u64, blocks: u32) -> Result<Option<(f64, f64)>> {
+        let setting = self.setting(blocks);
+        on(seed, setting, |bed| async move {
+            if setting.nodes == NODES {
+                bed.settle(Supply::Watts(MACHINES.watts(NODES, self.awake) + 0.5)).await?;
+            }
+            let mut users = Vec::new();
+            for number in 1..=self.awake {
+                users.push(bed.user(&format!("reader{number}"), Some(Access::Read)).await?);
+            }
+            let streams = if self.awake < PRIMARIES { BLINKING_STREAMS } else { STREAMS };
+            let balancer = match self.who {
+                Who::Rabbit | Who::Tide => Some(Balancer::new(&bed, &users[0]).await?),
+                Who::Hdfs | Who::Unbalanced => None,
+            };
+            Ok(rate(&read_whole(&bed, &users, streams, balancer).await, setting.bytes()))
+        })
+    }
+}
+
+/// MB/s and the 90th percentile in ms; none if something could not be read.
+fn rate(whole: &Whole, bytes: u64) -> Option<(f64, f64)> {
+    let p90 = whole.latencies.p90()?;
+    (whole.latencies.failed == 0).then(|| (bytes as f64 / 1e6 / whole.took.as_secs_f64(), p90 * 1e3))
+}
+
+pub fn section(lab: &Lab<'_>) -> Result<Section> {
+    let (blocks, steps): (u32, &[u32]) = lab.effort.of((800, &[5, 10, 15, 20, 25]), (160, &[5, 15]));
+    let cases = |who, steps: &[u32]| steps.iter().map(|awake| Case { who, awake: *awake }).collect::<Vec<_>>();
+    let mut all = cases(Who::Hdfs, steps);
+    all.extend(cases(Who::Rabbit, steps));
+    all.extend(cases(Who::Rabbit, &[2]));
+    all.extend(cases(Who::Unbalanced, steps));
+    all.extend(cases(Who::Tide, steps));
+    all.extend(cases(Who::Tide, &[2]));
+    let seen = lab.map(&all, |case| case.run(lab.seed, blocks))?;
+    let of = |who: Who, awake: u32| {
+        all.iter().zip(&seen).find(|(case, _)| case.who == who && case.awake == awake).and_then(|found| *found.1)
+    };
+    let mut section = Section::new("", &[]);
+    rows(&mut section, steps, &of);
+    section.figures.push(figure(steps, &of));
+    Ok(section)
+}
+
+/// Rabbit reads as fast as HDFS within so much (the paper: "equal"; its figure has no numbers).
+const EQUAL: f64 = 0.10;
+
+fn rows(section: &mut Section, steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f64, f64)>) {
+    let share = |who: Who, awake: u32| Some(of(who, awake)?.0 / of(Who::Hdfs, awake)?.0);
+    for awake in steps {
+        let (ratio, unbalanced) = (share(Who::Rabbit, *awake), share(Who::Unbalanced, *awake));
+        let what =
+            format!("full read of {awake} of {NODES} nodes, activation on equal-work, as a share of HDFS on {awake}");
+        let alone = Cell::share(unbalanced, 0).human();
+        let why = format!(
+            "Holders named by the hit-ratio rule, for all readers. Without it, each live client choosing by its own \
+             requests in progress: {alone}."
+        );
+        section.rows.push(
+            Comparison::new("Fig. 6", what, "equal".into(), Cell::share(ratio, 0), why)
+                .bound(ratio.is_some_and(|ratio| (1.0 - ratio).abs() <= EQUAL)),
+        );
+    }
+    let (first, last) = (steps[0], steps[steps.len() - 1]);
+    let growth = of(Who::Rabbit, last).zip(of(Who::Rabbit, first)).map(|(last, first)| last.0 / first.0);
+    let linear = f64::from(last) / f64::from(first);
+    section.rows.push(
+        Comparison::new(
+            "Fig. 6",
+            format!("times as fast with {last} nodes as with {first}"),
+            Cell::Number(linear, 1),
+            Cell::number(growth, 2),
+            "The paper's line is straight.",
+        )
+        .bound(growth.is_some_and(|growth| growth > linear * (1.0 - 2.0 * EQUAL))),
+    );
+    for awake in steps.iter().copied().chain([2]) {
+        let (tide, rabbit) = (of(Who::Tide, awake), of(Who::Rabbit, awake));
+        let what = format!("full read with power for {awake} nodes: tide (MB/s); beside it activation");
+        let p90 =
+            |seen: Option<(f64, f64)>| seen.map_or_else(|| "stalls".into(), |seen| format!("p90 {:.0} ms", seen.1));
+        let remark = format!(
+            "Same data, same copies. 90th percentile of a block: tide {}, activation {}.",
+            p90(tide),
+            p90(rabbit)
+        );
+        let holds = match (tide, rabbit) {
+            (Some(tide), Some(rabbit)) => tide.0 >= rabbit.0 * 0.99,
+            (tide, None) => tide.is_some(),
+            (None, Some(_)) => false,
+        };
+        let beside = rabbit.map_or_else(|| "stalls".into(), |rabbit| Cell::Number(rabbit.0, 0));
+        let words = if holds { "no worse" } else { "worse" };
+        section.rows.push(
+            Comparison::new("Fig. 6", what, beside, Cell::number(tide.map(|tide| tide.0), 0), remark)
+                .judged(holds, words),
+        );
+    }
+}
+
+fn figure(steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f64, f64)>) -> Figure {
+    let curve = |who, steps: &[u32]| {
+        steps.iter().filter_map(|awake| of(who, *awake).map(|seen| (f64::from(*awake), seen.0))).collect::<Vec<_>>()
+    };
+    let with_two: Vec<u32> = [2].into_iter().chain(steps.iter().copied()).collect();
+    let per_node = of(Who::Hdfs, steps[0]).map_or(0.0, |seen| seen.0 / f64::from(steps[0]));
+    Figure::plane(
+        "Fig. 6: read throughput follows the number of active nodes",
+        Axis::linear("power (active nodes)").from(0.0),
+        Axis::linear("full read (MB/s)").from(0.0),
+    )
+    .subtitle(format!(
+        "{NODES} nodes, three copies, p = {PRIMARIES}; HDFS written anew for each number; tide has power for 2, too"
+    ))
+    .with("activation (Rabbit)", Mark::Markers, curve(Who::Rabbit, steps))
+    .with("HDFS", Mark::Dashed, curve(Who::Hdfs, steps))
+    .with("tide", Mark::Line, curve(Who::Tide, &with_two))
+    .with("activation, clients choose", Mark::Points, curve(Who::Unbalanced, steps))
+    .with("straight line", Mark::Reference, vec![(0.0, 0.0), (f64::from(NODES), per_node * f64::from(NODES))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The shape: a full read gets faster with each node, and below the primaries only tide goes on.
+    #[test]
+    fn reads_follow_the_power_and_tide_goes_on_below_the_primaries() {
+        let run = |who, awake| Case { who, awake }.run(7, 96).unwrap();
+        let (five, fifteen) = (run(Who::Rabbit, 5).unwrap().0, run(Who::Rabbit, 15).unwrap().0);
+        assert!(fifteen > 1.8 * five, "{five} {fifteen}");
+        assert_eq!(run(Who::Rabbit, 2), None, "two of three primaries hold not everything");
+        assert!(run(Who::Tide, 2).unwrap().0 > 0.0);
+    }
+}

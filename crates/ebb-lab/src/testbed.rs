@@ -1,0 +1,335 @@
+//! A cluster of the real services on the lab's machines, with data in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_client::{Access, Client, Handle};
+use ebb_power::policy::{Ask, Rotational, Timing, choose};
+use ebb_power::{Battery, Duty, Hardware, PolicyKind, PowerPlan, Supply, wall_ms};
+use ebb_runtime::Runtime;
+use ebb_runtime::virt::{Process, World};
+use ebb_types::{Credentials, HostName, InodeId, NodeId, Result, err};
+use ebb_virtual::power::{PowerCluster, PowerOptions, Settings};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{CreateDataset, Op};
+
+use crate::hardware::MACHINES;
+
+/// Announced so long before, a plan is known everywhere when it begins.
+const LEAD_MS: u64 = 300;
+
+/// Between the last write of the data and what is measured.
+const REST: Duration = Duration::from_secs(60);
+
+/// How the data lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// A name of `ebb_layout::LayoutKind`.
+    pub name: &'static str,
+    /// Copies.
+    pub replicas: u32,
+    /// Primaries, for layouts on a chain.
+    pub primaries: u32,
+}
+
+impl Layout {
+    /// HDFS's.
+    pub const RANDOM: Self = Self { name: "random", replicas: 3, primaries: 0 };
+
+    /// Rabbit's.
+    #[must_use]
+    pub const fn equal_work(primaries: u32, replicas: u32) -> Self {
+        Self { name: "equal-work", replicas, primaries }
+    }
+
+    /// BlinkFS's.
+    #[must_use]
+    pub const fn balanced(replicas: u32) -> Self {
+        Self { name: "power-balanced", replicas, primaries: 0 }
+    }
+}
+
+/// A cluster and its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// Block servers.
+    pub nodes: u32,
+    /// Who decides which of them sleeps.
+    pub policy: PolicyKind,
+    /// How the data lies.
+    pub layout: Layout,
+    /// Bytes that a byte stands for.
+    pub scale: u64,
+    /// Bytes of a block as it is stored, the unit of placement and of transfer.
+    pub block_bytes: u64,
+    /// Files.
+    pub files: u32,
+    /// Blocks of each.
+    pub blocks_per_file: u32,
+}
+
+impl Setting {
+    /// Blocks of 4 MB (BlinkFS, Sec. 6) that are 64 KiB here, in files of 16.
+    #[must_use]
+    pub const fn of(nodes: u32, policy: PolicyKind, layout: Layout, blocks: u32) -> Self {
+        Self {
+            nodes,
+            policy,
+            layout,
+            scale: 64,
+            block_bytes: 64 << 10,
+            files: blocks.div_ceil(16),
+            blocks_per_file: 16,
+        }
+    }
+
+    /// Bytes that all blocks stand for.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.files as u64 * self.blocks_per_file as u64 * self.block_bytes * self.scale
+    }
+}
+
+/// The cluster while it runs.
+pub struct Testbed {
+    /// Its world.
+    pub world: World,
+    /// What it is.
+    pub setting: Setting,
+    cluster: PowerCluster,
+    directory: InodeId,
+    files: Vec<InodeId>,
+    /// Reads that go to each node's data; then plans come from here, for the manager does not measure them.
+    popularity: Option<BTreeMap<NodeId, f64>>,
+}
+
+/// Somebody who reads and writes the files.
+#[derive(Clone)]
+pub struct User {
+    /// The session.
+    pub client: Client,
+    /// Of its process: what is started here is frozen with it.
+    pub runtime: Runtime,
+    /// Every file, open for reading, or for both.
+    pub handles: Vec<Handle>,
+}
+
+/// Runs `body` on a cluster of its own whose data has been written, all nodes on. To be called from [`crate::Lab::map`],
+/// on a thread of its own: within an asynchronous runtime that runtime's budget would run out, for no time passes there.
+pub fn on<T, F>(seed: u64, setting: Setting, body: impl FnOnce(Testbed) -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    on_arranged(seed, setting, &[], body)
+}
+
+/// The same with the first copy of each file on a chosen node, counted from 0, as far as its layout lets it (write
+/// affinity); with no choice, where the layout has it.
+pub fn on_arranged<T, F>(seed: u64, setting: Setting, homes: &[u32], body: impl FnOnce(Testbed) -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    World::run(seed, MACHINES.world(setting.scale), |world| async move {
+        let mut bed = Testbed::start(&world, setting).await?;
+        bed.fill(homes).await?;
+        body(bed).await
+    })
+}
+
+impl Testbed {
+    async fn start(world: &World, setting: Setting) -> Result<Self> {
+        let node = MACHINES.node;
+        let mut settings = Settings::new(setting.policy, MACHINES.interval);
+        settings.base_watts = MACHINES.base_watts;
+        (settings.active_watts, settings.asleep_watts) = (node.active_watts, node.asleep_watts);
+        settings.transition_ms = node.transition_ms() / 2;
+        settings.battery_s = MACHINES.battery.as_secs_f64();
+        for number in 1..=setting.nodes {
+            talk_freely(world, &format!("h{number}"));
+        }
+        let options = PowerOptions { nodes: setting.nodes as usize, settings, scale: setting.scale };
+        let cluster = PowerCluster::start_with(world, options).await?;
+        Ok(Self {
+            world: world.clone(),
+            setting,
+            cluster,
+            directory: InodeId::ROOT,
+            files: Vec::new(),
+            popularity: None,
+        })
+    }
+
+    /// Writes every block.
+    async fn fill(&mut self, homes: &[u32]) -> Result<()> {
+        let root = Credentials::root();
+        let user = self.user("writer", None).await?;
+        let made = user.client.make_dir(&root, InodeId::ROOT, b"data", 0o755, 0).await?;
+        self.directory = InodeId::new(made.inode);
+        let layout = self.setting.layout;
+        let dataset = pb::Dataset {
+            path: "/data".to_owned(),
+            layout: layout.name.to_owned(),
+            replicas: layout.replicas,
+            primaries: layout.primaries,
+            block_size: self.setting.block_bytes,
+            metablock_size: self.setting.block_bytes,
+            replication: "pipeline".to_owned(),
+            ..Default::default()
+        };
+        user.client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+        for number in 0..self.setting.files {
+            let home = homes.get(number as usize).map(|place| HostName::new(format!("h{}", place + 1)));
+            let name = format!("f{number}");
+            let inode = self.write_new(&user.client, &name, self.setting.blocks_per_file, home).await?;
+            self.files.push(inode);
+        }
+        user.client.disconnect().await?;
+        // Checkpoints that the writing has brought about are done before anything is measured.
+        self.world.sleep(REST).await;
+        Ok(())
+    }
+
+    /// Writes a new file of so many blocks, and makes it safe.
+    async fn write_new(&self, client: &Client, name: &str, blocks: u32, home: Option<HostName>) -> Result<InodeId> {
+        let (root, access, homes) = (Credentials::root(), Access::Write, home.into_iter().collect());
+        let created = client.create(&root, self.directory, name.as_bytes(), 0o644, 0, true, access, homes);
+        let (handle, attr, _) = created.await?;
+        for block in 0..blocks {
+            let at = u64::from(block) * self.setting.block_bytes;
+            client.write(handle, at, self.block(block as u8)).await?;
+        }
+        client.fsync(handle).await?;
+        client.close(handle).await;
+        Ok(InodeId::new(attr.inode))
+    }
+
+    /// The same as one of several writers.
+    pub async fn write_one(&self, user: &User, number: usize, blocks: u32) -> Result<()> {
+        self.write_new(&user.client, &format!("output{number}"), blocks, None).await.map(drop)
+    }
+
+    /// Contents for a block.
+    #[must_use]
+    pub fn block(&self, byte: u8) -> Bytes {
+        Bytes::from(vec![byte; self.setting.block_bytes as usize])
+    }
+
+    /// A user who is always on, on a host of this name, with every file open if they are to be used.
+    pub async fn user(&self, host: &str, access: Option<Access>) -> Result<User> {
+        talk_freely(&self.world, host);
+        let client = self.cluster.connect(host).await?;
+        self.open(client, &self.world.process(host), access).await
+    }
+
+    /// A user on a node, counted from 0, who is frozen with it.
+    pub async fn user_on(&self, node: u32, access: Access) -> Result<User> {
+        let (client, process) = self.cluster.connect_on(node as usize, &format!("user of h{}", node + 1)).await?;
+        self.open(client, &process, Some(access)).await
+    }
+
+    async fn open(&self, client: Client, process: &Process, access: Option<Access>) -> Result<User> {
+        let mut handles = Vec::new();
+        if let Some(access) = access {
+            for file in &self.files {
+                handles.push(client.open(&Credentials::root(), *file, access).await?.0);
+            }
+        }
+        Ok(User { client, runtime: process.runtime(), handles })
+    }
+
+    /// The map of each file.
+    pub async fn maps(&self, user: &User) -> Result<Vec<Vec<pb::Metablock>>> {
+        let mut maps = Vec::new();
+        for file in &self.files {
+            let located = user.client.locations(*file).await?;
+            maps.push(located.into_iter().map(|place| place.metablock).collect());
+        }
+        Ok(maps)
+    }
+
+    /// Nodes that hold each block, counted from 0.
+    pub async fn holders(&self, user: &User) -> Result<Vec<Vec<u32>>> {
+        let places = self.places().await?;
+        let of = |record: &pb::Metablock| {
+            let nodes = record.members.iter();
+            nodes.filter_map(|member| places.get(&member.node).copied()).collect()
+        };
+        Ok(self.maps(user).await?.iter().flatten().map(of).collect())
+    }
+
+    /// Nodes by their number in the cluster, counted from 0.
+    async fn places(&self) -> Result<BTreeMap<u64, u32>> {
+        let place = |host: &str| host.strip_prefix('h')?.parse::<u32>().ok()?.checked_sub(1);
+        let told = self.cluster.describe().await?;
+        Ok(told.nodes.iter().filter_map(|node| Some((node.id, place(&node.host)?))).collect())
+    }
+
+    /// The nodes of [`Testbed::nodes_on`], counted from 0.
+    pub async fn places_on(&self) -> Result<BTreeSet<u32>> {
+        let (places, on) = (self.places().await?, self.nodes_on().await?);
+        Ok(on.iter().filter_map(|node| places.get(node).copied()).collect())
+    }
+
+    /// Nodes that the newest plan keeps on without a break; all, if there is none.
+    pub async fn nodes_on(&self) -> Result<BTreeSet<u64>> {
+        let told = self.cluster.describe().await?;
+        let plan = told.plans.last().map(|plan| PowerPlan::decode(plan)).transpose()?;
+        let is_on = |node: &u64| {
+            let duty = plan.as_ref().and_then(|plan| plan.nodes.get(&NodeId::new(*node))).map(|node| node.duty);
+            duty.is_none_or(|duty| duty == Duty::On)
+        };
+        Ok(told.nodes.iter().map(|node| node.id).filter(is_on).collect())
+    }
+
+    /// From now on plans come from here, by this popularity: for `load-proportional` alone.
+    pub fn direct(&mut self, popularity: BTreeMap<NodeId, f64>) {
+        self.cluster.kill_manager();
+        self.popularity = Some(popularity);
+    }
+
+    /// Gives the cluster so much power from now on.
+    pub async fn supply(&self, supply: Supply) -> Result<()> {
+        match (&self.popularity, supply) {
+            (Some(popularity), supply) => self.publish(popularity, supply).await,
+            (None, Supply::Fraction(share)) => self.cluster.set_fraction(share).await,
+            (None, Supply::Watts(watts)) => self.cluster.set_watts(watts).await,
+        }
+    }
+
+    async fn publish(&self, popularity: &BTreeMap<NodeId, f64>, supply: Supply) -> Result<()> {
+        let told = self.cluster.describe().await?;
+        let circle: Vec<NodeId> = told.nodes.iter().map(|node| NodeId::new(node.id)).collect();
+        let hardware = Hardware::new(MACHINES.base_watts, circle.iter().map(|node| (*node, MACHINES.node)).collect())?;
+        let last = told.plans.last().map(|plan| PowerPlan::decode(plan)).transpose()?;
+        let interval_ms = u64::try_from(MACHINES.interval.as_millis()).map_err(|_| err!(Invalid, "a long interval"))?;
+        let now_ms = wall_ms(self.world.process("operator").runtime().wall());
+        let ask = Ask {
+            hardware: &hardware,
+            supply,
+            battery: Battery::full(hardware.full_watts(), MACHINES.battery.as_secs_f64()),
+            circle: &circle,
+            chains: &[],
+            dead: &BTreeSet::new(),
+            popularity,
+            rotational: Rotational::Spare,
+            timing: Timing::every(interval_ms, (now_ms + LEAD_MS).next_multiple_of(interval_ms)),
+            last: last.as_ref(),
+        };
+        self.cluster.publish(&choose(self.setting.policy, &ask)?).await
+    }
+
+    /// Gives the cluster so much power, and waits until the plan for it is in force and an interval of it has passed.
+    pub async fn settle(&self, supply: Supply) -> Result<()> {
+        self.supply(supply).await?;
+        self.world.sleep(MACHINES.interval * 2 + Duration::from_secs(2)).await;
+        Ok(())
+    }
+}
+
+/// Metadata is not scaled, and neither is what it travels on.
+fn talk_freely(world: &World, host: &str) {
+    for (source, target) in [("master", host), (host, "master")] {
+        world.link(source, target, MACHINES.link(1));
+    }
+}
