@@ -13,6 +13,9 @@ use crate::cli::Context;
 /// A scrub reads every byte of every volume.
 const SCRUB_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
 
+/// As many as a person reads; the numbers tell the rest.
+const FINDINGS_SHOWN: usize = 20;
+
 #[derive(Debug, Args)]
 pub struct FsckArgs {
     /// Also read every replica and compare it with its checksums.
@@ -54,8 +57,11 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
         }
         return Ok(healthy);
     }
-    for finding in &reply.findings {
+    for finding in reply.findings.iter().take(FINDINGS_SHOWN) {
         context.output.say(finding);
+    }
+    if reply.findings.len() > FINDINGS_SHOWN {
+        context.output.say("... and more; --json prints up to a hundred of them");
     }
     context.output.say(&format!(
         "{}: {} metablocks, {} missing, {} under-replicated, {} over-replicated, {} corrupt, {} orphaned, {} unsettled",
