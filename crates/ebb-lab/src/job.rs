@@ -16,8 +16,10 @@ use parking_lot::Mutex;
 use crate::hardware::MACHINES;
 use crate::testbed::{Testbed, User};
 
-/// How often an idle worker looks for work, and the scheduler for its end.
+/// How often the scheduler looks for the end.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often an idle worker looks for work.
+const IDLE: Duration = Duration::from_millis(250);
 /// A frozen process finds its sleep over when it wakes: so much at most is computed while it is frozen.
 const PIECE: Duration = Duration::from_millis(50);
 
@@ -152,7 +154,7 @@ impl Thread {
         loop {
             let next = self.work.lock().take(self.place, self.world.now());
             let Some((number, block)) = next else {
-                self.user.runtime.sleep(LOOK).await;
+                self.user.runtime.sleep(IDLE).await;
                 continue;
             };
             let counted = self.count(block).await;

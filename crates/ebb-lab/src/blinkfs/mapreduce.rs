@@ -20,7 +20,7 @@ pub const SOURCES: &[&str] = &["Fig. 11a", "Fig. 11b"];
 const NODES: u32 = 9;
 const POWERS: [u32; 6] = [20, 30, 40, 50, 70, 100];
 /// A job that has not ended by then has stalled.
-const PATIENCE: Duration = Duration::from_secs(1800);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Files of 150 MB, the mean of the paper's (100 to 200 MB); a quick look takes fewer.
 fn setting(files: u32, blocks_per_file: u32) -> Setting {

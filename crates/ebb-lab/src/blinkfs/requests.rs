@@ -118,8 +118,7 @@ async fn ask(bed: &Testbed, user: &User, mut requests: Requests, step: Duration,
     for task in tasks {
         let _ended = task.join().await;
     }
-    let seen = std::mem::take(&mut *steps.lock());
-    seen
+    std::mem::take(&mut *steps.lock())
 }
 
 /// One run: latencies in each step of the signal.
