@@ -22,6 +22,8 @@ pub enum HostPower {
 
 /// Wakes that are waited for in one attempt: a plan may change while a reader waits.
 const WAKES_MAX: u32 = 4;
+/// A longer wait is judged anew after this: the clock that it was reckoned by may have been put right.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// The master told of power plans.
@@ -79,27 +81,35 @@ impl Shared {
 
     /// Waits until a node serves. `Unavailable` if no plan wakes it.
     pub async fn awake(&self, node: u64) -> Result<()> {
-        for _ in 0..WAKES_MAX {
+        let mut wakes = 0;
+        while wakes < WAKES_MAX {
             match self.wakes_in(node) {
                 Some(Duration::ZERO) => return Ok(()),
-                Some(wait) => self.runtime.sleep(wait).await,
+                Some(wait) => wakes += self.wait_for_wake(wait).await,
                 None => break,
             }
         }
         Err(err!(Unavailable, "n{node} is switched off by the power plan v{}", self.plan_version()))
     }
 
+    /// Waits for a node that wakes in so long, or a part of it; how many wakes that was, 0 or 1.
+    async fn wait_for_wake(&self, wait: Duration) -> u32 {
+        self.runtime.sleep(wait.min(LOOK_AGAIN)).await;
+        u32::from(wait <= LOOK_AGAIN)
+    }
+
     /// Members that serve now, in the order in which they are to be asked; if all sleep, waits for the first to wake.
     /// `Unavailable` if none ever does.
     pub async fn awake_order(&self, record: &pb::Metablock) -> Result<Vec<usize>> {
-        for _ in 0..WAKES_MAX {
+        let mut wakes = 0;
+        while wakes < WAKES_MAX {
             let places = order(self, record);
             if !places.is_empty() || record.members.is_empty() {
                 return Ok(places);
             }
             let first = record.members.iter().filter_map(|member| self.wakes_in(member.node)).min();
             match first {
-                Some(wait) => self.runtime.sleep(wait).await,
+                Some(wait) => wakes += self.wait_for_wake(wait).await,
                 None => break,
             }
         }

@@ -17,11 +17,14 @@ use crate::plan::profile::Profile;
 use crate::plan::timetable::Timetable;
 use crate::plan::{Duty, PowerPlan};
 use crate::policy::{Ask, PolicyKind, Rotational, Timing, choose};
-use crate::reach::{Force, Holding, admit};
+use crate::reach::{Force, Holding, admit, at_stake};
 use crate::signal::source::{Doubt, Reading, Sample, Source};
 
 #[cfg(test)]
 mod tests;
+
+/// Of a file's name, in a plan.
+const EXAMPLE_CHARS: usize = 100;
 
 /// What an operator sets.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -188,6 +191,8 @@ impl Manager {
             return Ok(Decision { publish: None, held_back: Some(refused) });
         }
         plan.version = PlanVersion::new(self.plans.version().raw() + 1);
+        // Whoever reads the plan must not take it for one that keeps everything within reach.
+        plan.why.push_str(&out_of_reach(&at_stake(&plan, cluster.holdings, cluster.dead)));
         self.plans.accept(plan.clone(), now.wall_ms)?;
         Ok(Decision { publish: Some(plan), held_back: None })
     }
@@ -262,6 +267,14 @@ impl Manager {
         };
         choose(settings.policy, &ask)
     }
+}
+
+/// What a plan says of data that it puts out of reach; nothing if there is none.
+fn out_of_reach(lost: &[&Holding]) -> String {
+    let Some(first) = lost.first() else { return String::new() };
+    let metablocks: u64 = lost.iter().map(|holding| holding.metablocks).sum();
+    let example: String = first.example.chars().take(EXAMPLE_CHARS).collect();
+    format!("; {metablocks} metablocks out of reach, as of {example}")
 }
 
 /// Whether both plans say the same of datasets that stall.

@@ -14,7 +14,7 @@
 //!
 //! Reading order: [`options`], [`report`], [`cluster`] with [`datasets`], [`faults`], [`workload`] with [`own`],
 //! [`locks`], [`cell`] and [`files`], [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
-//! Beside them: [`power`], a cluster that follows its power.
+//! Beside them: [`power`], a cluster that follows its power, with runs of its own ([`power::run`]).
 
 pub mod cell;
 pub mod cluster;

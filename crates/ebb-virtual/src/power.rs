@@ -1,7 +1,12 @@
 //! A cluster that follows its power, in virtual time: the real power manager and power client beside the real master,
 //! block servers and clients. Nodes are frozen by the world, and how many are not is what can be held against the budget.
 
-use std::collections::BTreeMap;
+pub mod meter;
+pub mod options;
+pub mod run;
+pub mod work;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,12 +67,13 @@ pub struct PowerCluster {
     keeper: Process,
     nodes: Arc<WorldNodes>,
     settings: Settings,
+    scale: u64,
 }
 
 /// Nodes of the world, frozen and thawed.
 struct WorldNodes {
-    /// The clock of whoever asks.
-    runtime: Runtime,
+    /// Hardware goes on whoever asks for it.
+    world: World,
     blocks: Vec<Process>,
     /// Clients that run on a node: they are frozen with it.
     guests: Mutex<BTreeMap<usize, Vec<Process>>>,
@@ -76,6 +82,10 @@ struct WorldNodes {
     /// By the order in which they registered: an operator's ask of the master.
     ids: Mutex<BTreeMap<NodeId, usize>>,
     asleep: Mutex<BTreeMap<usize, bool>>,
+    /// Those that somebody has begun to wake.
+    changing: Mutex<BTreeSet<usize>>,
+    /// Those whose machines are gone for good.
+    lost: Mutex<BTreeSet<usize>>,
 }
 
 impl WorldNodes {
@@ -102,6 +112,7 @@ impl PowerClient for WorldNodes {
         Box::pin(async move {
             let place = self.place(node)?;
             self.processes(place).iter().for_each(Process::freeze);
+            self.changing.lock().remove(&place);
             self.asleep.lock().insert(place, true);
             Ok(())
         })
@@ -112,14 +123,22 @@ impl PowerClient for WorldNodes {
             let place = self.place(node)?;
             // From here on it draws.
             self.asleep.lock().insert(place, false);
-            self.runtime.sleep(self.waking).await;
+            self.changing.lock().insert(place);
+            self.world.sleep(self.waking).await;
             self.processes(place).iter().for_each(Process::thaw);
+            self.changing.lock().remove(&place);
             Ok(())
         })
     }
 
     fn powered(&self, node: NodeId) -> Work<'_, Result<Powered>> {
         Box::pin(async move {
+            if self.lost.lock().contains(&self.place(node)?) {
+                return Ok(Powered::Gone);
+            }
+            if self.changing.lock().contains(&self.place(node)?) {
+                return Ok(Powered::Changing);
+            }
             let is_asleep = self.asleep.lock().get(&self.place(node)?).copied().unwrap_or(false);
             Ok(if is_asleep { Powered::Off } else { Powered::On })
         })
@@ -152,12 +171,14 @@ impl PowerCluster {
         let blocks: Vec<Process> = (1..=options.nodes).map(|number| world.process(&format!("h{number}"))).collect();
         let keeper = world.process("power-client");
         let nodes = WorldNodes {
-            runtime: keeper.runtime(),
+            world: world.clone(),
             blocks,
             guests: Mutex::default(),
             waking: options.settings.node().wake / 2,
             ids: Mutex::default(),
             asleep: Mutex::default(),
+            lost: Mutex::default(),
+            changing: Mutex::default(),
         };
         let cluster = Self {
             world: world.clone(),
@@ -166,11 +187,14 @@ impl PowerCluster {
             keeper,
             nodes: Arc::new(nodes),
             settings: options.settings,
+            scale: options.scale.max(1),
         };
         cluster.start_master(cluster.master.runtime());
-        cluster.start_blocks(options.scale.max(1));
+        for (place, block) in cluster.nodes.blocks.iter().enumerate() {
+            cluster.start_block(place, block.runtime());
+        }
         cluster.learn_nodes().await?;
-        cluster.start_keeper();
+        cluster.start_keeper(cluster.keeper.runtime());
         cluster.start_manager(cluster.manager.runtime());
         while cluster.status().await.is_err() {
             world.sleep(Duration::from_millis(100)).await;
@@ -191,24 +215,31 @@ impl PowerCluster {
         });
     }
 
-    fn start_blocks(&self, scale: u64) {
-        for (place, block) in self.nodes.blocks.iter().enumerate() {
-            let (runtime, listen) = (block.runtime(), address(block));
-            let mut options =
-                BlockOptions::new("/node".into(), identity(block.host(), "block"), vec![self.master_address()]);
-            options.listen = listen;
-            options.rack = RackName::new(format!("r{}", place % 2 + 1));
-            if scale > 1 {
-                options.volume.segment_bytes = (options.volume.segment_bytes / scale).max(SEGMENT_LEAST);
-                options.volume.checkpoint_bytes =
-                    (options.volume.checkpoint_bytes / scale).max(4 * options.volume.segment_bytes);
-                options.patrol.rate_bytes_per_sec = (options.patrol.rate_bytes_per_sec / scale).max(1);
-            }
-            runtime.clone().spawn("main", async move {
-                let _server = BlockServer::start(runtime, options).await?;
-                // It serves until its process ends.
-                std::future::pending::<Result<()>>().await
-            });
+    fn start_block(&self, place: usize, runtime: Runtime) {
+        let block = &self.nodes.blocks[place];
+        let mut options =
+            BlockOptions::new("/node".into(), identity(block.host(), "block"), vec![self.master_address()]);
+        options.listen = address(block);
+        options.rack = RackName::new(format!("r{}", place % 2 + 1));
+        let scale = self.scale;
+        if scale > 1 {
+            options.volume.segment_bytes = (options.volume.segment_bytes / scale).max(SEGMENT_LEAST);
+            options.volume.checkpoint_bytes =
+                (options.volume.checkpoint_bytes / scale).max(4 * options.volume.segment_bytes);
+            options.patrol.rate_bytes_per_sec = (options.patrol.rate_bytes_per_sec / scale).max(1);
+        }
+        runtime.clone().spawn("main", async move {
+            let _server = BlockServer::start(runtime, options).await?;
+            // It serves until its process ends.
+            std::future::pending::<Result<()>>().await
+        });
+    }
+
+    /// Starts a node again that has lost its power. It comes up awake, whatever its plan says.
+    fn restart_block(&self, place: usize) {
+        if !self.nodes.blocks[place].is_alive() && !self.nodes.lost.lock().contains(&place) {
+            self.nodes.asleep.lock().insert(place, false);
+            self.start_block(place, self.nodes.blocks[place].restart());
         }
     }
 
@@ -228,8 +259,8 @@ impl PowerCluster {
         bail!(Timeout, "the nodes have not registered")
     }
 
-    fn start_keeper(&self) {
-        let (runtime, nodes, master) = (self.keeper.runtime(), Arc::clone(&self.nodes), self.master_address());
+    fn start_keeper(&self, runtime: Runtime) {
+        let (nodes, master) = (Arc::clone(&self.nodes), self.master_address());
         let listen = format!("{}:7300", self.keeper.ip());
         runtime.clone().spawn("main", async move {
             let listener = runtime.listen(&listen).await?;
@@ -282,9 +313,24 @@ impl PowerCluster {
         self.manager.kill();
     }
 
-    /// Starts it again.
+    /// Starts it again, if it has ended.
     pub fn restart_manager(&self) {
-        self.start_manager(self.manager.restart());
+        if !self.manager.is_alive() {
+            self.start_manager(self.manager.restart());
+        }
+    }
+
+    fn restart_keeper(&self) {
+        if !self.keeper.is_alive() {
+            self.start_keeper(self.keeper.restart());
+        }
+    }
+
+    /// Starts the master again, if it has ended.
+    fn begin_master(&self) {
+        if !self.master.is_alive() {
+            self.start_master(self.master.restart());
+        }
     }
 
     /// An operator's question.
@@ -311,7 +357,13 @@ impl PowerCluster {
         self.ask(&self.manager_address(), &call).await.map(drop)
     }
 
-    /// What a power manager is told of the cluster.
+    /// A trace as the source.
+    pub async fn follow(&self, csv: &str) -> Result<()> {
+        let call = pb::FollowTrace { name: "signal".to_owned(), csv: csv.to_owned(), compress: 1.0 };
+        self.ask(&self.manager_address(), &call).await.map(drop)
+    }
+
+    /// Nodes, plans and what lies where, as the master tells a power manager.
     pub async fn describe(&self) -> Result<pb::DescribePowerReply> {
         self.ask(&self.master_address(), &pb::DescribePower {}).await
     }
@@ -319,6 +371,12 @@ impl PowerCluster {
     /// Publishes a plan in the manager's place.
     pub async fn publish(&self, plan: &PowerPlan) -> Result<()> {
         self.ask(&self.master_address(), &pb::PublishPlan { plan: plan.encode() }).await.map(drop)
+    }
+
+    /// Nodes with a replica of a file.
+    pub async fn locate(&self, inode: u64) -> Result<Vec<NodeId>> {
+        let told = self.ask(&self.master_address(), &pb::Locate { inode }).await?;
+        Ok(told.replicas.iter().map(|replica| NodeId::new(replica.node)).collect())
     }
 
     /// Another policy.

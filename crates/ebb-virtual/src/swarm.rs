@@ -13,11 +13,21 @@ use crate::{Report, VirtualOptions, run};
 
 /// Runs every seed of a range, `jobs` at a time, and hands each report over as it is ready; ends early when `each` says
 /// so. What is under way then is finished and dropped.
-#[expect(clippy::disallowed_methods, reason = "a world is a thread of its own, outside of any runtime")]
 pub fn run_all(
     seeds: Range<u64>,
     jobs: NonZeroUsize,
     options: impl Fn(u64) -> VirtualOptions + Sync,
+    each: impl FnMut(Report) -> Next,
+) {
+    run_each(seeds, jobs, |seed| run(seed, options(seed)), each);
+}
+
+/// The same for runs of any kind.
+#[expect(clippy::disallowed_methods, reason = "a world is a thread of its own, outside of any runtime")]
+pub fn run_each(
+    seeds: Range<u64>,
+    jobs: NonZeroUsize,
+    run: impl Fn(u64) -> Report + Sync,
     mut each: impl FnMut(Report) -> Next,
 ) {
     let next = AtomicU64::new(seeds.start);
@@ -25,12 +35,12 @@ pub fn run_all(
     std::thread::scope(|scope| {
         let (send, reports) = mpsc::channel();
         for _ in 0..jobs.get() {
-            let (send, next, stopped, options, end) = (send.clone(), &next, &stopped, &options, seeds.end);
+            let (send, next, stopped, run, end) = (send.clone(), &next, &stopped, &run, seeds.end);
             scope.spawn(move || {
                 while !stopped.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     // Nobody listens any more: the end has come early.
-                    if seed >= end || send.send(run_caught(seed, options(seed))).is_err() {
+                    if seed >= end || send.send(run_caught(seed, run)).is_err() {
                         return;
                     }
                 }
@@ -57,8 +67,8 @@ pub enum Next {
 
 /// Runs a seed; a world that ends in a panic is a broken promise too.
 #[must_use]
-pub fn run_caught(seed: u64, options: VirtualOptions) -> Report {
-    let done = catch_unwind(AssertUnwindSafe(|| run(seed, options)));
+pub fn run_caught(seed: u64, run: impl Fn(u64) -> Report) -> Report {
+    let done = catch_unwind(AssertUnwindSafe(|| run(seed)));
     done.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -4,4 +4,5 @@ mod cluster;
 mod memory;
 mod oracle;
 mod power;
+mod power_runs;
 mod turns;

@@ -47,8 +47,18 @@ pub struct VirtualArgs {
     /// Seeds at a time.
     #[arg(long, default_value = "1")]
     jobs: NonZeroUsize,
+    /// A cluster that follows its power: every policy, signal and kind of fault, drawn from the seed.
+    #[arg(long)]
+    power: bool,
+    /// Only this policy.
+    #[arg(long, requires = "power")]
+    policy: Option<String>,
+    /// Only this signal: constant, oscillating, falling-to-zero or renewable.
+    #[arg(long, requires = "power")]
+    signal: Option<String>,
     /// Let the code make a mistake, to see whether it is found: skip-fsync, stale-read, epoch-ignored, torn-overwrite,
-    /// early-delete, commit-unsynced or forget-fsync. Only a virtual cluster can be told to.
+    /// early-delete, commit-unsynced, forget-fsync; with --power also standin-unsynced or log-ignored. Only a virtual
+    /// cluster can be told to.
     #[arg(long)]
     plant: Option<String>,
 }

@@ -209,3 +209,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_plan_that_puts_data_out_of_reach_says_so() {
+    let mut bench = Bench::new(PolicyKind::Migration, Battery::NONE);
+    bench.read(90.0);
+    let plan = bench.tick().publish.unwrap();
+    assert!(plan.why.ends_with("; 5 metablocks out of reach, as of /data/2"), "{}", plan.why);
+    bench.wall_ms += INTERVAL;
+    assert_eq!(bench.tick(), Decision::default(), "what it says does not make it another plan");
+    bench.read(265.0);
+    let plan = bench.tick().publish.unwrap();
+    assert!(!plan.why.contains("out of reach"), "{}", plan.why);
+}

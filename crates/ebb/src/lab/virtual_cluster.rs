@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
+use ebb_power::PolicyKind;
 use ebb_runtime::Plant;
 use ebb_types::{Result, err};
 use ebb_virtual::faults::kind::Kind;
+use ebb_virtual::power::options::{Fault, PowerOptions, SignalKind};
 use ebb_virtual::swarm::{self, Next};
 use ebb_virtual::{ProxyUse, Report, VirtualOptions};
 use serde_json::json;
@@ -20,29 +22,71 @@ const SHOWN_MAX: usize = 10;
 /// Runs one seed or a range of them; false: something promised did not hold.
 pub fn run(context: &Context, args: &VirtualArgs) -> Result<bool> {
     let plant = args.plant.as_deref().map(parse_plant).transpose()?;
+    let what = What::of(args)?;
     let seeds = match (args.seed, args.seeds.as_deref()) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(text)) => parse_range(text)?,
         (None, None) => return Err(err!(Invalid, "which seeds? give --seed N or --seeds FIRST..END")),
     };
     match args.seed {
-        Some(_) => Ok(run_one(context, seeds, plant)),
-        None => Ok(run_range(context, seeds, args.jobs, plant)),
+        Some(_) => Ok(run_one(context, seeds, &what, plant)),
+        None => Ok(run_range(context, seeds, args.jobs, &what, plant)),
     }
 }
 
-fn options(seed: u64, plant: Option<Plant>) -> VirtualOptions {
-    VirtualOptions { plant, ..VirtualOptions::drawn(seed) }
+/// What is run.
+enum What {
+    /// A cluster under faults.
+    Faults,
+    /// A cluster that follows its power, under faults. What is not said is drawn from the seed.
+    Power { policy: Option<PolicyKind>, signal: Option<SignalKind> },
 }
 
-fn run_one(context: &Context, seed: Range<u64>, plant: Option<Plant>) -> bool {
+impl What {
+    fn of(args: &VirtualArgs) -> Result<Self> {
+        if !args.power {
+            return Ok(Self::Faults);
+        }
+        let policy = args.policy.as_deref().map(str::parse).transpose()?;
+        Ok(Self::Power { policy, signal: args.signal.as_deref().map(parse_signal).transpose()? })
+    }
+
+    fn run(&self, seed: u64, plant: Option<Plant>) -> Report {
+        match self {
+            Self::Faults => ebb_virtual::run(seed, VirtualOptions { plant, ..VirtualOptions::drawn(seed) }),
+            Self::Power { policy, signal } => {
+                let drawn = PowerOptions::drawn(seed);
+                let (policy, signal) = (policy.unwrap_or(drawn.policy), signal.unwrap_or(drawn.signal));
+                ebb_virtual::power::run::run(seed, PowerOptions { policy, signal, plant, ..drawn })
+            }
+        }
+    }
+
+    /// What can go wrong, by name.
+    fn faults(&self) -> Vec<String> {
+        match self {
+            Self::Faults => Kind::ALL.iter().map(ToString::to_string).collect(),
+            Self::Power { .. } => Fault::ALL.iter().map(|fault| fault.name().to_owned()).collect(),
+        }
+    }
+
+    /// How it is asked for.
+    fn arguments(&self) -> String {
+        let Self::Power { policy, signal } = self else { return String::new() };
+        let policy = policy.map_or_else(String::new, |policy| format!(" --policy {policy}"));
+        let signal = signal.map_or_else(String::new, |signal| format!(" --signal {}", signal.name()));
+        format!(" --power{policy}{signal}")
+    }
+}
+
+fn run_one(context: &Context, seed: Range<u64>, what: &What, plant: Option<Plant>) -> bool {
     let mut good = true;
-    swarm::run_all(
+    swarm::run_each(
         seed,
         NonZeroUsize::MIN,
-        |seed| options(seed, plant),
+        |seed| what.run(seed, plant),
         |report| {
-            print(context, &report, plant);
+            print(context, &report, what, plant);
             good = report.violations.is_empty();
             Next::GoOn
         },
@@ -50,15 +94,15 @@ fn run_one(context: &Context, seed: Range<u64>, plant: Option<Plant>) -> bool {
     good
 }
 
-fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, plant: Option<Plant>) -> bool {
+fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &What, plant: Option<Plant>) -> bool {
     let bar = context.output.item_bar(seeds.end - seeds.start, "seeds");
     let (mut passed, mut failed) = (0_u64, Vec::new());
-    let mut injected: BTreeMap<String, u64> = Kind::ALL.iter().map(|kind| (kind.to_string(), 0)).collect();
+    let mut injected: BTreeMap<String, u64> = what.faults().into_iter().map(|kind| (kind, 0)).collect();
     let (mut proxy, mut lost_in) = (ProxyUse::default(), 0_u64);
-    swarm::run_all(
+    swarm::run_each(
         seeds,
         jobs,
-        |seed| options(seed, plant),
+        |seed| what.run(seed, plant),
         |report| {
             bar.inc(1);
             for (kind, count) in &report.injected {
@@ -70,7 +114,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, plant: Op
                 passed += 1;
                 return Next::GoOn;
             }
-            bar.suspend(|| print(context, &report, plant));
+            bar.suspend(|| print(context, &report, what, plant));
             failed.push(report.seed);
             // One finding is what a planted mistake is asked for.
             if plant.is_some() { Next::Stop } else { Next::GoOn }
@@ -99,7 +143,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, plant: Op
     failed.is_empty()
 }
 
-fn print(context: &Context, report: &Report, plant: Option<Plant>) {
+fn print(context: &Context, report: &Report, what: &What, plant: Option<Plant>) {
     if context.output.json() {
         context.output.print_json(&json!(report));
         return;
@@ -122,7 +166,8 @@ fn print(context: &Context, report: &Report, plant: Option<Plant>) {
     }
     if !report.violations.is_empty() {
         let plant = plant.map_or_else(String::new, |plant| format!(" --plant {plant}"));
-        context.output.say(&format!("  replay: ebb lab virtual --seed {}{plant}", report.seed));
+        let arguments = what.arguments();
+        context.output.say(&format!("  replay: ebb lab virtual --seed {}{arguments}{plant}", report.seed));
     }
 }
 
@@ -130,6 +175,13 @@ fn parse_plant(name: &str) -> Result<Plant> {
     Plant::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Plant::ALL.iter().map(|plant| plant.name()).collect();
         err!(Invalid, "--plant {name:?}: there are {}", names.join(", "))
+    })
+}
+
+fn parse_signal(name: &str) -> Result<SignalKind> {
+    SignalKind::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = SignalKind::ALL.iter().map(|signal| signal.name()).collect();
+        err!(Invalid, "--signal {name:?}: there are {}", names.join(", "))
     })
 }
 
@@ -154,6 +206,8 @@ mod tests {
     #[test]
     fn plants_have_names() {
         assert_eq!(parse_plant("stale-read").unwrap(), Plant::StaleRead);
+        assert_eq!(parse_signal("renewable").unwrap(), SignalKind::Renewable);
+        assert!(parse_signal("tides").unwrap_err().to_string().contains("falling-to-zero"));
         assert!(parse_plant("weed").unwrap_err().to_string().contains("skip-fsync"));
     }
 }

@@ -1,0 +1,416 @@
+//! A run: a policy against a signal, programs, and faults; then rest, and what must hold of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ebb_client::{Access, Client};
+use ebb_power::reach::Holding;
+use ebb_power::{Battery, Hardware, wall_ms};
+use ebb_runtime::virt::options::Panics;
+use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
+use ebb_types::{NodeId, Result};
+use ebb_wire::pb;
+use parking_lot::Mutex;
+
+use super::meter::{Look, Meter};
+use super::options::{Fault, PowerOptions};
+use super::work::{self, Ledger};
+use super::{LOG_DIR, PowerCluster};
+use crate::invariants::{Violation, healthy};
+use crate::report::Report;
+
+const FILES: usize = 6;
+const WRITERS: usize = 2;
+const LOOK: Duration = Duration::from_millis(10);
+/// Looks between two questions to the master.
+const ASK_EVERY: u32 = 20;
+/// For everything to come to rest, and for a read then.
+const REST_MAX: Duration = Duration::from_secs(240);
+const READ_MAX: Duration = Duration::from_secs(90);
+/// What a call takes beside waiting for a node.
+const SLACK: Duration = Duration::from_millis(400);
+
+struct Scene {
+    world: World,
+    cluster: PowerCluster,
+    options: PowerOptions,
+    ledger: Mutex<Ledger>,
+    meter: Mutex<Meter>,
+    injected: Mutex<BTreeMap<String, u64>>,
+    /// Until then nodes need not follow their plan, by the wall clock in milliseconds.
+    excused_ms: AtomicU64,
+    /// Faults that have not been undone.
+    open: AtomicU64,
+    done: AtomicBool,
+    /// Programs that have ended.
+    finished: Mutex<BTreeSet<String>>,
+}
+
+/// Runs a cluster that follows its power under the faults of a seed.
+#[must_use]
+pub fn run(seed: u64, options: PowerOptions) -> Report {
+    let world_options = WorldOptions { panics: Panics::EndTheTask, plant: options.plant, ..WorldOptions::default() };
+    World::run(seed, world_options, |world| async move {
+        let mut report = Report { seed, ..Report::default() };
+        match Scene::begin(&world, options).await {
+            Ok(scene) => {
+                let found = scene.drive().await;
+                let ledger = scene.ledger.lock();
+                (report.writes, report.acked, report.firm, report.reads) =
+                    (ledger.writes, ledger.acked, ledger.firm, ledger.reads);
+                report.injected.clone_from(&scene.injected.lock());
+                let complaints = ledger.complaints.iter().take(5);
+                report.violations.extend(complaints.map(|complaint| Violation::new("synced", complaint.clone())));
+                report.violations.extend(scene.meter.lock().violations().iter().cloned());
+                report.violations.extend(found.err());
+            }
+            Err(error) => report.violations.push(Violation::new("healthy", format!("does not start: {error}"))),
+        }
+        report.violations.extend(healthy::check_panics(&world.panics()));
+        report.trace_hash = format!("{:016x}", world.trace_hash());
+        report.virtual_seconds = world.now().as_secs_f64();
+        report.faults = world.faults().into_iter().map(|(kind, count)| (kind.to_owned(), count)).collect();
+        report
+    })
+}
+
+impl Scene {
+    /// Starts everything, makes the files at full power, and follows the signal.
+    async fn begin(world: &World, options: PowerOptions) -> Result<Arc<Self>> {
+        let cluster = PowerCluster::start(world, options.nodes, options.policy, options.interval).await?;
+        let client = cluster.connect("maker").await?;
+        for file in 0..FILES {
+            work::make(&client, file).await?;
+        }
+        client.disconnect().await?;
+        let ids: Vec<NodeId> = cluster.nodes.ids.lock().keys().copied().collect();
+        let power = cluster.settings.node();
+        let hardware = Hardware::new(40.0, ids.into_iter().map(|id| (id, power)).collect())?;
+        let battery = Battery::full(hardware.full_watts(), 300.0);
+        let csv = options.signal.trace(24, options.step, &mut world.dice("signal"));
+        cluster.follow(&csv).await?;
+        let scene = Arc::new(Self {
+            world: world.clone(),
+            cluster,
+            options,
+            ledger: Mutex::new(Ledger::of(FILES)),
+            meter: Mutex::new(Meter::new(hardware, battery)),
+            injected: Mutex::default(),
+            excused_ms: AtomicU64::new(0),
+            open: AtomicU64::new(0),
+            done: AtomicBool::new(false),
+            finished: Mutex::default(),
+        });
+        let operator = world.process("meter").runtime();
+        operator.spawn("meter", Arc::clone(&scene).measure());
+        for writer in 0..WRITERS {
+            operator.spawn("writer", Arc::clone(&scene).live(format!("w{writer}"), Some(writer)));
+        }
+        operator.spawn("reader", Arc::clone(&scene).live("reader".to_owned(), None));
+        Ok(scene)
+    }
+
+    fn now_ms(&self) -> u64 {
+        wall_ms(self.world.process("meter").runtime().wall())
+    }
+
+    /// Looks at the nodes all the time.
+    async fn measure(self: Arc<Self>) {
+        for number in 0_u32.. {
+            if number.is_multiple_of(ASK_EVERY)
+                && let Ok(told) = self.cluster.describe().await
+            {
+                self.take(&told);
+            }
+            let at_ms = self.now_ms();
+            let is_excused = at_ms < self.excused_ms.load(Ordering::Relaxed);
+            let look = Look { at_ms, watts: self.cluster.nodes_watts(), is_excused };
+            self.meter.lock().on_look(look);
+            self.world.sleep(LOOK).await;
+        }
+    }
+
+    fn take(&self, told: &pb::DescribePowerReply) {
+        let (now_ms, mut meter) = (self.now_ms(), self.meter.lock());
+        if let Err(error) = meter.on_plans(&told.plans, now_ms) {
+            self.ledger.lock().complaints.push(format!("a plan that nobody can read: {error}"));
+        }
+        let holding = |told: &pb::PowerHolding| Holding {
+            nodes: told.nodes.iter().copied().map(NodeId::new).collect(),
+            metablocks: told.metablocks,
+            example: told.example.clone(),
+        };
+        let is_dead = |node: &&pb::Node| node.state() == pb::NodeState::NodeDead;
+        let dead = told.nodes.iter().filter(is_dead).map(|node| NodeId::new(node.id)).collect();
+        let is_excused = now_ms < self.excused_ms.load(Ordering::Relaxed) + 10_000;
+        meter.on_holdings(&told.holdings.iter().map(holding).collect::<Vec<_>>(), &dead, now_ms, is_excused);
+    }
+
+    /// A program that is started again whenever it ends, until work is over.
+    async fn live(self: Arc<Self>, host: String, writer: Option<usize>) {
+        let process = self.world.process(&host);
+        let mut dice = self.world.dice(&host);
+        while !self.done.load(Ordering::Relaxed) {
+            if !process.is_alive() {
+                process.restart();
+            }
+            let (own, host) = (Arc::clone(&self), host.clone());
+            let dice = Dice::new(dice.below(u64::MAX), "life");
+            let life = async move { own.work(&host, writer, dice).await };
+            if let Err(error) = process.runtime().spawn("main", life).join().await.and_then(|ended| ended) {
+                tracing::debug!(%error, "a program ends");
+                process.kill();
+            }
+            self.world.sleep(Duration::from_millis(500)).await;
+        }
+        self.finished.lock().insert(host);
+    }
+
+    async fn work(&self, host: &str, writer: Option<usize>, mut dice: Dice) -> Result<()> {
+        let client = self.cluster.connect(host).await?;
+        match writer {
+            Some(writer) => {
+                let own: Vec<usize> = (0..FILES).filter(|file| file % WRITERS == writer).collect();
+                work::write_on(&self.world, &client, &own, &self.ledger, &mut dice, &self.done).await?;
+            }
+            None => {
+                while !self.done.load(Ordering::Relaxed) {
+                    let file = dice.below(FILES as u64) as usize;
+                    work::read_once(&client, file, &self.ledger).await?;
+                    self.world.sleep(dice.span(Duration::from_millis(1500))).await;
+                }
+            }
+        }
+        client.disconnect().await
+    }
+
+    async fn drive(self: &Arc<Self>) -> Result<(), Violation> {
+        self.make_faults().await;
+        self.heal().await;
+        self.come_to_rest().await?;
+        let reader = self.connect("observer").await?;
+        for file in 0..FILES {
+            self.timed(READ_MAX, "reach", work::read_once(&reader, file, &self.ledger)).await?;
+        }
+        let disconnected = reader.disconnect().await;
+        disconnected.map_err(|error| Violation::new("healthy", format!("a reader cannot leave: {error}")))?;
+        self.look_at_level().await
+    }
+
+    async fn connect(&self, host: &str) -> Result<Client, Violation> {
+        let client = self.cluster.connect(host).await;
+        client.map_err(|error| Violation::new("healthy", format!("no session at rest: {error}")))
+    }
+
+    /// Does something that must come to an end; tells how long it took.
+    async fn timed(
+        &self,
+        longest: Duration,
+        invariant: &'static str,
+        work: impl Future<Output = Result<()>>,
+    ) -> Result<Duration, Violation> {
+        let began = self.world.now();
+        let done = tokio::select! {
+            biased;
+            done = work => done.map_err(|error| Violation::new(invariant, format!("fails: {error}"))),
+            () = self.world.sleep(longest) => Err(Violation::new(invariant, format!("takes longer than {longest:?}"))),
+        };
+        done.map(|()| self.world.now() - began)
+    }
+
+    async fn make_faults(self: &Arc<Self>) {
+        let mut dice = self.world.dice("power faults");
+        let end = self.world.now() + self.options.chaos;
+        let mut may_lose = true;
+        while self.world.now() < end {
+            let pause = if self.options.fault_pause.is_zero() {
+                self.options.chaos
+            } else {
+                dice.span(self.options.fault_pause * 2)
+            };
+            self.world.sleep(pause).await;
+            let fault = *dice.pick(&self.options.faults);
+            if self.world.now() >= end {
+                break;
+            }
+            if fault == Fault::Disk {
+                // One failure in all, and at a moment at which nothing else is wrong.
+                if !may_lose || !self.is_well().await {
+                    continue;
+                }
+                may_lose = false;
+            }
+            *self.injected.lock().entry(fault.name().to_owned()).or_default() += 1;
+            self.begin_fault(fault, &mut dice).await;
+        }
+    }
+
+    /// Whether every copy is where it should be and every process works.
+    async fn is_well(&self) -> bool {
+        let status = self.cluster.cluster_status().await;
+        self.open.load(Ordering::Relaxed) == 0
+            && status.is_ok_and(|status| status.serving && status.under_replicated == 0)
+    }
+
+    fn excuse(&self, span: Duration) {
+        let span = span + self.options.interval * 2 + Duration::from_secs(1);
+        let until = self.now_ms() + u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        self.excused_ms.fetch_max(until, Ordering::Relaxed);
+    }
+
+    async fn begin_fault(self: &Arc<Self>, fault: Fault, dice: &mut Dice) {
+        let span = dice.span_between(Duration::from_millis(100), Duration::from_secs(4));
+        let place = dice.below(self.options.nodes as u64) as usize;
+        let cluster = &self.cluster;
+        self.excuse(span);
+        let restart: Box<dyn FnOnce(&PowerCluster) + Send> = match fault {
+            Fault::Node => {
+                if !cluster.nodes.blocks[place].is_alive() {
+                    return;
+                }
+                cluster.nodes.blocks[place].power_off();
+                Box::new(move |cluster| cluster.restart_block(place))
+            }
+            Fault::Master => {
+                cluster.master.crash();
+                Box::new(PowerCluster::begin_master)
+            }
+            Fault::Manager => {
+                cluster.manager.kill();
+                Box::new(PowerCluster::restart_manager)
+            }
+            Fault::Keeper => {
+                cluster.keeper.kill();
+                Box::new(PowerCluster::restart_keeper)
+            }
+            Fault::Writer => {
+                self.world.process(&format!("w{}", dice.below(WRITERS as u64))).kill();
+                Box::new(|_| {})
+            }
+            Fault::AlwaysOnAndWriters => {
+                (0..WRITERS).for_each(|writer| self.world.process(&format!("w{writer}")).kill());
+                cluster.master.crash();
+                Box::new(PowerCluster::begin_master)
+            }
+            Fault::Skew => {
+                self.skew(place, dice);
+                Box::new(|_| {})
+            }
+            Fault::Disk if dice.coin() => {
+                cluster.nodes.blocks[place].power_off();
+                cluster.nodes.blocks[place].wipe_disk(Path::new("/"));
+                cluster.nodes.lost.lock().insert(place);
+                Box::new(|_| {})
+            }
+            Fault::Disk => {
+                (0..WRITERS).for_each(|writer| self.world.process(&format!("w{writer}")).kill());
+                cluster.master.crash();
+                cluster.master.wipe_disk(Path::new(LOG_DIR));
+                Box::new(PowerCluster::begin_master)
+            }
+        };
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let own = Arc::clone(self);
+        self.world.process("meter").runtime().spawn("undo a fault", async move {
+            own.world.sleep(span).await;
+            restart(&own.cluster);
+            own.open.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
+    fn skew(&self, place: usize, dice: &mut Dice) {
+        let small = dice.between(0, 40_000_000).cast_signed() - 20_000_000;
+        let hour = dice.between(0, 7_200_000_000_000).cast_signed() - 3_600_000_000_000;
+        match dice.below(4) {
+            0 => self.world.process("reader").skew(hour),
+            1 => self.world.process("w0").skew(small),
+            2 => self.cluster.manager.skew(small),
+            _ => self.cluster.nodes.blocks[place].skew(small),
+        }
+    }
+
+    /// Undoes whatever is still wrong, and gives all the power that there is.
+    async fn heal(&self) {
+        while self.open.load(Ordering::Relaxed) > 0 {
+            self.world.sleep(Duration::from_millis(100)).await;
+        }
+        let programs = ["reader", "w0", "w1"].map(|host| self.world.process(host));
+        let all = self.cluster.nodes.blocks.iter().chain(&programs).chain([&self.cluster.manager]);
+        all.for_each(|process: &Process| process.skew(0));
+        self.excuse(Duration::ZERO);
+        self.done.store(true, Ordering::Relaxed);
+    }
+
+    async fn come_to_rest(&self) -> Result<(), Violation> {
+        let end = self.world.now() + REST_MAX;
+        let mut last = String::new();
+        let mut is_full = false;
+        while self.world.now() < end {
+            is_full |= self.cluster.set_fraction(1.0).await.is_ok();
+            match self.cluster.cluster_status().await {
+                Ok(status) => {
+                    let ended = self.finished.lock().clone();
+                    let whole = status.serving && status.under_replicated == 0 && status.repairs_running == 0;
+                    if is_full && ended.len() == WRITERS + 1 && whole {
+                        return Ok(());
+                    }
+                    last = format!("ended: {ended:?}, under-replicated: {}", status.under_replicated);
+                }
+                Err(error) => last = error.to_string(),
+            }
+            self.world.sleep(Duration::from_secs(1)).await;
+        }
+        Err(Violation::new("converge", format!("no rest within {REST_MAX:?}: {last}")))
+    }
+
+    /// At a steady level of power: reads that the plan makes possible return within an interval, and so long after a write
+    /// all members have it.
+    async fn look_at_level(&self) -> Result<(), Violation> {
+        let mut places = Vec::new();
+        let failed = |error: ebb_types::Error| Violation::new("healthy", format!("at rest: {error}"));
+        let reader = self.connect("level-reader").await?;
+        for file in 0..FILES {
+            let inode = reader.resolve(&ebb_types::Credentials::root(), format!("/f{file}").as_bytes(), true).await;
+            places.push(self.cluster.locate(inode.map_err(failed)?.inode).await.map_err(failed)?);
+        }
+        self.cluster.set_fraction(self.options.level).await.map_err(failed)?;
+        // A stretched interval may be up to some times as long.
+        self.world.sleep(self.options.interval * 8 + Duration::from_secs(6)).await;
+        let Some(plan) = self.meter.lock().plan(self.now_ms()).cloned() else { return Ok(()) };
+        let interval = Duration::from_millis(plan.interval_ms);
+        let wakes =
+            |node: &NodeId| plan.nodes.get(node).is_none_or(|duty| duty.is_reachable(plan.interval_ms, plan.guard_ms));
+        for (file, _) in places.iter().enumerate().filter(|(_, nodes)| nodes.iter().any(wakes)) {
+            let took = self.timed(READ_MAX, "reads", work::read_once(&reader, file, &self.ledger)).await?;
+            if took > interval + SLACK {
+                let detail = format!("f{file} took {took:?} under {} ({}), every {interval:?}", plan.version, plan.why);
+                return Err(Violation::new("reads", detail));
+            }
+        }
+        reader.disconnect().await.map_err(failed)?;
+        let whole = |nodes: &[NodeId]| !nodes.is_empty() && nodes.iter().all(wakes);
+        for (file, _) in places.iter().enumerate().filter(|(_, nodes)| whole(nodes)).take(2) {
+            let writer = self.connect("level-writer").await?;
+            let write = async {
+                let handle = work::open(&writer, file, Access::ReadWrite).await?;
+                let value = {
+                    let mut ledger = self.ledger.lock();
+                    ledger.files[file].begun += 1;
+                    ledger.files[file].begun
+                };
+                writer.write(handle, 0, work::content(value)).await
+            };
+            self.timed(READ_MAX, "equal", async { write.await.map(|_| ()) }).await?;
+            // The lease goes back when every member has everything.
+            let took = self.timed(READ_MAX, "equal", writer.disconnect()).await?;
+            if took > interval + SLACK {
+                let detail = format!("f{file}: members were equal {took:?} after a write, under {}", plan.version);
+                return Err(Violation::new("equal", detail));
+            }
+        }
+        Ok(())
+    }
+}

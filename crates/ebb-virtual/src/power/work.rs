@@ -1,0 +1,162 @@
+//! What programs do in a cluster that follows its power, and what they were promised.
+//!
+//! Each file has one writer, and one value at a time in all of its bytes: numbers that rise. So a reader can tell whether
+//! what it got is as new as it must be.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_client::{Access, Client, Handle};
+use ebb_runtime::virt::{Dice, World};
+use ebb_types::{Credentials, InodeId, Result, err};
+
+/// Bytes of a file.
+pub const BYTES: usize = 64 << 10;
+
+/// What is known of one file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Known {
+    /// The last value that a write was begun with.
+    pub begun: u32,
+    /// The last value that an fsync acknowledged, or a reader was shown: what it may not fall behind.
+    pub least: u32,
+}
+
+/// What happened to all files.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ledger {
+    /// By file.
+    pub files: Vec<Known>,
+    /// Writes begun.
+    pub writes: u64,
+    /// Writes that returned.
+    pub acked: u64,
+    /// Calls of fsync that returned.
+    pub firm: u64,
+    /// Reads that returned.
+    pub reads: u64,
+    /// What readers found wrong.
+    pub complaints: Vec<String>,
+}
+
+impl Ledger {
+    /// Of so many files that were never written.
+    #[must_use]
+    pub fn of(files: usize) -> Self {
+        Self { files: vec![Known::default(); files], ..Self::default() }
+    }
+
+    /// A read that began when `before` was known has shown these bytes.
+    pub fn judge(&mut self, file: usize, before: Known, bytes: &[u8]) {
+        self.reads += 1;
+        let known = &mut self.files[file];
+        let value = match one_value(bytes) {
+            Ok(value) => value,
+            Err(found) => return self.complaints.push(format!("f{file}: {found}")),
+        };
+        if value < before.least || value > known.begun {
+            let (least, most) = (before.least, known.begun);
+            self.complaints.push(format!("f{file} shows {value}; {least} was acknowledged, {most} written last"));
+        }
+        known.least = known.least.max(value.min(known.begun));
+    }
+}
+
+/// The value that all bytes show; nothing is zero.
+fn one_value(bytes: &[u8]) -> std::result::Result<u32, String> {
+    let mut words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    let Some(first) = words.next() else { return Ok(0) };
+    match words.find(|word| *word != first) {
+        None => Ok(first),
+        Some(other) => Err(format!("is a mixture of {first} and {other}")),
+    }
+}
+
+/// The bytes of a value.
+#[must_use]
+pub fn content(value: u32) -> Bytes {
+    value.to_le_bytes().repeat(BYTES / 4).into()
+}
+
+/// Opens a file by its number.
+pub async fn open(client: &Client, file: usize, access: Access) -> Result<Handle> {
+    let path = format!("/f{file}");
+    let found = client.resolve(&Credentials::root(), path.as_bytes(), true).await?;
+    Ok(client.open(&Credentials::root(), InodeId::new(found.inode), access).await?.0)
+}
+
+/// Makes a file.
+pub async fn make(client: &Client, file: usize) -> Result<u64> {
+    let name = format!("f{file}");
+    let credentials = Credentials::root();
+    let made = client
+        .create(&credentials, InodeId::ROOT, name.as_bytes(), 0o644, 0, true, Access::ReadWrite, Vec::new())
+        .await?;
+    client.close(made.0).await;
+    Ok(made.1.inode)
+}
+
+/// Writes to own files and syncs, until work is over or something fails.
+pub async fn write_on(
+    world: &World,
+    client: &Client,
+    own: &[usize],
+    ledger: &parking_lot::Mutex<Ledger>,
+    dice: &mut Dice,
+    done: &AtomicBool,
+) -> Result<()> {
+    let mut handles = Vec::new();
+    for file in own {
+        handles.push((*file, open(client, *file, Access::ReadWrite).await?));
+    }
+    while !done.load(Ordering::Relaxed) {
+        let (file, handle) = *dice.pick(&handles);
+        let value = {
+            let mut ledger = ledger.lock();
+            ledger.writes += 1;
+            ledger.files[file].begun += 1;
+            ledger.files[file].begun
+        };
+        client.write(handle, 0, content(value)).await?;
+        ledger.lock().acked += 1;
+        if dice.chance(0.8) {
+            client.fsync(handle).await?;
+            let mut ledger = ledger.lock();
+            ledger.firm += 1;
+            ledger.files[file].least = ledger.files[file].least.max(value);
+        }
+        world.sleep(dice.span(Duration::from_millis(150))).await;
+    }
+    Ok(())
+}
+
+/// Reads one file and judges it.
+pub async fn read_once(client: &Client, file: usize, ledger: &parking_lot::Mutex<Ledger>) -> Result<()> {
+    let handle = open(client, file, Access::Read).await?;
+    let before = ledger.lock().files[file];
+    let read = client.read(handle, 0, u32::try_from(BYTES).map_err(|_| err!(Internal, "a file is small"))?).await;
+    client.close(handle).await;
+    ledger.lock().judge(file, before, &read?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_falls_behind_or_was_never_written_is_told() {
+        let mut ledger = Ledger::of(1);
+        ledger.files[0] = Known { begun: 5, least: 3 };
+        let before = ledger.files[0];
+        ledger.judge(0, before, &content(4));
+        assert_eq!((ledger.complaints.len(), ledger.files[0].least), (0, 4), "what was shown must stay");
+        let before = ledger.files[0];
+        ledger.judge(0, before, &content(3));
+        ledger.judge(0, before, &content(6));
+        ledger.judge(0, before, &[content(4), content(5)].concat());
+        ledger.judge(0, before, b"");
+        assert_eq!(ledger.complaints.len(), 4, "{:?}", ledger.complaints);
+    }
+}

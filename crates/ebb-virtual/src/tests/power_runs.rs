@@ -1,0 +1,52 @@
+//! Every policy against every signal, under faults.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use ebb_power::PolicyKind;
+
+use crate::Report;
+use crate::power::options::{Fault, PowerOptions, SignalKind};
+use crate::power::run::run;
+use crate::swarm::{self, Next};
+
+fn good(report: &Report, what: &str) {
+    let shown: Vec<_> = report.violations.iter().take(5).collect();
+    assert!(report.violations.is_empty(), "seed {} {what}: {shown:#?}\nof {:?}", report.seed, report.injected);
+}
+
+/// The run of a seed whose number says which policy meets which signal.
+fn paired(seed: u64) -> PowerOptions {
+    let (policies, signals) = (PolicyKind::ALL, SignalKind::ALL);
+    let policy = policies[seed as usize % policies.len()];
+    let signal = signals[seed as usize / policies.len() % signals.len()];
+    PowerOptions { policy, signal, ..PowerOptions::drawn(seed) }
+}
+
+#[test]
+fn every_policy_keeps_its_promises_under_every_signal_and_faults() {
+    let pairs = (PolicyKind::ALL.len() * SignalKind::ALL.len()) as u64;
+    let (mut injected, mut firm, mut reads) = (BTreeSet::new(), 0, 0);
+    swarm::run_each(
+        0..pairs,
+        NonZeroUsize::MIN,
+        |seed| run(seed, paired(seed)),
+        |report| {
+            let options = paired(report.seed);
+            good(&report, &format!("{} {:?} at {}", options.policy, options.signal, options.level));
+            firm += report.firm;
+            reads += report.reads;
+            injected.extend(report.injected.into_keys());
+            Next::GoOn
+        },
+    );
+    assert!(firm > 1000 && reads > 500, "{firm} calls of fsync, {reads} reads");
+    assert!(Fault::ALL.iter().all(|fault| injected.contains(fault.name())), "{injected:?}");
+}
+
+#[test]
+fn a_seed_of_power_gives_the_same_run_twice() {
+    let options = PowerOptions { chaos: Duration::from_secs(15), ..PowerOptions::drawn(3) };
+    assert_eq!(run(3, options.clone()), run(3, options));
+}
