@@ -74,6 +74,19 @@ impl Extents {
         !self.touched
     }
 
+    /// Those of a range, whole.
+    pub(crate) fn within(&self, start: u64, end: u64) -> Self {
+        let first = self.first_at(start);
+        let hit = self.map.range(first..end).filter(|(_, (stop, _))| *stop > start);
+        let map = hit.map(|(at, extent)| (*at, extent.clone())).collect();
+        Self { map, reservations: Vec::new(), replaced_by: self.replaced_by, touched: self.touched }
+    }
+
+    /// Start of the extent that may reach to `at` from before; else `at`.
+    fn first_at(&self, at: u64) -> u64 {
+        self.map.range(..at).next_back().map_or(at, |(start, _)| *start)
+    }
+
     /// Token of the copy that the file must come from.
     pub(crate) fn replaced_by(&self) -> Option<u64> {
         self.replaced_by
@@ -96,11 +109,12 @@ impl Extents {
         })
     }
 
-    /// How much of the file is needed for a replica of `length` bytes: all behind it lies in the extents.
-    pub(crate) fn file_needed(&self, length: u64) -> u64 {
+    /// How much of the file is needed for a replica of `length` bytes: all behind it lies in the extents. Looks no
+    /// further than down to `floor`.
+    pub(crate) fn file_needed(&self, length: u64, floor: u64) -> u64 {
         let mut needed = length;
         while let Some((start, (end, _))) = self.map.range(..needed).next_back() {
-            if *end < needed {
+            if *end < needed || needed <= floor {
                 break;
             }
             needed = *start;
@@ -119,6 +133,12 @@ impl Extents {
                 Source::Bytes(bytes) => target.copy_from_slice(&bytes[(from - start) as usize..]),
             }
         }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.map.len()
     }
 
     fn put(&mut self, start: u64, end: u64, source: Source) {
@@ -141,7 +161,7 @@ impl Extents {
 
     /// Forgets what lies in a range; extents that stick out are cut.
     fn clear(&mut self, start: u64, end: u64) {
-        let first = self.map.range(..start).next_back().map_or(start, |(at, _)| *at);
+        let first = self.first_at(start);
         let hit: Vec<u64> =
             self.map.range(first..end).filter(|(_, (stop, _))| *stop > start).map(|(at, _)| *at).collect();
         for at in hit {
@@ -224,7 +244,7 @@ mod tests {
             extents.lay_over(0, &mut merged);
             prop_assert_eq!(&merged, &model);
             // What the extents do not need of the file may be lost.
-            let mut short = file[..extents.file_needed(model.len() as u64) as usize].to_vec();
+            let mut short = file[..extents.file_needed(model.len() as u64, 0) as usize].to_vec();
             short.resize(model.len(), 0xee);
             extents.lay_over(0, &mut short);
             prop_assert_eq!(&short, &model);

@@ -86,7 +86,7 @@ impl Queue {
 
     fn settle(&self, replica: &Arc<Replica>) {
         let mut cells = self.cells.lock();
-        if replica.live.lock().pending.is_empty() {
+        if !replica.live.lock().has_pending() {
             cells.dirty.remove(&replica.id);
         }
     }
@@ -179,12 +179,12 @@ fn take_batch(wanted: &mut BTreeMap<MetablockId, Arc<Replica>>, enough: u64) -> 
         let mut live = replica.live.lock();
         let mut staged = Vec::new();
         while bytes < enough
-            && let Some(one) = live.pending.pop_front()
+            && let Some(one) = live.take_pending()
         {
             bytes += 256 + one.record.data().map_or(0, |data| data.len() as u64);
             staged.push(one);
         }
-        let more = !live.pending.is_empty();
+        let more = live.has_pending();
         drop(live);
         if more {
             wanted.insert(replica.id, replica.clone());
@@ -261,7 +261,7 @@ async fn finish(shared: &Shared, batch: &[Part]) -> Result<()> {
 fn give_back(batch: Vec<Part>) {
     for part in batch {
         let mut live = part.replica.live.lock();
-        part.staged.into_iter().rev().for_each(|staged| live.pending.push_front(staged));
+        part.staged.into_iter().rev().for_each(|staged| live.put_back(staged));
     }
 }
 
@@ -274,7 +274,7 @@ fn tell_synced(shared: &Shared, part: &Part) {
     }
     let done = {
         let mut live = part.replica.live.lock();
-        live.deleted |= last.record.content == Content::Delete && live.pending.is_empty();
+        live.deleted |= last.record.content == Content::Delete && !live.has_pending();
         live.entry_synced |= part.staged.iter().any(|staged| staged.sync_first.is_some());
         live.flushed(part.staged.len() as u64, last.record.after.version)
     };
@@ -333,7 +333,7 @@ pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<(
     loop {
         let next = {
             let live = replica.live.lock();
-            live.is_being_placed().then(|| live.unapplied[0].record.clone())
+            live.overlay.first().filter(|_| live.is_being_placed()).cloned()
         };
         let Some(record) = next else { return Ok(()) };
         match place(shared, replica, &record).await {
@@ -345,7 +345,7 @@ pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<(
             }
             Err(error) => return Err(shared.poison(&error, "write to a replica")),
         }
-        let done = replica.live.lock().unapplied.pop_front();
+        let done = replica.live.lock().overlay.pop();
         // Its memory is free now.
         drop(done);
     }

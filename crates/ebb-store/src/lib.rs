@@ -28,6 +28,7 @@ mod graves;
 mod index;
 mod journal;
 mod label;
+mod overlay;
 mod plan;
 mod pull;
 mod read;

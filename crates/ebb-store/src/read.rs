@@ -197,7 +197,10 @@ struct View {
     /// Bytes of the range that the replica has.
     len: u64,
     sums: Vec<u32>,
+    /// What of the range is not in the file yet.
     overlay: Extents,
+    /// How far the file itself is needed.
+    file_needed: u64,
     file_made: bool,
     places: Vec<Place>,
 }
@@ -215,7 +218,8 @@ impl View {
             length,
             len,
             sums,
-            overlay: live.overlay(),
+            overlay: live.overlay.merged().within(offset, offset + len),
+            file_needed: live.overlay.merged().file_needed(length, offset),
             file_made: live.file_made,
             places: live.state.chunks.places(offset, len),
         }
@@ -251,7 +255,7 @@ pub(crate) async fn open_existing(shared: &Shared, replica: &Replica) -> Result<
 
 /// Bytes from the file with those that are not in place yet laid over them. The caller holds the content.
 async fn read_bytes(shared: &Shared, replica: &Replica, view: &View, offset: u64) -> Result<Bytes> {
-    let needed = view.overlay.file_needed(view.length).clamp(offset, offset + view.len) - offset;
+    let needed = view.file_needed.clamp(offset, offset + view.len) - offset;
     let found = match view.file_made && view.len > 0 {
         true => {
             let file = open_existing(shared, replica).await?;

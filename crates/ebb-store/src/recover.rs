@@ -323,7 +323,7 @@ struct Fix {
 impl Fix {
     /// Also tells whether the file was changed.
     async fn run(self, disk: &Disk, path: PathBuf) -> Result<(FileState, bool)> {
-        if !self.has_file && self.extents.file_needed(self.length) > 0 {
+        if !self.has_file && self.extents.file_needed(self.length, 0) > 0 {
             return Ok((FileState::Damaged("its file is missing".into()), false));
         }
         if !self.has_file && self.length == 0 && self.extents.reservations().is_empty() {
@@ -331,7 +331,7 @@ impl Fix {
         }
         let file = disk.open(&path, OpenMode::Create).await?;
         let len = file.len().await?;
-        let needed = self.extents.file_needed(self.length);
+        let needed = self.extents.file_needed(self.length, 0);
         if len < needed {
             let why = format!("its file has {len} bytes of {needed}");
             return Ok((FileState::Damaged(why), false));

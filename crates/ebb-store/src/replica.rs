@@ -8,7 +8,7 @@ use ebb_types::{CHUNK_SIZE, MetablockId, Result, Version, err};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, RwLock, oneshot};
 
-use crate::extents::Extents;
+use crate::overlay::Overlay;
 use crate::record::{Content, Record, chunks_of};
 use crate::share::Reader;
 use crate::state::ReplicaState;
@@ -37,9 +37,11 @@ pub(crate) struct Live {
     /// Up to here it is on stable storage.
     pub(crate) synced: Version,
     /// Received, not yet in the journal; in order.
-    pub(crate) pending: VecDeque<Staged>,
-    /// Contents that are not in the file yet; in order. The first ones may be in the journal, the last ones are pending.
-    pub(crate) unapplied: VecDeque<Unapplied>,
+    pending: VecDeque<Staged>,
+    /// Of these, how many have a place in the file to go to.
+    pending_placed: usize,
+    /// Contents that are not in the file yet.
+    pub(crate) overlay: Overlay,
     waiters: Vec<Waiter>,
     /// Records received, and of them in the journal.
     received_count: u64,
@@ -70,14 +72,6 @@ pub(crate) struct Staged {
     pub(crate) sync_first: Option<File>,
 }
 
-/// A record whose content is not in the file.
-#[derive(Debug)]
-pub(crate) struct Unapplied {
-    pub(crate) record: Arc<Record>,
-    /// The memory that it takes; given back when it is dropped.
-    pub(crate) _permit: Option<OwnedSemaphorePermit>,
-}
-
 #[derive(Debug)]
 struct Waiter {
     count: u64,
@@ -103,9 +97,8 @@ impl Live {
         self.revoke_readers();
         self.state.apply(&record);
         let record = Arc::new(record);
-        if record.has_place() {
-            self.unapplied.push_back(Unapplied { record: record.clone(), _permit: permit });
-        }
+        self.overlay.receive(&record, permit);
+        self.pending_placed += usize::from(record.has_place());
         self.pending.push_back(Staged { record, sync_first });
         self.received_count += 1;
         self.known = true;
@@ -146,13 +139,22 @@ impl Live {
         std::mem::take(&mut self.waiters).into_iter().map(|waiter| waiter.answer).collect()
     }
 
-    /// Contents that are not in the file yet, merged.
-    pub(crate) fn overlay(&self) -> Extents {
-        let mut extents = Extents::default();
-        for unapplied in &self.unapplied {
-            extents.add(&unapplied.record);
-        }
-        extents
+    /// Whether anything received is not in the journal, nor on its way there.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// The next record for the journal.
+    pub(crate) fn take_pending(&mut self) -> Option<Staged> {
+        let staged = self.pending.pop_front()?;
+        self.pending_placed -= usize::from(staged.record.has_place());
+        Some(staged)
+    }
+
+    /// Gives back what was taken and did not come to the journal: the last one first.
+    pub(crate) fn put_back(&mut self, staged: Staged) {
+        self.pending_placed += usize::from(staged.record.has_place());
+        self.pending.push_front(staged);
     }
 
     /// Whether whole chunks from `offset` on may be written straight to the file: where nothing that counts lies, and
@@ -163,21 +165,21 @@ impl Live {
             return false;
         }
         if offset >= length {
-            let harmless = |one: &Unapplied| {
-                matches!(one.record.content, Content::Data { .. } | Content::Allocate { .. } | Content::Direct { .. })
+            let harmless = |one: &Record| {
+                matches!(one.content, Content::Data { .. } | Content::Allocate { .. } | Content::Direct { .. })
             };
-            return self.unapplied.iter().all(harmless);
+            return self.overlay.records().all(harmless);
         }
         let end = offset + len;
         // A hole has no second place: bytes of a write that was never acknowledged could not be told from its zeros.
         len.is_multiple_of(CHUNK_SIZE)
             && chunks_of(offset, end.min(length) - offset).all(|chunk| self.state.chunks.is_data(chunk))
-            && !self.unapplied.iter().any(|one| one.record.may_touch(offset, end))
+            && !self.overlay.records().any(|one| one.may_touch(offset, end))
     }
 
     /// Whether something that is in the journal is not in the file yet.
     pub(crate) fn is_being_placed(&self) -> bool {
-        self.unapplied.len() > self.pending.iter().filter(|staged| staged.record.has_place()).count()
+        self.overlay.records().len() > self.pending_placed
     }
 
     /// Refuses a damaged replica.

@@ -96,7 +96,7 @@ async fn give_back(shared: &Shared, replica: &Arc<Replica>) -> Result<()> {
     let _content = replica.content.write().await;
     let kept = {
         let live = replica.live.lock();
-        let waiting = !live.unapplied.is_empty();
+        let waiting = !live.overlay.is_empty();
         if waiting {
             return Ok(());
         }

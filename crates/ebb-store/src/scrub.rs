@@ -69,7 +69,7 @@ impl Volume {
 fn next_step(replica: &Replica, at: usize) -> Option<usize> {
     let live = replica.live.lock();
     let end = live.state.chunks.len().min(at + STEP_CHUNKS);
-    let steady = live.exists() && live.damage.is_none() && live.overlay().replaced_by().is_none();
+    let steady = live.exists() && live.damage.is_none() && live.overlay.merged().replaced_by().is_none();
     (steady && at < end).then_some(end)
 }
 

@@ -68,7 +68,7 @@ impl Volume {
                 shared.check_open()?;
                 check_servable(metablock, &live, min_version)?;
                 let length = live.state.head.length;
-                if live.is_settled() && live.unapplied.is_empty() && file_len >= length {
+                if live.is_settled() && live.overlay.is_empty() && file_len >= length {
                     live.add_reader(reader);
                     let checksums = live.state.chunks.sums(chunks_of(0, length)).to_vec();
                     let places = live.state.chunks.places(0, length);

@@ -317,7 +317,7 @@ fn way(shared: &Shared, live: &Live, change: &Change) -> Way {
     if is_long(change) && live.takes_direct(*offset, len) {
         return Way::NewSpace;
     }
-    match shared.runtime.has_plant(Plant::TornOverwrite) && live.unapplied.is_empty() {
+    match shared.runtime.has_plant(Plant::TornOverwrite) && live.overlay.is_empty() {
         true => Way::Planted,
         false => Way::Journal,
     }
