@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use ebb_power::PolicyKind;
+use ebb_runtime::Plant;
 
 use crate::Report;
 use crate::power::options::{Fault, PowerOptions, SignalKind};
@@ -49,4 +50,23 @@ fn every_policy_keeps_its_promises_under_every_signal_and_faults() {
 fn a_seed_of_power_gives_the_same_run_twice() {
     let options = PowerOptions { chaos: Duration::from_secs(15), ..PowerOptions::drawn(3) };
     assert_eq!(run(3, options.clone()), run(3, options));
+}
+
+#[test]
+fn mistakes_with_stand_ins_are_found() {
+    // Of the first two hundred, from where the first one was found.
+    for (plant, seeds) in [(Plant::StandinUnsynced, 90..200), (Plant::LogIgnored, 0..200)] {
+        let mut found = false;
+        let options = |seed| PowerOptions { plant: Some(plant), ..PowerOptions::drawn(seed) };
+        swarm::run_each(
+            seeds,
+            NonZeroUsize::MIN,
+            |seed| run(seed, options(seed)),
+            |report| {
+                found = report.violations.iter().any(|violation| violation.invariant == "synced");
+                if found { Next::Stop } else { Next::GoOn }
+            },
+        );
+        assert!(found, "{plant}");
+    }
 }
