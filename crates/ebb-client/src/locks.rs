@@ -79,9 +79,29 @@ impl Shared {
     /// Cancel-safety: dropped while it waits, the request is taken back, and so is a grant that crossed it.
     pub async fn set_lock(self: &Arc<Self>, inode: InodeId, lock: pb::FileLock, wait: bool) -> Result<()> {
         self.check_open()?;
-        if !wait || lock.kind == 0 {
+        if lock.kind == 0 {
             return self.ask_lock(inode, &lock, false, false).await.map(drop);
         }
+        loop {
+            let session = self.session.name().generation;
+            if wait {
+                self.wait_for_lock(inode, lock).await?;
+            } else {
+                self.ask_lock(inode, &lock, false, false).await?;
+            }
+            // A grant is worth as much as its session: an answer that lay here while this host was frozen may be of one
+            // that is over, and the lock somebody else's. Under the next session it is asked for anew.
+            if let Err(error) = self.session.ensure_trusted().await {
+                drop(GiveUp { shared: self.clone(), inode, lock, number: 0, armed: true });
+                return Err(error);
+            }
+            if self.session.name().generation == session {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn wait_for_lock(self: &Arc<Self>, inode: InodeId, lock: pb::FileLock) -> Result<()> {
         loop {
             let (number, hear) = self.locks.enter(inode, &lock);
             let mut guard = GiveUp { shared: self.clone(), inode, lock, number, armed: true };

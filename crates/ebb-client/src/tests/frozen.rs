@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ebb_types::InodeId;
+use ebb_wire::pb;
 
 use super::harness::{Cluster, create, pattern, read_all, run};
 use crate::{Client, Handle};
@@ -77,6 +78,37 @@ fn once_the_master_misses_a_member_nobody_waits_long_for_it() {
         let took = cluster.world.now() - begun;
         assert!(took < Duration::from_secs(8), "three deadlines would be twelve seconds: {took:?}");
         frozen.thaw();
+    });
+}
+
+/// Goal: a grant that lies unread at a frozen host is not taken for a lock when the host is back after its session.
+/// Method: freezes at many moments around the answer; another one has the lock by the time of the thaw.
+#[test]
+fn a_grant_that_was_read_too_late_is_not_a_lock() {
+    run(67, 3, |cluster| async move {
+        let one = cluster.client("one").await;
+        let (_, inode) = create(&one, InodeId::ROOT, "file").await;
+        let lock = |kind| pb::FileLock { kind, owner: 5, start: 0, end: 9, ..Default::default() };
+        let mut granted = 0;
+        for step in 0..20 {
+            let host = format!("two{step}");
+            let (process, two) = cluster.process_with(cluster.options(&host)).await;
+            let freezing = async {
+                cluster.world.sleep(Duration::from_micros(100 * step)).await;
+                process.freeze();
+                cluster.world.sleep(Duration::from_secs(1)).await;
+                granted += u32::from(one.test_lock(inode, lock(2)).await.unwrap().is_some());
+                one.set_lock(inode, lock(2), true).await.unwrap();
+                process.thaw();
+                cluster.world.now()
+            };
+            let asking = async { (two.set_lock(inode, lock(2), false).await, cluster.world.now()) };
+            let ((asked, told), thawed) = tokio::join!(asking, freezing);
+            assert!(asked.is_err() || told < thawed, "step {step}: told of a lock that another one has");
+            one.set_lock(inode, lock(0), false).await.unwrap();
+            process.kill();
+        }
+        assert!(granted > 0, "no freeze came between the grant and its answer");
     });
 }
 
