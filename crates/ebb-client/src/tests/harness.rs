@@ -39,8 +39,12 @@ pub(crate) struct Cluster {
     pub master_address: String,
     pub nodes: Vec<Node>,
     blocks: Blocks,
+    session_ttl: Duration,
     clients: AtomicUsize,
 }
+
+/// Of sessions, as on real masters.
+const SESSION_TTL: Duration = Duration::from_secs(10);
 
 /// Which block servers a cluster has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +60,18 @@ pub(crate) fn run<F: Future<Output = ()>>(seed: u64, nodes: usize, test: impl Fn
     run_with(Blocks::Real, seed, nodes, test);
 }
 
+/// The same, with sessions that are over after this time.
+pub(crate) fn run_with_ttl<F: Future<Output = ()>>(
+    session_ttl: Duration,
+    seed: u64,
+    nodes: usize,
+    test: impl FnOnce(Arc<Cluster>) -> F,
+) {
+    World::run(seed, WorldOptions::default(), |world| async move {
+        test(Arc::new(Cluster::start(world, Blocks::Real, session_ttl, nodes).await)).await;
+    });
+}
+
 /// The same, with these block servers.
 pub(crate) fn run_with<F: Future<Output = ()>>(
     blocks: Blocks,
@@ -64,7 +80,7 @@ pub(crate) fn run_with<F: Future<Output = ()>>(
     test: impl FnOnce(Arc<Cluster>) -> F,
 ) {
     World::run(seed, WorldOptions::default(), |world| async move {
-        let cluster = Arc::new(Cluster::start(world, blocks, nodes).await);
+        let cluster = Arc::new(Cluster::start(world, blocks, SESSION_TTL, nodes).await);
         test(cluster).await;
     });
 }
@@ -79,7 +95,7 @@ pub(crate) fn identity(host: &str, role: &str) -> Identity {
 }
 
 impl Cluster {
-    async fn start(world: World, blocks: Blocks, count: usize) -> Self {
+    async fn start(world: World, blocks: Blocks, session_ttl: Duration, count: usize) -> Self {
         let master = world.process("master");
         let mut cluster = Self {
             master_address: format!("{}:7000", master.ip()),
@@ -87,6 +103,7 @@ impl Cluster {
             world,
             nodes: Vec::new(),
             blocks,
+            session_ttl,
             clients: AtomicUsize::new(0),
         };
         cluster.start_master().await;
@@ -105,6 +122,7 @@ impl Cluster {
         let mut options = Options::new("/master".into(), self.master_address.clone(), identity("master", "master"));
         options.dead_time = Duration::from_secs(8);
         options.suspect_time = Duration::from_secs(3);
+        options.session_ttl = self.session_ttl;
         let master = Master::start(runtime.clone(), options).await.unwrap();
         // It lives as long as its process.
         runtime.spawn("keep the master", async move {
