@@ -16,6 +16,18 @@ pub struct Part {
     pub make: fn(&Lab<'_>) -> Result<Section>,
 }
 
+/// A planners' section without the rows of one source, which is run instead. Its figures are named by where they stand
+/// in the paper, in their order.
+#[must_use]
+pub fn computed(mut section: Section, run_instead: &str, figures: &[&str]) -> Section {
+    section.intro.clear();
+    section.rows.retain(|row| row.source != run_instead);
+    for (figure, source) in section.figures.iter_mut().zip(figures) {
+        figure.title = format!("{source}: {}", figure.title);
+    }
+    section
+}
+
 /// How long is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effort {

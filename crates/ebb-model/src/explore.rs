@@ -92,3 +92,28 @@ pub(crate) fn visit_all<M: Explored>(model: &M, mut visit: impl FnMut(&M::State)
         waiting.extend(model.next_states(&state).into_iter().filter(|next| known.insert(print_of(next))));
     }
 }
+
+/// What `print` makes of all states that can be reached, and how many they are.
+pub(crate) fn prints<M: Explored>(model: &M, mut print: impl FnMut(&M::State) -> u64) -> (BTreeSet<u64>, usize) {
+    let mut seen = BTreeSet::new();
+    let mut count = 0;
+    visit_all(model, |state| {
+        count += 1;
+        seen.insert(print(state));
+    });
+    (seen, count)
+}
+
+/// Explores the case of each of these bounds once; all must hold.
+pub(crate) fn each_case_holds<M: Explored, B: Copy + Debug + PartialEq>(
+    cases: impl Iterator<Item = B>,
+    model: impl Fn(B) -> M,
+) {
+    let mut done = Vec::new();
+    for bounds in cases {
+        if !done.contains(&bounds) {
+            holds_in_every_state(&format!("{bounds:?}"), model(bounds));
+            done.push(bounds);
+        }
+    }
+}

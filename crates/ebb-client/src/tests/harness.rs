@@ -67,9 +67,7 @@ pub(crate) fn run_with_ttl<F: Future<Output = ()>>(
     nodes: usize,
     test: impl FnOnce(Arc<Cluster>) -> F,
 ) {
-    World::run(seed, WorldOptions::default(), |world| async move {
-        test(Arc::new(Cluster::start(world, Blocks::Real, session_ttl, nodes).await)).await;
-    });
+    run_cluster(Blocks::Real, session_ttl, seed, nodes, test);
 }
 
 /// The same, with these block servers.
@@ -79,9 +77,18 @@ pub(crate) fn run_with<F: Future<Output = ()>>(
     nodes: usize,
     test: impl FnOnce(Arc<Cluster>) -> F,
 ) {
+    run_cluster(blocks, SESSION_TTL, seed, nodes, test);
+}
+
+fn run_cluster<F: Future<Output = ()>>(
+    blocks: Blocks,
+    session_ttl: Duration,
+    seed: u64,
+    nodes: usize,
+    test: impl FnOnce(Arc<Cluster>) -> F,
+) {
     World::run(seed, WorldOptions::default(), |world| async move {
-        let cluster = Arc::new(Cluster::start(world, blocks, SESSION_TTL, nodes).await);
-        test(cluster).await;
+        test(Arc::new(Cluster::start(world, blocks, session_ttl, nodes).await)).await;
     });
 }
 

@@ -3,7 +3,7 @@
 use ebb_plan::{Section, papers};
 use ebb_types::Result;
 
-use crate::part::Lab;
+use crate::part::{Lab, computed};
 
 pub const SOURCES: &[&str] = &["Fig. 2", "Sec. 2.3", "Sec. 3.2", "Sec. 4.2", "Sec. 5", "Sec. 6.1"];
 
@@ -13,13 +13,8 @@ const FIGURES: [&str; 2] = ["Fig. 2", "Sec. 4.2"];
 /// The planners' section without what is run here.
 pub fn section(_: &Lab<'_>) -> Result<Section> {
     let mut section = papers::blinkfs::section()?;
-    section.intro.clear();
-    section.rows.retain(|row| row.source != "Table 2");
     section.figures.truncate(FIGURES.len());
-    for (figure, source) in section.figures.iter_mut().zip(FIGURES) {
-        figure.title = format!("{source}: {}", figure.title);
-    }
-    Ok(section)
+    Ok(computed(section, "Table 2", &FIGURES))
 }
 
 #[cfg(test)]

@@ -257,18 +257,24 @@ fn wind_and_sun(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
         )
         .bound(rabbit.failed > blink.failed),
     );
-    let mut figure = Figure::plane(
+    section.figures.push(over_time(
         "Fig. 12b: a key-value store under wind and sun",
-        Axis::linear("minutes").from(0.0),
-        Axis::log("mean latency in five minutes (s)"),
-    )
-    .subtitle("objects of 100 KB by Zipf's law, two a second; three days of power in three hours");
-    for ((rival, steps), mark) in Rival::ALL.into_iter().zip(&seen).zip(MARKS) {
+        "objects of 100 KB by Zipf's law, two a second; three days of power in three hours",
+        &seen,
+    ));
+    Ok(())
+}
+
+/// Each rival's latency, step by step.
+fn over_time(title: &str, subtitle: &str, seen: &[Vec<Latencies>]) -> Figure {
+    let mut figure =
+        Figure::plane(title, Axis::linear("minutes").from(0.0), Axis::log("mean latency in five minutes (s)"))
+            .subtitle(subtitle);
+    for ((rival, steps), mark) in Rival::ALL.into_iter().zip(seen).zip(MARKS) {
         let point = |(step, seen): (usize, &Latencies)| (step as f64 * 5.0, mean(seen).unwrap_or(f64::NAN));
         figure = figure.with(rival.name(), mark, steps.iter().enumerate().map(point).collect());
     }
-    section.figures.push(figure);
-    Ok(())
+    figure
 }
 
 fn search(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
@@ -315,17 +321,11 @@ fn search(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
         )
         .bound(served(&rabbit).zip(served(&blink)).is_some_and(|(one, other)| one >= other)),
     );
-    let mut figure = Figure::plane(
+    section.figures.push(over_time(
         "Fig. 13: a search engine on a price signal",
-        Axis::linear("minutes").from(0.0),
-        Axis::log("mean latency in five minutes (s)"),
-    )
-    .subtitle("requests of 64 KB by Zipf's law, two a second; one cent an hour at changing prices; three copies");
-    for ((rival, steps), mark) in Rival::ALL.into_iter().zip(&seen).zip(MARKS) {
-        let point = |(step, seen): (usize, &Latencies)| (step as f64 * 5.0, mean(seen).unwrap_or(f64::NAN));
-        figure = figure.with(rival.name(), mark, steps.iter().enumerate().map(point).collect());
-    }
-    section.figures.push(figure);
+        "requests of 64 KB by Zipf's law, two a second; one cent an hour at changing prices; three copies",
+        &seen,
+    ));
     Ok(())
 }
 

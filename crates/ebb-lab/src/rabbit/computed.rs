@@ -3,7 +3,7 @@
 use ebb_plan::{Section, papers};
 use ebb_types::Result;
 
-use crate::part::Lab;
+use crate::part::{Lab, computed};
 
 pub const SOURCES: &[&str] = &[
     "Table 1", "Fig. 1b", "Fig. 2", "Sec. 2.1", "Eq. 1", "Sec. 3.2", "Sec. 3.3", "Sec. 3.5", "Fig. 3", "Fig. 5",
@@ -15,13 +15,7 @@ const FIGURES: [&str; 5] = ["Fig. 2", "Fig. 1b", "Table 1", "Fig. 5", "Fig. 8"];
 
 /// The planners' section; arithmetic on the printed times of Table 3 is left out, for the times themselves are run.
 pub fn section(_: &Lab<'_>) -> Result<Section> {
-    let mut section = papers::rabbit::section()?;
-    section.intro.clear();
-    section.rows.retain(|row| row.source != "Table 3");
-    for (figure, source) in section.figures.iter_mut().zip(FIGURES) {
-        figure.title = format!("{source}: {}", figure.title);
-    }
-    Ok(section)
+    Ok(computed(papers::rabbit::section()?, "Table 3", &FIGURES))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::message::Network;
 use super::{Bounds, Mutant, Sharing, State};
-use crate::explore::{holds_and_reaches, holds_in_every_state, is_found, print_of, visit_all};
+use crate::explore::{each_case_holds, holds_and_reaches, is_found, print_of, prints};
 
 #[test]
 fn a_file_moves_to_the_proxy_and_back_and_again() {
@@ -35,24 +35,12 @@ fn every_planted_mistake_is_found() {
 /// Without its mistake, each mutant's case holds: what was found there was the mistake.
 #[test]
 fn the_small_cases_hold_without_their_mistake() {
-    let mut done = Vec::new();
-    for bounds in Mutant::ALL.iter().map(|mutant| mutant.bounds()) {
-        if !done.contains(&bounds) {
-            holds_in_every_state(&format!("{bounds:?}"), Sharing::new(bounds));
-            done.push(bounds);
-        }
-    }
+    each_case_holds(Mutant::ALL.iter().map(|mutant| mutant.bounds()), Sharing::new);
 }
 
 /// The processes and the history, without the network.
 fn processes(protocol: Sharing) -> (BTreeSet<u64>, usize) {
-    let mut seen = BTreeSet::new();
-    let mut count = 0;
-    visit_all(&protocol, |state| {
-        count += 1;
-        seen.insert(print_of(&State { network: Network::default(), ..state.clone() }));
-    });
-    (seen, count)
+    prints(&protocol, |state| print_of(&State { network: Network::default(), ..state.clone() }))
 }
 
 /// Goal: forgetting messages hides no behaviour. Method: the states of all processes that are reached with and without
