@@ -42,13 +42,19 @@ impl Turn {
 
     /// Whether it can be met now; sends the recalls that it needs.
     pub(crate) fn decide(&self) -> Result<Decision> {
-        self.decide_with(|_, _| {})
+        self.decide_with(|_, _| Ok(()), |_, _| {})
     }
 
-    /// The same; `then` runs in one step with a decision that meets the wish.
-    fn decide_with(&self, then: impl FnOnce(&Machine, &mut Soft)) -> Result<Decision> {
+    /// The same, for who may still have it: nothing is noted for one that `check` refuses. `then` runs in one step with a
+    /// decision that meets the wish.
+    fn decide_with(
+        &self,
+        check: impl FnOnce(&Machine, &Soft) -> Result<()>,
+        then: impl FnOnce(&Machine, &mut Soft),
+    ) -> Result<Decision> {
         let machine = self.shared.group.machine();
         let mut soft = self.shared.state.soft.lock();
+        check(&machine, &soft)?;
         let Wish { session, inode, .. } = self.wish;
         if proxy_of(&self.shared, &machine, &soft, session, inode)?.is_some() {
             bail!(Moved, "{inode} is shared: the proxy has its lease");
@@ -82,12 +88,13 @@ impl Turn {
 
     /// Waits until it is met, for at most `span`; then fails with `LeaseHeld`.
     pub(crate) async fn wait(&self, span: Duration) -> Result<Decision> {
-        self.wait_with(span, |_, _| Ok(())).await.map(|(decision, ())| decision)
+        self.wait_with(span, |_, _| Ok(()), |_, _| Ok(())).await.map(|(decision, ())| decision)
     }
 
     async fn wait_with<T>(
         &self,
         span: Duration,
+        check: impl Fn(&Machine, &Soft) -> Result<()>,
         mut then: impl FnMut(&Machine, &mut Soft) -> Result<T>,
     ) -> Result<(Decision, T)> {
         let until = self.shared.runtime.now().after(span);
@@ -99,7 +106,7 @@ impl Turn {
             tokio::pin!(changed);
             changed.as_mut().enable();
             let mut done = None;
-            let decision = self.decide_with(|machine, soft| done = Some(then(machine, soft)))?;
+            let decision = self.decide_with(&check, |machine, soft| done = Some(then(machine, soft)))?;
             if let Some(done) = done {
                 return Ok((decision, done?));
             }
@@ -115,13 +122,23 @@ impl Turn {
         }
     }
 
+    /// Why it could not be met in time.
     fn refusal(&self) -> ebb_types::Error {
-        let inode = self.wish.inode;
+        let Wish { session, inode, .. } = self.wish;
         let machine = self.shared.group.machine();
-        match machine.holder(inode) {
-            Some(holder) => err!(LeaseHeld, "{inode} is held by session {holder}, which was asked to give it back"),
-            None => err!(LeaseHeld, "{inode} is not free yet: others cache it, or it is being recovered"),
+        if let Some(holder) = machine.holder(inode) {
+            return err!(LeaseHeld, "{inode} is held by session {holder}, which was asked to give it back");
         }
+        let soft = self.shared.state.soft.lock();
+        let readers: Vec<String> =
+            soft.leases.readers(inode).filter(|reader| *reader != session).map(|reader| reader.to_string()).collect();
+        let why = match self.shared.view(&machine, &soft, session, inode) {
+            Ok(view) if view.recovering => "it is being recovered".to_owned(),
+            _ if !readers.is_empty() => format!("sessions {} cache it", readers.join(", ")),
+            Ok(view) if view.unclaimed => "sessions have not told the new master yet what they hold".to_owned(),
+            _ => "others wait for it, too".to_owned(),
+        };
+        err!(LeaseHeld, "{inode} is not free yet: {why}")
     }
 
     /// Leaves the queue.
@@ -203,8 +220,7 @@ async fn acquire_own(
     let fence = (mode == Mode::Write).then(|| Fence::raise(shared, session, vec![inode]));
     let turn = Turn::take(shared, session, inode, mode);
     let (decision, reply) = turn
-        .wait_with(until.since(shared.runtime.now()), |machine, soft| {
-            check(machine, soft)?;
+        .wait_with(until.since(shared.runtime.now()), check, |machine, soft| {
             // Ordering: noted before the lease is logged, so that the inode is not reaped in between.
             note_open(soft, session, inode, call.open);
             answer(machine, soft, session, inode, mode, call.keep)

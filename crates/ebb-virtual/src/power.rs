@@ -417,8 +417,10 @@ impl PowerCluster {
     #[must_use]
     pub fn nodes_watts(&self) -> f64 {
         let power = NodePower::REFERENCE;
-        let asleep = self.nodes.asleep.lock().values().filter(|asleep| **asleep).count();
-        let awake = self.nodes.blocks.len() - asleep;
+        let lost = self.nodes.lost.lock();
+        let is_there = |place: &usize| !lost.contains(place);
+        let asleep = self.nodes.asleep.lock().iter().filter(|(place, asleep)| **asleep && is_there(place)).count();
+        let awake = self.nodes.blocks.len() - lost.len() - asleep;
         awake as f64 * power.active_watts + asleep as f64 * power.asleep_watts
     }
 }

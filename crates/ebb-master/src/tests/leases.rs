@@ -62,6 +62,25 @@ fn who_reads_already_does_not_queue_behind_a_writer_that_waits_for_it() {
     });
 }
 
+/// A lease of a session that is over would never be given back: nobody could write the file again.
+#[test]
+fn whose_session_ends_while_it_waits_is_granted_nothing() {
+    with_cluster(20, 3, |cluster| async move {
+        let (one, two, three) = (cluster.client().await, cluster.client().await, cluster.client().await);
+        let attr = one.create("a").await.unwrap().attr.unwrap();
+        let waiting = two.acquire(attr.inode, LeaseRead, true);
+        let ending = async {
+            one.next_recall().await;
+            two.channel.call(&pb::CloseSession { session: two.session }, Duration::from_secs(5)).await.unwrap();
+            one.commit(&attr, vec![], 0, true).await.unwrap();
+            one.poll(vec![held(attr.inode, LeaseNone, 0, 0)]).await.unwrap();
+        };
+        let (got, ()) = tokio::join!(waiting, ending);
+        assert_eq!(got.unwrap_err().kind(), ErrorKind::SessionExpired);
+        assert_eq!(three.acquire(attr.inode, LeaseWrite, true).await.unwrap().mode, LeaseWrite as i32);
+    });
+}
+
 /// A holder that has committed and released, but not yet answered the recall, may still read from its caches: a
 /// writer must wait for its word.
 #[test]

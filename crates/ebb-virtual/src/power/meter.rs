@@ -166,7 +166,9 @@ impl Meter {
         if span_ms * 10 < interval_ms * 9 || plan.policy == PolicyKind::AlwaysOn {
             return;
         }
-        let (mean, budget) = (done.joules * 1000.0 / span_ms as f64, (plan.budget_mw as f64 / 1000.0));
+        let mean = done.joules * 1000.0 / span_ms as f64;
+        // No plan can have nodes draw less than they do asleep.
+        let budget = (plan.budget_mw as f64 / 1000.0).max(self.hardware.asleep_watts());
         // A look is 10 ms long, and so much is each node's switch uncertain.
         let grain = self.hardware.full_watts() * 20.0 / interval_ms as f64;
         if mean > budget + grain {
