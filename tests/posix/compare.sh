@@ -3,7 +3,10 @@
 # everything that passes on the host passes on the mount.
 #
 # Usage: tests/posix/compare.sh MOUNT [HOST_DIRECTORY] [SUITE...]   (suites: pjdfstest fsx fio-verify)
+# $SUITES_IN: another folder with suites, and a host-only.txt of its own.
 . "$(dirname "$0")/common.sh"
+
+folder=${SUITES_IN:-$here}
 
 mount=${1:?"usage: compare.sh MOUNT [HOST_DIRECTORY] [SUITE...]"}
 host=${2:-${TMPDIR:-/var/tmp}}
@@ -15,13 +18,13 @@ status=0
 for suite in "${suites[@]:-pjdfstest fsx fio-verify}"; do
     for name in $suite; do
         # A failure on either side is judged below: what fails on the host may fail on the mount.
-        POSIX_RESULTS=$lists/host bash "$here/$name.sh" "$host" || true
-        POSIX_RESULTS=$lists/mount bash "$here/$name.sh" "$mount" || true
+        POSIX_RESULTS=$lists/host bash "$folder/$name.sh" "$host" || true
+        POSIX_RESULTS=$lists/mount bash "$folder/$name.sh" "$mount" || true
         # What no FUSE mount can be asked is named in host-only.txt, and must be skipped there, not failed.
-        grep -v '^#' "$here/host-only.txt" | cut -f1 | sed 's/$/\tskipped/' | sort |
+        grep -v '^#' "$folder/host-only.txt" | cut -f1 | sed 's/$/\tskipped/' | sort |
             comm -12 - <(sort "$lists/mount") | cut -f1 >"$lists/excused"
         while read -r test; do
-            echo "$name: $test is not compared: $(grep "^$test"$'\t' "$here/host-only.txt" | cut -f2)"
+            echo "$name: $test is not compared: $(grep "^$test"$'\t' "$folder/host-only.txt" | cut -f2)"
         done <"$lists/excused"
         missing=$(comm -23 <(grep $'\tok$' "$lists/host" | cut -f1 | sort) \
             <({ grep $'\tok$' "$lists/mount" | cut -f1; cat "$lists/excused"; } | sort))

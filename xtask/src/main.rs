@@ -6,7 +6,8 @@
 //! | `fix` | format, clippy's own repairs | sources |
 //! | `tidy` | what compilers do not check: the map, dependency arrows, invariants, links, words | nothing |
 //! | `bench` | measures, beside references of the same run | scratch files in the target directory |
-//! | `ci` | `verify`, then the suites on a real mount (`tests/posix/*.sh`) | the target directory |
+//! | `software` | databases, git, builds and other programs on a real mount and on the host (`tests/software`) | Debian's packages |
+//! | `ci` | `verify`, then the suites on a real mount (`tests/posix/*.sh`), then a selection of `software` | the target directory |
 //!
 //! Exit codes: 0 good, 1 something was found, 2 usage.
 #![allow(
@@ -18,6 +19,7 @@
 mod bench;
 mod ci;
 mod fix;
+mod software;
 mod step;
 mod tidy;
 mod tree;
@@ -25,7 +27,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask verify | fix | tidy | bench [NAME] | ci";
+const USAGE: &str = "usage: cargo xtask verify | fix | tidy | bench [NAME] | software [SUITE...] | ci";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["bench"] => bench::run(""),
         ["bench", name] => bench::run(name),
+        ["software", ref suites @ ..] => software::run(suites),
         ["ci"] => ci::run(),
         _ => {
             eprintln!("{USAGE}");
