@@ -7,7 +7,8 @@
 . "$(dirname "$0")/common.sh"
 
 begin postgresql "$1"
-programs=$(pg_config --bindir)
+# The newest that is installed, not by way of Debian's wrappers, which ask for clusters of theirs.
+programs=$(printf "%s\n" /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
 victims=(server)
 if on_ebb; then
     victims=(server mount both)
@@ -17,16 +18,17 @@ clients=4
 RANDOM=${SOFTWARE_SEED:-1}
 data=$work/data
 # It refuses to run as root; sockets and logs stay outside.
-chown postgres "$work" "$scratch"
 export PGHOST=$scratch PGUSER=postgres PGDATABASE=postgres PGPORT=54321
-as_postgres() {
-    if [ "$(id -u)" = 0 ]; then setpriv --reuid postgres --regid postgres --init-groups "$@"; else "$@"; fi
-}
+as_postgres=()
+if [ "$(id -u)" = 0 ]; then
+    chown postgres "$work" "$scratch"
+    as_postgres=(setpriv --reuid postgres --regid postgres --init-groups)
+fi
 
 start() {
     # What the last one left behind when it was killed names this socket and this directory.
     rm -f "$scratch"/.s.PGSQL.*
-    (cd / && as_postgres "$programs/pg_ctl" -s -w -t 120 -D "$data" -l "$scratch/server.log" \
+    (cd / && "${as_postgres[@]}" "$programs/pg_ctl" -s -w -t 120 -D "$data" -l "$scratch/server.log" \
         -o "-c listen_addresses= -c unix_socket_directories=$scratch -c port=$PGPORT \
             -c shared_buffers=16MB -c checkpoint_timeout=30s -c max_wal_size=64MB -c min_wal_size=32MB" start)
 }
@@ -40,10 +42,13 @@ kill_server() {
     until ! kill -0 "$postmaster" 2>/dev/null; do sleep 0.05; done
 }
 
-query() { psql -X -q -A -t -v ON_ERROR_STOP=1 -c "$1"; }
+# Nothing of it is left, whatever happens.
+trap '[ ! -s "$data/postmaster.pid" ] || { head -n 1 "$data/postmaster.pid" >"$scratch/pid" && kill_server; }; rm -rf "$work" "$scratch"' EXIT
+
+query() { "$programs/psql" -X -q -A -t -v ON_ERROR_STOP=1 -c "$1"; }
 
 make() {
-    as_postgres "$programs/initdb" --data-checksums --no-instructions -D "$data" >/dev/null &&
+    "${as_postgres[@]}" "$programs/initdb" --data-checksums --no-instructions -D "$data" >/dev/null &&
         start &&
         query "CREATE EXTENSION amcheck;
                CREATE TABLE account (id integer PRIMARY KEY, balance integer NOT NULL, filler text DEFAULT repeat('x', 80));
@@ -80,7 +85,7 @@ round() { # round NUMBER VICTIM
     head -n 1 "$data/postmaster.pid" >"$scratch/pid"
     wanted=$((200 + RANDOM % 500))
     rm -f "$scratch"/told.*
-    pgbench -n -c "$clients" -j 1 -T 300 -f "$here/transfer.sql" -D n=0 -D "round=$1" \
+    "$programs/pgbench" -n -c "$clients" -j 1 -T 300 -f "$here/transfer.sql" -D n=0 -D "round=$1" \
         --log --log-prefix="$scratch/told" >"$scratch/bench" 2>&1 &
     bench=$!
     # Counted in what is done, so that the same happens on a slow machine.
@@ -107,6 +112,6 @@ for ((number = 1; number <= rounds; number++)); do
     [ "$code" -eq 0 ] || tail -n 20 "$scratch/server.log" >>"$scratch/log"
     judge "round $number" "$code"
 done
-check "stopped" setpriv --reuid postgres --regid postgres --init-groups "$programs/pg_ctl" -s -w -m fast -D "$data" stop
-check "page checksums" setpriv --reuid postgres --regid postgres --init-groups "$programs/pg_checksums" --check -D "$data"
+check "stopped" "${as_postgres[@]}" "$programs/pg_ctl" -s -w -m fast -D "$data" stop
+check "page checksums" "${as_postgres[@]}" "$programs/pg_checksums" --check -D "$data"
 finish
