@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job on real input, as a user would do it: a cluster of real processes, a mount, a kernel source tree and its
-# tar copied in while a block server is killed, words counted where the data lies while another is killed.
+# tar copied in while a block server is killed, words counted where the data lies while another is killed; then the
+# cluster follows the power of sun and wind (demo-power.sh), and goes on with less than two nodes need.
 #
 #   EBB_DEMO_TREE=DIR   use this tree (and a tar of it) instead of Debian's linux-source-6.1
 #   EBB_DEMO_DIR=DIR    keep cluster and mount here (default: a new directory under target/demo, removed at the end)
@@ -15,7 +16,7 @@ work=${EBB_DEMO_DIR:-$(mktemp -d "$cache/run.XXXXXX")}
 export EBB_DIR=$work/cluster
 mnt=$work/mnt
 started=$(date +%s)
-nodes=6
+nodes=9
 killed=0
 failed_ops=0
 children=()
@@ -178,5 +179,10 @@ percent=$((used * 100 / (3 * (tree_bytes + tar_bytes))))
 say "space: $used bytes on all volumes for $((tree_bytes + tar_bytes)) bytes in 3 copies: $percent %"
 [ "$percent" -le 125 ] || die "the volumes take more than 125 % of what is stored"
 cmp "$tar" "$mnt/linux.tar" || die "the large file differs"
+
+# --- Less power, and less, and the job goes on ----------------------------------------------------------------------
+
+. scripts/demo-power.sh
+
 [ "$failed_ops" = 0 ] || die "$failed_ops operations failed"
 say "ok words=$words source=$source killed=$killed failed_ops=$failed_ops replicas=$replicas seconds=$(($(date +%s) - started))"

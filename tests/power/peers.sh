@@ -4,7 +4,7 @@
 #
 # Nothing is installed on the machine: Debian's packages are unpacked, and the Python package goes into an environment of
 # its own, below the build directory. A simulated node is a process that its controller's chassis script stops and
-# continues.
+# continues. Then a cluster follows the UPS: on its mains, in a blackout, and when upsd is gone.
 #
 # Usage: tests/power/peers.sh
 set -euo pipefail
@@ -30,10 +30,13 @@ if [ ! -x "$peers/sushy/bin/sushy-emulator" ]; then
     "$peers/sushy/bin/pip" install -q sushy-tools==2.2.0
 fi
 cargo build --locked -q -p ebb-power-client --example peers
+cargo build --locked -q -p ebb
 
 work=$(mktemp -d)
 started=()
+ebb=$target/debug/ebb
 finish() {
+    [ ! -e "$work/cluster/cluster.toml" ] || "$ebb" cluster down --dir "$work/cluster" >/dev/null || true
     for pid in "${started[@]}"; do
         kill -CONT "$pid" 2>/dev/null || true
         kill "$pid" 2>/dev/null || true
@@ -66,7 +69,8 @@ user=$(id -un)
 "$root/lib/nut/dummy-ups" -a ups -u "$user" -D >"$work/nut/driver.log" 2>&1 &
 started+=($!)
 "$root/lib/nut/upsd" -u "$user" -D >"$work/nut/upsd.log" 2>&1 &
-started+=($!)
+upsd=$!
+started+=("$upsd")
 
 # A node, and a controller whose chassis script freezes it.
 sleep 100000 &
@@ -125,3 +129,27 @@ if ! "$target/debug/examples/peers" "127.0.0.1:$nut_port" "$work/nut/ups.dev" \
     tail -n 20 "$work"/nut/*.log "$work/ipmi/log" "$work/redfish/log" >&2
     exit 1
 fi
+
+# A cluster that stretches the UPS: 120 kJ, half of which are left beyond the reserve, over ten minutes are 100 W.
+export EBB_DIR=$work/cluster
+wait_status() { # wait_status WHAT JQ-CONDITION
+    local deadline=$((SECONDS + 90))
+    until "$ebb" power status --json 2>/dev/null | jq -e "$2" >/dev/null; do
+        [ "$SECONDS" -lt "$deadline" ] || { echo "peers: no $1" >&2; "$ebb" power status >&2; exit 1; }
+        sleep 0.2
+    done
+}
+printf 'ups.status: OL\nbattery.charge: 60\n' >"$work/nut/ups.dev"
+"$ebb" cluster up --nodes 3 --policy blink-circular --interval 2s >/dev/null
+wait_status "cluster at full power" '.budget_watts == 115 and (.source | startswith("no source"))'
+if "$ebb" power follow --ups "ups@127.0.0.1:1" >/dev/null 2>&1; then
+    echo "peers: a UPS that nobody answers for was followed" >&2
+    exit 1
+fi
+until "$ebb" power follow --ups "ups@127.0.0.1:$nut_port" --bridge 600s --ups-joules 120000 >/dev/null; do sleep 0.5; done
+wait_status "UPS on its mains" '.budget_watts == 115 and (.source | startswith("UPS ups"))'
+printf 'ups.status: OB DISCHRG\nbattery.charge: 60\n' >"$work/nut/ups.dev"
+wait_status "blackout" '.budget_watts > 99 and .budget_watts < 112 and ([.nodes[] | select(.active_s < 2)] | length) == 3'
+kill "$upsd"
+wait_status "fallback without upsd" '.budget_watts == 77.5 and (.source | startswith("fallback: the power source has been silent"))'
+echo "peers: a cluster that follows a UPS ok"

@@ -14,7 +14,9 @@
 //!
 //! Reading order: [`hardware`], [`testbed`], [`measure`], [`drive`], [`balancer`], [`job`], [`rivals`]; then a figure: [`rabbit`], [`blinkfs`], each a
 //! registry of parts; [`part`] says what a part is, [`outcome`] what comes out.
+//! [`agreement`] holds a real cluster against a virtual one.
 
+pub mod agreement;
 pub mod balancer;
 pub mod blinkfs;
 pub mod drive;

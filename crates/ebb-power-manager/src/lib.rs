@@ -9,9 +9,10 @@
 //! Nothing here decides when a node sleeps, and nothing here is lost that matters: plans are in the master's log, the
 //! operator's words in a file that is replaced in one step before they are answered.
 //!
-//! Reading order: [`settings`], [`manager`], `status.rs`, [`client`].
+//! Reading order: [`settings`], [`feed`], [`manager`], `status.rs`, [`client`].
 
 pub mod client;
+pub mod feed;
 pub mod manager;
 pub mod settings;
 mod status;

@@ -9,16 +9,16 @@ use ebb_layout::LayoutKind;
 use ebb_power::account::Seen;
 use ebb_power::manager::{Cluster as CoreCluster, Manager, Now};
 use ebb_power::reach::{Force, Holding};
-use ebb_power::signal::Trace;
 use ebb_power::signal::source::{Reading, Source};
-use ebb_power::{ChainShape, DatasetChain, Hardware, PowerPlan, Rotational, Timetable, wall_ms};
+use ebb_power::{ChainShape, DatasetChain, Hardware, PowerPlan, Rotational, Supply, Timetable, wall_ms};
 use ebb_rpc::{Answer, Connector, Counters, Identity, Request, Server, ServerOptions, Service, ServiceFuture};
 use ebb_runtime::{Listener, Moment, Runtime};
 use ebb_types::{DatasetId, ErrorKind, NodeId, Result, bail, err};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 
-use crate::settings::{Followed, Settings, Word};
+use crate::feed::{Feed, Reader};
+use crate::settings::{Settings, Word};
 use crate::status;
 
 /// How often readings are taken, energy is counted and the policy is asked.
@@ -103,7 +103,6 @@ pub(crate) struct State {
     pub known: Option<Known>,
     pub seen: pb::NodesPowerReply,
     pub held_back: Option<ebb_types::Error>,
-    trace: Option<Trace>,
 }
 
 /// A running power manager.
@@ -113,6 +112,8 @@ pub struct PowerManager {
     connector: Connector,
     started: Moment,
     pub(crate) state: Mutex<State>,
+    /// Where the supply is read from; none: from nowhere.
+    reader: tokio::sync::Mutex<Option<Reader>>,
     /// Operators' changes one after the other, and none while a plan is on its way into the log.
     changing: tokio::sync::Mutex<()>,
 }
@@ -122,14 +123,15 @@ pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, optio
     let counters = Counters::default();
     let connector = Connector::new(runtime.clone(), identity.clone(), counters.clone());
     let settings = Settings::read_or(&runtime, &options.dir, options.fresh.clone()).await?;
-    let trace = settings.trace.as_ref().map(Followed::trace).transpose()?;
-    let state = State { settings, core: None, known: None, seen: Default::default(), held_back: None, trace };
+    let reader = settings.feed.as_ref().map(|feed| feed.open(&runtime)).transpose()?;
+    let state = State { settings, core: None, known: None, seen: Default::default(), held_back: None };
     let manager = Arc::new(PowerManager {
         started: runtime.now(),
         runtime: runtime.clone(),
         options,
         connector,
         state: Mutex::new(state),
+        reader: tokio::sync::Mutex::new(reader),
         changing: tokio::sync::Mutex::default(),
     });
     let managing = runtime.spawn("power-manager", manage(Arc::clone(&manager)));
@@ -149,6 +151,7 @@ async fn manage(manager: Arc<PowerManager>) {
             }
         }
         manager.ask_power_client().await;
+        manager.read_supply().await;
         if let Err(error) = manager.tick().await {
             tracing::warn!(%error, "no power plan");
             manager.state.lock().held_back = Some(error);
@@ -197,6 +200,33 @@ impl PowerManager {
         }
     }
 
+    /// All that the cluster can draw, once it is known.
+    fn most_watts(&self) -> Option<f64> {
+        self.state.lock().known.as_ref().map(|known| known.hardware.cluster_watts(Supply::Fraction(1.0)))
+    }
+
+    /// What the source says now. Without a source there is all that the nodes can draw.
+    async fn read_supply(&self) {
+        let Some(most_watts) = self.most_watts() else { return };
+        let said = match &mut *self.reader.lock().await {
+            Some(reader) => reader.read(&self.runtime, most_watts).await,
+            None => Ok(Some(Reading { supply: Supply::Fraction(1.0), stamp_ms: Some(self.now().wall_ms) })),
+        };
+        let reading = match said {
+            Ok(Some(reading)) => reading,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(%error, "the source of power says nothing");
+                return;
+            }
+        };
+        let now = self.now();
+        let doubt = self.state.lock().core.as_mut().and_then(|core| core.on_reading(now, reading));
+        if let Some(doubt) = doubt {
+            tracing::debug!(%doubt, "reading");
+        }
+    }
+
     /// One step of the core, and what comes of it.
     async fn tick(&self) -> Result<()> {
         let _changing = self.changing.lock().await;
@@ -205,12 +235,6 @@ impl PowerManager {
             let mut state = self.state.lock();
             let state = &mut *state;
             let (Some(core), Some(known)) = (&mut state.core, &state.known) else { return Ok(()) };
-            if let (Some(trace), Some(followed)) = (&state.trace, &state.settings.trace) {
-                let reading = Reading { supply: followed.supply(trace, now.wall_ms), stamp_ms: Some(now.wall_ms) };
-                if let Some(doubt) = core.on_reading(now, reading) {
-                    tracing::debug!(%doubt, "reading");
-                }
-            }
             core.count(now, &known.core(), &seen(&state.seen));
             let before = core.clone();
             (before, core.on_tick(now, &known.core())?)
@@ -233,13 +257,12 @@ impl PowerManager {
         let mut settings = self.state.lock().settings.clone();
         change(&mut settings)?;
         settings.check()?;
-        let trace = settings.trace.as_ref().map(Followed::trace).transpose()?;
         settings.write(&self.runtime, &self.options.dir).await?;
         let mut state = self.state.lock();
         if let Some(core) = &mut state.core {
             core.force_supply(settings.forced.map(Into::into))?;
         }
-        (state.settings, state.trace) = (settings, trace);
+        state.settings = settings;
         Ok(())
     }
 
@@ -258,16 +281,19 @@ impl PowerManager {
         .await
     }
 
-    async fn follow(&self, call: pb::FollowTrace) -> Result<()> {
-        let began_ms = self.now().wall_ms;
-        let followed = Followed { name: call.name, compress: call.compress, began_ms, csv: call.csv };
-        followed.trace()?;
+    async fn follow(&self, call: pb::FollowSource) -> Result<()> {
+        let feed = Feed::from_call(call, self.now().wall_ms)?;
+        let mut reader = feed.open(&self.runtime)?;
+        // Who names a source wants to hear at once that nobody answers there.
+        reader.read(&self.runtime, self.most_watts().unwrap_or(f64::MAX)).await?;
         let _changing = self.changing.lock().await;
-        self.change(|settings| {
-            (settings.trace, settings.forced) = (Some(followed), None);
+        let changed = self.change(|settings| {
+            (settings.feed, settings.forced) = (Some(feed), None);
             Ok(())
-        })
-        .await
+        });
+        changed.await?;
+        *self.reader.lock().await = Some(reader);
+        Ok(())
     }
 
     async fn set_policy(&self, call: pb::SetPolicy) -> Result<()> {
@@ -320,7 +346,7 @@ impl Service for PowerManager {
             let done = || Answer::new(&pb::Empty {});
             match request.method {
                 Method::SetPower => self.set_power(request.decode()?).await.map(|()| done()),
-                Method::FollowTrace => self.follow(request.decode()?).await.map(|()| done()),
+                Method::FollowSource => self.follow(request.decode()?).await.map(|()| done()),
                 Method::SetPolicy => self.set_policy(request.decode()?).await.map(|()| done()),
                 Method::PowerStatus => {
                     self.ask_power_client().await;

@@ -4,23 +4,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ebb_power::manager::Settings as CoreSettings;
+use ebb_power::signal::check_supply;
 use ebb_power::signal::source::Trust;
-use ebb_power::signal::{End, Quantity, Trace, check_supply};
 use ebb_power::{Battery, NodePower, PolicyKind, Rotational, Supply, Timing};
 use ebb_runtime::Runtime;
 use ebb_types::{Error, ErrorKind, Result, bail, err};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-/// Version of the file. Another one is refused by its number.
-const FORMAT: u32 = 1;
+use crate::feed::Feed;
+
+/// Version of the file. Version 1, which knew no source but a trace, is read; others are refused by their number.
+const FORMAT: u32 = 2;
 /// How long before it begins a plan is published.
 const LEAD_MS: u64 = 300;
 /// A source is silent when nothing new has come for so long.
-const SILENCE: Duration = Duration::from_secs(300);
+const SILENCE: Duration = Duration::from_secs(30);
 /// A plant that claims to give so many times what the cluster can draw lies.
 const PLANT_MOST: f64 = 10.0;
-/// Largest trace that is kept, in bytes.
-pub const TRACE_BYTES_MAX: usize = 8 << 20;
 
 /// Contents of `settings.json` in the manager's directory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -35,8 +36,8 @@ pub struct Settings {
     pub force: bool,
     /// The operator's word on the supply.
     pub forced: Option<Word>,
-    /// The trace that is followed, and since when.
-    pub trace: Option<Followed>,
+    /// Where the supply is read from; none: from nowhere, there is all that the nodes can draw.
+    pub feed: Option<Feed>,
     /// Assumed when the source is silent or lies, for the whole cluster; none: half of the nodes' draw.
     pub fallback_watts: Option<f64>,
     /// What switches and always-on nodes draw.
@@ -70,36 +71,6 @@ impl From<Word> for Supply {
     }
 }
 
-/// A trace that is followed.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Followed {
-    /// For people, and in errors.
-    pub name: String,
-    /// How many times faster than real time.
-    pub compress: f64,
-    /// When it began, in milliseconds since the Unix epoch.
-    pub began_ms: u64,
-    /// As it was given.
-    pub csv: String,
-}
-
-impl Followed {
-    /// The trace. `Invalid`, with name and line, if it is none of watts or fractions.
-    pub fn trace(&self) -> Result<Trace> {
-        if self.csv.len() > TRACE_BYTES_MAX {
-            bail!(Invalid, "{}: {} bytes; a trace may have {TRACE_BYTES_MAX}", self.name, self.csv.len());
-        }
-        let trace = Trace::parse(&self.name, &self.csv)?;
-        trace.expect(&self.name, &[Quantity::Watts, Quantity::Fraction])?.compressed(self.compress)
-    }
-
-    /// What it says at a moment; it begins anew when it is over.
-    pub fn supply(&self, trace: &Trace, wall_ms: u64) -> Supply {
-        trace.supply_at(wall_ms.saturating_sub(self.began_ms) as f64 / 1000.0, End::Repeat)
-    }
-}
-
 impl Settings {
     /// For a cluster whose nodes are frozen: the reference figures, but for the transitions, which take no second.
     pub fn new(policy: PolicyKind, interval: Duration) -> Self {
@@ -109,8 +80,8 @@ impl Settings {
             policy: policy.name().to_owned(),
             interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
             force: false,
-            forced: Some(Word::Fraction(1.0)),
-            trace: None,
+            forced: None,
+            feed: None,
             fallback_watts: None,
             base_watts: 40.0,
             active_watts: reference.active_watts,
@@ -122,9 +93,6 @@ impl Settings {
 
     /// Refuses what is none.
     pub fn check(&self) -> Result<()> {
-        if self.format != FORMAT {
-            bail!(Unsupported, "format {} of the power manager's settings; this release has {FORMAT}", self.format);
-        }
         self.policy()?;
         if !(100..=86_400_000).contains(&self.interval_ms) {
             bail!(Invalid, "a blink interval of {} ms: between 100 ms and a day", self.interval_ms);
@@ -135,7 +103,7 @@ impl Settings {
         if let Some(watts) = self.fallback_watts {
             check_supply(Supply::Watts(watts)).map_err(|error| error.context("fallback_watts"))?;
         }
-        self.trace.as_ref().map_or(Ok(()), |followed| followed.trace().map(drop))
+        Ok(())
     }
 
     /// The policy.
@@ -186,9 +154,21 @@ impl Settings {
     pub async fn read(runtime: &Runtime, dir: &Path) -> Result<Self> {
         let path = Self::path(dir);
         let bytes = runtime.disk().read(&path).await?;
-        let settings: Self =
-            serde_json::from_slice(&bytes).map_err(|error| err!(Corrupt, "{}: {error}", path.display()))?;
-        settings.check().map_err(|error| error.context(path.display()))?;
+        Self::decode(&bytes).map_err(|error| error.context(path.display()))
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        let corrupt = |error: serde_json::Error| err!(Corrupt, "{error}");
+        let mut told: Value = serde_json::from_slice(bytes).map_err(corrupt)?;
+        match told["format"].as_u64() {
+            Some(1) => upgrade(&mut told),
+            Some(format) if format != u64::from(FORMAT) => {
+                bail!(Unsupported, "format {format} of the power manager's settings; this release has {FORMAT}")
+            }
+            _ => {}
+        }
+        let settings: Self = serde_json::from_value(told).map_err(corrupt)?;
+        settings.check()?;
         Ok(settings)
     }
 
@@ -211,5 +191,67 @@ impl Settings {
         let bytes = serde_json::to_vec_pretty(self)
             .map_err(|error| Error::new(ErrorKind::Internal, format!("{}: {error}", path.display())))?;
         runtime.disk().replace(&path, bytes.into()).await
+    }
+}
+
+/// Makes version 2 of version 1.
+fn upgrade(told: &mut Value) {
+    let Some(fields) = told.as_object_mut() else { return };
+    let feed = match fields.remove("trace") {
+        Some(Value::Object(mut trace)) => {
+            let began_ms = trace.remove("began_ms");
+            json!({ "began_ms": began_ms, "source": { "trace": trace } })
+        }
+        _ => Value::Null,
+    };
+    fields.insert("feed".to_owned(), feed);
+    fields.insert("format".to_owned(), FORMAT.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh() -> Settings {
+        Settings::new(PolicyKind::Tide, Duration::from_secs(2))
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let mut settings = fresh();
+        settings.forced = Some(Word::Watts(80.0));
+        let bytes = serde_json::to_vec(&settings).unwrap();
+        assert_eq!(Settings::decode(&bytes).unwrap(), settings);
+    }
+
+    #[test]
+    fn the_first_version_is_read_and_later_ones_are_refused_by_number() {
+        let mut old = serde_json::to_value(fresh()).unwrap();
+        let fields = old.as_object_mut().unwrap();
+        fields.remove("feed");
+        fields.insert("format".to_owned(), 1.into());
+        let trace = json!({ "name": "t.csv", "compress": 60.0, "began_ms": 7, "csv": "seconds,watts\n0,100\n" });
+        fields.insert("trace".to_owned(), trace);
+        let read = Settings::decode(old.to_string().as_bytes()).unwrap();
+        assert_eq!(read.feed.map(|feed| (feed.name(), feed.began_ms)), Some(("t.csv".to_owned(), 7)));
+        old["trace"] = Value::Null;
+        assert_eq!(Settings::decode(old.to_string().as_bytes()).unwrap(), fresh());
+        old["format"] = 3.into();
+        let refused = Settings::decode(old.to_string().as_bytes()).unwrap_err();
+        assert!(refused.kind() == ErrorKind::Unsupported && refused.to_string().contains("format 3"), "{refused}");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let wrong = |name: &str, value: Value| {
+            let mut told = serde_json::to_value(fresh()).unwrap();
+            told[name] = value;
+            Settings::decode(told.to_string().as_bytes()).unwrap_err()
+        };
+        assert!(wrong("policy", "moonlight".into()).to_string().contains("moonlight"));
+        assert!(wrong("interval_ms", 5.into()).to_string().contains("5 ms"));
+        assert!(wrong("forced", json!({ "fraction": 1.5 })).to_string().contains("150 %"));
+        assert!(wrong("fallback_watts", (-1.0).into()).to_string().contains("fallback_watts"));
+        assert_eq!(wrong("unheard_of", 1.into()).kind(), ErrorKind::Corrupt);
     }
 }

@@ -5,6 +5,7 @@ use ebb_power::{Duty, NodeState};
 use ebb_types::{NodeId, Result, bail};
 use ebb_wire::pb;
 
+use crate::feed::Feed;
 use crate::manager::PowerManager;
 
 /// A state as the power client tells it; none if it does not know.
@@ -55,7 +56,7 @@ pub(crate) fn status(manager: &PowerManager) -> Result<pb::PowerStatusReply> {
     let nodes: Vec<pb::PowerNode> = hardware.nodes().keys().map(node).collect();
     let source = match sample.origin {
         Origin::Override => "operator".to_owned(),
-        Origin::Source => state.settings.trace.as_ref().map_or_else(String::new, |trace| trace.name.clone()),
+        Origin::Source => state.settings.feed.as_ref().map_or_else(|| "no source: full power".to_owned(), Feed::name),
         Origin::Fallback(doubt) => format!("fallback: {doubt}"),
     };
     Ok(pb::PowerStatusReply {

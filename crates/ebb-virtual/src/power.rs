@@ -359,7 +359,13 @@ impl PowerCluster {
 
     /// A trace as the source.
     pub async fn follow(&self, csv: &str) -> Result<()> {
-        let call = pb::FollowTrace { name: "signal".to_owned(), csv: csv.to_owned(), compress: 1.0 };
+        let trace = pb::TraceSource {
+            name: "signal".to_owned(),
+            csv: csv.to_owned(),
+            compress: 1.0,
+            ..pb::TraceSource::default()
+        };
+        let call = pb::FollowSource { source: Some(pb::follow_source::Source::Trace(trace)) };
         self.ask(&self.manager_address(), &call).await.map(drop)
     }
 

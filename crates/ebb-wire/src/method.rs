@@ -142,8 +142,8 @@ methods! {
     // Power manager.
     /// The operator's word on the supply.
     SetPower = 120, Empty;
-    /// A trace as the source.
-    FollowTrace = 121, Empty;
+    /// Where the supply is read from.
+    FollowSource = 121, Empty;
     /// Another policy.
     SetPolicy = 122, Empty;
     /// Plan, watts, nodes.

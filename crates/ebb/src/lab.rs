@@ -9,6 +9,7 @@ use crate::cli::Context;
 use crate::path::EbbPath;
 
 mod paper;
+mod power;
 mod virtual_cluster;
 mod wordcount;
 
@@ -22,6 +23,9 @@ pub enum LabCommand {
     Rabbit(paper::PaperArgs),
     /// The figures of "BlinkFS: A Distributed File System for Intermittent Power", likewise.
     Blinkfs(paper::PaperArgs),
+    /// What a running cluster serves at 20, 50 and 80 % power, as a share of its full power, beside a virtual one. The
+    /// operator's word on the supply is full power afterwards.
+    Power(power::PowerArgs),
 }
 
 #[derive(Debug, Args)]
@@ -70,5 +74,6 @@ pub async fn run(context: &Context, command: LabCommand) -> Result<bool> {
         LabCommand::Virtual(args) => virtual_cluster::run(context, &args),
         LabCommand::Rabbit(args) => paper::run(context, &paper::RABBIT, &args).map(|()| true),
         LabCommand::Blinkfs(args) => paper::run(context, &paper::BLINKFS, &args).map(|()| true),
+        LabCommand::Power(args) => power::run(context, &args).await,
     }
 }

@@ -1,26 +1,26 @@
 //! `ebb power`: how much power there is, what is made of it, who sleeps.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 use ebb_power::PolicyKind;
 use ebb_rpc::Channel;
 use ebb_runtime::Runtime;
-use ebb_types::{Error, HostName, Result, bail};
+use ebb_types::{HostName, Result, bail};
 use ebb_wire::pb;
 
 use crate::admin;
 use crate::cli::Context;
 use crate::cluster::process;
 use crate::role::power_manager;
+use follow::FollowArgs;
 
+mod follow;
 mod status;
 
 #[derive(Debug, Subcommand)]
 pub enum PowerCommand {
     /// Say how much power there is, whatever the source says.
     Set(SetArgs),
-    /// Follow a trace: CSV with columns seconds,watts or seconds,fraction. It begins now, and again when it is over.
+    /// Read the supply from a trace, prices, what others draw, an oscillation or a UPS, from now on.
     Follow(FollowArgs),
     /// Choose the policy.
     Policy(PolicyArgs),
@@ -47,15 +47,6 @@ pub struct SetArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct FollowArgs {
-    /// The trace.
-    file: PathBuf,
-    /// How many times faster than real time it is played.
-    #[arg(long, default_value_t = 1.0)]
-    compress: f64,
-}
-
-#[derive(Debug, Args)]
 pub struct PolicyArgs {
     /// Its name.
     policy: PolicyKind,
@@ -74,9 +65,7 @@ pub async fn run(context: &Context, command: PowerCommand) -> Result<()> {
             status::print_once(context, &manager).await
         }
         PowerCommand::Follow(args) => {
-            let name = args.file.display().to_string();
-            let csv = std::fs::read_to_string(&args.file).map_err(|error| Error::from_io(&error, &name))?;
-            manager.call(&pb::FollowTrace { name, csv, compress: args.compress }, admin::ASK).await?;
+            manager.call(&args.call()?, admin::ASK).await?;
             status::print_once(context, &manager).await
         }
         PowerCommand::Policy(args) => {
@@ -90,7 +79,7 @@ pub async fn run(context: &Context, command: PowerCommand) -> Result<()> {
 }
 
 /// The channel to the power manager.
-fn manager(context: &Context) -> Result<Channel> {
+pub(crate) fn manager(context: &Context) -> Result<Channel> {
     let cluster = context.cluster()?;
     let found = process::list(&cluster)?.into_iter().find(|process| process.role == power_manager::NAME);
     let Some(process) = found.filter(process::ProcessFile::is_running) else {

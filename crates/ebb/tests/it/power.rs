@@ -140,6 +140,30 @@ fn a_synced_write_outlives_its_mount_while_members_sleep() {
     assert_eq!(cluster.ok(&["fs", "checksum", "/data"]).trim(), sum);
 }
 
+/// How far they agree is for a quiet machine to say; that both serve something at every level is not.
+#[test]
+fn a_cluster_is_held_against_a_virtual_one() {
+    let cluster = Cluster::none();
+    cluster.ok(&["cluster", "up", "--nodes", "4", "--policy", "blink-circular", "--interval", "1s"]);
+    wait_plan(&cluster, "the first status", |_| true);
+    let told = cluster.ebb(&["lab", "power", "--runs", "1", "--json"]);
+    let agreement: Value = serde_json::from_str(&told.out).unwrap_or_else(|_| panic!("{}{}", told.out, told.err));
+    let rows = agreement["rows"].as_array().unwrap();
+    let power: Vec<f64> = rows.iter().map(|row| row["power"].as_f64().unwrap()).collect();
+    assert_eq!(power, [20.0, 50.0, 80.0]);
+    let is_served = |row: &Value| row["real"].as_f64() > Some(0.0) && row["virtual"].as_f64() > Some(0.0);
+    assert!(rows.iter().all(is_served), "{agreement}");
+    assert!(cluster.ebb(&["fs", "ls", "/lab-power"]).code != 0, "what it read is gone");
+    wait_plan(&cluster, "full power again", |status| status["budget_watts"] == 140.0);
+    // A source takes the operator's word back.
+    cluster.ok(&["power", "follow", "--oscillating", "0", "--period", "10s"]);
+    wait_plan(&cluster, "the oscillation", |status| {
+        status["budget_watts"] == 85.0 && status["source"].as_str().unwrap().contains("oscillation")
+    });
+    cluster.ok(&["power", "set", "--watts", "90"]);
+    wait_plan(&cluster, "the operator's word", |status| status["source"] == "operator");
+}
+
 #[test]
 fn bad_words_about_power_are_explained() {
     let cluster = Cluster::up(3);
@@ -158,6 +182,10 @@ fn bad_words_about_power_are_explained() {
     assert!(refused.code == 2 && refused.err.contains("trace.csv, line 3"), "{}", refused.err);
     assert_eq!(cluster.ebb(&["power", "set", "--fraction", "1.5"]).code, 2);
     assert_eq!(cluster.ebb(&["power", "policy", "moonlight"]).code, 2);
+    let nobody = cluster.ebb(&["power", "follow", "--ups", "rack1@127.0.0.1:1"]);
+    assert!(nobody.code == 1 && nobody.err.contains("asking upsd at 127.0.0.1:1"), "{}", nobody.err);
+    assert_eq!(cluster.ebb(&["power", "follow", "--ups", "rack1"]).code, 2);
+    assert_eq!(cluster.ebb(&["power", "follow", trace.to_str().unwrap(), "--oscillating", "1"]).code, 2);
 
     // One copy: whatever is switched off takes something with it.
     cluster.ok(&["power", "set", "--watts", "66"]);
