@@ -1,6 +1,6 @@
 //! Generates the message types from `proto/`. Needs `protoc` (Debian: protobuf-compiler).
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "proto/common.proto",
     "proto/hello.proto",
     "proto/meta.proto",
@@ -8,6 +8,7 @@ const FILES: [&str; 10] = [
     "proto/block.proto",
     "proto/worker.proto",
     "proto/proxy.proto",
+    "proto/relay.proto",
     "proto/power.proto",
     "proto/offload.proto",
     "proto/log.proto",

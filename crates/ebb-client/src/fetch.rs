@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ebb_rpc::Response;
 use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, Result, Version, err};
-use ebb_wire::frame::crc32c;
 use ebb_wire::{convert, pb};
 
+use crate::deliver::verify;
 use crate::inode::{Fetch, Inode, Lease};
-use crate::members;
 use crate::plan::{Candidate, read_order};
+use crate::power::Way;
 use crate::shared::Shared;
+use crate::{members, relay};
 
 /// First attempt at a member; doubled with every round over the set.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -38,6 +40,17 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// The read of a member's replica.
+    fn to_message(&self, volume: u64) -> pb::ReadReplica {
+        pb::ReadReplica {
+            metablock: self.record.id,
+            volume,
+            min_version: Some(self.min_version.into()),
+            offset: self.offset,
+            length: self.len,
+        }
+    }
+
     /// Whether the lease, if there is one, still holds.
     pub fn is_believed(&self, shared: &Shared) -> bool {
         self.lease.as_ref().is_none_or(|inode| shared.is_believed(&inode.core.lock(), Lease::Read))
@@ -74,7 +87,10 @@ where
 /// Every member once; the error that says most if none has it.
 pub(crate) async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes> {
     let mut worst = err!(NoReplica, "m{} has no members in the map", wanted.record.id);
-    let mut places = shared.awake_order(&wanted.record).await?.into_iter();
+    let mut places = match shared.way_to(&wanted.record).await? {
+        Way::Direct(places) => places.into_iter(),
+        Way::Relay => return by_relay(shared, wanted).await,
+    };
     while let Some(place) = places.next() {
         let first = from_or_report(shared, wanted, place, attempt);
         tokio::pin!(first);
@@ -100,6 +116,19 @@ pub(crate) async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Du
         }
     }
     Err(worst)
+}
+
+/// From whichever member wakes first, none of which is ever awake when this client is.
+async fn by_relay(shared: &Arc<Shared>, wanted: &Wanted) -> Result<Bytes> {
+    let (members, message) = (&wanted.record.members, wanted.to_message(0));
+    let expected = usize::try_from(wanted.len).unwrap_or(usize::MAX);
+    let relay = relay::call(shared, members, &message, Vec::new(), expected).await?;
+    let answer = judge(shared, wanted, relay.node, relay.response);
+    if let (Err(error), Some(member)) = (&answer, members.iter().find(|member| member.node == relay.node)) {
+        shared.metrics.failed_reads.add(1);
+        members::report(shared, wanted.record.metablock_id(), *member, error);
+    }
+    answer
 }
 
 /// Returns when another member should be asked as well; perhaps never.
@@ -163,49 +192,27 @@ async fn from_member(shared: &Arc<Shared>, wanted: &Wanted, member: &pb::Member,
     if let Some(data) = shared.short.read(shared, wanted, &hop).await {
         return Ok(data);
     }
-    let message = pb::ReadReplica {
-        metablock: wanted.record.id,
-        volume: member.volume,
-        min_version: Some(wanted.min_version.into()),
-        offset: wanted.offset,
-        length: wanted.len,
-    };
+    let message = wanted.to_message(member.volume);
     let sent = shared.runtime.now();
     let reply = members::read(shared, &hop, &message, deadline).await?;
     shared.hedge.note(wanted.len, shared.runtime.now().since(sent));
+    judge(shared, wanted, member.node, reply)
+}
+
+/// The bytes of an answer that is as new as it must be, and as the writer made it.
+fn judge(shared: &Shared, wanted: &Wanted, node: u64, reply: Response<pb::ReadReplicaReply>) -> Result<Bytes> {
     let served = convert::version(reply.message.version);
     if served < wanted.min_version {
-        return Err(err!(StaleVersion, "node n{} served {served} for {}", member.node, wanted.min_version));
+        return Err(err!(StaleVersion, "node n{node} served {served} for {}", wanted.min_version));
     }
-    let verdict = verify(&reply.payload, &reply.message.checksums, wanted);
+    let (id, data) = (wanted.record.id, &reply.payload);
+    let verdict = verify(data, &reply.message.checksums, id, wanted.offset, wanted.len);
     if let Err(error) = &verdict
         && error.kind() == ErrorKind::Corrupt
     {
         shared.metrics.corrupt_reads.add(1);
     }
     verdict.map(|()| reply.payload)
-}
-
-/// Checks what came against the checksums that the writer made.
-fn verify(payload: &Bytes, checksums: &[u32], wanted: &Wanted) -> Result<()> {
-    let chunks = payload.chunks(CHUNK_SIZE as usize);
-    if payload.len() as u64 > wanted.len || chunks.len() != checksums.len() {
-        return Err(err!(
-            Protocol,
-            "{} bytes with {} checksums for {} wanted of m{}",
-            payload.len(),
-            checksums.len(),
-            wanted.len,
-            wanted.record.id
-        ));
-    }
-    for (at, (chunk, checksum)) in chunks.zip(checksums).enumerate() {
-        if crc32c(chunk) != *checksum {
-            let offset = wanted.offset + at as u64 * CHUNK_SIZE;
-            return Err(err!(Corrupt, "m{}: bytes at {offset} do not match their checksum", wanted.record.id));
-        }
-    }
-    Ok(())
 }
 
 /// Reads a range by a map that the caller has, block by block; holes are zero.

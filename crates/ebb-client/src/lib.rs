@@ -17,6 +17,7 @@
 //! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `committer`, `returns` (what goes back unasked), `resize`, `allocate`.
 //! 6. Files that several sessions write: `sharing` (what is known of them), `proxied` (operations by way of the proxy),
 //!    `pinned` (what the proxy itself needs).
+//!    Nodes that are never awake when this client is: `relay` (what it asks a proxy to do), [`deliver`] (what the proxy does).
 //! 7. Reading: `read`, `fetch`, `short` (files of servers on this host). Names: `kept`, `names`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`.
 
 mod allocate;
@@ -25,6 +26,7 @@ mod cache;
 mod channel;
 mod client;
 mod committer;
+pub mod deliver;
 mod drive;
 mod extents;
 mod fetch;
@@ -52,6 +54,7 @@ mod power;
 mod proxied;
 mod read;
 mod recall;
+mod relay;
 mod repair;
 mod resize;
 mod returns;

@@ -11,6 +11,7 @@ use ebb_types::{Error, ErrorKind, MetablockId, Result, Version, err};
 use ebb_wire::{Call, pb};
 
 use crate::outgoing::Outgoing;
+use crate::relay::{self, Relayed};
 use crate::shared::Shared;
 use crate::silence::LATE_WAIT;
 
@@ -102,8 +103,23 @@ pub(crate) async fn pull(
     Ok(())
 }
 
+/// One call to a member, once its node is awake; by way of a proxy if that is never when this client is.
+pub(crate) async fn call<C: Relayed>(
+    shared: &Arc<Shared>,
+    hop: &pb::Hop,
+    message: &C,
+    payload: Vec<Bytes>,
+    deadline: Duration,
+) -> Result<Response<C::Reply>> {
+    let member = hop.member.unwrap_or_default();
+    if shared.is_out_of_step(member.node) {
+        return Ok(relay::call(shared, &[member], message, payload, 0).await?.response);
+    }
+    ask(shared, hop, message, payload, deadline).await
+}
+
 /// One call to a member, once its node is awake; counted among those in progress on its node.
-pub(crate) async fn call<C: Call>(
+pub(crate) async fn ask<C: Call>(
     shared: &Arc<Shared>,
     hop: &pb::Hop,
     message: &C,

@@ -72,6 +72,12 @@ impl NodeMap {
         self.0.lock().nodes.get(&node).map(|node| node.address.clone())
     }
 
+    /// The first node of a host.
+    pub fn on_host(&self, host: &str) -> Option<u64> {
+        let state = self.0.lock();
+        state.nodes.values().find(|node| node.host == host).map(|node| node.id)
+    }
+
     /// Declared host of a node; empty if unknown.
     pub fn host(&self, node: u64) -> HostName {
         HostName::new(self.0.lock().nodes.get(&node).map_or(String::new(), |node| node.host.clone()))

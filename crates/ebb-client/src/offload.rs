@@ -175,6 +175,6 @@ impl Shared {
     async fn log_on(self: &Arc<Self>, node: &pb::Node, message: &pb::LogWrites, payload: Vec<Bytes>) -> Result<()> {
         let member = pb::Member { node: node.id, ..pb::Member::default() };
         let hop = pb::Hop { member: Some(member), address: node.address.clone(), host: node.host.clone() };
-        members::call(self, &hop, message, payload, WRITE_DEADLINE).await.map(drop)
+        members::ask(self, &hop, message, payload, WRITE_DEADLINE).await.map(drop)
     }
 }

@@ -144,7 +144,7 @@ pub(crate) struct Candidate {
 }
 
 /// A node must serve for so long to be asked before others, in milliseconds: time to read and send a block.
-const NEED_MS: u64 = 100;
+pub(crate) const NEED_MS: u64 = 100;
 
 /// In which order members are asked: own host first, then the least busy, then by lot; those that fall asleep before
 /// they have answered after these, longest awake first; dead ones last; sleeping ones not at all.

@@ -91,6 +91,7 @@ impl Shared {
 
     async fn on_poll_reply(self: &Arc<Self>, reply: pb::PollReply) {
         if !reply.nodes.is_empty() {
+            *self.proxies.lock() = reply.proxies;
             self.nodes.update(reply.node_map_version, reply.nodes);
         }
         if !reply.plans.is_empty() {

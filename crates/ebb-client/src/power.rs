@@ -7,6 +7,7 @@ use ebb_types::{HostName, NodeId, Result, err};
 use ebb_wire::pb;
 
 use crate::fetch::order;
+use crate::plan::NEED_MS;
 use crate::shared::Shared;
 
 /// What the power plans make of a host, as far as this client knows them.
@@ -17,6 +18,26 @@ pub enum HostPower {
     /// It sleeps now and then, and serves again within this.
     Blinks(Duration),
     /// No plan wakes it.
+    Off,
+}
+
+/// How a metablock is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// From these members, by their places in the set.
+    Direct(Vec<usize>),
+    /// By way of a proxy: none of them is ever awake when this client is.
+    Relay,
+}
+
+/// When one of some nodes is awake together with this client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Meeting {
+    /// In so long.
+    In(Duration),
+    /// Some wake, but never then; and a proxy could be asked.
+    Never,
+    /// No plan wakes any of them.
     Off,
 }
 
@@ -79,14 +100,42 @@ impl Shared {
         }
     }
 
+    /// When the first of these nodes can be asked from here. A client on a node that blinks, too, must be awake then:
+    /// else a proxy, if there is one, is asked to wait in its place.
+    pub fn next_meeting(&self, nodes: impl Iterator<Item = u64> + Clone) -> Meeting {
+        let wakes = || nodes.clone().filter_map(|node| self.wakes_in(node)).min();
+        let own = self.nodes.on_host(self.options.host.as_str());
+        let Some(own) = own.filter(|own| self.awake_left_ms(*own) != u64::MAX) else {
+            return wakes().map_or(Meeting::Off, Meeting::In);
+        };
+        let meets_in = |node| {
+            let (now_ms, plans) = (self.wall_ms(), self.plans.lock());
+            let met = plans.next_meeting_ms(NodeId::new(own), NodeId::new(node), now_ms, NEED_MS)?;
+            Some(Duration::from_millis(met.saturating_sub(now_ms).max(1)))
+        };
+        match (nodes.clone().filter_map(meets_in).min(), wakes()) {
+            (Some(wait), _) => Meeting::In(wait),
+            (None, Some(_)) if self.proxy().is_some() => Meeting::Never,
+            (None, Some(wait)) => Meeting::In(wait),
+            (None, None) => Meeting::Off,
+        }
+    }
+
+    /// Whether a node is never awake together with this client, and a proxy can be asked instead.
+    pub fn is_out_of_step(&self, node: u64) -> bool {
+        self.wakes_in(node) != Some(Duration::ZERO) && self.next_meeting(std::iter::once(node)) == Meeting::Never
+    }
+
     /// Waits until a node serves. `Unavailable` if no plan wakes it.
     pub async fn awake(&self, node: u64) -> Result<()> {
         let mut wakes = 0;
         while wakes < WAKES_MAX {
-            match self.wakes_in(node) {
-                Some(Duration::ZERO) => return Ok(()),
-                Some(wait) => wakes += self.wait_for_wake(wait).await,
-                None => break,
+            if self.wakes_in(node) == Some(Duration::ZERO) {
+                return Ok(());
+            }
+            match self.next_meeting(std::iter::once(node)) {
+                Meeting::In(wait) => wakes += self.wait_for_wake(wait).await,
+                Meeting::Never | Meeting::Off => break,
             }
         }
         Err(err!(Unavailable, "n{node} is switched off by the power plan v{}", self.plan_version()))
@@ -98,19 +147,21 @@ impl Shared {
         u32::from(wait <= LOOK_AGAIN)
     }
 
-    /// Members that serve now, in the order in which they are to be asked; if all sleep, waits for the first to wake.
-    /// `Unavailable` if none ever does.
-    pub async fn awake_order(&self, record: &pb::Metablock) -> Result<Vec<usize>> {
+    /// How a metablock is to be read: members that serve now, in the order in which they are to be asked; if all sleep,
+    /// waits for the first that wakes while this client does, or says that none ever will. `Unavailable` if no plan wakes
+    /// any.
+    pub async fn way_to(&self, record: &pb::Metablock) -> Result<Way> {
         let mut wakes = 0;
         while wakes < WAKES_MAX {
             let places = order(self, record);
             if !places.is_empty() || record.members.is_empty() {
-                return Ok(places);
+                return Ok(Way::Direct(places));
             }
-            let first = record.members.iter().filter_map(|member| self.wakes_in(member.node)).min();
-            match first {
-                Some(wait) => wakes += self.wait_for_wake(wait).await,
-                None => break,
+            let nodes = record.members.iter().map(|member| member.node);
+            match self.next_meeting(nodes) {
+                Meeting::In(wait) => wakes += self.wait_for_wake(wait).await,
+                Meeting::Never => return Ok(Way::Relay),
+                Meeting::Off => break,
             }
         }
         Err(err!(

@@ -58,6 +58,10 @@ pub(crate) struct Shared {
     pub forgotten: Notify,
     /// Requests to proxies.
     pub requests: Requests,
+    /// Calls that a proxy holds and relays.
+    pub relays: Requests,
+    /// The proxies, as last heard from the master.
+    pub proxies: Mutex<Vec<pb::ProxyAddress>>,
     /// Places for those that are under way.
     pub in_flight: Semaphore,
     pub closing: AtomicBool,
@@ -91,11 +95,18 @@ impl Shared {
             forgetting: Mutex::default(),
             forgotten: Notify::new(),
             requests: Requests::default(),
+            relays: Requests::default(),
+            proxies: Mutex::default(),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
             closing: AtomicBool::new(false),
             table: Mutex::default(),
             clock: AtomicU64::new(0),
         }
+    }
+
+    /// The proxy that holds calls to nodes that sleep.
+    pub fn proxy(&self) -> Option<pb::ProxyAddress> {
+        self.proxies.lock().first().cloned()
     }
 
     /// What is known of a file, made if nothing is.

@@ -119,6 +119,12 @@ impl Requests {
         Request { requests: self, session, number }
     }
 
+    /// What to acknowledge, if nobody waits for any answer now: the number after the last one.
+    pub fn all_taken(&self) -> Option<u64> {
+        let waiting = self.0.lock();
+        waiting.outstanding.is_empty().then_some(waiting.last + 1)
+    }
+
     /// A request that may be carried out any number of times.
     pub fn repeatable(&self, session: SessionId) -> Request<'_> {
         Request { requests: self, session, number: 0 }

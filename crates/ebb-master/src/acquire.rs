@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::fence::Fence;
 use crate::keep::may_keep;
+use crate::leases::sharing::Proxy;
 use crate::leases::{Decision, MASTER, Mode, Wish};
 use crate::shared::{Shared, Soft};
 
@@ -205,7 +206,7 @@ fn proxy_of(
     }
     let (holder, has_name) = (machine.holder(inode), machine.attr(inode)?.nlink > 0);
     let proxy = soft.sharing.leads(session, inode, holder, has_name, shared.runtime.now());
-    Ok(proxy.map(|proxy| pb::ProxyAddress { address: proxy.address.clone(), boot: proxy.boot }))
+    Ok(proxy.map(Proxy::to_message))
 }
 
 /// The lease for the session itself. `Moved`: the file is shared.

@@ -66,6 +66,9 @@ fn look(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut pb::Po
         reply.plans = crate::power::encoded(&machine);
     }
     let mut soft = shared.state.soft.lock();
+    if is_new_map {
+        reply.proxies = soft.sharing.proxy().map(|proxy| proxy.to_message()).into_iter().collect();
+    }
     if !soft.sessions.contains(session) {
         bail!(SessionExpired, "session {session} is over: open a new one");
     }

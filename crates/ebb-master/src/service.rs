@@ -344,7 +344,12 @@ impl Front {
             bail!(Invalid, "a proxy says where it listens");
         }
         let proxy = Proxy { session, address: call.address, boot: call.boot };
-        self.shared.state.soft.lock().sharing.on_proxy(proxy);
+        let is_news = self.shared.state.soft.lock().sharing.on_proxy(proxy);
+        if is_news {
+            // It goes to clients with the node map.
+            self.shared.state.registry.lock().bump();
+            self.shared.tell_node_map();
+        }
         Ok(done())
     }
 }

@@ -15,6 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::carry::Operation;
 use crate::files::Files;
+use crate::options::ProxyOptions;
+use crate::relay::Relay;
 use crate::results::{Place, Results, Slot};
 use crate::sessions::Sessions;
 
@@ -39,22 +41,24 @@ pub(crate) struct Front {
     memory: Arc<Semaphore>,
     memory_max: usize,
     joins: Arc<Semaphore>,
+    pub relay: Relay,
     counters: Counters,
 }
 
 impl Front {
-    /// With room for operations of so many bytes at a time.
+    /// With the bounds of `options`.
     pub fn new(
         runtime: Runtime,
         client: Client,
         boot: u64,
         files: Arc<Files>,
-        sessions: Sessions,
-        memory_max: usize,
+        options: &ProxyOptions,
         counters: Counters,
     ) -> Self {
+        let sessions = options.sessions.clone();
+        let relay = Relay::new(runtime.clone(), client.clone(), sessions.clone(), options.held_bytes_max);
         // Permits are counted in 32 bits when they are taken.
-        let memory_max = memory_max.clamp(READ_MAX as usize + OPERATION_OVERHEAD, u32::MAX as usize);
+        let memory_max = options.operation_bytes_max.clamp(READ_MAX as usize + OPERATION_OVERHEAD, u32::MAX as usize);
         Self {
             runtime,
             client,
@@ -65,6 +69,7 @@ impl Front {
             memory: Arc::new(Semaphore::new(memory_max)),
             memory_max,
             joins: Arc::new(Semaphore::new(JOINS_MAX)),
+            relay,
             counters,
         }
     }
@@ -255,6 +260,10 @@ impl Service for Front {
                 Method::SharedOp => {
                     let payload = request.payload.clone();
                     self.operate(request.decode()?, payload, deadline).await
+                }
+                Method::RelayCall => {
+                    let payload = request.payload.clone();
+                    self.relay.answer(request.decode()?, payload, deadline).await
                 }
                 Method::Counters => Ok(Answer::new(&self.counters.read().to_reply(0))),
                 other => bail!(Unsupported, "a proxy does not answer {other:?}"),

@@ -15,6 +15,9 @@
 //! - what a client reads of another one's writes **is synced** before it is told ([`unsynced`]): reads never go back,
 //!   even if the proxy and a member's power fail together.
 //!
+//! The other half of it holds calls to block servers that are never awake when their callers are, on nodes that blink
+//! too ([`holds`], `relay`): one is carried out when its node wakes, and answered when its caller does.
+//!
 //! What the proxy never does: decide that a file is shared (the master does), keep anything that it would miss after a
 //! crash, answer for a lease that it may have lost, wait or grow without a bound.
 //!
@@ -22,17 +25,19 @@
 //! of that process, it would have to be told before locks of a session that is over are given to others.
 //!
 //! Reading order: [`options`], [`sessions`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`]; `file`, `files` (which
-//! files are held), `carry` (operations), `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
+//! files are held), `carry` (operations); [`holds`], `relay`; `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
 //! master's process).
 
 mod carry;
 mod file;
 mod files;
 mod front;
+pub mod holds;
 pub mod hosted;
 pub mod options;
 pub mod proxy;
 pub mod ranges;
+mod relay;
 pub mod results;
 pub mod sessions;
 #[cfg(test)]

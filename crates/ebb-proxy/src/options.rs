@@ -26,6 +26,9 @@ pub struct ProxyOptions {
     pub files_max: usize,
     /// Bytes of operations in memory at a time; further ones wait.
     pub operation_bytes_max: usize,
+    /// Bytes of calls that are held for nodes that sleep, and of answers that wait for their callers, at a time; further
+    /// ones wait.
+    pub held_bytes_max: usize,
     /// Bytes of read-ahead and cached blocks.
     pub read_cache_bytes: usize,
     /// Bytes that not all members have synced; more makes writers wait.
@@ -47,6 +50,7 @@ impl ProxyOptions {
             register_every: Duration::from_secs(1),
             files_max: 4096,
             operation_bytes_max: 64 << 20,
+            held_bytes_max: 64 << 20,
             read_cache_bytes: 64 << 20,
             dirty_bytes_max: 64 << 20,
             server: ServerOptions::default(),

@@ -51,16 +51,8 @@ impl Proxy {
         let address = listener.address();
         let boot = runtime.random_u64() | 1;
         let files = Arc::new(Files::new(runtime.clone(), client.clone(), options.files_max));
-        let memory = options.operation_bytes_max;
-        let front = Arc::new(Front::new(
-            runtime.clone(),
-            client.clone(),
-            boot,
-            Arc::clone(&files),
-            options.sessions.clone(),
-            memory,
-            counters.clone(),
-        ));
+        let front =
+            Arc::new(Front::new(runtime.clone(), client.clone(), boot, Arc::clone(&files), &options, counters.clone()));
         let (stop, stopped) = oneshot::channel();
         let stopping = async move {
             if stopped.await.is_err() {
@@ -85,7 +77,8 @@ impl Proxy {
                 keep_registered(client.clone(), runtime.clone(), options.clone(), register),
             ),
             runtime.spawn("tend shared files", tend(Arc::clone(&files), runtime.clone(), options.quiet_time)),
-            runtime.spawn("sweep results", sweep(front, runtime.clone())),
+            runtime.spawn("sweep results", sweep(Arc::clone(&front), runtime.clone())),
+            runtime.spawn("sweep held calls", sweep_held(front, runtime.clone())),
         ];
         tracing::info!(address, "proxy serves");
         let (server, stop) = (Mutex::new(Some(server)), Mutex::new(Some(stop)));
@@ -142,6 +135,13 @@ async fn tend(files: Arc<Files>, runtime: Runtime, quiet_time: Duration) {
     loop {
         runtime.sleep(TEND_EVERY).await;
         files.tend(quiet_time).await;
+    }
+}
+
+async fn sweep_held(front: Arc<Front>, runtime: Runtime) {
+    loop {
+        runtime.sleep(TEND_EVERY).await;
+        front.relay.sweep();
     }
 }
 

@@ -20,6 +20,7 @@ use ebb_power_client::{PowerClient, Powered, Work};
 use ebb_power_manager::client::{self, Nodes};
 use ebb_power_manager::manager::{self, ManagerOptions};
 pub use ebb_power_manager::settings::Settings;
+use ebb_proxy::{Hosted, ProxyOptions, Sessions};
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
@@ -206,12 +207,22 @@ impl PowerCluster {
         format!("{}:7000", self.master.ip())
     }
 
+    /// Where the proxy listens, which lives in the master's process.
+    #[must_use]
+    pub fn proxy_address(&self) -> String {
+        format!("{}:7400", self.master.ip())
+    }
+
     fn start_master(&self, runtime: Runtime) {
-        let address = self.master_address();
+        let (address, masters, proxy) = (self.master_address(), vec![self.master_address()], self.proxy_address());
         runtime.clone().spawn("main", async move {
             let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
             options.dead_time = Duration::from_secs(10);
-            Master::start(runtime, options).await?.failed().await
+            let master = Master::start(runtime.clone(), options).await?;
+            let sessions = Sessions::new(master.living());
+            let _proxy =
+                Hosted::start(&runtime, ProxyOptions::new(identity("master", "proxy"), masters, proxy, sessions));
+            master.failed().await
         });
     }
 
@@ -334,7 +345,7 @@ impl PowerCluster {
     }
 
     /// An operator's question.
-    async fn ask<C: Call>(&self, address: &str, call: &C) -> Result<C::Reply> {
+    pub(crate) async fn ask<C: Call>(&self, address: &str, call: &C) -> Result<C::Reply> {
         let runtime = self.world.process("operator").runtime();
         let connector = Connector::new(runtime, identity("operator", "virtual"), Counters::default());
         connector.channel(address).call(call, ASK).await

@@ -5,4 +5,5 @@ mod memory;
 mod oracle;
 mod power;
 mod power_runs;
+mod relay;
 mod turns;

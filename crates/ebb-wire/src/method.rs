@@ -138,6 +138,8 @@ methods! {
     JoinShared = 110, JoinSharedReply;
     /// An operation on a shared file.
     SharedOp = 111, SharedOpReply;
+    /// A call to a block server that sleeps, held until it wakes.
+    RelayCall = 112, RelayReply;
 
     // Power manager.
     /// The operator's word on the supply.

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use ebb_runtime::Moment;
 use ebb_types::{InodeId, SessionId};
+use ebb_wire::pb;
 
 /// Files whose turns are remembered, before those that are too old to count are looked for.
 const FILES_SOFT_MAX: usize = 1024;
@@ -53,6 +54,14 @@ pub struct Proxy {
     pub boot: u64,
 }
 
+impl Proxy {
+    /// As clients are told of it.
+    #[must_use]
+    pub fn to_message(&self) -> pb::ProxyAddress {
+        pb::ProxyAddress { address: self.address.clone(), boot: self.boot }
+    }
+}
+
 /// The proxy, and who takes turns.
 #[derive(Debug)]
 pub struct Sharing {
@@ -75,11 +84,20 @@ impl Sharing {
     }
 
     /// A proxy says where it is. The first one stays for as long as its session lives, unless another takes its address.
-    pub fn on_proxy(&mut self, proxy: Proxy) {
+    /// True: clients do not know of it yet.
+    pub fn on_proxy(&mut self, proxy: Proxy) -> bool {
         let is_free = self.proxy.as_ref().is_none_or(|known| known.address == proxy.address);
+        let is_news = is_free && self.proxy.as_ref().is_none_or(|known| known.boot != proxy.boot);
         if is_free {
             self.proxy = Some(proxy);
         }
+        is_news
+    }
+
+    /// The proxy, if there is one.
+    #[must_use]
+    pub fn proxy(&self) -> Option<&Proxy> {
+        self.proxy.as_ref()
     }
 
     /// A session is over.

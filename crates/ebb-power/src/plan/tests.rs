@@ -115,6 +115,23 @@ fn a_timetable_changes_plans_when_the_next_begins() {
 }
 
 #[test]
+fn who_takes_turns_meets_under_the_next_plan_or_never() {
+    let (two, mut table) = (NodeId::new(2), Timetable::default());
+    assert_eq!(table.next_meeting_ms(ONE, two, 7, 100), Some(7), "without a plan all serve");
+    table.accept(plan(&[blink(0, 300), blink(500, 300)]), 0).unwrap();
+    assert_eq!(table.next_meeting_ms(ONE, two, 0, 1), None);
+    let overlap =
+        PowerPlan { version: PlanVersion::new(2), start_ms: 5_000, ..plan(&[blink(0, 300), blink(200, 300)]) };
+    table.accept(overlap, 0).unwrap();
+    assert_eq!(table.next_meeting_ms(ONE, two, 0, 50), Some(5_212));
+    assert_eq!(table.next_meeting_ms(ONE, two, 0, 90), None, "too short for what is to be sent");
+    let apart = PowerPlan { version: PlanVersion::new(3), start_ms: 7_000, ..plan(&[Duty::On, Duty::Off]) };
+    table.accept(apart, 5_100).unwrap();
+    assert_eq!(table.next_meeting_ms(ONE, two, 6_100, 50), Some(6_212));
+    assert_eq!(table.next_meeting_ms(ONE, two, 6_300, 50), None, "one of them is off from then on");
+}
+
+#[test]
 fn a_power_client_acts_in_time() {
     let mut table = Timetable::default();
     assert_eq!(table.next_action(ONE, 0), None);

@@ -104,6 +104,17 @@ impl Timetable {
         wake.filter(|wake| *wake < end).or_else(|| next.next_wake_ms(node, next.start_ms))
     }
 
+    /// When two nodes next serve at the same time for `need_ms` on end, the plan that follows counted in; none if no plan
+    /// ever lets them. Without a plan they do now.
+    #[must_use]
+    pub fn next_meeting_ms(&self, one: NodeId, other: NodeId, at_ms: u64, need_ms: u64) -> Option<u64> {
+        let Some(plan) = self.at(at_ms) else { return Some(at_ms) };
+        let met = plan.next_meeting(one, other, at_ms, need_ms).map(|(when, _)| when);
+        let Some(next) = self.next(at_ms) else { return met };
+        let later = || next.next_meeting(one, other, next.start_ms, need_ms).map(|(when, _)| when);
+        met.filter(|when| when.saturating_add(need_ms) <= next.start_ms).or_else(later)
+    }
+
     /// Whether a node that was last heard at `heard_ms` must be taken for dead at `now_ms`: it is silent although the plans
     /// had it serve for `patience_ms` on end, or through several whole wakes and for as long in all. What sleeps is not
     /// silent. Without a plan a node always serves.
