@@ -4,7 +4,8 @@
 #
 # Nothing is installed on the machine: Debian's packages are unpacked, and the Python package goes into an environment of
 # its own, below the build directory. A simulated node is a process that its controller's chassis script stops and
-# continues. Then a cluster follows the UPS: on its mains, in a blackout, and when upsd is gone.
+# continues. Then a cluster follows the UPS: on its mains, in a blackout, and when upsd is gone; and another's nodes are
+# switched by IPMI.
 #
 # Usage: tests/power/peers.sh
 set -euo pipefail
@@ -36,7 +37,10 @@ work=$(mktemp -d)
 started=()
 ebb=$target/debug/ebb
 finish() {
-    [ ! -e "$work/cluster/cluster.toml" ] || "$ebb" cluster down --dir "$work/cluster" >/dev/null || true
+    for pid in "${blocks[@]:-}"; do [ -z "$pid" ] || kill -CONT "$pid" 2>/dev/null || true; done
+    for dir in "$work/cluster" "$work/by-ipmi"; do
+        [ ! -e "$dir/cluster.toml" ] || "$ebb" cluster down --dir "$dir" >/dev/null || true
+    done
     for pid in "${started[@]}"; do
         kill -CONT "$pid" 2>/dev/null || true
         kill "$pid" 2>/dev/null || true
@@ -48,9 +52,9 @@ trap finish EXIT
 export LD_LIBRARY_PATH=$root/usr/lib/x86_64-linux-gnu:$root/lib/x86_64-linux-gnu
 
 # Ports that nobody listens on now.
-read -r nut_port ipmi_port redfish_port < <(python3 - <<'PORTS'
+read -r nut_port ipmi_port redfish_port h1_port h2_port h3_port < <(python3 - <<'PORTS'
 import socket
-sockets = [socket.socket() for _ in range(3)]
+sockets = [socket.socket() for _ in range(6)]
 for one in sockets:
     one.bind(("127.0.0.1", 0))
 print(*(one.getsockname()[1] for one in sockets))
@@ -73,25 +77,25 @@ upsd=$!
 started+=("$upsd")
 
 # A node, and a controller whose chassis script freezes it.
-sleep 100000 &
-node=$!
-started+=("$node")
-mkdir "$work/ipmi"
-cat >"$work/ipmi/chassis" <<CHASSIS
+printf 'secret' >"$work/password"
+controller() { # controller NAME PORT PID-OF-THE-NODE
+    local dir=$work/ipmi-$1
+    mkdir "$dir"
+    cat >"$dir/chassis" <<CHASSIS
 #!/bin/sh
 # chassis CONTROLLER get|set PARAMETER [VALUE]
 case "\$2 \$3 \$4" in
-    "set power 0" | "set shutdown "*) kill -STOP $node ;;
-    "set power 1") kill -CONT $node ;;
-    "get power "*) case \$(cut -d' ' -f3 /proc/$node/stat) in T) echo power:0 ;; *) echo power:1 ;; esac ;;
+    "set power 0" | "set shutdown "*) kill -STOP $3 ;;
+    "set power 1") kill -CONT $3 ;;
+    "get power "*) case \$(cut -d' ' -f3 /proc/$3/stat) in T) echo power:0 ;; *) echo power:1 ;; esac ;;
 esac
 CHASSIS
-chmod 755 "$work/ipmi/chassis"
-cat >"$work/ipmi/lan.conf" <<LAN
-name "ebb"
+    chmod 755 "$dir/chassis"
+    cat >"$dir/lan.conf" <<LAN
+name "$1"
 set_working_mc 0x20
   startlan 1
-    addr 127.0.0.1 $ipmi_port
+    addr 127.0.0.1 $2
     priv_limit admin
     allowed_auths_callback none md2 md5 straight
     allowed_auths_user none md2 md5 straight
@@ -99,18 +103,22 @@ set_working_mc 0x20
     allowed_auths_admin none md2 md5 straight
     guid a123456789abcdefa123456789abcdef
   endlan
-  chassis_control "$work/ipmi/chassis 0x20"
+  chassis_control "$dir/chassis 0x20"
   user 1 true "" "test" user 10 none md2 md5 straight
   user 2 true "ebb" "secret" admin 10 none md2 md5 straight
 LAN
-cat >"$work/ipmi/commands" <<'COMMANDS'
+    cat >"$dir/commands" <<'COMMANDS'
 mc_setbmc 0x20
 mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02
 mc_enable 0x20
 COMMANDS
-printf 'secret' >"$work/ipmi/password"
-"$root/usr/bin/ipmi_sim" -n -s "$work/ipmi" -c "$work/ipmi/lan.conf" -f "$work/ipmi/commands" >"$work/ipmi/log" 2>&1 &
-started+=($!)
+    "$root/usr/bin/ipmi_sim" -n -s "$dir" -c "$dir/lan.conf" -f "$dir/commands" >"$dir/log" 2>&1 &
+    started+=($!)
+}
+sleep 100000 &
+node=$!
+started+=("$node")
+controller one "$ipmi_port" "$node"
 
 # A controller by Redfish, which takes up to eleven seconds for each change, as real ones do.
 mkdir "$work/redfish"
@@ -125,8 +133,8 @@ CONFIG
 started+=($!)
 
 if ! "$target/debug/examples/peers" "127.0.0.1:$nut_port" "$work/nut/ups.dev" \
-    "$root/usr/bin/ipmitool" "$ipmi_port" "$work/ipmi/password" "$node" "127.0.0.1:$redfish_port"; then
-    tail -n 20 "$work"/nut/*.log "$work/ipmi/log" "$work/redfish/log" >&2
+    "$root/usr/bin/ipmitool" "$ipmi_port" "$work/password" "$node" "127.0.0.1:$redfish_port"; then
+    tail -n 20 "$work"/nut/*.log "$work"/ipmi-*/log "$work/redfish/log" >&2
     exit 1
 fi
 
@@ -153,3 +161,40 @@ wait_status "blackout" '.budget_watts > 99 and .budget_watts < 112 and ([.nodes[
 kill "$upsd"
 wait_status "fallback without upsd" '.budget_watts == 77.5 and (.source | startswith("fallback: the power source has been silent"))'
 echo "peers: a cluster that follows a UPS ok"
+
+# A cluster whose nodes are switched through controllers by IPMI.
+"$ebb" cluster down >/dev/null
+export EBB_DIR=$work/by-ipmi
+"$ebb" cluster up --nodes 3 >/dev/null
+mkdir "$EBB_DIR/power"
+printf 'kind = "ipmi"\nprogram = "%s"\n' "$root/usr/bin/ipmitool" >"$EBB_DIR/power/client.toml"
+blocks=()
+for host in h1 h2 h3; do
+    port=${host}_port
+    blocks+=("$("$ebb" node list --json | jq -r --arg host "$host" '.[] | select(.host == $host) | .pid')")
+    controller "$host" "${!port}" "${blocks[-1]}"
+    printf '[nodes.%s]\naddress = "127.0.0.1:%s"\nuser = "ebb"\npassword_file = "%s"\ncipher_suite = 3\n' "$host" "${!port}" "$work/password"
+done >>"$EBB_DIR/power/client.toml"
+frozen() { # block servers that are stopped
+    local pid count=0
+    for pid in "${blocks[@]}"; do
+        [ "$(cut -d' ' -f3 "/proc/$pid/stat")" != T ] || count=$((count + 1))
+    done
+    echo "$count"
+}
+wait_frozen() { # wait_frozen COUNT
+    local deadline=$((SECONDS + 90))
+    until [ "$(frozen)" = "$1" ]; do
+        [ "$SECONDS" -lt "$deadline" ] || { echo "peers: $(frozen) of $1 nodes are off" >&2; "$ebb" power status >&2; exit 1; }
+        sleep 0.2
+    done
+}
+"$ebb" fs put "$0" /script
+"$ebb" cluster up --nodes 3 --policy blink-circular --interval 15s --transition 2s >/dev/null
+wait_status "cluster that follows its power" '.policy == "blink-circular"'
+"$ebb" power set --watts 70 >/dev/null
+wait_frozen 2
+[ "$("$ebb" fs checksum /script)" = "$(sha256sum <"$0" | cut -d' ' -f1)" ] || { echo "peers: not the same bytes" >&2; exit 1; }
+"$ebb" power set --release >/dev/null
+wait_frozen 0
+echo "peers: a cluster that is switched by IPMI ok"

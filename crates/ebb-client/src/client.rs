@@ -12,6 +12,7 @@ use ebb_types::{BLOCK_SIZE_DEFAULT, Credentials, HostName, InodeId, Result, Sess
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{self, Op};
 
+use crate::inspect::POWER_XATTR;
 use crate::known::Name;
 use crate::masters::Masters;
 use crate::metrics::Metrics;
@@ -283,10 +284,14 @@ impl Client {
         self.shared.displacing(credentials, Op::Rename(rename)).await
     }
 
-    /// Value of an extended attribute (`user.ebb.locations` is computed: the replicas' hosts).
+    /// Value of an extended attribute. Computed are `user.ebb.locations`, the replicas' hosts, and `user.ebb.power`, which
+    /// of them serve.
     pub async fn get_xattr(&self, credentials: &Credentials, inode: InodeId, name: &[u8]) -> Result<Vec<u8>> {
         if name == LOCATIONS_XATTR {
             return self.shared.locations_text(inode).await;
+        }
+        if name == POWER_XATTR {
+            return self.shared.power_text(inode).await;
         }
         let known_spaces = [&b"user."[..], b"trusted.", b"security."];
         if known_spaces.iter().any(|space| name.len() > space.len() && name.starts_with(space))
@@ -298,7 +303,8 @@ impl Client {
         Ok(self.meta(credentials, Op::GetXattr(op)).await?.value)
     }
 
-    /// Names of extended attributes. The computed one is not listed, so that copies of a file do not carry it.
+    /// Names of extended attributes. The computed ones are not listed, so that copies of a file do not carry
+    /// them.
     pub async fn list_xattr(&self, credentials: &Credentials, inode: InodeId) -> Result<Vec<Vec<u8>>> {
         if self.shared.has_no_xattrs(inode) {
             return Ok(Vec::new());
@@ -316,8 +322,8 @@ impl Client {
         create: bool,
         replace: bool,
     ) -> Result<()> {
-        if name == LOCATIONS_XATTR {
-            bail!(NotPermitted, "user.ebb.locations is computed: it cannot be set");
+        if [LOCATIONS_XATTR, POWER_XATTR].contains(&name) {
+            bail!(NotPermitted, "{} is computed: it cannot be set", String::from_utf8_lossy(name));
         }
         let op = meta_op::SetXattr { inode: inode.raw(), name: name.to_vec(), value, create, replace };
         self.meta(credentials, Op::SetXattr(op)).await.map(drop)

@@ -18,7 +18,8 @@
 //! 6. Files that several sessions write: `sharing` (what is known of them), `proxied` (operations by way of the proxy),
 //!    `pinned` (what the proxy itself needs).
 //!    Nodes that are never awake when this client is: `relay` (what it asks a proxy to do), [`deliver`] (what the proxy does).
-//! 7. Reading: `read`, `fetch`, `short` (files of servers on this host). Names: `kept`, `names`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`.
+//! 7. Reading: `read`, `fetch`, `short` (files of servers on this host). Names: `kept`, `names`. Power and load, for
+//!    programs: `inspect`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`.
 
 mod allocate;
 mod budget;
@@ -35,6 +36,7 @@ mod gather;
 mod handles;
 mod hedge;
 mod inode;
+mod inspect;
 mod kept;
 mod known;
 mod lease;
@@ -71,6 +73,7 @@ mod witness;
 mod write;
 
 pub use client::Client;
+pub use inspect::{BlinkState, BlockInfo, ServerLoad};
 pub use metrics::Metrics;
 pub use options::ClientOptions;
 pub use power::HostPower;

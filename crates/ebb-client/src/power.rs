@@ -67,7 +67,7 @@ impl Shared {
         self.plans.lock().version().raw()
     }
 
-    fn wall_ms(&self) -> u64 {
+    pub(crate) fn wall_ms(&self) -> u64 {
         wall_ms(self.runtime.wall())
     }
 

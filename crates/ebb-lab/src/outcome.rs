@@ -24,7 +24,12 @@ fn key(source: &str) -> String {
 pub fn run(title: &str, intro: &[&str], parts: &[Part], lab: &Lab<'_>, wanted: Option<&str>) -> Result<Outcome> {
     let mut section = Section::new(title, intro);
     let is_wanted = |source: &str| wanted.is_none_or(|wanted| key(wanted) == key(source));
-    let known: Vec<&str> = parts.iter().flat_map(|part| part.sources.iter().copied()).collect();
+    let mut known: Vec<&str> = Vec::new();
+    for source in parts.iter().flat_map(|part| part.sources) {
+        if !known.contains(source) {
+            known.push(source);
+        }
+    }
     if !known.iter().any(|source| is_wanted(source)) {
         bail!(Invalid, "there is no figure {:?}; choose one of {}", wanted.unwrap_or_default(), known.join(", "));
     }

@@ -1,6 +1,7 @@
 //! *Robust and Flexible Power-Proportional Storage* (CMU-PDL-10-106).
 
 mod computed;
+mod failure;
 mod sharing;
 mod sort;
 mod throughput;
@@ -22,4 +23,5 @@ pub const PARTS: &[Part] = &[
     Part { sources: throughput::SOURCES, make: throughput::section },
     Part { sources: sort::SOURCES, make: sort::section },
     Part { sources: sharing::SOURCES, make: sharing::section },
+    Part { sources: failure::SOURCES, make: failure::section },
 ];

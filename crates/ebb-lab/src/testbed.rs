@@ -12,7 +12,7 @@ use ebb_runtime::virt::{Process, World};
 use ebb_types::{Credentials, HostName, InodeId, NodeId, Result, err};
 use ebb_virtual::power::{PowerCluster, PowerOptions, Settings};
 use ebb_wire::pb;
-use ebb_wire::pb::meta_op::{CreateDataset, Op};
+use ebb_wire::pb::meta_op::{CreateDataset, Op, SetDataset};
 
 use crate::hardware::MACHINES;
 
@@ -31,22 +31,30 @@ pub struct Layout {
     pub replicas: u32,
     /// Primaries, for layouts on a chain.
     pub primaries: u32,
+    /// Nodes of a gear, for the layout with gears.
+    pub gear_size: u32,
 }
 
 impl Layout {
     /// HDFS's.
-    pub const RANDOM: Self = Self { name: "random", replicas: 3, primaries: 0 };
+    pub const RANDOM: Self = Self { name: "random", replicas: 3, primaries: 0, gear_size: 0 };
 
     /// Rabbit's.
     #[must_use]
     pub const fn equal_work(primaries: u32, replicas: u32) -> Self {
-        Self { name: "equal-work", replicas, primaries }
+        Self { name: "equal-work", replicas, primaries, gear_size: 0 }
+    }
+
+    /// Rabbit's, with gear and recovery groups.
+    #[must_use]
+    pub const fn geared(primaries: u32, gear_size: u32, replicas: u32) -> Self {
+        Self { name: "geared", replicas, primaries, gear_size }
     }
 
     /// BlinkFS's.
     #[must_use]
     pub const fn balanced(replicas: u32) -> Self {
-        Self { name: "power-balanced", replicas, primaries: 0 }
+        Self { name: "power-balanced", replicas, primaries: 0, gear_size: 0 }
     }
 }
 
@@ -172,6 +180,7 @@ impl Testbed {
             layout: layout.name.to_owned(),
             replicas: layout.replicas,
             primaries: layout.primaries,
+            gear_size: layout.gear_size,
             block_size: self.setting.block_bytes,
             metablock_size: self.setting.block_bytes,
             replication: "pipeline".to_owned(),
@@ -286,6 +295,24 @@ impl Testbed {
     pub fn direct(&mut self, popularity: BTreeMap<NodeId, f64>) {
         self.cluster.kill_manager();
         self.popularity = Some(popularity);
+    }
+
+    /// The dataset of the files, as the master has it.
+    pub async fn dataset(&self) -> Result<pb::Dataset> {
+        let all = self.cluster.describe().await?.datasets;
+        all.into_iter().find(|dataset| dataset.path == "/data").ok_or_else(|| err!(NotFound, "no dataset /data"))
+    }
+
+    /// As many of its nodes are to be on, and no more.
+    pub async fn set_active(&self, user: &User, nodes: u32) -> Result<()> {
+        let set = SetDataset { dataset: self.dataset().await?.id, active: Some(nodes), ..Default::default() };
+        user.client.meta(&Credentials::root(), Op::SetDataset(set)).await.map(drop)
+    }
+
+    /// The cluster itself.
+    #[must_use]
+    pub const fn cluster(&self) -> &PowerCluster {
+        &self.cluster
     }
 
     /// Gives the cluster so much power from now on.

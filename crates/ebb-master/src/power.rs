@@ -98,9 +98,12 @@ pub(crate) fn encoded(machine: &Machine) -> Vec<Vec<u8>> {
     machine.plans().map(|published| published.plan.clone()).collect()
 }
 
-/// Answers `DescribePower`: nodes, datasets that hold anything, and what lies where.
-pub(crate) fn describe(shared: &Shared) -> pb::DescribePowerReply {
+/// Answers `DescribePower`: nodes and plans, and, unless that is all, datasets that hold anything and what lies where.
+pub(crate) fn describe(shared: &Shared, call: &pb::DescribePower) -> pb::DescribePowerReply {
     let (_, nodes) = shared.node_map();
+    if call.nodes_only {
+        return pb::DescribePowerReply { nodes, plans: encoded(&shared.group.machine()), ..Default::default() };
+    }
     let machine = shared.group.snapshot();
     let all: Vec<u64> = nodes.iter().map(|node| node.id).collect();
     let (holdings, filled) = holdings(&machine);

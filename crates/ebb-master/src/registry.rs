@@ -161,26 +161,32 @@ impl Registry {
         Reported::Whole { named: std::mem::take(&mut volume.named), first }
     }
 
-    /// Time passes: which nodes died of it. `recorded` are all that were ever registered; `owes_word` tells of one that
-    /// has been silent for so long whether it should have spoken for the second span: who sleeps by plan is neither late nor
-    /// dead.
+    /// Time passes: which nodes died of it. `recorded` are all that were ever registered; `word` tells of one that has been
+    /// silent for so long whether it should have spoken for the second span: who sleeps by plan is neither late nor dead.
+    ///
+    /// Who is late stays late until it is heard, and dies of its silence although a later plan switches it off.
     pub fn on_tick(
         &mut self,
         recorded: impl Iterator<Item = NodeId>,
         now: Moment,
-        owes_word: impl Fn(NodeId, Duration, Duration) -> bool,
+        word: impl Fn(NodeId, Duration, Duration) -> Word,
     ) -> Vec<Loss> {
         let mut losses = Vec::new();
         let mut changed = false;
         for id in recorded {
             let node = self.nodes.entry(id).or_default();
             let silent = now.since(node.heard.unwrap_or(self.started));
-            let is_late =
-                node.heard.is_some() && silent >= self.suspect_time && owes_word(id, silent, self.suspect_time);
-            changed |= is_late != std::mem::replace(&mut node.late, is_late);
-            if !node.dead && silent >= self.dead_time && owes_word(id, silent, self.dead_time) {
-                node.dead = true;
-                losses.push(Loss::NodeDied(id));
+            if !node.late && node.heard.is_some() && silent >= self.suspect_time {
+                node.late = word(id, silent, self.suspect_time) == Word::Owed;
+                changed |= node.late;
+            }
+            if !node.dead && silent >= self.dead_time {
+                node.dead = match word(id, silent, self.dead_time) {
+                    Word::Owed => true,
+                    Word::Off => node.late,
+                    Word::NotYet => false,
+                };
+                losses.extend(node.dead.then_some(Loss::NodeDied(id)));
             }
         }
         if changed || !losses.is_empty() {
@@ -298,7 +304,7 @@ impl Registry {
         shown.state = state as i32;
         let known = self.nodes.get(&id);
         (shown.boot, shown.pid) = known.map_or((0, 0), |node| (node.boot.raw(), node.pid));
-        shown.late = known.is_some_and(|node| node.late);
+        (shown.late, shown.load) = known.map_or((false, 0), |node| (node.late, node.load));
         for volume in &mut shown.volumes {
             if let Some(known) = known.and_then(|node| node.volumes.get(&VolumeId::new(volume.id))) {
                 volume.capacity_bytes = known.capacity_bytes;
@@ -321,6 +327,17 @@ impl Registry {
         let taken = reservations.on_volume(member.volume_id()) + view.reserve_bytes();
         Some(volume.free_bytes.saturating_sub(taken))
     }
+}
+
+/// Whether a silent node should have spoken, by the power plans.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Word {
+    /// It was on for long enough.
+    Owed,
+    /// It was not yet.
+    NotYet,
+    /// No plan wakes it.
+    Off,
 }
 
 /// What the power plan makes of a node.

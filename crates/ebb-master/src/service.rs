@@ -286,7 +286,7 @@ impl Front {
             }
             Method::LogWrites => offload::append(shared, request.decode()?, request.payload).await.map(|()| done()),
             Method::JudgeLogs => Ok(Answer::new(&offload::judge(shared, &request.decode()?))),
-            Method::DescribePower => Ok(Answer::new(&power::describe(shared))),
+            Method::DescribePower => Ok(Answer::new(&power::describe(shared, &request.decode()?))),
             Method::RaftMessage => bail!(Unsupported, "this master's group has one member: it exchanges no messages"),
             Method::Counters => Ok(Answer::new(&self.counters.read().to_reply(self.shared.group.syncs()))),
             other => not_here(other),

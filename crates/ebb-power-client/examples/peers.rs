@@ -84,8 +84,13 @@ impl Peers<'_> {
     async fn try_ipmi(&self) -> Result<()> {
         let port = self.port.parse().map_err(|_| err!(Invalid, "{:?} is no port", self.port))?;
         let pid = self.pid.parse().map_err(|_| err!(Invalid, "{:?} is no process", self.pid))?;
-        let controller =
-            |password_file: PathBuf| Controller { host: "127.0.0.1".into(), port, user: "ebb".into(), password_file };
+        let controller = |password_file: PathBuf| Controller {
+            host: "127.0.0.1".into(),
+            port,
+            user: "ebb".into(),
+            password_file,
+            cipher_suite: Some(3),
+        };
         let client = |password_file: PathBuf| {
             let controllers = BTreeMap::from([(NODE, controller(password_file))]);
             Ipmi::new(self.runtime.clone(), self.ipmitool.into(), controllers, Off::Hard, CALL, PATIENCE)

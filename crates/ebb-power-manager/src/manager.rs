@@ -25,6 +25,8 @@ use crate::status;
 const TICK: Duration = Duration::from_millis(100);
 /// How often the master is asked for nodes, datasets and what lies where: it looks at every metablock then.
 const LOOK: Duration = Duration::from_secs(5);
+/// How often it is asked which nodes are silent: what they hold needs others to be on.
+const WATCH: Duration = Duration::from_millis(500);
 /// A call to the master or the power client.
 const CALL: Duration = Duration::from_secs(2);
 
@@ -59,7 +61,6 @@ impl Known {
     fn of(settings: &Settings, told: &pb::DescribePowerReply) -> Result<Self> {
         let nodes: Vec<NodeId> = told.nodes.iter().map(|node| NodeId::new(node.id)).collect();
         let hardware = Hardware::new(settings.base_watts, nodes.iter().map(|node| (*node, settings.node())).collect())?;
-        let is_dead = |node: &&pb::Node| node.state() == pb::NodeState::NodeDead;
         let holding = |told: &pb::PowerHolding| Holding {
             nodes: told.nodes.iter().copied().map(NodeId::new).collect(),
             metablocks: told.metablocks,
@@ -70,7 +71,7 @@ impl Known {
             circle: nodes,
             chains: told.datasets.iter().map(chain).collect::<Result<_>>()?,
             holdings: told.holdings.iter().map(holding).collect(),
-            dead: told.nodes.iter().filter(is_dead).map(|node| NodeId::new(node.id)).collect(),
+            dead: silent(&told.nodes),
             hosts: told.nodes.iter().map(|node| (NodeId::new(node.id), node.host.clone())).collect(),
         })
     }
@@ -85,6 +86,13 @@ impl Known {
             popularity: &NO_POPULARITY,
         }
     }
+}
+
+/// Nodes that do not answer though they should. Whether they are dead shows later; what they hold is out of reach now, and
+/// a node that is woken in vain costs no more than its watts.
+fn silent(nodes: &[pb::Node]) -> BTreeSet<NodeId> {
+    let is_silent = |node: &&pb::Node| node.late || node.state() == pb::NodeState::NodeDead;
+    nodes.iter().filter(is_silent).map(|node| NodeId::new(node.id)).collect()
 }
 
 fn chain(dataset: &pb::Dataset) -> Result<DatasetChain> {
@@ -141,13 +149,18 @@ pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, optio
 }
 
 async fn manage(manager: Arc<PowerManager>) {
-    let mut looked: Option<Moment> = None;
+    let (mut looked, mut watched): (Option<Moment>, Option<Moment>) = (None, None);
     loop {
         let now = manager.runtime.now();
         if looked.is_none_or(|looked| now.since(looked) >= LOOK) {
             match manager.look().await {
-                Ok(()) => looked = Some(now),
+                Ok(()) => (looked, watched) = (Some(now), Some(now)),
                 Err(error) => tracing::info!(%error, "the master tells nothing of the cluster now"),
+            }
+        } else if watched.is_none_or(|watched| now.since(watched) >= WATCH) {
+            watched = Some(now);
+            if let Err(error) = manager.watch().await {
+                tracing::debug!(%error, "the master tells nothing of its nodes now");
             }
         }
         manager.ask_power_client().await;
@@ -168,7 +181,7 @@ impl PowerManager {
     /// Learns the cluster anew.
     async fn look(&self) -> Result<()> {
         let channel = self.connector.channel(&self.options.master);
-        let told = channel.call(&pb::DescribePower {}, CALL * 5).await?;
+        let told = channel.call(&pb::DescribePower::default(), CALL * 5).await?;
         let mut state = self.state.lock();
         if told.nodes.is_empty() {
             bail!(Unavailable, "no node has registered yet");
@@ -188,6 +201,16 @@ impl PowerManager {
             state.core = Some(core);
         }
         state.known = Some(known);
+        Ok(())
+    }
+
+    /// Learns which nodes are silent now.
+    async fn watch(&self) -> Result<()> {
+        let channel = self.connector.channel(&self.options.master);
+        let told = channel.call(&pb::DescribePower { nodes_only: true }, CALL).await?;
+        if let Some(known) = &mut self.state.lock().known {
+            known.dead = silent(&told.nodes);
+        }
         Ok(())
     }
 

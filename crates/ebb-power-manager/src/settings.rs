@@ -100,6 +100,17 @@ impl Settings {
         if let Some(word) = self.forced {
             check_supply(word.into())?;
         }
+        let draws =
+            [("base_watts", self.base_watts), ("active_watts", self.active_watts), ("asleep_watts", self.asleep_watts)];
+        for (name, watts) in draws {
+            check_supply(Supply::Watts(watts)).map_err(|error| error.context(name))?;
+        }
+        if self.asleep_watts >= self.active_watts {
+            bail!(Invalid, "{} W asleep of {} W at work: nothing would be saved", self.asleep_watts, self.active_watts);
+        }
+        if !(0.0..=1e9).contains(&self.battery_s) {
+            bail!(Invalid, "a battery for {} s: 0 or more", self.battery_s);
+        }
         if let Some(watts) = self.fallback_watts {
             check_supply(Supply::Watts(watts)).map_err(|error| error.context("fallback_watts"))?;
         }
@@ -251,6 +262,9 @@ mod tests {
         assert!(wrong("policy", "moonlight".into()).to_string().contains("moonlight"));
         assert!(wrong("interval_ms", 5.into()).to_string().contains("5 ms"));
         assert!(wrong("forced", json!({ "fraction": 1.5 })).to_string().contains("150 %"));
+        assert!(wrong("asleep_watts", 30.0.into()).to_string().contains("nothing would be saved"));
+        assert!(wrong("base_watts", (-2.0).into()).to_string().contains("base_watts"));
+        assert!(wrong("battery_s", (-2.0).into()).to_string().contains("battery"));
         assert!(wrong("fallback_watts", (-1.0).into()).to_string().contains("fallback_watts"));
         assert_eq!(wrong("unheard_of", 1.into()).kind(), ErrorKind::Corrupt);
     }

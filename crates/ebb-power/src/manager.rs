@@ -181,8 +181,12 @@ impl Manager {
     pub fn on_tick(&mut self, now: Now, cluster: &Cluster<'_>) -> Result<Decision> {
         let sample = self.sample(now);
         let is_carried = self.is_carried(now, cluster, sample.supply);
-        let start_ms = if is_carried { self.boundary(now) } else { now.wall_ms + self.settings.lead_ms };
+        let soon_ms = now.wall_ms + self.settings.lead_ms;
+        let start_ms = if is_carried { self.boundary(now) } else { soon_ms };
         let mut plan = self.plan(&self.settings, now, cluster, sample, start_ms)?;
+        if is_carried && self.brings_back(now, cluster, &plan) {
+            plan = self.plan(&self.settings, now, cluster, sample, soon_ms)?;
+        }
         if self.latest(now).is_some_and(|latest| latest.is_same_schedule(&plan) && is_same_reach(latest, &plan)) {
             return Ok(Decision::default());
         }
@@ -195,6 +199,15 @@ impl Manager {
         plan.why.push_str(&out_of_reach(&at_stake(&plan, cluster.holdings, cluster.dead)));
         self.plans.accept(plan.clone(), now.wall_ms)?;
         Ok(Decision { publish: Some(plan), held_back: None })
+    }
+
+    /// Whether a plan has data within reach again that the present ones do not, since a node has failed: it does not wait for
+    /// an interval's beginning (availability comes first: Rabbit, Sec. 3.5).
+    fn brings_back(&self, now: Now, cluster: &Cluster<'_>, plan: &PowerPlan) -> bool {
+        let lost = |plan: &PowerPlan| -> u64 {
+            at_stake(plan, cluster.holdings, cluster.dead).iter().map(|holding| holding.metablocks).sum()
+        };
+        self.latest(now).map(lost).is_some_and(|out| out > 0 && lost(plan) < out)
     }
 
     /// The plan that will be in force when all that was announced has begun.

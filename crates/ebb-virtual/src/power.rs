@@ -299,6 +299,18 @@ impl PowerCluster {
         format!("{}:7200", self.manager.ip())
     }
 
+    /// A node loses its power, without a word.
+    pub fn fail(&self, node: NodeId) -> Result<()> {
+        self.nodes.blocks[self.nodes.place(node)?].power_off();
+        Ok(())
+    }
+
+    /// It comes back with its disk.
+    pub fn repair(&self, node: NodeId) -> Result<()> {
+        self.restart_block(self.nodes.place(node)?);
+        Ok(())
+    }
+
     /// Kills the master and starts it again; returns when it serves.
     pub async fn restart_master(&self) {
         self.restart_master_after(|_| {}).await;
@@ -382,7 +394,7 @@ impl PowerCluster {
 
     /// Nodes, plans and what lies where, as the master tells a power manager.
     pub async fn describe(&self) -> Result<pb::DescribePowerReply> {
-        self.ask(&self.master_address(), &pb::DescribePower {}).await
+        self.ask(&self.master_address(), &pb::DescribePower::default()).await
     }
 
     /// Publishes a plan in the manager's place.

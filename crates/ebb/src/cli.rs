@@ -112,19 +112,8 @@ struct UpArgs {
     /// Milliseconds after which a silent client loses its leases [default: 10000].
     #[arg(long)]
     session_ttl_ms: Option<u64>,
-    /// Follow the power by this policy: nodes are frozen while they sleep. Without it, a cluster that did before goes on,
-    /// any other has all nodes on.
-    #[arg(long)]
-    policy: Option<ebb_power::PolicyKind>,
-    /// Blink interval, as 2s [default: 60s, or as before].
-    #[arg(long, requires = "policy")]
-    interval: Option<crate::units::Span>,
-    /// Watts that are assumed when the power source is silent or lies [default: half of the nodes' draw].
-    #[arg(long, requires = "policy")]
-    fallback_watts: Option<f64>,
-    /// How long the battery carries all nodes; 0: there is none [default: 300].
-    #[arg(long, requires = "policy")]
-    battery_seconds: Option<f64>,
+    #[command(flatten)]
+    power: crate::role::power_manager::PowerFigures,
     /// MB per second that repair may move to or from one node, 0: no limit [default: 200].
     #[arg(long)]
     repair_mb_per_s: Option<u64>,
@@ -163,10 +152,7 @@ impl Cli {
                     replicas: args.replicas,
                     dead_after_ms: args.dead_after_ms,
                     session_ttl_ms: args.session_ttl_ms,
-                    policy: args.policy,
-                    interval: args.interval.map(|span| span.0),
-                    fallback_watts: args.fallback_watts,
-                    battery_seconds: args.battery_seconds,
+                    power: args.power,
                     repair_mb_per_s: args.repair_mb_per_s,
                 };
                 up::up(&context.dir()?, &options, &context.output).await.map(|()| true)

@@ -48,7 +48,7 @@ async fn list(context: &Context) -> Result<()> {
         context.output.print_json(&json!(nodes));
         return Ok(());
     }
-    let mut table = Table::new(&["NODE", "HOST", "RACK", "PID", "STATE", "VOLUME", "REPLICAS", "USED", "FREE"]);
+    let mut table = Table::new(&["NODE", "HOST", "RACK", "PID", "STATE", "LOAD", "VOLUME", "REPLICAS", "USED", "FREE"]);
     for node in &reply.nodes {
         for volume in &node.volumes {
             table.row(vec![
@@ -57,6 +57,7 @@ async fn list(context: &Context) -> Result<()> {
                 node.rack.clone(),
                 node.pid.to_string(),
                 state(node.state()).to_owned(),
+                node.load.to_string(),
                 volume.path.clone(),
                 volume.replicas.to_string(),
                 human_bytes(volume.used_bytes),
@@ -87,7 +88,7 @@ fn node_json(node: &pb::Node) -> serde_json::Value {
         .collect();
     json!({
         "id": format!("n{}", node.id), "host": node.host, "rack": node.rack, "pid": node.pid,
-        "address": node.address, "state": state(node.state()), "volumes": volumes,
+        "address": node.address, "state": state(node.state()), "load": node.load, "volumes": volumes,
     })
 }
 

@@ -103,6 +103,26 @@ fn a_plan_that_cannot_be_powered_is_replaced_at_once() {
     assert_eq!(bench.tick(), Decision::default());
 }
 
+/// A primary fails while the primaries alone are on: what it held is brought back at once, and not at the next interval.
+#[test]
+fn data_that_a_failure_puts_out_of_reach_are_brought_back_at_once() {
+    let mut bench = Bench::new(PolicyKind::Activation, Battery::NONE);
+    bench.chains[0].wanted_active = Some(2);
+    bench.read(265.0);
+    bench.tick();
+    bench.wall_ms += 2 * INTERVAL;
+    assert_eq!(bench.manager.plans.at(bench.wall_ms).unwrap().off().count(), 7);
+    bench.dead.insert(bench.circle[0]);
+    let plan = bench.tick().publish.unwrap();
+    assert_eq!(plan.start_ms, bench.wall_ms + 2_000, "as soon as everybody can know");
+    assert!(at_stake(&plan, &bench.holdings, &bench.dead).is_empty());
+    assert_eq!(bench.tick(), Decision::default());
+    // It comes back: nothing is out of reach, and fewer nodes are needed from the next interval on.
+    bench.wall_ms += 5_000;
+    bench.dead.clear();
+    assert_eq!(bench.tick().publish.unwrap().start_ms % INTERVAL, 0);
+}
+
 #[test]
 fn a_silent_source_is_answered_with_the_fallback() {
     let mut bench = Bench::new(PolicyKind::BlinkCircular, Battery::NONE);

@@ -6,12 +6,12 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-use ebb_power::PolicyKind;
 use ebb_types::{Error, HostName, Result, bail};
 
 use super::config::{ClusterDir, is_absent};
 use super::{process, status};
 use crate::output::Output;
+use crate::role::power_manager::PowerFigures;
 use crate::role::{power_client, power_manager};
 
 /// How many nodes, and how they are made.
@@ -29,14 +29,8 @@ pub struct UpOptions {
     pub dead_after_ms: Option<u64>,
     /// Overrides how long a silent client keeps its leases.
     pub session_ttl_ms: Option<u64>,
-    /// The power policy; none: as before, and at first none.
-    pub policy: Option<PolicyKind>,
-    /// Blink interval; none: as before.
-    pub interval: Option<Duration>,
-    /// Assumed when the power source is silent; none: as before.
-    pub fallback_watts: Option<f64>,
-    /// How long the battery carries all nodes; none: as before.
-    pub battery_seconds: Option<f64>,
+    /// Policy and figures of the power manager.
+    pub power: PowerFigures,
     /// Overrides how many MB per second repair may move to or from one node; 0: no limit.
     pub repair_mb_per_s: Option<u64>,
 }
@@ -68,7 +62,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         bail!(Invalid, "--nodes {}: {dir} holds the data of {known} nodes; start at least these", options.nodes);
     }
     let options = &UpOptions { nodes: options.nodes.max(known), ..options.clone() };
-    let follows_power = options.policy.is_some() || cluster.path.join("power").exists();
+    let follows_power = options.power.policy.is_some() || cluster.path.join("power").exists();
     let wanted = wanted(options, follows_power);
     let missing: Vec<&Part> = wanted.iter().filter(|part| !running.iter().any(|p| p.name == part.name())).collect();
     if let (Some(first), true) = (running.first(), missing.is_empty()) {
@@ -128,19 +122,6 @@ fn wanted(options: &UpOptions, follows_power: bool) -> Vec<Part> {
         .collect()
 }
 
-/// Arguments of the power manager: what is to be as before is left out.
-fn power_arguments(options: &UpOptions) -> Vec<String> {
-    let mut arguments = vec![power_manager::NAME.to_owned()];
-    let mut add = |name: &str, value: Option<String>| {
-        arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
-    };
-    add("--policy", options.policy.map(|policy| policy.to_string()));
-    add("--interval", options.interval.map(|interval| format!("{}ms", interval.as_millis())));
-    add("--fallback-watts", options.fallback_watts.map(|watts| watts.to_string()));
-    add("--battery-seconds", options.battery_seconds.map(|seconds| seconds.to_string()));
-    arguments
-}
-
 async fn start_all(cluster: &ClusterDir, parts: &[&Part], options: &UpOptions, output: &Output) -> Result<()> {
     for part in parts {
         match part {
@@ -153,7 +134,10 @@ async fn start_all(cluster: &ClusterDir, parts: &[&Part], options: &UpOptions, o
                 start_one(cluster, &part.name(), &["worker".into(), "--host".into(), format!("h{index}")])?;
             }
             Part::PowerClient => start_one(cluster, &part.name(), &[part.name()])?,
-            Part::PowerManager => start_one(cluster, &part.name(), &power_arguments(options))?,
+            Part::PowerManager => {
+                let arguments: Vec<String> = std::iter::once(part.name()).chain(options.power.arguments()).collect();
+                start_one(cluster, &part.name(), &arguments)?;
+            }
         }
     }
     let nodes = options.nodes as usize;

@@ -19,23 +19,24 @@ impl Session {
         if kind(&attr) != FileKind::File {
             bail!(Invalid, "{path} is not a regular file: only files have metablocks");
         }
-        let locations = self.client.locations(ebb_types::InodeId::new(attr.inode)).await?;
+        let blocks = self.client.file_info(ebb_types::InodeId::new(attr.inode)).await?;
         let files = admin::master(cluster)?.call(&pb::Locate { inode: attr.inode }, admin::ASK).await?.replicas;
         let files: BTreeMap<(u64, u64), pb::LocatedReplica> =
             files.into_iter().map(|replica| ((replica.metablock, replica.volume), replica)).collect();
         let mut metablocks = Vec::new();
-        let mut table = Table::new(&["METABLOCK", "OFFSET", "LENGTH", "VERSION", "NODE", "HOST", "VOLUME", "FILE"]);
-        for location in &locations {
-            let metablock = &location.metablock;
+        let columns = ["METABLOCK", "OFFSET", "LENGTH", "VERSION", "NODE", "HOST", "POWER", "VOLUME", "FILE"];
+        let mut table = Table::new(&columns);
+        for block in &blocks {
+            let (location, metablock) = (&block.location, &block.location.metablock);
             let offset = metablock.index * attr.metablock_size;
             let version = metablock.min_version().to_string();
             let mut replicas = Vec::new();
-            for (member, host) in metablock.members.iter().zip(&location.hosts) {
+            for ((member, host), power) in metablock.members.iter().zip(&location.hosts).zip(&block.nodes) {
                 // A replica whose node does not answer has a place all the same; its file is not known now.
                 let place = files.get(&(metablock.id, member.volume)).filter(|place| !place.file.is_empty());
                 let file = place.map(|place| place.file.clone());
                 replicas.push(json!({
-                    "node": format!("n{}", member.node), "host": host.as_str(),
+                    "node": format!("n{}", member.node), "host": host.as_str(), "power": power.to_string(),
                     "volume": format!("v{}", member.volume), "file": file,
                     "file_offset": place.map(|place| place.file_offset),
                 }));
@@ -46,6 +47,7 @@ impl Session {
                     version.clone(),
                     format!("n{}", member.node),
                     host.to_string(),
+                    power.to_string(),
                     format!("v{}", member.volume),
                     file.unwrap_or_else(|| "(node does not answer)".to_owned()),
                 ]);
@@ -53,6 +55,7 @@ impl Session {
             metablocks.push(json!({
                 "id": format!("m{}", metablock.id), "offset": offset, "length": metablock.length,
                 "version": version, "replicas": replicas,
+                "readable_in_s": block.readable_in().map(|wait| wait.as_secs_f64()),
             }));
         }
         if self.output.json() {

@@ -1,19 +1,26 @@
-//! `ebb power-client`: one for all nodes of a cluster on this machine.
+//! `ebb power-client`: one for all nodes of a cluster on this machine, or one that asks their controllers.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use ebb_power_client::{Freeze, Process};
+use ebb_power_client::{DryRun, Freeze, Ipmi, PowerClient, Redfish, Suspend};
 use ebb_power_manager::client::{self, Nodes};
 use ebb_runtime::Runtime;
-use ebb_types::{HostName, NodeId, Result};
+use ebb_types::{HostName, NodeId, Result, bail};
 
+use self::config::{ClientFile, Kind};
+use self::nodes::{OwnMachine, Registered};
 use super::wait_for_end;
+use crate::admin;
 use crate::cli::Context;
 use crate::cluster::config::ClusterDir;
-use crate::cluster::process::{self, ProcessFile};
+use crate::cluster::process::ProcessFile;
+
+mod config;
+mod nodes;
 
 /// On no node: it never sleeps.
 const HOST: &str = "master";
@@ -24,6 +31,9 @@ const FREEZE_DEADLINE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub struct PowerClientArgs {
+    /// What switches the nodes [default: power/client.toml in the cluster's directory; without it processes are frozen].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// `ip:port` to listen on; port 0 for any.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
@@ -33,12 +43,11 @@ pub struct PowerClientArgs {
 pub async fn run(context: &Context, args: PowerClientArgs) -> Result<()> {
     let cluster = context.cluster()?;
     let runtime = Runtime::real();
+    let file = ClientFile::read(&args.config.unwrap_or_else(|| cluster.path.join("power/client.toml")))?;
     let listener = runtime.listen(&args.listen).await?;
-    let mut file = ProcessFile::of_this_process(&cluster, NAME, NAME, HOST);
-    file.address = listener.address();
-    let _registration = file.write(&cluster)?;
-    let freeze = Arc::new(Freeze::new(runtime.clone(), FREEZE_DEADLINE));
-    let nodes = Arc::new(OwnMachine { cluster: cluster.clone(), freeze: Arc::clone(&freeze) });
+    let mut process = ProcessFile::of_this_process(&cluster, NAME, NAME, HOST);
+    process.address = listener.address();
+    let _registration = process.write(&cluster)?;
     let identity = cluster.identity(&HostName::new(HOST), NAME);
     let master = cluster.masters()?.remove(0);
     let stop = async {
@@ -47,33 +56,42 @@ pub async fn run(context: &Context, args: PowerClientArgs) -> Result<()> {
             Err(error) => tracing::error!(%error, "stopping"),
         }
     };
-    client::run(runtime, listener, identity, master, freeze, nodes, stop).await
+    let (client, nodes) = open(&runtime, &cluster, &file).await?;
+    tracing::info!(client = client.name(), "switches nodes");
+    client::run(runtime, listener, identity, master, client, nodes, stop).await
 }
 
-/// The nodes of a cluster on this machine: every process of a block server's host belongs to its node.
-struct OwnMachine {
-    cluster: ClusterDir,
-    freeze: Arc<Freeze>,
-}
-
-impl Nodes for OwnMachine {
-    fn refresh(&self) -> Result<BTreeMap<NodeId, String>> {
-        let running: Vec<ProcessFile> =
-            process::list(&self.cluster)?.into_iter().filter(ProcessFile::is_running).collect();
-        let mut nodes = BTreeMap::new();
-        for block in running.iter().filter(|process| process.role == "block") {
-            let Some(node) = block.node.as_ref().and_then(|name| name.strip_prefix('n')?.parse().ok()) else {
-                continue;
-            };
-            let node = NodeId::new(node);
-            let own = running.iter().filter(|process| process.host == block.host);
-            self.freeze.set(node, own.filter_map(|process| Process::find(process.pid).ok()));
-            nodes.insert(node, block.address.clone());
+/// What switches the nodes, and which they are.
+async fn open(
+    runtime: &Runtime,
+    cluster: &ClusterDir,
+    file: &ClientFile,
+) -> Result<(Arc<dyn PowerClient>, Arc<dyn Nodes>)> {
+    if file.kind == Kind::Freeze {
+        let freeze = Arc::new(Freeze::new(runtime.clone(), FREEZE_DEADLINE));
+        let nodes = OwnMachine { cluster: cluster.clone(), freeze: Arc::clone(&freeze) };
+        return Ok((freeze, Arc::new(nodes)));
+    }
+    let hosts: Vec<String> = file.hosts().map(str::to_owned).collect();
+    let (registered, ids) = Registered::wait(runtime, admin::master(cluster)?, &hosts).await;
+    let client: Arc<dyn PowerClient> = match file.kind {
+        Kind::Freeze | Kind::DryRun => Arc::new(DryRun::default()),
+        Kind::Suspend => {
+            let Some(node) = ids.into_values().next() else { bail!(Invalid, "which host is this? name it") };
+            Arc::new(Suspend::new(runtime.clone(), node, Path::new("/sys"))?)
         }
-        Ok(nodes)
-    }
+        Kind::Redfish => {
+            let services = by_node(file.services()?, &ids);
+            Arc::new(Redfish::new(runtime.clone(), services, file.off(), file.call(), file.deadline()))
+        }
+        Kind::Ipmi => {
+            let (program, controllers) = (file.program.clone(), by_node(file.controllers()?, &ids));
+            Arc::new(Ipmi::new(runtime.clone(), program, controllers, file.off(), file.call(), file.deadline()))
+        }
+    };
+    Ok((client, registered))
+}
 
-    fn pids(&self, node: NodeId) -> Vec<u32> {
-        self.freeze.pids(node).unwrap_or_default()
-    }
+fn by_node<T>(of_hosts: BTreeMap<String, T>, ids: &BTreeMap<String, NodeId>) -> BTreeMap<NodeId, T> {
+    of_hosts.into_iter().filter_map(|(host, one)| Some((*ids.get(&host)?, one))).collect()
 }

@@ -23,21 +23,79 @@ pub const NAME: &str = "power-manager";
 
 #[derive(Debug, Args)]
 pub struct PowerManagerArgs {
-    /// The policy, if it is to be another than before.
-    #[arg(long)]
-    policy: Option<PolicyKind>,
-    /// The blink interval, if it is to be another than before.
-    #[arg(long)]
-    interval: Option<Span>,
-    /// Watts for the whole cluster that are assumed when the source is silent or lies.
-    #[arg(long)]
-    fallback_watts: Option<f64>,
-    /// How long the battery carries all nodes, in seconds; 0: there is none.
-    #[arg(long)]
-    battery_seconds: Option<f64>,
+    #[command(flatten)]
+    figures: PowerFigures,
     /// `ip:port` to listen on; port 0 for any.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
+}
+
+/// What a power manager is told at its start; what is left out is as before, or as in [`Settings::new`].
+#[derive(Clone, Debug, Default, Args)]
+pub struct PowerFigures {
+    /// Follow the power by this policy: nodes sleep. Without it, a cluster that did before goes on, any other has all
+    /// nodes on.
+    #[arg(long)]
+    pub policy: Option<PolicyKind>,
+    /// Blink interval, as 2s [default: 60s, or as before].
+    #[arg(long, requires = "policy")]
+    pub interval: Option<Span>,
+    /// Watts for the whole cluster that are assumed when the power source is silent or lies [default: half of the nodes'
+    /// draw, and what is always drawn].
+    #[arg(long, requires = "policy")]
+    pub fallback_watts: Option<f64>,
+    /// How long the battery carries all nodes, in seconds; 0: there is none [default: 300].
+    #[arg(long, requires = "policy")]
+    pub battery_seconds: Option<f64>,
+    /// Time that a node takes to wake, and to fall asleep [default: 50ms, for processes that are frozen].
+    #[arg(long, requires = "policy")]
+    pub transition: Option<Span>,
+    /// Watts that a node draws at work [default: 25].
+    #[arg(long, requires = "policy")]
+    pub active_watts: Option<f64>,
+    /// Watts that a node draws asleep [default: 1].
+    #[arg(long, requires = "policy")]
+    pub asleep_watts: Option<f64>,
+    /// Watts that switches and always-on nodes draw [default: 40].
+    #[arg(long, requires = "policy")]
+    pub base_watts: Option<f64>,
+}
+
+impl PowerFigures {
+    /// The same on a command line.
+    pub fn arguments(&self) -> Vec<String> {
+        let span = |span: Span| format!("{}ms", span.0.as_millis());
+        let watts = |watts: f64| watts.to_string();
+        let all = [
+            ("--policy", self.policy.map(|policy| policy.to_string())),
+            ("--interval", self.interval.map(span)),
+            ("--fallback-watts", self.fallback_watts.map(watts)),
+            ("--battery-seconds", self.battery_seconds.map(watts)),
+            ("--transition", self.transition.map(span)),
+            ("--active-watts", self.active_watts.map(watts)),
+            ("--asleep-watts", self.asleep_watts.map(watts)),
+            ("--base-watts", self.base_watts.map(watts)),
+        ];
+        all.into_iter().flat_map(|(name, value)| value.map(|value| [name.to_owned(), value])).flatten().collect()
+    }
+
+    /// Changes what is said here.
+    fn change(&self, settings: &mut Settings) -> Result<()> {
+        let ms = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
+        if let Some(policy) = self.policy {
+            settings.force &= policy == settings.policy()?;
+            policy.name().clone_into(&mut settings.policy);
+        }
+        let set = |field: &mut f64, value: Option<f64>| *field = value.unwrap_or(*field);
+        settings.interval_ms = self.interval.map_or(settings.interval_ms, ms);
+        settings.fallback_watts = self.fallback_watts.or(settings.fallback_watts);
+        settings.transition_ms = self.transition.map_or(settings.transition_ms, ms);
+        set(&mut settings.battery_s, self.battery_seconds);
+        set(&mut settings.active_watts, self.active_watts);
+        set(&mut settings.asleep_watts, self.asleep_watts);
+        set(&mut settings.base_watts, self.base_watts);
+        settings.check()
+    }
 }
 
 /// Blink interval of a cluster that was not told one: the paper's.
@@ -48,18 +106,11 @@ pub async fn run(context: &Context, args: PowerManagerArgs) -> Result<()> {
     let cluster = context.cluster()?;
     let runtime = Runtime::real();
     let dir = cluster.path.join("power");
-    let policy = args.policy.unwrap_or(PolicyKind::AlwaysOn);
-    let fresh = Settings::new(policy, args.interval.map_or(INTERVAL, |span| span.0));
-    let mut settings = Settings::read_or(&runtime, &dir, fresh.clone()).await?;
-    let before = settings.clone();
-    if let Some(policy) = args.policy {
-        (settings.policy, settings.force) = (policy.name().to_owned(), settings.force && policy == before.policy()?);
-    }
-    settings.interval_ms = args.interval.map_or(settings.interval_ms, |_| fresh.interval_ms);
-    settings.fallback_watts = args.fallback_watts.or(settings.fallback_watts);
-    settings.battery_s = args.battery_seconds.unwrap_or(settings.battery_s);
+    let fresh = Settings::new(PolicyKind::AlwaysOn, INTERVAL);
+    let before = Settings::read_or(&runtime, &dir, fresh.clone()).await?;
+    let mut settings = before.clone();
+    args.figures.change(&mut settings)?;
     if settings != before {
-        settings.check()?;
         settings.write(&runtime, &dir).await?;
     }
     let listener = runtime.listen(&args.listen).await?;

@@ -131,6 +131,14 @@ fn a_synced_write_outlives_its_mount_while_members_sleep() {
     wait_plan(&cluster, "the first status", |_| true);
     cluster.ok(&["power", "set", "--fraction", "0.3"]);
     wait_plan(&cluster, "nodes that blink", |status| frozen(status) >= 5);
+    // Programs can see it: two of nine nodes are awake, and the file lies on three.
+    let told = crate::harness::shell(&format!("getfattr --only-values -n user.ebb.power {}/data", mount.display()));
+    assert!(told.starts_with("0 h") && told.matches(':').count() >= 3 && told.contains("asleep:"), "{told}");
+    let placed = cluster.json(&["fs", "locations", "/data"]);
+    let powers =
+        placed["metablocks"][0]["replicas"].as_array().unwrap().iter().map(|replica| replica["power"].to_string());
+    assert!(powers.into_iter().any(|power| power.contains("asleep")), "{placed}");
+    assert!(placed["metablocks"][0]["readable_in_s"].as_f64() < Some(2.5), "{placed}");
     let local = cluster.path("new");
     std::fs::write(&local, pattern(512 << 10, 2)).unwrap();
     file.write_all_at(&pattern(512 << 10, 2), 0).unwrap();
