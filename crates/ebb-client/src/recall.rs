@@ -29,6 +29,9 @@ pub(crate) const HELD_MAX: usize = 50_000;
 const RELEASE_BATCH: usize = 1000;
 /// Files flushed at a time before everything is given back.
 const FLUSHES_MAX: usize = 32;
+/// Bytes that may stay promised to files that nobody here has open. Others cannot use them, but whoever gives a lease
+/// back must ask again before it reads or writes the file.
+const IDLE_ROOM_MAX: u64 = 1 << 30;
 
 impl Shared {
     /// A recall came; it is dealt with by a task of its own, once for each file.
@@ -169,8 +172,13 @@ impl Shared {
         }
     }
 
-    /// Gives the leases back that were not used for longest, if there are too many.
+    /// Gives the leases back that were not used for longest, if there are too many, or if too much room is promised to
+    /// files that nobody here has open.
     pub async fn trim_leases(self: &Arc<Self>) {
+        // Only what needs no flushing: commits wait for this.
+        for batch in self.files_with_room_beyond(IDLE_ROOM_MAX).chunks(RELEASE_BATCH) {
+            self.release_batch(batch).await;
+        }
         if self.inode_count() <= HELD_MAX {
             return;
         }
@@ -185,10 +193,30 @@ impl Shared {
         self.sweep();
     }
 
+    /// Gives back all room that is promised to files which nobody here has open, and their leases with it. Callers take
+    /// turns, so that who comes second finds what the first gave back.
+    pub async fn return_room(self: &Arc<Self>) {
+        let _turn = self.returning_room.lock().await;
+        self.release_files(&self.files_with_room_beyond(0)).await;
+    }
+
+    /// Files that nobody here has open, but the ones used last that have `most` bytes of unused room together.
+    fn files_with_room_beyond(&self, most: u64) -> Vec<Arc<Inode>> {
+        let rooms = self.inodes().into_iter().filter_map(|inode| {
+            let room = idle_room(&inode);
+            (room > 0).then(|| (inode.used.load(Ordering::Relaxed), room, inode))
+        });
+        beyond(most, rooms.collect())
+    }
+
     /// Flushes everything, many files at a time, and gives back what can be given back in batches. What is left (in
     /// use, or in trouble) is dealt with one by one.
     pub async fn release_all(self: &Arc<Self>) {
-        for some in self.inodes().chunks(RELEASE_BATCH) {
+        self.release_files(&self.inodes()).await;
+    }
+
+    async fn release_files(self: &Arc<Self>, files: &[Arc<Inode>]) {
+        for some in files.chunks(RELEASE_BATCH) {
             for part in some.chunks(FLUSHES_MAX) {
                 let flush = |inode: &Arc<Inode>| {
                     let (shared, inode) = (self.clone(), inode.clone());
@@ -253,10 +281,47 @@ impl Shared {
     }
 }
 
+/// Bytes that are promised to a file for writes to come, if nobody here has it open.
+fn idle_room(inode: &Inode) -> u64 {
+    let core = inode.core.lock();
+    if core.open_count > 0 || core.lease != Lease::Write {
+        return 0;
+    }
+    let unused = core.map.iter().map(|(index, record)| {
+        let length = core.channels.get(index).map_or(record.length, |channel| channel.length);
+        record.reserved.saturating_sub(length)
+    });
+    unused.sum()
+}
+
+/// Of files with (last use, room), those to give back so that those used last keep `most` bytes of room at most.
+fn beyond<T>(most: u64, mut rooms: Vec<(u64, u64, T)>) -> Vec<T> {
+    rooms.sort_by_key(|(used, ..)| std::cmp::Reverse(*used));
+    let mut sum = 0_u64;
+    let excess = rooms.into_iter().filter_map(|(_, room, file)| {
+        sum = sum.saturating_add(room);
+        (sum > most).then_some(file)
+    });
+    excess.collect()
+}
+
 fn is_idle(inode: &Inode) -> bool {
     let core = inode.core.lock();
     core.open_count == 0
         && !core.uncommitted
         && core.dirty.is_empty()
         && core.channels.values().all(|one| one.is_quiet())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::beyond;
+
+    #[test]
+    fn the_files_used_last_keep_their_room() {
+        let rooms = vec![(1, 10, 'a'), (4, 10, 'd'), (3, 25, 'c'), (2, 10, 'b')];
+        assert_eq!(beyond(100, rooms.clone()), []);
+        assert_eq!(beyond(35, rooms.clone()), ['b', 'a']);
+        assert_eq!(beyond(0, rooms), ['d', 'c', 'b', 'a']);
+    }
 }

@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub proxies: Mutex<Vec<pb::ProxyAddress>>,
     /// Places for those that are under way.
     pub in_flight: Semaphore,
+    /// Who gives room back: one at a time.
+    pub returning_room: tokio::sync::Mutex<()>,
     pub closing: AtomicBool,
     table: Mutex<BTreeMap<InodeId, Arc<Inode>>>,
     clock: AtomicU64,
@@ -98,6 +100,7 @@ impl Shared {
             relays: Requests::default(),
             proxies: Mutex::default(),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
+            returning_room: tokio::sync::Mutex::default(),
             closing: AtomicBool::new(false),
             table: Mutex::default(),
             clock: AtomicU64::new(0),

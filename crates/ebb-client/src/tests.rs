@@ -8,4 +8,5 @@ mod frozen;
 mod harness;
 mod random;
 mod removed;
+mod room;
 mod short;

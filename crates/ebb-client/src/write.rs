@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ebb_runtime::{Moment, Plant};
-use ebb_types::{Credentials, Epoch, Result, err};
+use ebb_types::{Credentials, Epoch, ErrorKind, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Grant, Op, SetAttr};
 
@@ -214,7 +214,13 @@ impl Shared {
             (core.epoch, core.attr.as_ref().map(|attr| attr.size_generation), op)
         };
         let wanted = grant.indexes.clone();
-        let reply = match self.own_meta(Op::Grant(grant)).await {
+        let mut answer = self.own_meta(Op::Grant(grant.clone())).await;
+        if answer.as_ref().is_err_and(|error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded)) {
+            // What lacks may be no more than promised, and promised to this client.
+            self.return_room().await;
+            answer = self.own_meta(Op::Grant(grant)).await;
+        }
+        let reply = match answer {
             Ok(reply) => reply,
             Err(error) => {
                 self.note_lease_error(inode, &error);

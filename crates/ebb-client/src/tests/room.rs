@@ -1,0 +1,43 @@
+//! Room that is promised and not used: it is in nobody's way.
+
+use std::time::Duration;
+
+use ebb_wire::pb::meta_op::{Op, SetDataset};
+
+use super::harness::{BLOCK, create, pattern, read_all, root, run};
+use crate::Access;
+
+/// Room for 16 first promises.
+const QUOTA: u64 = 16 * BLOCK;
+const FILES: u64 = 60;
+const SIZE: usize = 5000;
+
+#[test]
+fn many_small_files_need_no_more_room_than_they_have_bytes() {
+    run(91, 3, |cluster| async move {
+        let client = cluster.client("client").await;
+        let directory = cluster.small_dataset(&client, 3).await;
+        let dataset = client.get_attr(&root(), directory).await.unwrap().dataset;
+        let quota = SetDataset { dataset, quota_bytes: Some(QUOTA), ..Default::default() };
+        client.meta(&root(), Op::SetDataset(quota)).await.unwrap();
+        // All at once, and after a while: files are closed and still known here.
+        for number in 0..FILES {
+            let (handle, _) = create(&client, directory, &format!("f{number}")).await;
+            client.write(handle, 0, pattern(number, SIZE)).await.unwrap();
+            client.close(handle).await;
+            if number == FILES / 2 {
+                cluster.world.sleep(Duration::from_secs(7)).await;
+            }
+        }
+        for number in 0..FILES {
+            let found = client.lookup(&root(), directory, format!("f{number}").as_bytes()).await.unwrap();
+            let handle = client.open(&root(), ebb_types::InodeId::new(found.inode), Access::Read).await.unwrap().0;
+            assert_eq!(read_all(&client, handle).await.unwrap(), pattern(number, SIZE));
+            client.close(handle).await;
+        }
+        // What is really used up is refused.
+        let (handle, _) = create(&client, directory, "large").await;
+        let refused = client.write(handle, 0, pattern(1, QUOTA as usize)).await.unwrap_err();
+        assert_eq!(refused.kind(), ebb_types::ErrorKind::QuotaExceeded);
+    });
+}
