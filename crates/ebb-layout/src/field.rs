@@ -73,7 +73,7 @@ impl<'a> Field<'a> {
 }
 
 /// Where the copies so far are: those present and those already chosen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Spread<'a> {
     /// Host and rack of each copy, in the order of choice.
     pub places: Vec<(&'a HostName, &'a RackName)>,
@@ -106,7 +106,7 @@ impl<'a> Spread<'a> {
     pub fn take(&mut self, volume: &'a VolumeView, reason: Reason) -> Chosen {
         assert!(self.nodes.insert(volume.node), "{} was chosen twice", volume.node);
         self.places.push((&volume.host, &volume.rack));
-        Chosen { node: volume.node, volume: volume.volume, incarnation: volume.incarnation, reason }
+        Chosen { node: volume.node, volume: volume.volume, incarnation: volume.incarnation, home: volume.node, reason }
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Chosen {
     pub volume: VolumeId,
     /// Life of the volume that the choice was made for.
     pub incarnation: Incarnation,
+    /// Where the copy belongs: the node itself, unless it is a guest there.
+    pub home: NodeId,
     /// Why.
     pub reason: Reason,
 }
@@ -57,6 +59,10 @@ pub enum Reason {
     RunGivenUp,
     /// All hosts that could take a copy have one already: another node of the same host.
     SharedHost,
+    /// It is where the copy belongs.
+    Home,
+    /// The copy's home is off: the active node with the fewest guests.
+    FewestGuests,
 }
 
 impl fmt::Display for Reason {
@@ -77,13 +83,19 @@ impl fmt::Display for Reason {
             Self::CircleNext => "next on the circle to a node that cannot take it",
             Self::RunGivenUp => "no node of the copy's run can take it",
             Self::SharedHost => "no other host with room",
+            Self::Home => "where it belongs",
+            Self::FewestGuests => "the active node with the fewest guests",
         })
     }
 }
 
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({}): {}", self.node, self.volume, self.incarnation, self.reason)
+        write!(f, "{} {} ({})", self.node, self.volume, self.incarnation)?;
+        if self.home != self.node {
+            write!(f, ", a guest for {}", self.home)?;
+        }
+        write!(f, ": {}", self.reason)
     }
 }
 

@@ -21,6 +21,7 @@ fn volume(node: u64, disk: u64, host: u64, rack: u64) -> VolumeView {
         free_bytes: 60 * GIB,
         load: 0,
         usable: true,
+        off: false,
     }
 }
 

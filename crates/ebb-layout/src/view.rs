@@ -30,6 +30,8 @@ pub struct VolumeView {
     pub load: u32,
     /// Live, not draining, not poisoned: may take new replicas.
     pub usable: bool,
+    /// Its node is switched off by the power plan: it may be a home, whose copy is a guest elsewhere until it is on again.
+    pub off: bool,
 }
 
 /// Most of a volume that is kept free for its own journal and tables, in bytes.

@@ -286,6 +286,7 @@ impl Registry {
                     free_bytes: known.free_bytes.saturating_sub(reservations.on_volume(volume_id)),
                     load: node.load,
                     usable: prompt && !node.dead && !record.draining && !known.poisoned,
+                    off: is_off,
                 });
             }
         }

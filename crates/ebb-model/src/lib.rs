@@ -14,7 +14,8 @@
 //! that it includes), the pipeline (a chain delivers what single-source delivers, in fewer orders), time. Clocks
 //! appear as one assumption: a *read* lease ends at its client before the master takes it for ended. A *write* lease
 //! has no such luck here; only epochs protect it. Files that several clients write by way of the proxy have a model of
-//! their own, [`sharing`], in which a whole set of members is one thing.
+//! their own, [`sharing`], in which a whole set of members is one thing; so have members that sleep, [`standins`], and copies
+//! that lie away from home, [`guests`].
 //!
 //! Reading order: [`names`], [`message`], [`replica`], [`client`], [`master`], then [`actions`] (what may happen),
 //! [`properties`] (what must hold), [`mutant`], [`forget`] and [`symmetry`] (why it ends).
@@ -25,6 +26,7 @@ pub mod client;
 #[cfg(test)]
 pub(crate) mod explore;
 pub mod forget;
+pub mod guests;
 pub mod history;
 pub mod master;
 pub mod message;

@@ -21,6 +21,7 @@ fn view(nodes: u64) -> View {
         free_bytes: 1 << 39,
         load: 0,
         usable: true,
+        off: false,
     };
     View { volumes: (1..=nodes).map(volume).collect() }
 }

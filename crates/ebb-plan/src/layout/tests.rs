@@ -169,6 +169,7 @@ fn online(layout: Layout, nodes: u32, primaries: u32, replicas: u32, gear_size: 
         free_bytes: 1 << 49,
         load: 0,
         usable: true,
+        off: false,
     };
     let view = View { volumes: (0..u64::from(nodes)).map(volume).collect() };
     let order = (0..u64::from(nodes)).map(NodeId::new).collect();
