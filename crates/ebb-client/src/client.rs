@@ -426,7 +426,9 @@ impl Client {
         let file = self.shared.handles.get(handle)?;
         let len = u64::from(len);
         if len <= READ_MAX {
-            return self.shared.read(&file, offset, len).await;
+            let data = self.shared.read(&file, offset, len).await?;
+            self.shared.served.count(&file, data.len());
+            return Ok(data);
         }
         let mut out = BytesMut::new();
         while (out.len() as u64) < len {
@@ -437,26 +439,31 @@ impl Client {
                 break;
             }
         }
+        self.shared.served.count(&file, out.len());
         Ok(out.freeze())
     }
 
     /// Writes all of `data`.
     pub async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<()> {
-        let file = self.shared.handles.get(handle)?;
-        self.shared.write(&file, Place::At(offset), data, Privileges::OfOpener).await.map(drop)
+        self.write_counted(handle, Place::At(offset), data, Privileges::OfOpener).await.map(drop)
     }
 
     /// Writes at the end of the file as it is when the write lease is held; returns where.
     pub async fn append(&self, handle: Handle, data: Bytes) -> Result<u64> {
-        let file = self.shared.handles.get(handle)?;
-        self.shared.write(&file, Place::End, data, Privileges::OfOpener).await
+        self.write_counted(handle, Place::End, data, Privileges::OfOpener).await
     }
 
     /// Writes all of `data` at `offset` or, without one, at the end of the file; returns where. Set-user-id and
     /// set-group-id go with the bytes: nobody sees these with those still set.
     pub async fn write_unprivileged(&self, handle: Handle, offset: Option<u64>, data: Bytes) -> Result<u64> {
-        let file = self.shared.handles.get(handle)?;
-        self.shared.write(&file, offset.map_or(Place::End, Place::At), data, Privileges::Taken).await
+        self.write_counted(handle, offset.map_or(Place::End, Place::At), data, Privileges::Taken).await
+    }
+
+    async fn write_counted(&self, handle: Handle, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
+        let (file, len) = (self.shared.handles.get(handle)?, data.len());
+        let at = self.shared.write(&file, place, data, privileges).await?;
+        self.shared.served.count(&file, len);
+        Ok(at)
     }
 
     /// Returns when everything written is on stable storage of every member of every set.
@@ -559,6 +566,7 @@ impl Client {
                 parts.push(task.join().await??);
             }
         }
+        self.shared.served.add(parts.iter().map(Bytes::len).sum());
         if parts.len() == 1 {
             return Ok(parts.remove(0));
         }

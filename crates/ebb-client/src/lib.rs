@@ -19,7 +19,7 @@
 //!    `pinned` (what the proxy itself needs).
 //!    Nodes that are never awake when this client is: `relay` (what it asks a proxy to do), [`deliver`] (what the proxy does).
 //! 7. Reading: `read`, `fetch`, `short` (files of servers on this host). Names: `kept`, `names`. Power and load, for
-//!    programs: `inspect`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`.
+//!    programs: `inspect`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`, `served`.
 
 mod allocate;
 mod budget;
@@ -60,6 +60,7 @@ mod relay;
 mod repair;
 mod resize;
 mod returns;
+mod served;
 mod session;
 mod shared;
 mod sharing;

@@ -64,7 +64,8 @@ impl Shared {
         let session = self.session.name();
         let (id, node_map_version) = (session.id.raw(), self.nodes.version());
         let plan_version = self.plan_version();
-        let message = pb::Poll { session: id, wait_ms, node_map_version, recalled, forgotten, plan_version };
+        let served = Some(self.served.to_message());
+        let message = pb::Poll { session: id, wait_ms, node_map_version, recalled, forgotten, plan_version, served };
         let sent = self.runtime.now();
         let deadline = Duration::from_millis(u64::from(wait_ms)) + LATE;
         let reply = match self.session.masters.call_once(&message, deadline).await {

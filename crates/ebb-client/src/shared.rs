@@ -25,6 +25,7 @@ use crate::nodes::NodeMap;
 use crate::poll::MasterBoot;
 use crate::proxied::IN_FLIGHT_MAX;
 use crate::returns::Returns;
+use crate::served::Served;
 use crate::session::Session;
 use crate::sharing::Requests;
 use crate::short::ShortCircuit;
@@ -50,6 +51,7 @@ pub(crate) struct Shared {
     pub short: ShortCircuit,
     pub locks: LockWaiters,
     pub metrics: Cells,
+    pub served: Served,
     pub listener: Mutex<Option<Arc<dyn CacheListener>>>,
     /// Recalls that are being dealt with, and what they leave.
     pub recalls: Mutex<BTreeMap<InodeId, crate::inode::Lease>>,
@@ -74,6 +76,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// The parts, put together.
     pub fn new(runtime: Runtime, connector: Connector, options: ClientOptions, session: Session) -> Self {
+        let served = Served::new(runtime.random_u64());
         Self {
             cache: BlockCache::new(options.read_cache_bytes),
             budget: Budget::new(options.dirty_bytes_max),
@@ -92,6 +95,7 @@ impl Shared {
             short: ShortCircuit::default(),
             locks: LockWaiters::default(),
             metrics: Cells::default(),
+            served,
             listener: Mutex::new(None),
             recalls: Mutex::default(),
             forgetting: Mutex::default(),

@@ -25,6 +25,7 @@
 //! | `ebb_layout`, `ebb_power::chain`: where copies go, which chain a dataset gets | `placement`, `chains` |
 //! | [`recovery`]: what members' answers mean | `recovery::run` |
 //! | `ebb_power::Timetable`: who sleeps when | `power` |
+//! | [`served`]: bytes that programs were served | `poll`, `power` |
 //! | [`repair`]: the next step for a set | `repair::run`, `deletes` |
 //! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
 //!
@@ -56,6 +57,7 @@ pub mod registry;
 pub mod repair;
 pub mod reserve;
 mod room;
+pub mod served;
 pub mod service;
 pub mod sessions;
 mod shared;

@@ -16,6 +16,9 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
     let Some((number, news)) = begun else {
         bail!(SessionExpired, "session {session} is over: open a new one");
     };
+    if let Some(served) = &call.served {
+        shared.state.served.lock().on_told(served);
+    }
     for held in &call.recalled {
         on_held(shared, session, held);
     }

@@ -98,18 +98,19 @@ pub(crate) fn encoded(machine: &Machine) -> Vec<Vec<u8>> {
     machine.plans().map(|published| published.plan.clone()).collect()
 }
 
-/// Answers `DescribePower`: nodes and plans, and, unless that is all, datasets that hold anything and what lies where.
+/// Answers `DescribePower`: nodes, plans and what was served, and, unless that is all, datasets that hold anything and what lies where.
 pub(crate) fn describe(shared: &Shared, call: &pb::DescribePower) -> pb::DescribePowerReply {
     let (_, nodes) = shared.node_map();
+    let served = Some(pb::Served { boot: shared.boot, bytes: shared.state.served.lock().bytes(), told_bytes: 0 });
     if call.nodes_only {
-        return pb::DescribePowerReply { nodes, plans: encoded(&shared.group.machine()), ..Default::default() };
+        return pb::DescribePowerReply { nodes, served, plans: encoded(&shared.group.machine()), ..Default::default() };
     }
     let machine = shared.group.snapshot();
     let all: Vec<u64> = nodes.iter().map(|node| node.id).collect();
     let (holdings, filled) = holdings(&machine);
     let datasets = machine.datasets().filter(|dataset| filled.contains_key(&DatasetId::new(dataset.id)));
     let datasets = datasets.map(|dataset| chains::charted(dataset, &all)).collect();
-    pb::DescribePowerReply { nodes, datasets, holdings, plans: encoded(&machine) }
+    pb::DescribePowerReply { nodes, datasets, holdings, plans: encoded(&machine), served }
 }
 
 /// Metablocks by the nodes that they lie on, and how many each dataset has. Looks at every metablock once.

@@ -29,6 +29,7 @@ use crate::options::Options;
 use crate::registry::Registry;
 use crate::repair::queue::Work;
 use crate::reserve::Reservations;
+use crate::served::Served;
 use crate::sessions::Sessions;
 
 /// Everything that a master's tasks share.
@@ -55,6 +56,8 @@ pub(crate) struct State {
     pub chains: Mutex<Chains>,
     /// Power plans in force and announced.
     pub plans: Mutex<Timetable>,
+    /// Alone: no other lock is taken while it is held.
+    pub served: Mutex<Served>,
     pub wake: Wake,
 }
 
@@ -89,6 +92,7 @@ impl State {
             work: Mutex::default(),
             chains: Mutex::default(),
             plans: Mutex::default(),
+            served: Mutex::default(),
             wake: Wake::default(),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_layout::LayoutKind;
-use ebb_power::account::Seen;
+use ebb_power::account::{Account, Meter, Seen};
 use ebb_power::manager::{Cluster as CoreCluster, Manager, Now};
 use ebb_power::reach::{Force, Holding};
 use ebb_power::signal::source::{Reading, Source};
@@ -17,6 +17,7 @@ use ebb_types::{DatasetId, ErrorKind, NodeId, Result, bail, err};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 
+use crate::books;
 use crate::feed::{Feed, Reader};
 use crate::settings::{Settings, Word};
 use crate::status;
@@ -110,7 +111,21 @@ pub(crate) struct State {
     pub core: Option<Manager>,
     pub known: Option<Known>,
     pub seen: pb::NodesPowerReply,
+    /// Of the manager before, or of a core that was given up: the next core goes on with it.
+    account: Account,
+    /// Bytes served, as the master counts them.
+    meter: Meter,
     pub held_back: Option<ebb_types::Error>,
+}
+
+impl State {
+    /// The master told what programs were served. What was served before this manager looked was paid for with joules that
+    /// it did not count either.
+    fn on_served(&mut self, told: Option<pb::Served>) {
+        if let (Some(core), Some(told)) = (&mut self.core, told) {
+            core.count_served(self.meter.on_reading(told.boot, told.bytes));
+        }
+    }
 }
 
 /// A running power manager.
@@ -132,7 +147,16 @@ pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, optio
     let connector = Connector::new(runtime.clone(), identity.clone(), counters.clone());
     let settings = Settings::read_or(&runtime, &options.dir, options.fresh.clone()).await?;
     let reader = settings.feed.as_ref().map(|feed| feed.open(&runtime)).transpose()?;
-    let state = State { settings, core: None, known: None, seen: Default::default(), held_back: None };
+    let account = books::read(&runtime, &options.dir).await;
+    let state = State {
+        settings,
+        core: None,
+        known: None,
+        seen: Default::default(),
+        account,
+        meter: Meter::default(),
+        held_back: None,
+    };
     let manager = Arc::new(PowerManager {
         started: runtime.now(),
         runtime: runtime.clone(),
@@ -154,7 +178,10 @@ async fn manage(manager: Arc<PowerManager>) {
         let now = manager.runtime.now();
         if looked.is_none_or(|looked| now.since(looked) >= LOOK) {
             match manager.look().await {
-                Ok(()) => (looked, watched) = (Some(now), Some(now)),
+                Ok(()) => {
+                    (looked, watched) = (Some(now), Some(now));
+                    manager.write_account().await;
+                }
                 Err(error) => tracing::info!(%error, "the master tells nothing of the cluster now"),
             }
         } else if watched.is_none_or(|watched| now.since(watched) >= WATCH) {
@@ -194,6 +221,7 @@ impl PowerManager {
                 plans.accept(PowerPlan::decode(plan)?, now_ms)?;
             }
             let mut core = begin(&state.settings, &known, plans)?;
+            core.resume_account(state.account.clone());
             if state.settings.force {
                 let policy = state.settings.policy()?;
                 core.set_policy(self.now(), &known.core(), policy, Rotational::Blink, Force::Insist)?;
@@ -201,16 +229,27 @@ impl PowerManager {
             state.core = Some(core);
         }
         state.known = Some(known);
+        state.on_served(told.served);
         Ok(())
     }
 
-    /// Learns which nodes are silent now.
+    /// Puts the account where the next manager finds it.
+    async fn write_account(&self) {
+        let Some(account) = self.state.lock().core.as_ref().map(|core| core.account().clone()) else { return };
+        if let Err(error) = books::write(&self.runtime, &self.options.dir, &account).await {
+            tracing::warn!(%error, "the energy account is not written");
+        }
+    }
+
+    /// Learns which nodes are silent now, and what was served.
     async fn watch(&self) -> Result<()> {
         let channel = self.connector.channel(&self.options.master);
         let told = channel.call(&pb::DescribePower { nodes_only: true }, CALL).await?;
-        if let Some(known) = &mut self.state.lock().known {
+        let mut state = self.state.lock();
+        if let Some(known) = &mut state.known {
             known.dead = silent(&told.nodes);
         }
+        state.on_served(told.served);
         Ok(())
     }
 
@@ -268,6 +307,7 @@ impl PowerManager {
         if let Err(error) = self.connector.channel(&self.options.master).call(&call, CALL).await {
             // Nobody may follow it: as if it had not been made. If it was logged after all, the next look finds it.
             let mut state = self.state.lock();
+            state.account = before.account().clone();
             state.core = (error.kind() != ErrorKind::Stale).then_some(before);
             return Err(error.context(format_args!("publishing {}", plan.version)));
         }

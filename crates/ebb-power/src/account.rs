@@ -79,7 +79,7 @@ pub struct Account {
     pub over_peak_watts: f64,
     /// Draw in the last stretch, of nodes and of what is always on.
     pub watts: f64,
-    /// Bytes that clients were served.
+    /// Bytes that programs were served, each once.
     pub served_bytes: u64,
 }
 
@@ -173,6 +173,24 @@ impl NodeAccount {
     }
 }
 
+/// Reads a counter of bytes served that is kept elsewhere and begins anew now and then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Meter {
+    last: Option<(u64, u64)>,
+}
+
+impl Meter {
+    /// The counter of the process `boot` shows `total`: what is new. What it shows at first was served before this meter
+    /// looked; another process's counter began at nothing since the last look.
+    pub fn on_reading(&mut self, boot: u64, total: u64) -> u64 {
+        match self.last.replace((boot, total)) {
+            None => 0,
+            Some((same, before)) if same == boot => total.saturating_sub(before),
+            Some(_) => total,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -231,6 +249,13 @@ mod tests {
         assert_eq!(account.watts, 10.0 + 70.0 + 33.0 + 1.0);
         assert_eq!((account.joules, account.over_joules, account.missing_joules), (228.0, 128.0, 128.0));
         assert_eq!(Account::default().joules_per_gib(), None);
+    }
+
+    #[test]
+    fn a_counter_that_begins_anew_is_read_on_and_what_was_before_is_left_out() {
+        let mut meter = Meter::default();
+        let readings = [(1, 700), (1, 750), (1, 750), (2, 30), (2, 40), (3, 0), (3, 5)];
+        assert_eq!(readings.map(|(boot, total)| meter.on_reading(boot, total)), [0, 50, 0, 30, 10, 0, 5]);
     }
 
     proptest! {

@@ -161,7 +161,12 @@ impl Manager {
         self.battery.charge_joules = joules.clamp(0.0, self.battery.capacity_joules);
     }
 
-    /// Counts bytes that clients were served.
+    /// Goes on with the account of an earlier manager.
+    pub fn resume_account(&mut self, account: Account) {
+        self.account = account;
+    }
+
+    /// Counts bytes that programs were served.
     pub fn count_served(&mut self, bytes: u64) {
         self.account.served_bytes += bytes;
     }

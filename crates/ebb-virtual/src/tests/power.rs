@@ -132,6 +132,52 @@ fn writes_under_blinking_are_on_every_member_within_two_intervals() {
     });
 }
 
+/// Goal: the bytes of the energy account are those that programs read and wrote, each once, whoever restarts.
+/// Method: known reads and writes, some of them answered by caches; then each of client, block server, master and manager
+/// is restarted in a quiet moment, with more reads between.
+#[test]
+fn what_programs_were_served_is_counted_once_whoever_restarts() {
+    World::run(12, WorldOptions::default(), |world| async move {
+        let cluster = PowerCluster::start(&world, 4, PolicyKind::AlwaysOn, INTERVAL).await.unwrap();
+        while cluster.status().await.is_err() {
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        // Whoever tells something has told it by then, and the manager has written its account.
+        let quiet = Duration::from_secs(9);
+        let all = (FILES * BLOCK) as u64;
+        let client = cluster.connect("client").await.unwrap();
+        let files = write_files(&client).await;
+        read_all(&world, &client, &files).await;
+        world.sleep(quiet).await;
+        let told = cluster.status().await.unwrap();
+        assert_eq!(told.served_bytes, 2 * all);
+        assert!(told.joules > 0.0);
+        cluster.restart_master().await;
+        world.sleep(quiet).await;
+        assert_eq!(cluster.status().await.unwrap().served_bytes, 2 * all);
+        read_all(&world, &client, &files).await;
+        world.sleep(quiet).await;
+        assert_eq!(cluster.status().await.unwrap().served_bytes, 3 * all);
+        cluster.kill_manager();
+        world.sleep(quiet).await;
+        cluster.restart_manager();
+        while cluster.status().await.is_err() {
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        world.sleep(quiet).await;
+        let after = cluster.status().await.unwrap();
+        assert_eq!(after.served_bytes, 3 * all);
+        assert!(after.joules > told.joules, "the account goes on: {} J after {} J", after.joules, told.joules);
+        client.disconnect().await.unwrap();
+        let reader = cluster.connect("reader").await.unwrap();
+        for number in 0..FILES {
+            read_file(&reader, number).await;
+        }
+        world.sleep(quiet).await;
+        assert_eq!(cluster.status().await.unwrap().served_bytes, 4 * all);
+    });
+}
+
 #[test]
 fn a_plan_that_takes_data_out_of_reach_is_refused() {
     World::run(5, WorldOptions::default(), |world| async move {

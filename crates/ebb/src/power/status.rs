@@ -10,7 +10,7 @@ use serde_json::json;
 use super::manager;
 use crate::admin;
 use crate::cli::Context;
-use crate::output::{Table, print_line};
+use crate::output::{Table, human_bytes, print_line};
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(250);
@@ -80,8 +80,14 @@ fn to_json(told: &pb::PowerStatusReply) -> serde_json::Value {
         "drawn_watts": told.drawn_watts, "modelled": true, "joules": told.joules, "interval_s":
         told.interval_ms as f64 / 1000.0, "source": told.source, "why": told.why, "held_back": told.held_back,
         "over_joules": told.over_joules, "battery_joules": told.battery_joules, "base_watts": told.base_watts,
+        "served_bytes": told.served_bytes, "joules_per_gib": joules_per_gib(told),
         "nodes": told.nodes.iter().map(node).collect::<Vec<_>>(),
     })
+}
+
+/// What each GiB cost that programs read and wrote; none before there was any.
+fn joules_per_gib(told: &pb::PowerStatusReply) -> Option<f64> {
+    (told.served_bytes > 0).then(|| told.joules / (told.served_bytes as f64 / f64::from(1 << 30)))
 }
 
 fn lines(told: &pb::PowerStatusReply) -> Vec<String> {
@@ -92,6 +98,9 @@ fn lines(told: &pb::PowerStatusReply) -> Vec<String> {
         ),
         told.why.clone(),
     ];
+    if let Some(joules) = joules_per_gib(told) {
+        lines.push(format!("{joules:.0} J for each GiB served ({} so far)", human_bytes(told.served_bytes)));
+    }
     if !told.held_back.is_empty() {
         lines.push(format!("held back: {}", told.held_back));
     }
@@ -123,6 +132,16 @@ fn picture(node: &pb::PowerNode, interval_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_gib_costs_is_told_once_something_was_served() {
+        let mut told = pb::PowerStatusReply { joules: 300.0, ..Default::default() };
+        assert!(to_json(&told)["joules_per_gib"].is_null());
+        assert_eq!(lines(&told).len(), 3, "{:?}", lines(&told));
+        told.served_bytes = 512 << 20;
+        assert_eq!(to_json(&told)["joules_per_gib"], 600.0);
+        assert!(lines(&told)[2].starts_with("600 J for each GiB served"), "{:?}", lines(&told));
+    }
 
     #[test]
     fn the_picture_goes_around_the_end_of_the_interval() {
