@@ -22,7 +22,7 @@ use crate::session::{ATTEMPT, Session};
 use crate::shared::Shared;
 use crate::types::{Access, Allocate, CacheListener, Handle, Location, Privileges, SetAttr};
 use crate::write::Place;
-use crate::{ClientOptions, HostPower, committer, fetch, poll, witness};
+use crate::{ClientOptions, HostPower, committer, fetch, poll, rest, witness};
 
 /// Blocks that [`Client::read_by_map`] asks for at a time.
 const MAP_READS: usize = 4;
@@ -43,9 +43,10 @@ impl Client {
         let shared = Arc::new(Shared::new(runtime.clone(), connector, options, session));
         shared.open_session().await?;
         // The node map comes with a version only from a poll; it also tells which master process this is.
-        shared.poll_once(0, Vec::new(), Vec::new()).await?;
+        shared.poll_once(0, poll::Word::default()).await?;
         runtime.spawn("client poll", poll::run(shared.clone()));
         runtime.spawn("client commits", committer::run(shared.clone()));
+        runtime.spawn("client rests", rest::run(shared.clone()));
         if shared.options.short_circuit {
             runtime.spawn("client witnesses", witness::run(shared.clone()));
         }

@@ -27,7 +27,7 @@ impl Shared {
         }
         let asking = self.known.ask();
         let op = Op::Lookup(Lookup { parent: parent.raw(), name: name.to_vec() });
-        let reply = self.session.meta_kept(credentials, op, self.options.keep_names).await?;
+        let reply = self.ask(credentials, op).await?;
         let leads = reply.attr.map(|attr| InodeId::new(attr.inode));
         if reply.leased.contains(&parent.raw()) && !is_dots(name) && (leads.is_some() || reply.missing) {
             self.known.put_name(&asking, parent, name, leads);
@@ -50,7 +50,7 @@ impl Shared {
     /// A query that is answered with attributes.
     pub async fn ask_attr(&self, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
         let asking = self.known.ask();
-        let reply = self.session.meta_kept(credentials, op, self.options.keep_names).await?;
+        let reply = self.ask(credentials, op).await?;
         let attr = reply.attr.ok_or_else(|| err!(Protocol, "an answer came without attributes"))?;
         Ok(self.see_attr(&asking, attr, &reply.leased))
     }
@@ -63,7 +63,7 @@ impl Shared {
             (read.plus, read.hint) = (true, true);
         }
         let asking = self.known.ask();
-        let reply = self.session.meta_kept(credentials, Op::ReadDir(read), keep).await?;
+        let reply = self.ask(credentials, Op::ReadDir(read)).await?;
         let mut entries = reply.entries;
         // Sorted, for one look for each entry.
         let mut leased = reply.leased;
@@ -116,6 +116,12 @@ impl Shared {
         self.known.attr(id).filter(|_| self.session.is_trusted())
     }
 
+    /// Asks the master about names and attributes, or has it change them. What is answered may be kept.
+    async fn ask(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
+        self.serving().await?;
+        self.session.meta_kept(credentials, op, self.options.keep_names).await
+    }
+
     /// What need not be asked of a name.
     pub fn kept_name(&self, parent: InodeId, name: &[u8]) -> Name {
         if self.session.is_trusted() { self.known.name(parent, name) } else { Name::Unknown }
@@ -145,7 +151,7 @@ impl Shared {
         let sets_size = matches!(&op, Op::SetAttr(set) if set.size.is_some());
         let unsure = Unsure { shared: self, names: &names, inodes: &inodes, done: false };
         let asking = self.known.ask();
-        let reply = match self.session.meta_kept(credentials, op, self.options.keep_names).await {
+        let reply = match self.ask(credentials, op).await {
             Ok(reply) => reply,
             Err(error) => {
                 // Nothing was changed by what was refused for a reason that others see too.
@@ -220,6 +226,15 @@ impl Shared {
         self.runtime.spawn("forget what others change", async move {
             shared.forget_inodes(told.iter().map(|one| InodeId::new(one.inode)).collect()).await;
             shared.tell_forgotten(told.iter().map(|one| one.number).collect()).await;
+        });
+    }
+
+    /// This client said that it is going to rest: now nobody has to wait for it.
+    pub fn on_forget_all(self: &Arc<Self>, numbers: Vec<u64>) {
+        let shared = self.clone();
+        self.runtime.spawn("forget everything before sleeping", async move {
+            shared.forget_everything().await;
+            shared.tell_forgotten(numbers).await;
         });
     }
 

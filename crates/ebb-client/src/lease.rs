@@ -196,6 +196,7 @@ impl Shared {
 
     /// Asks for a lease until it is granted, with the whole map. A file in recovery is waited for.
     async fn acquire(&self, inode: InodeId, lease: Lease, opening: Option<&Opening>) -> Result<Acquired> {
+        self.serving().await?;
         let deadline = self.session.deadline();
         let started = self.runtime.now();
         let credentials = opening.map_or_else(Credentials::root, |opening| opening.credentials.clone());

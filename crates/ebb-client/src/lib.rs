@@ -59,6 +59,7 @@ mod recall;
 mod relay;
 mod repair;
 mod resize;
+mod rest;
 mod returns;
 mod served;
 mod session;

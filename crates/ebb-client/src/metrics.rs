@@ -50,6 +50,8 @@ metrics! {
     unknown_operations,
     /// Stays of files at a proxy of whose end nothing was told.
     lost_stays,
+    /// Times that everything was given back because this client's node was about to sleep.
+    rests,
     /// Calls to nodes that are never awake when the client is, answered by way of a proxy.
     relayed_calls,
     /// Writes that were logged elsewhere because members slept.

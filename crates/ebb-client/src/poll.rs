@@ -18,6 +18,17 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Longer than the master waits: for the way there and back.
 const LATE: Duration = Duration::from_secs(2);
 
+/// What a client has to say with a poll.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Word {
+    /// Recalls that were dealt with, and what is held now.
+    pub recalled: Vec<pb::Held>,
+    /// What is forgotten, by the numbers under which it was told.
+    pub forgotten: Vec<u64>,
+    /// It is going to rest.
+    pub rest: bool,
+}
+
 /// Which master process answered last.
 #[derive(Debug, Default)]
 pub(crate) struct MasterBoot(Mutex<Option<(u64, u64)>>);
@@ -41,8 +52,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let wait = shared.session.ttl() / 4;
         let outcome = tokio::select! {
             biased;
-            outcome = shared.poll_once(wait.as_millis() as u32, Vec::new(), Vec::new()) => outcome,
-            () = shared.session.poke.notified() => shared.poll_once(0, Vec::new(), Vec::new()).await,
+            outcome = shared.poll_once(wait.as_millis() as u32, Word::default()) => outcome,
+            () = shared.session.poke.notified() => shared.poll_once(0, Word::default()).await,
         };
         if let Err(error) = outcome {
             if shared.closing.load(Ordering::Relaxed) {
@@ -60,12 +71,14 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 impl Shared {
     /// One poll, and everything that its answer asks for.
-    pub async fn poll_once(self: &Arc<Self>, wait_ms: u32, recalled: Vec<pb::Held>, forgotten: Vec<u64>) -> Result<()> {
+    pub async fn poll_once(self: &Arc<Self>, wait_ms: u32, word: Word) -> Result<()> {
         let session = self.session.name();
         let (id, node_map_version) = (session.id.raw(), self.nodes.version());
         let plan_version = self.plan_version();
+        let Word { recalled, forgotten, rest } = word;
         let served = Some(self.served.to_message());
-        let message = pb::Poll { session: id, wait_ms, node_map_version, recalled, forgotten, plan_version, served };
+        let message =
+            pb::Poll { session: id, wait_ms, node_map_version, recalled, forgotten, plan_version, served, rest };
         let sent = self.runtime.now();
         let deadline = Duration::from_millis(u64::from(wait_ms)) + LATE;
         let reply = match self.session.masters.call_once(&message, deadline).await {
@@ -106,6 +119,9 @@ impl Shared {
         }
         if !reply.forget.is_empty() {
             self.on_forget(reply.forget);
+        }
+        if !reply.forget_all.is_empty() {
+            self.on_forget_all(reply.forget_all);
         }
         for id in reply.changed {
             self.on_changed(InodeId::new(id));

@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ebb_runtime::Moment;
 use ebb_types::InodeId;
 use ebb_wire::pb;
 
 use crate::inode::{Inode, Lease};
+use crate::poll::Word;
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
 
@@ -98,6 +100,24 @@ impl Shared {
         self.recalls.lock().remove(&inode.id);
     }
 
+    /// Gives the lease of a file back, as for a recall, but with one attempt, and not if it is in use until then.
+    pub async fn give_back_now(self: &Arc<Self>, inode: &Arc<Inode>, until: Moment) -> ebb_types::Result<()> {
+        let mut caches = None;
+        self.drop_caches(&mut caches, inode.id).await;
+        let free = async { Ok(inode.gate.write().await) };
+        let _gate = self.runtime.timeout(until.since(self.runtime.now()), "operations on the file", free).await?;
+        inode.core.lock().closed = true;
+        self.drop_caches(&mut caches, inode.id).await;
+        let returned = self.return_lease(inode).await;
+        inode.core.lock().closed = false;
+        if let Err(error) = &returned {
+            self.note_lease_error(inode, error);
+        }
+        // Ordering: told before the gate opens, or the next lease that this client takes could be taken for this one.
+        self.tell(vec![self.held(inode)]).await;
+        returned
+    }
+
     /// If there is no lease here: sees to it that none is taken from an answer that is on its way. The file may just be
     /// being made, and the recall have overtaken the answer, which does not wait at the gate; by the time that it comes
     /// the lease that it brings has been given back.
@@ -150,19 +170,19 @@ impl Shared {
 
     /// Tells the master of recalls that were dealt with, by a poll that does not wait.
     pub async fn tell(self: &Arc<Self>, recalled: Vec<pb::Held>) {
-        self.tell_all(recalled, Vec::new()).await;
+        self.say(Word { recalled, ..Word::default() }).await;
     }
 
     /// Tells the master what is forgotten, by the numbers under which it was told.
     pub async fn tell_forgotten(self: &Arc<Self>, forgotten: Vec<u64>) {
-        self.tell_all(Vec::new(), forgotten).await;
+        self.say(Word { forgotten, ..Word::default() }).await;
     }
 
-    async fn tell_all(self: &Arc<Self>, recalled: Vec<pb::Held>, forgotten: Vec<u64>) {
+    async fn say(self: &Arc<Self>, word: Word) {
         let deadline = self.session.deadline();
         let started = self.runtime.now();
         while self.runtime.now().since(started) < deadline {
-            match self.poll_once(0, recalled.clone(), forgotten.clone()).await {
+            match self.poll_once(0, word.clone()).await {
                 Ok(()) => return,
                 Err(error) => {
                     tracing::debug!(%error, "telling that a recall was dealt with");
@@ -215,7 +235,7 @@ impl Shared {
         self.release_files(&self.inodes()).await;
     }
 
-    async fn release_files(self: &Arc<Self>, files: &[Arc<Inode>]) {
+    pub async fn release_files(self: &Arc<Self>, files: &[Arc<Inode>]) {
         for some in files.chunks(RELEASE_BATCH) {
             for part in some.chunks(FLUSHES_MAX) {
                 let flush = |inode: &Arc<Inode>| {

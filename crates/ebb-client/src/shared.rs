@@ -24,6 +24,7 @@ use crate::metrics::Cells;
 use crate::nodes::NodeMap;
 use crate::poll::MasterBoot;
 use crate::proxied::IN_FLIGHT_MAX;
+use crate::rest::Resting;
 use crate::returns::Returns;
 use crate::served::Served;
 use crate::session::Session;
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     pub budget: Budget,
     pub queue: Queue,
     pub returns: Returns,
+    pub resting: Resting,
     pub handles: Handles,
     pub hedge: Hedge,
     pub short: ShortCircuit,
@@ -90,6 +92,7 @@ impl Shared {
             plans: Mutex::default(),
             queue: Queue::default(),
             returns: Returns::default(),
+            resting: Resting::default(),
             handles: Handles::default(),
             hedge: Hedge::default(),
             short: ShortCircuit::default(),

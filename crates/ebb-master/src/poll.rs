@@ -22,9 +22,12 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
     for held in &call.recalled {
         on_held(shared, session, held);
     }
-    if !call.forgotten.is_empty() {
+    if !call.forgotten.is_empty() || call.rest {
         let mut soft = shared.state.soft.lock();
         call.forgotten.iter().for_each(|number| soft.watches.on_forgotten(session, *number));
+        if call.rest {
+            soft.watches.recall_all(session);
+        }
     }
     // Half the session's time: an answer always comes before it is up.
     let wait = Duration::from_millis(call.wait_ms.into()).min(shared.options.session_ttl / 2).min(deadline);

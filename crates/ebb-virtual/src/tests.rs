@@ -6,4 +6,5 @@ mod oracle;
 mod power;
 mod power_runs;
 mod relay;
+mod rest;
 mod turns;

@@ -65,8 +65,16 @@ struct Watcher {
 
 #[derive(Debug)]
 struct Told {
-    inode: InodeId,
+    what: What,
     at: Option<Moment>,
+}
+
+/// What a session has to forget.
+#[derive(Debug)]
+enum What {
+    One(InodeId),
+    /// All that it watched when it said that it is going to rest.
+    All(BTreeSet<InodeId>),
 }
 
 impl Watches {
@@ -128,9 +136,26 @@ impl Watches {
             let watcher = self.sessions.entry(*session).or_default();
             watcher.inodes.remove(&inode);
             self.next_number = self.next_number.wrapping_add(1);
-            watcher.forgetting.insert(self.next_number, Told { inode, at: None });
+            watcher.forgetting.insert(self.next_number, Told { what: What::One(inode), at: None });
         }
         told
+    }
+
+    /// The session is going to rest: it has to forget all that it watches, so that nobody waits for it while it sleeps.
+    /// Said again before it has done so, it adds what was watched since.
+    pub fn recall_all(&mut self, session: SessionId) {
+        let Some(watcher) = self.sessions.get_mut(&session).filter(|watcher| !watcher.inodes.is_empty()) else {
+            return;
+        };
+        let all = std::mem::take(&mut watcher.inodes);
+        for inode in &all {
+            if let Some(watched) = self.inodes.get_mut(inode) {
+                watched.keepers.remove(&session);
+                watched.forgetting.insert(session);
+            }
+        }
+        self.next_number = self.next_number.wrapping_add(1);
+        watcher.forgetting.insert(self.next_number, Told { what: What::All(all), at: None });
     }
 
     /// Whether nobody but `by` keeps anything of the inode.
@@ -145,7 +170,14 @@ impl Watches {
     pub fn on_forgotten(&mut self, session: SessionId, number: u64) {
         let told = self.sessions.get_mut(&session).and_then(|watcher| watcher.forgetting.remove(&number));
         if let Some(told) = told {
-            self.end_forgetting(session, told.inode);
+            self.end_told(session, told);
+        }
+    }
+
+    fn end_told(&mut self, session: SessionId, told: Told) {
+        match told.what {
+            What::One(inode) => self.end_forgetting(session, inode),
+            What::All(inodes) => inodes.into_iter().for_each(|inode| self.end_forgetting(session, inode)),
         }
     }
 
@@ -185,21 +217,24 @@ impl Watches {
             }
         }
         for told in watcher.forgetting.into_values() {
-            self.end_forgetting(session, told.inode);
+            self.end_told(session, told);
         }
     }
 
     /// Puts what the session has to forget, and was not told lately, into an answer; true: there was something.
     pub fn take_news(&mut self, session: SessionId, now: Moment, reply: &mut pb::PollReply) -> bool {
         let Some(watcher) = self.sessions.get_mut(&session) else { return false };
-        let before = reply.forget.len();
+        let before = reply.forget.len() + reply.forget_all.len();
         for (number, told) in &mut watcher.forgetting {
             if told.at.is_none_or(|at| now.since(at) >= REPEAT_AFTER) {
                 told.at = Some(now);
-                reply.forget.push(pb::Forgetting { inode: told.inode.raw(), number: *number });
+                match &told.what {
+                    What::One(inode) => reply.forget.push(pb::Forgetting { inode: inode.raw(), number: *number }),
+                    What::All(_) => reply.forget_all.push(*number),
+                }
             }
         }
-        reply.forget.len() > before
+        reply.forget.len() + reply.forget_all.len() > before
     }
 
     /// When there is something to repeat, if nothing else happens.

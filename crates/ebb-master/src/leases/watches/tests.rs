@@ -89,9 +89,37 @@ fn what_is_not_dealt_with_is_told_again() {
     assert_eq!(reply.forget[0].number, first[0]);
 }
 
+fn told_all(watches: &mut Watches, who: u64) -> Vec<u64> {
+    let mut reply = pb::PollReply::default();
+    watches.take_news(session(who), Moment::default(), &mut reply);
+    reply.forget_all
+}
+
+#[test]
+fn who_rests_forgets_all_under_one_number() {
+    let other = InodeId::new(8);
+    let mut watches = Watches::default();
+    watches.recall_all(session(2));
+    assert!(told_all(&mut watches, 2).is_empty(), "it keeps nothing");
+    watches.watch(session(2), INODE);
+    watches.watch(session(2), other);
+    watches.watch(session(1), other);
+    watches.recall_all(session(2));
+    let numbers = told_all(&mut watches, 2);
+    assert_eq!((numbers.len(), watches.is_watching(session(2), INODE)), (1, false));
+    assert!(!watches.is_clear(session(1), INODE), "it has not said that it forgot");
+    assert!(!watches.watch(session(2), INODE), "and keeps nothing anew before");
+    watches.on_forgotten(session(2), numbers[0]);
+    assert!(watches.is_clear(session(1), INODE) && watches.is_watching(session(1), other));
+    assert!(watches.watch(session(2), INODE));
+    watches.on_forgotten(session(2), numbers[0]);
+    assert!(watches.is_watching(session(2), INODE), "a word that comes twice is not about a later watch");
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Watch(u64),
+    Rest(u64),
     Begin(u64),
     End(u64),
     Forget(u64),
@@ -102,6 +130,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let who = 1u64..4;
     let act = prop_oneof![
         who.clone().prop_map(Act::Watch),
+        who.clone().prop_map(Act::Rest),
         who.clone().prop_map(Act::Begin),
         who.clone().prop_map(Act::End),
         who.clone().prop_map(Act::Forget),
@@ -126,6 +155,7 @@ proptest! {
                         believed.insert(who, value);
                     }
                 }
+                Act::Rest(who) => watches.recall_all(session(who)),
                 Act::Begin(who) if !changing.contains(&who) => {
                     changing.insert(who);
                     watches.raise(session(who), INODE);
@@ -143,9 +173,10 @@ proptest! {
                 Act::Forget(who) => {
                     let mut reply = pb::PollReply::default();
                     watches.take_news(session(who), Moment::default().after(REPEAT_AFTER * 1000), &mut reply);
-                    for one in reply.forget {
+                    let all = reply.forget_all.into_iter();
+                    for number in reply.forget.iter().map(|one| one.number).chain(all) {
                         believed.remove(&who);
-                        watches.on_forgotten(session(who), one.number);
+                        watches.on_forgotten(session(who), number);
                     }
                 }
                 Act::Gone(who) => {
