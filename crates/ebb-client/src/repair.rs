@@ -191,6 +191,7 @@ async fn choose(target: &Target, scene: &Scene, members: &[pb::Member], refused:
         inode: target.inode.id.raw(),
         metablock: scene.id.raw(),
         exclude_nodes: set.chain(refused.iter().copied()).chain(nodes.silent()).collect(),
+        staying: members.to_vec(),
     };
     let outcome = target.shared.session.masters.call(&message, CHOOSE_DEADLINE, CHOOSE_DEADLINE).await;
     outcome.result?.member.ok_or_else(|| err!(Protocol, "the master chose no replacement for {}", scene.id))

@@ -64,7 +64,7 @@ async fn make_files(runtime: Runtime, group: Group, count: u64, longest_us: Arc<
         request += 1;
         let name = format!("file-{session}-{number}").into_bytes();
         let create = pb::meta_op::Create { parent: 1, name, mode: 0o644, ..Default::default() };
-        let member = |node: u64| pb::Member { node, volume: node, incarnation: 1 };
+        let member = |node: u64| pb::Member { node, volume: node, incarnation: 1, home: 0 };
         let placement = pb::Placement { members: vec![member(1), member(2 + number % 2), member(4)] };
         let begun = runtime.now();
         let reply = meta(&group, client(session, request, pb::meta_op::Op::Create(create), vec![placement])).await?;

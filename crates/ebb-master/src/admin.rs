@@ -10,7 +10,7 @@ use crate::describe::describe;
 use crate::nodes::volumes_of;
 use crate::placement::{Need, place};
 use crate::repair::Condition;
-use crate::repair::run::{condition, suspect_volumes};
+use crate::repair::run::{condition, nodes_with_strays, suspect_volumes};
 use crate::shared::Shared;
 
 /// Answers `ClusterStatus`.
@@ -118,19 +118,15 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         let condition = condition(&machine, &registry, &shared.state.work.lock(), record.metablock_id(), member);
         condition != Condition::VolumeLost && !call.exclude_nodes.contains(&member.node)
     };
-    let staying = record.members.iter().filter(stays);
+    let present: Vec<pb::Member> = if call.staying.is_empty() {
+        record.members.iter().filter(stays).copied().collect()
+    } else {
+        call.staying.clone()
+    };
+    let home = crate::away::home_to_keep(shared, &record.members, &present);
     let mut exclude: Vec<NodeId> = call.exclude_nodes.iter().map(|node| NodeId::new(*node)).collect();
     // A stray replica there is about to be deleted, and would take the new one with it.
-    let strays = shared.state.work.lock().strays(record.metablock_id());
-    {
-        let machine = shared.group.machine();
-        for node in machine.nodes().filter_map(|record| record.node.as_ref()) {
-            if node.volumes.iter().any(|volume| strays.contains(&ebb_types::VolumeId::new(volume.id))) {
-                exclude.push(NodeId::new(node.id));
-            }
-        }
-    }
-    let present: Vec<_> = staying.map(|member| (member.node_id(), member.volume_id())).collect();
+    exclude.extend(nodes_with_strays(shared, record.metablock_id()));
     let need = Need {
         inode,
         index: record.index,
@@ -138,6 +134,7 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         preferred: Vec::new(),
         replicas: present.len() + 1,
         present,
+        home,
         exclude,
         bytes: dataset.block_size.max(record.length),
         dataset,

@@ -15,9 +15,13 @@ use pb::meta_op::Op;
 
 use crate::shared::{Shared, State};
 
-/// What lies on each dataset's nodes.
+/// What belongs on each dataset's nodes, and who has guests.
 #[derive(Debug, Default)]
-pub(crate) struct Chains(BTreeMap<DatasetId, Arc<ChainView>>);
+pub(crate) struct Chains {
+    datasets: BTreeMap<DatasetId, Arc<ChainView>>,
+    /// Copies of all datasets that are guests on a node.
+    guests: BTreeMap<NodeId, u64>,
+}
 
 impl Chains {
     /// As the map has it.
@@ -27,9 +31,7 @@ impl Chains {
             all.on_dataset(dataset);
         }
         for (dataset, _, members) in machine.placed() {
-            if let Some(chain) = all.0.get_mut(&dataset) {
-                Arc::make_mut(chain).add(&members);
-            }
+            all.add(dataset, members);
         }
         all
     }
@@ -37,24 +39,47 @@ impl Chains {
     /// A dataset was made, or set anew.
     pub(crate) fn on_dataset(&mut self, dataset: &pb::Dataset) {
         let id = DatasetId::new(dataset.id);
-        if !self.0.contains_key(&id)
+        if !self.datasets.contains_key(&id)
             && let Ok(chain) = view(dataset)
         {
-            self.0.insert(id, Arc::new(chain));
+            self.datasets.insert(id, Arc::new(chain));
         }
     }
 
     /// The set of a metablock changed.
     pub(crate) fn on_set_changed(&mut self, dataset: DatasetId, old: &[pb::Member], new: &[pb::Member]) {
-        let Some(chain) = self.0.get_mut(&dataset) else { return };
-        let chain = Arc::make_mut(chain);
-        chain.remove(&nodes(old));
-        chain.add(&nodes(new));
+        self.remove(dataset, old);
+        self.add(dataset, new);
+    }
+
+    fn add(&mut self, dataset: DatasetId, members: &[pb::Member]) {
+        if let Some(chain) = self.datasets.get_mut(&dataset) {
+            Arc::make_mut(chain).add(&homes(members));
+        }
+        for guest in members.iter().filter(|member| member.is_guest()) {
+            *self.guests.entry(guest.node_id()).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, dataset: DatasetId, members: &[pb::Member]) {
+        if let Some(chain) = self.datasets.get_mut(&dataset) {
+            Arc::make_mut(chain).remove(&homes(members));
+        }
+        for guest in members.iter().filter(|member| member.is_guest()) {
+            let count = self.guests.entry(guest.node_id()).or_default();
+            *count = count.saturating_sub(1);
+        }
     }
 }
 
-fn nodes(members: &[pb::Member]) -> Vec<NodeId> {
-    members.iter().map(pb::Member::node_id).collect()
+/// Where copies belong: the targets are those of full power.
+fn homes(members: &[pb::Member]) -> Vec<NodeId> {
+    members.iter().map(pb::Member::home_id).collect()
+}
+
+/// How many guests each node has.
+pub(crate) fn guests(shared: &Shared) -> BTreeMap<NodeId, u64> {
+    shared.state.chains.lock().guests.clone()
 }
 
 /// A dataset's chain with nothing on it; of one without, an empty one that counts all the same.
@@ -69,7 +94,7 @@ fn view(dataset: &pb::Dataset) -> Result<ChainView> {
 
 /// A dataset's chain and what lies on it.
 pub(crate) fn of(shared: &Shared, dataset: &pb::Dataset) -> Result<Arc<ChainView>> {
-    match shared.state.chains.lock().0.get(&DatasetId::new(dataset.id)) {
+    match shared.state.chains.lock().datasets.get(&DatasetId::new(dataset.id)) {
         Some(chain) => Ok(Arc::clone(chain)),
         None => bail!(Internal, "nothing is known of the expansion chain of dataset {}", dataset.path),
     }
@@ -77,25 +102,24 @@ pub(crate) fn of(shared: &Shared, dataset: &pb::Dataset) -> Result<Arc<ChainView
 
 /// A placement that is not recorded yet: it counts until this is dropped.
 #[derive(Default)]
-pub(crate) struct Promise(Option<(Arc<State>, DatasetId, Vec<NodeId>)>);
+pub(crate) struct Promise(Option<(Arc<State>, DatasetId, Vec<pb::Member>)>);
 
 /// Counts a placement that is on its way into the log.
 pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Member]) -> Promise {
-    let (id, members) = (DatasetId::new(dataset.id), nodes(members));
+    let id = DatasetId::new(dataset.id);
     let mut chains = shared.state.chains.lock();
-    let Some(chain) = chains.0.get_mut(&id).filter(|chain| chain.layout().has_chain()) else {
+    let has_chain = chains.datasets.get(&id).is_some_and(|chain| chain.layout().has_chain());
+    if !has_chain && !members.iter().any(pb::Member::is_guest) {
         return Promise::default();
-    };
-    Arc::make_mut(chain).add(&members);
-    Promise(Some((Arc::clone(&shared.state), id, members)))
+    }
+    chains.add(id, members);
+    Promise(Some((Arc::clone(&shared.state), id, members.to_vec())))
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
         let Some((state, dataset, members)) = self.0.take() else { return };
-        if let Some(chain) = state.chains.lock().0.get_mut(&dataset) {
-            Arc::make_mut(chain).remove(&members);
-        }
+        state.chains.lock().remove(dataset, &members);
     }
 }
 
@@ -204,6 +228,8 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
     let target = if blocks == 0 { vec![0; chain.nodes().len()] } else { chain.target(blocks)? };
     let actual: Vec<u64> = chain.nodes().iter().map(|node| tally.on(*node)).collect();
     let elsewhere = tally.copies() - actual.iter().sum::<u64>();
+    let (away, on) = crate::away::tell(&shared.group.snapshot(), Some(id));
+    let guests = chain.nodes().iter().map(|node| on.get(node).copied().unwrap_or(0)).collect();
     Ok(pb::DescribeDatasetReply {
         chain: chain.nodes().iter().map(|node| node.raw()).collect(),
         spread: chain.spread(),
@@ -212,6 +238,8 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
         target,
         actual,
         elsewhere,
+        away,
+        guests,
         dataset: Some(dataset),
     })
 }

@@ -111,7 +111,7 @@ async fn lives(
     volume: VolumeId,
     metablocks: &[MetablockId],
 ) -> BTreeMap<MetablockId, u64> {
-    let member = pb::Member { node: node.raw(), volume: volume.raw(), incarnation: 0 };
+    let member = pb::Member { node: node.raw(), volume: volume.raw(), incarnation: 0, home: 0 };
     let wanted = metablocks.iter().map(|metablock| (*metablock, member)).collect();
     let answers = describe(shared, wanted).await;
     answers.into_iter().map(|((metablock, _), replica)| (metablock, replica.life)).collect()

@@ -27,6 +27,7 @@
 //! | `ebb_power::Timetable`: who sleeps when | `power` |
 //! | [`served`]: bytes that programs were served | `poll`, `power` |
 //! | [`repair`]: the next step for a set | `repair::run`, `deletes` |
+//! | [`away`]: what becomes of a guest | `away::run` |
 //! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
 //!
 //! Reading order: [`log`] (what is on disk), [`group`] (the raft task), `shared` (locks and the hook between logged
@@ -34,6 +35,7 @@
 
 mod acquire;
 mod admin;
+pub mod away;
 mod chains;
 mod deletes;
 mod describe;

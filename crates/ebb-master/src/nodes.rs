@@ -237,7 +237,9 @@ pub(crate) fn report_replica(shared: &Shared, call: &pb::ReportReplica) {
     let metablock = MetablockId::new(call.metablock);
     let recorded = {
         let machine = shared.group.machine();
-        machine.find_metablock(metablock).is_some_and(|(_, record)| record.members.contains(&member))
+        machine
+            .find_metablock(metablock)
+            .is_some_and(|(_, record)| record.members.iter().any(|known| known.is_at(&member)))
     };
     if !recorded {
         return;

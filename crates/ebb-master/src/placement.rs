@@ -1,8 +1,8 @@
 //! Where new replicas go: the cluster's state and a dataset's settings, put as a question to the layout.
 
-use ebb_layout::{Ask, LayoutKind, Plan, choose};
+use ebb_layout::{Ask, LayoutKind, Lodging, Plan, choose_lodged, choose_shelter};
 use ebb_power::Timetable;
-use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, VolumeId};
+use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result};
 use ebb_wire::pb;
 
 use crate::chains::{self, Promise};
@@ -23,7 +23,9 @@ pub(crate) struct Need {
     /// Hosts that the writer named, in turn.
     pub preferred: Vec<HostName>,
     /// Members that stay.
-    pub present: Vec<(NodeId, VolumeId)>,
+    pub present: Vec<pb::Member>,
+    /// Where the copy belongs that is missing, if that is known: it lies there, or is a guest.
+    pub home: Option<NodeId>,
     /// Copies in all.
     pub replicas: usize,
     /// Nodes that must not be chosen.
@@ -43,6 +45,7 @@ impl Need {
             writer,
             preferred: Vec::new(),
             present: Vec::new(),
+            home: None,
             replicas,
             exclude: Vec::new(),
             bytes,
@@ -51,6 +54,9 @@ impl Need {
 }
 
 /// Places a need; the members that are to be added. `Unavailable` if too few nodes live, `NoSpace` if they are full.
+///
+/// Homes are chosen among all nodes that are well, switched off by the plan or not; a copy whose home is off becomes a guest
+/// with one that is on.
 ///
 /// Nodes that have been silent for some seconds are taken only where it does not go without them, and where a whole
 /// metablock finds no room any more, one block must do: the last space of a cluster is not to be wasted.
@@ -93,12 +99,17 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<P
         preferred: need.preferred.clone(),
         index: need.index,
         inode: need.inode,
-        present: need.present.clone(),
+        present: need.present.iter().map(|member| (member.home_id(), member.volume_id())).collect(),
         exclude: need.exclude.clone(),
         bytes,
         seed: shared.runtime.random_u64(),
     };
-    choose(&view, &ask)
+    let beside = need.present.iter().map(pb::Member::node_id).collect();
+    let lodging = Lodging { beside, guests: chains::guests(shared) };
+    match need.home {
+        Some(home) => choose_shelter(&view, home, &ask, &lodging).map(|chosen| Plan { members: vec![chosen] }),
+        None => choose_lodged(&view, &ask, &lodging),
+    }
 }
 
 /// What the plans make of a node, as far as they reach.
@@ -115,6 +126,7 @@ fn members(plan: &Plan) -> Vec<pb::Member> {
         node: chosen.node.raw(),
         volume: chosen.volume.raw(),
         incarnation: chosen.incarnation.raw(),
+        home: if chosen.home == chosen.node { 0 } else { chosen.home.raw() },
     };
     plan.members.iter().map(member).collect()
 }

@@ -98,19 +98,20 @@ pub(crate) fn encoded(machine: &Machine) -> Vec<Vec<u8>> {
     machine.plans().map(|published| published.plan.clone()).collect()
 }
 
-/// Answers `DescribePower`: nodes, plans and what was served, and, unless that is all, datasets that hold anything and what lies where.
+/// Answers `DescribePower`: nodes, plans, what was served and what is away from home, and, unless that is all, datasets that hold anything and what lies where.
 pub(crate) fn describe(shared: &Shared, call: &pb::DescribePower) -> pb::DescribePowerReply {
     let (_, nodes) = shared.node_map();
     let served = Some(pb::Served { boot: shared.boot, bytes: shared.state.served.lock().bytes(), told_bytes: 0 });
-    if call.nodes_only {
-        return pb::DescribePowerReply { nodes, served, plans: encoded(&shared.group.machine()), ..Default::default() };
-    }
     let machine = shared.group.snapshot();
+    let (away, _) = crate::away::tell(&machine, None);
+    if call.nodes_only {
+        return pb::DescribePowerReply { nodes, served, plans: encoded(&machine), away, ..Default::default() };
+    }
     let all: Vec<u64> = nodes.iter().map(|node| node.id).collect();
     let (holdings, filled) = holdings(&machine);
     let datasets = machine.datasets().filter(|dataset| filled.contains_key(&DatasetId::new(dataset.id)));
     let datasets = datasets.map(|dataset| chains::charted(dataset, &all)).collect();
-    pb::DescribePowerReply { nodes, datasets, holdings, plans: encoded(&machine), served }
+    pb::DescribePowerReply { nodes, datasets, holdings, plans: encoded(&machine), away, served }
 }
 
 /// Metablocks by the nodes that they lie on, and how many each dataset has. Looks at every metablock once.
@@ -119,7 +120,7 @@ fn holdings(machine: &Machine) -> (Vec<pb::PowerHolding>, BTreeMap<DatasetId, u6
     let mut filled = BTreeMap::new();
     for (dataset, inode, members) in machine.placed() {
         *filled.entry(dataset).or_insert(0) += 1;
-        let mut nodes: Vec<u64> = members.iter().map(|node| node.raw()).collect();
+        let mut nodes: Vec<u64> = members.iter().map(|member| member.node).collect();
         nodes.sort_unstable();
         if by_nodes.len() < HOLDINGS_MAX || by_nodes.contains_key(&nodes) {
             by_nodes.entry(nodes).or_insert((0, inode)).0 += 1;

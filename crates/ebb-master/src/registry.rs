@@ -224,6 +224,12 @@ impl Registry {
             && self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).is_some_and(|volume| !volume.poisoned)
     }
 
+    /// Requests in progress on a node, as it last told.
+    #[must_use]
+    pub fn load(&self, node: NodeId) -> u32 {
+        self.nodes.get(&node).map_or(0, |node| node.load)
+    }
+
     /// Whether the node is dead. One that has not been heard of yet is not.
     #[must_use]
     pub fn is_dead(&self, node: NodeId) -> bool {
@@ -264,7 +270,8 @@ impl Registry {
         for record in recorded {
             let Some(told) = &record.node else { continue };
             let id = NodeId::new(told.id);
-            let Some(node) = self.nodes.get(&id) else { continue };
+            let unheard = Node::default();
+            let node = self.nodes.get(&id).unwrap_or(&unheard);
             let silent = node.heard.map(|heard| now.since(heard));
             let (may_be_silent, is_off) = match rest(id) {
                 Rest::None => (false, false),
@@ -272,10 +279,13 @@ impl Registry {
                 Rest::Off => (true, true),
             };
             let is_patient = patience == Patience::UntilDead || may_be_silent;
-            let prompt = silent.is_some_and(|silent| silent < self.suspect_time || is_patient) && !is_off;
+            // Who is off says nothing, and may be a home all the same.
+            let prompt = is_off || silent.is_some_and(|silent| silent < self.suspect_time || is_patient);
             for volume in &told.volumes {
                 let volume_id = VolumeId::new(volume.id);
-                let Some(known) = node.volumes.get(&volume_id) else { continue };
+                // What one that is off has told was told to an earlier master process; whether there is room shows when it is on.
+                let untold = Volume { free_bytes: UNTOLD_FREE_BYTES, ..Volume::default() };
+                let Some(known) = node.volumes.get(&volume_id).or(is_off.then_some(&untold)) else { continue };
                 view.volumes.push(VolumeView {
                     node: id,
                     volume: volume_id,
@@ -341,6 +351,9 @@ pub enum Word {
     Off,
 }
 
+/// Room that a volume counts as having whose node is off and has not told.
+const UNTOLD_FREE_BYTES: u64 = 1 << 40;
+
 /// What the power plan makes of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rest {
@@ -348,7 +361,7 @@ pub enum Rest {
     None,
     /// It sleeps now and then, and wakes by itself: new replicas wait for it.
     Blinks,
-    /// It is off until another plan comes: nothing new goes there.
+    /// It is off until another plan comes: nothing new goes there, but what belongs there is a guest elsewhere meanwhile.
     Off,
 }
 

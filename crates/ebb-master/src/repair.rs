@@ -4,7 +4,7 @@
 //! Steps are small and the set is looked at again after each, so that a plan never rests on what was true long ago.
 //! The executor is in [`run`].
 
-mod copy;
+pub(crate) mod copy;
 pub mod queue;
 pub mod run;
 
@@ -56,6 +56,8 @@ pub enum Reason {
     TooFew,
     /// There are enough good copies without this member.
     Superfluous,
+    /// A guest's home is on again.
+    GoesHome,
 }
 
 impl fmt::Display for Reason {
@@ -67,6 +69,7 @@ impl fmt::Display for Reason {
             Self::NodeDrains => "a member's node is being drained",
             Self::TooFew => "there are fewer members than copies wanted",
             Self::Superfluous => "there are enough good copies without this member",
+            Self::GoesHome => "a guest's home is on again",
         })
     }
 }

@@ -197,6 +197,7 @@ fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
         runtime.spawn("reaper", upkeep::run_reaper(Arc::clone(shared))),
         runtime.spawn("recoveries", recovery::run::run(Arc::clone(shared))),
         runtime.spawn("repairs", repair::run::run(Arc::clone(shared))),
+        runtime.spawn("guests", crate::away::run::run(Arc::clone(shared))),
         runtime.spawn("deletes", deletes::run(Arc::clone(shared))),
         runtime.spawn("offload", offload::tidy(Arc::clone(shared))),
     ]

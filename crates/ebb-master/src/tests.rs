@@ -2,6 +2,7 @@
 
 mod durability;
 mod fake;
+mod guests;
 mod harness;
 mod leases;
 mod recovery;

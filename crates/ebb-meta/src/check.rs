@@ -148,6 +148,12 @@ impl Machine {
             }
         };
         expect(self.replicas.count() == metablocks, "the index of metablocks has another number of them");
+        let guests = files().flat_map(|file| file.map.iter()).flat_map(|block| block.members.iter());
+        let guests = guests.filter(|member| member.is_guest()).count();
+        expect(
+            self.replicas.away_count() == guests,
+            "the index of what is away from home has another number of members",
+        );
         expect(self.replicas.placed_count() == members, "the index by volume has another number of members");
         expect(self.held.len() == files().filter(|file| file.holder.is_some()).count(), "the index of leases is off");
         expect(self.recovering.len() == files().filter(|file| file.recovering).count(), "the recoveries are off");

@@ -1,6 +1,6 @@
 //! Where metablocks lie, the other way round: by id and by volume; and what has been freed and not yet deleted.
 
-use ebb_types::{InodeId, MetablockId, VolumeId};
+use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 use imbl::{OrdMap, OrdSet};
 
@@ -13,6 +13,8 @@ use crate::map::Metablock;
 pub(crate) struct Replicas {
     owners: OrdMap<MetablockId, InodeId>,
     on_volume: OrdSet<(VolumeId, MetablockId)>,
+    /// Metablocks with a copy that is away from this home.
+    away: OrdSet<(NodeId, MetablockId)>,
     /// Replicas of freed metablocks, until their volume is known to have none.
     deleted: OrdMap<(VolumeId, MetablockId), pb::Member>,
     /// Replicas of another history.
@@ -30,17 +32,15 @@ impl Replicas {
 
     /// A metablock of this file; the answer is false if another has it.
     pub(crate) fn add(&mut self, inode: InodeId, block: &Metablock) -> bool {
-        for member in block.members.iter() {
-            self.on_volume.insert((member.volume_id(), block.id));
-        }
+        self.index(block.id, &block.members);
         self.owners.insert(block.id, inode).is_none()
     }
 
     /// The metablock is in no file any more: its replicas are to be deleted.
     pub(crate) fn free(&mut self, block: &Metablock) {
         self.owners.remove(&block.id);
+        self.unindex(block.id, &block.members);
         for member in block.members.iter() {
-            self.on_volume.remove(&(member.volume_id(), block.id));
             self.queue_delete(block.id, *member);
         }
     }
@@ -50,12 +50,39 @@ impl Replicas {
     }
 
     pub(crate) fn change_set(&mut self, id: MetablockId, old: &[pb::Member], new: &[pb::Member]) {
-        for member in old {
-            self.on_volume.remove(&(member.volume_id(), id));
-        }
-        for member in new {
+        self.unindex(id, old);
+        self.index(id, new);
+    }
+
+    fn index(&mut self, id: MetablockId, members: &[pb::Member]) {
+        for member in members {
             self.on_volume.insert((member.volume_id(), id));
+            if member.is_guest() {
+                self.away.insert((member.home_id(), id));
+            }
         }
+    }
+
+    fn unindex(&mut self, id: MetablockId, members: &[pb::Member]) {
+        for member in members {
+            self.on_volume.remove(&(member.volume_id(), id));
+            if member.is_guest() {
+                self.away.remove(&(member.home_id(), id));
+            }
+        }
+    }
+
+    /// What is away from home, from (node, metablock) on, in order.
+    pub(crate) fn away_from(
+        &self,
+        home: NodeId,
+        first: MetablockId,
+    ) -> impl Iterator<Item = (NodeId, MetablockId)> + '_ {
+        self.away.range((home, first)..).copied()
+    }
+
+    pub(crate) fn away_count(&self) -> usize {
+        self.away.len()
     }
 
     /// The volume is known not to have this metablock any more.
@@ -109,9 +136,12 @@ impl Replicas {
         self.on_volume.len()
     }
 
-    /// Whether the index knows this metablock as the inode's, on exactly these volumes among others.
+    /// Whether the index knows this metablock as the inode's, on exactly these volumes and away from these homes, among others.
     pub(crate) fn knows(&self, inode: InodeId, block: &Metablock) -> bool {
         self.owner(block.id) == Some(inode)
-            && block.members.iter().all(|member| self.on_volume.contains(&(member.volume_id(), block.id)))
+            && block.members.iter().all(|member| {
+                self.on_volume.contains(&(member.volume_id(), block.id))
+                    && member.is_guest() == self.away.contains(&(member.home_id(), block.id))
+            })
     }
 }

@@ -68,6 +68,11 @@ impl Machine {
         self.replicas.on_volume(volume)
     }
 
+    /// Homes and metablocks with a copy away from them, in order, from this one on.
+    pub fn away_from(&self, home: NodeId, first: MetablockId) -> impl Iterator<Item = (NodeId, MetablockId)> + '_ {
+        self.replicas.away_from(home, first)
+    }
+
     /// Freed metablocks that this volume may still have replicas of, in order.
     pub fn deleted_on(&self, volume: VolumeId) -> impl Iterator<Item = MetablockId> + '_ {
         self.replicas.deleted_on(volume)
@@ -144,12 +149,11 @@ impl Machine {
         self.datasets.get(id)
     }
 
-    /// Every metablock of every file: its dataset, its file, and the nodes of its members. Looks at every inode once.
-    pub fn placed(&self) -> impl Iterator<Item = (DatasetId, InodeId, Vec<NodeId>)> + '_ {
+    /// Every metablock of every file: its dataset, its file, and its members. Looks at every inode once.
+    pub fn placed(&self) -> impl Iterator<Item = (DatasetId, InodeId, &[pb::Member])> + '_ {
         self.inodes.iter().flat_map(|(id, inode)| {
             let blocks = inode.file().into_iter().flat_map(|file| file.map.iter());
-            let nodes = |block: &crate::map::Metablock| block.members.iter().map(pb::Member::node_id).collect();
-            blocks.map(move |block| (inode.dataset, *id, nodes(block)))
+            blocks.map(move |block| (inode.dataset, *id, &block.members[..]))
         })
     }
 

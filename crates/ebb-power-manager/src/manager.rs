@@ -53,6 +53,8 @@ pub(crate) struct Known {
     holdings: Vec<Holding>,
     dead: BTreeSet<NodeId>,
     pub hosts: BTreeMap<NodeId, String>,
+    /// What is away from home, as the master last told.
+    pub away: Vec<pb::Away>,
 }
 
 /// Reads that go to each node's data: not measured, so all alike.
@@ -73,6 +75,7 @@ impl Known {
             chains: told.datasets.iter().map(chain).collect::<Result<_>>()?,
             holdings: told.holdings.iter().map(holding).collect(),
             dead: silent(&told.nodes),
+            away: told.away.clone(),
             hosts: told.nodes.iter().map(|node| (NodeId::new(node.id), node.host.clone())).collect(),
         })
     }
@@ -248,6 +251,7 @@ impl PowerManager {
         let mut state = self.state.lock();
         if let Some(known) = &mut state.known {
             known.dead = silent(&told.nodes);
+            known.away = told.away;
         }
         state.on_served(told.served);
         Ok(())

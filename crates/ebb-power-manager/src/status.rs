@@ -73,6 +73,7 @@ pub(crate) fn status(manager: &PowerManager) -> Result<pb::PowerStatusReply> {
         interval_ms: plan.map_or(state.settings.interval_ms, |plan| plan.interval_ms),
         base_watts: hardware.base_watts(),
         served_bytes: account.served_bytes,
+        away: known.away.clone(),
         nodes,
     })
 }

@@ -45,6 +45,8 @@ plants! {
     StandinUnsynced = "standin-unsynced";
     /// A recovery does not read what was logged for members that sleep.
     LogIgnored = "log-ignored";
+    /// What is away from home stays away.
+    StaysAway = "stays-away";
 }
 
 impl Plant {

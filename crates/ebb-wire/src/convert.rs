@@ -93,6 +93,24 @@ impl pb::Member {
     pub fn incarnation_id(&self) -> Incarnation {
         Incarnation::new(self.incarnation)
     }
+
+    /// The node that the copy belongs to: its own, unless it is a guest.
+    #[must_use]
+    pub fn home_id(&self) -> NodeId {
+        NodeId::new(if self.home == 0 { self.node } else { self.home })
+    }
+
+    /// Whether it is away from home.
+    #[must_use]
+    pub fn is_guest(&self) -> bool {
+        self.home != 0
+    }
+
+    /// Whether both are the same replica, whatever it is home to.
+    #[must_use]
+    pub fn is_at(&self, other: &Self) -> bool {
+        (self.node, self.volume, self.incarnation) == (other.node, other.volume, other.incarnation)
+    }
 }
 
 impl pb::Metablock {

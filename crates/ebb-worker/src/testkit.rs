@@ -105,7 +105,7 @@ impl Namespace {
 
     pub fn metablocks(&self, inode: u64) -> Vec<pb::Metablock> {
         let Ok(file) = self.file(inode) else { return Vec::new() };
-        let member = |node: &u64| pb::Member { node: *node, volume: *node, incarnation: 1 };
+        let member = |node: &u64| pb::Member { node: *node, volume: *node, incarnation: 1, home: 0 };
         (0..)
             .zip(&file.nodes)
             .map(|(index, nodes)| pb::Metablock {

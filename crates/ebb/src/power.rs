@@ -14,7 +14,7 @@ use crate::role::power_manager;
 use follow::FollowArgs;
 
 mod follow;
-mod status;
+pub mod status;
 
 #[derive(Debug, Subcommand)]
 pub enum PowerCommand {

@@ -62,8 +62,12 @@ pub(super) async fn registered(runtime: &Runtime, server: &BlockServer) {
 /// Where a server's first volume is reached.
 pub(super) fn hop(server: &BlockServer) -> pb::Hop {
     let label = server.volumes()[0].label();
-    let member =
-        pb::Member { node: server.node().raw(), volume: label.volume.raw(), incarnation: label.incarnation.raw() };
+    let member = pb::Member {
+        node: server.node().raw(),
+        volume: label.volume.raw(),
+        incarnation: label.incarnation.raw(),
+        home: 0,
+    };
     pb::Hop { member: Some(member), address: server.address().to_owned(), host: String::new() }
 }
 

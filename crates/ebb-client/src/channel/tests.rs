@@ -86,7 +86,7 @@ struct Bench {
 }
 
 fn member(node: u64) -> pb::Member {
-    pb::Member { node, volume: node, incarnation: 1 }
+    pb::Member { node, volume: node, incarnation: 1, home: 0 }
 }
 
 impl Bench {

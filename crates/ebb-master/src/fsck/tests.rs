@@ -3,7 +3,7 @@ use ebb_types::{Epoch, Version};
 use super::*;
 
 fn set(found: &[Found], wanted: usize, version: Version) -> Examined {
-    let member = |node| pb::Member { node, volume: node, incarnation: 1 };
+    let member = |node| pb::Member { node, volume: node, incarnation: 1, home: 0 };
     let found: Vec<_> = found.iter().enumerate().map(|(at, found)| (member(at as u64 + 1), *found)).collect();
     let members = found.iter().map(|(member, _)| *member).collect();
     let record = pb::Metablock { id: 6, version: Some(version.into()), members, ..Default::default() };

@@ -5,7 +5,7 @@ fn version(epoch: u64, seq: u64) -> Version {
 }
 
 fn member(node: u64) -> pb::Member {
-    pb::Member { node, volume: node * 10, incarnation: 1 }
+    pb::Member { node, volume: node * 10, incarnation: 1, home: 0 }
 }
 
 fn case(committed: Version, answers: &[Option<Version>]) -> Case {

@@ -11,7 +11,9 @@ use super::Reason;
 use super::run::{PAUSE, Task, change_set};
 use crate::acquire::Turn;
 use crate::leases::{MASTER, Mode};
+use crate::placement::rest;
 use crate::recovery::run::pull_deadline;
+use crate::registry::Rest;
 use crate::repair::queue::CopyInProgress;
 use crate::shared::Shared;
 
@@ -20,7 +22,7 @@ use crate::shared::Shared;
 const TURN_MAX: Duration = Duration::from_secs(10);
 
 /// A copy from one volume to another.
-pub(super) struct Copy {
+pub(crate) struct Copy {
     /// Who is read.
     pub source: pb::Member,
     /// Where it is written.
@@ -30,7 +32,7 @@ pub(super) struct Copy {
 }
 
 /// Begins a copy, which ends by itself.
-pub(super) fn begin(shared: &Arc<Shared>, task: Task, copy: Copy, reason: Reason) {
+pub(crate) fn begin(shared: &Arc<Shared>, task: Task, copy: Copy, reason: Reason) {
     let turn = Turn::take(shared, MASTER, task.inode, Mode::Read);
     let in_progress = CopyInProgress::new(copy.source.node_id(), copy.target.node_id(), task.record.length);
     shared.state.work.lock().copies.insert(task.metablock, in_progress);
@@ -111,6 +113,11 @@ async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, at: Version, 
     let Some(set) = &copy.set else { return Ok(()) };
     if shared.runtime.has_plant(Plant::EarlyDelete) {
         delete_source(shared, task, copy.source).await;
+    }
+    // A set never comes to name a node that was switched off since it has the copy: others count on who is on.
+    let (now_ms, target) = (shared.wall_ms(), copy.target.node_id());
+    if rest(&shared.state.plans.lock(), target, now_ms) == Rest::Off {
+        bail!(Unavailable, "{target} is switched off by now");
     }
     change_set(shared, task, set.clone()).await
 }

@@ -84,7 +84,7 @@ pub struct Work {
 impl Work {
     /// A recorded set has changed; `exists`: the metablock is still in the map.
     pub fn on_set_changed(&mut self, metablock: MetablockId, old: &[pb::Member], new: &[pb::Member], exists: bool) {
-        for member in old.iter().filter(|member| !new.contains(member)) {
+        for member in old.iter().filter(|member| !new.iter().any(|other| other.is_at(member))) {
             let volume = member.volume_id();
             self.on_renewed(metablock, volume);
             // What was freed as a whole is in the state machine's list of deleted replicas.

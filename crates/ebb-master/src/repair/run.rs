@@ -13,8 +13,8 @@ use super::copy::{Copy, begin};
 use super::{Condition, Reason, Repair, SetView, choose_repair};
 use crate::acquire::Turn;
 use crate::leases::{Decision, MASTER, Mode};
-use crate::placement::{Need, place};
-use crate::registry::Registry;
+use crate::placement::{Need, place, rest};
+use crate::registry::{Registry, Rest};
 use crate::repair::queue::Work;
 use crate::shared::Shared;
 
@@ -26,14 +26,13 @@ const LOOKS_MAX: usize = 2000;
 const CROWDED_MAX: usize = 16;
 
 /// What the next step for a set needs.
-pub(super) struct Task {
+pub(crate) struct Task {
     pub metablock: MetablockId,
     pub inode: InodeId,
     /// The file's.
     pub epoch: u64,
     pub record: pb::Metablock,
-    dataset: pb::Dataset,
-    repair: Repair,
+    pub dataset: pb::Dataset,
 }
 
 enum Look {
@@ -42,7 +41,7 @@ enum Look {
     /// Something is wrong, and nothing can be done now.
     Later,
     /// To do.
-    Step(Box<Task>),
+    Step(Box<(Task, Repair)>),
 }
 
 /// Looks at suspected sets and repairs them. Runs as long as the master.
@@ -102,7 +101,10 @@ async fn look_around(shared: &Arc<Shared>, from: MetablockId) -> MetablockId {
                 shared.state.work.lock().suspects.remove(metablock);
             }
             Look::Later => {}
-            Look::Step(task) => crowded += usize::from(start(shared, *task).await == Started::NoPair),
+            Look::Step(step) => {
+                let (task, repair) = *step;
+                crowded += usize::from(start(shared, task, repair).await == Started::NoPair);
+            }
         }
         if crowded >= CROWDED_MAX {
             return *metablock;
@@ -130,7 +132,7 @@ fn look(shared: &Shared, metablock: MetablockId) -> Look {
     if attr.size_unknown || record.min_version() == Version::ZERO || repair == Repair::Impossible {
         return Look::Later;
     }
-    Look::Step(Box::new(Task { metablock, inode, epoch: attr.epoch, record, dataset, repair }))
+    Look::Step(Box::new((Task { metablock, inode, epoch: attr.epoch, record, dataset }, repair)))
 }
 
 /// How a member is, from all that is known.
@@ -171,8 +173,8 @@ enum Started {
     NoPair,
 }
 
-async fn start(shared: &Arc<Shared>, task: Task) -> Started {
-    match task.repair.clone() {
+async fn start(shared: &Arc<Shared>, task: Task, repair: Repair) -> Started {
+    match repair {
         Repair::Impossible => {}
         Repair::Drop { dropped, staying, reason } => {
             if !is_free(shared, task.inode) {
@@ -222,15 +224,17 @@ fn choose_pair(
     let members = task.record.members.iter().filter(|member| Some(**member) != comes_back);
     let mut exclude = busy;
     exclude.extend(members.map(pb::Member::node_id));
-    let strays = shared.state.work.lock().strays(task.metablock);
-    exclude.extend(nodes_of(shared, &strays));
+    exclude.extend(nodes_with_strays(shared, task.metablock));
+    // What was away from home stays away from there, or goes there now.
+    let home = replaced.and_then(|member| crate::away::home_to_keep(shared, &[member], staying));
     let need = Need {
         inode: task.inode,
         dataset: task.dataset.clone(),
         index: task.record.index,
         writer: HostName::default(),
         preferred: Vec::new(),
-        present: staying.iter().map(|member| (member.node_id(), member.volume_id())).collect(),
+        present: staying.to_vec(),
+        home,
         replicas: staying.len() + 1,
         exclude,
         bytes: task.record.length,
@@ -245,7 +249,7 @@ fn choose_pair(
 }
 
 /// The member to copy from that has least to do, and the nodes that are busy.
-fn choose_source(shared: &Shared, task: &Task, sources: &[pb::Member]) -> (Option<pb::Member>, Vec<NodeId>) {
+pub(crate) fn choose_source(shared: &Shared, task: &Task, sources: &[pb::Member]) -> (Option<pb::Member>, Vec<NodeId>) {
     let work = shared.state.work.lock();
     let nodes: BTreeSet<NodeId> = work.copies.values().flat_map(|copy| [copy.source, copy.target]).collect();
     let is_busy = |node: &NodeId| !work.takes(*node, task.record.length, shared.options.copies_per_node_max);
@@ -254,15 +258,20 @@ fn choose_source(shared: &Shared, task: &Task, sources: &[pb::Member]) -> (Optio
     (idle.min_by_key(|source| work.copy_load(source.node_id())).copied(), busy)
 }
 
-fn nodes_of(shared: &Shared, volumes: &BTreeSet<VolumeId>) -> Vec<NodeId> {
+/// Nodes where a stray replica of this metablock waits for its deletion: it would take a new copy with it. Those that are
+/// off take no copy now, and may be its home.
+pub(crate) fn nodes_with_strays(shared: &Shared, metablock: MetablockId) -> Vec<NodeId> {
     let machine = shared.group.machine();
+    let volumes = shared.state.work.lock().strays(metablock);
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
     let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
     let has = |node: &&pb::Node| node.volumes.iter().any(|volume| volumes.contains(&VolumeId::new(volume.id)));
-    nodes.filter(has).map(|node| NodeId::new(node.id)).collect()
+    let nodes = nodes.filter(has).map(|node| NodeId::new(node.id));
+    nodes.filter(|node| rest(&plans, *node, now_ms) != Rest::Off).collect()
 }
 
 /// Compare-and-swap on the file's epoch and the set's generation: a lease or a recovery in between makes it fail.
-pub(super) async fn change_set(shared: &Shared, task: &Task, members: Vec<pb::Member>) -> Result<()> {
+pub(crate) async fn change_set(shared: &Shared, task: &Task, members: Vec<pb::Member>) -> Result<()> {
     let change = pb::MasterChangeSet {
         inode: task.inode.raw(),
         epoch: task.epoch,

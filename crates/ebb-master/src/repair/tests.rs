@@ -1,7 +1,7 @@
 use super::*;
 
 fn member(node: u64) -> pb::Member {
-    pb::Member { node, volume: node * 10, incarnation: 1 }
+    pb::Member { node, volume: node * 10, incarnation: 1, home: 0 }
 }
 
 fn view(wanted: usize, conditions: &[Condition]) -> SetView {

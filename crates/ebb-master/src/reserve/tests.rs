@@ -5,7 +5,8 @@ use super::*;
 const DATASET: DatasetId = DatasetId::new(0);
 
 fn block(id: u64, length: u64, volumes: &[u64]) -> pb::Metablock {
-    let members = volumes.iter().map(|volume| pb::Member { node: *volume, volume: *volume, incarnation: 1 }).collect();
+    let members =
+        volumes.iter().map(|volume| pb::Member { node: *volume, volume: *volume, incarnation: 1, home: 0 }).collect();
     pb::Metablock { id, length, members, ..Default::default() }
 }
 

@@ -221,7 +221,12 @@ impl TestClient {
     }
 
     pub(crate) async fn create(&self, name: &str) -> Result<pb::MetaReply> {
-        self.mutate(create(name, false)).await
+        self.create_in(1, name).await
+    }
+
+    pub(crate) async fn create_in(&self, parent: u64, name: &str) -> Result<pb::MetaReply> {
+        let create = pb::meta_op::Create { parent, name: name.into(), mode: 0o644, ..Default::default() };
+        self.mutate(Op::Create(create)).await
     }
 
     pub(crate) async fn lookup(&self, name: &str) -> Result<pb::Attr> {
@@ -303,7 +308,18 @@ impl TestClient {
 
     /// A file of one metablock, written by all its members and committed; the lease is given back.
     pub(crate) async fn written_file(&self, cluster: &Cluster, name: &str, length: u64) -> (pb::Attr, pb::Metablock) {
-        let reply = self.create(name).await.unwrap();
+        self.written_in(cluster, 1, name, length).await
+    }
+
+    /// The same in a directory.
+    pub(crate) async fn written_in(
+        &self,
+        cluster: &Cluster,
+        parent: u64,
+        name: &str,
+        length: u64,
+    ) -> (pb::Attr, pb::Metablock) {
+        let reply = self.create_in(parent, name).await.unwrap();
         let (attr, block) = (reply.attr.unwrap(), reply.metablocks[0].clone());
         let version = Version::new(Epoch::new(attr.epoch), 1);
         for member in &block.members {

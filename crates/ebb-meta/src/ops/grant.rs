@@ -139,7 +139,8 @@ pub(crate) fn check_generation(id: InodeId, inode: &Inode, block: MetablockId, g
     Ok(())
 }
 
-/// Refuses a set that is empty, or that counts a node or volume twice.
+/// Refuses a set that is empty, that counts a node or volume twice, or in which two copies belong to one node, or one lies
+/// where another belongs: it could not go home.
 pub(crate) fn check_members(members: &[pb::Member]) -> Result<()> {
     if members.is_empty() || members.len() > REPLICAS_MAX as usize {
         bail!(Invalid, "a set of {} members is not between 1 and {REPLICAS_MAX}", members.len());
@@ -148,6 +149,11 @@ pub(crate) fn check_members(members: &[pb::Member]) -> Result<()> {
     let volumes: BTreeSet<u64> = members.iter().map(|member| member.volume).collect();
     if nodes.len() != members.len() || volumes.len() != members.len() {
         bail!(Invalid, "a set must not count a node twice: {members:?}");
+    }
+    let homes: BTreeSet<u64> = members.iter().map(|member| member.home_id().raw()).collect();
+    let guests = members.iter().filter(|member| member.is_guest());
+    if homes.len() != members.len() || guests.clone().any(|guest| nodes.contains(&guest.home)) {
+        bail!(Invalid, "two copies of a set belong to one node, or one lies where another belongs: {members:?}");
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ fn load(records: &[pb::CheckpointRecord]) -> Result<(), ErrorKind> {
     Machine::from_records(encoded.iter().map(|record| Ok(record.as_slice()))).map(|_| ()).map_err(|error| error.kind())
 }
 
-fn through_checkpoint(machine: &Machine) -> Machine {
+pub(crate) fn through_checkpoint(machine: &Machine) -> Machine {
     let encoded = encoded(machine, 9, 4);
     let (copy, index, term) = Machine::from_records(encoded.iter().map(|record| Ok(record.as_slice()))).unwrap();
     assert_eq!((index, term), (9, 4));

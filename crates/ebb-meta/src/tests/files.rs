@@ -1,6 +1,6 @@
 //! Leases, grants, commits, sets, recovery and deletes.
 
-use ebb_types::{DatasetId, ErrorKind as E, InodeId, MetablockId, SessionId, VolumeId};
+use ebb_types::{DatasetId, ErrorKind as E, InodeId, MetablockId, NodeId, SessionId, VolumeId};
 use ebb_wire::pb;
 use ebb_wire::pb::command::Command as Change;
 use ebb_wire::pb::meta_op::{self, Op};
@@ -366,6 +366,47 @@ fn the_map_is_told_in_pages() {
     assert_eq!((indexes(&page(35, 3)), page(35, 3).end), (vec![36, 38], true));
     assert_eq!((page(0, 0).metablocks.len(), page(0, 0).end), (20, true));
     assert_eq!(world.ask(Op::GetMap(meta_op::GetMap { inode: ROOT, ..Default::default() })).unwrap_err(), E::Invalid);
+}
+
+/// What is away from home, by home.
+fn away(world: &World) -> Vec<(u64, u64)> {
+    let all = world.machine.away_from(NodeId::default(), MetablockId::default());
+    all.map(|(home, metablock)| (home.raw(), metablock.raw())).collect()
+}
+
+#[test]
+fn guests_are_recorded_with_their_homes_and_known_by_them() {
+    let mut world = World::new();
+    let (inode, block) = written(&mut world, "f", &[1, 2]);
+    let guest = |volume: u64, home: u64| pb::Member { home, ..member(volume) };
+    let change = |generation, members: Vec<pb::Member>| {
+        Op::ChangeSet(meta_op::ChangeSet {
+            inode,
+            epoch: 1,
+            metablock: block,
+            generation,
+            members,
+            version: version(1, 9),
+        })
+    };
+    // Two that belong to one node, one where another belongs, and one that is its own guest.
+    for refused in
+        [[guest(3, 5), guest(4, 5)], [member(1), guest(3, 1)], [guest(1, 2), guest(2, 4)], [guest(1, 1), member(2)]]
+    {
+        assert_eq!(world.run(change(1, refused.to_vec())).unwrap_err(), E::Invalid, "{refused:?}");
+    }
+    assert!(away(&world).is_empty());
+    let set = vec![guest(3, 1), guest(4, 2)];
+    assert_eq!(world.run(change(1, set.clone())).unwrap().metablocks[0].members, set);
+    assert_eq!(away(&world), [(1, block), (2, block)]);
+    world.machine = super::determinism::through_checkpoint(&world.machine);
+    assert_eq!(away(&world), [(1, block), (2, block)]);
+    world.run(change(2, vec![member(1), guest(4, 2)])).unwrap();
+    assert_eq!(away(&world), [(2, block)]);
+    world.run(Op::Unlink(meta_op::Unlink { parent: ROOT, name: b"f".into() })).unwrap();
+    world.reap(&[inode]);
+    assert!(away(&world).is_empty());
+    assert_eq!(world.machine.check(), Vec::<String>::new());
 }
 
 #[test]

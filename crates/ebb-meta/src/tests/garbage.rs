@@ -148,7 +148,7 @@ impl Dice<'_> {
     fn members(&mut self) -> Vec<pb::Member> {
         let first = 1 + self.below(4);
         let count = if self.one_in(12) { 0 } else { 1 + self.below(3) };
-        (first..first + count).map(|volume| pb::Member { node: volume, volume, incarnation: 1 }).collect()
+        (first..first + count).map(|volume| pb::Member { node: volume, volume, incarnation: 1, home: 0 }).collect()
     }
 
     fn lock(&mut self) -> pb::FileLock {

@@ -34,7 +34,7 @@ pub(crate) fn user(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
 }
 
 pub(crate) fn member(volume: u64) -> pb::Member {
-    pb::Member { node: volume, volume, incarnation: 1 }
+    pb::Member { node: volume, volume, incarnation: 1, home: 0 }
 }
 
 pub(crate) fn members(volumes: &[u64]) -> Vec<pb::Member> {

@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn only_what_the_world_destroyed_may_be_gone() {
         let found = [(3, Found::Corrupt), (12, Found::Behind), (4, Found::Unreachable), (5, Found::Good)];
-        let found = found.map(|(node, found)| (pb::Member { node, volume: node * 10, incarnation: 1 }, found));
+        let found = found.map(|(node, found)| (pb::Member { node, volume: node * 10, incarnation: 1, home: 0 }, found));
         let version = Some(Version::new(Epoch::new(1), 1).into());
         let record = pb::Metablock { id: 7, version, ..Default::default() };
         let set = Examined { record, wanted: 4, unsettled: false, found: found.to_vec() };

@@ -346,7 +346,7 @@ impl Scene {
 
     async fn come_to_rest(&self) -> Result<(), Violation> {
         let end = self.world.now() + REST_MAX;
-        let mut last = String::new();
+        let (mut last, mut waits_for) = (String::new(), "converge");
         let mut is_full = false;
         while self.world.now() < end {
             is_full |= self.cluster.set_fraction(1.0).await.is_ok();
@@ -354,16 +354,22 @@ impl Scene {
                 Ok(status) => {
                     let ended = self.finished.lock().clone();
                     let whole = status.serving && status.under_replicated == 0 && status.repairs_running == 0;
-                    if is_full && ended.len() == WRITERS + 1 && whole {
+                    // At full power the layout is that of full power.
+                    let away = self.cluster.describe().await.map(|told| told.away);
+                    let home = away.as_ref().is_ok_and(Vec::is_empty);
+                    if is_full && ended.len() == WRITERS + 1 && whole && home {
                         return Ok(());
                     }
-                    last = format!("ended: {ended:?}, under-replicated: {}", status.under_replicated);
+                    last = format!("ended: {ended:?}, under-replicated: {}, away: {away:?}", status.under_replicated);
+                    if whole && !home {
+                        waits_for = "home";
+                    }
                 }
                 Err(error) => last = error.to_string(),
             }
             self.world.sleep(Duration::from_secs(1)).await;
         }
-        Err(Violation::new("converge", format!("no rest within {REST_MAX:?}: {last}")))
+        Err(Violation::new(waits_for, format!("no rest within {REST_MAX:?}: {last}")))
     }
 
     /// At a steady level of power: reads that the plan makes possible return within an interval, and so long after a write

@@ -71,3 +71,19 @@ fn mistakes_with_stand_ins_are_found() {
         assert!(found, "{plant}");
     }
 }
+
+#[test]
+fn copies_that_stay_away_are_found() {
+    let mut found = false;
+    let options = |seed| PowerOptions { plant: Some(Plant::StaysAway), ..PowerOptions::drawn(seed) };
+    swarm::run_each(
+        0..200,
+        NonZeroUsize::MIN,
+        |seed| run(seed, options(seed)),
+        |report| {
+            found = report.violations.iter().any(|violation| violation.invariant == "home");
+            if found { Next::Stop } else { Next::GoOn }
+        },
+    );
+    assert!(found);
+}

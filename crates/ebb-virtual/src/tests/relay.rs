@@ -189,7 +189,7 @@ fn what_is_held_is_carried_out_only_while_its_session_lives() {
         let plan = PowerPlan::decode(told.plans.last().unwrap()).unwrap();
         let node = &told.nodes[4];
         let volume = &node.volumes[0];
-        let member = pb::Member { node: node.id, volume: volume.id, incarnation: volume.incarnation };
+        let member = pb::Member { node: node.id, volume: volume.id, incarnation: volume.incarnation, home: 0 };
         let sleeps_long = || {
             let now_ms = wall_ms(world.process("operator").runtime().wall());
             plan.next_wake_ms(NodeId::new(node.id), now_ms).is_some_and(|wake| wake > now_ms + 1_000)

@@ -12,7 +12,7 @@ fn nodes(count: usize) -> Vec<pb::Node> {
 
 /// A file with `members` of each metablock.
 fn file(inode: u64, size: u64, metablock_size: u64, members: &[u64]) -> FoundFile {
-    let member = |node: &u64| pb::Member { node: *node, volume: *node, incarnation: 3 };
+    let member = |node: &u64| pb::Member { node: *node, volume: *node, incarnation: 3, home: 0 };
     let metablocks = (0..size.div_ceil(metablock_size))
         .map(|index| pb::Metablock {
             id: inode * 1000 + index,

@@ -10,6 +10,7 @@ use crate::cli::Context;
 use crate::cluster::config::ClusterDir;
 use crate::output::Table;
 use crate::path::EbbPath;
+use crate::power::status::{away_json, away_line};
 
 /// Does it.
 pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::Client, path: &EbbPath) -> Result<()> {
@@ -30,6 +31,9 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
     if lies.elsewhere > 0 {
         context.output.say(&format!("{} copies lie on nodes outside the chain", lies.elsewhere));
     }
+    if let Some(line) = away_line(&lies.away) {
+        context.output.say(&line);
+    }
     Ok(())
 }
 
@@ -38,6 +42,7 @@ fn merged(mut settings: serde_json::Value, lies: &pb::DescribeDatasetReply) -> s
         "chain": lies.chain.iter().map(|node| NodeId::new(*node).to_string()).collect::<Vec<_>>(),
         "spread": lies.spread, "min_active": lies.min_active, "metablocks": lies.blocks,
         "target": lies.target, "actual": lies.actual, "elsewhere": lies.elsewhere,
+        "away": away_json(&lies.away), "guests": lies.guests,
     });
     if let (Some(all), serde_json::Value::Object(more)) = (settings.as_object_mut(), more) {
         all.extend(more);
@@ -47,9 +52,12 @@ fn merged(mut settings: serde_json::Value, lies: &pb::DescribeDatasetReply) -> s
 
 /// One line for each node, in the order of the chain.
 fn chain_table(lies: &pb::DescribeDatasetReply, has_chain: bool) -> Table {
-    let mut table = Table::new(&[if has_chain { "CHAIN" } else { "NODE" }, "TARGET", "ACTUAL"]);
-    for ((node, target), actual) in lies.chain.iter().zip(&lies.target).zip(&lies.actual) {
-        table.row(vec![NodeId::new(*node).to_string(), target.to_string(), actual.to_string()]);
+    let mut table = Table::new(&[if has_chain { "CHAIN" } else { "NODE" }, "TARGET", "ACTUAL", "AWAY", "GUESTS"]);
+    for (place, ((node, target), actual)) in lies.chain.iter().zip(&lies.target).zip(&lies.actual).enumerate() {
+        let away = lies.away.iter().find(|away| away.home == *node).map_or(0, |away| away.metablocks);
+        let guests = lies.guests.get(place).copied().unwrap_or(0);
+        let cells = [*target, *actual, away, guests].map(|count| count.to_string());
+        table.row([NodeId::new(*node).to_string()].into_iter().chain(cells).collect());
     }
     table
 }

@@ -81,7 +81,7 @@ fn to_json(told: &pb::PowerStatusReply) -> serde_json::Value {
         told.interval_ms as f64 / 1000.0, "source": told.source, "why": told.why, "held_back": told.held_back,
         "over_joules": told.over_joules, "battery_joules": told.battery_joules, "base_watts": told.base_watts,
         "served_bytes": told.served_bytes, "joules_per_gib": joules_per_gib(told),
-        "nodes": told.nodes.iter().map(node).collect::<Vec<_>>(),
+        "away": away_json(&told.away), "nodes": told.nodes.iter().map(node).collect::<Vec<_>>(),
     })
 }
 
@@ -116,7 +116,22 @@ fn lines(told: &pb::PowerStatusReply) -> Vec<String> {
         ]);
     }
     lines.extend(table.lines());
+    lines.extend(away_line(&told.away));
     lines
+}
+
+/// What is away from home, by home, as scripts read it.
+pub fn away_json(away: &[pb::Away]) -> serde_json::Value {
+    let told = |away: &pb::Away| json!({ "home": NodeId::new(away.home).to_string(), "metablocks": away.metablocks, "bytes": away.bytes });
+    away.iter().map(told).collect()
+}
+
+/// The same in a line for people; none where nothing is.
+pub fn away_line(away: &[pb::Away]) -> Option<String> {
+    let told =
+        |away: &pb::Away| format!("{} of {} ({})", away.metablocks, NodeId::new(away.home), human_bytes(away.bytes));
+    let homes: Vec<String> = away.iter().map(told).collect();
+    (!homes.is_empty()).then(|| format!("metablocks away from home: {}", homes.join(", ")))
 }
 
 /// When in the interval a node is powered: `#`.

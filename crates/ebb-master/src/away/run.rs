@@ -1,0 +1,219 @@
+//! Brings guests home: a copy, a change of the set, and then the guest is in excess and is deleted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_meta::Machine;
+use ebb_power::NodeState;
+use ebb_runtime::{Moment, Plant};
+use ebb_types::{HostName, InodeId, MetablockId, NodeId};
+use ebb_wire::pb;
+
+use super::{GuestView, Move, Prospect, choose_move, is_home};
+use crate::placement::{Need, place};
+use crate::repair::copy::{Copy, begin};
+use crate::repair::run::{Task, change_set, choose_source, condition, is_free, nodes_with_strays};
+use crate::repair::{Condition, Reason};
+use crate::shared::Shared;
+
+/// How often guests are looked at.
+const PERIOD: Duration = Duration::from_secs(1);
+/// And after something was begun: there may be time for more.
+const SOON: Duration = Duration::from_millis(200);
+/// Guests looked at in one go.
+const LOOKS_MAX: usize = 2000;
+/// Of these, changes of sets that cost no copy: each is an entry of the log.
+const RECORDS_MAX: usize = 64;
+/// Requests in progress on a node that counts as idle.
+const IDLE_LOAD_MAX: u32 = 4;
+/// A file that somebody holds is asked back so often for its guests, and not before it has been held so long.
+const HELD_PAUSE: Duration = Duration::from_secs(10);
+/// Files whose holders are waited for; who comes then is not waited for.
+const HELD_MAX: usize = 10_000;
+/// What a copy takes besides its bytes.
+const OVERHEAD_MS: u64 = 500;
+/// Bytes a second that a copy makes at least, where there is no limit.
+const LEAST_RATE: u64 = 50 << 20;
+
+/// Where the next look begins, and when holders may be asked again.
+#[derive(Default)]
+struct Round {
+    next: (NodeId, MetablockId),
+    held: BTreeMap<InodeId, Moment>,
+}
+
+/// Looks at what is away and brings it home. Runs as long as the master.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut round = Round::default();
+    while !shared.is_stopped() {
+        let mut begun = 0;
+        // What homes have from before they were switched off is known when they have reported.
+        if shared.is_safe_start() && !shared.runtime.has_plant(Plant::StaysAway) {
+            begun = look_around(&shared, &mut round).await;
+        }
+        shared.runtime.sleep(if begun > 0 { SOON } else { PERIOD }).await;
+    }
+}
+
+/// How much was begun.
+async fn look_around(shared: &Arc<Shared>, round: &mut Round) -> usize {
+    let machine = shared.group.snapshot();
+    let now = shared.runtime.now();
+    round.held.retain(|_, until| now < until.after(HELD_PAUSE));
+    let away: Vec<_> = machine.away_from(round.next.0, round.next.1).take(LOOKS_MAX).collect();
+    round.next = match away.last() {
+        Some((home, metablock)) if away.len() == LOOKS_MAX => (*home, MetablockId::new(metablock.raw() + 1)),
+        _ => Default::default(),
+    };
+    let (mut records, mut begun) = (0, 0);
+    for (home, metablock) in away {
+        let Some((task, guest)) = find(shared, &machine, home, metablock) else { continue };
+        let Some(choice) = choose_move(&view(shared, &machine, &task, &guest)) else { continue };
+        if records >= RECORDS_MAX {
+            break;
+        }
+        if choice != Move::HomeNow && waits_for_holder(shared, round, &machine, task.inode) {
+            continue;
+        }
+        match carry_out(shared, task, guest, choice).await {
+            Begun::Nothing => {}
+            Begun::Copy => begun += 1,
+            Begun::Record => records += 1,
+        }
+    }
+    begun + records
+}
+
+/// What a look at a guest came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Begun {
+    /// Not now.
+    Nothing,
+    /// It ends by itself.
+    Copy,
+    /// A change of the set without a copy was proposed.
+    Record,
+}
+
+/// A guest that could be moved, as far as the map tells.
+fn find(shared: &Shared, machine: &Machine, home: NodeId, metablock: MetablockId) -> Option<(Task, pb::Member)> {
+    let (inode, record) = machine.find_metablock(metablock)?;
+    let (attr, dataset) = (machine.attr(inode).ok()?, machine.dataset_of(inode).ok()?);
+    let guest = *record.members.iter().find(|member| member.is_guest() && member.home_id() == home)?;
+    // A recovery settles the set first, and one copy at a time is made of a metablock.
+    if attr.size_unknown || shared.state.work.lock().copies.contains_key(&metablock) {
+        return None;
+    }
+    Some((Task { metablock, inode, epoch: attr.epoch, record, dataset }, guest))
+}
+
+fn view(shared: &Shared, machine: &Machine, task: &Task, guest: &pb::Member) -> GuestView {
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+    let home = guest.home_id();
+    let rate = match shared.options.copy_rate_bytes_per_sec {
+        0 => LEAST_RATE,
+        // Four large copies share a node's rate, at most.
+        all => (all / 4).max(1),
+    };
+    GuestView {
+        host: Prospect::of(&plans, guest.node_id(), now_ms),
+        home: is_home(shared, machine, home).then(|| Prospect::of(&plans, home, now_ms)),
+        need_ms: OVERHEAD_MS + task.record.length.saturating_mul(1000) / rate,
+    }
+}
+
+/// Whether somebody holds the file who is not to be asked for it now: a file that is being written is disturbed seldom.
+fn waits_for_holder(shared: &Shared, round: &mut Round, machine: &Machine, inode: InodeId) -> bool {
+    if machine.holder(inode).is_none() {
+        round.held.remove(&inode);
+        return false;
+    }
+    let now = shared.runtime.now();
+    match round.held.get(&inode) {
+        Some(until) if now < *until => return true,
+        None if round.held.len() < HELD_MAX => {
+            round.held.insert(inode, now.after(HELD_PAUSE));
+            return true;
+        }
+        _ => {}
+    }
+    round.held.insert(inode, now.after(HELD_PAUSE));
+    false
+}
+
+/// Begins what was chosen.
+async fn carry_out(shared: &Arc<Shared>, task: Task, guest: pb::Member, choice: Move) -> Begun {
+    let joins = match choice {
+        Move::Adopt => pb::Member { home: 0, ..guest },
+        Move::Home | Move::HomeNow => {
+            let Some(joins) = place_at_home(shared, &task, &guest, choice) else { return Begun::Nothing };
+            joins
+        }
+    };
+    // The record's order is the pipeline's.
+    let set: Vec<_> =
+        task.record.members.iter().map(|member| if member.is_at(&guest) { joins } else { *member }).collect();
+    if choice != Move::Adopt && task.record.is_written() {
+        let sources = sources(shared, &task);
+        let (Some(source), _) = choose_source(shared, &task, &sources) else { return Begun::Nothing };
+        begin(shared, task, Copy { source, target: joins, set: Some(set) }, Reason::GoesHome);
+        return Begun::Copy;
+    }
+    // Nobody has anything of what was granted and never written, so there is nothing to copy.
+    if !is_free(shared, task.inode) {
+        return Begun::Nothing;
+    }
+    match change_set(shared, &task, set).await {
+        Ok(()) => tracing::info!(metablock = %task.metablock, node = joins.node, %choice, "guest settled"),
+        Err(error) => tracing::debug!(metablock = %task.metablock, %error, "guest not settled"),
+    }
+    Begun::Record
+}
+
+/// Members that can be read now.
+fn sources(shared: &Shared, task: &Task) -> Vec<pb::Member> {
+    let machine = shared.group.machine();
+    let registry = shared.state.registry.lock();
+    let work = shared.state.work.lock();
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+    let members = task.record.members.iter().filter(|member| plans.state(member.node_id(), now_ms) == NodeState::Awake);
+    let good = members.filter(|member| {
+        let is = condition(&machine, &registry, &work, task.metablock, member);
+        matches!(is, Condition::Good | Condition::Draining)
+    });
+    good.copied().collect()
+}
+
+/// A volume at home. `None`: it has no room, is busy, or still has what it had before it was switched off.
+fn place_at_home(shared: &Shared, task: &Task, guest: &pb::Member, choice: Move) -> Option<pb::Member> {
+    let home = guest.home_id();
+    if nodes_with_strays(shared, task.metablock).contains(&home) || !has_time(shared, task, home, choice) {
+        return None;
+    }
+    let present: Vec<_> = task.record.members.iter().filter(|member| !member.is_at(guest)).copied().collect();
+    let need = Need {
+        inode: task.inode,
+        dataset: task.dataset.clone(),
+        index: task.record.index,
+        writer: HostName::default(),
+        preferred: Vec::new(),
+        replicas: present.len() + 1,
+        present,
+        home: Some(home),
+        exclude: vec![guest.node_id()],
+        bytes: task.record.length,
+    };
+    let found = place(shared, &need).ok()?.first().copied();
+    found.filter(|member| member.node_id() == home)
+}
+
+/// Whether the home may take part in a copy more: repair has the larger part of what a node may do, and programs go first.
+fn has_time(shared: &Shared, task: &Task, home: NodeId, choice: Move) -> bool {
+    let is_idle = choice == Move::HomeNow || shared.state.registry.lock().load(home) <= IDLE_LOAD_MAX;
+    let weight_max = match choice {
+        Move::HomeNow => shared.options.copies_per_node_max,
+        _ => shared.options.copies_per_node_max / 2,
+    };
+    is_idle && shared.state.work.lock().takes(home, task.record.length, weight_max)
+}

@@ -1,0 +1,228 @@
+//! Copies away from home: where they lie while nodes are switched off by the plan, and how they come home.
+
+use std::time::Duration;
+
+use ebb_power::{Duty, NodePlan, PolicyKind, PowerPlan};
+use ebb_types::{NodeId, PlanVersion};
+use ebb_wire::pb;
+use pb::meta_op::Op;
+
+use super::harness::{Cluster, DEADLINE, TestClient, with_cluster};
+
+/// Publishes a plan that begins in a while: these nodes off, all others on.
+async fn plan(cluster: &Cluster, version: u64, off: &[u64], in_ms: u64) {
+    let now_ms = ebb_power::wall_ms(cluster.process.runtime().wall());
+    let duty = |node: u64| if off.contains(&node) { Duty::Off } else { Duty::On };
+    let node = |node: u64| (NodeId::new(node), NodePlan { duty: duty(node), ready_ms: 0, wake_ms: 50, suspend_ms: 50 });
+    let plan = PowerPlan {
+        version: PlanVersion::new(version),
+        policy: PolicyKind::Activation,
+        start_ms: now_ms + in_ms,
+        interval_ms: 10_000,
+        guard_ms: 10,
+        budget_mw: 1_000_000,
+        nodes: (1..=cluster.fakes.len() as u64).map(node).collect(),
+        stalled: Vec::new(),
+        why: "a test".into(),
+    };
+    cluster.channel().0.call(&pb::PublishPlan { plan: plan.encode() }, DEADLINE).await.unwrap();
+}
+
+async fn dataset(client: &TestClient, layout: &str, replicas: u32, primaries: u32) -> pb::Dataset {
+    let dataset = pb::Dataset { path: "/d".into(), layout: layout.into(), replicas, primaries, ..Default::default() };
+    let create = pb::meta_op::CreateDataset { dataset: Some(dataset) };
+    client.mutate(Op::CreateDataset(create)).await.unwrap().dataset.unwrap()
+}
+
+async fn describe(cluster: &Cluster, dataset: &pb::Dataset) -> pb::DescribeDatasetReply {
+    cluster.channel().0.call(&pb::DescribeDataset { dataset: dataset.id }, DEADLINE).await.unwrap()
+}
+
+async fn until_home(cluster: &Cluster, dataset: &pb::Dataset) {
+    for _ in 0..300 {
+        if describe(cluster, dataset).await.away.is_empty() {
+            return;
+        }
+        cluster.world.sleep(Duration::from_millis(200)).await;
+    }
+    panic!("it does not come home: {:?}", describe(cluster, dataset).await.away);
+}
+
+fn assert_near(found: &pb::DescribeDatasetReply) {
+    for (actual, target) in found.actual.iter().zip(&found.target) {
+        assert!(actual.abs_diff(*target) <= 2, "{:?} against {:?}", found.actual, found.target);
+    }
+}
+
+/// Goal: what is written under low power keeps to the targets of full power. Method: half of a chain is off while files are
+/// written; the master dies; all are on again.
+#[test]
+fn what_is_written_while_homes_are_off_comes_home_when_they_are_on() {
+    with_cluster(81, 6, |mut cluster| async move {
+        let client = cluster.client().await;
+        let dataset = dataset(&client, "equal-work", 3, 2).await;
+        let off = dataset.chain[3..].to_vec();
+        plan(&cluster, 1, &off, 0).await;
+        let mut files = Vec::new();
+        for number in 0..40 {
+            files.push(client.written_in(&cluster, dataset.root_inode, &format!("f{number}"), 1000).await);
+        }
+        for (_, block) in &files {
+            assert!(block.members.iter().all(|member| !off.contains(&member.node)), "{:?}", block.members);
+        }
+        let found = describe(&cluster, &dataset).await;
+        assert_near(&found);
+        let away: u64 = found.away.iter().map(|away| away.metablocks).sum();
+        assert!(away >= 40 && found.away.iter().all(|away| off.contains(&away.home)), "{:?}", found.away);
+        assert_eq!(found.away.iter().map(|away| away.bytes).sum::<u64>(), away * 1000);
+        assert_eq!(found.guests.iter().sum::<u64>(), away);
+        let power = cluster.channel().0.call(&pb::DescribePower { nodes_only: true }, DEADLINE).await.unwrap();
+        assert_eq!(power.away, found.away);
+
+        cluster.crash_master().await;
+        cluster.until("safe start", |status| status.safe_start).await;
+        cluster.world.sleep(Duration::from_secs(20)).await;
+        assert_eq!(describe(&cluster, &dataset).await.away, found.away, "homes are off");
+        // Who has not told anything to this master is a home all the same.
+        let client = cluster.client().await;
+        files.push(client.written_in(&cluster, dataset.root_inode, "late", 1000).await);
+
+        plan(&cluster, 2, &[], 0).await;
+        until_home(&cluster, &dataset).await;
+        let found = describe(&cluster, &dataset).await;
+        assert_near(&found);
+        assert_eq!((found.elsewhere, found.guests.iter().sum::<u64>()), (0, 0));
+        cluster
+            .until_seen("nothing is left of guests", || {
+                cluster.fakes.iter().map(|fake| fake.held.lock().replicas.len()).sum::<usize>() == 41 * 3
+            })
+            .await;
+        let checked = cluster.fsck().await;
+        assert_eq!(checked, pb::FsckReply { metablocks: 41, ..Default::default() }, "{:?}", checked.findings);
+    });
+}
+
+/// Goal: a member that is switched off is replaced by a guest, and a guest whose host is switched off by another one with the
+/// same home, or goes home before. Method: what a holder asks for, under one plan after the other.
+#[test]
+fn replacements_of_who_is_off_keep_the_home() {
+    with_cluster(82, 5, |cluster| async move {
+        let client = cluster.client().await;
+        let dataset = dataset(&client, "equal-work", 2, 1).await;
+        let reply = client.create_in(dataset.root_inode, "f").await.unwrap();
+        let (attr, block) = (reply.attr.unwrap(), reply.metablocks[0].clone());
+        let [primary, second] = block.members[..] else { panic!("{block:?}") };
+        let choose = |staying: Vec<pb::Member>, exclude: Vec<u64>| pb::ChooseReplacement {
+            session: client.session,
+            inode: attr.inode,
+            metablock: block.id,
+            exclude_nodes: exclude,
+            staying,
+        };
+        plan(&cluster, 1, &[second.node], 0).await;
+        let call = choose(vec![primary], vec![primary.node, second.node]);
+        let guest = client.channel.call(&call, DEADLINE).await.unwrap().member.unwrap();
+        assert_eq!(guest.home, second.node);
+        let change = |generation: u64, members: Vec<pb::Member>| {
+            Op::ChangeSet(pb::meta_op::ChangeSet {
+                inode: attr.inode,
+                epoch: attr.epoch,
+                metablock: block.id,
+                generation,
+                members,
+                version: None,
+            })
+        };
+        // It is where it could go home from, and nowhere else.
+        let other = pb::Member { home: primary.node, ..guest };
+        client.mutate(change(block.generation, vec![primary, other])).await.unwrap_err();
+        client.mutate(change(block.generation, vec![primary, guest])).await.unwrap();
+
+        plan(&cluster, 2, &[second.node, guest.node], 0).await;
+        let call = choose(vec![primary], vec![primary.node, guest.node]);
+        let next = client.channel.call(&call, DEADLINE).await.unwrap().member.unwrap();
+        assert_eq!((next.home, next.node != guest.node), (second.node, true));
+        client.mutate(change(block.generation + 1, vec![primary, next])).await.unwrap();
+
+        // With its home on, what replaces it goes there, once what the home had is found to be gone.
+        plan(&cluster, 3, &[next.node], 0).await;
+        cluster.world.sleep(Duration::from_secs(3)).await;
+        let call = choose(vec![primary], vec![primary.node, next.node]);
+        let back = client.channel.call(&call, DEADLINE).await.unwrap().member.unwrap();
+        assert_eq!((back.node, back.home), (second.node, 0));
+    });
+}
+
+/// A second copy's place is taken within the second copies' run, not by another primary.
+#[test]
+fn who_failed_is_replaced_within_its_run() {
+    with_cluster(85, 6, |cluster| async move {
+        let client = cluster.client().await;
+        let dataset = dataset(&client, "equal-work", 2, 2).await;
+        for number in 0..6 {
+            let reply = client.create_in(dataset.root_inode, &format!("f{number}")).await.unwrap();
+            let (attr, block) = (reply.attr.unwrap(), reply.metablocks[0].clone());
+            let [primary, second] = block.members[..] else { panic!("{block:?}") };
+            let call = pb::ChooseReplacement {
+                session: client.session,
+                inode: attr.inode,
+                metablock: block.id,
+                exclude_nodes: vec![primary.node, second.node],
+                staying: vec![primary],
+            };
+            let found = client.channel.call(&call, DEADLINE).await.unwrap().member.unwrap();
+            assert!(dataset.chain[2..].contains(&found.node), "{found:?} of {:?}", dataset.chain);
+        }
+    });
+}
+
+#[test]
+fn a_guest_whose_home_is_lost_becomes_a_member() {
+    with_cluster(83, 5, |cluster| async move {
+        let client = cluster.client().await;
+        let dataset = dataset(&client, "equal-work", 2, 1).await;
+        let off: Vec<u64> = dataset.chain[2..].to_vec();
+        plan(&cluster, 1, &off, 0).await;
+        for number in 0..12 {
+            client.written_in(&cluster, dataset.root_inode, &format!("f{number}"), 1000).await;
+        }
+        let away = describe(&cluster, &dataset).await.away;
+        let lost = away[0].home;
+        cluster.kill_fake(cluster.number(lost));
+        cluster.world.sleep(Duration::from_secs(40)).await;
+        assert_eq!(describe(&cluster, &dataset).await.away, away, "who is off is not dead");
+        plan(&cluster, 2, &[], 0).await;
+        until_home(&cluster, &dataset).await;
+        cluster.until("all copies", |status| status.under_replicated == 0).await;
+        let found = describe(&cluster, &dataset).await;
+        let at = found.chain.iter().position(|node| *node == lost).unwrap();
+        assert_eq!((found.actual[at], found.actual.iter().sum::<u64>()), (0, 24));
+    });
+}
+
+/// Goal: what must go before its host sleeps goes in time, and to nobody who sleeps then, too. Method: announced plans.
+#[test]
+fn guests_go_home_before_their_hosts_are_switched_off() {
+    with_cluster(84, 5, |cluster| async move {
+        let client = cluster.client().await;
+        let dataset = dataset(&client, "equal-work", 2, 1).await;
+        let (hosts, homes) = (dataset.chain[1..2].to_vec(), dataset.chain[2..].to_vec());
+        plan(&cluster, 1, &homes, 0).await;
+        for number in 0..12 {
+            client.written_in(&cluster, dataset.root_inode, &format!("f{number}"), 1000).await;
+        }
+        let before = describe(&cluster, &dataset).await;
+        assert!(!before.away.is_empty());
+        // Homes are on for a while: nothing goes to who is about to be off again.
+        plan(&cluster, 2, &[], 0).await;
+        plan(&cluster, 3, &homes, 15_000).await;
+        cluster.world.sleep(Duration::from_secs(20)).await;
+        assert_eq!(describe(&cluster, &dataset).await.away, before.away);
+        // The hosts are to be off, and the homes on: they go within the time that they have.
+        plan(&cluster, 4, &[], 0).await;
+        plan(&cluster, 5, &hosts, 5_000).await;
+        cluster.world.sleep(Duration::from_millis(4_500)).await;
+        let after = describe(&cluster, &dataset).await;
+        assert_eq!((after.away.len(), after.guests.iter().sum::<u64>()), (0, 0), "{:?}", after.away);
+    });
+}
