@@ -1,28 +1,47 @@
 //! Measures, beside references of the same run: a number alone says as much about the machine as about the code.
 //!
-//! Each [`Row`] has a name, a unit and a function that measures once. A run measures every row [`ROUNDS`] times, round
-//! by round, so that a busy minute touches all rows alike, and prints medians with the spread. Adding a row: a function
-//! and a line in [`rows`]. Programs of the workspace (`examples/` of the crates) are rows too: their output is passed
-//! on as it is, after the references.
+//! Three kinds of figures. The *machine*: what disk, loopback and page cache give. The *load* of `load.rs`, put on a cluster's
+//! mount, on the disk and on a mount that does nothing, with the processor time of each process that serves it. And
+//! *programs* (`examples/` of the crates), run only when they are named, whose output is passed on as it is. A run measures everything [`ROUNDS`] times,
+//! round by round, so that a busy minute touches all alike, and prints medians with the spread.
+
+use std::collections::BTreeMap;
+use std::io::Result;
+use std::path::PathBuf;
+use std::process::Command;
 
 use crate::step::Step;
 use crate::tree::Tree;
 
+mod aligned;
 mod cache;
+mod cpu;
 mod disk;
+mod figure;
+mod files;
+mod load;
 mod loopback;
+mod place;
+mod random;
+mod report;
+mod stream;
 
-/// Measurements of each row.
-const ROUNDS: usize = 5;
+use figure::{Beside, Part};
+use load::{Sample, Size};
+use place::{Bare, Cluster, Place};
+use report::Line;
 
-/// Something to measure.
+/// Measurements of each figure.
+const ROUNDS: usize = 3;
+
+/// Something to measure of the machine.
 struct Row {
     name: &'static str,
     unit: &'static str,
-    measure: fn() -> std::io::Result<f64>,
+    measure: fn() -> Result<f64>,
 }
 
-/// Every reference, in the order of the table.
+/// Every one, in the order of the table.
 fn rows() -> Vec<Row> {
     vec![
         Row { name: "loopback tcp, 1 MiB writes", unit: "GiB/s", measure: loopback::throughput },
@@ -34,68 +53,172 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// Measures all references and programs, or those whose name contains `filter`.
-pub fn run(filter: &str) -> bool {
-    let rows: Vec<Row> = rows().into_iter().filter(|row| row.name.contains(filter)).collect();
-    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); rows.len()];
-    for _ in 0..ROUNDS {
-        for (row, samples) in rows.iter().zip(&mut samples) {
-            match (row.measure)() {
-                Ok(value) => samples.push(value),
-                Err(error) => {
-                    println!("{}: {error}", row.name);
-                    return false;
-                }
+/// What was asked for.
+#[derive(Default)]
+struct Ask<'a> {
+    filter: &'a str,
+    json: bool,
+    quick: bool,
+}
+
+/// Measures everything, or what has `NAME` in its name. None: a wrong word.
+pub fn run(words: &[&str]) -> Option<bool> {
+    let mut ask = Ask::default();
+    for word in words {
+        match *word {
+            "--json" => ask.json = true,
+            "--quick" => ask.quick = true,
+            word if word.starts_with('-') || !ask.filter.is_empty() => return None,
+            word => ask.filter = word,
+        }
+    }
+    Some(measure(&ask).and_then(|lines| show(&ask, &lines)).unwrap_or_else(|error| {
+        eprintln!("bench: {error}");
+        false
+    }))
+}
+
+/// Prints what was measured, and runs programs that were named.
+fn show(ask: &Ask<'_>, lines: &[Line]) -> Result<bool> {
+    let programs = if ask.json || ask.filter.is_empty() { Vec::new() } else { programs(ask.filter)? };
+    match lines {
+        [] if programs.is_empty() => {
+            return Err(std::io::Error::other(format!("no figure and no program has {:?} in its name", ask.filter)));
+        }
+        [] => {}
+        lines if ask.json => println!("{}", report::to_json(lines)),
+        lines => report::print_table(lines),
+    }
+    Ok(programs.into_iter().filter(|step| !step.run()).count() == 0)
+}
+
+fn measure(ask: &Ask<'_>) -> Result<Vec<Line>> {
+    let rows: Vec<Row> = rows().into_iter().filter(|row| row.name.contains(ask.filter)).collect();
+    let is_asked = |part: &Part| part.figures().iter().any(|figure| figure.name.contains(ask.filter));
+    let parts: Vec<Part> = Part::ALL.into_iter().filter(is_asked).collect();
+    let mut machine: Vec<Vec<f64>> = vec![Vec::new(); rows.len()];
+    let mut loads = Loads::new();
+    let rounds = if ask.quick { 1 } else { ROUNDS };
+    let size = if ask.quick { Size::QUICK } else { Size::WHOLE };
+    let mut places = if parts.is_empty() { Vec::new() } else { start()? };
+    for round in 1..=rounds {
+        for (row, values) in rows.iter().zip(&mut machine) {
+            values.push((row.measure)()?);
+        }
+        for part in &parts {
+            // Many files once are enough.
+            if *part == Part::Memory && round > 1 {
+                continue;
+            }
+            for place in &mut places {
+                eprintln!("round {round} of {rounds}: {} on {}", part.figures()[0].name, place.name());
+                loads.add(*part, place.name(), load::run(*part, place, size)?);
             }
         }
     }
-    println!("{:<36} {:>10} {:>10} {:>10}  unit", "reference", "median", "least", "most");
-    for (row, samples) in rows.iter().zip(samples) {
-        let [least, median, most] = summary(samples);
-        println!("{:<36} {median:>10.2} {least:>10.2} {most:>10.2}  {}", row.name, row.unit);
+    let of_machine = rows.iter().zip(machine).map(|(row, values)| Line {
+        name: row.name.to_owned(),
+        unit: row.unit,
+        values,
+        reference: None,
+        durable: None,
+        cpu: cpu::Cpu::new(),
+    });
+    let of_load = parts.iter().flat_map(|part| loads.lines(*part));
+    Ok(of_machine.chain(of_load.filter(|line| line.name.contains(ask.filter))).collect())
+}
+
+/// Samples by place and figure.
+struct Loads(BTreeMap<(&'static str, &'static str), Vec<Sample>>);
+
+impl Loads {
+    fn new() -> Self {
+        Self(BTreeMap::new())
     }
-    programs(filter)
+
+    fn add(&mut self, part: Part, place: &'static str, samples: Vec<Option<Sample>>) {
+        for (figure, sample) in part.figures().iter().zip(samples) {
+            self.0.entry((place, figure.name)).or_default().extend(sample);
+        }
+    }
+
+    fn lines(&mut self, part: Part) -> Vec<Line> {
+        let line = |figure: &figure::Figure| {
+            let samples = self.0.remove(&("ebb", figure.name)).filter(|samples| !samples.is_empty())?;
+            let beside = match figure.beside {
+                Beside::Disk => Some("disk"),
+                Beside::BareMount => Some("bare mount"),
+                Beside::Nothing => None,
+            };
+            let values = |place| {
+                let samples = self.0.get(&(place, figure.name));
+                (place, samples.map_or_else(Vec::new, |samples| samples.iter().map(|sample| sample.value).collect()))
+            };
+            Some(Line {
+                name: figure.name.to_owned(),
+                unit: figure.unit,
+                values: samples.iter().map(|sample| sample.value).collect(),
+                reference: beside.map(values),
+                durable: figure.durable,
+                cpu: report::median_cpu(&samples),
+            })
+        };
+        part.figures().iter().filter_map(line).collect()
+    }
 }
 
-fn summary(mut samples: Vec<f64>) -> [f64; 3] {
-    samples.sort_by(f64::total_cmp);
-    [samples[0], samples[samples.len() / 2], samples[samples.len() - 1]]
+/// Builds what is measured, without checks for developers, and starts it.
+fn start() -> Result<Vec<Place>> {
+    build(&["--bin", "ebb"])?;
+    build(&["-p", "ebb-fuse", "--example", "bare"])?;
+    let (programs, scratch) = (target().join("release"), target().join("bench"));
+    let disk = scratch.join("disk");
+    std::fs::create_dir_all(&disk)?;
+    let bare = Bare::start(&programs.join("examples/bare"), &scratch)?;
+    let cluster = Cluster::start(&programs.join("ebb"), &scratch)?;
+    Ok(vec![Place::Disk(disk), Place::Bare(bare), Place::Cluster(cluster)])
 }
 
-/// Crates whose `examples/` are measurements.
+fn build(words: &[&str]) -> Result<()> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--release", "--locked", "-q"]).args(words).current_dir(crate::tree::root());
+    if command.status()?.success() {
+        return Ok(());
+    }
+    Err(std::io::Error::other(format!("building {} failed", words.join(" "))))
+}
+
+/// Where cargo builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::tree::root().join("target"), Into::into)
+}
+
+/// Crates whose `examples/` are measurements by themselves.
 const MEASURED: &[&str] = &["ebb-rpc", "ebb-meta", "ebb-store", "ebb-client"];
 
-fn programs(filter: &str) -> bool {
-    let tree = match Tree::load() {
-        Ok(tree) => tree,
-        Err(sentence) => {
-            println!("{sentence}");
-            return false;
-        }
-    };
-    let mut good = true;
+fn programs(filter: &str) -> Result<Vec<Step>> {
+    let tree = Tree::load().map_err(std::io::Error::other)?;
+    let mut steps = Vec::new();
     for package in MEASURED {
         let folder = format!("crates/{package}/examples/");
         for file in tree.ending(".rs").filter(|file| file.path.starts_with(&folder)) {
             let name = file.path[folder.len()..].trim_end_matches(".rs");
             if format!("{package} {name}").contains(filter) {
-                println!("-- {package} {name}");
-                let step = Step::cargo("program", &["run", "-q", "-p", package, "--example", name]);
-                good &= step.showing(|_| true).run();
+                let words = ["run", "-q", "-p", package, "--example", name];
+                steps.push(Step::cargo("program", &words).showing(|_| true));
             }
         }
     }
-    good
+    Ok(steps)
 }
 
 /// A scratch file beside the build, on the disk that the build uses; gone when dropped.
-struct Scratch(std::path::PathBuf);
+struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> std::io::Result<Self> {
-        let target =
-            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::tree::root().join("target"), Into::into);
-        let folder = target.join("bench");
+    fn new(name: &str) -> Result<Self> {
+        let folder = target().join("bench");
         std::fs::create_dir_all(&folder)?;
         Ok(Self(folder.join(format!("{name}.{}", std::process::id()))))
     }
@@ -112,15 +235,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle_one() {
-        assert_eq!(summary(vec![5.0, 1.0, 9.0]), [1.0, 5.0, 9.0]);
-    }
-
-    #[test]
-    fn every_reference_measures_something() {
+    fn every_figure_of_the_machine_measures_something() {
         for row in rows() {
             let value = (row.measure)().unwrap();
             assert!(value.is_finite() && value > 0.0, "{}: {value}", row.name);
         }
+    }
+
+    #[test]
+    fn wrong_words_are_refused() {
+        assert_eq!((run(&["--quik"]), run(&["a", "b"])), (None, None));
     }
 }

@@ -5,7 +5,7 @@
 //! | `verify` | format check, clippy, tidy, tests, docs | nothing in the tree |
 //! | `fix` | format, clippy's own repairs | sources |
 //! | `tidy` | what compilers do not check: the map, dependency arrows, invariants, links, words | nothing |
-//! | `bench` | measures, beside references of the same run | scratch files in the target directory |
+//! | `bench` | measures a cluster's mount and its parts, beside references of the same run | scratch files in the target directory |
 //! | `software` | databases, git, builds and other programs on a real mount and on the host (`tests/software`) | Debian's packages |
 //! | `ci` | `verify`, then the suites on a real mount (`tests/posix/*.sh`), then a selection of `software` | the target directory |
 //!
@@ -27,7 +27,8 @@ mod verify;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask verify | fix | tidy | bench [NAME] | software [SUITE...] | ci";
+const USAGE: &str =
+    "usage: cargo xtask verify | fix | tidy | bench [--json] [--quick] [NAME] | software [SUITE...] | ci";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,14 +37,18 @@ fn main() -> ExitCode {
         ["verify"] => verify::run(),
         ["fix"] => fix::run(),
         ["tidy"] => tidy::run(),
-        ["bench"] => bench::run(""),
-        ["bench", name] => bench::run(name),
+        ["bench", ref words @ ..] => match bench::run(words) {
+            Some(good) => good,
+            None => return wrong(),
+        },
         ["software", ref suites @ ..] => software::run(suites),
         ["ci"] => ci::run(),
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
+        _ => return wrong(),
     };
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn wrong() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
 }

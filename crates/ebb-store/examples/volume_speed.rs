@@ -1,8 +1,9 @@
 //! What a volume costs: space, time and bytes written. The numbers in `docs/formats/volume.md` come from here.
 //!
 //! ```sh
-//! cargo run -p ebb-store --example volume_speed -- DIRECTORY [space | overwrite | index | files]
+//! cargo run -p ebb-store --example volume_speed -- [DIRECTORY [space | overwrite | index | files]]
 //! ```
+//! Without a directory in one for temporary files, which is removed.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::os::unix::fs::MetadataExt;
@@ -25,11 +26,12 @@ const WRITERS: usize = 64;
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
-    let directory = PathBuf::from(args.next().expect("usage: measure DIRECTORY [space | overwrite | index | files]"));
+    let temporary = std::env::temp_dir().join(format!("ebb-volume-speed.{}", std::process::id()));
+    let directory = args.next().map_or_else(|| temporary.clone(), PathBuf::from);
     let what = args.next();
     let wanted = |name: &str| what.as_deref().is_none_or(|what| what == name);
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
-    tokio.block_on(async {
+    let measured = tokio.block_on(async {
         let runtime = Runtime::real();
         if wanted("space") {
             space(&runtime, &directory.join("space")).await?;
@@ -46,7 +48,10 @@ fn main() -> Result<()> {
             files(&runtime, &directory.join("files")).await?;
         }
         Ok(())
-    })
+    });
+    // It is not there if a directory was given.
+    let _ = std::fs::remove_dir_all(temporary);
+    measured
 }
 
 fn options() -> VolumeOptions {

@@ -1,0 +1,37 @@
+//! Processor time of the processes that serve a place: on a machine that others use, too, the figure to compare by.
+
+use std::collections::BTreeMap;
+
+use super::place::Place;
+
+/// Ticks of proc_pid_stat(5) in a second (`USER_HZ`, 100 on Linux everywhere).
+const TICKS: f64 = 100.0;
+
+/// Seconds by role.
+pub type Cpu = BTreeMap<String, f64>;
+
+/// What the processes of a place have used since their start.
+pub fn used(place: &Place) -> Cpu {
+    let mut sum = Cpu::new();
+    for daemon in place.daemons() {
+        *sum.entry(daemon.role).or_default() += of(daemon.pid);
+    }
+    sum
+}
+
+/// What was used since, for each of `count` units.
+pub fn since(place: &Place, before: &Cpu, count: f64) -> Cpu {
+    let each = |(role, now): (String, f64)| {
+        // A process that was started anew meanwhile has used all that it says since.
+        let earlier = before.get(&role).copied().filter(|earlier| *earlier <= now).unwrap_or(0.0);
+        (role, (now - earlier) / count)
+    };
+    used(place).into_iter().map(each).filter(|(_, seconds)| *seconds > 0.0).collect()
+}
+
+fn of(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in parentheses, may have any letter in it.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS
+}

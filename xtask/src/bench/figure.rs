@@ -1,0 +1,107 @@
+//! What is measured: a name for each figure, and what it is set beside.
+
+/// Where a figure's reference is measured, in the same run, by the same code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// The file system that the cluster's volumes are on; one copy, no network.
+    Disk,
+    /// A mount that does nothing: what the kernel and the FUSE server cost.
+    BareMount,
+    /// Nothing: it says something by itself.
+    Nothing,
+}
+
+/// A figure of the load.
+pub struct Figure {
+    /// Name, which never changes: runs are compared by it.
+    pub name: &'static str,
+    /// "MB/s", "per s", "s", "MiB".
+    pub unit: &'static str,
+    /// What it is set beside.
+    pub beside: Beside,
+    /// Whether what was acknowledged is on stable storage on every member by then; none for reads.
+    pub durable: Option<bool>,
+}
+
+/// Parts of the load: each is run as a whole, in this order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// One large file, in order and at random.
+    Large,
+    /// Small files.
+    Small,
+    /// Empty files, and what is known of them.
+    Empty,
+    /// From nothing to a mount that answers.
+    Start,
+    /// The master with many files.
+    Memory,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Large, Self::Small, Self::Empty, Self::Start, Self::Memory];
+
+    /// Its figures, in the order of the table.
+    pub fn figures(self) -> &'static [Figure] {
+        match self {
+            Self::Large => LARGE,
+            Self::Small => SMALL,
+            Self::Empty => EMPTY,
+            Self::Start => START,
+            Self::Memory => MEMORY,
+        }
+    }
+}
+
+const fn figure(name: &'static str, unit: &'static str, beside: Beside, durable: Option<bool>) -> Figure {
+    Figure { name, unit, beside, durable }
+}
+
+const LARGE: &[Figure] = &[
+    figure("sequential write + fsync", "MB/s", Beside::Disk, Some(true)),
+    figure("sequential read, cold", "MB/s", Beside::Disk, None),
+    figure("sequential read, O_DIRECT, warm", "MB/s", Beside::Disk, None),
+    figure("4 KiB random read, depth 1", "per s", Beside::Disk, None),
+    figure("4 KiB random read, depth 16", "per s", Beside::Disk, None),
+    figure("128 KiB random read, depth 1", "per s", Beside::Disk, None),
+    figure("128 KiB random read, depth 16", "per s", Beside::Disk, None),
+    figure("4 KiB random write, depth 1", "per s", Beside::Disk, Some(false)),
+    figure("4 KiB random write, depth 16", "per s", Beside::Disk, Some(false)),
+    figure("4 KiB random write + fdatasync", "per s", Beside::Disk, Some(true)),
+];
+
+const SMALL: &[Figure] = &[
+    figure("16 KiB files, 1 thread: create, write, close", "per s", Beside::BareMount, Some(false)),
+    figure("16 KiB files, 1 thread: read, cold", "per s", Beside::BareMount, None),
+    figure("16 KiB files, 1 thread: unlink", "per s", Beside::BareMount, Some(true)),
+    figure("16 KiB files, 8 threads: create, write, close", "per s", Beside::BareMount, Some(false)),
+    figure("16 KiB files, 8 threads: read, cold", "per s", Beside::BareMount, None),
+    figure("16 KiB files, 8 threads: unlink", "per s", Beside::BareMount, Some(true)),
+    figure("16 KiB files, 8 threads: create, write, fsync", "per s", Beside::Disk, Some(true)),
+];
+
+const EMPTY: &[Figure] = &[
+    figure("empty files, 1 thread: create", "per s", Beside::BareMount, Some(true)),
+    figure("empty files, 1 thread: stat, nothing cached", "per s", Beside::BareMount, None),
+    figure("empty files, 1 thread: unlink", "per s", Beside::BareMount, Some(true)),
+    figure("empty files, 8 threads: create", "per s", Beside::BareMount, Some(true)),
+    figure("empty files, 8 threads: stat, nothing cached", "per s", Beside::BareMount, None),
+    figure("empty files, 8 threads: list", "per s", Beside::BareMount, None),
+    figure("empty files, 8 threads: unlink", "per s", Beside::BareMount, Some(true)),
+];
+
+const START: &[Figure] = &[figure("cold start until a mount answers", "s", Beside::Nothing, None)];
+
+const MEMORY: &[Figure] = &[figure("master's memory with the files of a fill", "MiB", Beside::Nothing, None)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_is_used_twice() {
+        let mut names = std::collections::BTreeSet::new();
+        assert!(Part::ALL.iter().flat_map(|part| part.figures()).all(|figure| names.insert(figure.name)));
+    }
+}

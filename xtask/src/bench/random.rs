@@ -1,0 +1,93 @@
+//! Reads and writes anywhere in a file, around the page cache, by one or many threads for a while.
+
+use std::fs::{File, OpenOptions};
+use std::io::Result;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::aligned::Aligned;
+use super::stream::DIRECT;
+
+/// What is done at each place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+    /// Write, then fdatasync.
+    WriteSync,
+}
+
+/// A load of one sort.
+#[derive(Clone, Copy)]
+pub struct Random {
+    /// What.
+    pub act: Act,
+    /// Bytes of each.
+    pub block: usize,
+    /// Threads, each with one under way.
+    pub depth: u64,
+}
+
+/// Acts a second, and how many there were.
+pub fn run(path: &Path, load: Random, span: Duration) -> Result<(f64, f64)> {
+    let blocks = std::fs::metadata(path)?.len() / load.block as u64;
+    let begun = Instant::now();
+    let count = std::thread::scope(|scope| {
+        let worker = |seed| scope.spawn(move || work(path, load, blocks, seed, begun + span));
+        let workers: Vec<_> = (1..=load.depth).map(worker).collect();
+        let counts = workers.into_iter().map(|worker| worker.join().expect("a thread that only measures"));
+        counts.sum::<Result<u64>>()
+    })?;
+    Ok((count as f64 / begun.elapsed().as_secs_f64(), count as f64))
+}
+
+fn work(path: &Path, load: Random, blocks: u64, seed: u64, until: Instant) -> Result<u64> {
+    let writes = load.act != Act::Read;
+    let file = OpenOptions::new().read(true).write(writes).custom_flags(DIRECT).open(path)?;
+    let mut buffer = Aligned::new(load.block);
+    buffer.bytes().fill(seed as u8);
+    let mut place = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut count = 0;
+    while Instant::now() < until {
+        // Marsaglia's xorshift: cheap, and no two threads go the same way.
+        place ^= place << 13;
+        place ^= place >> 7;
+        place ^= place << 17;
+        act(&file, load.act, buffer.bytes(), place % blocks * load.block as u64)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn act(file: &File, act: Act, bytes: &mut [u8], offset: u64) -> Result<()> {
+    match act {
+        Act::Read => file.read_exact_at(bytes, offset),
+        Act::Write => file.write_all_at(bytes, offset),
+        Act::WriteSync => {
+            file.write_all_at(bytes, offset)?;
+            file.sync_data()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{Scratch, stream};
+
+    #[test]
+    fn every_act_reaches_the_file() {
+        let scratch = Scratch::new("random").unwrap();
+        stream::write_synced(&scratch.0, 4 << 20).unwrap();
+        assert!(stream::read(&scratch.0, true).unwrap() > 0.0);
+        for (act, depth) in [(Act::Read, 1), (Act::Write, 3), (Act::WriteSync, 1)] {
+            let load = Random { act, block: 4096, depth };
+            let (rate, count) = run(&scratch.0, load, Duration::from_millis(50)).unwrap();
+            assert!(rate > 0.0 && count >= 1.0);
+        }
+        assert_eq!(std::fs::metadata(&scratch.0).unwrap().len(), 4 << 20, "nothing is written behind its end");
+    }
+}

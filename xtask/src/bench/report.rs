@@ -1,0 +1,160 @@
+//! What came out, for people and for programs.
+
+use super::cpu::Cpu;
+use super::load::Sample;
+
+/// One line of the table.
+pub struct Line {
+    /// The figure's name.
+    pub name: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// What was measured.
+    pub values: Vec<f64>,
+    /// What it is set beside: a name, and what was measured there.
+    pub reference: Option<(&'static str, Vec<f64>)>,
+    /// Whether it is on stable storage by then.
+    pub durable: Option<bool>,
+    /// Processor seconds for each GiB ("MB/s") or operation, by role: the medians of the runs.
+    pub cpu: Cpu,
+}
+
+impl Line {
+    fn reference_median(&self) -> Option<f64> {
+        self.reference.as_ref().filter(|(_, values)| !values.is_empty()).map(|(_, values)| median(values))
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        self.reference_median().filter(|reference| *reference > 0.0).map(|reference| median(&self.values) / reference)
+    }
+
+    /// Processor time in the unit that people read: seconds for a GiB, microseconds for an operation.
+    fn cpu_scale(&self) -> (f64, &'static str) {
+        if self.unit == "MB/s" { (1.0, "s/GiB") } else { (1e6, "us") }
+    }
+}
+
+/// The middle one.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// Of each role the median over the runs.
+pub fn median_cpu(samples: &[Sample]) -> Cpu {
+    let roles = samples.iter().flat_map(|sample| sample.cpu.keys().cloned());
+    let of = |role: String| {
+        let each: Vec<f64> = samples.iter().map(|sample| sample.cpu.get(&role).copied().unwrap_or(0.0)).collect();
+        (role, median(&each))
+    };
+    roles.map(of).collect()
+}
+
+/// For people.
+pub fn print_table(lines: &[Line]) {
+    println!(
+        "{:<48} {:>10} {:>10} {:>10} {:<6} {:>22} {:>6}  {:<7} processor time",
+        "figure", "median", "least", "most", "unit", "reference", "ratio", "durable"
+    );
+    for line in lines {
+        let least = line.values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = line.values.iter().copied().fold(0.0, f64::max);
+        let reference = match (&line.reference, line.reference_median()) {
+            (Some((name, _)), Some(value)) => format!("{name} {}", short(value)),
+            _ => "-".to_owned(),
+        };
+        let ratio = line.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let durable = line.durable.map_or("-", |durable| if durable { "yes" } else { "no" });
+        let (scale, unit) = line.cpu_scale();
+        let cpu: Vec<String> = line.cpu.iter().map(|(role, used)| format!("{role} {}", short(used * scale))).collect();
+        let cpu = if cpu.is_empty() { String::new() } else { format!("{} {unit}", cpu.join(", ")) };
+        println!(
+            "{:<48} {:>10} {:>10} {:>10} {:<6} {reference:>22} {ratio:>6}  {durable:<7} {cpu}",
+            line.name,
+            short(median(&line.values)),
+            short(least),
+            short(most),
+            line.unit
+        );
+    }
+}
+
+/// Three digits that say something.
+fn short(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+/// For programs: an array of objects with `name`, `median`, `unit`, `reference`, `ratio`, `runs`, `durable`, and beside these
+/// `least`, `most`, `reference_median` and `cpu_seconds`.
+pub fn to_json(lines: &[Line]) -> String {
+    let objects: Vec<String> = lines.iter().map(object).collect();
+    format!("[\n  {}\n]", objects.join(",\n  "))
+}
+
+fn object(line: &Line) -> String {
+    let number = |value: Option<f64>| value.map_or_else(|| "null".to_owned(), |value| format!("{value}"));
+    let reference = match &line.reference {
+        Some((name, values)) if !values.is_empty() => format!("\"{name}\""),
+        _ => "null".to_owned(),
+    };
+    let cpu: Vec<String> = line.cpu.iter().map(|(role, used)| format!("\"{role}\": {used}")).collect();
+    let least = line.values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = line.values.iter().copied().fold(0.0, f64::max);
+    format!(
+        "{{\"name\": \"{}\", \"median\": {}, \"unit\": \"{}\", \"reference\": {reference}, \"ratio\": {}, \"runs\": {}, \
+         \"durable\": {}, \"least\": {least}, \"most\": {most}, \"reference_median\": {}, \"cpu_seconds\": {{{}}}}}",
+        line.name,
+        median(&line.values),
+        line.unit,
+        number(line.ratio()),
+        line.values.len(),
+        line.durable.map_or("null", |durable| if durable { "true" } else { "false" }),
+        number(line.reference_median()),
+        cpu.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> Line {
+        Line {
+            name: "read".to_owned(),
+            unit: "per s",
+            values: vec![30.0, 10.0, 20.0],
+            reference: Some(("disk", vec![40.0])),
+            durable: None,
+            cpu: Cpu::from([("mount".to_owned(), 0.002)]),
+        }
+    }
+
+    #[test]
+    fn the_ratio_is_that_of_the_medians() {
+        assert_eq!((median(&line().values), line().ratio()), (20.0, Some(0.5)));
+        assert_eq!(Line { reference: Some(("disk", Vec::new())), ..line() }.ratio(), None, "it was not measured");
+    }
+
+    #[test]
+    fn programs_get_every_field() {
+        let told = to_json(&[line()]);
+        for field in
+            ["\"median\": 20,", "\"reference\": \"disk\"", "\"ratio\": 0.5", "\"runs\": 3", "\"durable\": null"]
+        {
+            assert!(told.contains(field), "{field} in {told}");
+        }
+        assert!(told.contains("\"cpu_seconds\": {\"mount\": 0.002}"), "{told}");
+    }
+
+    #[test]
+    fn processor_time_is_the_median_of_the_runs() {
+        let sample = |used| Sample { value: 1.0, cpu: Cpu::from([("mount".to_owned(), used)]) };
+        let samples = [sample(3.0), sample(1.0), Sample { value: 1.0, cpu: Cpu::new() }];
+        assert_eq!(median_cpu(&samples), Cpu::from([("mount".to_owned(), 1.0)]));
+    }
+}
