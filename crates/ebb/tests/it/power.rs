@@ -102,6 +102,58 @@ fn nine_nodes_blink_and_a_reader_never_fails() {
     cluster.healthy();
 }
 
+/// Goal: what is written while half of a chain is off lies with who is on, is told, and comes home.
+/// Method: a new file and an overwritten one under half the power; then full power.
+#[test]
+fn what_is_written_under_low_power_comes_home() {
+    let cluster = up("activation");
+    wait_plan(&cluster, "the first status", |_| true);
+    let create = "dataset create /eq --layout equal-work --primaries 2 --replicas 2 --block 64KiB --metablock 64KiB";
+    cluster.ok(&create.split(' ').collect::<Vec<_>>());
+    let mount = cluster.mount("mnt");
+    // What is there is written over where it lies.
+    let put = |name: &str, seed: u64| {
+        let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(mount.join(name)).unwrap();
+        file.write_all_at(&pattern(2 << 20, seed), 0).unwrap();
+        file.sync_all().unwrap();
+        let local = cluster.path("data");
+        std::fs::write(&local, pattern(2 << 20, seed)).unwrap();
+        crate::harness::shell(&format!("sha256sum {} | cut -d' ' -f1", local.display()))
+    };
+    put("eq/old", 1);
+    cluster.ok(&["power", "set", "--fraction", "0.5"]);
+    wait_plan(&cluster, "nodes that are off", |status| frozen(status) >= 5);
+    let sums = [("/eq/old", put("eq/old", 2)), ("/eq/new", put("eq/new", 3))];
+    let show = || cluster.json(&["dataset", "show", "/eq"]);
+    let numbers = |shown: &Value, key: &str| -> Vec<u64> {
+        shown[key].as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
+    };
+    let away = |shown: &Value| -> u64 {
+        shown["away"].as_array().unwrap().iter().map(|away| away["metablocks"].as_u64().unwrap()).sum()
+    };
+    // It is told when it is committed: within a second.
+    wait_for("what is away to be told", Duration::from_secs(30), || away(&show()) > 20);
+    let low = show();
+    assert!(numbers(&low, "guests").iter().sum::<u64>() == away(&low), "{low}");
+    let said = cluster.ok(&["dataset", "show", "/eq"]);
+    assert!(said.contains("metablocks away from home: "), "{said}");
+    wait_plan(&cluster, "what is away", |status| away(status) == away(&show()));
+    for (name, sum) in &sums {
+        assert_eq!(cluster.ok(&["fs", "checksum", name]).trim(), sum);
+    }
+    cluster.ok(&["power", "set", "--fraction", "1.0"]);
+    wait_for("everything to come home", Duration::from_secs(120), || away(&show()) == 0);
+    let full = show();
+    for (target, actual) in numbers(&full, "target").iter().zip(numbers(&full, "actual")) {
+        assert!(target.abs_diff(actual) <= 2, "{full}");
+    }
+    assert_eq!((numbers(&full, "guests").iter().sum::<u64>(), full["elsewhere"].as_u64()), (0, Some(0)), "{full}");
+    for (name, sum) in &sums {
+        assert_eq!(cluster.ok(&["fs", "checksum", name]).trim(), sum);
+    }
+    cluster.healthy();
+}
+
 #[test]
 fn a_write_waits_for_the_plan() {
     let cluster = up("blink-circular");
