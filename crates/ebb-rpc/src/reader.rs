@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use ebb_runtime::{ReadHalf, Runtime};
+use ebb_runtime::{ReadHalf, Runtime, transfer_buffer};
 use ebb_types::{Result, bail, err};
 use ebb_wire::{FrameHeader, HEADER_LEN};
 use tokio::io::AsyncReadExt;
@@ -67,7 +67,8 @@ impl FrameReader {
         if len == 0 {
             return Ok(Bytes::new());
         }
-        let mut out = BytesMut::with_capacity(len);
+        // What is long is often on its way to a disk.
+        let mut out = transfer_buffer(len);
         loop {
             let buffered = self.buffer.len().min(len - out.len());
             out.extend_from_slice(&self.buffer[..buffered]);

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use backend::Backend;
-pub use disk::{DirLock, Disk, File, FileSystem, OpenMode, Space};
+pub use disk::{ALIGNMENT, DirLock, Disk, File, FileSystem, OpenMode, Space, transfer_buffer};
 use ebb_types::{Result, WallTime, err};
 pub use local::{LocalListener, LocalPeer, LocalStream, Parcel, Thing, Words};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};

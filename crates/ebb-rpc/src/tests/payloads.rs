@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_runtime::{File, OpenMode, Runtime};
+use ebb_runtime::{ALIGNMENT, File, OpenMode, Runtime};
 use ebb_types::ErrorKind;
 use ebb_wire::pb;
 use tokio::io::AsyncWriteExt;
@@ -20,8 +20,8 @@ async fn big_payloads_come_back(runtime: Runtime) {
         let halves = vec![pattern(0, len / 2), Bytes::new(), pattern((len / 2) as u64, len - len / 2)];
         let response = channel.call_with(&pb::ReadReplica::default(), halves, LONG).await.unwrap();
         assert_eq!(response.payload, pattern(0, len), "{len} bytes");
-        // A buffer of its own and of its exact size: it can be kept without keeping anything else.
-        assert_eq!(response.payload.try_into_mut().unwrap().capacity(), len);
+        // A buffer of its own, of its size or little more: it can be kept without keeping anything else.
+        assert!((len..len + ALIGNMENT).contains(&response.payload.try_into_mut().unwrap().capacity()));
     }
 }
 

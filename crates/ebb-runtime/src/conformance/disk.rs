@@ -4,11 +4,12 @@ use bytes::Bytes;
 use ebb_types::ErrorKind;
 
 use super::{Setup, on_both_worlds, pattern};
-use crate::{File, OpenMode};
+use crate::{File, OpenMode, transfer_buffer};
 
 on_both_worlds!(
     what_is_written_is_read,
     many_buffers_are_one_write,
+    large_writes_and_small_ones_mix,
     reads_end_at_the_end,
     open_modes_are_kept,
     lengths_cut_and_grow,
@@ -61,6 +62,25 @@ async fn many_buffers_are_one_write(setup: Setup) {
     file.write_at(5_000_000, vec![]).await.unwrap();
     assert_eq!(file.len().await.unwrap(), 1_500_010);
     assert!(file.read_at(10, 1_500_000).await.unwrap() == data);
+}
+
+/// Large ones that lie as disks want them may go around the page cache: nobody is to see that.
+async fn large_writes_and_small_ones_mix(setup: Setup) {
+    let file = file(&setup, "f").await;
+    let mut expected = vec![0; 4 << 20];
+    for (turn, (offset, len)) in
+        [(0, 1 << 20), (5000, 300), (1 << 20, 2 << 20), ((1 << 20) - 7, 20), (1 << 19, 1 << 20)].into_iter().enumerate()
+    {
+        let mut data = transfer_buffer(len);
+        data.resize(len, turn as u8 + 1);
+        file.write_at(offset as u64, vec![data.freeze()]).await.unwrap();
+        expected[offset..offset + len].fill(turn as u8 + 1);
+        assert!(file.read_at(0, offset + len).await.unwrap() == expected[..offset + len]);
+        if turn % 2 == 0 {
+            file.sync_data().await.unwrap();
+        }
+    }
+    assert_eq!(file.len().await.unwrap(), 3 << 20);
 }
 
 async fn reads_end_at_the_end(setup: Setup) {

@@ -3,16 +3,16 @@
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Buf, Bytes, BytesMut};
 use ebb_types::{Error, Result, err};
-use rustix::fs::{FallocateFlags, fallocate, fdatasync, fstat, ftruncate};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate};
 use rustix::io::{Errno, pwritev};
 
 use super::blocking;
 use crate::backend::Work;
-use crate::disk::{File, FileBackend};
+use crate::disk::{ALIGNMENT, DIRECT_MIN, File, FileBackend};
 
 /// Writes up to this size are made on the calling thread: copying them into the page cache takes 1 to 4 us, handing
 /// them to another thread and back 11 to 30 us. At 64 KiB there is no difference any more.
@@ -23,12 +23,14 @@ const BUFFERS_MAX: usize = 256;
 
 pub(super) struct RealFile {
     descriptor: Arc<OwnedFd>,
+    /// The same file for writes around the page cache, once there is one; none: its file system cannot.
+    direct: Arc<OnceLock<Option<OwnedFd>>>,
     path: Arc<Path>,
 }
 
 impl RealFile {
     pub(super) fn new(descriptor: OwnedFd, path: &Path) -> Self {
-        Self { descriptor: Arc::new(descriptor), path: path.into() }
+        Self { descriptor: Arc::new(descriptor), direct: Arc::default(), path: path.into() }
     }
 
     /// Runs a call that may wait for the disk; `doing` is for the error's sentence.
@@ -64,7 +66,20 @@ impl FileBackend for RealFile {
                 return write_all(self.descriptor.as_fd(), offset, data)
                     .map_err(|errno| error(errno, "write", &self.path));
             }
-            self.call("write", move |descriptor| write_all(descriptor, offset, data)).await
+            if !is_direct(offset, &data) {
+                return self.call("write", move |descriptor| write_all(descriptor, offset, data)).await;
+            }
+            let direct = self.direct.clone();
+            self.call("write", move |descriptor| {
+                if let Some(around) = direct.get_or_init(|| reopen_direct(descriptor))
+                    && write_all(around.as_fd(), offset, data.clone()).is_ok()
+                {
+                    return Ok(());
+                }
+                // Whatever the other way was refused for: this one tells, or does without.
+                write_all(descriptor, offset, data)
+            })
+            .await
         })
     }
 
@@ -201,6 +216,23 @@ fn read_all(descriptor: BorrowedFd<'_>, data: &mut BytesMut, offset: u64, len: u
     Ok(())
 }
 
+/// Whether all of a write is large and lies as the disk wants it.
+fn is_direct(offset: u64, data: &[Bytes]) -> bool {
+    let is_whole = |buffer: &Bytes| {
+        buffer.len() >= DIRECT_MIN
+            && buffer.len().is_multiple_of(ALIGNMENT)
+            && buffer.as_ptr().addr().is_multiple_of(ALIGNMENT)
+    };
+    offset.is_multiple_of(ALIGNMENT as u64) && data.iter().all(is_whole)
+}
+
+/// Another open file description of the same file, by its descriptor: its name may have changed.
+fn reopen_direct(descriptor: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT;
+    retry(|| rustix::fs::open(path.as_str(), flags, Mode::empty())).ok()
+}
+
 /// Writes all buffers one after the other from `offset`.
 fn write_all(descriptor: BorrowedFd<'_>, mut offset: u64, data: Vec<Bytes>) -> rustix::io::Result<()> {
     let mut rest: std::collections::VecDeque<Bytes> = data.into_iter().filter(|buffer| !buffer.is_empty()).collect();
@@ -236,4 +268,50 @@ pub(super) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rusti
 
 pub(super) fn error(errno: Errno, doing: &str, path: &Path) -> Error {
     Error::from_io(&std::io::Error::from(errno), format_args!("cannot {doing} {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer_buffer;
+
+    fn aligned(len: usize, letter: u8) -> Bytes {
+        let mut out = transfer_buffer(len);
+        out.resize(len, letter);
+        out.freeze()
+    }
+
+    #[test]
+    fn only_large_pieces_that_lie_right_go_around_the_page_cache() {
+        let mib = 1 << 20;
+        assert!(is_direct(mib, &[aligned(1 << 20, 1), aligned(DIRECT_MIN, 2)]));
+        assert!(!is_direct(mib + 512, &[aligned(1 << 20, 1)]), "its place in the file");
+        assert!(!is_direct(mib, &[aligned(DIRECT_MIN / 2, 1)]), "a small one is synced sooner");
+        assert!(!is_direct(mib, &[aligned(1 << 20, 1).slice(512..)]), "its place in memory");
+        assert!(!is_direct(mib, &[aligned(1 << 20, 1).slice(..(1 << 20) - 512)]), "its end");
+    }
+
+    #[test]
+    fn what_goes_around_the_page_cache_is_not_in_it_and_is_read_all_the_same() {
+        // On the disk that the build is on: temporary files may be in memory.
+        let beside = std::env::current_exe().unwrap();
+        let dir = tempfile::tempdir_in(beside.parent().unwrap()).unwrap();
+        let path = dir.path().join("f");
+        let descriptor: OwnedFd =
+            std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap().into();
+        let file = RealFile::new(descriptor, &path);
+        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        tokio.block_on(async {
+            file.write_at(0, vec![Bytes::from(vec![1; 5000])]).await.unwrap();
+            // The descriptor leads to the file, whatever it is called.
+            std::fs::rename(&path, dir.path().join("g")).unwrap();
+            file.write_at(4096, vec![aligned(1 << 20, 2)]).await.unwrap();
+            assert!(matches!(file.direct.get(), Some(Some(_))));
+            let mut data = BytesMut::new();
+            assert!(matches!(read_cached(file.descriptor.as_fd(), &mut data, 8192, 4096), Progress::Rest));
+            file.write_at(4097, vec![Bytes::from_static(b"small")]).await.unwrap();
+            let read = file.read_at(0, 2 << 20).await.unwrap();
+            assert_eq!((read.len(), &read[4094..4103]), (4096 + (1 << 20), &b"\x01\x01\x02small\x02"[..]));
+        });
+    }
 }
