@@ -27,7 +27,11 @@ pub(crate) async fn write(
     let write = to_write(&message, payload.clone())?;
     // Where the answers of those behind are waited for, the caller must still hear ours.
     let hop_deadline = deadline * 3 / 4;
-    let here = write_here(node, message.volume, &write, message.sync);
+    let bytes = payload.len() as u64;
+    let here = async {
+        let _writing = node.begin_writing(bytes);
+        write_here(node, message.volume, &write, message.sync).await
+    };
     // Forwarded first: the next hop works while this one does.
     let (mut behind, here) = tokio::join!(biased; forward(node, &message, payload, hop_deadline), here);
     let mut results = vec![result(node, message.volume, write.metablock, here)];
@@ -140,6 +144,7 @@ pub(crate) async fn sync(node: &Arc<Node>, message: pb::SyncReplicas) -> Result<
 async fn sync_one(node: &Node, replica: pb::SyncReplica) -> pb::SyncedReplica {
     let metablock = MetablockId::new(replica.metablock);
     let synced = async {
+        let _writing = node.begin_writing(0);
         let volume = node.volume(VolumeId::new(replica.volume).raw())?;
         volume.sync(metablock, Incarnation::new(replica.incarnation), convert::version(replica.version)).await
     };

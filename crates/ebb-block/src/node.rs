@@ -5,10 +5,12 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use ebb_offload::OffloadLog;
+use ebb_power::drain::Pace;
 use ebb_rpc::{Connector, Counters};
-use ebb_runtime::Runtime;
+use ebb_runtime::{Moment, Runtime};
 use ebb_store::Volume;
 use ebb_types::{BootId, MetablockId, NodeId, Result, VolumeId, err};
 use parking_lot::{Mutex, RwLock};
@@ -40,6 +42,8 @@ pub(crate) struct Node {
     pub(crate) counters: Counters,
     /// Requests in progress.
     load: AtomicU32,
+    /// How fast writes get to the disks here.
+    pace: Mutex<Pace>,
     pub(crate) pulls: Arc<Semaphore>,
     pub(crate) shares: Shares,
     pub(crate) resting: Resting,
@@ -72,6 +76,7 @@ impl Node {
             counters: connector.counters().clone(),
             connector,
             load: AtomicU32::new(0),
+            pace: Mutex::default(),
             shares: Shares::default(),
             resting: Resting::default(),
             offload,
@@ -110,6 +115,21 @@ impl Node {
         self.load.load(Ordering::Relaxed)
     }
 
+    /// Bytes a second that this node takes while it has something to write; 0: it has not written enough to tell.
+    pub(crate) fn write_bytes_per_sec(&self) -> u64 {
+        self.pace.lock().bytes_per_sec()
+    }
+
+    /// A write or sync of so many bytes goes on for as long as the answer is held.
+    pub(crate) fn begin_writing(&self, bytes: u64) -> Writing<'_> {
+        self.pace.lock().begin(self.since_start());
+        Writing { node: self, bytes }
+    }
+
+    fn since_start(&self) -> Duration {
+        self.runtime.now().since(Moment::default())
+    }
+
     /// Counts a request for as long as the answer is held.
     pub(crate) fn enter(self: &Arc<Self>) -> InProgress {
         self.load.fetch_add(1, Ordering::Relaxed);
@@ -133,6 +153,18 @@ where
         }
     }
     Ok(done)
+}
+
+/// A write or sync in progress.
+pub(crate) struct Writing<'a> {
+    node: &'a Node,
+    bytes: u64,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.node.pace.lock().end(self.node.since_start(), self.bytes);
+    }
 }
 
 /// A request in progress.

@@ -140,6 +140,7 @@ async fn heartbeats(node: &Node, masters: &mut Masters, interval: Duration, roun
             volumes: describe_volumes(node).await,
             corrupt: corrupt.iter().map(|metablock| metablock.raw()).collect(),
             load: node.load(),
+            write_bytes_per_sec: node.write_bytes_per_sec(),
         };
         match masters.call(&message, HEARTBEAT_DEADLINE).await {
             Ok(reply) if reply.report => return,

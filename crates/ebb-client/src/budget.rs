@@ -42,6 +42,11 @@ impl Budget {
         }
     }
 
+    /// Waits until something is given back.
+    pub async fn given(&self) {
+        self.freed.notified().await;
+    }
+
     /// Gives back.
     pub fn give(&self, bytes: usize) {
         if bytes == 0 {

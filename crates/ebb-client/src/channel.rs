@@ -226,6 +226,14 @@ impl Channel {
         self.pending.iter().filter(|write| write.version > after && write.version <= upto).cloned().collect()
     }
 
+    /// Bytes that each member has not synced, with its node.
+    pub fn waiting(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.peers.iter().map(|peer| {
+            let lacks = self.pending.iter().rev().take_while(|write| write.version > peer.synced);
+            (peer.member.node, lacks.map(|write| write.weight() as u64).sum())
+        })
+    }
+
     /// Whether a member failed, or is missing, and is being replaced.
     pub fn is_ailing(&self) -> bool {
         self.shrunk || self.repairing || self.peers.iter().any(|peer| peer.failed.is_some())

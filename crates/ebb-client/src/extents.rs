@@ -49,6 +49,11 @@ impl Extents {
         self.bytes
     }
 
+    /// Where each piece begins, and how long it is.
+    pub fn pieces(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.pieces.iter().map(|(start, piece)| (*start, piece.len()))
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()

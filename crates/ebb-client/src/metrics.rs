@@ -56,6 +56,8 @@ metrics! {
     relayed_calls,
     /// Writes that were logged elsewhere because members slept.
     logged_writes,
+    /// Writes that waited because a member that sleeps was to take all that it takes within an interval.
+    waited_writes,
     /// Files committed.
     committed_files,
     /// Commit commands.

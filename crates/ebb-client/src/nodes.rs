@@ -83,6 +83,12 @@ impl NodeMap {
         HostName::new(self.0.lock().nodes.get(&node).map_or(String::new(), |node| node.host.clone()))
     }
 
+    /// Bytes a second that a node takes while it has something to write, as far as it has told.
+    pub fn write_bytes_per_sec(&self, node: u64) -> u64 {
+        let told = self.0.lock().nodes.get(&node).map_or(0, |node| node.write_bytes_per_sec);
+        ebb_power::drain::pace_or_assumed(told)
+    }
+
     /// Whether the master holds the node for dead.
     pub fn is_dead(&self, node: u64) -> bool {
         self.0.lock().nodes.get(&node).is_some_and(|node| node.state() == pb::NodeState::NodeDead)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_types::{Result, Version, bail, err};
+use ebb_types::{ErrorKind, Result, Version, bail, err};
 use ebb_wire::pb;
 
 use crate::flush::{Goal, begin};
@@ -20,12 +20,23 @@ use crate::shared::Shared;
 const PATIENCE: Duration = Duration::from_millis(50);
 /// Between attempts that failed.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The same, where there was no room.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A node that is awake for less is not asked any more, in milliseconds.
 const LEAST_AWAKE_MS: u64 = 100;
 /// Most bytes that one call logs; who has more waits for the members.
 const CALL_BYTES_MAX: usize = 8 << 20;
 /// Copies in any case: the loss of one node must not matter.
 const COPIES_LEAST: usize = 2;
+
+/// What came of the attempts so far.
+#[derive(Default)]
+struct Tried {
+    /// Nodes that did not take it.
+    refused: BTreeSet<u64>,
+    /// The always-on node's log was full, or members that sleep could not take more.
+    is_full: bool,
+}
 
 /// What is to be logged.
 struct Lack {
@@ -50,27 +61,27 @@ impl Shared {
     }
 
     async fn log_until_done(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) {
-        let mut refused = BTreeSet::new();
+        let mut tried = Tried::default();
         let mut pause = PATIENCE;
         loop {
             self.runtime.sleep(pause).await;
-            match self.log(inode, goal, &mut refused).await {
+            match self.log(inode, goal, &mut tried).await {
                 Ok(true) => return,
                 Ok(false) => pause = PATIENCE,
                 Err(error) => {
                     tracing::debug!(inode = %inode.id, %error, "writes are not logged");
-                    pause = PAUSE;
+                    pause = if tried.is_full { (pause * 2).clamp(PAUSE, PAUSE_MAX) } else { PAUSE };
                 }
             }
         }
     }
 
     /// One attempt. False: no member sleeps for long.
-    async fn log(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal, refused: &mut BTreeSet<u64>) -> Result<bool> {
+    async fn log(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal, tried: &mut Tried) -> Result<bool> {
         let Some(lack) = self.lack(inode, goal)? else { return Ok(false) };
         let is_sent = !lack.message.writes.is_empty();
         if is_sent {
-            self.log_on_nodes(&lack, refused).await?;
+            self.log_on_nodes(&lack, tried).await?;
         }
         // Ordering: logged, then looked whether the lease still holds. If it does, no recovery had begun when the writes
         // were logged, and the one that comes finds them.
@@ -113,6 +124,9 @@ impl Shared {
                 payload.extend(write.data.iter().cloned());
                 message.writes.push(write.to_message(channel.id));
             }
+            let lacks = channel.peers.iter().filter(|peer| peer.synced < *version);
+            let nodes = lacks.map(|peer| peer.member.node).collect();
+            message.lacks.push(pb::LogLack { metablock: channel.id.raw(), nodes });
             let cut = channel.settled.min(channel.logged).max(channel.cut);
             if cut > channel.cut {
                 message.cuts.push(pb::LogCut { metablock: channel.id.raw(), version: Some(cut.into()) });
@@ -128,13 +142,13 @@ impl Shared {
     }
 
     /// Logs on the always-on node, and on those that are awake soonest.
-    async fn log_on_nodes(self: &Arc<Self>, lack: &Lack, refused: &mut BTreeSet<u64>) -> Result<()> {
+    async fn log_on_nodes(self: &Arc<Self>, lack: &Lack, tried: &mut Tried) -> Result<()> {
         let mut nodes: Vec<(Duration, pb::Node)> = self
             .nodes
             .all()
             .into_iter()
             .filter(|node| {
-                !refused.contains(&node.id) && !self.nodes.is_dead(node.id) && !self.nodes.is_silent(node.id)
+                !tried.refused.contains(&node.id) && !self.nodes.is_dead(node.id) && !self.nodes.is_silent(node.id)
             })
             // One that is about to sleep refuses.
             .filter(|node| !(1..LEAST_AWAKE_MS).contains(&self.awake_left_ms(node.id)))
@@ -144,22 +158,31 @@ impl Shared {
         // Where there are fewer nodes than copies, each has one.
         nodes.truncate(lack.copies - 1);
         if nodes.is_empty() {
-            refused.clear();
+            tried.refused.clear();
             return Err(err!(Unavailable, "no node is awake to log on, nor wakes"));
+        }
+        // Where the always-on node was full, it is asked alone first: the others' disks are not filled in vain.
+        let asked_before = if tried.is_full { Some(self.log_always_on(lack, tried).await) } else { None };
+        if let Some(Err(error)) = asked_before {
+            return Err(error);
         }
         let tasks: Vec<_> = nodes
             .into_iter()
             .map(|(_, node)| {
-                let (own, message, payload) = (Arc::clone(self), lack.message.clone(), lack.payload.clone());
+                let message = pb::LogWrites { lacks: Vec::new(), ..lack.message.clone() };
+                let (own, payload) = (Arc::clone(self), lack.payload.clone());
                 let call = async move { own.log_on(&node, &message, payload).await.map_err(|error| (node.id, error)) };
                 self.runtime.spawn("log writes on a node", call)
             })
             .collect();
-        let always_on = self.session.masters.call_with(&lack.message, lack.payload.clone(), WRITE_DEADLINE).await;
+        let always_on = match asked_before {
+            Some(answer) => answer,
+            None => self.log_always_on(lack, tried).await,
+        };
         let mut worst = always_on.err();
         for task in tasks {
             if let Err((node, error)) = task.join().await? {
-                refused.insert(node);
+                tried.refused.insert(node);
                 worst = Some(error);
             }
         }
@@ -170,6 +193,12 @@ impl Shared {
             }
             Some(error) => Err(error),
         }
+    }
+
+    async fn log_always_on(&self, lack: &Lack, tried: &mut Tried) -> Result<()> {
+        let answer = self.session.masters.call_with(&lack.message, lack.payload.clone(), WRITE_DEADLINE).await;
+        tried.is_full = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Overloaded);
+        answer.map(drop)
     }
 
     async fn log_on(self: &Arc<Self>, node: &pb::Node, message: &pb::LogWrites, payload: Vec<Bytes>) -> Result<()> {

@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     pub proxies: Mutex<Vec<pb::ProxyAddress>>,
     /// Places for those that are under way.
     pub in_flight: Semaphore,
+    /// Who looks whether a write may wait for members that sleep, and then puts it in: one at a time.
+    pub admitting: tokio::sync::Mutex<()>,
     /// Who gives room back: one at a time.
     pub returning_room: tokio::sync::Mutex<()>,
     pub closing: AtomicBool,
@@ -107,6 +109,7 @@ impl Shared {
             relays: Requests::default(),
             proxies: Mutex::default(),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
+            admitting: tokio::sync::Mutex::default(),
             returning_room: tokio::sync::Mutex::default(),
             closing: AtomicBool::new(false),
             table: Mutex::default(),

@@ -98,6 +98,13 @@ impl Shared {
         let end = offset + data.len() as u64;
         self.ensure_granted(inode, offset, end).await?;
         self.take_budget(data.len()).await?;
+        let _admitted = match self.admit(inode, offset, data.len()).await {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                self.budget.give(data.len());
+                return Err(error);
+            }
+        };
         let replaced = {
             let mut core = inode.core.lock();
             // Only `lose_lease` changes it while the gate is passed.

@@ -8,13 +8,14 @@ use pb::command::Command as Op;
 
 use crate::describe::describe;
 use crate::nodes::volumes_of;
+use crate::offload;
 use crate::placement::{Need, place};
 use crate::repair::Condition;
 use crate::repair::run::{condition, nodes_with_strays, suspect_volumes};
 use crate::shared::Shared;
 
 /// Answers `ClusterStatus`.
-pub(crate) fn status(shared: &Shared) -> pb::ClusterStatusReply {
+pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
     let (_, nodes) = shared.node_map();
     let (counts, cluster) = {
         let machine = shared.group.machine();
@@ -45,6 +46,7 @@ pub(crate) fn status(shared: &Shared) -> pb::ClusterStatusReply {
         repaired: copied.count,
         repaired_bytes: copied.bytes,
         repair_rate_bytes_per_sec: shared.options.copy_rate_bytes_per_sec,
+        offload: Some(offload::status(shared).await),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_meta::Machine;
 use ebb_offload::{Logged, OffloadLog};
+use ebb_power::drain::{self, Ask, Owed};
 use ebb_runtime::{Plant, Runtime};
 use ebb_types::{Epoch, InodeId, MetablockId, NodeId, Result, Version, bail};
 use ebb_wire::{convert, pb};
@@ -35,7 +36,58 @@ pub(crate) async fn append(shared: &Shared, message: pb::LogWrites, payload: Byt
             bail!(StaleEpoch, "{inode}: epoch {epoch} is over, the file's is {known}: the lease is lost");
         }
     }
-    shared.offload.append(message, payload).await
+    let lacks = message.lacks.clone();
+    shared.offload.append_if(message, payload, |news| admit(shared, &lacks, news)).await
+}
+
+/// What nodes that sleep are still to take of what is logged here.
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    owed: Owed,
+    refused: u64,
+}
+
+/// Lets writes in that the nodes which lack them can take within an interval, beside what they are owed already.
+fn admit(shared: &Shared, lacks: &[pb::LogLack], news: &BTreeMap<MetablockId, u64>) -> Result<()> {
+    let mut asks: BTreeMap<NodeId, Ask> = BTreeMap::new();
+    for lack in lacks {
+        let Some(bytes) = news.get(&MetablockId::new(lack.metablock)) else { continue };
+        for node in lack.nodes.iter().map(|node| NodeId::new(*node)) {
+            let new = || Ask { bytes: 0, bytes_per_sec: pace(shared, node) };
+            asks.entry(node).or_insert_with(new).bytes += bytes;
+        }
+    }
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock());
+    let mut drain = shared.state.drain.lock();
+    let taken = drain.owed.take(&plans, now_ms, &asks);
+    drain.refused += u64::from(taken.is_err());
+    taken
+}
+
+fn pace(shared: &Shared, node: NodeId) -> u64 {
+    drain::pace_or_assumed(shared.state.registry.lock().write_bytes_per_sec(node))
+}
+
+/// What people may know of the log.
+pub(crate) async fn status(shared: &Shared) -> pb::OffloadStatus {
+    let held_bytes = shared.offload.bytes().await as u64;
+    let (_, nodes) = shared.node_map();
+    let (now_ms, plans, drain) = (shared.wall_ms(), shared.state.plans.lock(), shared.state.drain.lock());
+    let of_node = |node: pb::Node| {
+        let (id, pace) = (NodeId::new(node.id), drain::pace_or_assumed(node.write_bytes_per_sec));
+        Some(pb::NodeDrain {
+            node: node.id,
+            owed_bytes: drain.owed.bytes(&plans, id, now_ms, pace),
+            room_bytes: drain::room(&plans, id, now_ms, pace)?,
+            write_bytes_per_sec: node.write_bytes_per_sec,
+        })
+    };
+    pb::OffloadStatus {
+        held_bytes,
+        held_bytes_max: shared.offload.bytes_max() as u64,
+        refused: drain.refused,
+        drains: nodes.into_iter().filter_map(of_node).collect(),
+    }
 }
 
 /// Answers `JudgeLogs`.

@@ -17,6 +17,9 @@ mod space;
 
 pub use space::Space;
 
+/// A pace that differs from the one that was told by more than this part of it is told.
+const PACE_PART: u64 = 4;
+
 /// What this master process knows of the nodes.
 #[derive(Debug)]
 pub struct Registry {
@@ -34,6 +37,8 @@ struct Node {
     pid: u32,
     heard: Option<Moment>,
     load: u32,
+    /// Bytes a second that it takes; 0: it has not told.
+    pace: u64,
     dead: bool,
     /// Silent for the suspect time.
     late: bool,
@@ -129,7 +134,10 @@ impl Registry {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.boot == BootId::new(beat.boot)) else {
             return (Pulse::Register, Vec::new());
         };
-        let revived = node.dead || node.late;
+        // Clients are told when it matters: they learn nothing from a map for each heartbeat.
+        let is_other_pace = node.pace.abs_diff(beat.write_bytes_per_sec) > node.pace / PACE_PART;
+        node.pace = if is_other_pace { beat.write_bytes_per_sec } else { node.pace };
+        let revived = node.dead || node.late || is_other_pace;
         (node.heard, node.load, node.dead, node.late) = (Some(now), beat.load, false, false);
         let mut losses = Vec::new();
         for told in &beat.volumes {
@@ -209,6 +217,12 @@ impl Registry {
             Some(node) if node.heard.is_some() => pb::NodeState::NodeLive,
             _ => pb::NodeState::NodeUnknown,
         }
+    }
+
+    /// Bytes a second that the node takes; 0: it has not told.
+    #[must_use]
+    pub fn write_bytes_per_sec(&self, node: NodeId) -> u64 {
+        self.nodes.get(&node).map_or(0, |node| node.pace)
     }
 
     /// Whether calls to the node make sense.
@@ -315,7 +329,8 @@ impl Registry {
         shown.state = state as i32;
         let known = self.nodes.get(&id);
         (shown.boot, shown.pid) = known.map_or((0, 0), |node| (node.boot.raw(), node.pid));
-        (shown.late, shown.load) = known.map_or((false, 0), |node| (node.late, node.load));
+        (shown.late, shown.load, shown.write_bytes_per_sec) =
+            known.map_or((false, 0, 0), |node| (node.late, node.load, node.pace));
         for volume in &mut shown.volumes {
             if let Some(known) = known.and_then(|node| node.volumes.get(&VolumeId::new(volume.id))) {
                 volume.capacity_bytes = known.capacity_bytes;

@@ -264,7 +264,7 @@ impl Front {
         let shared = &self.shared;
         let deadline = request.deadline.saturating_sub(MARGIN);
         match request.method {
-            Method::ClusterStatus => Ok(Answer::new(&admin::status(shared))),
+            Method::ClusterStatus => Ok(Answer::new(&admin::status(shared).await)),
             Method::DrainNode => admin::drain(shared, &request.decode()?).await.map(|reply| Answer::new(&reply)),
             Method::Fsck => fsck::fsck(shared, &request.decode()?, deadline).await.map(|reply| Answer::new(&reply)),
             Method::Locate => admin::locate(shared, &request.decode()?).await.map(|reply| Answer::new(&reply)),

@@ -25,6 +25,7 @@ use crate::group::{Group, Observer};
 use crate::leases::sharing::Sharing;
 use crate::leases::watches::Watches;
 use crate::leases::{FileView, Leases};
+use crate::offload::Drain;
 use crate::options::Options;
 use crate::registry::Registry;
 use crate::repair::queue::Work;
@@ -58,6 +59,8 @@ pub(crate) struct State {
     pub plans: Mutex<Timetable>,
     /// Alone: no other lock is taken while it is held.
     pub served: Mutex<Served>,
+    /// What was logged for nodes that sleep, and they cannot have yet.
+    pub drain: Mutex<Drain>,
     pub wake: Wake,
 }
 
@@ -93,6 +96,7 @@ impl State {
             chains: Mutex::default(),
             plans: Mutex::default(),
             served: Mutex::default(),
+            drain: Mutex::default(),
             wake: Wake::default(),
         }
     }

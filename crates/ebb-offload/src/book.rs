@@ -107,6 +107,19 @@ impl Book {
         }
     }
 
+    /// Bytes of writes that it does not hold yet, by metablock.
+    pub fn news<'a>(&self, inode: InodeId, writes: impl Iterator<Item = &'a Logged>) -> BTreeMap<MetablockId, u64> {
+        let held = self.files.get(&inode);
+        let mut news = BTreeMap::new();
+        for write in writes {
+            let (metablock, bytes) = (write.metablock(), write.data.len() as u64);
+            if held.is_none_or(|file| !file.writes.contains_key(&(metablock, write.version()))) {
+                *news.entry(metablock).or_insert(0) += bytes;
+            }
+        }
+        news
+    }
+
     /// From now on nothing below this epoch is taken for the file.
     pub fn apply_promise(&mut self, inode: InodeId, epoch: Epoch) {
         match self.promised.insert(inode, epoch) {

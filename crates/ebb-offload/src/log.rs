@@ -1,10 +1,11 @@
 //! A log on a disk: two files at most, the newest written to its end.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ebb_runtime::{Disk, File, OpenMode, Plant, Runtime};
-use ebb_types::{Epoch, ErrorKind, InodeId, Result, bail, err};
+use ebb_types::{Epoch, ErrorKind, InodeId, MetablockId, Result, bail, err};
 use ebb_wire::{convert, pb};
 use pb::offload_record::Record;
 use tokio::sync::Mutex;
@@ -85,8 +86,25 @@ impl OffloadLog {
         self.state.lock().await.book.marks().collect()
     }
 
+    /// Most bytes that it may hold.
+    pub const fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// Logs writes; returns when they are synced. `StaleEpoch`: the lease is over; `Overloaded`: it is full.
     pub async fn append(&self, message: pb::LogWrites, payload: Bytes) -> Result<()> {
+        self.append_if(message, payload, |_| Ok(())).await
+    }
+
+    /// The same, if `admit` lets them in; it is told the bytes of those that are not here yet, by metablock.
+    pub async fn append_if(
+        &self,
+        mut message: pb::LogWrites,
+        payload: Bytes,
+        admit: impl FnOnce(&BTreeMap<MetablockId, u64>) -> Result<()> + Send,
+    ) -> Result<()> {
+        // It says who is to be waited for now, which is of no use to who reads the log.
+        message.lacks.clear();
         let (inode, epoch) = (InodeId::new(message.inode), Epoch::new(message.epoch));
         let writes = record::split(message.writes.clone(), &payload)?;
         if let Some(write) = writes.iter().find(|write| write.version().epoch != epoch) {
@@ -102,6 +120,7 @@ impl OffloadLog {
                 self.bytes_max
             );
         }
+        admit(&state.book.news(inode, writes.iter()))?;
         self.write(&mut state, Record::Append(message.clone()), &payload).await?;
         apply_append(&mut state.book, inode, epoch, &message.cuts, writes);
         Ok(())
@@ -183,7 +202,7 @@ impl OffloadLog {
         for (inode, epoch) in book.files() {
             for logged in book.writes(inode) {
                 let (inode, epoch, writes) = (inode.raw(), epoch.raw(), vec![logged.write.clone()]);
-                let append = pb::LogWrites { inode, epoch, writes, cuts: Vec::new() };
+                let append = pb::LogWrites { inode, epoch, writes, ..pb::LogWrites::default() };
                 bytes.push(record::encode(Record::Append(append), &logged.data));
             }
         }

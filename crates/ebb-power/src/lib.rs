@@ -17,13 +17,14 @@
 //!
 //! Reading order: [`hardware`], [`battery`], [`plan`] (its value), [`plan::lookup`], [`plan::timetable`], [`signal`],
 //! [`chain`] (datasets), [`policy`] (the registry; then `policy/circular.rs`, `policy/tide.rs`), [`reach`], [`account`],
-//! [`manager`]; then what readers and copies go by: [`read`], [`popularity`].
+//! [`manager`]; then what readers, writers and copies go by: [`read`], [`drain`], [`popularity`].
 //!
 //! Adding a policy: one file in `policy/`, one line in the registry.
 
 pub mod account;
 pub mod battery;
 pub mod chain;
+pub mod drain;
 pub mod hardware;
 pub mod manager;
 pub mod plan;

@@ -185,7 +185,8 @@ async fn live(
     channel.call(&report, deadline).await?;
     loop {
         let volumes = vec![pb::Volume { id: volume, ..space.clone() }];
-        let beat = pb::Heartbeat { node: reply.node, boot, volumes, corrupt: Vec::new(), load: 0 };
+        let beat =
+            pb::Heartbeat { node: reply.node, boot, volumes, corrupt: Vec::new(), load: 0, ..Default::default() };
         if channel.call(&beat, deadline).await?.report {
             return Ok(());
         }

@@ -20,7 +20,7 @@ fn record(id: u64, volumes: Vec<pb::Volume>, draining: bool) -> pb::NodeRecord {
 }
 
 fn beat(boot: u64, volumes: Vec<pb::Volume>) -> pb::Heartbeat {
-    pb::Heartbeat { node: 1, boot, volumes, corrupt: vec![], load: 3 }
+    pb::Heartbeat { node: 1, boot, volumes, corrupt: vec![], load: 3, ..Default::default() }
 }
 
 fn report(boot: u64, volume: u64, metablocks: &[u64], last: bool) -> pb::ReplicaReport {

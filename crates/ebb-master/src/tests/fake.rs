@@ -115,7 +115,7 @@ impl Fake {
                 let free_bytes = told.free_bytes - held.ballast_bytes;
                 let volume = pb::Volume { id: volume, state, free_bytes, ..told.clone() };
                 let corrupt = std::mem::take(&mut held.corrupt_news);
-                pb::Heartbeat { node: reply.node, boot, volumes: vec![volume], corrupt, load: 0 }
+                pb::Heartbeat { node: reply.node, boot, volumes: vec![volume], corrupt, load: 0, ..Default::default() }
             };
             if master.call(&beat, deadline).await?.report {
                 return Ok(());

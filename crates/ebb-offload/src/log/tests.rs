@@ -16,7 +16,10 @@ fn writes(epoch: u64, seqs: std::ops::RangeInclusive<u64>, bytes: usize) -> (pb:
         ..Default::default()
     };
     let payload: Vec<u8> = seqs.clone().flat_map(|seq| vec![seq as u8; bytes]).collect();
-    (pb::LogWrites { inode: FILE.raw(), epoch, writes: seqs.map(write).collect(), cuts: Vec::new() }, payload.into())
+    (
+        pb::LogWrites { inode: FILE.raw(), epoch, writes: seqs.map(write).collect(), ..Default::default() },
+        payload.into(),
+    )
 }
 
 async fn open(process: &Process) -> OffloadLog {

@@ -115,6 +115,20 @@ impl Timetable {
         met.filter(|when| when.saturating_add(need_ms) <= next.start_ms).or_else(later)
     }
 
+    /// How long a node serves within `from_ms..until_ms`, in milliseconds, the plan that follows counted in. Without a plan
+    /// it always does.
+    #[must_use]
+    pub fn serves_ms(&self, node: NodeId, from_ms: u64, until_ms: u64) -> u64 {
+        let (mut at, mut sum) = (from_ms, 0);
+        while at < until_ms {
+            let Some(wake) = self.next_wake_ms(node, at).filter(|wake| *wake < until_ms) else { break };
+            let end = wake.saturating_add(self.awake_left_ms(node, wake)).min(until_ms);
+            sum += end - wake;
+            at = end.max(wake + 1);
+        }
+        sum
+    }
+
     /// Whether a node that was last heard at `heard_ms` must be taken for dead at `now_ms`: it is silent although the plans
     /// had it serve for `patience_ms` on end, or through several whole wakes and for as long in all. What sleeps is not
     /// silent. Without a plan a node always serves.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ebb_runtime::Runtime;
-use ebb_types::{HostName, Result, bail};
+use ebb_types::{HostName, NodeId, Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -39,6 +39,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
             })
             .collect();
         output.print_json(&json!({
+            "offload": answer.as_ref().ok().and_then(|reply| reply.offload.as_ref()).map(offload_json),
             "cluster_id": cluster.file.cluster, "serving": serving, "safe_start": safe_start,
             "metadata": metadata, "processes": processes,
             "repair": answer.as_ref().ok().map(|reply| json!({
@@ -72,6 +73,9 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
                 reply.under_replicated,
             ));
         }
+        if let Some(offload) = &reply.offload {
+            offload_lines(offload).iter().for_each(|line| output.say(line));
+        }
     } else if let Err(error) = &answer {
         output.say(&format!("master: {error}"));
     }
@@ -90,6 +94,41 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
     }
     output.table(&table);
     Ok(serving)
+}
+
+/// What was logged for nodes that sleep.
+fn offload_json(told: &pb::OffloadStatus) -> serde_json::Value {
+    let drain = |drain: &pb::NodeDrain| {
+        json!({
+            "node": NodeId::new(drain.node).to_string(), "owed_bytes": drain.owed_bytes,
+            "room_bytes": drain.room_bytes, "write_bytes_per_sec": drain.write_bytes_per_sec,
+        })
+    };
+    json!({
+        "held_bytes": told.held_bytes, "held_bytes_max": told.held_bytes_max, "refused": told.refused,
+        "drains": told.drains.iter().map(drain).collect::<Vec<_>>(),
+    })
+}
+
+/// The same for people: nothing where no node sleeps.
+fn offload_lines(told: &pb::OffloadStatus) -> Vec<String> {
+    if told.drains.is_empty() {
+        return Vec::new();
+    }
+    let waited = match told.refused {
+        0 => String::new(),
+        refused => format!(", {refused} times writers had to wait"),
+    };
+    let held = format!("{} of {}", human_bytes(told.held_bytes), human_bytes(told.held_bytes_max));
+    let mut lines = vec![format!("offload log: {held}{waited}")];
+    for drain in told.drains.iter().filter(|drain| drain.owed_bytes > 0) {
+        let (owed, room) = (human_bytes(drain.owed_bytes), human_bytes(drain.room_bytes));
+        lines.push(format!(
+            "  {} is to take {owed} of the {room} that it takes in an interval",
+            NodeId::new(drain.node)
+        ));
+    }
+    lines
 }
 
 /// The master's view.
@@ -128,4 +167,21 @@ pub async fn wait_serving(cluster: &ClusterDir, nodes: usize, span: Duration) ->
 
 fn port(address: &str) -> Option<u16> {
     address.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sleepers_are_owed_is_told_where_there_are_any() {
+        let drain = |node, owed_bytes| pb::NodeDrain { node, owed_bytes, room_bytes: 10 << 20, write_bytes_per_sec: 0 };
+        let mut told = pb::OffloadStatus { held_bytes: 3 << 20, held_bytes_max: 256 << 20, ..Default::default() };
+        assert_eq!(offload_lines(&told), Vec::<String>::new());
+        told.drains = vec![drain(1, 0), drain(2, 4 << 20)];
+        told.refused = 7;
+        let lines = offload_lines(&told);
+        assert_eq!(lines[0], "offload log: 3.0 MiB of 256.0 MiB, 7 times writers had to wait");
+        assert_eq!(lines[1..], ["  n2 is to take 4.0 MiB of the 10.0 MiB that it takes in an interval"]);
+    }
 }

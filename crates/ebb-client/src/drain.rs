@@ -1,0 +1,106 @@
+//! Writers wait when a member that sleeps would have to take more than it can within an interval (docs/power.md, "Drain
+//! limit").
+//!
+//! What this client keeps for a node it has in memory: dirty bytes, and writes that the node has not synced. As long as all
+//! dirty bytes together are below what any of the members takes, nothing is counted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_power::drain;
+use ebb_types::{NodeId, Result};
+use tokio::sync::MutexGuard;
+
+use crate::inode::{Core, Inode, Lease};
+use crate::shared::Shared;
+
+/// Between two looks, unless something is given back before; and at least, for a look counts everything.
+const LOOK: Duration = Duration::from_secs(1);
+const LOOK_LEAST: Duration = Duration::from_millis(10);
+
+impl Shared {
+    /// Waits until `bytes` at `offset`, which lie within one block and are in the budget already, may wait for the
+    /// members of their metablock. No other write gets in before the answer is dropped; none if no member sleeps.
+    /// `Timeout` after the operation's deadline.
+    pub async fn admit(
+        self: &Arc<Self>,
+        inode: &Inode,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<Option<MutexGuard<'_, ()>>> {
+        let admission = self.try_admit(inode, offset, bytes).await;
+        if let Some(admission) = admission {
+            return Ok(admission);
+        }
+        self.metrics.waited_writes.add(1);
+        let waiting = async {
+            loop {
+                // What is waited for must be on its way.
+                self.queue.hurry();
+                self.runtime.sleep(LOOK_LEAST).await;
+                if let Some(admission) = self.try_admit(inode, offset, bytes).await {
+                    return Ok(admission);
+                }
+                tokio::select! {
+                    biased;
+                    () = self.budget.given() => {}
+                    () = self.runtime.sleep(LOOK) => {}
+                }
+            }
+        };
+        let what = "waiting for members that sleep: they take no more within an interval";
+        self.runtime.timeout(self.session.deadline(), what, waiting).await
+    }
+
+    /// None: it has to wait.
+    async fn try_admit(&self, inode: &Inode, offset: u64, bytes: usize) -> Option<Option<MutexGuard<'_, ()>>> {
+        let rooms = self.rooms(&members(&inode.core.lock(), offset));
+        let Some(least) = rooms.values().min() else { return Some(None) };
+        let admitting = self.admitting.lock().await;
+        // These bytes are in it, too.
+        let is_little = self.budget.used() as u64 <= *least;
+        (is_little || self.fits(&rooms, bytes as u64)).then_some(Some(admitting))
+    }
+
+    /// What those of these nodes that sleep now and then take within an interval from now.
+    fn rooms(&self, nodes: &[u64]) -> BTreeMap<u64, u64> {
+        let (now_ms, plans) = (self.wall_ms(), self.plans.lock());
+        let room = |node: &u64| {
+            let pace = self.nodes.write_bytes_per_sec(*node);
+            Some((*node, drain::room(&plans, NodeId::new(*node), now_ms, pace)?))
+        };
+        nodes.iter().filter_map(room).collect()
+    }
+
+    /// Whether each of these nodes has room for so many bytes, beside what waits for it; one for which nothing waits has.
+    fn fits(&self, rooms: &BTreeMap<u64, u64>, bytes: u64) -> bool {
+        let mut waiting: BTreeMap<u64, u64> = BTreeMap::new();
+        for inode in self.inodes() {
+            let core = inode.core.lock();
+            if core.lease != Lease::Write {
+                continue;
+            }
+            for (offset, len) in core.dirty.pieces() {
+                members(&core, offset).into_iter().for_each(|node| *waiting.entry(node).or_default() += len);
+            }
+            for (node, len) in core.channels.values().flat_map(|channel| channel.waiting()) {
+                *waiting.entry(node).or_default() += len;
+            }
+        }
+        rooms.iter().all(|(node, room)| {
+            let waits = waiting.get(node).copied().unwrap_or(0);
+            waits == 0 || waits + bytes <= *room
+        })
+    }
+}
+
+/// Nodes with a replica of what lies at an offset.
+fn members(core: &Core, offset: u64) -> Vec<u64> {
+    let index = offset / core.geometry().metablock_size;
+    match (core.channels.get(&index), core.map.get(&index)) {
+        (Some(channel), _) => channel.peers.iter().map(|peer| peer.member.node).collect(),
+        (None, Some(record)) => record.members.iter().map(|member| member.node).collect(),
+        (None, None) => Vec::new(),
+    }
+}
