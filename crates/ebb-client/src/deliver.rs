@@ -39,18 +39,18 @@ impl Client {
     /// The call must be one that may be carried out twice.
     ///
     /// Errors: `may`'s; the last member's, when every one of them has refused for good.
-    pub async fn deliver(
+    pub async fn deliver<F: Future<Output = Result<()>> + Send>(
         &self,
         members: &[pb::Member],
         call: &Held,
         payload: &Bytes,
-        may: impl Fn() -> Result<()> + Send + Sync,
+        may: impl Fn() -> F + Send + Sync,
     ) -> Result<Delivered> {
         let shared = self.shared();
         // In the order in which they are to be asked.
         let mut left = members.to_vec();
         loop {
-            may()?;
+            may().await?;
             let Some(place) = left.iter().position(|member| shared.awake_left_ms(member.node) > 0) else {
                 let wakes = left.iter().filter_map(|member| shared.wakes_in(member.node)).min();
                 shared.runtime.sleep(wakes.map_or(LOOK_AGAIN, |wait| wait.min(LOOK_AGAIN))).await;

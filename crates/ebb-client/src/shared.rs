@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use ebb_layout::rendezvous;
 use ebb_rpc::Connector;
 use ebb_runtime::Runtime;
 use ebb_types::{Credentials, Error, ErrorKind, InodeId, Result, err};
@@ -117,9 +118,10 @@ impl Shared {
         }
     }
 
-    /// The proxy that holds calls to nodes that sleep.
+    /// The proxy that holds calls to nodes that sleep, of several the one that this session's hash gives.
     pub fn proxy(&self) -> Option<pb::ProxyAddress> {
-        self.proxies.lock().first().cloned()
+        let key = self.session.name().id.raw();
+        rendezvous::choose(key, self.proxies.lock().iter(), |proxy| &proxy.name).cloned()
     }
 
     /// What is known of a file, made if nothing is.

@@ -27,6 +27,7 @@ mod field;
 pub mod guests;
 pub mod layouts;
 pub mod plan;
+pub mod rendezvous;
 mod rng;
 pub mod targets;
 #[cfg(test)]

@@ -66,6 +66,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod vouched;
 
 pub use options::Options;
 pub use service::Master;

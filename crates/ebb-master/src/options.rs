@@ -39,7 +39,8 @@ pub struct Options {
     /// Files that are recovered at a time.
     pub recoveries_max: usize,
     /// The proxy lives in this process: sessions of proxies in the log are over when it starts, for the lock on the data
-    /// directory tells that the process before it is gone.
+    /// directory tells that the process before it is gone. False: proxies are processes of their own, as many as come, and
+    /// a session ends when none of them can believe in it any more.
     pub hosts_proxy: bool,
     /// When a file that several sessions use goes to the proxy.
     pub sharing: SharingRule,

@@ -6,6 +6,7 @@ use ebb_types::{InodeId, Result, SessionId, bail};
 use ebb_wire::pb;
 
 use crate::leases::Mode;
+use crate::leases::sharing::Proxy;
 use crate::sessions::HolderView;
 use crate::shared::Shared;
 
@@ -73,7 +74,7 @@ fn look(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut pb::Po
     }
     let mut soft = shared.state.soft.lock();
     if is_new_map {
-        reply.proxies = soft.sharing.proxy().map(|proxy| proxy.to_message()).into_iter().collect();
+        reply.proxies = soft.sharing.proxies().map(Proxy::to_message).collect();
     }
     if !soft.sessions.contains(session) {
         bail!(SessionExpired, "session {session} is over: open a new one");

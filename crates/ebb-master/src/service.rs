@@ -24,6 +24,7 @@ use crate::registry::Registry;
 use crate::reserve::Reservations;
 use crate::sessions::Sessions;
 use crate::shared::{Shared, Soft, State};
+use crate::vouched::{BELIEF, Vouched};
 use crate::{acquire, admin, deletes, fsck, namespace, nodes, offload, poll, power, recovery, repair, room, upkeep};
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
@@ -126,7 +127,8 @@ fn assemble(
     let sessions = Sessions::new(options.session_ttl).numbered_from(runtime.random_u64() >> 1);
     let watches = Watches::new(runtime.random_u64());
     let sharing = Sharing::new(options.sharing);
-    let mut soft = Soft { leases: Leases::default(), watches, sharing, sessions, reclaim_until: None };
+    let vouched = (!options.hosts_proxy).then(|| Vouched::new(now));
+    let mut soft = Soft { leases: Leases::default(), watches, sharing, sessions, vouched, reclaim_until: None };
     let mut work = repair::queue::Work::default();
     {
         let machine = group.machine();
@@ -256,6 +258,7 @@ impl Front {
                 Ok(done())
             }
             Method::RegisterProxy => self.register_proxy(request.decode()?),
+            Method::VouchSessions => self.vouch(&request.decode()?),
             other => not_here(other),
         }
     }
@@ -317,7 +320,7 @@ impl Front {
 
     async fn close_session(&self, call: pb::CloseSession) -> Result<Answer> {
         self.shared.check_session(SessionId::new(call.session))?;
-        self.shared.group.propose(Op::CloseSession(call.session)).await?;
+        self.shared.end_session(SessionId::new(call.session)).await?;
         Ok(done())
     }
 
@@ -334,8 +337,21 @@ impl Front {
             );
         }
         tracing::info!(%session, %host, "the session's process has ended");
-        shared.group.propose(Op::CloseSession(session.raw())).await?;
+        shared.end_session(session).await?;
         Ok(done())
+    }
+
+    /// Answers `VouchSessions`.
+    fn vouch(&self, call: &pb::VouchSessions) -> Result<Answer> {
+        self.shared.check_session(SessionId::new(call.proxy))?;
+        let (mut soft, now) = (self.shared.state.soft.lock(), self.shared.runtime.now());
+        let Soft { sessions, vouched: Some(vouched), .. } = &mut *soft else {
+            bail!(Unsupported, "this cluster's proxy is in the master's process: there is no other")
+        };
+        let mut lives = |session: SessionId| sessions.contains(session) && vouched.vouch(session, now);
+        let over = call.sessions.iter().copied().filter(|session| !lives(SessionId::new(*session))).collect();
+        let vouched_ms = u32::try_from(BELIEF.as_millis()).unwrap_or(u32::MAX);
+        Ok(Answer::new(&pb::VouchSessionsReply { over, vouched_ms }))
     }
 
     fn register_proxy(&self, call: pb::RegisterProxy) -> Result<Answer> {
@@ -344,7 +360,8 @@ impl Front {
         if call.address.is_empty() {
             bail!(Invalid, "a proxy says where it listens");
         }
-        let proxy = Proxy { session, address: call.address, boot: call.boot };
+        let name = if call.name.is_empty() { PROXY_ROLE.to_owned() } else { call.name };
+        let proxy = Proxy { name, session, address: call.address, boot: call.boot };
         let is_news = self.shared.state.soft.lock().sharing.on_proxy(proxy);
         if is_news {
             // It goes to clients with the node map.

@@ -32,6 +32,7 @@ use crate::repair::queue::Work;
 use crate::reserve::Reservations;
 use crate::served::Served;
 use crate::sessions::Sessions;
+use crate::vouched::Vouched;
 
 /// Everything that a master's tasks share.
 pub(crate) struct Shared {
@@ -70,6 +71,8 @@ pub(crate) struct Soft {
     pub watches: Watches,
     pub sharing: Sharing,
     pub sessions: Sessions,
+    /// What proxies in processes of their own were told of sessions; none: the proxy is in this process.
+    pub vouched: Option<Vouched>,
     /// Until when sessions of an earlier master process may tell what they hold; `None`: all have, or it is over.
     pub reclaim_until: Option<Moment>,
 }
@@ -83,6 +86,13 @@ pub(crate) struct Wake {
     pub reap: Notify,
     /// Of those who watch for power plans: all of them are woken.
     pub plans: Notify,
+}
+
+impl Soft {
+    /// No proxy is told any more that a session lives. Returns until when one may believe it all the same.
+    pub(crate) fn begin_end(&mut self, session: SessionId) -> Option<Moment> {
+        self.vouched.as_mut().map(|vouched| vouched.begin_end(session))
+    }
 }
 
 impl State {
@@ -123,6 +133,15 @@ impl Shared {
             "session {session} is over: it did not poll for {:?}, or was closed",
             self.options.session_ttl
         )
+    }
+
+    /// Ends a session, when no proxy can believe any more that it lives. Until then it is there, and nobody is told so.
+    pub(crate) async fn end_session(&self, session: SessionId) -> Result<()> {
+        let believed_until = self.state.soft.lock().begin_end(session);
+        if let Some(until) = believed_until {
+            self.runtime.sleep(until.since(self.runtime.now())).await;
+        }
+        self.group.propose(Op::CloseSession(session.raw())).await.map(drop)
     }
 
     /// Where a node was last registered.
@@ -204,7 +223,14 @@ impl State {
                 soft.sessions.remove(session);
                 soft.leases.drop_session(session);
                 soft.watches.drop_session(session);
-                soft.sharing.drop_session(session);
+                if let Some(vouched) = &mut soft.vouched {
+                    vouched.forget(session);
+                }
+                if soft.sharing.drop_session(session) {
+                    // Clients look for another.
+                    self.registry.lock().bump();
+                    soft.sessions.wake_all();
+                }
                 self.wake.reap.notify_one();
             }
             (Op::AcquireWrite(acquire), Ok(_)) => {

@@ -1,10 +1,10 @@
 //! What time brings: sessions that end, nodes that die, inodes that nobody needs any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_types::{ErrorKind, HostName, InodeId, NodeId};
+use ebb_types::{ErrorKind, HostName, InodeId, NodeId, SessionId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
@@ -52,9 +52,17 @@ async fn end_sessions(shared: &Shared) {
             let wakes = plans.next_wake_ms(*node, now_ms).is_some();
             !wakes || plans.is_overdue(*node, before(now_ms, silent), now_ms, millis(shared.options.session_ttl))
         };
-        shared.state.soft.lock().sessions.expired(shared.runtime.now(), owes_word)
+        let (soft, now) = (shared.state.soft.lock(), shared.runtime.now());
+        let mut expired: BTreeSet<SessionId> = soft.sessions.expired(now, owes_word).into_iter().collect();
+        expired.extend(soft.vouched.iter().flat_map(|vouched| vouched.due(now)));
+        expired
     };
     for session in expired {
+        let until = shared.state.soft.lock().begin_end(session);
+        // Looked at again: others that are late may end before it.
+        if until.is_some_and(|until| shared.runtime.now() < until) {
+            continue;
+        }
         tracing::info!(%session, "session expired");
         match shared.group.propose(Op::CloseSession(session.raw())).await {
             Ok(_) => {}

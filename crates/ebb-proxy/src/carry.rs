@@ -29,7 +29,7 @@ impl Operation {
     /// Carries it out; what was read comes beside the reply. `Moved`: the lease is gone, and nothing was done.
     /// `SessionExpired`: whose it is has lost its session, and nothing was done.
     pub async fn run(self) -> Result<(pb::SharedOpReply, Bytes)> {
-        self.sessions.check(self.session)?;
+        self.sessions.check(self.session).await?;
         let handle = self.file.handle_of(self.session, self.runtime.now())?;
         let mut reply = pb::SharedOpReply::default();
         let mut data = Bytes::new();
@@ -57,7 +57,7 @@ impl Operation {
     /// range taken, and comes after this.
     async fn turn(&self, range: Range<u64>, how: Use) -> Result<Taken> {
         let taken = self.file.ranges.take(range, how).await;
-        self.sessions.check(self.session)?;
+        self.sessions.check(self.session).await?;
         Ok(taken)
     }
 

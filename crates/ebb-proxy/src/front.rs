@@ -52,10 +52,10 @@ impl Front {
         client: Client,
         boot: u64,
         files: Arc<Files>,
+        sessions: Sessions,
         options: &ProxyOptions,
         counters: Counters,
     ) -> Self {
-        let sessions = options.sessions.clone();
         let relay = Relay::new(runtime.clone(), client.clone(), sessions.clone(), options.held_bytes_max);
         // Permits are counted in 32 bits when they are taken.
         let memory_max = options.operation_bytes_max.clamp(READ_MAX as usize + OPERATION_OVERHEAD, u32::MAX as usize);
@@ -75,7 +75,7 @@ impl Front {
     }
 
     async fn join(&self, call: pb::JoinShared) -> Result<Answer> {
-        self.sessions.check(SessionId::new(call.session))?;
+        self.sessions.check(SessionId::new(call.session)).await?;
         let Ok(place) = Arc::clone(&self.joins).try_acquire_owned() else {
             bail!(Overloaded, "the proxy waits for {JOINS_MAX} files already");
         };
@@ -137,7 +137,7 @@ impl Front {
             return Ok(slot);
         }
         // Ordering: what was done while the session lived is answered even now. What takes no slot here was never done.
-        self.sessions.check(session)?;
+        self.sessions.check(session).await?;
         let memory = self.room(bytes, deadline).await?;
         let place = self.results.lock().enter(session, call.request, call.acknowledged, inode, self.runtime.now())?;
         let slot = match place {

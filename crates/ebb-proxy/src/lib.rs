@@ -21,13 +21,15 @@
 //! What the proxy never does: decide that a file is shared (the master does), keep anything that it would miss after a
 //! crash, answer for a lease that it may have lost, wait or grow without a bound.
 //!
-//! It lives in the master's process and talks to it by messages, but for one question, whether a session lives. Moved out
-//! of that process, it would have to be told before locks of a session that is over are given to others.
+//! The only proxy of a cluster lives in the master's process and talks to it by messages, but for one question, whether a
+//! session lives. Several are processes of their own, and files are dealt to them by a hash of their ids; they are told
+//! beforehand which sessions live, and for how long that is so whatever happens ([`beliefs`]).
 //!
-//! Reading order: [`options`], [`sessions`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`]; `file`, `files` (which
+//! Reading order: [`options`], [`beliefs`], [`sessions`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`]; `file`, `files` (which
 //! files are held), `carry` (operations); [`holds`], `relay`; `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
 //! master's process).
 
+pub mod beliefs;
 mod carry;
 mod file;
 mod files;

@@ -15,8 +15,10 @@ pub struct ProxyOptions {
     pub listen: String,
     /// Cluster, secret, host and role ("proxy") of this process.
     pub identity: Identity,
-    /// Whether a client's session lives, as the master has it.
-    pub sessions: Sessions,
+    /// What it is called in the cluster, from one process to the next: files go by it.
+    pub name: String,
+    /// Whether a client's session lives, as the master has it; none: masters elsewhere are asked.
+    pub sessions: Option<Sessions>,
     /// A file that no more than one client has used for so long goes back to exclusive leases. Three seconds: far longer
     /// than the pauses of programs that take turns, short enough that a program that is left alone is soon fast again.
     pub quiet_time: Duration,
@@ -38,14 +40,22 @@ pub struct ProxyOptions {
 }
 
 impl ProxyOptions {
-    /// The defaults for an identity, the masters, an address to listen at, and who knows which sessions live.
+    /// The defaults for the only proxy, in the master's process: an identity, the masters, an address to listen at, and who
+    /// knows which sessions live.
     #[must_use]
     pub fn new(identity: Identity, masters: Vec<String>, listen: impl Into<String>, sessions: Sessions) -> Self {
+        Self { sessions: Some(sessions), ..Self::apart(identity, masters, listen, "proxy") }
+    }
+
+    /// The defaults for one in a process of its own, and what it is called.
+    #[must_use]
+    pub fn apart(identity: Identity, masters: Vec<String>, listen: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
+            name: name.into(),
             masters,
             listen: listen.into(),
             identity,
-            sessions,
+            sessions: None,
             quiet_time: Duration::from_secs(3),
             register_every: Duration::from_secs(1),
             files_max: 4096,

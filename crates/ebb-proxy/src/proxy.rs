@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use crate::files::Files;
 use crate::front::Front;
 use crate::options::ProxyOptions;
+use crate::sessions::Sessions;
 
 /// Between looks at what has become quiet.
 const TEND_EVERY: Duration = Duration::from_millis(500);
@@ -51,8 +52,18 @@ impl Proxy {
         let address = listener.address();
         let boot = runtime.random_u64() | 1;
         let files = Arc::new(Files::new(runtime.clone(), client.clone(), options.files_max));
-        let front =
-            Arc::new(Front::new(runtime.clone(), client.clone(), boot, Arc::clone(&files), &options, counters.clone()));
+        let told = || Sessions::told(runtime.clone(), client.clone(), options.masters.clone());
+        let sessions = options.sessions.clone().unwrap_or_else(told);
+        let front = Front::new(
+            runtime.clone(),
+            client.clone(),
+            boot,
+            Arc::clone(&files),
+            sessions.clone(),
+            &options,
+            counters.clone(),
+        );
+        let front = Arc::new(front);
         let (stop, stopped) = oneshot::channel();
         let stopping = async move {
             if stopped.await.is_err() {
@@ -70,13 +81,14 @@ impl Proxy {
             stopping,
         );
         let server = runtime.spawn("proxy", serving);
-        let register = pb::RegisterProxy { session: 0, address: address.clone(), boot };
+        let register = pb::RegisterProxy { session: 0, address: address.clone(), boot, name: options.name.clone() };
         let tasks = vec![
             runtime.spawn(
                 "register the proxy",
                 keep_registered(client.clone(), runtime.clone(), options.clone(), register),
             ),
             runtime.spawn("tend shared files", tend(Arc::clone(&files), runtime.clone(), options.quiet_time)),
+            runtime.spawn("keep sessions believed", sessions.keep()),
             runtime.spawn("sweep results", sweep(Arc::clone(&front), runtime.clone())),
             runtime.spawn("sweep held calls", sweep_held(front, runtime.clone())),
         ];

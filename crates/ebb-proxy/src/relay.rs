@@ -68,7 +68,7 @@ impl Relay {
         if let Some(hold) = self.holds.lock().find(session, call.request, until) {
             return Ok(hold);
         }
-        self.sessions.check(session)?;
+        self.sessions.check(session).await?;
         let bytes = check(&call, &payload)?;
         let room = self.room(bytes, deadline).await?;
         let (hold, is_new) = self.holds.lock().enter(session, call.request, until, room)?;
@@ -98,7 +98,7 @@ impl Relay {
 
     /// Forgets what nobody waits for any more. To be called every now and then.
     pub fn sweep(&self) {
-        let lives = |session| self.sessions.check(session).is_ok();
+        let lives = |session| self.sessions.may_live(session);
         self.holds.lock().sweep(self.runtime.now(), lives);
     }
 }
@@ -136,8 +136,8 @@ impl Errand {
     ///
     /// Ordering: with its session a client loses its leases, and whoever gets them next may go on with the same replicas.
     /// The epoch fences what was sent before; what was not sent yet is not sent any more.
-    fn may(&self) -> Result<()> {
-        self.sessions.check(self.session)?;
+    async fn may(&self) -> Result<()> {
+        self.sessions.check(self.session).await?;
         if !self.hold.is_wanted(self.runtime.now()) {
             bail!(Timeout, "no node that could carry the call out woke in time");
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Client, ClientOptions};
 use ebb_master::Master;
-use ebb_proxy::{Hosted, ProxyOptions, Sessions};
+use ebb_proxy::{Hosted, Proxy, ProxyOptions, Sessions};
 use ebb_rpc::{Channel, Connector, Counters, Identity, Secret};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
@@ -44,6 +44,8 @@ const RESTART_PAUSE: Duration = Duration::from_secs(1);
 pub enum Role {
     /// The master.
     Master,
+    /// A proxy.
+    Proxy,
     /// A block server.
     Block,
     /// A client of the workload, with its number.
@@ -86,6 +88,9 @@ impl Cluster {
         let world = &board.world;
         let mut members = vec![Member { process: world.process("master"), role: Role::Master }];
         let master_address = format!("{}:7000", members[0].process.ip());
+        for number in 1..=options.proxies {
+            members.push(Member { process: world.process(&format!("proxy-{number}")), role: Role::Proxy });
+        }
         for number in 1..=options.block_servers {
             members.push(Member { process: world.process(&format!("h{number}")), role: Role::Block });
         }
@@ -109,7 +114,7 @@ impl Cluster {
         cluster
     }
 
-    /// Its processes: the master, block servers, clients.
+    /// Its processes: the master, proxies, block servers, clients.
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.0.members
@@ -277,14 +282,27 @@ impl Cluster {
     async fn main(self, member: Member, runtime: Runtime) -> Result<()> {
         match member.role {
             Role::Master => self.run_master(runtime).await,
+            Role::Proxy => self.run_proxy(&member, runtime).await,
             Role::Block => self.run_block(&member, runtime).await,
             Role::Client(number) => self.run_client(number, &member, runtime).await,
         }
     }
 
+    async fn run_proxy(&self, member: &Member, runtime: Runtime) -> Result<()> {
+        let (name, masters) = (member.process.host(), vec![self.0.master_address.clone()]);
+        let listen = format!("{}:7200", member.process.ip());
+        let _proxy = Proxy::start(runtime, ProxyOptions::apart(identity(name, "proxy"), masters, listen, name)).await?;
+        // It serves until its process ends.
+        std::future::pending().await
+    }
+
     async fn run_master(&self, runtime: Runtime) -> Result<()> {
-        let options =
+        let mut options =
             ebb_master::Options::new("/master".into(), self.0.master_address.clone(), identity("master", "master"));
+        options.hosts_proxy = self.0.options.proxies == 0;
+        if !options.hosts_proxy {
+            return Master::start(runtime, options).await?.failed().await;
+        }
         let master = Master::start(runtime.clone(), options).await?;
         let masters = vec![self.0.master_address.clone()];
         let listen = self.0.master_address.replace(":7000", ":7200");

@@ -15,6 +15,8 @@ pub struct VirtualOptions {
     pub block_servers: usize,
     /// Racks that they are spread over.
     pub racks: usize,
+    /// Proxies, each a process of its own on a host of its own; 0: one, in the master's process.
+    pub proxies: usize,
     /// Clients, each on a host of its own.
     pub clients: usize,
     /// Operations of one client at a time.
@@ -50,6 +52,7 @@ impl Default for VirtualOptions {
         Self {
             block_servers: 5,
             racks: 2,
+            proxies: 0,
             clients: 2,
             workers_per_client: 2,
             replicas: 3,

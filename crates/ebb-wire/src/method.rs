@@ -59,6 +59,8 @@ methods! {
     ReportReplica = 10, Empty;
     /// Where a proxy listens.
     RegisterProxy = 11, Empty;
+    /// Which sessions live.
+    VouchSessions = 12, VouchSessionsReply;
 
     // Master: administration.
     /// State of the cluster.

@@ -68,6 +68,9 @@ enum Command {
     /// Run a master (usually started by `cluster up`).
     #[command(hide = true)]
     Master(role::master::MasterArgs),
+    /// Run a proxy.
+    #[command(hide = true)]
+    Proxy(role::proxy::ProxyArgs),
     /// Run a block server.
     #[command(hide = true)]
     Block(role::block::BlockArgs),
@@ -114,6 +117,9 @@ struct UpArgs {
     session_ttl_ms: Option<u64>,
     #[command(flatten)]
     power: crate::role::power_manager::PowerFigures,
+    /// Proxies in processes of their own, 0: one, in the master's process [default: 0].
+    #[arg(long)]
+    proxies: Option<u32>,
     /// MB per second that repair may move to or from one node, 0: no limit [default: 200].
     #[arg(long)]
     repair_mb_per_s: Option<u64>,
@@ -153,6 +159,7 @@ impl Cli {
                     dead_after_ms: args.dead_after_ms,
                     session_ttl_ms: args.session_ttl_ms,
                     power: args.power,
+                    proxies: args.proxies,
                     repair_mb_per_s: args.repair_mb_per_s,
                 };
                 up::up(&context.dir()?, &options, &context.output).await.map(|()| true)
@@ -177,6 +184,7 @@ impl Cli {
                 .map_err(|error| Error::from_io(&error, directory.display())),
             Command::Master(args) => role::master::run(&context, args).await.map(|()| true),
             Command::Block(args) => role::block::run(&context, args).await.map(|()| true),
+            Command::Proxy(args) => role::proxy::run(&context, args).await.map(|()| true),
             Command::Worker(args) => role::worker::run(&context, args).await.map(|()| true),
             Command::PowerManager(args) => role::power_manager::run(&context, args).await.map(|()| true),
             Command::PowerClient(args) => role::power_client::run(&context, args).await.map(|()| true),
@@ -187,7 +195,13 @@ impl Cli {
         use Command as C;
         matches!(
             self.command,
-            C::Master(_) | C::Block(_) | C::Worker(_) | C::Mount(_) | C::PowerManager(_) | C::PowerClient(_)
+            C::Master(_)
+                | C::Proxy(_)
+                | C::Block(_)
+                | C::Worker(_)
+                | C::Mount(_)
+                | C::PowerManager(_)
+                | C::PowerClient(_)
         )
     }
 }

@@ -5,6 +5,7 @@ pub mod master;
 pub mod mount;
 pub mod power_client;
 pub mod power_manager;
+pub mod proxy;
 pub mod worker;
 
 use ebb_types::{Error, Result};

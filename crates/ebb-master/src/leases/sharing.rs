@@ -16,12 +16,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use ebb_layout::rendezvous;
 use ebb_runtime::Moment;
 use ebb_types::{InodeId, SessionId};
 use ebb_wire::pb;
 
 /// Files whose turns are remembered, before those that are too old to count are looked for.
 const FILES_SOFT_MAX: usize = 1024;
+
+/// Proxies at a time; further ones are not made use of.
+const PROXIES_MAX: usize = 256;
 
 /// When a file becomes shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +50,8 @@ impl Default for SharingRule {
 /// A proxy that said where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proxy {
+    /// What it is called in the cluster, from one process to the next: files go by it.
+    pub name: String,
     /// Its session: it is a client to the master.
     pub session: SessionId,
     /// Where it listens.
@@ -58,15 +64,17 @@ impl Proxy {
     /// As clients are told of it.
     #[must_use]
     pub fn to_message(&self) -> pb::ProxyAddress {
-        pb::ProxyAddress { address: self.address.clone(), boot: self.boot }
+        pb::ProxyAddress { address: self.address.clone(), boot: self.boot, name: self.name.clone() }
     }
 }
 
-/// The proxy, and who takes turns.
+/// The proxies, and who takes turns. A file is given to a proxy by a hash of its id over the proxies that are there; with
+/// the one that has it, it stays until that gives it back, whoever comes or goes.
 #[derive(Debug)]
 pub struct Sharing {
     rule: SharingRule,
-    proxy: Option<Proxy>,
+    /// By name.
+    proxies: BTreeMap<String, Proxy>,
     files: BTreeMap<InodeId, Turns>,
 }
 
@@ -80,37 +88,49 @@ impl Sharing {
     /// No proxy yet, and nobody has taken turns.
     #[must_use]
     pub fn new(rule: SharingRule) -> Self {
-        Self { rule, proxy: None, files: BTreeMap::new() }
+        Self { rule, proxies: BTreeMap::new(), files: BTreeMap::new() }
     }
 
-    /// A proxy says where it is. The first one stays for as long as its session lives, unless another takes its address.
-    /// True: clients do not know of it yet.
+    /// A proxy says where it is. The first one of a name stays for as long as its session lives: another process of that
+    /// name is sent away until then, unless it has the address, so that the first is gone. True: clients do not know of
+    /// it yet.
     pub fn on_proxy(&mut self, proxy: Proxy) -> bool {
-        let is_free = self.proxy.as_ref().is_none_or(|known| known.address == proxy.address);
-        let is_news = is_free && self.proxy.as_ref().is_none_or(|known| known.boot != proxy.boot);
+        if self.proxies.len() >= PROXIES_MAX && !self.proxies.contains_key(&proxy.name) {
+            return false;
+        }
+        let known = self.proxies.get(&proxy.name);
+        let is_free = known.is_none_or(|known| known.address == proxy.address || known.session == proxy.session);
+        let is_news = is_free && known.is_none_or(|known| known.boot != proxy.boot || known.address != proxy.address);
         if is_free {
-            self.proxy = Some(proxy);
+            self.proxies.insert(proxy.name.clone(), proxy);
         }
         is_news
     }
 
-    /// The proxy, if there is one.
-    #[must_use]
-    pub fn proxy(&self) -> Option<&Proxy> {
-        self.proxy.as_ref()
+    /// The proxies, by name.
+    pub fn proxies(&self) -> impl Iterator<Item = &Proxy> {
+        self.proxies.values()
     }
 
-    /// A session is over.
-    pub fn drop_session(&mut self, session: SessionId) {
-        if self.proxy.as_ref().is_some_and(|proxy| proxy.session == session) {
-            self.proxy = None;
-            self.files.clear();
-        }
+    fn by_session(&self, session: SessionId) -> Option<&Proxy> {
+        self.proxies.values().find(|proxy| proxy.session == session)
+    }
+
+    /// Whose a file is that no proxy has yet.
+    fn chosen(&self, inode: InodeId) -> Option<&Proxy> {
+        rendezvous::choose(inode.raw(), self.proxies.values(), |proxy| &proxy.name)
+    }
+
+    /// A session is over. True: it was a proxy's, and clients do not know yet that it is gone.
+    pub fn drop_session(&mut self, session: SessionId) -> bool {
+        let before = self.proxies.len();
+        self.proxies.retain(|_, proxy| proxy.session != session);
+        before != self.proxies.len()
     }
 
     /// A wish of `session` finds leases of others in its way. True: the file is wanted by the proxy from now on.
     pub fn on_turn(&mut self, session: SessionId, inode: InodeId, now: Moment) -> bool {
-        if self.rule.turns == 0 || self.proxy.as_ref().is_none_or(|proxy| proxy.session == session) {
+        if self.rule.turns == 0 || self.proxies.is_empty() || self.by_session(session).is_some() {
             return false;
         }
         self.forget_old(now);
@@ -147,18 +167,22 @@ impl Sharing {
         has_name: bool,
         now: Moment,
     ) -> Option<&Proxy> {
-        let proxy = self.proxy.as_ref().filter(|proxy| proxy.session != session)?;
-        if holder == Some(proxy.session) {
+        // A proxy was sent a client, and takes the lease, also from another one to which the file went before.
+        if self.by_session(session).is_some() {
+            return None;
+        }
+        if let Some(proxy) = holder.and_then(|holder| self.by_session(holder)) {
             return Some(proxy);
         }
         let wanted = self.files.get(&inode).and_then(|turns| turns.wanted);
-        // The proxy could not open what has no name any more.
-        (has_name && wanted.is_some_and(|wanted| now.since(wanted) < self.rule.patience)).then_some(proxy)
+        // A proxy could not open what has no name any more.
+        let is_wanted = has_name && wanted.is_some_and(|wanted| now.since(wanted) < self.rule.patience);
+        if is_wanted { self.chosen(inode) } else { None }
     }
 
     /// A session got the write lease. Once the proxy has it, nobody's turns count any more.
     pub fn on_lease(&mut self, session: SessionId, inode: InodeId) {
-        if self.proxy.as_ref().is_some_and(|proxy| proxy.session == session) {
+        if self.by_session(session).is_some() {
             self.files.remove(&inode);
         }
     }
@@ -178,8 +202,12 @@ mod tests {
 
     fn sharing() -> Sharing {
         let mut sharing = Sharing::new(SharingRule::default());
-        sharing.on_proxy(Proxy { session: PROXY, address: "p:1".into(), boot: 3 });
+        sharing.on_proxy(proxy("proxy", PROXY, "p:1", 3));
         sharing
+    }
+
+    fn proxy(name: &str, session: SessionId, address: &str, boot: u64) -> Proxy {
+        Proxy { name: name.into(), session, address: address.into(), boot }
     }
 
     #[test]
@@ -222,12 +250,49 @@ mod tests {
         let mut alone = Sharing::new(SharingRule::default());
         assert!((0..9).all(|turn| !alone.on_turn(ONE, FILE, at(turn))));
         let mut sharing = sharing();
-        sharing.on_proxy(Proxy { session: ONE, address: "p:2".into(), boot: 4 });
+        assert!(!sharing.on_proxy(proxy("proxy", ONE, "p:2", 4)));
         assert!(sharing.leads(ONE, FILE, Some(PROXY), true, at(0)).is_some());
-        sharing.on_proxy(Proxy { session: ONE, address: "p:1".into(), boot: 4 });
+        assert!(sharing.on_proxy(proxy("proxy", ONE, "p:1", 4)));
         assert!(
             sharing.leads(PROXY, FILE, Some(ONE), true, at(0)).is_some(),
             "at the same address is the next process"
         );
+        assert!(!sharing.on_proxy(proxy("proxy", ONE, "p:1", 4)), "it is known");
     }
+
+    const SECOND: SessionId = SessionId::new(10);
+
+    fn wanted_by(sharing: &mut Sharing, inode: InodeId) -> String {
+        for turn in 0..4 {
+            sharing.on_turn(ONE, inode, at(turn));
+        }
+        sharing.leads(ONE, inode, None, true, at(10)).unwrap().name.clone()
+    }
+
+    #[test]
+    fn files_are_dealt_to_the_proxies_and_stay_where_they_are_held() {
+        let mut sharing = sharing();
+        assert!(sharing.on_proxy(proxy("second", SECOND, "p:2", 7)));
+        let files: Vec<InodeId> = (0..64).map(InodeId::new).collect();
+        let before: Vec<String> = files.iter().map(|file| wanted_by(&mut sharing, *file)).collect();
+        let own = before.iter().filter(|name| *name == "second").count();
+        assert!((16..48).contains(&own), "{own} of 64");
+        // Whoever has it, has it, though the hash names another.
+        for file in &files {
+            let held = sharing.leads(ONE, *file, Some(SECOND), true, at(10)).unwrap();
+            assert_eq!(held.name, "second");
+        }
+        assert_eq!(sharing.leads(PROXY, files[0], Some(SECOND), true, at(10)), None, "a proxy competes");
+        assert!(!sharing.on_turn(PROXY, files[0], at(11)), "and its wish is no turn");
+        // With one gone its files go to the other, and the others stay.
+        assert!(sharing.drop_session(SECOND) && !sharing.drop_session(ONE));
+        assert!(files.iter().all(|file| sharing.leads(ONE, *file, None, true, at(20)).unwrap().name == "proxy"));
+        assert!(sharing.on_proxy(proxy("second", ONE, "p:9", 8)), "another process of the name, elsewhere");
+        let after: Vec<String> =
+            files.iter().map(|file| sharing.leads(CLIENT, *file, None, true, at(20)).unwrap().name.clone()).collect();
+        assert_eq!(before, after, "files go by the name");
+    }
+
+    /// A client.
+    const CLIENT: SessionId = SessionId::new(77);
 }

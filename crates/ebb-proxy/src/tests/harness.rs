@@ -7,21 +7,31 @@ use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Access, Client, ClientOptions, Handle};
 use ebb_master::{Master, Options};
 use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName};
 
-use crate::{Hosted, ProxyOptions, Sessions};
+use crate::{Hosted, Proxy, ProxyOptions, Sessions};
 
 pub(crate) struct Cluster {
     pub world: World,
     master: Process,
+    /// Of its own; none: it is in the master's.
+    proxy: Option<Process>,
     nodes: Vec<Process>,
     clients: AtomicUsize,
 }
 
 pub(crate) fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Cluster) -> F) {
     World::run(seed, WorldOptions::default(), |world| async move {
-        test(Cluster::start(world).await).await;
+        test(Cluster::start(world, false).await).await;
+    });
+}
+
+/// The same with the proxy in a process of its own, on a host of its own.
+pub(crate) fn run_apart<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Cluster) -> F) {
+    World::run(seed, WorldOptions::default(), |world| async move {
+        test(Cluster::start(world, true).await).await;
     });
 }
 
@@ -31,11 +41,15 @@ fn identity(host: &str, role: &str) -> Identity {
 }
 
 impl Cluster {
-    async fn start(world: World) -> Self {
+    async fn start(world: World, is_apart: bool) -> Self {
         let master = world.process("master");
         let nodes = (1..=3).map(|number| world.process(&format!("h{number}"))).collect();
-        let cluster = Self { world, master, nodes, clients: AtomicUsize::new(0) };
+        let proxy = is_apart.then(|| world.process("proxy"));
+        let cluster = Self { world, master, proxy, nodes, clients: AtomicUsize::new(0) };
         cluster.start_master().await;
+        if let Some(proxy) = &cluster.proxy {
+            cluster.start_proxy(proxy.runtime()).await;
+        }
         for node in &cluster.nodes {
             cluster.start_node(node).await;
         }
@@ -48,13 +62,31 @@ impl Cluster {
     }
 
     pub fn proxy_address(&self) -> String {
-        format!("{}:7200", self.master.ip())
+        format!("{}:7200", self.proxy.as_ref().unwrap_or(&self.master).ip())
+    }
+
+    async fn start_proxy(&self, runtime: Runtime) {
+        let (identity, masters) = (identity("proxy", "proxy"), vec![self.master_address()]);
+        let options = ProxyOptions::apart(identity, masters, self.proxy_address(), "proxy-1");
+        let proxy = Proxy::start(runtime.clone(), options).await.unwrap();
+        runtime.spawn("keep the proxy", async move {
+            let _proxy = proxy;
+            std::future::pending::<()>().await;
+        });
     }
 
     async fn start_master(&self) {
         let runtime = self.master.runtime();
-        let options = Options::new("/master".into(), self.master_address(), identity("master", "master"));
+        let mut options = Options::new("/master".into(), self.master_address(), identity("master", "master"));
+        options.hosts_proxy = self.proxy.is_none();
         let master = Master::start(runtime.clone(), options).await.unwrap();
+        if self.proxy.is_some() {
+            runtime.spawn("keep the master", async move {
+                let _ = master.failed().await;
+                std::future::pending::<()>().await;
+            });
+            return;
+        }
         let (identity, masters) = (identity("master", "proxy"), vec![self.master_address()]);
         let sessions = Sessions::new(master.living());
         let options = ProxyOptions::new(identity, masters, self.proxy_address(), sessions);
@@ -98,14 +130,22 @@ impl Cluster {
         self.nodes[index].thaw();
     }
 
-    /// Nothing goes between a host and the master's any more.
+    /// Nothing goes between a host and the master's, and the proxy's, any more.
     pub fn cut_off(&self, host: &str) {
-        self.world.partition(host, self.master.host());
+        for other in self.servers().filter(|other| *other != host) {
+            self.world.partition(host, other);
+        }
     }
 
     /// What was sent meanwhile arrives.
     pub fn let_in(&self, host: &str) {
-        self.world.mend(host, self.master.host());
+        for other in self.servers().filter(|other| *other != host) {
+            self.world.mend(host, other);
+        }
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.master.host()).chain(self.proxy.as_ref().map(Process::host))
     }
 
     pub async fn client(&self) -> Client {

@@ -9,7 +9,7 @@ use ebb_types::{ErrorKind, InodeId};
 use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
 
-use super::harness::{Cluster, run};
+use super::harness::{Cluster, run, run_apart};
 use super::{join, number, read_number, send, take_turns};
 
 fn write_at(client: &Client, joined: &pb::JoinSharedReply, inode: InodeId, request: u64, offset: u64) -> pb::SharedOp {
@@ -27,29 +27,32 @@ fn write_at(client: &Client, joined: &pb::JoinSharedReply, inode: InodeId, reque
 
 #[test]
 fn what_comes_after_the_end_of_its_session_is_refused_and_what_was_done_before_is_answered() {
-    run(30, |cluster: Cluster| async move {
-        let (sharers, inode) = cluster.sharers(3).await;
-        take_turns(&sharers).await;
-        let (gone, other) = (&sharers[0].0, &sharers[1]);
-        let joined = join(&cluster, gone, inode).await;
-        let (first, second) = (
-            write_at(gone, &joined, inode, 1000, 8),
-            pb::SharedOp { request: 1001, ..write_at(gone, &joined, inode, 1000, 16) },
-        );
-        let answer = send(&cluster, &other.0, &first, &number(5)).await.unwrap();
-        gone.disconnect().await.unwrap();
-        assert_eq!(send(&cluster, &other.0, &first, &number(5)).await.unwrap(), answer, "it was done");
-        for _ in 0..2 {
-            let late = send(&cluster, &other.0, &second, &number(6)).await.unwrap_err();
-            assert_eq!(late.kind(), ErrorKind::SessionExpired, "{late}");
-        }
-        let read = Op::Read(shared_op::Read { offset: 0, length: 8 });
-        let read = pb::SharedOp { request: 0, op: Some(read), ..second };
-        let late = send(&cluster, &other.0, &read, &Bytes::new()).await.unwrap();
-        assert_eq!(late.failure.map(|failure| failure.kind), Some(ErrorKind::SessionExpired.raw()));
-        assert_eq!(read_number(other, 8).await, 5);
-        assert_eq!(other.0.read(other.1, 0, 100).await.unwrap().len(), 16);
-    });
+    run(30, come_late);
+    run_apart(130, come_late);
+}
+
+async fn come_late(cluster: Cluster) {
+    let (sharers, inode) = cluster.sharers(3).await;
+    take_turns(&sharers).await;
+    let (gone, other) = (&sharers[0].0, &sharers[1]);
+    let joined = join(&cluster, gone, inode).await;
+    let (first, second) = (
+        write_at(gone, &joined, inode, 1000, 8),
+        pb::SharedOp { request: 1001, ..write_at(gone, &joined, inode, 1000, 16) },
+    );
+    let answer = send(&cluster, &other.0, &first, &number(5)).await.unwrap();
+    gone.disconnect().await.unwrap();
+    assert_eq!(send(&cluster, &other.0, &first, &number(5)).await.unwrap(), answer, "it was done");
+    for _ in 0..2 {
+        let late = send(&cluster, &other.0, &second, &number(6)).await.unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::SessionExpired, "{late}");
+    }
+    let read = Op::Read(shared_op::Read { offset: 0, length: 8 });
+    let read = pb::SharedOp { request: 0, op: Some(read), ..second };
+    let late = send(&cluster, &other.0, &read, &Bytes::new()).await.unwrap();
+    assert_eq!(late.failure.map(|failure| failure.kind), Some(ErrorKind::SessionExpired.raw()));
+    assert_eq!(read_number(other, 8).await, 5);
+    assert_eq!(other.0.read(other.1, 0, 100).await.unwrap().len(), 16);
 }
 
 /// Goal: it is the end of the session that counts when an operation's turn comes, not when it arrives. Method: it arrives
@@ -100,41 +103,74 @@ async fn keep_busy(world: World, sharer: (Client, Handle)) {
 #[test]
 fn who_lost_its_locks_writes_over_nobody() {
     for seed in 32..36 {
-        run(seed, |cluster: Cluster| async move {
-            let (sharers, inode) = cluster.sharers(4).await;
+        run(seed, lose_locks);
+        run_apart(seed + 100, lose_locks);
+    }
+}
+
+async fn lose_locks(cluster: Cluster) {
+    let (sharers, inode) = cluster.sharers(4).await;
+    take_turns(&sharers).await;
+    for (number, sharer) in sharers.iter().enumerate().skip(2) {
+        let runtime = cluster.world.process(&format!("c{number}")).runtime();
+        runtime.spawn("keep busy", keep_busy(cluster.world.clone(), sharer.clone()));
+    }
+    let (cut, next) = (&sharers[0], &sharers[1]);
+    let lock = |owner| pb::FileLock { kind: 2, flock: true, owner, start: 0, end: u64::MAX, pid: 1, session: 0 };
+    cut.0.set_lock(inode, lock(1), true).await.unwrap();
+    cut.0.write(cut.1, 0, number(1)).await.unwrap();
+    cut.0.fsync(cut.1).await.unwrap();
+    let session = cut.0.session();
+
+    cluster.cut_off("c0");
+    let (client, handle) = cut.clone();
+    let runtime = cluster.world.process("c0").runtime();
+    let late = runtime.spawn("late", async move { client.write(handle, 0, number(2)).await });
+    let before = next.0.metrics();
+    next.0.set_lock(inode, lock(2), true).await.unwrap();
+    assert_eq!(read_number(next, 0).await, 1, "the write is still on its way");
+
+    cluster.let_in("c0");
+    cluster.world.sleep(Duration::from_secs(15)).await;
+    assert_eq!(read_number(next, 0).await, 1, "the lock is another's by now");
+    assert_eq!(late.join().await.unwrap().unwrap_err().kind().errno(), ErrorKind::Io.errno());
+    assert_ne!(cut.0.session(), session);
+    let after = next.0.metrics();
+    assert_eq!(after.moved_operations, before.moved_operations, "the file was at the proxy all the time");
+    assert!(after.proxied_operations >= before.proxied_operations + 2, "{after:?}");
+    // It has lost no more than that.
+    cut.0.write(cut.1, 8, number(3)).await.unwrap();
+    cut.0.fsync(cut.1).await.unwrap();
+    assert_eq!((read_number(next, 0).await, read_number(next, 8).await), (1, 3));
+}
+
+/// Goal: a proxy that hears nothing of the master carries nothing out for a session that may be over. Method: it is cut off
+/// from the master after it was told that a session lives; the session ends, which takes until that word is too old; then
+/// comes what the session had sent before.
+#[test]
+fn who_ended_while_the_proxy_was_cut_off_from_the_master_writes_nothing_any_more() {
+    for seed in 140..144 {
+        run_apart(seed, |cluster: Cluster| async move {
+            let (sharers, inode) = cluster.sharers(3).await;
             take_turns(&sharers).await;
-            for (number, sharer) in sharers.iter().enumerate().skip(2) {
-                let runtime = cluster.world.process(&format!("c{number}")).runtime();
-                runtime.spawn("keep busy", keep_busy(cluster.world.clone(), sharer.clone()));
-            }
-            let (cut, next) = (&sharers[0], &sharers[1]);
-            let lock =
-                |owner| pb::FileLock { kind: 2, flock: true, owner, start: 0, end: u64::MAX, pid: 1, session: 0 };
-            cut.0.set_lock(inode, lock(1), true).await.unwrap();
-            cut.0.write(cut.1, 0, number(1)).await.unwrap();
-            cut.0.fsync(cut.1).await.unwrap();
-            let session = cut.0.session();
-
-            cluster.cut_off("c0");
-            let (client, handle) = cut.clone();
-            let runtime = cluster.world.process("c0").runtime();
-            let late = runtime.spawn("late", async move { client.write(handle, 0, number(2)).await });
-            let before = next.0.metrics();
-            next.0.set_lock(inode, lock(2), true).await.unwrap();
-            assert_eq!(read_number(next, 0).await, 1, "the write is still on its way");
-
-            cluster.let_in("c0");
-            cluster.world.sleep(Duration::from_secs(15)).await;
-            assert_eq!(read_number(next, 0).await, 1, "the lock is another's by now");
-            assert_eq!(late.join().await.unwrap().unwrap_err().kind().errno(), ErrorKind::Io.errno());
-            assert_ne!(cut.0.session(), session);
-            let after = next.0.metrics();
-            assert_eq!(after.moved_operations, before.moved_operations, "the file was at the proxy all the time");
-            assert!(after.proxied_operations >= before.proxied_operations + 2, "{after:?}");
-            // It has lost no more than that.
-            cut.0.write(cut.1, 8, number(3)).await.unwrap();
-            cut.0.fsync(cut.1).await.unwrap();
-            assert_eq!((read_number(next, 0).await, read_number(next, 8).await), (1, 3));
+            let (gone, other) = (sharers[0].0.clone(), &sharers[1]);
+            let joined = join(&cluster, &gone, inode).await;
+            let first = write_at(&gone, &joined, inode, 1000, 8);
+            send(&cluster, &other.0, &first, &number(5)).await.unwrap();
+            gone.fsync(sharers[0].1).await.unwrap();
+            let began = cluster.world.now();
+            cluster.world.partition("proxy", "master");
+            gone.disconnect().await.unwrap();
+            assert!(cluster.world.now() - began > Duration::from_secs(2), "its end waits until nobody believes in it");
+            let second = pb::SharedOp { request: 1001, ..write_at(&gone, &joined, inode, 1000, 8) };
+            let (own, asker) = (cluster.proxy_address(), other.0.clone());
+            let late = asker.connector().channel(&own);
+            let refused = late.call_sized(&second, vec![number(6)], 0, Duration::from_secs(4)).await;
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Timeout, "it waits for the master's word");
+            cluster.world.mend("proxy", "master");
+            let told = send(&cluster, &other.0, &second, &number(6)).await.unwrap_err();
+            assert_eq!(told.kind(), ErrorKind::SessionExpired, "{told}");
+            assert_eq!(read_number(other, 8).await, 5);
         });
     }
 }

@@ -81,7 +81,7 @@ kinds! {
     Absence,
     /// An operator drains a node.
     Drain,
-    /// The master's process is killed, and the proxy in it, and soon started again.
+    /// A proxy's process is killed, or the master's with the proxy in it, and soon started again.
     LostProxy,
 }
 
@@ -104,7 +104,7 @@ impl Kind {
                 role == Role::Block
             }
             Self::PartialReturn | Self::Absence | Self::Drain => role == Role::Block,
-            Self::LostProxy => role == Role::Master,
+            Self::LostProxy => matches!(role, Role::Master | Role::Proxy),
             Self::SlowDisk | Self::FullDisk => !matches!(role, Role::Client(_)),
             Self::Oversleep => matches!(role, Role::Client(_)),
             _ => true,

@@ -26,6 +26,9 @@ const KINDS: &[Kind] = &[
 
 const SEEDS: Range<u64> = 1000..1012;
 
+/// Of runs in which proxies are processes of their own.
+const SEEDS_APART: Range<u64> = 1100..1106;
+
 /// Goal: no promise is broken where the proxy is lost, cut off, frozen, and asked again. Method: many operations on few
 /// files, and faults that are seen to hit them: in most seeds a client finds its stay lost, and over all of them each
 /// fate of an operation is met.
@@ -52,4 +55,29 @@ fn files_used_in_turns_keep_their_promises() {
     assert!(seeds_with(|seed| seed.repeated > 0) >= most, "operations are sent again: {each:?}");
     assert!(seeds_with(|seed| seed.moved > 0) >= most, "operations find their file elsewhere: {each:?}");
     assert!(seeds_with(|seed| seed.unknown > 0) > 0, "nobody can say what became of an operation: {each:?}");
+}
+
+/// Goal: the same where files are dealt to several proxies, each a process that is killed, cut off and frozen by itself: one
+/// that is declared dead and lives on does nothing, and whose session is over is not served by one that has not heard of
+/// it.
+#[test]
+fn files_that_are_dealt_to_several_proxies_keep_their_promises() {
+    let options = |seed| VirtualOptions {
+        proxies: 2,
+        in_turns: true,
+        faults: Some(KINDS.to_vec()),
+        fault_pause: Duration::from_secs(3),
+        work_pause_max: Duration::from_millis(80),
+        chaos: Duration::from_secs(40),
+        ..VirtualOptions::drawn(seed)
+    };
+    let mut each = Vec::new();
+    swarm::run_all(SEEDS_APART, NonZeroUsize::MIN, options, |report| {
+        good(&report);
+        each.push(report.proxy);
+        Next::GoOn
+    });
+    let seeds_with = |met: fn(&ProxyUse) -> bool| each.iter().filter(|seed| met(seed)).count();
+    assert!(seeds_with(|seed| seed.done > 0) >= each.len() * 2 / 3, "files come to a proxy: {each:?}");
+    assert!(seeds_with(|seed| seed.lost > 0) > 0, "stays are lost: {each:?}");
 }

@@ -27,6 +27,9 @@ pub struct ClusterFile {
     /// MB per second that repair may move to or from one node; 0: no limit.
     #[serde(default = "default_repair_mb_per_s")]
     pub repair_mb_per_s: u64,
+    /// Proxies in processes of their own; 0: there is one, in the master's process.
+    #[serde(default)]
+    pub proxies: u32,
     /// Copies that the default dataset keeps.
     #[serde(default = "default_replicas")]
     pub replicas: u32,
@@ -117,6 +120,7 @@ impl ClusterDir {
             dead_after_ms: default_dead_ms(),
             session_ttl_ms: default_session_ttl_ms(),
             repair_mb_per_s: default_repair_mb_per_s(),
+            proxies: 0,
             replicas,
         };
         let created = Self { path: fs::canonicalize(path).map_err(what)?, file, id: ClusterId::new(id), secret };

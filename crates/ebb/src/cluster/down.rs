@@ -31,7 +31,7 @@ pub fn stop_processes(cluster: &ClusterDir, output: &Output) -> Result<usize> {
     let processes = process::list(cluster)?;
     let mut ended = 0;
     // Nobody may be put to sleep any more; what sleeps is woken by whoever let it.
-    for role in [power_manager::NAME, power_client::NAME, "mount", "worker", "block", "master"] {
+    for role in [power_manager::NAME, power_client::NAME, "mount", "worker", "proxy", "block", "master"] {
         let of_role: Vec<&ProcessFile> = processes.iter().filter(|process| process.role == role).collect();
         for process in &of_role {
             ended += usize::from(process.is_running());

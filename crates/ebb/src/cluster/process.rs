@@ -18,7 +18,7 @@ use super::config::ClusterDir;
 pub struct ProcessFile {
     /// File name without `.json`, unique in the cluster.
     pub name: String,
-    /// "master", "block", "worker", "mount", "power-manager", "power-client".
+    /// "master", "proxy", "block", "worker", "mount", "power-manager", "power-client".
     pub role: String,
     /// Declared host.
     pub host: String,
@@ -135,7 +135,9 @@ pub fn list(cluster: &ClusterDir) -> Result<Vec<ProcessFile>> {
         }
     }
     let rank = |role: &str| {
-        ["master", "power-manager", "power-client", "block", "worker", "mount"].iter().position(|known| *known == role)
+        ["master", "proxy", "power-manager", "power-client", "block", "worker", "mount"]
+            .iter()
+            .position(|known| *known == role)
     };
     found.sort_by_key(|process| (rank(&process.role), natural(&process.name)));
     Ok(found)

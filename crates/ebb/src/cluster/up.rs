@@ -31,6 +31,8 @@ pub struct UpOptions {
     pub session_ttl_ms: Option<u64>,
     /// Policy and figures of the power manager.
     pub power: PowerFigures,
+    /// Overrides how many proxies are processes of their own; 0: one, in the master's.
+    pub proxies: Option<u32>,
     /// Overrides how many MB per second repair may move to or from one node; 0: no limit.
     pub repair_mb_per_s: Option<u64>,
 }
@@ -63,7 +65,9 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     }
     let options = &UpOptions { nodes: options.nodes.max(known), ..options.clone() };
     let follows_power = options.power.policy.is_some() || cluster.path.join("power").exists();
-    let wanted = wanted(options, follows_power);
+    // What runs was started with so many: the master has one in its process, or none.
+    let proxies = if running.is_empty() { options.proxies } else { None }.unwrap_or(cluster.file.proxies);
+    let wanted = wanted(options, proxies, follows_power);
     let missing: Vec<&Part> = wanted.iter().filter(|part| !running.iter().any(|p| p.name == part.name())).collect();
     if let (Some(first), true) = (running.first(), missing.is_empty()) {
         bail!(Exists, "already serving (pid {})", first.pid);
@@ -72,6 +76,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         cluster.file.masters = vec![format!("127.0.0.1:{}", free_port()?)];
         cluster.file.dead_after_ms = options.dead_after_ms.unwrap_or(cluster.file.dead_after_ms);
         cluster.file.session_ttl_ms = options.session_ttl_ms.unwrap_or(cluster.file.session_ttl_ms);
+        cluster.file.proxies = options.proxies.unwrap_or(cluster.file.proxies);
         cluster.file.repair_mb_per_s = options.repair_mb_per_s.unwrap_or(cluster.file.repair_mb_per_s);
         cluster.save()?;
     } else {
@@ -91,6 +96,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
 #[derive(Clone, Debug)]
 enum Part {
     Master,
+    Proxy(u32),
     Block(u32),
     Worker(u32),
     PowerManager,
@@ -101,6 +107,7 @@ impl Part {
     fn name(&self) -> String {
         match self {
             Self::Master => "master".to_owned(),
+            Self::Proxy(index) => format!("proxy-{index}"),
             Self::Block(index) => format!("block-h{index}"),
             Self::Worker(index) => format!("worker-h{index}"),
             Self::PowerManager => power_manager::NAME.to_owned(),
@@ -111,11 +118,12 @@ impl Part {
 
 /// In the order in which they start: block servers register with the master, workers ask it; nobody sleeps before all
 /// have started.
-fn wanted(options: &UpOptions, follows_power: bool) -> Vec<Part> {
+fn wanted(options: &UpOptions, proxies: u32, follows_power: bool) -> Vec<Part> {
     let nodes = 1..=options.nodes;
     let power = [Part::PowerClient, Part::PowerManager];
     let power = power.into_iter().filter(|_| follows_power);
     std::iter::once(Part::Master)
+        .chain((1..=proxies).map(Part::Proxy))
         .chain(nodes.clone().map(Part::Block))
         .chain(nodes.map(Part::Worker))
         .chain(power)
@@ -126,6 +134,7 @@ async fn start_all(cluster: &ClusterDir, parts: &[&Part], options: &UpOptions, o
     for part in parts {
         match part {
             Part::Master => start_one(cluster, &part.name(), &["master".to_owned()])?,
+            Part::Proxy(_) => start_one(cluster, &part.name(), &["proxy".into(), "--name".into(), part.name()])?,
             Part::Block(index) => {
                 let rack = format!("r{}", (index - 1) % options.racks + 1);
                 start_block(cluster, &HostName::new(format!("h{index}")), &rack, options.volumes)?;
@@ -172,6 +181,9 @@ fn check(options: &UpOptions) -> Result<()> {
     }
     if options.volumes == 0 || options.volumes > 64 {
         bail!(Invalid, "--volumes {}: between 1 and 64", options.volumes);
+    }
+    if options.proxies.is_some_and(|proxies| proxies > 64) {
+        bail!(Invalid, "--proxies: 64 at most");
     }
     if options.racks == 0 {
         bail!(Invalid, "--racks 0: at least 1");

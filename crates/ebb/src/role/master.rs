@@ -32,9 +32,11 @@ pub async fn run(context: &Context, _args: MasterArgs) -> Result<()> {
     options.session_ttl = Duration::from_millis(cluster.file.session_ttl_ms);
     options.heartbeat = options.heartbeat.min(options.dead_time / 4);
     options.copy_rate_bytes_per_sec = cluster.file.repair_mb_per_s.saturating_mul(1_000_000);
+    options.hosts_proxy = cluster.file.proxies == 0;
     let runtime = Runtime::real();
+    let hosts_proxy = options.hosts_proxy;
     let master = Master::start(runtime.clone(), options).await?;
-    let proxy = Hosted::start(&runtime, proxy_options(&cluster, &master));
+    let proxy = hosts_proxy.then(|| Hosted::start(&runtime, proxy_options(&cluster, &master)));
     let mut file = ProcessFile::of_this_process(&cluster, "master", "master", HOST);
     file.address = master.address().to_owned();
     let _registration = file.write(&cluster)?;
@@ -43,14 +45,16 @@ pub async fn run(context: &Context, _args: MasterArgs) -> Result<()> {
         failed = master.failed() => return failed,
         signal = wait_for_end() => tracing::info!(signal = signal?, "stopping"),
     }
-    if let Err(error) = proxy.stop().await {
+    if let Some(proxy) = proxy
+        && let Err(error) = proxy.stop().await
+    {
         tracing::warn!(%error, "files that several clients use are left to recovery");
     }
     master.stop().await;
     Ok(())
 }
 
-/// The proxy lives in the master's process for now, beside its address; it tells the master on which port.
+/// The only proxy lives in the master's process, beside its address; it tells the master on which port.
 fn proxy_options(cluster: &ClusterDir, master: &Master) -> ProxyOptions {
     let address = master.address();
     let ip = address.rsplit_once(':').map_or("127.0.0.1", |(ip, _)| ip);

@@ -1,0 +1,43 @@
+//! `ebb proxy`.
+
+use clap::Args;
+use ebb_proxy::{Proxy, ProxyOptions};
+use ebb_runtime::Runtime;
+use ebb_types::{HostName, Result, bail};
+
+use super::wait_for_end;
+use crate::cli::Context;
+use crate::cluster::process::ProcessFile;
+
+#[derive(Debug, Args)]
+pub struct ProxyArgs {
+    /// What it is called in the cluster, also after it was started again: files are dealt to proxies by their names. It is
+    /// its declared host, too, on no node that sleeps.
+    #[arg(long)]
+    name: String,
+    /// `ip:port` to listen on; port 0 for any.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: String,
+}
+
+/// Serves until it is asked to end.
+pub async fn run(context: &Context, args: ProxyArgs) -> Result<()> {
+    let cluster = context.cluster()?;
+    if cluster.file.proxies == 0 {
+        bail!(
+            Invalid,
+            "the proxy of this cluster is in its master's process: `ebb cluster down`, then `ebb cluster up --proxies N`"
+        );
+    }
+    let identity = cluster.identity(&HostName::new(&args.name), "proxy");
+    let options = ProxyOptions::apart(identity, cluster.masters()?, args.listen, &args.name);
+    let proxy = Proxy::start(Runtime::real(), options).await?;
+    let mut file = ProcessFile::of_this_process(&cluster, &args.name, "proxy", &args.name);
+    file.address = proxy.address().to_owned();
+    let _registration = file.write(&cluster)?;
+    tracing::info!(signal = wait_for_end().await?, "stopping");
+    if let Err(error) = proxy.stop().await {
+        tracing::warn!(%error, "files that several clients use are left to recovery");
+    }
+    Ok(())
+}
