@@ -8,6 +8,7 @@
 mod disk;
 mod file;
 mod local;
+pub mod memory;
 mod net;
 mod words;
 

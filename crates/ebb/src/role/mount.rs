@@ -44,6 +44,7 @@ pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
         None => free_name(&cluster)?,
     };
     if args.foreground {
+        ebb_runtime::real::memory::keep_freed_memory();
         return serve(&cluster, &args, &name, &mountpoint).await;
     }
     cluster.masters()?;
