@@ -25,6 +25,7 @@ pub mod bounds;
 pub mod client;
 #[cfg(test)]
 pub(crate) mod explore;
+pub mod extras;
 pub mod forget;
 pub mod guests;
 pub mod history;

@@ -1,0 +1,33 @@
+//! Mistakes to plant. Each changes one rule, at the one line that asks [`Extras::is`](super::Extras::is) for it.
+
+/// A planted mistake.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Mutant {
+    /// A write lease leaves the extra copy recorded.
+    LeaseKeepsExtras,
+    /// A copy is recorded although a writer had the lease meanwhile.
+    RecordsOvertaken,
+    /// A copy is begun and recorded while a writer has the lease.
+    CopiesUnderLease,
+    /// A volume answers a read that names a newer version than it has.
+    AnswersBelow,
+    /// Who reads by a map without a lease asks extra copies, too.
+    MapsUseExtras,
+    /// A deletion takes whatever the volume has of the metablock.
+    DeletesAnyLife,
+    /// What lies on a volume and is not recorded is deleted although a copy is under way.
+    DeletesUnderCopy,
+}
+
+impl Mutant {
+    /// Every mistake.
+    pub const ALL: &'static [Self] = &[
+        Self::LeaseKeepsExtras,
+        Self::RecordsOvertaken,
+        Self::CopiesUnderLease,
+        Self::AnswersBelow,
+        Self::MapsUseExtras,
+        Self::DeletesAnyLife,
+        Self::DeletesUnderCopy,
+    ];
+}

@@ -1,0 +1,16 @@
+//! Extra copies keep what is promised to readers in every state; every planted mistake is found.
+
+use super::{Bounds, Extras, Mutant};
+use crate::explore::{holds_and_reaches, is_found};
+
+#[test]
+fn extra_copies_come_and_go_and_nobody_reads_what_is_old() {
+    holds_and_reaches("extras", Extras::new(Bounds::ALL), &[]);
+}
+
+#[test]
+fn every_planted_mistake_is_found() {
+    for mutant in Mutant::ALL {
+        is_found(&format!("{mutant:?}"), Extras::with(*mutant));
+    }
+}
