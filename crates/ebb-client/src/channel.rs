@@ -519,6 +519,8 @@ impl Channel {
             members: self.peers.iter().map(|peer| peer.member).collect(),
             // Whoever puts the record in place knows.
             reserved: 0,
+            // While somebody may write there are none.
+            extra: Vec::new(),
         }
     }
 }

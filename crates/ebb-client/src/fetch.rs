@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
     pub offset: u64,
     /// A multiple of the chunk size, unless it ends the metablock.
     pub len: u64,
-    /// The file whose lease says that the record is good; none: the caller goes by a map.
+    /// The file whose lease says that the record is good; none: the caller goes by a map, and extra copies say nothing.
     pub lease: Option<Arc<Inode>>,
 }
 
@@ -67,7 +67,8 @@ where
     let started = shared.runtime.now();
     let (mut attempt, mut pause) = (ATTEMPT, PAUSE);
     loop {
-        let error = match one_round(shared, &wanted, attempt).await {
+        let asked = Wanted { record: shared.extras.readable(&wanted.record), ..wanted.clone() };
+        let error = match one_round(shared, &asked, attempt).await {
             Ok(data) => return Ok(data),
             Err(error) => error,
         };
@@ -124,8 +125,12 @@ async fn by_relay(shared: &Arc<Shared>, wanted: &Wanted) -> Result<Bytes> {
     let expected = usize::try_from(wanted.len).unwrap_or(usize::MAX);
     let relay = relay::call(shared, members, &message, Vec::new(), expected).await?;
     let answer = judge(shared, wanted, relay.node, relay.response);
+    if answer.is_ok() {
+        on_read(shared, wanted, relay.node);
+    }
     if let (Err(error), Some(member)) = (&answer, members.iter().find(|member| member.node == relay.node)) {
         shared.metrics.failed_reads.add(1);
+        shared.extras.on_failed(&wanted.record, member, error);
         members::report(shared, wanted.record.metablock_id(), *member, error);
     }
     answer
@@ -166,11 +171,22 @@ async fn from_or_report(shared: &Arc<Shared>, wanted: &Wanted, place: usize, att
     // Who falls asleep meanwhile answers when it wakes, which may be long: others are asked before.
     let left = Duration::from_millis(shared.awake_left_ms(member.node)).saturating_add(SLACK);
     let attempt = attempt.min(left);
-    from_member(shared, wanted, &member, attempt).await.inspect_err(|error| {
+    let answer = from_member(shared, wanted, &member, attempt).await;
+    if answer.is_ok() {
+        on_read(shared, wanted, member.node);
+    }
+    answer.inspect_err(|error| {
         shared.metrics.failed_reads.add(1);
+        shared.extras.on_failed(&wanted.record, &member, error);
         tracing::debug!(node = member.node, metablock = wanted.record.id, %error, "read from a member");
         members::report(shared, wanted.record.metablock_id(), member, error);
     })
+}
+
+/// A node has answered.
+fn on_read(shared: &Shared, wanted: &Wanted, node: u64) {
+    shared.extras.on_read(wanted.record.metablock_id());
+    shared.metrics.extra_reads.add(u64::from(wanted.record.extra.iter().any(|extra| extra.node == node)));
 }
 
 /// Members that are awake, in the order in which they are to be asked.

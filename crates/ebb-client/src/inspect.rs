@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_power::{Duty, NodeState};
-use ebb_types::{InodeId, NodeId, Result, err};
+use ebb_types::{HostName, InodeId, NodeId, Result, err};
 use ebb_wire::pb;
 
 use crate::client::Client;
@@ -69,6 +69,12 @@ impl BlockInfo {
 }
 
 impl Client {
+    /// The host of a node, as last heard; empty if it is not known.
+    #[must_use]
+    pub fn host_of(&self, node: u64) -> HostName {
+        self.shared.nodes.host(node)
+    }
+
     /// What the power plans make of a node now.
     #[must_use]
     pub fn blink_state(&self, node: NodeId) -> BlinkState {

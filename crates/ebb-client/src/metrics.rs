@@ -38,6 +38,8 @@ metrics! {
     hedged_reads,
     /// Reads from the files of block servers on this host.
     short_reads,
+    /// Reads that an extra copy answered.
+    extra_reads,
     /// Replies whose bytes did not match their checksums.
     corrupt_reads,
     /// Operations that a proxy carried out.

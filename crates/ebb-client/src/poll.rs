@@ -77,8 +77,17 @@ impl Shared {
         let plan_version = self.plan_version();
         let Word { recalled, forgotten, rest } = word;
         let served = Some(self.served.to_message());
-        let message =
-            pb::Poll { session: id, wait_ms, node_map_version, recalled, forgotten, plan_version, served, rest };
+        let message = pb::Poll {
+            session: id,
+            wait_ms,
+            node_map_version,
+            recalled,
+            forgotten,
+            plan_version,
+            served,
+            rest,
+            reads: self.extras.take_reads(),
+        };
         let sent = self.runtime.now();
         let deadline = Duration::from_millis(u64::from(wait_ms)) + LATE;
         let reply = match self.session.masters.call_once(&message, deadline).await {
@@ -108,6 +117,7 @@ impl Shared {
             *self.proxies.lock() = reply.proxies;
             self.nodes.update(reply.node_map_version, reply.nodes);
         }
+        self.extras.on_told(reply.extras);
         if !reply.plans.is_empty() {
             self.on_plans(&reply.plans);
         }

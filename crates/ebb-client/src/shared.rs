@@ -16,6 +16,7 @@ use crate::ClientOptions;
 use crate::budget::Budget;
 use crate::cache::BlockCache;
 use crate::committer::Queue;
+use crate::extras::Extras;
 use crate::handles::Handles;
 use crate::hedge::Hedge;
 use crate::inode::Inode;
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     pub locks: LockWaiters,
     pub metrics: Cells,
     pub served: Served,
+    pub extras: Extras,
     pub listener: Mutex<Option<Arc<dyn CacheListener>>>,
     /// Recalls that are being dealt with, and what they leave.
     pub recalls: Mutex<BTreeMap<InodeId, crate::inode::Lease>>,
@@ -102,6 +104,7 @@ impl Shared {
             locks: LockWaiters::default(),
             metrics: Cells::default(),
             served,
+            extras: Extras::default(),
             listener: Mutex::new(None),
             recalls: Mutex::default(),
             forgetting: Mutex::default(),

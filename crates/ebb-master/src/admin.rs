@@ -76,6 +76,12 @@ pub(crate) async fn drain(shared: &Shared, call: &pb::DrainNode) -> Result<pb::D
         left.metablocks_left += 1;
         left.bytes_left += machine.find_metablock(metablock).map_or(0, |(_, record)| record.length);
     }
+    for (_, metablock, extras) in machine.all_extras() {
+        if extras.iter().any(|extra| extra.node_id() == node) {
+            left.metablocks_left += 1;
+            left.bytes_left += machine.find_metablock(metablock).map_or(0, |(_, record)| record.length);
+        }
+    }
     Ok(left)
 }
 
@@ -84,7 +90,7 @@ pub(crate) async fn locate(shared: &Arc<Shared>, call: &pb::Locate) -> Result<pb
     let metablocks = shared.group.machine().metablocks(InodeId::new(call.inode))?;
     let wanted: Vec<_> = metablocks
         .iter()
-        .flat_map(|record| record.members.iter().map(|member| (record.metablock_id(), *member)))
+        .flat_map(|record| record.members.iter().chain(&record.extra).map(|member| (record.metablock_id(), *member)))
         .filter(|(_, member)| shared.state.registry.lock().is_live(member.node_id()))
         .collect();
     let answers = describe(shared, wanted.clone()).await;
@@ -129,6 +135,7 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
     let mut exclude: Vec<NodeId> = call.exclude_nodes.iter().map(|node| NodeId::new(*node)).collect();
     // A stray replica there is about to be deleted, and would take the new one with it.
     exclude.extend(nodes_with_strays(shared, record.metablock_id()));
+    exclude.extend(shared.state.work.lock().extra_copies.get(&record.metablock_id()).map(|copy| copy.target));
     let need = Need {
         inode,
         index: record.index,

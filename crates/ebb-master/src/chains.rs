@@ -214,6 +214,17 @@ fn check_set(machine: &Machine, set: &pb::meta_op::SetDataset) -> Result<()> {
         .map_err(|error| error.context(format_args!("dataset {}", dataset.path)))
 }
 
+/// How many extra copies the metablocks of a dataset have, and their bytes.
+fn extras(machine: &Machine, dataset: DatasetId) -> (u64, u64) {
+    let of_dataset = machine
+        .all_extras()
+        .filter(|(inode, _, _)| machine.attr(*inode).is_ok_and(|attr| attr.dataset == dataset.raw()));
+    of_dataset.fold((0, 0), |(copies, bytes), (_, metablock, extras)| {
+        let length = machine.find_metablock(metablock).map_or(0, |(_, record)| record.length);
+        (copies + extras.len() as u64, bytes + length * extras.len() as u64)
+    })
+}
+
 /// Answers `DescribeDataset`.
 pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb::DescribeDatasetReply> {
     let id = DatasetId::new(call.dataset);
@@ -227,6 +238,7 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
     let blocks = tally.blocks();
     let target = if blocks == 0 { vec![0; chain.nodes().len()] } else { chain.target(blocks)? };
     let actual: Vec<u64> = chain.nodes().iter().map(|node| tally.on(*node)).collect();
+    let (extra_copies, extra_bytes) = extras(&shared.group.machine(), id);
     let elsewhere = tally.copies() - actual.iter().sum::<u64>();
     let (away, on) = crate::away::tell(&shared.group.snapshot(), Some(id));
     let guests = chain.nodes().iter().map(|node| on.get(node).copied().unwrap_or(0)).collect();
@@ -240,6 +252,8 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
         elsewhere,
         away,
         guests,
+        extra_copies,
+        extra_bytes,
         dataset: Some(dataset),
     })
 }

@@ -151,11 +151,11 @@ fn judge(shared: &Shared, volume: VolumeId, candidates: &[MetablockId], lives: &
             }
             Some(life) => *life,
         };
-        let Some((inode, record)) = machine.find_metablock(metablock) else {
+        let Some((inode, _)) = machine.find_metablock(metablock) else {
             gone.push(freed(metablock, life));
             continue;
         };
-        if record.members.iter().any(|member| member.volume_id() == volume) {
+        if machine.is_placed_on(metablock, volume) {
             kept.push(metablock);
             continue;
         }
@@ -165,7 +165,8 @@ fn judge(shared: &Shared, volume: VolumeId, candidates: &[MetablockId], lives: &
             continue;
         }
         let Some(attr) = machine.attr(inode).ok().filter(|attr| !attr.size_unknown) else { continue };
-        if !shared.state.work.lock().copies.contains_key(&metablock) {
+        let work = shared.state.work.lock();
+        if !work.copies.contains_key(&metablock) && !work.extra_copies.contains_key(&metablock) {
             gone.push(pb::DeletedReplica { metablock: metablock.raw(), epoch: attr.epoch, life });
         }
     }

@@ -273,6 +273,9 @@ fn note_scrubbed(shared: &Shared, node: NodeId, reply: &pb::ScrubReply) {
         for member in record.members.iter().filter(|member| member.node_id() == node) {
             work.on_damage(metablock, VolumeId::new(member.volume));
         }
+        for extra in record.extra.iter().filter(|extra| extra.node_id() == node) {
+            shared.state.popular.lock().condemn((metablock, extra.volume_id()));
+        }
     }
     shared.state.wake.repair.notify_one();
 }

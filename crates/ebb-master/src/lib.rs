@@ -26,6 +26,7 @@
 //! | [`recovery`]: what members' answers mean | `recovery::run` |
 //! | `ebb_power::Timetable`: who sleeps when | `power` |
 //! | [`served`]: bytes that programs were served | `poll`, `power` |
+//! | [`popular`]: what is read often, and its extra copies | `popular::run`, `popular::copy` |
 //! | [`repair`]: the next step for a set | `repair::run`, `deletes` |
 //! | [`away`]: what becomes of a guest | `away::run` |
 //! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
@@ -53,6 +54,7 @@ pub mod offload;
 pub mod options;
 mod placement;
 mod poll;
+pub mod popular;
 mod power;
 pub mod recovery;
 pub mod registry;

@@ -7,6 +7,7 @@ use ebb_types::{BootId, ErrorKind, MetablockId, NodeId, Result, Version, VolumeI
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 
+use crate::popular::Popular;
 use crate::registry::{Loss, Pulse, Reported};
 use crate::repair::queue::Work;
 use crate::repair::run::{lost_volumes, suspect_volumes};
@@ -116,6 +117,9 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> pb::HeartbeatR
         // Told when it was found; a copy may have taken its place since.
         let own = record.members.iter().filter(|member| member.node == call.node);
         work.doubts.extend(own.map(|member| (metablock, member.volume_id())));
+        for extra in record.extra.iter().filter(|extra| extra.node == call.node) {
+            shared.state.popular.lock().condemn((metablock, extra.volume_id()));
+        }
     }
     let snapshot = machine.clone();
     drop(machine);
@@ -188,10 +192,11 @@ fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
     let deleted: BTreeSet<_> = machine.deleted_on(volume).collect();
     let mut gone = Vec::new();
     let mut work = shared.state.work.lock();
+    let mut popular = shared.state.popular.lock();
     for replica in &call.replicas {
         let metablock = MetablockId::new(replica.metablock);
         if !deleted.contains(&metablock) && !machine.is_quarantined(volume, metablock) {
-            compare(&machine, &mut work, volume, replica);
+            compare(&machine, &mut work, &mut popular, volume, replica);
         }
     }
     if let Reported::Whole { named, first } = reported {
@@ -199,6 +204,12 @@ fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
         for metablock in machine.on_volume(volume).filter(|metablock| !named.contains(metablock)) {
             work.doubts.insert((metablock, volume));
         }
+        // Nothing depends on an extra copy: one that seems to be missing is taken back, and made again where it is wanted.
+        let is_here = |extras: &[pb::Member]| extras.iter().any(|extra| extra.volume_id() == volume);
+        let extras = machine.all_extras().filter(|(_, _, extras)| is_here(extras)).map(|(_, metablock, _)| metablock);
+        extras
+            .filter(|metablock| !named.contains(metablock))
+            .for_each(|metablock| popular.condemn((metablock, volume)));
         // The volume was away: sets may have gone on without it.
         if first {
             work.suspects.extend(machine.on_volume(volume));
@@ -207,19 +218,24 @@ fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
         let foreign = machine.quarantined().filter(|(on, id)| *on == volume && !named.contains(id));
         gone.extend(foreign.map(|(_, id)| id.raw()));
     }
-    drop(work);
+    drop((work, popular));
     shared.state.wake.repair.notify_one();
     shared.state.wake.deletes.notify_one();
     Ok(gone)
 }
 
-fn compare(machine: &Machine, work: &mut Work, volume: VolumeId, replica: &pb::ReplicaState) {
+fn compare(machine: &Machine, work: &mut Work, popular: &mut Popular, volume: VolumeId, replica: &pb::ReplicaState) {
     let metablock = MetablockId::new(replica.metablock);
     let Some((_, record)) = machine.find_metablock(metablock) else {
         work.excess.insert((volume, metablock));
         return;
     };
-    if !record.members.iter().any(|member| member.volume_id() == volume) {
+    if record.extra.iter().any(|extra| extra.volume_id() == volume) {
+        work.excess.remove(&(volume, metablock));
+        if replica.corrupt || convert::version(replica.version) < record.min_version() {
+            popular.condemn((metablock, volume));
+        }
+    } else if !record.members.iter().any(|member| member.volume_id() == volume) {
         work.excess.insert((volume, metablock));
     } else if replica.corrupt {
         work.on_damage(metablock, volume);
@@ -237,6 +253,9 @@ pub(crate) fn report_replica(shared: &Shared, call: &pb::ReportReplica) {
     let metablock = MetablockId::new(call.metablock);
     let recorded = {
         let machine = shared.group.machine();
+        if machine.extras(metablock).iter().any(|known| known.is_at(&member)) {
+            shared.state.popular.lock().condemn((metablock, member.volume_id()));
+        }
         machine
             .find_metablock(metablock)
             .is_some_and(|(_, record)| record.members.iter().any(|known| known.is_at(&member)))

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ebb_power::popularity::ExtraRule;
 use ebb_rpc::{Identity, ServerOptions};
 
 use crate::group::GroupOptions;
@@ -44,6 +45,10 @@ pub struct Options {
     pub hosts_proxy: bool,
     /// When a file that several sessions use goes to the proxy.
     pub sharing: SharingRule,
+    /// How often the averages of reads take in what was counted, while no power plan has an interval.
+    pub popularity_interval: Duration,
+    /// Which metablocks get extra copies, and how many. The share comes from their datasets.
+    pub extra_rule: ExtraRule,
     /// Most bytes in the offload log.
     pub offload_bytes_max: usize,
     /// Log and checkpoints.
@@ -70,6 +75,8 @@ impl Options {
             copy_rate_bytes_per_sec: 200 << 20,
             recoveries_max: 32,
             hosts_proxy: true,
+            popularity_interval: Duration::from_secs(10),
+            extra_rule: ExtraRule::default(),
             offload_bytes_max: 256 << 20,
             sharing: SharingRule::default(),
             group: GroupOptions::default(),

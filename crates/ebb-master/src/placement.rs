@@ -74,6 +74,11 @@ pub(crate) fn place(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
     Err(last.expect("there was at least one try"))
 }
 
+/// Places what can wait: on nodes that were heard of lately, where all of it finds room.
+pub(crate) fn place_roomy(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
+    ask(shared, need, Patience::Prompt, need.bytes).map(|plan| members(&plan))
+}
+
 /// Places the copies of a new metablock. Others that are placed from now on know of it, for as long as the promise is
 /// kept: until the command that records it has been applied.
 pub(crate) fn place_new(shared: &Shared, need: &Need) -> Result<(pb::Placement, Promise)> {

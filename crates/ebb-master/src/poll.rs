@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use ebb_types::{InodeId, Result, SessionId, bail};
+use ebb_types::{InodeId, MetablockId, Result, SessionId, bail};
 use ebb_wire::pb;
 
 use crate::leases::Mode;
 use crate::leases::sharing::Proxy;
+use crate::popular::TOLD_MAX;
 use crate::sessions::HolderView;
 use crate::shared::Shared;
 
@@ -19,6 +20,10 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
     };
     if let Some(served) = &call.served {
         shared.state.served.lock().on_told(served);
+    }
+    if !call.reads.is_empty() {
+        let machine = shared.group.machine();
+        shared.state.popular.lock().on_reads(&machine, &call.reads);
     }
     for held in &call.recalled {
         on_held(shared, session, held);
@@ -45,6 +50,7 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
         let has_news = look(shared, session, &call, &mut reply)?;
         let now = shared.runtime.now();
         if has_news || now >= until || shared.is_stopped() {
+            reply.extras = extras(shared, &call.reads);
             shared.state.soft.lock().sessions.finish_poll(session, now, &mut reply);
             return Ok(reply);
         }
@@ -59,6 +65,20 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
             () = shared.runtime.sleep(next.since(now)) => {}
         }
     }
+}
+
+/// Extra copies of what a client reads, where it knows another number of them.
+fn extras(shared: &Shared, reads: &[pb::BlockReads]) -> Vec<pb::ExtraCopies> {
+    if reads.is_empty() {
+        return Vec::new();
+    }
+    let machine = shared.group.machine();
+    let told = |read: &pb::BlockReads| {
+        let members = machine.extras(MetablockId::new(read.metablock));
+        let is_news = members.len() != read.extras as usize;
+        is_news.then(|| pb::ExtraCopies { metablock: read.metablock, members: members.to_vec() })
+    };
+    reads.iter().take(TOLD_MAX).filter_map(told).collect()
 }
 
 fn look(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut pb::PollReply) -> Result<bool> {

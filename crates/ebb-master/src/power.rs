@@ -111,7 +111,9 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribePower) -> pb::Describ
     let (holdings, filled) = holdings(&machine);
     let datasets = machine.datasets().filter(|dataset| filled.contains_key(&DatasetId::new(dataset.id)));
     let datasets = datasets.map(|dataset| chains::charted(dataset, &all)).collect();
-    pb::DescribePowerReply { nodes, datasets, holdings, plans: encoded(&machine), away, served }
+    let loads = shared.state.popular.lock().loads(&machine);
+    let reads = loads.into_iter().map(|(node, reads)| pb::NodeReads { node: node.raw(), reads }).collect();
+    pb::DescribePowerReply { nodes, datasets, holdings, plans: encoded(&machine), away, served, reads }
 }
 
 /// Metablocks by the nodes that they lie on, and how many each dataset has. Looks at every metablock once.

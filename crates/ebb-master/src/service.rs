@@ -25,7 +25,9 @@ use crate::reserve::Reservations;
 use crate::sessions::Sessions;
 use crate::shared::{Shared, Soft, State};
 use crate::vouched::{BELIEF, Vouched};
-use crate::{acquire, admin, deletes, fsck, namespace, nodes, offload, poll, power, recovery, repair, room, upkeep};
+use crate::{
+    acquire, admin, deletes, fsck, namespace, nodes, offload, poll, popular, power, recovery, repair, room, upkeep,
+};
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
 const MARGIN: Duration = Duration::from_millis(200);
@@ -200,6 +202,7 @@ fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
         runtime.spawn("recoveries", recovery::run::run(Arc::clone(shared))),
         runtime.spawn("repairs", repair::run::run(Arc::clone(shared))),
         runtime.spawn("guests", crate::away::run::run(Arc::clone(shared))),
+        runtime.spawn("extra copies", popular::run::run(Arc::clone(shared))),
         runtime.spawn("deletes", deletes::run(Arc::clone(shared))),
         runtime.spawn("offload", offload::tidy(Arc::clone(shared))),
     ]

@@ -2,7 +2,7 @@
 //!
 //! Lock order: the state machine (through [`Group::machine`]), then [`State::soft`], then [`State::registry`], then
 //! [`State::room`], then [`State::work`], then [`State::chains`], then
-//! [`State::plans`]. None of them is held across an await.
+//! [`State::popular`], then [`State::plans`]. None of them is held across an await.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +27,7 @@ use crate::leases::watches::Watches;
 use crate::leases::{FileView, Leases};
 use crate::offload::Drain;
 use crate::options::Options;
+use crate::popular::Popular;
 use crate::registry::Registry;
 use crate::repair::queue::Work;
 use crate::reserve::Reservations;
@@ -58,6 +59,7 @@ pub(crate) struct State {
     pub chains: Mutex<Chains>,
     /// Power plans in force and announced.
     pub plans: Mutex<Timetable>,
+    pub popular: Mutex<Popular>,
     /// Alone: no other lock is taken while it is held.
     pub served: Mutex<Served>,
     /// What was logged for nodes that sleep, and they cannot have yet.
@@ -105,6 +107,7 @@ impl State {
             work: Mutex::default(),
             chains: Mutex::default(),
             plans: Mutex::default(),
+            popular: Mutex::default(),
             served: Mutex::default(),
             drain: Mutex::default(),
             wake: Wake::default(),
@@ -252,9 +255,17 @@ impl State {
                 if let Ok(Reply::Meta(pb::MetaReply { dataset: Some(dataset), .. })) = reply {
                     self.chains.lock().on_dataset(dataset);
                 }
+                self.on_commit(client, reply);
                 on_client(soft, client, reply);
             }
             _ => {}
+        }
+    }
+
+    fn on_commit(&self, client: &pb::ClientCommand, reply: &Result<Reply>) {
+        let op = client.request.as_ref().and_then(|request| request.op.as_ref()?.op.as_ref());
+        if let (Some(MetaOp::Commit(commit)), Ok(_)) = (op, reply) {
+            self.popular.lock().on_commit(&commit.files);
         }
     }
 
@@ -276,8 +287,26 @@ impl State {
                 if old.is_empty() {
                     return;
                 }
-                work.on_set_changed(*metablock, old, new, machine.find_metablock(*metablock).is_some());
+                let exists = machine.has_metablock(*metablock);
+                work.on_set_changed(*metablock, old, new, exists);
+                if !exists {
+                    self.popular.lock().forget(*metablock);
+                }
                 self.wake.repair.notify_one();
+                self.wake.deletes.notify_one();
+            }
+            Effect::ExtrasChanged { metablock, old, new, .. } => {
+                let mut work = self.work.lock();
+                let mut popular = self.popular.lock();
+                for member in old.iter().chain(new) {
+                    let volume = member.volume_id();
+                    popular.acquit(&(*metablock, volume));
+                    if machine.is_placed_on(*metablock, volume) {
+                        work.excess.remove(&(volume, *metablock));
+                    } else if machine.has_metablock(*metablock) {
+                        work.excess.insert((volume, *metablock));
+                    }
+                }
                 self.wake.deletes.notify_one();
             }
             Effect::Orphaned(_) => self.wake.reap.notify_one(),

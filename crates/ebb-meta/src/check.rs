@@ -36,6 +36,7 @@ impl Machine {
         broken.extend(self.locks.check());
         self.check_sessions(&mut broken);
         self.check_datasets_count(&mut broken);
+        self.check_extras(&mut broken);
         broken
     }
 

@@ -118,6 +118,9 @@ impl Machine {
             Record::Quarantine(pb::Quarantine { volume: volume.raw(), metablocks: vec![id.raw()], release: false })
         });
         let plans = self.plans.iter().map(|plan| Record::Plan(plan.clone()));
+        let extras = self.extras.iter().map(|(inode, id, members)| {
+            Record::Extra(pb::ExtraRecord { inode: inode.raw(), metablock: id.raw(), members: members.to_vec() })
+        });
         inodes
             .chain(entries)
             .chain(sessions)
@@ -126,6 +129,7 @@ impl Machine {
             .chain(deleted)
             .chain(quarantined)
             .chain(plans)
+            .chain(extras)
     }
 
     fn inode_record(&self, id: InodeId, inode: &Inode) -> pb::InodeRecord {
@@ -296,6 +300,14 @@ impl Loader {
             }
             Record::Plan(plan) => {
                 self.machine.plans.push(plan);
+                Ok(())
+            }
+            Record::Extra(extra) => {
+                let (inode, id) = (InodeId::new(extra.inode), MetablockId::new(extra.metablock));
+                if extra.members.is_empty() || self.machine.replicas.owner(id) != Some(inode) {
+                    bail!(Corrupt, "{inode} has extra copies of {id}, which is not its own");
+                }
+                self.machine.extras.put(inode, id, &extra.members);
                 Ok(())
             }
             Record::Deleted(deleted) => {

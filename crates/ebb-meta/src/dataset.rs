@@ -16,6 +16,8 @@ const LAYOUT_DEFAULT: &str = "random";
 const REPLICAS_DEFAULT: u32 = 3;
 /// Members that a set may have.
 pub(crate) const REPLICAS_MAX: u32 = 16;
+/// Percent of the unused capacity that extra copies may take at most.
+const EXTRA_SHARE_MAX: u32 = 90;
 /// Nodes that a chain may have.
 const CHAIN_MAX: usize = 65_536;
 const DEFAULT: DatasetId = DatasetId::new(0);
@@ -183,9 +185,11 @@ impl Datasets {
             gear_size: asked.gear_size,
             chain: asked.chain.clone(),
             active: asked.active,
+            extra_share_percent: asked.extra_share_percent,
             ..Default::default()
         };
         check_chain(&settings)?;
+        check_extra_share(settings.extra_share_percent)?;
         check_replicas(settings.replicas)?;
         let geometry = Geometry { block_size: settings.block_size, metablock_size: settings.metablock_size };
         if let Err(sentence) = geometry.check() {
@@ -210,6 +214,14 @@ fn check_chain(settings: &pb::Dataset) -> Result<()> {
     }
     if [settings.primaries, settings.gear_size].iter().any(|count| *count as usize > nodes) {
         bail!(Invalid, "dataset {}: more primaries or nodes in a gear than its chain of {nodes} nodes", settings.path);
+    }
+    Ok(())
+}
+
+/// A part of the unused capacity stays free whatever is read.
+pub(crate) fn check_extra_share(percent: u32) -> Result<()> {
+    if percent > EXTRA_SHARE_MAX {
+        bail!(Invalid, "{percent} % of the unused capacity for extra copies: between 0 and {EXTRA_SHARE_MAX}");
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::query::METABLOCKS_PER_REPLY;
 impl Machine {
     /// Gives the write lease under a new epoch if nobody has it. Its holder may ask again: the epoch stays, so that the
     /// writes it has in flight stay good.
-    pub(crate) fn acquire_write(&mut self, op: &pb::AcquireWrite) -> Result<Reply> {
+    pub(crate) fn acquire_write(&mut self, call: &mut Call<'_>, op: &pb::AcquireWrite) -> Result<Reply> {
         let (session, id) = (SessionId::new(op.session), InodeId::new(op.inode));
         self.sessions.get(session)?;
         let inode = self.inode(id)?;
@@ -19,7 +19,7 @@ impl Machine {
             _ if file.recovering => bail!(Busy, "{id} is being recovered"),
             Some(holder) if holder != session => bail!(LeaseHeld, "{id} is being written by {holder}"),
             Some(_) => {}
-            None => self.give_lease(id, session),
+            None => self.give_lease(call, id, session),
         }
         let inode = self.inode(id)?;
         let blocks = inode.file().into_iter().flat_map(|file| file.map.iter());
@@ -29,8 +29,9 @@ impl Machine {
         })
     }
 
-    /// A new epoch for a file that nobody holds.
-    pub(crate) fn give_lease(&mut self, id: InodeId, session: SessionId) {
+    /// A new epoch for a file that nobody holds. Its extra copies end before anything is written.
+    pub(crate) fn give_lease(&mut self, call: &mut Call<'_>, id: InodeId, session: SessionId) {
+        self.drop_extras(call, id);
         let inode = self.edit(id);
         inode.epoch = inode.epoch.next();
         if let Some(file) = inode.file_mut() {

@@ -27,7 +27,7 @@
 //! - An inode without names stays until `Reap`, whatever its kind.
 //!
 //! Reading order: [`outcome`], [`machine`], `inode`, `dir`, `tree`, `permission`, `acl`, then `ops/` one operation at a
-//! time; `map`, `replicas`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`, `dataset`; `query`, `resolve`,
+//! time; `map`, `replicas`, `extras`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`, `dataset`; `query`, `resolve`,
 //! `views`; `checkpoint`, `check`.
 
 mod acl;
@@ -35,6 +35,7 @@ mod check;
 mod checkpoint;
 mod dataset;
 mod dir;
+mod extras;
 mod inode;
 mod lease;
 mod locks;

@@ -12,6 +12,7 @@ use imbl::{OrdMap, OrdSet};
 
 use crate::dataset::Datasets;
 use crate::dir::Entries;
+use crate::extras::Extras;
 use crate::inode::{Body, COOKIE_FIRST, DirectoryBody, Inode};
 use crate::outcome::{Applied, Effect, Reply};
 use crate::registry::Registry;
@@ -27,6 +28,7 @@ pub struct Machine {
     pub(crate) inodes: OrdMap<InodeId, Arc<Inode>>,
     pub(crate) entries: Entries,
     pub(crate) replicas: Replicas,
+    pub(crate) extras: Extras,
     /// Inodes without a name.
     pub(crate) orphans: OrdSet<InodeId>,
     /// Write leases by session.
@@ -140,6 +142,7 @@ impl Machine {
             inodes: OrdMap::new(),
             entries: Entries::default(),
             replicas: Replicas::default(),
+            extras: Extras::default(),
             orphans: OrdSet::new(),
             held: OrdSet::new(),
             recovering: OrdSet::new(),
@@ -180,10 +183,11 @@ impl Machine {
                 self.registry.set_draining(NodeId::new(state.node), state.draining)?;
                 Ok(Reply::None)
             }
-            Change::AcquireWrite(acquire) => self.acquire_write(acquire),
+            Change::AcquireWrite(acquire) => self.acquire_write(call, acquire),
             Change::BeginRecovery(begin) => self.begin_recovery(call, begin),
             Change::FinishRecovery(finish) => self.finish_recovery(call, finish),
             Change::ChangeSet(change) => self.master_change_set(call, change),
+            Change::ChangeExtras(change) => self.change_extras(call, change),
             Change::Reap(reap) => {
                 self.reap(call, reap);
                 Ok(Reply::None)

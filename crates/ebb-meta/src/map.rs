@@ -30,8 +30,9 @@ impl Metablock {
             length: self.length,
             generation: self.generation,
             members: self.members.to_vec(),
-            // Room is the leader's to tell.
+            // Room is the leader's to tell; extra copies are told beside the map ([`crate::Machine::told`]).
             reserved: 0,
+            extra: Vec::new(),
         }
     }
 

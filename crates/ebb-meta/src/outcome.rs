@@ -58,6 +58,17 @@ pub enum Effect {
         /// Members now.
         new: Vec<pb::Member>,
     },
+    /// The extra copies of a metablock.
+    ExtrasChanged {
+        /// File that it belongs (or belonged) to.
+        inode: InodeId,
+        /// The metablock.
+        metablock: MetablockId,
+        /// Those before.
+        old: Vec<pb::Member>,
+        /// Those now.
+        new: Vec<pb::Member>,
+    },
     /// The inode has lost its last name; it goes with `Reap` once no session has it open.
     Orphaned(InodeId),
     /// The inode is gone.

@@ -97,10 +97,10 @@ impl Machine {
                 kind: inode.kind().raw(),
                 cookie,
                 attr: op.plus.then(|| self.attr_of(inode_id, inode)),
-                metablocks: blocks.take(METABLOCKS_PER_REPLY).map(|block| block.to_pb()).collect(),
+                metablocks: blocks.take(METABLOCKS_PER_REPLY).map(|block| self.told(inode_id, block)).collect(),
                 unsettled: false,
             };
-            let members: usize = entry.metablocks.iter().map(|block| block.members.len() + 2).sum();
+            let members: usize = entry.metablocks.iter().map(|block| block.members.len() + block.extra.len() + 2).sum();
             bytes += name.len() + ATTR_BYTES + MEMBER_BYTES * members;
             reply.entries.push(entry);
         }
@@ -134,7 +134,7 @@ impl Machine {
         let limit = if op.limit == 0 { METABLOCKS_PER_REPLY } else { (op.limit as usize).min(METABLOCKS_PER_REPLY) };
         let rest = file.map.starting_at(op.first_index);
         Ok(pb::MetaReply {
-            metablocks: rest.iter().take(limit).map(|block| block.to_pb()).collect(),
+            metablocks: rest.iter().take(limit).map(|block| self.told(id, block)).collect(),
             end: rest.len() <= limit,
             ..self.attr_reply(id)?
         })

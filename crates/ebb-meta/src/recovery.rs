@@ -24,6 +24,7 @@ impl Machine {
             bail!(StaleEpoch, "{id} is at {}, not e{}", inode.epoch, op.expected_epoch);
         }
         self.lose_lease(call, id);
+        self.drop_extras(call, id);
         let inode = self.edit(id);
         inode.epoch = inode.epoch.next();
         let epoch = inode.epoch;
@@ -141,7 +142,8 @@ impl Machine {
     }
 }
 
-fn check_idle(id: InodeId, inode: &Inode, epoch: Epoch) -> Result<()> {
+/// Refuses unless nobody holds or recovers the file, and its epoch is this one.
+pub(crate) fn check_idle(id: InodeId, inode: &Inode, epoch: Epoch) -> Result<()> {
     if inode.epoch != epoch {
         bail!(StaleEpoch, "{id} is at {}, not {epoch}", inode.epoch);
     }

@@ -3,6 +3,7 @@
 mod attrs;
 mod datasets;
 mod determinism;
+mod extras;
 mod files;
 mod garbage;
 mod harness;

@@ -252,6 +252,7 @@ impl Machine {
     }
 
     fn free_inode(&mut self, call: &mut Call<'_>, id: InodeId) {
+        self.free_extras(call, id);
         let Some(inode) = self.inodes.remove(&id) else { return };
         self.locks.drop_file(id);
         self.recovering.remove(&id);

@@ -41,7 +41,12 @@ impl Machine {
     /// All metablocks of a file, in order of index; of another kind of inode, none.
     pub fn metablocks(&self, inode: InodeId) -> Result<Vec<pb::Metablock>> {
         let file = self.inode(inode)?.file();
-        Ok(file.into_iter().flat_map(|file| file.map.iter()).map(|block| block.to_pb()).collect())
+        Ok(file.into_iter().flat_map(|file| file.map.iter()).map(|block| self.told(inode, block)).collect())
+    }
+
+    /// A metablock as clients are told of it: with its extra copies.
+    pub(crate) fn told(&self, inode: InodeId, block: &crate::map::Metablock) -> pb::Metablock {
+        pb::Metablock { extra: self.extras.get(inode, block.id).to_vec(), ..block.to_pb() }
     }
 
     /// The versioned write that cuts a file's last metablock, while it may not be on all members.
@@ -55,7 +60,13 @@ impl Machine {
     pub fn find_metablock(&self, id: MetablockId) -> Option<(InodeId, pb::Metablock)> {
         let inode = self.replicas.owner(id)?;
         let block = self.inodes.get(&inode)?.file()?.map.get(id)?;
-        Some((inode, block.to_pb()))
+        Some((inode, self.told(inode, block)))
+    }
+
+    /// Whether a file has this metablock.
+    #[must_use]
+    pub fn has_metablock(&self, id: MetablockId) -> bool {
+        self.replicas.owner(id).is_some()
     }
 
     /// Volumes that members of sets are on, in order. Also those that no node has any more.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ebb_layout::LayoutKind;
 use ebb_power::account::{Account, Meter, Seen};
 use ebb_power::manager::{Cluster as CoreCluster, Manager, Now};
+use ebb_power::popularity::choose_loads;
 use ebb_power::reach::{Force, Holding};
 use ebb_power::signal::source::{Reading, Source};
 use ebb_power::{ChainShape, DatasetChain, Hardware, PowerPlan, Rotational, Supply, Timetable, wall_ms};
@@ -52,16 +53,15 @@ pub(crate) struct Known {
     chains: Vec<DatasetChain>,
     holdings: Vec<Holding>,
     dead: BTreeSet<NodeId>,
+    /// Reads that go to each node's data.
+    loads: BTreeMap<NodeId, f64>,
     pub hosts: BTreeMap<NodeId, String>,
     /// What is away from home, as the master last told.
     pub away: Vec<pb::Away>,
 }
 
-/// Reads that go to each node's data: not measured, so all alike.
-static NO_POPULARITY: BTreeMap<NodeId, f64> = BTreeMap::new();
-
 impl Known {
-    fn of(settings: &Settings, told: &pb::DescribePowerReply) -> Result<Self> {
+    fn of(settings: &Settings, told: &pb::DescribePowerReply, before: Option<&Self>) -> Result<Self> {
         let nodes: Vec<NodeId> = told.nodes.iter().map(|node| NodeId::new(node.id)).collect();
         let hardware = Hardware::new(settings.base_watts, nodes.iter().map(|node| (*node, settings.node())).collect())?;
         let holding = |told: &pb::PowerHolding| Holding {
@@ -69,6 +69,7 @@ impl Known {
             metablocks: told.metablocks,
             example: told.example.clone(),
         };
+        let loads = told.reads.iter().map(|told| (NodeId::new(told.node), told.reads)).collect();
         Ok(Self {
             hardware,
             circle: nodes,
@@ -76,6 +77,7 @@ impl Known {
             holdings: told.holdings.iter().map(holding).collect(),
             dead: silent(&told.nodes),
             away: told.away.clone(),
+            loads: choose_loads(before.map_or(&BTreeMap::new(), |before| &before.loads), &loads),
             hosts: told.nodes.iter().map(|node| (NodeId::new(node.id), node.host.clone())).collect(),
         })
     }
@@ -87,7 +89,7 @@ impl Known {
             chains: &self.chains,
             holdings: &self.holdings,
             dead: &self.dead,
-            popularity: &NO_POPULARITY,
+            popularity: &self.loads,
         }
     }
 }
@@ -216,7 +218,7 @@ impl PowerManager {
         if told.nodes.is_empty() {
             bail!(Unavailable, "no node has registered yet");
         }
-        let known = Known::of(&state.settings, &told)?;
+        let known = Known::of(&state.settings, &told, state.known.as_ref())?;
         let now_ms = self.now().wall_ms;
         if state.core.is_none() {
             let mut plans = Timetable::default();

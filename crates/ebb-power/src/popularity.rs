@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use ebb_types::{MetablockId, Result, bail};
+use ebb_types::{MetablockId, NodeId, Result, bail};
+
+pub mod tally;
 
 /// Reads and writes of a block during an interval.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -28,8 +30,12 @@ pub struct Heat {
 
 /// Averages below this are forgotten.
 const COLD: f64 = 1e-3;
+/// Blocks whose averages are kept, the most read ones: some megabytes, and more extra copies than a cluster makes.
+pub const BLOCKS_MAX: usize = 65_536;
+/// A node's part of all reads has changed when it is so far from what it was, in parts of an even share.
+const MOVED: f64 = 0.25;
 
-/// Moving averages of all blocks that are not cold.
+/// Moving averages of all blocks that are not cold, and of no more than [`BLOCKS_MAX`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Popularity {
     weight: f64,
@@ -57,6 +63,17 @@ impl Popularity {
             heat.writes += weight * (now.writes as f64 - heat.writes);
             heat.reads >= COLD || heat.writes >= COLD
         });
+        self.keep(BLOCKS_MAX);
+    }
+
+    /// Forgets what is read least, until so many are left.
+    fn keep(&mut self, most: usize) {
+        let Some(over) = self.heat.len().checked_sub(most).filter(|over| *over > 0) else { return };
+        let mut order: Vec<(MetablockId, f64)> = self.heat.iter().map(|(block, heat)| (*block, heat.reads)).collect();
+        order.sort_by(|(one, less), (other, more)| less.total_cmp(more).then(other.cmp(one)));
+        for (block, _) in &order[..over] {
+            self.heat.remove(block);
+        }
     }
 
     /// A block is gone.
@@ -76,6 +93,20 @@ impl Popularity {
     }
 }
 
+/// The reads of each node's data to go by: those that were gone by until now, unless some node's part of all reads is
+/// another by now. So a policy that weighs by them does not make a new plan of every waver.
+#[must_use]
+pub fn choose_loads(before: &BTreeMap<NodeId, f64>, now: &BTreeMap<NodeId, f64>) -> BTreeMap<NodeId, f64> {
+    let part = |loads: &BTreeMap<NodeId, f64>, node: &NodeId| {
+        let all: f64 = loads.values().sum();
+        if all > 0.0 { loads.get(node).copied().unwrap_or(0.0) / all } else { 0.0 }
+    };
+    let nodes = before.keys().chain(now.keys());
+    let even = 1.0 / before.len().max(now.len()).max(1) as f64;
+    let has_moved = |node: &NodeId| (part(before, node) - part(now, node)).abs() > MOVED * even;
+    if nodes.into_iter().any(has_moved) { now.clone() } else { before.clone() }
+}
+
 /// How extra copies are dealt out.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ExtraRule {
@@ -83,14 +114,16 @@ pub struct ExtraRule {
     pub unused_share: f64,
     /// Most copies of a block, the ordinary ones included.
     pub most_copies: u32,
+    /// Reads an interval from which a block gets extra copies; it keeps them down to half of that.
+    pub often_read: f64,
     /// Writes an interval from which a block gets no extra copy.
     pub often_written: f64,
 }
 
 impl Default for ExtraRule {
-    /// At most six copies (the paper's), half of the unused capacity, none for what is written once an interval.
+    /// At most six copies (the paper's), half of the unused capacity, for what is read once an interval and written less.
     fn default() -> Self {
-        Self { unused_share: 0.5, most_copies: 6, often_written: 1.0 }
+        Self { unused_share: 0.5, most_copies: 6, often_read: 1.0, often_written: 1.0 }
     }
 }
 
@@ -155,7 +188,9 @@ pub fn choose_extra(rule: &ExtraRule, blocks: &[Block], unused_bytes: u64) -> Ve
 /// the others.
 fn parts(rule: &ExtraRule, blocks: &[Block], budget: f64) -> Vec<f64> {
     let most = |block: &Block| {
-        let is_hot = block.heat.writes < rule.often_written && block.heat.reads > 0.0 && block.bytes > 0;
+        let often_read = if block.extra > 0 { rule.often_read / 2.0 } else { rule.often_read };
+        let is_read = block.heat.reads > 0.0 && block.heat.reads >= often_read;
+        let is_hot = is_read && block.heat.writes < rule.often_written && block.bytes > 0;
         if is_hot { f64::from(rule.most_copies.saturating_sub(block.ordinary)) } else { 0.0 }
     };
     let most: Vec<f64> = blocks.iter().map(most).collect();
@@ -235,7 +270,7 @@ mod tests {
         changes.iter().map(|change| (change.id.raw(), change.to)).collect()
     }
 
-    const ALL: ExtraRule = ExtraRule { unused_share: 1.0, most_copies: 6, often_written: 1.0 };
+    const ALL: ExtraRule = ExtraRule { unused_share: 1.0, most_copies: 6, often_read: 1.0, often_written: 1.0 };
 
     #[test]
     fn averages_follow_and_forget() {
@@ -248,6 +283,28 @@ mod tests {
         (0..13).for_each(|_| popularity.on_interval(&BTreeMap::new()));
         assert_eq!(popularity.iter().count(), 0, "cold blocks take no memory");
         assert!(Popularity::new(0.0).is_err() && Popularity::new(1.1).is_err());
+    }
+
+    #[test]
+    fn what_is_read_least_is_forgotten_first() {
+        let mut popularity = Popularity::new(1.0).unwrap();
+        let counts = [5, 1, 9, 1].map(|reads| Counts { reads, writes: 0 });
+        popularity.on_interval(&(1..).map(MetablockId::new).zip(counts).collect());
+        popularity.keep(2);
+        assert_eq!(popularity.iter().map(|(block, _)| block.raw()).collect::<Vec<_>>(), [1, 3]);
+        popularity.keep(2);
+        assert_eq!(popularity.iter().count(), 2);
+    }
+
+    #[test]
+    fn loads_change_when_a_part_moves_and_not_when_all_of_it_grows() {
+        let loads = |reads: [f64; 4]| (1..).map(NodeId::new).zip(reads).collect::<BTreeMap<_, _>>();
+        let before = loads([10.0, 10.0, 10.0, 10.0]);
+        assert_eq!(choose_loads(&before, &loads([90.0, 88.0, 91.0, 95.0])), before);
+        let moved = loads([10.0, 10.0, 10.0, 30.0]);
+        assert_eq!(choose_loads(&before, &moved), moved);
+        assert_eq!(choose_loads(&BTreeMap::new(), &moved), moved);
+        assert_eq!(choose_loads(&moved, &BTreeMap::new()), BTreeMap::new(), "nobody reads any more");
     }
 
     #[test]
@@ -267,6 +324,12 @@ mod tests {
         }
         assert_eq!(wanted(&choose_extra(&ALL, &waver(2.0), 3 * 64)), [(2, 2)]);
         assert_eq!(wanted(&choose_extra(&ALL, &waver(0.0), 2 * 64)), [(1, 0), (2, 2)], "reclaimed before dealt out");
+    }
+
+    #[test]
+    fn what_is_hardly_read_gets_none_however_much_room_there_is() {
+        let blocks = [block(1, 0.9, 0), block(2, 0.6, 1), block(3, 0.4, 1)];
+        assert_eq!(wanted(&choose_extra(&ALL, &blocks, 1 << 20)), [(3, 0), (2, 3)]);
     }
 
     #[test]

@@ -299,6 +299,9 @@ impl Cluster {
     async fn run_master(&self, runtime: Runtime) -> Result<()> {
         let mut options =
             ebb_master::Options::new("/master".into(), self.0.master_address.clone(), identity("master", "master"));
+        // Extra copies come and go within a run, also of what is written all the time.
+        options.popularity_interval = Duration::from_secs(1);
+        (options.extra_rule.often_read, options.extra_rule.often_written) = (0.05, 50.0);
         options.hosts_proxy = self.0.options.proxies == 0;
         if !options.hosts_proxy {
             return Master::start(runtime, options).await?.failed().await;

@@ -41,6 +41,7 @@ impl DatasetKind {
             block_size: options.block_bytes,
             metablock_size: METABLOCK,
             replication: if self == Self::SingleSource { "single-source" } else { "pipeline" }.to_owned(),
+            extra_share_percent: options.extra_share_percent,
             quota_bytes: if self == Self::Quota { QUOTA } else { 0 },
             ..Default::default()
         }

@@ -76,6 +76,7 @@ pub fn run_and_keep(seed: u64, options: VirtualOptions, kept_events_max: usize) 
 fn report(board: &Board, violations: Vec<Violation>) -> Report {
     let (world, history) = (&board.world, board.history.lock());
     let (acked, firm) = history.acked();
+    let counts = board.counts.lock();
     Report {
         seed: world.seed(),
         trace_hash: format!("{:016x}", world.trace_hash()),
@@ -87,7 +88,8 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         firm,
         reads: history.reads().len() as u64,
         locks: history.holds().len() as u64,
-        proxy: ProxyUse::of(board.counts.lock().values()),
+        extra_reads: counts.values().map(|counts| counts.extra_reads).sum(),
+        proxy: ProxyUse::of(counts.values()),
         violations,
     }
 }

@@ -30,6 +30,8 @@ pub struct Report {
     pub reads: u64,
     /// Locks that were had for a while.
     pub locks: u64,
+    /// Reads that extra copies answered, as clients counted them until shortly before their ends.
+    pub extra_reads: u64,
     /// How the proxy was used, and what befell those who used it.
     pub proxy: ProxyUse,
     /// Broken promises; empty in a good run.

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod drain;
+mod extras;
 mod memory;
 mod oracle;
 mod power;

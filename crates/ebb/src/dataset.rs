@@ -9,7 +9,7 @@ use crate::admin;
 use crate::cli::Context;
 use crate::output::{Table, human_bytes};
 use crate::path::{EbbPath, explain};
-use crate::units::ByteSize;
+use crate::units::{ByteSize, Percent};
 
 mod show;
 
@@ -17,7 +17,7 @@ mod show;
 pub enum DatasetCommand {
     /// Make a directory tree with its own layout, copies and sizes. The directory must be new or empty.
     Create(CreateArgs),
-    /// Change a dataset's limits. What is there already stays; below it, nothing grows.
+    /// Change a dataset's limits (what is there already stays; below it, nothing grows), or its share for extra copies.
     Set(SetArgs),
     /// Set how many nodes of a dataset's chain are to be active: it is then read from these, whatever more power there is.
     SetActive(SetActiveArgs),
@@ -61,6 +61,9 @@ pub struct CreateArgs {
     /// Most inodes: files, directories, links. 0: no limit.
     #[arg(long, default_value_t = 0)]
     inodes: u64,
+    /// Share of the unused capacity that extra copies of what is read often may take. 0: there are none.
+    #[arg(long, value_name = "PERCENT", default_value = "0%")]
+    extra_share: Percent,
 }
 
 #[derive(Debug, Args)]
@@ -73,6 +76,9 @@ pub struct SetArgs {
     /// Most inodes. 0: no limit.
     #[arg(long)]
     inodes: Option<u64>,
+    /// Share of the unused capacity that extra copies of what is read often may take. 0: those that there are go.
+    #[arg(long, value_name = "PERCENT")]
+    extra_share: Option<Percent>,
 }
 
 #[derive(Debug, Args)]
@@ -149,6 +155,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         quota_inodes: args.inodes,
         primaries,
         gear_size: args.gear_size.unwrap_or(0),
+        extra_share_percent: args.extra_share.0,
         ..Default::default()
     };
     let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
@@ -192,8 +199,8 @@ async fn find(client: &ebb_client::Client, path: &EbbPath) -> Result<pb::Dataset
 }
 
 async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> Result<()> {
-    if args.quota.is_none() && args.inodes.is_none() {
-        bail!(Invalid, "nothing to set: give --quota, --inodes, or both");
+    if args.quota.is_none() && args.inodes.is_none() && args.extra_share.is_none() {
+        bail!(Invalid, "nothing to set: give --quota, --inodes, --extra-share, or several of them");
     }
     let dataset = find(client, &args.path).await?;
     let set = pb::meta_op::SetDataset {
@@ -201,6 +208,7 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         quota_bytes: args.quota.map(|quota| quota.0),
         quota_inodes: args.inodes,
         active: None,
+        extra_share_percent: args.extra_share.map(|share| share.0),
     };
     client.meta(&admin::credentials(), pb::meta_op::Op::SetDataset(set)).await?;
     let dataset = find(client, &args.path).await?;
@@ -251,6 +259,7 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "block_size": dataset.block_size, "metablock_size": dataset.metablock_size,
         "root_inode": InodeId::new(dataset.root_inode).raw(),
         "quota": dataset.quota_bytes, "inodes": dataset.quota_inodes,
+        "extra_share": Percent(dataset.extra_share_percent).to_string(),
         "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })
 }

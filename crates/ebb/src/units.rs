@@ -67,6 +67,29 @@ impl FromStr for Span {
     }
 }
 
+/// A share of something in whole percent: `25%`, `25`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Percent(pub u32);
+
+impl FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.strip_suffix('%').unwrap_or(text);
+        match digits.parse() {
+            Ok(percent) if percent <= 100 => Ok(Self(percent)),
+            Ok(_) => Err(format!("{text:?} is more than all of it")),
+            Err(_) => Err(format!("{text:?} is no share in whole percent, as 25%")),
+        }
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +100,15 @@ mod tests {
         assert_eq!("1.5min".parse(), Ok(Span(Duration::from_secs(90))));
         assert!("2".parse::<Span>().unwrap_err().contains("no unit"));
         assert!("2 parsecs".parse::<Span>().is_err() && "s".parse::<Span>().is_err());
+    }
+
+    #[test]
+    fn shares_are_whole_percent() {
+        assert_eq!(("25%".parse(), "0".parse()), (Ok(Percent(25)), Ok(Percent(0))));
+        assert!("101%".parse::<Percent>().unwrap_err().contains("more than all"));
+        for wrong in ["", "%", "2.5%", "-1", "half"] {
+            assert!(wrong.parse::<Percent>().unwrap_err().contains("whole percent"), "{wrong}");
+        }
     }
 
     #[test]

@@ -9,6 +9,9 @@ use petgraph::unionfind::UnionFind;
 use super::Registry;
 use crate::reserve::Reservations;
 
+/// A device with less than one part in so many free is tight.
+const TIGHT_PART: u64 = 20;
+
 /// Space of all volumes that can be used.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Space {
@@ -72,6 +75,24 @@ impl Registry {
         }
         space.pools = pools(&devices.into_values().collect::<Vec<_>>());
         space
+    }
+}
+
+impl Registry {
+    /// Volumes on devices of which less than a twentieth is free and not promised.
+    #[must_use]
+    pub fn tight_volumes(&self, reservations: &Reservations) -> BTreeSet<VolumeId> {
+        let volumes = || self.nodes.values().flat_map(|node| &node.volumes);
+        let key = |id: VolumeId, device: u64| if device == 0 { Shared::Volume(id) } else { Shared::Device(device) };
+        let mut promised: BTreeMap<Shared, u64> = BTreeMap::new();
+        for (id, volume) in volumes() {
+            *promised.entry(key(*id, volume.device)).or_default() += reservations.on_volume(*id);
+        }
+        let is_tight = |id: VolumeId, volume: &super::Volume| {
+            let promised = promised.get(&key(id, volume.device)).copied().unwrap_or_default();
+            volume.free_bytes.saturating_sub(promised) < volume.capacity_bytes / TIGHT_PART
+        };
+        volumes().filter(|(id, volume)| is_tight(**id, volume)).map(|(id, _)| *id).collect()
     }
 }
 

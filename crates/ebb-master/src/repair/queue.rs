@@ -69,6 +69,8 @@ pub struct Work {
     pub suspects: BTreeSet<MetablockId>,
     /// Copies in progress.
     pub copies: BTreeMap<MetablockId, CopyInProgress>,
+    /// Extra copies in progress, which no set misses.
+    pub extra_copies: BTreeMap<MetablockId, CopyInProgress>,
     /// Copies that were made.
     pub copied: Copied,
     /// Replicas known to be damaged or missing.
@@ -133,7 +135,7 @@ impl Work {
     #[must_use]
     pub fn copy_load(&self, node: NodeId) -> usize {
         let touches = |copy: &&CopyInProgress| copy.source == node || copy.target == node;
-        self.copies.values().filter(touches).map(|copy| copy.weight).sum()
+        self.copies.values().chain(self.extra_copies.values()).filter(touches).map(|copy| copy.weight).sum()
     }
 
     /// Whether a node may take part in one more copy of `len` bytes. One copy is always allowed.

@@ -227,6 +227,13 @@ fn choose_pair(
     exclude.extend(nodes_with_strays(shared, task.metablock));
     // What was away from home stays away from there, or goes there now.
     let home = replaced.and_then(|member| crate::away::home_to_keep(shared, &[member], staying));
+    if home.is_none()
+        && let Some(extra) = take_over(shared, task)
+    {
+        return Some((source, extra));
+    }
+    exclude.extend(task.record.extra.iter().map(pb::Member::node_id));
+    exclude.extend(shared.state.work.lock().extra_copies.get(&task.metablock).map(|copy| copy.target));
     let need = Need {
         inode: task.inode,
         dataset: task.dataset.clone(),
@@ -246,6 +253,22 @@ fn choose_pair(
             None
         }
     }
+}
+
+/// An extra copy that may become a member: it has the bytes already. Not where a chain says which nodes have what.
+fn take_over(shared: &Shared, task: &Task) -> Option<pb::Member> {
+    if !task.dataset.chain.is_empty() {
+        return None;
+    }
+    let (machine, registry) = (shared.group.snapshot(), shared.state.registry.lock());
+    let (work, popular) = (shared.state.work.lock(), shared.state.popular.lock());
+    let is_good = |extra: &&pb::Member| {
+        condition(&machine, &registry, &work, task.metablock, extra) == Condition::Good
+            && !popular.is_condemned(&(task.metablock, extra.volume_id()))
+    };
+    // One where another copy belongs could not become a member: that one could not go home.
+    let is_home = |extra: &&pb::Member| task.record.members.iter().any(|member| member.home_id() == extra.node_id());
+    task.record.extra.iter().filter(is_good).find(|extra| !is_home(extra)).copied()
 }
 
 /// The member to copy from that has least to do, and the nodes that are busy.

@@ -53,7 +53,7 @@ impl Machine {
 
     /// Gives a new file its write lease and its first metablock.
     fn created_reply(&mut self, call: &mut Call<'_>, op: &meta_op::Create, inode: InodeId) -> Result<pb::MetaReply> {
-        self.give_lease(inode, call.session);
+        self.give_lease(call, inode, call.session);
         let first = first_placement(call, op);
         let granted = first.map(|placement| self.place(call, inode, 0, &placement.members).to_pb());
         Ok(pb::MetaReply {

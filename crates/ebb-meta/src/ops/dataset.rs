@@ -7,6 +7,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
 use super::create::new_directory;
+use crate::dataset::check_extra_share;
 use crate::dir;
 use crate::machine::{Call, Machine, take_id};
 use crate::permission;
@@ -61,6 +62,8 @@ impl Machine {
         settings.quota_bytes = op.quota_bytes.unwrap_or(settings.quota_bytes);
         settings.quota_inodes = op.quota_inodes.unwrap_or(settings.quota_inodes);
         settings.active = op.active.unwrap_or(settings.active);
+        settings.extra_share_percent = op.extra_share_percent.unwrap_or(settings.extra_share_percent);
+        check_extra_share(settings.extra_share_percent)?;
         self.datasets.insert(settings.clone());
         Ok(pb::MetaReply { dataset: Some(settings), ..Default::default() })
     }

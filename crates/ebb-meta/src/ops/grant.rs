@@ -112,6 +112,7 @@ impl Machine {
         self.replicas.change_set(block, &old, members);
         let (old, new) = (old.to_vec(), members.to_vec());
         call.effects.push(Effect::SetChanged { inode: id, dataset, metablock: block, old, new });
+        self.yield_extras(call, id, block, members);
         now
     }
 

@@ -371,6 +371,14 @@ impl Dice<'_> {
                 let (cluster, default_replicas) = (self.below(3), self.below(20) as u32);
                 Change::InitCluster(pb::InitCluster { cluster, default_replicas })
             }
+            22..=25 => {
+                let inode = self.file();
+                let (epoch, block) = (self.epoch(inode), self.block(inode));
+                let (metablock, generation) = (block.id, block.generation);
+                let before = if self.one_in(5) { self.members() } else { block.extra };
+                let members = if self.one_in(3) { Vec::new() } else { self.members() };
+                Change::ChangeExtras(pb::ChangeExtras { inode, epoch, metablock, generation, before, members })
+            }
             _ => Change::Client(self.client(now)),
         }
     }

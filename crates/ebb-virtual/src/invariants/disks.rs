@@ -1,5 +1,5 @@
 //! At rest, map and disks agree: every metablock that was ever written has a replica on each member of its set, as many
-//! as its dataset asks for, on distinct hosts; and no disk has a replica that the map does not name.
+//! as its dataset asks for, on distinct hosts, and on each node with an extra copy; and no disk has a replica that the map does not name.
 //!
 //! Source: "Repair" in `docs/protocol.md`, I-16 and I-18 in `docs/invariants.md`. Space that nobody will ever give
 //! back is a slow loss of the whole disk.
@@ -16,10 +16,14 @@ pub fn check(survey: &Survey) -> Vec<Violation> {
     for metablock in survey.metablocks.iter().filter(|metablock| metablock.is_written()) {
         let hosts: BTreeSet<&str> = metablock.replicas.iter().map(|(stored, _)| stored.host.as_str()).collect();
         let (found, recorded) = (hosts.len(), metablock.record.members.len());
-        if found != metablock.wanted || recorded != metablock.wanted {
+        if found != metablock.wanted + metablock.record.extra.len() || recorded != metablock.wanted {
             let detail = format!(
-                "m{} of inode {}: {} members are recorded, replicas are on {hosts:?}, {} are wanted",
-                metablock.record.id, metablock.inode, recorded, metablock.wanted
+                "m{} of inode {}: {} members and {} extra copies are recorded, replicas are on {hosts:?}, {} are wanted",
+                metablock.record.id,
+                metablock.inode,
+                recorded,
+                metablock.record.extra.len(),
+                metablock.wanted
             );
             violations.push(Violation::new("disks", detail));
         }
@@ -76,6 +80,9 @@ mod tests {
         survey.stored.push(stored("h3"));
         assert!(check(&survey)[0].detail.contains("leaked"));
         survey.stored.pop();
+        survey.metablocks[0].record.extra.push(pb::Member::default());
+        assert_eq!(check(&survey).len(), 1, "an extra copy is recorded and is not there");
+        survey.metablocks[0].record.extra.pop();
         survey.metablocks[0].replicas.pop();
         let found = check(&survey);
         assert_eq!(found.len(), 2, "one is missing, and its file is of no set: {found:?}");

@@ -136,6 +136,8 @@ pub struct PowerOptions {
     pub faults: Vec<Fault>,
     /// The share of power at which reads and writes are timed when all is quiet.
     pub level: f64,
+    /// Percent of the unused capacity that extra copies of what is read often may take; 0: there are none.
+    pub extra_share_percent: u32,
     /// A mistake that the code is to make, to see whether it is found.
     pub plant: Option<Plant>,
 }
@@ -160,6 +162,7 @@ impl PowerOptions {
             fault_pause: Duration::from_millis(*dice.pick(&[1000, 2500, 5000])),
             faults,
             level: *dice.pick(&[0.2, 0.35, 0.5, 0.8]),
+            extra_share_percent: if Dice::new(seed, "extra copies").coin() { 50 } else { 0 },
             plant: None,
         }
     }

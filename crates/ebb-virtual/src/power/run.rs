@@ -11,9 +11,10 @@ use ebb_power::reach::Holding;
 use ebb_power::{Battery, Hardware, wall_ms};
 use ebb_runtime::virt::options::Panics;
 use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
-use ebb_types::{NodeId, Result};
+use ebb_types::{InodeId, NodeId, Result};
 use ebb_wire::pb;
 use parking_lot::Mutex;
+use pb::meta_op::{Op, SetDataset};
 
 use super::meter::{Look, Meter};
 use super::options::{Fault, PowerOptions};
@@ -85,6 +86,9 @@ impl Scene {
         for file in 0..FILES {
             work::make(&client, file).await?;
         }
+        let extra_share_percent = Some(options.extra_share_percent);
+        let set = SetDataset { dataset: 0, extra_share_percent, ..Default::default() };
+        client.meta(&ebb_types::Credentials::root(), Op::SetDataset(set)).await?;
         client.disconnect().await?;
         let ids: Vec<NodeId> = cluster.nodes.ids.lock().keys().copied().collect();
         let power = cluster.settings.node();
@@ -380,7 +384,10 @@ impl Scene {
         let reader = self.connect("level-reader").await?;
         for file in 0..FILES {
             let inode = reader.resolve(&ebb_types::Credentials::root(), format!("/f{file}").as_bytes(), true).await;
-            places.push(self.cluster.locate(inode.map_err(failed)?.inode).await.map_err(failed)?);
+            // An extra copy may go at any time: what is promised is promised of the set.
+            let map = reader.locations(InodeId::new(inode.map_err(failed)?.inode)).await.map_err(failed)?;
+            let members = map.iter().flat_map(|location| &location.metablock.members);
+            places.push(members.map(pb::Member::node_id).collect::<Vec<_>>());
         }
         self.cluster.set_fraction(self.options.level).await.map_err(failed)?;
         // A stretched interval may be up to some times as long.

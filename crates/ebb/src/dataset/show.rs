@@ -8,9 +8,10 @@ use super::{find, table, to_json};
 use crate::admin;
 use crate::cli::Context;
 use crate::cluster::config::ClusterDir;
-use crate::output::Table;
+use crate::output::{Table, human_bytes};
 use crate::path::EbbPath;
 use crate::power::status::{away_json, away_line};
+use crate::units::Percent;
 
 /// Does it.
 pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::Client, path: &EbbPath) -> Result<()> {
@@ -21,6 +22,7 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
         context.output.print_json(&merged(to_json(&dataset), &lies));
         return Ok(());
     }
+    let share = dataset.extra_share_percent;
     let has_chain = !dataset.chain.is_empty();
     context.output.table(&table(&[dataset]));
     context.output.say(&format!(
@@ -34,6 +36,14 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
     if let Some(line) = away_line(&lies.away) {
         context.output.say(&line);
     }
+    if share > 0 || lies.extra_copies > 0 {
+        context.output.say(&format!(
+            "{} extra copies of what is read often hold {}; they may take {} of the unused capacity",
+            lies.extra_copies,
+            human_bytes(lies.extra_bytes),
+            Percent(share)
+        ));
+    }
     Ok(())
 }
 
@@ -43,6 +53,7 @@ fn merged(mut settings: serde_json::Value, lies: &pb::DescribeDatasetReply) -> s
         "spread": lies.spread, "min_active": lies.min_active, "metablocks": lies.blocks,
         "target": lies.target, "actual": lies.actual, "elsewhere": lies.elsewhere,
         "away": away_json(&lies.away), "guests": lies.guests,
+        "extra_copies": lies.extra_copies, "extra_bytes": lies.extra_bytes,
     });
     if let (Some(all), serde_json::Value::Object(more)) = (settings.as_object_mut(), more) {
         all.extend(more);

@@ -52,9 +52,30 @@ impl Session {
                     file.unwrap_or_else(|| "(node does not answer)".to_owned()),
                 ]);
             }
+            for extra in &metablock.extra {
+                table.row(vec![
+                    format!("m{}", metablock.id),
+                    offset.to_string(),
+                    metablock.length.to_string(),
+                    version.clone(),
+                    format!("n{}", extra.node),
+                    self.client.host_of(extra.node).to_string(),
+                    "extra copy".to_owned(),
+                    format!("v{}", extra.volume),
+                    files.get(&(metablock.id, extra.volume)).map_or_else(String::new, |place| place.file.clone()),
+                ]);
+            }
+            let extra = metablock.extra.iter().map(|extra| {
+                let file = files.get(&(metablock.id, extra.volume)).map(|place| place.file.clone());
+                json!({
+                    "node": format!("n{}", extra.node), "host": self.client.host_of(extra.node).as_str(),
+                    "volume": format!("v{}", extra.volume), "file": file,
+                })
+            });
+            let extra: Vec<_> = extra.collect();
             metablocks.push(json!({
                 "id": format!("m{}", metablock.id), "offset": offset, "length": metablock.length,
-                "version": version, "replicas": replicas,
+                "version": version, "replicas": replicas, "extra": extra,
                 "readable_in_s": block.readable_in().map(|wait| wait.as_secs_f64()),
             }));
         }

@@ -1,0 +1,146 @@
+//! What this client reads most, and the extra copies of it (docs/protocol.md, Extra copies).
+//!
+//! A read counts where a member was asked for a part of a metablock and answered, one block at most, read-ahead included:
+//! that is what an extra copy takes off the others. What the cache answered needs no copy. Who reads by a map without a lease
+//! is counted, and never sent to an extra copy: a writer may have come since.
+
+use std::collections::BTreeMap;
+
+use ebb_power::popularity::tally::Tally;
+use ebb_types::{Error, ErrorKind, MetablockId};
+use ebb_wire::pb;
+use parking_lot::Mutex;
+
+/// Metablocks that are counted between two polls.
+const COUNTED_MAX: usize = 512;
+/// Metablocks whose extra copies are remembered.
+const KNOWN_MAX: usize = 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Extras(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    tally: Tally,
+    known: BTreeMap<u64, Vec<pb::Member>>,
+}
+
+impl Default for Extras {
+    fn default() -> Self {
+        Self(Mutex::new(State { tally: Tally::new(COUNTED_MAX), known: BTreeMap::new() }))
+    }
+}
+
+impl State {
+    fn know(&mut self, metablock: u64, extras: Vec<pb::Member>) {
+        if extras.is_empty() {
+            self.known.remove(&metablock);
+            return;
+        }
+        self.known.insert(metablock, extras);
+        if self.known.len() > KNOWN_MAX {
+            // Whichever: what is read is told again.
+            self.known.pop_first();
+        }
+    }
+}
+
+impl Extras {
+    /// A record with its extra copies behind its members: for reads under a lease, and for nothing else.
+    pub fn readable(&self, record: &pb::Metablock) -> pb::Metablock {
+        let mut state = self.0.lock();
+        if !state.known.contains_key(&record.id) && !record.extra.is_empty() {
+            state.know(record.id, record.extra.clone());
+        }
+        let mut readable = record.clone();
+        readable.extra = state.known.get(&record.id).cloned().unwrap_or_default();
+        readable.extra.retain(|extra| record.members.iter().all(|member| member.node != extra.node));
+        readable.members.extend_from_slice(&readable.extra);
+        readable
+    }
+
+    /// A member, or who has an extra copy, answered a read.
+    pub fn on_read(&self, metablock: MetablockId) {
+        self.0.lock().tally.count(metablock);
+    }
+
+    /// Who was thought to have an extra copy has none that serves.
+    pub fn on_failed(&self, record: &pb::Metablock, member: &pb::Member, error: &Error) {
+        let says_so = matches!(error.kind(), ErrorKind::NoReplica | ErrorKind::StaleVersion | ErrorKind::Corrupt);
+        if says_so && record.extra.contains(member) {
+            let mut state = self.0.lock();
+            let left = state.known.get(&record.id).into_iter().flatten().filter(|extra| *extra != member);
+            let left = left.copied().collect();
+            state.know(record.id, left);
+        }
+    }
+
+    /// The master tells of extra copies.
+    pub fn on_told(&self, told: Vec<pb::ExtraCopies>) {
+        let mut state = self.0.lock();
+        for copies in told {
+            state.know(copies.metablock, copies.members);
+        }
+    }
+
+    /// What was read since the last call.
+    pub fn take_reads(&self) -> Vec<pb::BlockReads> {
+        let mut state = self.0.lock();
+        let reads = state.tally.take();
+        let told = |(metablock, reads): (MetablockId, u32)| {
+            let extras = state.known.get(&metablock.raw()).map_or(0, Vec::len);
+            pb::BlockReads { metablock: metablock.raw(), reads, extras: u32::try_from(extras).unwrap_or(u32::MAX) }
+        };
+        reads.into_iter().map(told).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_types::err;
+
+    use super::*;
+
+    fn member(node: u64) -> pb::Member {
+        pb::Member { node, volume: node, incarnation: 1, home: 0 }
+    }
+
+    fn record(members: &[u64], extra: &[u64]) -> pb::Metablock {
+        let of = |nodes: &[u64]| nodes.iter().copied().map(member).collect();
+        pb::Metablock { id: 7, members: of(members), extra: of(extra), ..Default::default() }
+    }
+
+    fn nodes(record: &pb::Metablock) -> Vec<u64> {
+        record.members.iter().map(|member| member.node).collect()
+    }
+
+    #[test]
+    fn extra_copies_are_read_until_they_fail_or_the_master_says_otherwise() {
+        let extras = Extras::default();
+        let readable = extras.readable(&record(&[1, 2], &[4, 5]));
+        assert_eq!(nodes(&readable), [1, 2, 4, 5]);
+        extras.on_failed(&readable, &member(4), &err!(Timeout, "says nothing of the copy"));
+        assert_eq!(nodes(&extras.readable(&record(&[1, 2], &[]))), [1, 2, 4, 5]);
+        extras.on_failed(&readable, &member(4), &err!(NoReplica, "gone"));
+        extras.on_failed(&readable, &member(1), &err!(NoReplica, "a member is the set's business"));
+        assert_eq!(nodes(&extras.readable(&record(&[1, 2], &[]))), [1, 2, 5]);
+        assert_eq!(nodes(&extras.readable(&record(&[1, 5], &[]))), [1, 5], "it has become a member");
+        extras.on_told(vec![pb::ExtraCopies { metablock: 7, members: vec![] }]);
+        assert_eq!(nodes(&extras.readable(&record(&[1, 2], &[]))), [1, 2]);
+    }
+
+    #[test]
+    fn what_is_told_says_how_many_extra_copies_are_known() {
+        let extras = Extras::default();
+        extras.on_told(vec![pb::ExtraCopies { metablock: 7, members: vec![member(4)] }]);
+        (0..3).for_each(|_| extras.on_read(MetablockId::new(7)));
+        extras.on_read(MetablockId::new(8));
+        let told = [(7, 3, 1), (8, 1, 0)].map(|(metablock, reads, extras)| pb::BlockReads { metablock, reads, extras });
+        assert_eq!(extras.take_reads(), told);
+        assert_eq!(extras.take_reads(), []);
+        let copies = |metablock| pb::ExtraCopies { metablock, members: vec![member(4)] };
+        extras.on_told((0..2 * KNOWN_MAX as u64).map(copies).collect());
+        assert_eq!(extras.0.lock().known.len(), KNOWN_MAX);
+    }
+}

@@ -1,0 +1,265 @@
+//! Which extra copies to make and which to take back: a view in, steps with their reasons out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ebb_power::popularity::{Block, Change, ExtraRule, Heat, choose_extra};
+use ebb_types::{DatasetId, MetablockId};
+use ebb_wire::pb;
+
+/// What is to become of an extra copy that there is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fit {
+    /// It may stay.
+    Good,
+    /// Its node or volume is lost or being drained, or it is damaged.
+    Lost,
+    /// Its volume is short of room.
+    Tight,
+}
+
+/// A metablock that is read, or that has extra copies.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MetablockView {
+    /// Which.
+    pub id: MetablockId,
+    /// The file's dataset.
+    pub dataset: DatasetId,
+    /// Committed bytes.
+    pub bytes: u64,
+    /// Copies that the dataset asks for.
+    pub wanted: u32,
+    /// Its averages.
+    pub heat: Heat,
+    /// The file is not being recovered, and no copy of it is under way. Who holds it without writing gives the lease back.
+    pub is_idle: bool,
+    /// Its extra copies, oldest first.
+    pub extras: Vec<(pb::Member, Fit)>,
+}
+
+/// The cluster, as far as extra copies go.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct View {
+    /// By id.
+    pub metablocks: Vec<MetablockView>,
+    /// Free beside all ordinary copies: what extra copies hold counts as free.
+    pub unused_bytes: u64,
+    /// Share of it that each dataset's extra copies may take; datasets that are not named have none.
+    pub shares: BTreeMap<DatasetId, f64>,
+    /// How copies are dealt out, the share aside.
+    pub rule: ExtraRule,
+    /// The averages are of more than a beginning: a new master process knows nothing of what was read before it.
+    pub is_warm: bool,
+    /// Repair has something to do: it goes first, with all nodes' allowance.
+    pub is_repairing: bool,
+}
+
+/// Why an extra copy goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// See [`Fit::Lost`].
+    Lost,
+    /// See [`Fit::Tight`].
+    Tight,
+    /// Its dataset has no share any more.
+    NoShare,
+    /// It is read less than others now, is written often, or the share has become smaller.
+    Unpopular,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lost => "its replica, volume or node is damaged, gone or drained",
+            Self::Tight => "its volume is short of room",
+            Self::NoShare => "its dataset has no share of the unused capacity",
+            Self::Unpopular => "its part of the share is smaller by now",
+        })
+    }
+}
+
+/// One step.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Step {
+    /// Take an extra copy back.
+    TakeBack {
+        /// Of this metablock.
+        metablock: MetablockId,
+        /// This one.
+        extra: pb::Member,
+        /// Why.
+        reason: Reason,
+    },
+    /// Make one more.
+    Make {
+        /// Of this metablock.
+        metablock: MetablockId,
+    },
+}
+
+/// What to do now: what is taken back comes first, then what is most popular for its dataset.
+#[must_use]
+pub fn choose(view: &View) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for metablock in &view.metablocks {
+        let has_share = view.shares.contains_key(&metablock.dataset);
+        for (extra, fit) in &metablock.extras {
+            let reason = match fit {
+                Fit::Lost => Reason::Lost,
+                Fit::Tight => Reason::Tight,
+                Fit::Good if !has_share => Reason::NoShare,
+                Fit::Good => continue,
+            };
+            steps.push(Step::TakeBack { metablock: metablock.id, extra: *extra, reason });
+        }
+    }
+    if !view.is_warm {
+        return steps;
+    }
+    // What datasets may take together is what is unused, however large their shares.
+    let scale = view.shares.values().sum::<f64>().max(1.0);
+    let mut makes = Vec::new();
+    for (dataset, share) in &view.shares {
+        let rule = ExtraRule { unused_share: share / scale, ..view.rule };
+        let own: Vec<&MetablockView> =
+            view.metablocks.iter().filter(|metablock| metablock.dataset == *dataset && metablock.bytes > 0).collect();
+        let blocks: Vec<Block> = own.iter().map(|metablock| block(metablock)).collect();
+        for Change { id, from, to } in choose_extra(&rule, &blocks, view.unused_bytes) {
+            let Ok(at) = own.binary_search_by_key(&id, |metablock| metablock.id) else { continue };
+            let metablock = own[at];
+            let good = metablock.extras.iter().filter(|(_, fit)| *fit == Fit::Good);
+            if to > from {
+                // One at a time, so that the first copies of others do not wait for the third of this one.
+                makes.extend((metablock.is_idle && !view.is_repairing).then_some(Step::Make { metablock: id }));
+            } else {
+                let gone = good.rev().take((from - to) as usize);
+                let take_back =
+                    |(extra, _): &(_, _)| Step::TakeBack { metablock: id, extra: *extra, reason: Reason::Unpopular };
+                steps.extend(gone.map(take_back));
+            }
+        }
+    }
+    steps.extend(makes);
+    steps
+}
+
+fn block(metablock: &MetablockView) -> Block {
+    let extra = metablock.extras.iter().filter(|(_, fit)| *fit == Fit::Good).count();
+    Block {
+        id: metablock.id,
+        bytes: metablock.bytes,
+        ordinary: metablock.wanted,
+        extra: u32::try_from(extra).unwrap_or(u32::MAX),
+        heat: metablock.heat,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn member(node: u64) -> pb::Member {
+        pb::Member { node, volume: node, incarnation: 1, home: 0 }
+    }
+
+    fn metablock(id: u64, reads: f64, extras: &[(u64, Fit)]) -> MetablockView {
+        MetablockView {
+            id: MetablockId::new(id),
+            dataset: DatasetId::new(1),
+            bytes: 100,
+            wanted: 3,
+            heat: Heat { reads, writes: 0.0 },
+            is_idle: true,
+            extras: extras.iter().map(|(node, fit)| (member(*node), *fit)).collect(),
+        }
+    }
+
+    fn view(metablocks: Vec<MetablockView>, share: f64) -> View {
+        let shares = BTreeMap::from([(DatasetId::new(1), share)]);
+        View { metablocks, unused_bytes: 1000, shares, is_warm: true, ..View::default() }
+    }
+
+    fn make(id: u64) -> Step {
+        Step::Make { metablock: MetablockId::new(id) }
+    }
+
+    fn take_back(id: u64, node: u64, reason: Reason) -> Step {
+        Step::TakeBack { metablock: MetablockId::new(id), extra: member(node), reason }
+    }
+
+    #[test]
+    fn what_is_popular_is_copied_and_what_has_cooled_is_taken_back_first() {
+        let metablocks = || vec![metablock(1, 40.0, &[]), metablock(2, 9.0, &[]), metablock(3, 0.0, &[(4, Fit::Good)])];
+        let mut all = view(metablocks(), 0.5);
+        assert_eq!(choose(&all), [take_back(3, 4, Reason::Unpopular), make(1), make(2)]);
+        all.is_repairing = true;
+        assert_eq!(choose(&all), [take_back(3, 4, Reason::Unpopular)], "repair goes first");
+        let begun = View { is_warm: false, ..view(vec![metablock(1, 0.0, &[(4, Fit::Good), (5, Fit::Lost)])], 0.5) };
+        assert_eq!(choose(&begun), [take_back(1, 5, Reason::Lost)], "nothing is known of reads yet");
+        let nobody = View { shares: BTreeMap::new(), ..view(metablocks(), 0.5) };
+        assert_eq!(choose(&nobody), [take_back(3, 4, Reason::NoShare)]);
+    }
+
+    #[test]
+    fn what_is_lost_or_in_the_way_goes_and_what_is_written_gets_none() {
+        let lost = metablock(1, 40.0, &[(4, Fit::Lost), (5, Fit::Tight), (6, Fit::Good)]);
+        assert_eq!(
+            choose(&view(vec![lost], 0.9)),
+            [take_back(1, 4, Reason::Lost), take_back(1, 5, Reason::Tight), make(1)]
+        );
+        let written = MetablockView { heat: Heat { reads: 40.0, writes: 2.0 }, ..metablock(1, 0.0, &[(4, Fit::Good)]) };
+        assert_eq!(choose(&view(vec![written], 0.9)), [take_back(1, 4, Reason::Unpopular)]);
+        let held = MetablockView { is_idle: false, ..metablock(1, 40.0, &[]) };
+        assert_eq!(choose(&view(vec![held], 0.9)), []);
+    }
+
+    proptest! {
+        /// Carried out to the end, extra copies stay within all shares together, and no metablock has more than six copies.
+        #[test]
+        fn steps_that_are_carried_out_stay_within_the_shares(
+            drawn in proptest::collection::vec((0.0_f64..50.0, 0.0_f64..2.0, 1_u64..200, 1_u32..8, 0_usize..4, 0_u64..2), 0..12),
+            shares in proptest::collection::vec(0.0_f64..0.9, 2),
+            unused_bytes in 0_u64..4_000,
+        ) {
+            let one = |(id, (reads, writes, bytes, wanted, extras, dataset))| MetablockView {
+                id: MetablockId::new(id),
+                dataset: DatasetId::new(dataset),
+                bytes,
+                wanted,
+                heat: Heat { reads, writes },
+                is_idle: true,
+                extras: (0..extras as u64).map(|node| (member(10 + node), Fit::Good)).collect(),
+            };
+            let mut view = View {
+                metablocks: (1..).zip(drawn).map(one).collect(),
+                unused_bytes,
+                shares: (0..).map(DatasetId::new).zip(shares.iter().copied()).collect(),
+                is_warm: true,
+                ..View::default()
+            };
+            for round in 0..40 {
+                let steps = choose(&view);
+                prop_assert!(round < 39 || steps.is_empty(), "it never ends: {:?}", steps);
+                for step in steps {
+                    match step {
+                        Step::TakeBack { metablock, extra, .. } => {
+                            let found = view.metablocks.iter_mut().find(|found| found.id == metablock).unwrap();
+                            found.extras.retain(|(member, _)| *member != extra);
+                        }
+                        Step::Make { metablock } => {
+                            let found = view.metablocks.iter_mut().find(|found| found.id == metablock).unwrap();
+                            found.extras.push((member(100 + round), Fit::Good));
+                            prop_assert!(found.wanted as usize + found.extras.len() <= 6);
+                            prop_assert!(found.heat.writes < 1.0);
+                        }
+                    }
+                }
+            }
+            let used: u64 = view.metablocks.iter().map(|one| one.extras.len() as u64 * one.bytes).sum();
+            let share: f64 = shares.iter().sum::<f64>().min(1.0);
+            prop_assert!(used as f64 <= unused_bytes as f64 * share * (1.0 + 1e-6) + 1e-6, "{} of {}", used, unused_bytes);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Extra copies of metablocks that are read often: beside their sets, and never part of them.
+//!
+//! They count for no durability and take no writes. Whoever gets a file's write lease, or recovers the file, ends them in
+//! the same command: so what a set has does not change while an extra copy of it is recorded (I-56).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ebb_types::{Epoch, InodeId, MetablockId, NodeId, Result, Version, VolumeId, bail};
+use ebb_wire::pb;
+use imbl::OrdMap;
+
+use crate::dataset::REPLICAS_MAX;
+use crate::machine::{Call, Machine};
+use crate::ops::grant::{check_generation, check_members};
+use crate::outcome::{Effect, Reply};
+use crate::recovery::check_idle;
+
+/// Extra copies by file and metablock; no entry is empty.
+#[derive(Clone, Default)]
+pub(crate) struct Extras(OrdMap<(InodeId, MetablockId), Arc<[pb::Member]>>);
+
+impl Extras {
+    pub(crate) fn get(&self, inode: InodeId, block: MetablockId) -> &[pb::Member] {
+        self.0.get(&(inode, block)).map_or(&[], |members| members)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (InodeId, MetablockId, &[pb::Member])> + '_ {
+        self.0.iter().map(|((inode, block), members)| (*inode, *block, &**members))
+    }
+
+    /// Puts them in place; those that were there.
+    pub(crate) fn put(&mut self, inode: InodeId, block: MetablockId, members: &[pb::Member]) -> Vec<pb::Member> {
+        let old = if members.is_empty() {
+            self.0.remove(&(inode, block))
+        } else {
+            self.0.insert((inode, block), members.into())
+        };
+        old.map_or_else(Vec::new, |old| old.to_vec())
+    }
+
+    /// Metablocks of a file that have any.
+    fn of_file(&self, inode: InodeId) -> Vec<MetablockId> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let range = (inode, MetablockId::new(0))..=(inode, MetablockId::new(u64::MAX));
+        self.0.range::<_, (InodeId, MetablockId)>(range).map(|((_, block), _)| *block).collect()
+    }
+}
+
+impl Machine {
+    /// Extra copies of a metablock.
+    #[must_use]
+    pub fn extras(&self, id: MetablockId) -> &[pb::Member] {
+        self.replicas.owner(id).map_or(&[], |inode| self.extras.get(inode, id))
+    }
+
+    /// All metablocks with extra copies, with their files.
+    pub fn all_extras(&self) -> impl Iterator<Item = (InodeId, MetablockId, &[pb::Member])> + '_ {
+        self.extras.iter()
+    }
+
+    /// Whether a volume has a replica of the metablock, by the record: a member's or an extra copy.
+    #[must_use]
+    pub fn is_placed_on(&self, id: MetablockId, volume: VolumeId) -> bool {
+        let is_there = |member: &pb::Member| member.volume_id() == volume;
+        let block = self.replicas.owner(id).and_then(|inode| self.inodes.get(&inode)?.file()?.map.get(id));
+        block.is_some_and(|block| block.members.iter().any(is_there)) || self.extras(id).iter().any(is_there)
+    }
+
+    /// Replaces the extra copies of a metablock: compare-and-swap on epoch, generation and what there was, while nobody
+    /// holds the file.
+    pub(crate) fn change_extras(&mut self, call: &mut Call<'_>, op: &pb::ChangeExtras) -> Result<Reply> {
+        let (id, block) = (InodeId::new(op.inode), MetablockId::new(op.metablock));
+        let inode = self.inode(id)?;
+        check_idle(id, inode, Epoch::new(op.epoch))?;
+        check_generation(id, inode, block, op.generation)?;
+        let Some(found) = inode.file().and_then(|file| file.map.get(block)) else {
+            bail!(NotFound, "{block} is not a metablock of {id}");
+        };
+        if self.extras.get(id, block) != op.before {
+            bail!(SetChanged, "the extra copies of {block} are others by now");
+        }
+        if !op.members.is_empty() {
+            check_members(&op.members)?;
+            if found.version == Version::ZERO {
+                bail!(Invalid, "{block} of {id} was never written: there is nothing to copy");
+            }
+            let nodes: BTreeSet<NodeId> = found.members.iter().map(pb::Member::node_id).collect();
+            if op.members.iter().any(|extra| nodes.contains(&extra.node_id())) {
+                bail!(Invalid, "{block} has a member on the node of an extra copy: {:?}", op.members);
+            }
+            if found.members.len() + op.members.len() > REPLICAS_MAX as usize {
+                bail!(Invalid, "{block} would have more than {REPLICAS_MAX} copies");
+            }
+        }
+        self.put_extras(call, id, block, &op.members);
+        Ok(Reply::None)
+    }
+
+    /// A writer or a recovery is about to change what the file's sets have.
+    pub(crate) fn drop_extras(&mut self, call: &mut Call<'_>, id: InodeId) {
+        for block in self.extras.of_file(id) {
+            self.put_extras(call, id, block, &[]);
+        }
+    }
+
+    /// The file is gone: what its extra copies hold is to be deleted.
+    pub(crate) fn free_extras(&mut self, call: &mut Call<'_>, id: InodeId) {
+        for block in self.extras.of_file(id) {
+            for member in self.extras.get(id, block).to_vec() {
+                self.replicas.queue_delete(block, member);
+            }
+            self.put_extras(call, id, block, &[]);
+        }
+    }
+
+    /// A set has new members: a node that is one has no extra copy any more. On the same volume that copy is now the
+    /// member's.
+    pub(crate) fn yield_extras(
+        &mut self,
+        call: &mut Call<'_>,
+        id: InodeId,
+        block: MetablockId,
+        members: &[pb::Member],
+    ) {
+        let is_beside = |extra: &&pb::Member| members.iter().all(|member| member.node != extra.node);
+        let old = self.extras.get(id, block);
+        let kept: Vec<pb::Member> = old.iter().filter(is_beside).copied().collect();
+        if kept.len() != old.len() {
+            self.put_extras(call, id, block, &kept);
+        }
+    }
+
+    fn put_extras(&mut self, call: &mut Call<'_>, inode: InodeId, metablock: MetablockId, members: &[pb::Member]) {
+        let old = self.extras.put(inode, metablock, members);
+        call.effects.push(Effect::ExtrasChanged { inode, metablock, old, new: members.to_vec() });
+    }
+
+    /// Broken invariants of extra copies, a sentence each.
+    pub(crate) fn check_extras(&self, broken: &mut Vec<String>) {
+        for (id, block, members) in self.extras.iter() {
+            let mut expect = |holds: bool, what: &str| {
+                if !holds {
+                    broken.push(format!("{block} of {id}: {what}"));
+                }
+            };
+            let file = self.inodes.get(&id).and_then(|inode| inode.file());
+            let found = file.and_then(|file| file.map.get(block));
+            expect(found.is_some(), "extra copies of a metablock that is not the file's");
+            expect(
+                file.is_some_and(|file| file.holder.is_none() && !file.recovering),
+                "extra copies of a file that is written",
+            );
+            expect(check_members(members).is_ok(), "its extra copies are malformed");
+            let nodes: BTreeSet<u64> =
+                found.iter().flat_map(|block| block.members.iter()).map(|member| member.node).collect();
+            expect(members.iter().all(|extra| !nodes.contains(&extra.node)), "a member and an extra copy on one node");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Counting reads in bounded memory: what is read most is kept, whatever else is read.
+//!
+//! Misra and Gries, "Finding repeated elements" (Science of Computer Programming 2, 1982): with room for `k` blocks, a block's
+//! count is short of its reads by no more than one in `k + 1` of all reads, so whatever is read more often than that is there.
+
+use std::collections::BTreeMap;
+
+use ebb_types::MetablockId;
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tally {
+    counts: BTreeMap<MetablockId, u32>,
+    most: usize,
+}
+
+impl Tally {
+    /// Nothing yet, and room for so many blocks, one at least.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self { counts: BTreeMap::new(), most: most.max(1) }
+    }
+
+    /// A block was read once.
+    pub fn count(&mut self, block: MetablockId) {
+        if let Some(count) = self.counts.get_mut(&block) {
+            *count = count.saturating_add(1);
+        } else if self.counts.len() < self.most {
+            self.counts.insert(block, 1);
+        } else {
+            // As many reads go as there is room, so each read pays for one step of this loop.
+            self.counts.retain(|_, count| {
+                *count -= 1;
+                *count > 0
+            });
+        }
+    }
+
+    /// Everything so far; the tally begins anew.
+    pub fn take(&mut self) -> BTreeMap<MetablockId, u32> {
+        std::mem::take(&mut self.counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_tally_is_taken_once() {
+        let mut tally = Tally::new(4);
+        let block = MetablockId::new(3);
+        (0..5).for_each(|_| tally.count(block));
+        assert_eq!(tally.take(), BTreeMap::from([(block, 5)]));
+        assert_eq!(tally.take(), BTreeMap::new());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_often_is_there_and_nothing_is_counted_too_often(reads in proptest::collection::vec(0_u64..12, 0..300), most in 1_usize..8) {
+            let mut tally = Tally::new(most);
+            let mut exact: BTreeMap<MetablockId, u32> = BTreeMap::new();
+            for block in &reads {
+                tally.count(MetablockId::new(*block));
+                *exact.entry(MetablockId::new(*block)).or_default() += 1;
+                prop_assert!(tally.counts.len() <= most);
+            }
+            let counted = tally.take();
+            let short_max = reads.len() / (most + 1);
+            for (block, reads) in exact {
+                let count = counted.get(&block).copied().unwrap_or_default();
+                prop_assert!(count <= reads && (reads - count) as usize <= short_max, "{count} of {reads} reads of {block}");
+            }
+        }
+    }
+}
