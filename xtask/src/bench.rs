@@ -26,9 +26,9 @@ mod random;
 mod report;
 mod stream;
 
-use figure::{Beside, Part};
+use figure::Part;
 use load::{Sample, Size};
-use place::{Bare, Cluster, Place};
+use place::{Bare, Cluster, Kind, Place};
 use report::Line;
 
 /// Measurements of each figure.
@@ -111,8 +111,8 @@ fn measure(ask: &Ask<'_>) -> Result<Vec<Line>> {
                 continue;
             }
             for place in &mut places {
-                eprintln!("round {round} of {rounds}: {} on {}", part.figures()[0].name, place.name());
-                loads.add(*part, place.name(), load::run(*part, place, size)?);
+                eprintln!("round {round} of {rounds}: {} on {}", part.figures()[0].name, place.kind().name());
+                loads.add(*part, place.kind(), load::run(*part, place, size)?);
             }
         }
     }
@@ -129,14 +129,14 @@ fn measure(ask: &Ask<'_>) -> Result<Vec<Line>> {
 }
 
 /// Samples by place and figure.
-struct Loads(BTreeMap<(&'static str, &'static str), Vec<Sample>>);
+struct Loads(BTreeMap<(Kind, &'static str), Vec<Sample>>);
 
 impl Loads {
     fn new() -> Self {
         Self(BTreeMap::new())
     }
 
-    fn add(&mut self, part: Part, place: &'static str, samples: Vec<Option<Sample>>) {
+    fn add(&mut self, part: Part, place: Kind, samples: Vec<Option<Sample>>) {
         for (figure, sample) in part.figures().iter().zip(samples) {
             self.0.entry((place, figure.name)).or_default().extend(sample);
         }
@@ -144,21 +144,19 @@ impl Loads {
 
     fn lines(&mut self, part: Part) -> Vec<Line> {
         let line = |figure: &figure::Figure| {
-            let samples = self.0.remove(&("ebb", figure.name)).filter(|samples| !samples.is_empty())?;
-            let beside = match figure.beside {
-                Beside::Disk => Some("disk"),
-                Beside::BareMount => Some("bare mount"),
-                Beside::Nothing => None,
-            };
-            let values = |place| {
+            let samples = self.0.remove(&(Kind::Cluster, figure.name)).filter(|samples| !samples.is_empty())?;
+            let values = |place: Kind| {
                 let samples = self.0.get(&(place, figure.name));
-                (place, samples.map_or_else(Vec::new, |samples| samples.iter().map(|sample| sample.value).collect()))
+                (
+                    place.name(),
+                    samples.map_or_else(Vec::new, |samples| samples.iter().map(|sample| sample.value).collect()),
+                )
             };
             Some(Line {
                 name: figure.name.to_owned(),
                 unit: figure.unit,
                 values: samples.iter().map(|sample| sample.value).collect(),
-                reference: beside.map(values),
+                reference: figure.beside.map(values),
                 durable: figure.durable,
                 cpu: report::median_cpu(&samples),
             })

@@ -47,17 +47,18 @@ impl State {
 }
 
 impl Extras {
-    /// A record with its extra copies behind its members: for reads under a lease, and for nothing else.
-    pub fn readable(&self, record: &pb::Metablock) -> pb::Metablock {
-        let mut state = self.0.lock();
-        if !state.known.contains_key(&record.id) && !record.extra.is_empty() {
-            state.know(record.id, record.extra.clone());
-        }
-        let mut readable = record.clone();
-        readable.extra = state.known.get(&record.id).cloned().unwrap_or_default();
-        readable.extra.retain(|extra| record.members.iter().all(|member| member.node != extra.node));
-        readable.members.extend_from_slice(&readable.extra);
-        readable
+    /// A record with its extra copies behind its members: for reads under a lease, and for nothing else. None: it has none.
+    pub fn readable(&self, record: &pb::Metablock) -> Option<pb::Metablock> {
+        let mut extra = {
+            let mut state = self.0.lock();
+            if !state.known.contains_key(&record.id) && !record.extra.is_empty() {
+                state.know(record.id, record.extra.clone());
+            }
+            state.known.get(&record.id)?.clone()
+        };
+        extra.retain(|extra| record.members.iter().all(|member| member.node != extra.node));
+        let members = [&record.members[..], &extra[..]].concat();
+        Some(pb::Metablock { members, extra, ..record.clone() })
     }
 
     /// A member, or who has an extra copy, answered a read.
@@ -118,16 +119,16 @@ mod tests {
     #[test]
     fn extra_copies_are_read_until_they_fail_or_the_master_says_otherwise() {
         let extras = Extras::default();
-        let readable = extras.readable(&record(&[1, 2], &[4, 5]));
+        let readable = extras.readable(&record(&[1, 2], &[4, 5])).unwrap();
         assert_eq!(nodes(&readable), [1, 2, 4, 5]);
         extras.on_failed(&readable, &member(4), &err!(Timeout, "says nothing of the copy"));
-        assert_eq!(nodes(&extras.readable(&record(&[1, 2], &[]))), [1, 2, 4, 5]);
+        assert_eq!(nodes(&extras.readable(&record(&[1, 2], &[])).unwrap()), [1, 2, 4, 5]);
         extras.on_failed(&readable, &member(4), &err!(NoReplica, "gone"));
         extras.on_failed(&readable, &member(1), &err!(NoReplica, "a member is the set's business"));
-        assert_eq!(nodes(&extras.readable(&record(&[1, 2], &[]))), [1, 2, 5]);
-        assert_eq!(nodes(&extras.readable(&record(&[1, 5], &[]))), [1, 5], "it has become a member");
+        assert_eq!(nodes(&extras.readable(&record(&[1, 2], &[])).unwrap()), [1, 2, 5]);
+        assert_eq!(nodes(&extras.readable(&record(&[1, 5], &[])).unwrap()), [1, 5], "it has become a member");
         extras.on_told(vec![pb::ExtraCopies { metablock: 7, members: vec![] }]);
-        assert_eq!(nodes(&extras.readable(&record(&[1, 2], &[]))), [1, 2]);
+        assert_eq!(extras.readable(&record(&[1, 2], &[])), None, "the members are all that there is");
     }
 
     #[test]

@@ -67,8 +67,9 @@ where
     let started = shared.runtime.now();
     let (mut attempt, mut pause) = (ATTEMPT, PAUSE);
     loop {
-        let asked = Wanted { record: shared.extras.readable(&wanted.record), ..wanted.clone() };
-        let error = match one_round(shared, &asked, attempt).await {
+        let with_extras = shared.extras.readable(&wanted.record);
+        let with_extras = with_extras.map(|record| Wanted { record, lease: wanted.lease.clone(), ..wanted });
+        let error = match one_round(shared, with_extras.as_ref().unwrap_or(&wanted), attempt).await {
             Ok(data) => return Ok(data),
             Err(error) => error,
         };

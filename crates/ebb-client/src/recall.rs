@@ -22,6 +22,7 @@ use crate::inode::{Inode, Lease};
 use crate::poll::Word;
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
+use crate::types::CacheGuard;
 
 /// Between attempts to flush a file that somebody else waits for.
 const FLUSH_PAUSE: Duration = Duration::from_millis(500);
@@ -79,12 +80,11 @@ impl Shared {
             tracing::debug!(inode = %inode.id, %error, "giving back a lease that is not known here");
         }
         while inode.core.lock().lease > keep(&self) {
-            let wanted = keep(&self);
-            if wanted == Lease::None {
-                inode.core.lock().closed = true;
-                self.drop_caches(&mut caches, inode.id).await;
-            }
-            match self.return_lease(inode).await {
+            let returned = match keep(&self) {
+                Lease::None => self.return_closed_lease(inode, &mut caches).await,
+                Lease::Read | Lease::Write => self.return_lease(inode).await,
+            };
+            match returned {
                 Ok(()) => break,
                 Err(error) => {
                     tracing::debug!(inode = %inode.id, %error, "giving a lease back");
@@ -93,10 +93,7 @@ impl Shared {
                 }
             }
         }
-        inode.core.lock().closed = false;
-        let held = self.held(inode);
-        // Ordering: told before the gate opens, or the next lease that this client takes could be taken for this one.
-        self.tell(vec![held]).await;
+        self.tell_returned(inode).await;
         self.recalls.lock().remove(&inode.id);
     }
 
@@ -106,16 +103,30 @@ impl Shared {
         self.drop_caches(&mut caches, inode.id).await;
         let free = async { Ok(inode.gate.write().await) };
         let _gate = self.runtime.timeout(until.since(self.runtime.now()), "operations on the file", free).await?;
-        inode.core.lock().closed = true;
-        self.drop_caches(&mut caches, inode.id).await;
-        let returned = self.return_lease(inode).await;
-        inode.core.lock().closed = false;
+        let returned = self.return_closed_lease(inode, &mut caches).await;
         if let Err(error) = &returned {
             self.note_lease_error(inode, error);
         }
-        // Ordering: told before the gate opens, or the next lease that this client takes could be taken for this one.
-        self.tell(vec![self.held(inode)]).await;
+        self.tell_returned(inode).await;
         returned
+    }
+
+    /// Nothing of the file stays: what was served to programs that had begun to read is dropped, and then the lease goes back.
+    /// The caller has the gate to itself.
+    async fn return_closed_lease(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        caches: &mut Option<Box<dyn CacheGuard>>,
+    ) -> ebb_types::Result<()> {
+        inode.core.lock().closed = true;
+        self.drop_caches(caches, inode.id).await;
+        self.return_lease(inode).await
+    }
+
+    /// Ordering: told before the gate opens, or the next lease that this client takes could be taken for this one.
+    async fn tell_returned(self: &Arc<Self>, inode: &Inode) {
+        inode.core.lock().closed = false;
+        self.tell(vec![self.held(inode)]).await;
     }
 
     /// If there is no lease here: sees to it that none is taken from an answer that is on its way. The file may just be

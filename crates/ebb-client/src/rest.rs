@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(next(5000, 60_000), Next::Serve(LOOK), "the plan may change before");
         assert_eq!(next(800, 60_000), Next::Serve(ms(300)), "half a second of a minute");
         assert_eq!(next(500, 60_000), Next::Rest(ms(500)));
-        assert_eq!(next(60, 2000), Next::Serve(ms(10)), "a fiftieth of two seconds");
+        assert_eq!(next(60, 2000), Next::Serve(ms(10)), "a fortieth of two seconds");
         assert_eq!(next(20, 100), Next::Rest(ms(20)));
         assert_eq!(next(0, 2000), Next::Rest(ms(0)), "it sleeps");
     }

@@ -1,15 +1,6 @@
 //! What is measured: a name for each figure, and what it is set beside.
 
-/// Where a figure's reference is measured, in the same run, by the same code.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Beside {
-    /// The file system that the cluster's volumes are on; one copy, no network.
-    Disk,
-    /// A mount that does nothing: what the kernel and the FUSE server cost.
-    BareMount,
-    /// Nothing: it says something by itself.
-    Nothing,
-}
+use super::place::Kind;
 
 /// A figure of the load.
 pub struct Figure {
@@ -17,8 +8,8 @@ pub struct Figure {
     pub name: &'static str,
     /// "MB/s", "per s", "s", "MiB".
     pub unit: &'static str,
-    /// What it is set beside.
-    pub beside: Beside,
+    /// Where its reference is measured, in the same run, by the same code; none: it says something by itself.
+    pub beside: Option<Kind>,
     /// Whether what was acknowledged is on stable storage on every member by then; none for reads.
     pub durable: Option<bool>,
 }
@@ -54,46 +45,46 @@ impl Part {
     }
 }
 
-const fn figure(name: &'static str, unit: &'static str, beside: Beside, durable: Option<bool>) -> Figure {
+const fn figure(name: &'static str, unit: &'static str, beside: Option<Kind>, durable: Option<bool>) -> Figure {
     Figure { name, unit, beside, durable }
 }
 
 const LARGE: &[Figure] = &[
-    figure("sequential write + fsync", "MB/s", Beside::Disk, Some(true)),
-    figure("sequential read, cold", "MB/s", Beside::Disk, None),
-    figure("sequential read, O_DIRECT, warm", "MB/s", Beside::Disk, None),
-    figure("4 KiB random read, depth 1", "per s", Beside::Disk, None),
-    figure("4 KiB random read, depth 16", "per s", Beside::Disk, None),
-    figure("128 KiB random read, depth 1", "per s", Beside::Disk, None),
-    figure("128 KiB random read, depth 16", "per s", Beside::Disk, None),
-    figure("4 KiB random write, depth 1", "per s", Beside::Disk, Some(false)),
-    figure("4 KiB random write, depth 16", "per s", Beside::Disk, Some(false)),
-    figure("4 KiB random write + fdatasync", "per s", Beside::Disk, Some(true)),
+    figure("sequential write + fsync", "MB/s", Some(Kind::Disk), Some(true)),
+    figure("sequential read, cold", "MB/s", Some(Kind::Disk), None),
+    figure("sequential read, O_DIRECT, warm", "MB/s", Some(Kind::Disk), None),
+    figure("4 KiB random read, depth 1", "per s", Some(Kind::Disk), None),
+    figure("4 KiB random read, depth 16", "per s", Some(Kind::Disk), None),
+    figure("128 KiB random read, depth 1", "per s", Some(Kind::Disk), None),
+    figure("128 KiB random read, depth 16", "per s", Some(Kind::Disk), None),
+    figure("4 KiB random write, depth 1", "per s", Some(Kind::Disk), Some(false)),
+    figure("4 KiB random write, depth 16", "per s", Some(Kind::Disk), Some(false)),
+    figure("4 KiB random write + fdatasync", "per s", Some(Kind::Disk), Some(true)),
 ];
 
 const SMALL: &[Figure] = &[
-    figure("16 KiB files, 1 thread: create, write, close", "per s", Beside::BareMount, Some(false)),
-    figure("16 KiB files, 1 thread: read, cold", "per s", Beside::BareMount, None),
-    figure("16 KiB files, 1 thread: unlink", "per s", Beside::BareMount, Some(true)),
-    figure("16 KiB files, 8 threads: create, write, close", "per s", Beside::BareMount, Some(false)),
-    figure("16 KiB files, 8 threads: read, cold", "per s", Beside::BareMount, None),
-    figure("16 KiB files, 8 threads: unlink", "per s", Beside::BareMount, Some(true)),
-    figure("16 KiB files, 8 threads: create, write, fsync", "per s", Beside::Disk, Some(true)),
+    figure("16 KiB files, 1 thread: create, write, close", "per s", Some(Kind::BareMount), Some(false)),
+    figure("16 KiB files, 1 thread: read, cold", "per s", Some(Kind::BareMount), None),
+    figure("16 KiB files, 1 thread: unlink", "per s", Some(Kind::BareMount), Some(true)),
+    figure("16 KiB files, 8 threads: create, write, close", "per s", Some(Kind::BareMount), Some(false)),
+    figure("16 KiB files, 8 threads: read, cold", "per s", Some(Kind::BareMount), None),
+    figure("16 KiB files, 8 threads: unlink", "per s", Some(Kind::BareMount), Some(true)),
+    figure("16 KiB files, 8 threads: create, write, fsync", "per s", Some(Kind::Disk), Some(true)),
 ];
 
 const EMPTY: &[Figure] = &[
-    figure("empty files, 1 thread: create", "per s", Beside::BareMount, Some(true)),
-    figure("empty files, 1 thread: stat, nothing cached", "per s", Beside::BareMount, None),
-    figure("empty files, 1 thread: unlink", "per s", Beside::BareMount, Some(true)),
-    figure("empty files, 8 threads: create", "per s", Beside::BareMount, Some(true)),
-    figure("empty files, 8 threads: stat, nothing cached", "per s", Beside::BareMount, None),
-    figure("empty files, 8 threads: list", "per s", Beside::BareMount, None),
-    figure("empty files, 8 threads: unlink", "per s", Beside::BareMount, Some(true)),
+    figure("empty files, 1 thread: create", "per s", Some(Kind::BareMount), Some(true)),
+    figure("empty files, 1 thread: stat, nothing cached", "per s", Some(Kind::BareMount), None),
+    figure("empty files, 1 thread: unlink", "per s", Some(Kind::BareMount), Some(true)),
+    figure("empty files, 8 threads: create", "per s", Some(Kind::BareMount), Some(true)),
+    figure("empty files, 8 threads: stat, nothing cached", "per s", Some(Kind::BareMount), None),
+    figure("empty files, 8 threads: list", "per s", Some(Kind::BareMount), None),
+    figure("empty files, 8 threads: unlink", "per s", Some(Kind::BareMount), Some(true)),
 ];
 
-const START: &[Figure] = &[figure("cold start until a mount answers", "s", Beside::Nothing, None)];
+const START: &[Figure] = &[figure("cold start until a mount answers", "s", None, None)];
 
-const MEMORY: &[Figure] = &[figure("master's memory with the files of a fill", "MiB", Beside::Nothing, None)];
+const MEMORY: &[Figure] = &[figure("master's memory with the files of a fill", "MiB", None, None)];
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,28 @@ const NODES: u32 = 3;
 /// How long a mount may take to appear.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What a place is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// The file system that the cluster's volumes are on; one copy, no network.
+    Disk,
+    /// A mount that does nothing: what the kernel and the FUSE server cost.
+    BareMount,
+    /// A cluster's mount.
+    Cluster,
+}
+
+impl Kind {
+    /// Short name, for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::BareMount => "bare mount",
+            Self::Cluster => "ebb",
+        }
+    }
+}
+
 /// Where load is put.
 pub enum Place {
     /// A directory of the file system that the build is on.
@@ -29,12 +51,12 @@ pub struct Daemon {
 }
 
 impl Place {
-    /// Short name, for tables.
-    pub fn name(&self) -> &'static str {
+    /// What it is.
+    pub fn kind(&self) -> Kind {
         match self {
-            Self::Disk(_) => "disk",
-            Self::Bare(_) => "bare mount",
-            Self::Cluster(_) => "ebb",
+            Self::Disk(_) => Kind::Disk,
+            Self::Bare(_) => Kind::BareMount,
+            Self::Cluster(_) => Kind::Cluster,
         }
     }
 

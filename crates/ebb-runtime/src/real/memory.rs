@@ -7,7 +7,7 @@ const KEPT_BYTES: i32 = 64 << 20;
 const STEP_BYTES: i32 = 8 << 20;
 
 /// Has the allocator keep up to 64 MiB that were freed, for processes through which large pieces pass: each came from the
-/// kernel anew, which cleared its pages and met a fault for each of them. A block server used a fifth less of processor time
+/// kernel anew, which cleared its pages and met a fault for each of them. Block servers used an eighth less of processor time
 /// for a sequential write. (`mallopt(3)`; where the C library is not glibc nothing happens.)
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
