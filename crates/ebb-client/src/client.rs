@@ -110,7 +110,7 @@ impl Client {
     /// What went wrong and was dealt with.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        self.shared.metrics.read()
+        self.shared.metrics.read().with_ahead(self.shared.cache.ahead())
     }
 
     /// The nodes as last heard.

@@ -148,7 +148,9 @@ impl Extents {
         let first = self.pieces.range(..=start).next_back().map_or(start, |(&offset, _)| offset);
         for (&offset, piece) in self.pieces.range(first..end) {
             match piece {
-                Piece::Shared(data) => gather.offer(offset, data),
+                Piece::Shared(data) => {
+                    gather.offer(offset, data);
+                }
                 Piece::Own(data) => gather.offer_copy(offset, data),
             }
         }

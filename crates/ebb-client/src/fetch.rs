@@ -212,7 +212,9 @@ async fn from_member(shared: &Arc<Shared>, wanted: &Wanted, member: &pb::Member,
     let message = wanted.to_message(member.volume);
     let sent = shared.runtime.now();
     let reply = members::read(shared, &hop, &message, deadline).await?;
-    shared.hedge.note(wanted.len, shared.runtime.now().since(sent));
+    let took = shared.runtime.now().since(sent);
+    shared.hedge.note(wanted.len, took);
+    shared.spare.note(wanted.len, took);
     judge(shared, wanted, member.node, reply)
 }
 

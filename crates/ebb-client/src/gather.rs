@@ -46,13 +46,16 @@ impl Gather {
         self.missing.is_empty()
     }
 
-    /// A layer has these bytes at `offset`.
-    pub fn offer(&mut self, offset: u64, data: &Bytes) {
+    /// A layer has these bytes at `offset`; returns how many of them were missing.
+    pub fn offer(&mut self, offset: u64, data: &Bytes) -> usize {
         let end = offset + data.len() as u64;
+        let mut taken = 0;
         for (from, to) in self.claim(offset, end) {
             let slice = data.slice((from - offset) as usize..(to - offset) as usize);
+            taken += slice.len();
             self.parts.push((from, to, Part::Data(slice)));
         }
+        taken
     }
 
     /// The same for bytes that cannot be shared: only what is missing is copied.
@@ -128,7 +131,7 @@ mod tests {
             for (number, (offset, len, zero)) in layers.into_iter().enumerate() {
                 let fill = if zero { 0 } else { number as u8 + 1 };
                 if zero { gather.offer_zero(offset, offset + len) }
-                else if number % 2 == 0 { gather.offer(offset, &vec![fill; len as usize].into()) }
+                else if number % 2 == 0 { gather.offer(offset, &vec![fill; len as usize].into()); }
                 else { gather.offer_copy(offset, &vec![fill; len as usize]) }
                 for at in offset..offset + len {
                     if (10..50).contains(&at) { model[(at - 10) as usize].get_or_insert(fill); }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::inode::{Granted, Inode, Lease};
 use crate::known::Asking;
 use crate::lease::{Opening, Taken};
-use crate::plan::ReadAhead;
+use crate::prefetch::ReadAhead;
 use crate::shared::Shared;
 use crate::types::{Access, Handle};
 

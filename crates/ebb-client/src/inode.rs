@@ -14,7 +14,7 @@ use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::cache::BlockCache;
+use crate::cache::{Asker, BlockCache, Cause};
 use crate::channel::Channel;
 use crate::extents::Extents;
 use crate::gather::Gather;
@@ -98,6 +98,8 @@ pub(crate) struct Fetch {
     pub start: u64,
     /// Behind the last; what the member did not have of it is zero.
     pub end: u64,
+    /// Whether a program asked for it.
+    pub cause: Cause,
     result: Mutex<Option<Result<Bytes>>>,
     /// A write to this range was settled since the fetch began: it may have read what was there before.
     stale: AtomicBool,
@@ -106,8 +108,8 @@ pub(crate) struct Fetch {
 
 impl Fetch {
     /// A fetch that was just begun.
-    pub fn new(start: u64, end: u64) -> Self {
-        Self { start, end, result: Mutex::new(None), stale: AtomicBool::new(false), done: Notify::new() }
+    pub fn new(start: u64, end: u64, cause: Cause) -> Self {
+        Self { start, end, cause, result: Mutex::new(None), stale: AtomicBool::new(false), done: Notify::new() }
     }
 
     /// Ends it.
@@ -383,7 +385,7 @@ impl Core {
             match write.kind {
                 pb::WriteKind::WriteData => {
                     for data in &write.data {
-                        cache.put(inode, geometry.block_size, at, data);
+                        cache.put(inode, geometry.block_size, at, data, Cause::Demand);
                         at += data.len() as u64;
                     }
                 }
@@ -522,10 +524,10 @@ impl Core {
     }
 
     /// Puts together what is in memory: dirty over pending over clean.
-    pub fn offer(&self, cache: &BlockCache, inode: InodeId, gather: &mut Gather, local: &[Arc<Fetch>]) {
+    pub fn offer(&self, cache: &BlockCache, inode: InodeId, gather: &mut Gather, local: &[Arc<Fetch>], asker: Asker) {
         let geometry = self.geometry();
         self.offer_unsettled(geometry, gather);
-        cache.offer(inode, geometry.block_size, gather);
+        cache.offer(inode, geometry.block_size, gather, asker);
         for fetch in local.iter().filter(|fetch| !fetch.is_stale()) {
             if let Some(Ok(data)) = fetch.result() {
                 gather.offer(fetch.start, &data);

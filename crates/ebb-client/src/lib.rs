@@ -11,7 +11,8 @@
 //! Reading order:
 //! 1. `types`, `options`, `client`: the interface.
 //! 2. Pure parts, plain values in and out: `extents` (dirty bytes), `gather` (layers of bytes), `cache` (clean bytes),
-//!    `outgoing` and `channel` (a metablock's writes and members), `hedge`, `silence`, `plan` (other decisions), `sticky`.
+//!    `outgoing` and `channel` (a metablock's writes and members), `hedge`, `silence`, `prefetch` and `spare` (what is
+//!    fetched before it is asked for), `plan` (other decisions), `sticky`.
 //! 3. `inode` (what is known of one file), `known` (names and attributes that may be kept), `shared` (what all share).
 //! 4. The session: `masters`, `session`, `poll`, `witness`, `lease`, `recall`.
 //! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `drain` (what may wait for members that sleep), `committer`, `returns` (what goes back unasked), `resize`, `allocate`.
@@ -55,6 +56,7 @@ mod pinned;
 mod plan;
 mod poll;
 mod power;
+mod prefetch;
 mod proxied;
 mod read;
 mod recall;
@@ -69,6 +71,7 @@ mod shared;
 mod sharing;
 mod short;
 mod silence;
+mod spare;
 mod sticky;
 #[cfg(test)]
 mod tests;
@@ -79,6 +82,6 @@ mod write;
 pub use client::Client;
 pub use inspect::{BlinkState, BlockInfo, ServerLoad};
 pub use metrics::Metrics;
-pub use options::ClientOptions;
+pub use options::{ClientOptions, Unit};
 pub use power::HostPower;
 pub use types::{Access, Allocate, CacheGuard, CacheListener, Handle, Location, Privileges, SetAttr, SetTime};

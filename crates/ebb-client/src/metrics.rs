@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cache::Ahead;
+
 macro_rules! metrics {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A reading of a client's counters since its start.
@@ -38,6 +40,12 @@ metrics! {
     hedged_reads,
     /// Reads from the files of block servers on this host.
     short_reads,
+    /// Bytes fetched before a program asked for them.
+    ahead_bytes,
+    /// Of these, asked for later.
+    used_ahead_bytes,
+    /// Of these, dropped from memory before anybody asked for them; the rest is still there.
+    unused_ahead_bytes,
     /// Reads that an extra copy answered.
     extra_reads,
     /// Replies whose bytes did not match their checksums.
@@ -64,6 +72,14 @@ metrics! {
     committed_files,
     /// Commit commands.
     commits,
+}
+
+impl Metrics {
+    /// With what the cache counts of bytes that were fetched ahead.
+    pub(crate) fn with_ahead(self, ahead: Ahead) -> Self {
+        let Ahead { fetched, used, unused } = ahead;
+        Self { ahead_bytes: fetched, used_ahead_bytes: used, unused_ahead_bytes: unused, ..self }
+    }
 }
 
 /// One counter.

@@ -2,7 +2,17 @@
 
 use std::time::Duration;
 
-use ebb_types::HostName;
+use ebb_types::{HostName, Prefetch};
+
+/// The least that is fetched for a read that is not part of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unit {
+    /// Chunks: what has a checksum of its own.
+    #[default]
+    Chunks,
+    /// Blocks, as file systems do whose block is the unit of transfer and caching. For comparison.
+    Blocks,
+}
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
@@ -15,6 +25,10 @@ pub struct ClientOptions {
     pub role: String,
     /// Bytes of read-ahead and cached blocks.
     pub read_cache_bytes: usize,
+    /// How much is fetched before it is asked for, whatever a file's dataset says; none: as that says.
+    pub prefetch: Option<Prefetch>,
+    /// The least that is fetched.
+    pub unit: Unit,
     /// Bytes written and not yet synced by all members; more makes writers wait.
     pub dirty_bytes_max: usize,
     /// How long a write may stay only in memory.
@@ -39,6 +53,8 @@ impl ClientOptions {
             host,
             role: role.into(),
             read_cache_bytes: 256 << 20,
+            prefetch: None,
+            unit: Unit::Chunks,
             dirty_bytes_max: 128 << 20,
             commit_interval: Duration::from_secs(1),
             operation_deadline: Duration::from_secs(30),

@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use ebb_types::{CHUNK_SIZE, Geometry};
 use ebb_wire::pb;
 
+use crate::prefetch::Reach;
+
 /// Metablocks to have granted beyond the one that is being written.
 const GRANTS_AHEAD: u64 = 2;
 /// Indexes in one grant request.
 pub(crate) const GRANTS_PER_CALL: usize = 64;
 /// Writes up to this go to every member from here; larger ones through the pipeline.
 pub(crate) const SINGLE_SOURCE_MAX: usize = 64 << 10;
-/// Read-ahead, in blocks.
-const AHEAD_MAX: u64 = 8;
-/// How far a read may be from where the last one ended and still count as going on: kernels read ahead out of order.
-const SLACK_BLOCKS: u64 = 2;
 /// Files and first reads up to this are fetched whole.
 const SMALL: u64 = 128 << 10;
 
@@ -51,55 +49,6 @@ pub(crate) fn grants_ahead(map: &BTreeMap<u64, pb::Metablock>, geometry: Geometr
     }
     let index = (end - 1) / geometry.metablock_size;
     (index + 1..=index + GRANTS_AHEAD).filter(|index| !map.contains_key(index)).collect()
-}
-
-/// How one handle reads.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ReadAhead {
-    next: u64,
-    /// Blocks to fetch beyond what is asked; 0: reads jump about.
-    window: u64,
-    started: bool,
-}
-
-/// How much to fetch for one read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Reach {
-    /// Fetch what is missing in whole blocks.
-    pub whole_blocks: bool,
-    /// Fetch up to here in advance (a file offset).
-    pub ahead_to: u64,
-}
-
-impl ReadAhead {
-    /// Notes a read of `offset..end` and decides how much to fetch.
-    pub fn on_read(&mut self, geometry: Geometry, offset: u64, end: u64) -> Reach {
-        let slack = SLACK_BLOCKS * geometry.block_size;
-        let near = offset <= self.next + slack && offset + slack >= self.next;
-        let goes_on = self.started && near && end > self.next.saturating_sub(slack);
-        let was = self.next;
-        if goes_on {
-            if end > self.next {
-                self.window = (self.window * 2).clamp(1, AHEAD_MAX);
-            }
-            self.next = self.next.max(end);
-        } else {
-            self.window = 0;
-            self.next = end;
-        }
-        self.started = true;
-        // A second small read right behind the first is a stream; one long jump is not.
-        let whole_blocks = self.window > 0 && offset <= was + slack;
-        let ahead_to = if whole_blocks { self.ahead(geometry, end) } else { end };
-        Reach { whole_blocks, ahead_to }
-    }
-
-    /// Read-ahead stops at the edge of the metablock, unless the reader is close to it.
-    fn ahead(self, geometry: Geometry, end: u64) -> u64 {
-        let wanted = end + self.window * geometry.block_size;
-        let edge = end.next_multiple_of(geometry.metablock_size);
-        if wanted <= edge || edge - end <= SLACK_BLOCKS * geometry.block_size { wanted } else { edge }
-    }
 }
 
 /// Cuts a missing range into the ranges to fetch: whole blocks of a stream, else whole chunks; never across a block's
@@ -193,28 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn a_small_random_read_fetches_its_chunk_and_a_stream_fetches_blocks_ahead() {
-        let size = 640 << 20;
-        let mut ahead = ReadAhead::default();
-        let at = 100 << 20;
-        let reach = ahead.on_read(GEOMETRY, at + 5000, at + 9096);
-        assert_eq!(fetch_ranges(GEOMETRY, (at + 5000, at + 9096), reach, size), [(at, at + CHUNK_SIZE)]);
-        assert!(!ahead.on_read(GEOMETRY, 5 << 20, (5 << 20) + 4096).whole_blocks);
-        let mut windows = Vec::new();
-        for step in 0..6u64 {
-            let offset = (200 << 20) + step * (128 << 10);
-            let end = offset + (128 << 10);
-            windows.push((ahead.on_read(GEOMETRY, offset, end).ahead_to - end) >> 20);
-        }
-        assert_eq!(windows, [0, 1, 2, 4, 8, 8]);
-    }
-
-    #[test]
-    fn read_ahead_stops_at_the_metablock_unless_the_reader_is_close() {
-        let ahead = ReadAhead { next: 0, window: 8, started: true };
-        let edge = GEOMETRY.metablock_size;
-        assert_eq!(ahead.ahead(GEOMETRY, edge - (5 << 20)), edge);
-        assert_eq!(ahead.ahead(GEOMETRY, edge - (2 << 20)), edge + (6 << 20));
+    fn a_small_random_read_fetches_its_chunk_and_a_stream_whole_blocks() {
+        let (at, size) = (100 << 20, 640 << 20);
+        let missing = (at + 5000, at + 9096);
+        let reach = |whole_blocks| Reach { whole_blocks, ahead_to: missing.1 };
+        assert_eq!(fetch_ranges(GEOMETRY, missing, reach(false), size), [(at, at + CHUNK_SIZE)]);
+        assert_eq!(fetch_ranges(GEOMETRY, missing, reach(true), size), [(at, at + GEOMETRY.block_size)]);
     }
 
     #[test]

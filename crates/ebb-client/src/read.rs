@@ -1,16 +1,20 @@
 //! The read path: what is in memory, and fetches for the rest.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use ebb_types::{Result, err};
+use ebb_types::{Prefetch, Result, err};
 
+use crate::Unit;
+use crate::cache::{Asker, Cause};
 use crate::fetch::{self, Wanted};
 use crate::gather::Gather;
 use crate::handles::OpenFile;
 use crate::inode::{Core, Fetch, Inode, Lease};
 use crate::lease::Entry;
-use crate::plan::{Reach, fetch_ranges};
+use crate::plan::fetch_ranges;
+use crate::prefetch::{self, Reach};
 use crate::shared::Shared;
 
 /// Most that one read may ask for; longer ones are cut into several.
@@ -84,6 +88,7 @@ impl Shared {
                 Look::Lost => return Ok(None),
                 Look::Wait(waits) => waits,
             };
+            let _waiting = Waiting::new(self);
             for fetch in &waits {
                 fetch.wait().await;
                 if let Some(Err(error)) = fetch.result()
@@ -107,7 +112,7 @@ impl Shared {
             return None;
         }
         let mut gather = window(&core, offset, len);
-        core.offer(&self.cache, inode.id, &mut gather, &[]);
+        core.offer(&self.cache, inode.id, &mut gather, &[], Asker::Program);
         offer_holes(&core, &mut gather);
         gather.is_complete().then(|| gather.finish())
     }
@@ -125,13 +130,13 @@ impl Shared {
             return (Look::Lost, Vec::new());
         }
         let mut gather = window(&core, offset, len);
-        core.offer(&self.cache, inode.id, &mut gather, local);
+        core.offer(&self.cache, inode.id, &mut gather, local, Asker::Program);
         offer_holes(&core, &mut gather);
         if gather.is_complete() {
             return (Look::Done(gather.finish()), Vec::new());
         }
         let missing = gather.missing().to_vec();
-        let begun = begin_fetches(&mut core, &missing, reach);
+        let begun = begin_fetches(&mut core, &missing, reach, Cause::Demand);
         let waits = core
             .fetches
             .iter()
@@ -143,12 +148,15 @@ impl Shared {
     }
 
     fn reach(&self, file: &OpenFile, offset: u64, len: u64) -> Reach {
-        let (geometry, size) = {
+        let (geometry, size, told) = {
             let core = file.inode.core.lock();
-            (core.geometry(), core.size)
+            (core.geometry(), core.size, core.attr.as_ref().map_or(0, |attr| attr.prefetch))
         };
+        let setting = self.options.prefetch.or_else(|| Prefetch::from_raw(told)).unwrap_or_default();
+        let limit = prefetch::limit(setting, || self.spare.blocks(self.waiting_reads.load(Ordering::Relaxed)));
         let end = offset.saturating_add(len).min(size.max(offset));
-        file.ahead.lock().on_read(geometry, offset, end)
+        let reach = file.ahead.lock().on_read(geometry, offset, end, limit);
+        Reach { whole_blocks: reach.whole_blocks || self.options.unit == Unit::Blocks, ..reach }
     }
 
     fn read_ahead(self: &Arc<Self>, file: &OpenFile, offset: u64, len: u64) {
@@ -173,10 +181,10 @@ impl Shared {
                 return;
             }
             let mut gather = Gather::new(start, end);
-            core.offer(&self.cache, inode.id, &mut gather, &[]);
+            core.offer(&self.cache, inode.id, &mut gather, &[], Asker::Nobody);
             offer_holes(&core, &mut gather);
             let missing = gather.missing().to_vec();
-            begin_fetches(&mut core, &missing, reach)
+            begin_fetches(&mut core, &missing, reach, Cause::Ahead)
         };
         for fetch in begun {
             self.spawn_fetch(inode, fetch);
@@ -190,11 +198,13 @@ impl Shared {
             {
                 // Ordering: into the cache under the file's lock, where a settled write would mark the fetch stale.
                 let core = inode.core.lock();
-                if let Ok(data) = &result
-                    && !fetch.is_stale()
-                {
-                    let padded = pad(data, fetch.end.min(core.size) - fetch.start.min(core.size));
-                    shared.cache.put(inode.id, core.geometry().block_size, fetch.start, &padded);
+                match &result {
+                    Ok(data) if !fetch.is_stale() => {
+                        let padded = pad(data, fetch.end.min(core.size) - fetch.start.min(core.size));
+                        shared.cache.put(inode.id, core.geometry().block_size, fetch.start, &padded, fetch.cause);
+                    }
+                    Ok(data) if fetch.cause == Cause::Ahead => shared.cache.spoiled(data.len() as u64),
+                    _ => {}
                 }
             }
             fetch.finish(result);
@@ -211,6 +221,22 @@ impl Shared {
         let (offset, len) = (range.start % span, range.end - range.start);
         let wanted = Wanted { record, min_version, offset, len, lease: Some(inode.clone()) };
         fetch::fetch(self, wanted, |index| fetch::refresh(self, inode, index, Some(range))).await
+    }
+}
+
+/// A read that waits for members, as long as it lives.
+struct Waiting<'a>(&'a Shared);
+
+impl<'a> Waiting<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.waiting_reads.fetch_add(1, Ordering::Relaxed);
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting_reads.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -233,7 +259,7 @@ fn offer_holes(core: &Core, gather: &mut Gather) {
 }
 
 /// Begins the fetches that are missing and not on their way yet.
-fn begin_fetches(core: &mut Core, missing: &[(u64, u64)], reach: Reach) -> Vec<Arc<Fetch>> {
+fn begin_fetches(core: &mut Core, missing: &[(u64, u64)], reach: Reach, cause: Cause) -> Vec<Arc<Fetch>> {
     core.fetches.retain(|fetch| Arc::strong_count(fetch) > 1);
     let mut begun = Vec::new();
     for range in missing {
@@ -246,7 +272,7 @@ fn begin_fetches(core: &mut Core, missing: &[(u64, u64)], reach: Reach) -> Vec<A
             if covered || core.source(start / core.geometry().metablock_size).is_none() {
                 continue;
             }
-            let fetch = Arc::new(Fetch::new(start, end));
+            let fetch = Arc::new(Fetch::new(start, end, cause));
             core.fetches.push(fetch.clone());
             begun.push(fetch);
         }

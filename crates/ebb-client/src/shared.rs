@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ebb_layout::rendezvous;
 use ebb_rpc::Connector;
@@ -32,6 +32,7 @@ use crate::served::Served;
 use crate::session::Session;
 use crate::sharing::Requests;
 use crate::short::ShortCircuit;
+use crate::spare::Spare;
 use crate::types::{CacheGuard, CacheListener};
 
 /// The client behind [`crate::Client`].
@@ -52,6 +53,9 @@ pub(crate) struct Shared {
     pub resting: Resting,
     pub handles: Handles,
     pub hedge: Hedge,
+    pub spare: Spare,
+    /// Reads of programs that wait for members.
+    pub waiting_reads: AtomicUsize,
     pub short: ShortCircuit,
     pub locks: LockWaiters,
     pub metrics: Cells,
@@ -100,6 +104,8 @@ impl Shared {
             resting: Resting::default(),
             handles: Handles::default(),
             hedge: Hedge::default(),
+            spare: Spare::default(),
+            waiting_reads: AtomicUsize::new(0),
             short: ShortCircuit::default(),
             locks: LockWaiters::default(),
             metrics: Cells::default(),

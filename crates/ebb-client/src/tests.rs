@@ -1,5 +1,6 @@
 //! The client against a real master and block servers in memory, in the virtual world.
 
+mod ahead;
 mod counts;
 mod directed;
 mod ends;

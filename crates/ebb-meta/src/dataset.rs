@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{DatasetId, Geometry, InodeId, Result, bail};
+use ebb_types::{DatasetId, Geometry, InodeId, Prefetch, Result, bail};
 use ebb_wire::pb;
 use imbl::OrdMap;
 
@@ -186,10 +186,12 @@ impl Datasets {
             chain: asked.chain.clone(),
             active: asked.active,
             extra_share_percent: asked.extra_share_percent,
+            prefetch: if asked.prefetch == 0 { default.prefetch } else { asked.prefetch },
             ..Default::default()
         };
         check_chain(&settings)?;
         check_extra_share(settings.extra_share_percent)?;
+        check_prefetch(settings.prefetch)?;
         check_replicas(settings.replicas)?;
         let geometry = Geometry { block_size: settings.block_size, metablock_size: settings.metablock_size };
         if let Err(sentence) = geometry.check() {
@@ -222,6 +224,14 @@ fn check_chain(settings: &pb::Dataset) -> Result<()> {
 pub(crate) fn check_extra_share(percent: u32) -> Result<()> {
     if percent > EXTRA_SHARE_MAX {
         bail!(Invalid, "{percent} % of the unused capacity for extra copies: between 0 and {EXTRA_SHARE_MAX}");
+    }
+    Ok(())
+}
+
+/// A number that some later build may know is nothing that readers of this one could keep to.
+pub(crate) fn check_prefetch(raw: u32) -> Result<()> {
+    if Prefetch::from_raw(raw).is_none() {
+        bail!(Invalid, "prefetch setting {raw} is neither a percentage nor spare");
     }
     Ok(())
 }

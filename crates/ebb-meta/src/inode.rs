@@ -201,6 +201,7 @@ impl Inode {
             replicas: dataset.replicas,
             has_xattrs: self.xattrs.is_some(),
             single_source: dataset.replication == crate::dataset::SINGLE_SOURCE,
+            prefetch: dataset.prefetch,
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The nouns of Ebb: ids, epochs, versions, units and error kinds.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number. Reading order: [`ids`], [`version`],
-//! [`geometry`], [`error`], [`attr`].
+//! [`geometry`], [`prefetch`], [`error`], [`attr`].
 
 pub mod attr;
 pub mod error;
 pub mod geometry;
 pub mod ids;
+pub mod prefetch;
 pub mod version;
 
 pub use attr::{Credentials, FileKind, NAME_LEN_MAX, WallTime, check_name_len};
@@ -16,4 +17,5 @@ pub use ids::{
     BootId, ClusterId, DatasetId, Epoch, HostName, Incarnation, InodeId, MetablockId, NodeId, PlanVersion, RackName,
     RequestId, SessionId, VolumeId,
 };
+pub use prefetch::Prefetch;
 pub use version::Version;

@@ -1,7 +1,7 @@
 //! `ebb dataset`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use ebb_types::{Geometry, HostName, InodeId, Result, bail};
+use ebb_types::{Geometry, HostName, InodeId, Prefetch, Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -17,7 +17,8 @@ mod show;
 pub enum DatasetCommand {
     /// Make a directory tree with its own layout, copies and sizes. The directory must be new or empty.
     Create(CreateArgs),
-    /// Change a dataset's limits (what is there already stays; below it, nothing grows), or its share for extra copies.
+    /// Change a dataset's limits (what is there already stays; below it, nothing grows), its share for extra copies, or
+    /// how much of it is fetched before it is asked for.
     Set(SetArgs),
     /// Set how many nodes of a dataset's chain are to be active: it is then read from these, whatever more power there is.
     SetActive(SetActiveArgs),
@@ -64,6 +65,10 @@ pub struct CreateArgs {
     /// Share of the unused capacity that extra copies of what is read often may take. 0: there are none.
     #[arg(long, value_name = "PERCENT", default_value = "0%")]
     extra_share: Percent,
+    /// How much of what a sequential reader will want is fetched before it asks: a percentage of the full window, or
+    /// spare, for what leaves other traffic alone [default: as the dataset of /, and that 100%].
+    #[arg(long)]
+    prefetch: Option<Prefetch>,
 }
 
 #[derive(Debug, Args)]
@@ -79,6 +84,10 @@ pub struct SetArgs {
     /// Share of the unused capacity that extra copies of what is read often may take. 0: those that there are go.
     #[arg(long, value_name = "PERCENT")]
     extra_share: Option<Percent>,
+    /// How much of what a sequential reader will want is fetched before it asks: a percentage of the full window, or
+    /// spare. Files that are open go on as they are.
+    #[arg(long)]
+    prefetch: Option<Prefetch>,
 }
 
 #[derive(Debug, Args)]
@@ -156,6 +165,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         primaries,
         gear_size: args.gear_size.unwrap_or(0),
         extra_share_percent: args.extra_share.0,
+        prefetch: args.prefetch.map_or(0, Prefetch::to_raw),
         ..Default::default()
     };
     let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
@@ -199,8 +209,8 @@ async fn find(client: &ebb_client::Client, path: &EbbPath) -> Result<pb::Dataset
 }
 
 async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> Result<()> {
-    if args.quota.is_none() && args.inodes.is_none() && args.extra_share.is_none() {
-        bail!(Invalid, "nothing to set: give --quota, --inodes, --extra-share, or several of them");
+    if args.quota.is_none() && args.inodes.is_none() && args.extra_share.is_none() && args.prefetch.is_none() {
+        bail!(Invalid, "nothing to set: give --quota, --inodes, --extra-share, --prefetch, or several of them");
     }
     let dataset = find(client, &args.path).await?;
     let set = pb::meta_op::SetDataset {
@@ -209,6 +219,7 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         quota_inodes: args.inodes,
         active: None,
         extra_share_percent: args.extra_share.map(|share| share.0),
+        prefetch: args.prefetch.map(Prefetch::to_raw),
     };
     client.meta(&admin::credentials(), pb::meta_op::Op::SetDataset(set)).await?;
     let dataset = find(client, &args.path).await?;
@@ -260,6 +271,7 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "root_inode": InodeId::new(dataset.root_inode).raw(),
         "quota": dataset.quota_bytes, "inodes": dataset.quota_inodes,
         "extra_share": Percent(dataset.extra_share_percent).to_string(),
+        "prefetch": Prefetch::from_raw(dataset.prefetch).unwrap_or_default().to_string(),
         "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })
 }

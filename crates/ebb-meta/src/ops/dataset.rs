@@ -7,7 +7,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
 use super::create::new_directory;
-use crate::dataset::check_extra_share;
+use crate::dataset::{check_extra_share, check_prefetch};
 use crate::dir;
 use crate::machine::{Call, Machine, take_id};
 use crate::permission;
@@ -64,6 +64,8 @@ impl Machine {
         settings.active = op.active.unwrap_or(settings.active);
         settings.extra_share_percent = op.extra_share_percent.unwrap_or(settings.extra_share_percent);
         check_extra_share(settings.extra_share_percent)?;
+        settings.prefetch = op.prefetch.unwrap_or(settings.prefetch);
+        check_prefetch(settings.prefetch)?;
         self.datasets.insert(settings.clone());
         Ok(pb::MetaReply { dataset: Some(settings), ..Default::default() })
     }

@@ -178,3 +178,26 @@ fn a_chain_is_kept_and_the_number_of_active_nodes_can_be_set() {
     let more = pb::Dataset { primaries: 5, chain: vec![1, 2, 3, 4], ..dataset("/e") };
     assert_eq!(make(&mut world, more).unwrap_err(), E::Invalid);
 }
+
+#[test]
+fn files_tell_how_far_their_dataset_reads_ahead() {
+    use ebb_types::Prefetch;
+    let mut world = World::new();
+    let raw = |setting: Prefetch| setting.to_raw();
+    let quarter = raw(Prefetch::Percent(25));
+    assert_eq!(make(&mut world, pb::Dataset { prefetch: 103, ..dataset("/x") }).unwrap_err(), E::Invalid);
+    let made = make(&mut world, pb::Dataset { prefetch: quarter, ..dataset("/d") }).unwrap();
+    let inside = world.mkfile(made.root_inode, "f", 0o644).unwrap();
+    let outside = world.mkfile(ROOT, "f", 0o644).unwrap();
+    assert_eq!((world.attr(inside).prefetch, world.attr(outside).prefetch), (quarter, 0));
+    let set = |id, prefetch| Op::SetDataset(meta_op::SetDataset { dataset: id, prefetch, ..Default::default() });
+    assert_eq!(world.run(set(made.id, Some(103))).unwrap_err(), E::Invalid);
+    world.run(set(made.id, Some(raw(Prefetch::Spare)))).unwrap();
+    world.run(set(made.id, None)).unwrap();
+    assert_eq!(world.attr(inside).prefetch, raw(Prefetch::Spare), "what is not said stays");
+    // A new dataset does as the one around everything does.
+    world.run(set(0, Some(quarter))).unwrap();
+    assert_eq!(make(&mut world, dataset("/e")).unwrap().prefetch, quarter);
+    world.run(set(0, Some(0))).unwrap();
+    assert_eq!(world.attr(outside).prefetch, 0);
+}

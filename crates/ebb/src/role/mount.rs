@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use ebb_client::{Client, Unit};
 use ebb_runtime::Runtime;
-use ebb_types::{Error, HostName, Result};
+use ebb_types::{Error, HostName, Prefetch, Result};
 
 use super::wait_for_end;
 use crate::admin;
 use crate::cli::Context;
 use crate::cluster::config::ClusterDir;
 use crate::cluster::process::{self, ProcessFile};
+use crate::units::ByteSize;
 
 /// Time for a mount to appear.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,6 +29,17 @@ pub struct MountArgs {
     /// Refuse changes.
     #[arg(long)]
     read_only: bool,
+    /// How much of what a sequential reader will want is fetched before it asks: a percentage of the full window, or
+    /// spare, for what leaves other traffic alone [default: as each dataset says].
+    #[arg(long)]
+    prefetch: Option<Prefetch>,
+    /// Memory for what was read [default: 256MiB].
+    #[arg(long)]
+    read_cache: Option<ByteSize>,
+    /// Fetch a whole block for each byte that is read, as file systems do whose block is the unit of transfer. For
+    /// comparison.
+    #[arg(long)]
+    whole_blocks: bool,
     /// Stay in front and print to the terminal.
     #[arg(long)]
     foreground: bool,
@@ -53,15 +66,43 @@ pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
     if args.read_only {
         arguments.push("--read-only".into());
     }
+    arguments.extend(args.client_arguments());
     arguments.extend(["--dir".into(), cluster.path.clone().into_os_string(), mountpoint.clone().into_os_string()]);
     let started = process::start(&cluster, &name, &arguments)?.wait_registered(&cluster, START_TIMEOUT)?;
     context.output.say(&format!("{} is mounted (pid {})", mountpoint.display(), started.pid));
     Ok(())
 }
 
+impl MountArgs {
+    /// What the process in the background is told about its client.
+    fn client_arguments(&self) -> Vec<OsString> {
+        let prefetch = self.prefetch.map(|setting| ["--prefetch".into(), setting.to_string()]);
+        let cache = self.read_cache.map(|size| ["--read-cache".into(), size.to_string()]);
+        let mut arguments: Vec<String> = prefetch.into_iter().chain(cache).flatten().collect();
+        if self.whole_blocks {
+            arguments.push("--whole-blocks".into());
+        }
+        arguments.into_iter().map(OsString::from).collect()
+    }
+
+    async fn client(&self, cluster: &ClusterDir, host: &HostName) -> Result<Client> {
+        let mut options = admin::client_options(cluster, host, "mount")?;
+        options.prefetch = self.prefetch;
+        if let Some(ByteSize(bytes)) = self.read_cache {
+            options.read_cache_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        }
+        if self.whole_blocks {
+            options.unit = Unit::Blocks;
+        }
+        let runtime = Runtime::real();
+        let connector = cluster.connector(&runtime, host, "mount");
+        Client::connect(runtime, connector, options).await
+    }
+}
+
 async fn serve(cluster: &ClusterDir, args: &MountArgs, name: &str, mountpoint: &Path) -> Result<()> {
     let host = HostName::new(args.host.clone());
-    let client = admin::client(cluster, &host, "mount").await?;
+    let client = args.client(cluster, &host).await?;
     let options = ebb_fuse::MountOptions { read_only: args.read_only, ..ebb_fuse::MountOptions::default() };
     let mount = ebb_fuse::mount(&Runtime::real(), client, options, mountpoint).await?;
     let mut file = ProcessFile::of_this_process(cluster, name, "mount", host.as_str());

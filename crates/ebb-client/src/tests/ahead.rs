@@ -1,0 +1,111 @@
+//! What is fetched before it is asked for: bounded by the setting, counted, and made good use of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_types::{InodeId, Prefetch};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{CreateDataset, Op, SetDataset};
+
+use super::harness::{BLOCK, Cluster, create, pattern, root, run};
+use crate::{Access, Client, Metrics, Unit};
+
+const READ: u64 = 16 << 10;
+const SIZE: u64 = 64 * BLOCK;
+
+/// A file in one metablock of a dataset of its own; the dataset's id.
+async fn file(client: &Client) -> (InodeId, u64) {
+    client.make_dir(&root(), InodeId::ROOT, b"d", 0o755, 0).await.unwrap();
+    let dataset = pb::Dataset { path: "/d".into(), block_size: BLOCK, metablock_size: SIZE, ..Default::default() };
+    let made = client.meta(&root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+    let dataset = made.dataset.unwrap();
+    let (handle, inode) = create(client, InodeId::new(dataset.root_inode), "f").await;
+    client.write(handle, 0, pattern(1, SIZE as usize)).await.unwrap();
+    client.fsync(handle).await.unwrap();
+    client.close(handle).await;
+    (inode, dataset.id)
+}
+
+/// A client that reads five streams of `reads` small reads each, far from each other; what it counted then.
+async fn streams(
+    cluster: &Arc<Cluster>,
+    inode: InodeId,
+    setting: Option<Prefetch>,
+    reads: u64,
+    unit: Unit,
+) -> (Metrics, u64) {
+    let mut options = cluster.options("client");
+    (options.prefetch, options.unit) = (setting, unit);
+    let client = cluster.client_with(options).await;
+    let (handle, _) = client.open(&root(), inode, Access::Read).await.unwrap();
+    let whole = pattern(1, SIZE as usize);
+    let before = client.counters().read().network_bytes();
+    for stream in 0..5 {
+        for read in 0..reads {
+            let at = (stream * 12 + 1) * BLOCK + read * READ;
+            let data = client.read(handle, at, READ as u32).await.unwrap();
+            assert_eq!(data, whole.slice(at as usize..(at + READ) as usize));
+        }
+    }
+    // What was begun comes.
+    cluster.world.sleep(Duration::from_secs(2)).await;
+    let network = client.counters().read().network_bytes() - before;
+    let metrics = client.metrics();
+    client.disconnect().await.unwrap();
+    (metrics, network)
+}
+
+/// A window's worth is wasted at the end of each stream, and nothing where reads are no stream.
+#[test]
+fn the_setting_bounds_what_is_fetched_ahead_and_never_asked_for() {
+    run(81, 3, |cluster| async move {
+        let (inode, _) = file(&cluster.client("writer").await).await;
+        let mut networks = Vec::new();
+        for (percent, blocks) in [(0, 0), (25, 2), (50, 4), (100, 8)] {
+            let setting = Some(Prefetch::Percent(percent));
+            let (seen, network) = streams(&cluster, inode, setting, 6, Unit::Chunks).await;
+            // A stream of a block and a half: the second block is there before it is asked for, and half of it is used.
+            let used = if blocks == 0 { 0 } else { 5 * 2 * READ };
+            assert_eq!((seen.ahead_bytes, seen.used_ahead_bytes), (5 * (blocks + 1).min(blocks * 9) * BLOCK, used));
+            assert_eq!(seen.unused_ahead_bytes, 0, "it is still in memory");
+            networks.push(network);
+        }
+        assert!(networks.is_sorted(), "the traffic grows with the setting: {networks:?}");
+        assert!(networks[3] > 3 * networks[0], "{networks:?}");
+        let (seen, _) = streams(&cluster, inode, None, 1, Unit::Chunks).await;
+        assert_eq!(seen.ahead_bytes, 0, "single reads are no stream");
+    });
+}
+
+#[test]
+fn a_file_is_read_as_its_dataset_says_unless_the_client_was_told_otherwise() {
+    run(82, 3, |cluster| async move {
+        let writer = cluster.client("writer").await;
+        let (inode, dataset) = file(&writer).await;
+        let ahead = async |setting| streams(&cluster, inode, setting, 6, Unit::Chunks).await.0.ahead_bytes;
+        assert_eq!(ahead(None).await, 5 * 9 * BLOCK, "nothing said: the whole window");
+        let set = async |setting: Prefetch| {
+            let set = SetDataset { dataset, prefetch: Some(setting.to_raw()), ..Default::default() };
+            writer.meta(&root(), Op::SetDataset(set)).await.unwrap();
+        };
+        set(Prefetch::Percent(0)).await;
+        assert_eq!(ahead(None).await, 0);
+        assert_eq!(ahead(Some(Prefetch::Percent(100))).await, 5 * 9 * BLOCK);
+        set(Prefetch::Spare).await;
+        let spare = ahead(None).await;
+        assert!((1..5 * 9 * BLOCK).contains(&spare), "a window that has to grow first: {spare}");
+    });
+}
+
+/// For comparison with file systems whose block is the unit of transfer: a small read fetches its block.
+#[test]
+fn the_unit_of_a_single_read_is_a_chunk_unless_it_is_to_be_a_block() {
+    run(83, 3, |cluster| async move {
+        let (inode, _) = file(&cluster.client("writer").await).await;
+        let (_, chunks) = streams(&cluster, inode, None, 1, Unit::Chunks).await;
+        let (seen, blocks) = streams(&cluster, inode, None, 1, Unit::Blocks).await;
+        assert!((5 * READ..5 * BLOCK).contains(&chunks), "{chunks}");
+        assert!((5 * BLOCK..6 * BLOCK).contains(&blocks), "{blocks}");
+        assert_eq!(seen.ahead_bytes, 0, "a program asked for a byte of each");
+    });
+}
