@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::owned::Owned;
 use crate::plan::{Batch, BatchLimits, FoundFile, Locality, Planner, Work};
+use crate::task::{How, Task};
 use crate::walk::{ClientTree, Tree, Walk};
 
 /// Sentences about failed splits that a report keeps.
@@ -28,8 +29,12 @@ const SLOWEST: u64 = 1 << 20;
 /// How a job runs.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
+    /// What is counted.
+    pub task: Task,
     /// Whether work goes to its data.
     pub locality: Locality,
+    /// Without locations: bytes of one read, as of a program's buffer; none: a block.
+    pub buffer_bytes: Option<u64>,
     /// Calls in progress for each worker.
     pub calls_per_worker: usize,
     /// Workers that a split is tried on.
@@ -40,7 +45,14 @@ pub struct JobOptions {
 
 impl Default for JobOptions {
     fn default() -> Self {
-        Self { locality: Locality::Located, calls_per_worker: 2, attempts_max: 3, limits: BatchLimits::default() }
+        Self {
+            task: Task::Words,
+            locality: Locality::Located,
+            buffer_bytes: None,
+            calls_per_worker: 2,
+            attempts_max: 3,
+            limits: BatchLimits::default(),
+        }
     }
 }
 
@@ -64,7 +76,7 @@ pub struct Progress {
 /// What a job came to.
 #[derive(Clone, PartialEq, Debug, Default, serde::Serialize)]
 pub struct Report {
-    /// Words in all files, as `wc -w` counts them.
+    /// Words in all files, as `wc -w` counts them; of a search, lines as `grep -F -c` does.
     pub words: u64,
     /// Time from start to end.
     pub seconds: f64,
@@ -295,11 +307,15 @@ impl Job<'_> {
         }
     }
 
+    fn how(&self) -> How {
+        let use_locations = self.options.locality == Locality::Located;
+        How { task: self.options.task.clone(), use_locations, buffer_bytes: self.options.buffer_bytes }
+    }
+
     fn start_call(&mut self, batch: Batch) {
         self.calls_made += 1;
         let call = self.calls_made;
         let channel = self.connector.channel(self.addresses[batch.worker]);
-        let use_locations = self.options.locality == Locality::Located;
         let awake = CALL_DEADLINE + Duration::from_millis(batch.bytes * 1000 / SLOWEST);
         // One that blinks is frozen for some of the time, as are those that it reads from.
         let deadline = match (self.power)(batch.worker) {
@@ -308,8 +324,9 @@ impl Job<'_> {
         };
         let done = self.done.clone();
         let splits = batch.work.iter().map(|work| work.split.clone()).collect();
+        let message = self.how().to_message(splits);
         let task = self.runtime.spawn("count-words", async move {
-            let reply = channel.call(&pb::CountWords { splits, use_locations }, deadline).await;
+            let reply = channel.call(&message, deadline).await;
             // A job that is gone needs no result.
             let _ = done.send(Done { call, reply }).await;
         });

@@ -14,6 +14,7 @@ use crate::meter::Meter;
 use crate::owned::Owned;
 use crate::source::Source;
 use crate::split::{Counted, count_split};
+use crate::task::How;
 
 /// Splits read side by side for one call.
 const LANES: usize = 8;
@@ -51,12 +52,13 @@ impl<S: Source> Worker<S> {
         if request.splits.len() > SPLITS_MAX {
             bail!(Invalid, "{} splits in one call, the most is {SPLITS_MAX}", request.splits.len());
         }
+        let how = How::from_message(&request)?;
         let metered = self.meter.begin();
-        let results = self.count_splits(request).await?;
+        let results = self.count_splits(request, how).await?;
         let mut reply = pb::CountWordsReply::default();
         for result in &results {
             let counted = result.as_ref().copied().unwrap_or_default();
-            reply.words.push(counted.words);
+            reply.words.push(counted.found);
             reply.read_bytes += counted.read_bytes;
         }
         if results.iter().any(Result::is_err) {
@@ -68,13 +70,14 @@ impl<S: Source> Worker<S> {
     }
 
     /// Counts all splits, a few side by side.
-    async fn count_splits(&self, request: pb::CountWords) -> Result<Vec<Result<Counted>>> {
+    async fn count_splits(&self, request: pb::CountWords, how: How) -> Result<Vec<Result<Counted>>> {
         let unread = || Err(Error::new(ebb_types::ErrorKind::Internal, "the split was not read"));
         let lanes = request.splits.len().min(LANES);
         let shared = Arc::new(Shared {
             results: Mutex::new(request.splits.iter().map(|_| unread()).collect()),
             next: AtomicUsize::new(0),
             request,
+            how,
         });
         let lanes: Vec<_> = (0..lanes)
             .map(|_| {
@@ -107,6 +110,7 @@ impl<S: Source> Service for Worker<S> {
 /// The splits of one call, taken one by one by its lanes.
 struct Shared {
     request: pb::CountWords,
+    how: How,
     next: AtomicUsize,
     results: Mutex<Vec<Result<Counted>>>,
 }
@@ -116,7 +120,7 @@ impl Shared {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(split) = self.request.splits.get(index) else { return };
-            let counted = count_split(runtime, source, split, self.request.use_locations).await;
+            let counted = count_split(runtime, source, split, &self.how).await;
             self.results.lock()[index] = counted;
         }
     }

@@ -6,8 +6,8 @@ use ebb_runtime::Runtime;
 use ebb_types::{CHUNK_SIZE, InodeId, Result, bail};
 use ebb_wire::pb;
 
-use crate::count::SplitCount;
 use crate::source::{Source, block_size, metablock_size};
+use crate::task::{Count, How};
 
 /// Buffers shorter than this are counted where they are; longer ones off the tasks' threads.
 const COMPUTE_MIN: usize = 128 << 10;
@@ -17,25 +17,20 @@ const BLOCK_MAX: u64 = 16 << 20;
 /// What a split came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
-    /// Its words.
-    pub words: u64,
+    /// Its words, or its lines with the text.
+    pub found: u64,
     /// Bytes read for it.
     pub read_bytes: u64,
 }
 
-/// Counts the words of a split. With `use_locations` it reads by the split's map, and goes on by a fresh one if that
-/// fails; without, it reads as any program does.
-pub async fn count_split(
-    runtime: &Runtime,
-    source: &impl Source,
-    split: &pb::Split,
-    use_locations: bool,
-) -> Result<Counted> {
+/// Counts what is asked for in a split. With `use_locations` it reads by the split's map, and goes on by a fresh one if
+/// that fails; without, it reads as any program does.
+pub async fn count_split(runtime: &Runtime, source: &impl Source, split: &pb::Split, how: &How) -> Result<Counted> {
     check(split)?;
-    let mut count = SplitCount::new(split.offset, split.length);
+    let mut count = Count::new(&how.task, split.offset, split.length);
     let end = split.offset + split.length;
-    let block = block_size(split);
-    let mut reader = Reader::new(runtime, source, split, use_locations, count.position());
+    let block = how.unit(block_size(split));
+    let mut reader = Reader::new(runtime, source, split, how.use_locations, count.position());
     // The first read takes the look-back and the first block together.
     let mut data = reader.read_to(next_edge(split.offset, block).min(end)).await?;
     while reader.at < end && !data.is_empty() {
@@ -45,7 +40,8 @@ pub async fn count_split(
         data = next?;
     }
     count = feed(runtime, count, data).await;
-    // A run that began just before the end and shows nothing printable yet (G9: chunks, not a whole metablock).
+    // A run that began just before the end and shows nothing printable yet, or a line that the text may still come in:
+    // chunks, not the whole next metablock (metablocks paper, Sec. 3).
     let mut step = 0;
     while !count.is_decided() && reader.at < split.file_size {
         let data = reader.read_to(next_edge(reader.at, CHUNK_SIZE) + step).await?;
@@ -55,7 +51,7 @@ pub async fn count_split(
         count.feed(&data);
         step = (step * 2 + CHUNK_SIZE).min(block);
     }
-    Ok(Counted { words: count.words(), read_bytes: reader.read_bytes })
+    Ok(Counted { found: count.found(), read_bytes: reader.read_bytes })
 }
 
 fn check(split: &pb::Split) -> Result<()> {
@@ -73,7 +69,7 @@ fn next_edge(at: u64, unit: u64) -> u64 {
     (at / unit + 1).saturating_mul(unit)
 }
 
-async fn feed(runtime: &Runtime, mut count: SplitCount, data: Bytes) -> SplitCount {
+async fn feed(runtime: &Runtime, mut count: Count, data: Bytes) -> Count {
     if data.len() < COMPUTE_MIN {
         count.feed(&data);
         return count;

@@ -26,7 +26,7 @@ fn each_split_has_its_count_or_its_failure() {
     virt(3, async |runtime| {
         let worker = Worker::new(&runtime, source.clone(), Counters::default(), Counters::default());
         let splits: Vec<_> = files.iter().map(|inode| source.namespace.split(*inode, 0)).collect();
-        let whole = pb::CountWords { splits: splits.clone(), use_locations: true };
+        let whole = pb::CountWords { splits: splits.clone(), use_locations: true, ..Default::default() };
         let reply = worker.count_words(whole).await.unwrap();
         for (index, inode) in files.iter().enumerate() {
             let failure = ebb_wire::convert::failure(reply.failures.get(index).cloned());
@@ -39,9 +39,13 @@ fn each_split_has_its_count_or_its_failure() {
         }
         assert_eq!(reply.read_bytes, 39 * 500);
         // Without a failure there is no list of them.
-        let good = pb::CountWords { splits: splits[..5].to_vec(), use_locations: true };
+        let good = pb::CountWords { splits: splits[..5].to_vec(), use_locations: true, ..Default::default() };
         assert!(worker.count_words(good).await.unwrap().failures.is_empty());
-        let many = pb::CountWords { splits: vec![pb::Split::default(); SPLITS_MAX + 1], use_locations: true };
+        let many = pb::CountWords {
+            splits: vec![pb::Split::default(); SPLITS_MAX + 1],
+            use_locations: true,
+            ..Default::default()
+        };
         let refused = worker.handle(request(&many, Method::CountWords)).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid);
         let other = worker.handle(request(&pb::Fsck::default(), Method::Fsck)).await.unwrap_err();

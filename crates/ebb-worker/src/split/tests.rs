@@ -18,7 +18,7 @@ async fn sum(runtime: &Runtime, source: &FakeSource, inode: u64, use_locations: 
     let mut sum = 0;
     for index in 0..size.div_ceil(METABLOCK) {
         let split = source.namespace.split(inode, index);
-        sum += count_split(runtime, source, &split, use_locations).await.unwrap().words;
+        sum += count_split(runtime, source, &split, &How::words(use_locations)).await.unwrap().found;
     }
     sum
 }
@@ -85,15 +85,58 @@ fn damage_and_nonsense_are_failures() {
     source.broken.lock().push(inode);
     virt(1, async |runtime| {
         let good = source.namespace.split(inode, 0);
-        assert_eq!(count_split(&runtime, &source, &good, true).await.unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(
+            count_split(&runtime, &source, &good, &How::words(true)).await.unwrap_err().kind(),
+            ErrorKind::Corrupt
+        );
         let huge_block = pb::Split { block_size: 1 << 40, ..good.clone() };
         let endless = pb::Split { length: u64::MAX, offset: 5, ..good.clone() };
         for split in [huge_block, endless] {
-            assert_eq!(count_split(&runtime, &source, &split, true).await.unwrap_err().kind(), ErrorKind::Invalid);
+            assert_eq!(
+                count_split(&runtime, &source, &split, &How::words(true)).await.unwrap_err().kind(),
+                ErrorKind::Invalid
+            );
         }
         runtime.sleep(Duration::from_secs(1)).await;
     });
     assert!(source.open.lock().is_empty());
+}
+
+/// Lines that straddle the edges of metablocks: each is found once, and costs chunks of the next metablock at most.
+#[test]
+fn a_search_reads_a_line_to_its_end_and_no_further() {
+    let size = 3 * METABLOCK as usize + 100;
+    let mut data = vec![b'.'; size];
+    // A line of 100 bytes everywhere, so that the edges lie within lines; the text in every tenth, and over one edge.
+    data.iter_mut().skip(99).step_by(100).for_each(|byte| *byte = b'\n');
+    for line in (0..size / 100).step_by(10) {
+        data[line * 100 + 50..line * 100 + 56].copy_from_slice(b"needle");
+    }
+    let edge = METABLOCK as usize;
+    let line = edge / 100 * 100;
+    data[line..line + 99].fill(b'.');
+    data[edge - 3..edge + 3].copy_from_slice(b"needle");
+    let expected = data.split(|byte| *byte == b'\n').filter(|line| line.windows(6).any(|six| six == b"needle")).count();
+    let (source, inode) = site(data);
+    let task = crate::Task::Lines(crate::Pattern::new(Bytes::from_static(b"needle")).unwrap());
+    let located = How { task, use_locations: true, buffer_bytes: Some(1) };
+    let blind = How { use_locations: false, buffer_bytes: Some(32 << 10), ..located.clone() };
+    for (how, largest) in [(located, BLOCK), (blind, 32 << 10)] {
+        source.asked.lock().clear();
+        virt(1, async |runtime| {
+            let mut found = 0;
+            for index in 0..4 {
+                let split = source.namespace.split(inode, index);
+                found += count_split(&runtime, &source, &split, &how).await.unwrap().found;
+            }
+            assert_eq!(found, expected as u64);
+        });
+        let asked = source.asked.lock().clone();
+        assert!(asked.iter().all(|asked| asked.len <= largest && asked.by_map == how.use_locations), "{asked:?}");
+        let total: u64 = asked.iter().map(|asked| asked.len).sum();
+        // A chunk on for each of three edges; behind the last there are 100 bytes.
+        assert_eq!(total, size as u64 + 2 * CHUNK_SIZE + 100, "{asked:?}");
+    }
 }
 
 proptest! {
