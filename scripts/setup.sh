@@ -3,6 +3,7 @@
 set -euo pipefail
 
 missing=()
+PATH="$PATH:/usr/sbin"              # where Debian has some of these
 need() { # need COMMAND PACKAGE
     command -v "$1" >/dev/null 2>&1 || missing+=("$2")
 }
@@ -15,6 +16,7 @@ need setfattr attr
 need setfacl acl
 need fio fio
 need xz xz-utils
+need bonnie++ bonnie++            # `ebb lab metablocks`
 
 if [ "${#missing[@]}" -gt 0 ]; then
     echo "setup: installing ${missing[*]}"

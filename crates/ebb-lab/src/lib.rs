@@ -14,7 +14,8 @@
 //!
 //! Reading order: [`hardware`], [`testbed`], [`measure`], [`drive`], [`balancer`], [`job`], [`rivals`]; then a figure: [`rabbit`], [`blinkfs`], each a
 //! registry of parts; [`part`] says what a part is, [`outcome`] what comes out.
-//! [`agreement`] holds a real cluster against a virtual one.
+//! [`agreement`] holds a real cluster against a virtual one; [`metablocks`] has what is said of a paper that is measured on a real
+//! cluster alone.
 
 pub mod agreement;
 pub mod balancer;
@@ -23,6 +24,7 @@ pub mod drive;
 pub mod hardware;
 pub mod job;
 pub mod measure;
+pub mod metablocks;
 pub mod outcome;
 pub mod part;
 pub mod rabbit;

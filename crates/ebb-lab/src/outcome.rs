@@ -87,6 +87,16 @@ impl Outcome {
         json!({"seed": seed, "numbers": self.section.rows.len(), "agreeing": agreeing, "rows": self.table().json()})
     }
 
+    /// The same of what was measured and follows from no seed: in how many rounds, and the tables of all that was seen.
+    #[must_use]
+    pub fn measured_json(&self, rounds: u32) -> Value {
+        let agreeing = self.section.agreeing();
+        let tables: Vec<Value> =
+            self.section.tables.iter().map(|table| json!({"title": table.title, "rows": table.json()})).collect();
+        let numbers = self.section.rows.len();
+        json!({"rounds": rounds, "numbers": numbers, "agreeing": agreeing, "rows": self.table().json(), "tables": tables})
+    }
+
     /// Names and contents of the files of the figures.
     #[must_use]
     pub fn pictures(&self) -> Vec<(String, String)> {

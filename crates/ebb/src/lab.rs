@@ -8,6 +8,7 @@ use ebb_types::Result;
 use crate::cli::Context;
 use crate::path::EbbPath;
 
+mod metablocks;
 mod paper;
 mod power;
 mod virtual_cluster;
@@ -17,12 +18,22 @@ mod wordcount;
 pub enum LabCommand {
     /// Count the words of a file or a tree by shipping the work to the hosts that hold its metablocks.
     Wordcount(WordcountArgs),
+    /// Count the lines that hold a text, as `grep -F -c` does, likewise.
+    Grep {
+        /// What is looked for.
+        text: String,
+        #[command(flatten)]
+        job: WordcountArgs,
+    },
     /// Run a whole cluster in virtual time, with faults, and check what it promised.
     Virtual(VirtualArgs),
     /// The figures of "Robust and Flexible Power-Proportional Storage", run in virtual time beside the printed numbers.
     Rabbit(paper::PaperArgs),
     /// The figures of "BlinkFS: A Distributed File System for Intermittent Power", likewise.
     Blinkfs(paper::PaperArgs),
+    /// The figures of "Cloud analytics: Do we really need to reinvent the storage stack?": block sizes, metablocks,
+    /// locations and prefetch, measured on a running cluster beside the printed numbers.
+    Metablocks(metablocks::MetablocksArgs),
     /// What a running cluster serves at 20, 50 and 80 % power, as a share of its full power, beside a virtual one. The
     /// operator's word on the supply is full power afterwards.
     Power(power::PowerArgs),
@@ -70,10 +81,12 @@ pub struct VirtualArgs {
 /// Does it; false: something promised did not hold.
 pub async fn run(context: &Context, command: LabCommand) -> Result<bool> {
     match command {
-        LabCommand::Wordcount(args) => wordcount::run(context, &args).await,
+        LabCommand::Wordcount(args) => wordcount::run(context, &args, None).await,
+        LabCommand::Grep { text, job } => wordcount::run(context, &job, Some(&text)).await,
         LabCommand::Virtual(args) => virtual_cluster::run(context, &args),
         LabCommand::Rabbit(args) => paper::run(context, &paper::RABBIT, &args).map(|()| true),
         LabCommand::Blinkfs(args) => paper::run(context, &paper::BLINKFS, &args).map(|()| true),
+        LabCommand::Metablocks(args) => metablocks::run(context, &args).await.map(|()| true),
         LabCommand::Power(args) => power::run(context, &args).await,
     }
 }

@@ -46,7 +46,7 @@ fn known_texts() {
         (b"a a\nb\na", b"a", 2),
         (b"\n\n\n", b"a", 0),
         (b"ab\nab", b"b\xff", 0),
-        (b"aXX\nXX", b"XXX", 0),
+        (b"ayy\nyy", b"yyy", 0),
         (b"aab", b"ab", 1),
         (b"x\0abc\0y\n", b"c\0y", 1),
     ] {

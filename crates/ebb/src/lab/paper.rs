@@ -59,7 +59,8 @@ pub fn run(context: &Context, paper: &Paper, args: &PaperArgs) -> Result<()> {
     bar.finish_and_clear();
     let outcome = made?;
     if let Some(dir) = &args.out {
-        write_all(dir, &outcome, args.seed)?;
+        let lead = format!("The paper's number, ours in virtual time, and why they differ. Seed {}.", args.seed);
+        write_all(dir, &outcome, &outcome.json(args.seed), &lead)?;
     }
     let output = context.output;
     if output.json() {
@@ -76,7 +77,8 @@ pub fn run(context: &Context, paper: &Paper, args: &PaperArgs) -> Result<()> {
     Ok(())
 }
 
-fn write_all(dir: &Path, outcome: &Outcome, seed: u64) -> Result<()> {
+/// Writes figures, numbers and the page.
+pub fn write_all(dir: &Path, outcome: &Outcome, numbers: &serde_json::Value, lead: &str) -> Result<()> {
     std::fs::create_dir_all(dir).map_err(|error| err!(Io, "making {}: {error}", dir.display()))?;
     let write = |name: &str, text: &str| {
         let path = dir.join(name);
@@ -85,7 +87,6 @@ fn write_all(dir: &Path, outcome: &Outcome, seed: u64) -> Result<()> {
     for (name, svg) in outcome.pictures() {
         write(&name, &svg)?;
     }
-    write("numbers.json", &format!("{:#}\n", outcome.json(seed)))?;
-    let lead = format!("The paper's number, ours in virtual time, and why they differ. Seed {seed}.");
-    write("index.html", &page(&outcome.section.title, &lead, std::slice::from_ref(&outcome.section)))
+    write("numbers.json", &format!("{numbers:#}\n"))?;
+    write("index.html", &page(&outcome.section.title, lead, std::slice::from_ref(&outcome.section)))
 }

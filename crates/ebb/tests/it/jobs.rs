@@ -64,3 +64,92 @@ fn words_written_a_moment_ago_are_counted() {
     }
     assert_eq!(expected, 15 * 700);
 }
+
+/// Goal: the experiment runs through on a small file, finds what it looks for, and leaves nothing behind. Method: what is
+/// asserted follows from where bytes go, not from how fast.
+#[test]
+fn the_metablocks_experiment_runs_and_leaves_nothing_behind() {
+    let cluster = Cluster::up(4);
+    let small = cluster.ebb(&["lab", "metablocks", "--size", "1MiB"]);
+    assert!(small.code == 2 && small.err.contains("at least 32MiB"), "{}", small.err);
+    let out = cluster.path("figures");
+    let told = cluster.json(&["lab", "metablocks", "--size", "32MiB", "--rounds", "1", "--out", out.to_str().unwrap()]);
+    let rows = told["rows"].as_array().unwrap();
+    let ours = |what: &str| {
+        let found = rows.iter().find(|row| row["point"].as_str().unwrap().contains(what));
+        found.unwrap_or_else(|| panic!("no row {what:?}: {told:#}"))["ours"].clone()
+    };
+    let located = ours("network bytes of a search on HDFS's setting").as_f64().unwrap();
+    let blind = ours("the same on small blocks with prefetch").as_f64().unwrap();
+    assert!(located < 0.1 && blind > 0.9, "{located} {blind}");
+    for kind in ["random", "sequential"] {
+        for setting in ["large blocks", "metablocks"] {
+            let ratio = ours(&format!("{kind} reads on {setting}, of small blocks: own reader")).as_f64().unwrap();
+            assert!(ratio > 0.0, "{kind} {setting}");
+        }
+    }
+    let tables = told["tables"].as_array().unwrap();
+    assert_eq!(tables.iter().map(|table| table["rows"].as_array().unwrap().len()).collect::<Vec<_>>(), [7, 15]);
+    let unused = |prefetch: &str, reader: &str| {
+        let rows = tables[1]["rows"].as_array().unwrap();
+        let found = rows.iter().find(|row| row["prefetch"] == prefetch && row["reader"] == reader);
+        found.unwrap()["unused_bytes"].as_f64().unwrap()
+    };
+    assert_eq!((unused("0%", "random"), unused("0%", "sequential")), (0.0, 0.0), "nothing is fetched ahead");
+    assert_eq!(unused("100%", "sequential"), 0.0, "all that a whole stream fetches ahead is asked for");
+    let mut files: Vec<String> =
+        std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    files.sort();
+    assert_eq!(files, ["01-1.svg", "02-sec3.svg", "03-table2.svg", "index.html", "numbers.json"]);
+    assert_eq!(cluster.ok(&["fs", "ls", "/"]), "");
+    assert!(!cluster.dir().join("lab-metablocks").exists());
+    assert_eq!(cluster.json(&["dataset", "list"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_text_is_found_where_it_lies_in_as_many_lines_as_grep_says() {
+    let cluster = Cluster::up(4);
+    let local = cluster.path("large");
+    std::fs::write(&local, text(5 << 20)).unwrap();
+    cluster.ok(&["dataset", "create", "/d", "--block", "256KiB", "--metablock", "1MiB", "--replicas", "1"]);
+    cluster.ok(&["fs", "put", local.to_str().unwrap(), "/d/large"]);
+    for (round, wanted) in ["wf", "\u{2014}", "no such text"].into_iter().enumerate() {
+        let expected: u64 = shell(&format!("grep -a -c -F -e '{wanted}' {} || true", local.display())).parse().unwrap();
+        let near = cluster.json(&["lab", "grep", wanted, "/d"]);
+        assert_eq!((&near["lines"], &near["local_splits"]), (&expected.into(), &near["splits"]), "{wanted}");
+        assert_eq!(near.get("words"), None);
+        let bytes = near["network_bytes"].as_u64().unwrap();
+        // Four edges between metablocks cost a chunk each.
+        assert!(bytes < 100_000, "{bytes} network bytes by location");
+        let far = cluster.json(&["lab", "grep", wanted, "/d", "--no-locations"]);
+        assert_eq!(far["lines"], expected, "{wanted}");
+        // Later ones find some of it in the workers' memory.
+        assert!(round > 0 || far["network_bytes"].as_u64().unwrap() > 5 << 20, "{far}");
+    }
+    let refused = cluster.ebb(&["lab", "grep", "", "/d"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+}
+
+#[test]
+fn a_dataset_and_a_mount_say_how_much_is_fetched_ahead() {
+    let cluster = Cluster::up(3);
+    cluster.ok(&["dataset", "create", "/d", "--prefetch", "25"]);
+    assert_eq!(cluster.json(&["dataset", "show", "/d"])["prefetch"], "25%");
+    assert_eq!(cluster.json(&["dataset", "set", "/d", "--prefetch", "spare"])["prefetch"], "spare");
+    let refused = cluster.ebb(&["dataset", "set", "/d", "--prefetch", "101"]);
+    assert!(refused.code == 2 && refused.err.contains("up to 100"), "{}", refused.err);
+    // What a mount is told reaches the process in the background, and files are as they were written.
+    let mount = cluster.path("mnt");
+    std::fs::create_dir(&mount).unwrap();
+    let options = ["--prefetch", "0", "--read-cache", "16MiB", "--whole-blocks"];
+    cluster.ok(&[&["mount"][..], &options, &[mount.to_str().unwrap()]].concat());
+    let process = cluster.pid("mount", "client");
+    let arguments = std::fs::read(format!("/proc/{process}/cmdline")).unwrap();
+    let arguments = String::from_utf8(arguments).unwrap().replace('\0', " ");
+    assert!(options.iter().all(|option| arguments.contains(option)), "{arguments}");
+    let data = crate::harness::pattern(9 << 20, 5);
+    std::fs::write(mount.join("d/f"), &data).unwrap();
+    cluster.ok(&["umount", mount.to_str().unwrap()]);
+    cluster.ok(&[&["mount"][..], &options, &[mount.to_str().unwrap()]].concat());
+    assert!(std::fs::read(mount.join("d/f")).unwrap() == data, "read back with another setting");
+}
