@@ -14,8 +14,8 @@
 //! that it includes), the pipeline (a chain delivers what single-source delivers, in fewer orders), time. Clocks
 //! appear as one assumption: a *read* lease ends at its client before the master takes it for ended. A *write* lease
 //! has no such luck here; only epochs protect it. Files that several clients write by way of the proxy have a model of
-//! their own, [`sharing`], in which a whole set of members is one thing; so have members that sleep, [`standins`], and copies
-//! that lie away from home, [`guests`].
+//! their own, [`sharing`], in which a whole set of members is one thing; so have members that sleep, [`standins`], copies
+//! that lie away from home, [`guests`], and writes to shared files that go to the members directly, [`direct`].
 //!
 //! Reading order: [`names`], [`message`], [`replica`], [`client`], [`master`], then [`actions`] (what may happen),
 //! [`properties`] (what must hold), [`mutant`], [`forget`] and [`symmetry`] (why it ends).
@@ -23,6 +23,7 @@
 pub mod actions;
 pub mod bounds;
 pub mod client;
+pub mod direct;
 #[cfg(test)]
 pub(crate) mod explore;
 pub mod extras;

@@ -1,0 +1,162 @@
+//! Direct writes: "Direct writes" of `docs/protocol.md` as a sixth, small model.
+//!
+//! Two metablocks on the same two members, two clients that each write over both of them by a ticket, and a write by way of the
+//! proxy between them. Clients put bytes with the members; the proxy gives versions when it is told that they are there, and
+//! has the members take them. Members crash and lose what they have not synced, put bytes included; the proxy dies and a recovery
+//! takes what is longest; puts, reports and applications come late and repeatedly.
+//!
+//! | action | stands for |
+//! |---|---|
+//! | `AskTicket` | `SharedOp` with `direct`; `ebb-proxy` tickets |
+//! | `Deliver(Put)` | `PutStaged`; `ebb-block` staging |
+//! | `Report`, `Commit`, `CommitRest` | `SharedOp` with `apply`; `ebb-proxy` carry; `ebb-client` direct |
+//! | `Abort` | a ticket's time is over, or its client gives it up; `DropStaged` |
+//! | `Enter`, `Write`, `WriteRest` | `SharedOp` with `write` |
+//! | `Deliver(Apply)` | `WriteReplica` with `staged`, or with the bytes |
+//! | `FetchBack` | `ReadStaged` |
+//! | `Answer`, `Fsync`, `Read` | the answers of the proxy |
+//! | `Sync`, `Settle` | `SyncReplicas`; `DropStaged` of what every member has synced |
+//! | `Crash`, `ProxyDies`, `Recover` | a process; `ebb-master` recovery |
+
+mod actions;
+mod mutant;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use actions::Action;
+pub use mutant::Mutant;
+pub use state::{Message, State};
+
+use stateright::{Model, Property};
+
+use state::{MEMBERS, is_in};
+
+/// One version, one content; and no write twice.
+pub const CONTENT: &str = "every member has, place by place, what the proxy gave that place";
+/// What was given up is nowhere.
+pub const DISCARDED: &str = "what was given up is never applied";
+/// Tickets are places in a queue.
+pub const ORDERED: &str = "no write comes before one that overlaps it and was there first";
+/// Both metablocks or none, while the proxy lives.
+pub const WHOLE: &str = "a read shows all of a write or nothing of it";
+/// What was answered survives the proxy.
+pub const SURVIVES: &str = "what was answered is there after the proxy is lost";
+/// What fsync acknowledged is with every member.
+pub const SYNCED: &str = "what fsync acknowledged every member has synced";
+/// What was read stays.
+pub const STAYS: &str = "what was read never goes away";
+
+/// How much may happen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Direct writes.
+    pub direct: u8,
+    /// Whether there is a write by way of the proxy, too.
+    pub via: bool,
+    /// Crashes of members.
+    pub crashes: u8,
+    /// Deaths of the proxy.
+    pub deaths: u8,
+    /// Whether members sync, and somebody reads: where nothing fails it says nothing.
+    pub syncs: bool,
+}
+
+impl Bounds {
+    /// Two direct writes and one that is none, in turns.
+    pub const TURNS: Self = Self { direct: 2, via: true, crashes: 0, deaths: 0, syncs: false };
+    /// A member loses what it was given.
+    pub const CRASHES: Self = Self { direct: 2, via: false, crashes: 1, deaths: 0, syncs: true };
+    /// The proxy dies.
+    pub const DEATHS: Self = Self { direct: 2, via: false, crashes: 0, deaths: 1, syncs: true };
+    /// Both, around one write.
+    pub const BOTH: Self = Self { direct: 1, via: true, crashes: 1, deaths: 1, syncs: true };
+    /// Every case.
+    pub const ALL: [Self; 4] = [Self::TURNS, Self::CRASHES, Self::DEATHS, Self::BOTH];
+}
+
+/// The model: what may happen how often, and which mistake is planted, if any.
+#[derive(Clone, Copy, Debug)]
+pub struct Direct {
+    /// How much may happen.
+    pub bounds: Bounds,
+    /// `None`: the protocol as documented.
+    pub mutant: Option<Mutant>,
+}
+
+impl Direct {
+    /// The documented protocol within these bounds.
+    #[must_use]
+    pub const fn new(bounds: Bounds) -> Self {
+        Self { bounds, mutant: None }
+    }
+
+    /// The protocol with a mistake planted, within bounds in which it shows.
+    #[must_use]
+    pub const fn with(mutant: Mutant) -> Self {
+        Self { bounds: mutant.bounds(), mutant: Some(mutant) }
+    }
+
+    /// Whether this mistake is planted.
+    #[must_use]
+    pub fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+}
+
+impl Model for Direct {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::default()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        actions::enumerate(self, state, actions);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        actions::perform(self, &mut next, action);
+        (next != *last).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(CONTENT, |_: &Self, state: &State| state.is_one_content()),
+            Property::always(DISCARDED, |_: &Self, state: &State| state.has_nothing_of(state.aborted)),
+            Property::always(ORDERED, |_: &Self, state: &State| !state.was_overtaken),
+            Property::always(WHOLE, |_: &Self, state: &State| !state.was_torn),
+            Property::always(SURVIVES, |_: &Self, state: &State| !state.was_lost),
+            Property::always(SYNCED, |_: &Self, state: &State| state.is_synced(state.fsynced)),
+            Property::always(STAYS, |_: &Self, state: &State| state.is_synced(state.shown)),
+            Property::sometimes(
+                "a member takes bytes that were put before it crashed elsewhere",
+                |_: &Self, state: &State| state.was_fetched && state.crashes > 0 && state.answered != 0,
+            ),
+            Property::sometimes("a ticket is given up, and its bytes arrive", |_: &Self, state: &State| {
+                state.aborted != 0 && state.members.iter().any(|member| !member.staged.is_empty())
+            }),
+            Property::sometimes("both direct writes are answered", |_: &Self, state: &State| state.answered & 3 == 3),
+            Property::sometimes("a write by way of the proxy comes between", |_: &Self, state: &State| {
+                state.placed[0].len() == 3 && state.placed[0][1] == state::VIA && state.answered == 7
+            }),
+            Property::sometimes("a recovery finds one metablock ahead of the other", |_: &Self, state: &State| {
+                state.epoch > 0 && state.placed[0].len() != state.placed[1].len()
+            }),
+            Property::sometimes("under the next proxy a write is answered", |_: &Self, state: &State| {
+                state.was_answered_after
+            }),
+            Property::sometimes("what fsync acknowledged outlives the proxy", |_: &Self, state: &State| {
+                state.epoch > 0 && state.fsynced != 0
+            }),
+            Property::sometimes("everything put is dropped in the end", |_: &Self, state: &State| {
+                state.settled != 0 && (0..MEMBERS).all(|member| state.members[member].staged.is_empty())
+            }),
+            Property::sometimes("two were read", |_: &Self, state: &State| {
+                is_in(0, state.shown) && is_in(1, state.shown)
+            }),
+        ]
+    }
+}

@@ -1,0 +1,65 @@
+//! Mistakes to plant. Each changes one rule, at the one line that asks [`Direct::is`](super::Direct::is) for it.
+
+use super::Bounds;
+
+/// A planted mistake.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Mutant {
+    /// A member that has lost what was put says that it has applied it.
+    AppliesNothing,
+    /// Tickets are told apart by their numbers alone: the next process of the proxy gives the same ones.
+    TicketsWithoutProcess,
+    /// What a member has lost is fetched from what another one has in that place now.
+    FetchesWhatIsThere,
+    /// A report is carried out before tickets that overlap and were given earlier are over.
+    Overtakes,
+    /// A write by way of the proxy does not wait for tickets that were given before it came.
+    ViaOvertakes,
+    /// A report that comes after its ticket was given up is carried out.
+    AppliesWhatWasGivenUp,
+    /// A report that comes again is carried out again.
+    RepeatsReports,
+    /// The client reports before all members have its bytes, and the proxy answers when one of them has applied.
+    AnswersEarly,
+    /// fsync returns when members have received.
+    FsyncGoesByReceived,
+    /// A read is answered before what it shows is synced.
+    ShowsUnsynced,
+    /// A read does not wait for its turn on the range.
+    ReadsBetween,
+    /// A member takes what an earlier proxy sent.
+    IgnoresEpochs,
+}
+
+impl Mutant {
+    /// Every mistake.
+    pub const ALL: &'static [Self] = &[
+        Self::AppliesNothing,
+        Self::TicketsWithoutProcess,
+        Self::FetchesWhatIsThere,
+        Self::Overtakes,
+        Self::ViaOvertakes,
+        Self::AppliesWhatWasGivenUp,
+        Self::RepeatsReports,
+        Self::AnswersEarly,
+        Self::FsyncGoesByReceived,
+        Self::ShowsUnsynced,
+        Self::ReadsBetween,
+        Self::IgnoresEpochs,
+    ];
+
+    /// Where it shows.
+    #[must_use]
+    pub const fn bounds(self) -> Bounds {
+        match self {
+            Self::AppliesNothing
+            | Self::FetchesWhatIsThere
+            | Self::FsyncGoesByReceived
+            | Self::ShowsUnsynced
+            | Self::ReadsBetween => Bounds::CRASHES,
+            Self::TicketsWithoutProcess | Self::IgnoresEpochs => Bounds::DEATHS,
+            Self::AnswersEarly => Bounds::BOTH,
+            _ => Bounds::TURNS,
+        }
+    }
+}
