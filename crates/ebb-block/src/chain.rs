@@ -6,12 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_store::{Change, Progress, Write};
 use ebb_types::{Epoch, Error, Incarnation, MetablockId, Result, VolumeId, bail, err};
-use ebb_wire::{convert, pb};
+use ebb_wire::{Call, convert, pb};
 
+use crate::direct;
 use crate::node::{Node, for_all};
 
 /// Longest chain: more members than any set has.
-const CHAIN_MAX: usize = 16;
+pub(crate) const CHAIN_MAX: usize = 16;
 
 /// Writes here and at the members of the chain; one result for each, this one first. A failure of any of them is a
 /// result; only a malformed request is an error.
@@ -24,16 +25,32 @@ pub(crate) async fn write(
     if message.chain.len() > CHAIN_MAX {
         bail!(Protocol, "a chain of {} members", message.chain.len());
     }
-    let write = to_write(&message, payload.clone())?;
+    let write = match message.staged {
+        None => to_write(&message, payload.clone())?,
+        Some(ticket) => match direct::staged_write(node, &message, ticket, &payload)? {
+            Some(write) => write,
+            None => {
+                let here = direct::without_bytes(node, &message, ticket).await;
+                let here = result(node, message.volume, MetablockId::new(message.metablock), here);
+                return Ok(pb::WriteReplicaReply { results: vec![here] });
+            }
+        },
+    };
     // Where the answers of those behind are waited for, the caller must still hear ours.
     let hop_deadline = deadline * 3 / 4;
-    let bytes = payload.len() as u64;
+    let bytes = message.length;
     let here = async {
         let _writing = node.begin_writing(bytes);
         write_here(node, message.volume, &write, message.sync).await
     };
     // Forwarded first: the next hop works while this one does.
-    let (mut behind, here) = tokio::join!(biased; forward(node, &message, payload, hop_deadline), here);
+    let onward = |member: pb::Member, rest: &[pb::Hop]| pb::WriteReplica {
+        volume: member.volume,
+        incarnation: member.incarnation,
+        chain: rest.to_vec(),
+        ..message.clone()
+    };
+    let (mut behind, here) = tokio::join!(biased; forward(node, &message.chain, onward, payload, hop_deadline), here);
     let mut results = vec![result(node, message.volume, write.metablock, here)];
     results.append(&mut behind);
     Ok(pb::WriteReplicaReply { results })
@@ -43,7 +60,7 @@ async fn write_here(node: &Node, volume: u64, write: &Write, sync: bool) -> Resu
     node.volume(volume)?.write(write, sync).await
 }
 
-fn result(node: &Node, volume: u64, metablock: MetablockId, done: Result<Progress>) -> pb::MemberResult {
+pub(crate) fn result(node: &Node, volume: u64, metablock: MetablockId, done: Result<Progress>) -> pb::MemberResult {
     let failure = done.as_ref().err().map(pb::Failure::from);
     let progress =
         done.unwrap_or_else(|_| node.volume(volume).map(|volume| volume.progress(metablock)).unwrap_or_default());
@@ -57,21 +74,17 @@ fn result(node: &Node, volume: u64, metablock: MetablockId, done: Result<Progres
     }
 }
 
-/// Sends the write to the first member of the chain, with the rest of it.
-async fn forward(
+/// Sends what came to the first member of the chain, with the rest of it. `onward` makes the message for it.
+pub(crate) async fn forward<C: Call<Reply = pb::WriteReplicaReply>>(
     node: &Arc<Node>,
-    message: &pb::WriteReplica,
+    chain: &[pb::Hop],
+    onward: impl FnOnce(pb::Member, &[pb::Hop]) -> C,
     payload: Bytes,
     deadline: Duration,
 ) -> Vec<pb::MemberResult> {
-    let Some((hop, rest)) = message.chain.split_first() else { return Vec::new() };
+    let Some((hop, rest)) = chain.split_first() else { return Vec::new() };
     let member = hop.member.unwrap_or_default();
-    let onward = pb::WriteReplica {
-        volume: member.volume,
-        incarnation: member.incarnation,
-        chain: rest.to_vec(),
-        ..message.clone()
-    };
+    let onward = onward(member, rest);
     let payload = if payload.is_empty() { Vec::new() } else { vec![payload] };
     let sent = node.connector.channel(&hop.address).call_with(&onward, payload, deadline).await;
     let members: Vec<pb::Member> = std::iter::once(member).chain(rest.iter().filter_map(|hop| hop.member)).collect();
@@ -102,7 +115,7 @@ fn failures(members: &[pb::Member], error: &Error) -> Vec<pb::MemberResult> {
     members.iter().map(failed).collect()
 }
 
-fn to_write(message: &pb::WriteReplica, payload: Bytes) -> Result<Write> {
+pub(crate) fn to_write(message: &pb::WriteReplica, payload: Bytes) -> Result<Write> {
     let kind = message.kind();
     let (offset, length) = (message.offset, message.length);
     if kind != pb::WriteKind::WriteData && !payload.is_empty() {

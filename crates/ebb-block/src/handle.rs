@@ -11,7 +11,7 @@ use ebb_wire::{Message, Method, convert, pb};
 use crate::chain;
 use crate::node::{Node, for_all};
 use crate::source::RemoteReplica;
-use crate::{offload, rest};
+use crate::{direct, offload, rest};
 
 /// The block server's calls.
 #[derive(Debug)]
@@ -48,6 +48,12 @@ async fn change(node: Arc<Node>, request: Request) -> Result<Answer> {
             let message = request.decode()?;
             reply(chain::write(&node, message, request.payload, request.deadline).await)
         }
+        Method::PutStaged => {
+            let message = request.decode()?;
+            reply(direct::put(&node, message, request.payload, request.deadline).await)
+        }
+        Method::ReadStaged => direct::read(&node, &request.decode()?),
+        Method::DropStaged => reply(direct::forget(&node, &request.decode()?)),
         Method::SyncReplicas => reply(chain::sync(&node, request.decode()?).await),
         Method::PromiseEpoch => reply(promise(&node, request.decode()?).await),
         Method::PullReplica => reply(pull(&node, request.decode()?).await),
@@ -107,6 +113,10 @@ async fn promise_one(node: &Node, name: &pb::ReplicaName, epoch: Epoch) -> pb::P
         volume.promise(MetablockId::new(name.metablock), Incarnation::new(name.incarnation), epoch).await
     };
     let promised = promised.await;
+    if promised.is_ok() {
+        // Who put it has lost the file; what was not written by now never is.
+        node.staging.lock().drop_below(MetablockId::new(name.metablock), epoch);
+    }
     let failure = promised.as_ref().err().map(pb::Failure::from);
     let ReplicaVersion { version, length } = promised.unwrap_or_default();
     let absent = failure.is_none() && version == ebb_types::Version::ZERO;

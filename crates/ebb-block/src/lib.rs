@@ -9,11 +9,12 @@
 //! own accord: a hop that fails is a result for the holder.
 //!
 //! Reading order: [`service`] (life of a server), `node` (what its parts share), `handle` (from a request to an
-//! answer), `chain` (pipelined writes), `source` (copies from other nodes), `share` (descriptors for clients of the
+//! answer), `chain` (pipelined writes), `staging` and `direct` (bytes that come before their write), `source` (copies from other nodes), `share` (descriptors for clients of the
 //! host), `register` (the master's view), `report` (all that the volumes have), `identity` (the file that remembers the
 //! node's id), `patrol` (scrubbing in the background).
 
 mod chain;
+mod direct;
 mod handle;
 mod identity;
 mod node;
@@ -25,6 +26,7 @@ mod rest;
 pub mod service;
 mod share;
 mod source;
+mod staging;
 mod witness;
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::rest::Resting;
 use crate::share::Shares;
+use crate::staging::Staging;
 
 /// Copies from other nodes at a time; further ones wait.
 const PULLS_AT_ONCE: usize = 16;
@@ -49,6 +50,8 @@ pub(crate) struct Node {
     pub(crate) resting: Resting,
     /// What members on other nodes have not got yet.
     pub(crate) offload: OffloadLog,
+    /// Bytes of direct writes that are not written yet.
+    pub(crate) staging: Mutex<Staging>,
     /// One scrub at a time.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
     /// Damage found and not yet told to the master.
@@ -80,12 +83,19 @@ impl Node {
             shares: Shares::default(),
             resting: Resting::default(),
             offload,
+            staging: Mutex::new(Staging::new(0)),
             pulls: Arc::new(Semaphore::new(PULLS_AT_ONCE)),
             scrubbing: tokio::sync::Mutex::default(),
             damaged: Mutex::default(),
         };
         node.list_volumes();
         node
+    }
+
+    /// The same with room for so many bytes of direct writes.
+    pub(crate) fn with_staging(mut self, bytes_max: usize) -> Self {
+        self.staging = Mutex::new(Staging::new(bytes_max));
+        self
     }
 
     /// Takes note of ids that volumes got.

@@ -58,6 +58,9 @@ pub struct BlockOptions {
     pub report_every: Duration,
     /// Most bytes in the offload log.
     pub offload_bytes_max: usize,
+    /// Most bytes of direct writes in memory that were put here and are not synced by all members; more are refused, and go
+    /// by way of the proxy.
+    pub staged_bytes_max: usize,
 }
 
 impl BlockOptions {
@@ -79,6 +82,7 @@ impl BlockOptions {
             share: true,
             report_every: Duration::from_secs(3600),
             offload_bytes_max: 64 << 20,
+            staged_bytes_max: 64 << 20,
             identity,
         }
     }
@@ -118,7 +122,8 @@ impl BlockServer {
         let offload =
             OffloadLog::open(&runtime, &options.data_dir.join(OFFLOAD_DIR), options.offload_bytes_max, false).await?;
         let (data_dir, masters) = (options.data_dir.clone(), options.masters);
-        let node = Arc::new(Node::new(&runtime, volumes, id, data_dir, masters, connector, offload));
+        let node = Node::new(&runtime, volumes, id, data_dir, masters, connector, offload);
+        let node = Arc::new(node.with_staging(options.staged_bytes_max));
         let (stop, stopped) = oneshot::channel::<()>();
         let service = Arc::new(BlockService(node.clone()));
         let serve =

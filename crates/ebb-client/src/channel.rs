@@ -226,6 +226,17 @@ impl Channel {
         self.pending.iter().filter(|write| write.version > after && write.version <= upto).cloned().collect()
     }
 
+    /// Whether the bytes of a write to `start..end` of it, that not all members have synced, are not here.
+    pub fn is_elsewhere(&self, start: u64, end: u64) -> bool {
+        let overlaps = |write: &Outgoing| write.offset < end && start < write.offset + write.length;
+        self.pending.iter().any(|write| write.staged.is_some() && overlaps(write))
+    }
+
+    /// Whether no member has this version, as far as is known here.
+    pub fn is_nowhere(&self, version: Version) -> bool {
+        self.peers.iter().all(|peer| peer.received.max(peer.synced) < version)
+    }
+
     /// Bytes that each member has not synced, with its node.
     pub fn waiting(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.peers.iter().map(|peer| {
@@ -300,7 +311,7 @@ impl Channel {
         let write = self.pending[at].clone();
         self.sent = write.version;
         self.flights += 1;
-        self.unsynced_bytes += write.weight();
+        self.unsynced_bytes += if write.staged.is_some() { write.length as usize } else { write.weight() };
         let wanted = self.sync_wanted > self.sync_asked && write.version >= self.sync_wanted;
         let sync = wanted || self.unsynced_bytes >= SYNC_BYTES;
         if sync {

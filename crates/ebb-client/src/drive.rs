@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_types::{Result, Version, err};
+use ebb_types::{ErrorKind, Result, Version, err};
 use ebb_wire::pb;
 
 use crate::channel::{Channel, Step};
+use crate::direct;
 use crate::inode::Inode;
 use crate::outgoing::Outgoing;
 use crate::plan::SINGLE_SOURCE_MAX;
@@ -62,7 +63,7 @@ impl Target {
 
     /// Brings a result to the channel, takes out what is settled, and goes on.
     pub fn land(&self, apply: impl FnOnce(&mut Channel) -> Result<()>) {
-        let (weight, verdict) = {
+        let (weight, verdict, dropped) = {
             let mut core = self.inode.core.lock();
             let Some(channel) = core.channels.get_mut(&self.index).filter(|channel| channel.serial == self.serial)
             else {
@@ -70,9 +71,11 @@ impl Target {
             };
             let verdict = apply(channel);
             let settled = channel.settle();
-            (core.retire(&self.shared.cache, self.inode.id, self.index, &settled), verdict)
+            let dropped = direct::over(channel, &settled);
+            (core.retire(&self.shared.cache, self.inode.id, self.index, &settled), verdict, dropped)
         };
         self.shared.budget.give(weight);
+        direct::drop_put(&self.shared, dropped);
         if let Err(error) = verdict {
             self.shared.lose_lease(&self.inode, &error);
             return;
@@ -81,7 +84,7 @@ impl Target {
         drive(&self.shared, &self.inode, self.index);
     }
 
-    fn members(&self) -> Vec<pb::Member> {
+    pub(crate) fn members(&self) -> Vec<pb::Member> {
         self.with(|channel| channel.peers.iter().map(|peer| peer.member).collect()).unwrap_or_default()
     }
 
@@ -180,10 +183,12 @@ impl Target {
         if !wait.is_zero() {
             self.shared.runtime.sleep(wait).await;
         }
-        let mut about = Version::ZERO;
+        let (mut about, mut lost) = (Version::ZERO, None);
         let mut result = Ok(pb::MemberResult::default());
         for (at, write) in writes.iter().enumerate() {
             about = write.version;
+            // Where they are not to be had, the member may have them.
+            lost = self.fetch_back(write).await.err().filter(|error| error.kind() == ErrorKind::NoReplica);
             result = self.send_one(&member, write, at + 1 == writes.len()).await;
             self.shared.metrics.resent_writes.add(1);
             match &result {
@@ -194,7 +199,14 @@ impl Target {
         if let Err(error) = &result {
             tracing::debug!(node = member.node, %error, "member does not take writes");
         }
-        self.land(|channel| channel.on_caught_up(peer, about, &result));
+        self.land(|channel| {
+            channel.on_caught_up(peer, about, &result)?;
+            // A recovery makes the members equal, and whoever has the file open is told.
+            match lost {
+                Some(error) if channel.is_nowhere(about) => Err(error.context("every member has lost a direct write")),
+                _ => Ok(()),
+            }
+        });
     }
 
     async fn sync(self, peer: usize, version: Version) {

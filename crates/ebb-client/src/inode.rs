@@ -383,6 +383,9 @@ impl Core {
                 fetch.stale.store(true, Ordering::Relaxed);
             }
             match write.kind {
+                pb::WriteKind::WriteData if write.staged.is_some() => {
+                    cache.remove(inode, geometry.block_size, at, end);
+                }
                 pb::WriteKind::WriteData => {
                     for data in &write.data {
                         cache.put(inode, geometry.block_size, at, data, Cause::Demand);

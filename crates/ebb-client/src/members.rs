@@ -34,28 +34,57 @@ pub(crate) async fn write(
 ) -> Vec<Result<pb::MemberResult>> {
     let Some((first, chain)) = hops.split_first() else { return Vec::new() };
     let member = first.member.unwrap_or_default();
+    let (message, payload) = write.to_message(metablock);
     let message = pb::WriteReplica {
         volume: member.volume,
         incarnation: member.incarnation,
         sync,
         chain: chain.to_vec(),
-        ..write.to_message(metablock)
+        ..message
     };
-    let silence = || Ok(pb::MemberResult::default());
-    match call(shared, first, &message, write.data.clone(), WRITE_DEADLINE).await {
-        Ok(reply) => hops
-            .iter()
-            .map(|hop| {
-                let member = hop.member.unwrap_or_default();
-                let mut answer = reply.message.results.iter().find(|result| result.node == member.node).cloned();
-                if let Some(answer) = answer.as_mut().filter(|_| shared.runtime.has_plant(Plant::CommitUnsynced)) {
-                    answer.synced = answer.received;
-                }
-                answer.map_or_else(silence, Ok)
-            })
-            .collect(),
-        Err(error) => std::iter::once(Err(error)).chain(chain.iter().map(|_| silence())).collect(),
+    let mut results = answers(hops, call(shared, first, &message, payload, WRITE_DEADLINE).await);
+    if shared.runtime.has_plant(Plant::CommitUnsynced) {
+        results.iter_mut().flatten().for_each(|answer| answer.synced = answer.received);
     }
+    results
+}
+
+/// Has the first of `hops`, and the others as its chain, keep bytes for a later write. Answers as [`write`].
+pub(crate) async fn put(
+    shared: &Arc<Shared>,
+    hops: &[pb::Hop],
+    message: pb::PutStaged,
+    bytes: Bytes,
+) -> Vec<Result<pb::MemberResult>> {
+    let Some((first, chain)) = hops.split_first() else { return Vec::new() };
+    let member = first.member.unwrap_or_default();
+    let (volume, incarnation) = (member.volume, member.incarnation);
+    let message = pb::PutStaged { volume, incarnation, chain: chain.to_vec(), ..message };
+    answers(hops, watched(shared, first, &message, vec![bytes], 0, WRITE_DEADLINE).await)
+}
+
+/// What a member keeps of a direct write.
+pub(crate) async fn read_put(
+    shared: &Arc<Shared>,
+    hop: &pb::Hop,
+    message: &pb::ReadStaged,
+    expected: usize,
+) -> Result<Response<pb::ReadStagedReply>> {
+    watched(shared, hop, message, Vec::new(), expected, WRITE_DEADLINE).await
+}
+
+/// One answer for each hop; of one that said nothing an answer that says nothing.
+fn answers(hops: &[pb::Hop], reply: Result<Response<pb::WriteReplicaReply>>) -> Vec<Result<pb::MemberResult>> {
+    let silence = || Ok(pb::MemberResult::default());
+    let reply = match reply {
+        Ok(reply) => reply.message,
+        Err(error) => return std::iter::once(Err(error)).chain(hops.iter().skip(1).map(|_| silence())).collect(),
+    };
+    let of = |hop: &pb::Hop| {
+        let node = hop.member.unwrap_or_default().node;
+        reply.results.iter().find(|result| result.node == node).cloned().map_or_else(silence, Ok)
+    };
+    hops.iter().map(of).collect()
 }
 
 /// Asks a member to sync a metablock up to a version.

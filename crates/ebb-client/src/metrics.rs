@@ -52,6 +52,12 @@ metrics! {
     corrupt_reads,
     /// Operations that a proxy carried out.
     proxied_operations,
+    /// Writes to shared files whose bytes went to the members from here.
+    direct_writes,
+    /// Their bytes.
+    direct_bytes,
+    /// Direct writes whose bytes a proxy fetched back from a member, because another one had lost them or sleeps.
+    fetched_back_writes,
     /// Attempts to send an operation to a proxy again, because no answer came.
     repeated_operations,
     /// Operations that found that their file was not at that proxy any more.

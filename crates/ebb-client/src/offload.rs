@@ -78,6 +78,7 @@ impl Shared {
 
     /// One attempt. False: no member sleeps for long.
     async fn log(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal, tried: &mut Tried) -> Result<bool> {
+        self.fetch_back_goal(inode, goal).await;
         let Some(lack) = self.lack(inode, goal)? else { return Ok(false) };
         let is_sent = !lack.message.writes.is_empty();
         if is_sent {
@@ -121,8 +122,12 @@ impl Shared {
         let (mut payload, mut marks) = (Vec::new(), Vec::new());
         for ((index, serial, version), channel) in late.iter().zip(channels()) {
             for write in channel.pending(channel.logged.max(channel.settled), *version) {
-                payload.extend(write.data.iter().cloned());
-                message.writes.push(write.to_message(channel.id));
+                if write.elsewhere().is_some() {
+                    bail!(Unavailable, "the bytes of a direct write to {} are being fetched back", channel.id);
+                }
+                let (logged, bytes) = write.to_message(channel.id);
+                payload.extend(bytes);
+                message.writes.push(logged);
             }
             let lacks = channel.peers.iter().filter(|peer| peer.synced < *version);
             let nodes = lacks.map(|peer| peer.member.node).collect();

@@ -40,6 +40,8 @@ pub struct ClientOptions {
     pub keep_names: bool,
     /// Whether replicas of block servers on this host are read from their files.
     pub short_circuit: bool,
+    /// Writes to shared files from so many bytes on go to the members directly, and only word of them to the proxy.
+    pub direct_bytes_min: u64,
     /// Process id, for people who look at sessions; 0 where it says nothing (a virtual world must not depend on it).
     pub pid: u32,
 }
@@ -60,6 +62,7 @@ impl ClientOptions {
             operation_deadline: Duration::from_secs(30),
             keep_names: true,
             short_circuit: true,
+            direct_bytes_min: 256 << 10,
             pid: 0,
         }
     }

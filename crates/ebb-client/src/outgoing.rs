@@ -26,6 +26,10 @@ pub(crate) struct Outgoing {
     pub length: u64,
     /// The bytes of a data write, one buffer after the other.
     pub data: Vec<Bytes>,
+    /// Of a direct write, whose bytes members have, and nobody here: under which name they were put there.
+    pub staged: Option<pb::Ticket>,
+    /// What was fetched back of them, because a member has lost them.
+    pub fetched: OnceLock<Bytes>,
     /// Length of the metablock after it.
     pub length_after: u64,
     checksums: OnceLock<Vec<u32>>,
@@ -34,38 +38,54 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// A write of this content.
     pub fn new(version: Version, predecessor: Version, content: Content, length_before: u64) -> Self {
-        let Content { kind, offset, length, data } = content;
+        let Content { kind, offset, length, data, staged } = content;
         let end = offset + length;
         let length_after = match kind {
             pb::WriteKind::WriteData | pb::WriteKind::WriteZero => length_before.max(end),
             pb::WriteKind::WriteTruncate => offset,
             pb::WriteKind::WritePunch | pb::WriteKind::WriteAllocate => length_before,
         };
-        Self { version, predecessor, kind, offset, length, data, length_after, checksums: OnceLock::new() }
+        let (fetched, checksums) = (OnceLock::new(), OnceLock::new());
+        Self { version, predecessor, kind, offset, length, data, staged, fetched, length_after, checksums }
     }
 
-    /// Bytes that it keeps in memory.
+    /// Its bytes, if it has any, and has them here.
+    pub fn bytes(&self) -> &[Bytes] {
+        self.fetched.get().map_or(&self.data, std::slice::from_ref)
+    }
+
+    /// The name of its bytes, if they are not here.
+    pub fn elsewhere(&self) -> Option<pb::Ticket> {
+        self.staged.filter(|_| self.fetched.get().is_none())
+    }
+
+    /// Bytes that it keeps in memory, and that a budget counts.
     pub fn weight(&self) -> usize {
         self.data.iter().map(Bytes::len).sum()
     }
 
     /// CRC-32C of each run of the payload, cut where the metablock's chunks are cut. Computed once, by whoever sends.
-    pub fn checksums(&self) -> &[u32] {
-        self.checksums.get_or_init(|| checksum_runs(self.offset, &self.data))
+    fn checksums(&self, bytes: &[Bytes]) -> Vec<u32> {
+        self.checksums.get_or_init(|| checksum_runs(self.offset, bytes)).clone()
     }
 
-    /// It as a message about `metablock`, for any member: who it is for is left out.
-    pub fn to_message(&self, metablock: MetablockId) -> pb::WriteReplica {
-        pb::WriteReplica {
+    /// It as a message about `metablock`, for any member, and the payload: who it is for is left out.
+    pub fn to_message(&self, metablock: MetablockId) -> (pb::WriteReplica, Vec<Bytes>) {
+        let staged = self.elsewhere();
+        // Ordering: looked at once. They may be fetched back meanwhile, and then message and payload would disagree.
+        let payload = if staged.is_some() { Vec::new() } else { self.bytes().to_vec() };
+        let message = pb::WriteReplica {
             metablock: metablock.raw(),
             version: Some(self.version.into()),
             predecessor: Some(self.predecessor.into()),
             kind: self.kind as i32,
             offset: self.offset,
             length: self.length,
-            checksums: self.checksums().to_vec(),
+            checksums: if staged.is_some() { Vec::new() } else { self.checksums(&payload) },
+            staged,
             ..pb::WriteReplica::default()
-        }
+        };
+        (message, payload)
     }
 
     /// Gives `gather` what this write put into the metablock that starts at `base` and spans `span` bytes.
@@ -73,7 +93,7 @@ impl Outgoing {
         match self.kind {
             pb::WriteKind::WriteData => {
                 let mut at = base + self.offset;
-                for data in &self.data {
+                for data in self.bytes() {
                     gather.offer(at, data);
                     at += data.len() as u64;
                 }
@@ -98,18 +118,25 @@ pub(crate) struct Content {
     pub length: u64,
     /// Bytes, of a data write.
     pub data: Vec<Bytes>,
+    /// Or the name under which members have them.
+    pub staged: Option<pb::Ticket>,
 }
 
 impl Content {
     /// A data write.
     pub fn data(offset: u64, data: Vec<Bytes>) -> Self {
         let length = data.iter().map(|part| part.len() as u64).sum();
-        Self { kind: pb::WriteKind::WriteData, offset, length, data }
+        Self { kind: pb::WriteKind::WriteData, offset, length, data, staged: None }
+    }
+
+    /// A data write whose bytes members have.
+    pub fn put(offset: u64, length: u64, ticket: pb::Ticket) -> Self {
+        Self { kind: pb::WriteKind::WriteData, offset, length, data: Vec::new(), staged: Some(ticket) }
     }
 
     /// A write without bytes.
     pub fn range(kind: pb::WriteKind, offset: u64, length: u64) -> Self {
-        Self { kind, offset, length, data: Vec::new() }
+        Self { kind, offset, length, data: Vec::new(), staged: None }
     }
 }
 

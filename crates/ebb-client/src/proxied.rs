@@ -20,6 +20,7 @@ use ebb_wire::pb::shared_op::{self, Op};
 use crate::handles::OpenFile;
 use crate::inode::{Inode, Lease};
 use crate::lease::Taken;
+use crate::put::Directly;
 use crate::shared::Shared;
 use crate::sharing::{End, Fate, Request, Sharing, is_worth_repeating, unknown};
 use crate::types::{Allocate, Privileges};
@@ -35,13 +36,13 @@ const ATTEMPT: Duration = Duration::from_secs(8);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// What the proxy said, and the bytes beside it.
-struct Answer {
-    reply: pb::SharedOpReply,
+pub(crate) struct Answer {
+    pub reply: pb::SharedOpReply,
     payload: Bytes,
 }
 
 /// What became of an operation.
-enum Outcome {
+pub(crate) enum Outcome {
     Done(Box<Answer>),
     /// The file is not shared any more, or anew; nothing was done.
     Gone,
@@ -83,19 +84,25 @@ impl Shared {
         while at < data.len() || first.is_none() {
             let len = (data.len() - at).min(SHARED_MAX as usize);
             let offset = if let Place::At(offset) = place { offset + at as u64 } else { 0 };
+            if place != Place::End && self.is_direct(len) {
+                let part = data.slice(at..at + len);
+                match self.write_direct(&file.inode, sharing, offset, &part, take_privileges).await? {
+                    Directly::Done => {
+                        first.get_or_insert(offset);
+                        at += len;
+                        continue;
+                    }
+                    Directly::Gone if first.is_none() => return Ok(None),
+                    Directly::Gone => return Err(half_way(&file.inode, at, data.len())),
+                    Directly::NotThis => {}
+                }
+            }
             let write = shared_op::Write { offset, at_end: place == Place::End, take_privileges };
             let payload = vec![data.slice(at..at + len)];
             match self.change_shared(&file.inode, sharing, Op::Write(write), payload).await? {
                 Outcome::Done(answer) => drop(first.get_or_insert(answer.reply.offset)),
                 Outcome::Gone if first.is_none() => return Ok(None),
-                Outcome::Gone => {
-                    return Err(err!(
-                        Io,
-                        "{}: {at} of {} bytes were written, then it moved",
-                        file.inode.id,
-                        data.len()
-                    ));
-                }
+                Outcome::Gone => return Err(half_way(&file.inode, at, data.len())),
             }
             at += len;
         }
@@ -233,7 +240,7 @@ impl Shared {
 
     /// An operation that is to be carried out once, while the session lives under which it was begun: with the session
     /// went the locks that it may have been made under. So `SessionExpired` is final.
-    async fn change_shared(
+    pub(crate) async fn change_shared(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
         sharing: &Sharing,
@@ -260,7 +267,7 @@ impl Shared {
     }
 
     /// Sends an operation until it is answered.
-    async fn carry_out(
+    pub(crate) async fn carry_out(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
         sharing: &Sharing,
@@ -402,6 +409,10 @@ impl Shared {
         let unsynced = inode.core.lock().sharing.as_ref().is_some_and(Sharing::is_unsynced);
         if unsynced { self.sync_shared(inode).await } else { Ok(()) }
     }
+}
+
+fn half_way(inode: &Inode, at: usize, len: usize) -> ebb_types::Error {
+    err!(Io, "{}: {at} of {len} bytes were written, then it moved", inode.id)
 }
 
 /// Why an answer is no result.

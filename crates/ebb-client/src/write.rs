@@ -135,7 +135,7 @@ impl Shared {
 
     /// Makes set-user-id and set-group-id go with what was just written. The caller has passed the gate, so no other
     /// client sees the bytes before this is done, and one that sets the bits again is before or after both.
-    async fn take_privileges(&self, inode: &Inode) {
+    pub(crate) async fn take_privileges(&self, inode: &Inode) {
         if !inode.core.lock().kill_privileges {
             return;
         }
@@ -188,7 +188,7 @@ impl Shared {
     }
 
     /// Asks for what the writer will need next, in the background, unless somebody is asking already.
-    fn grant_ahead(self: &Arc<Self>, inode: &Arc<Inode>, end: u64) {
+    pub(crate) fn grant_ahead(self: &Arc<Self>, inode: &Arc<Inode>, end: u64) {
         let wanted = {
             let core = inode.core.lock();
             grants_ahead(&core.map, core.geometry(), end, core.size)
@@ -290,6 +290,6 @@ impl Shared {
     }
 }
 
-fn loses_privileges(mode: u32) -> bool {
+pub(crate) fn loses_privileges(mode: u32) -> bool {
     crate::plan::without_privileges(mode) != mode
 }

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Allocate, Client, Handle, SetAttr, SetTime};
-use ebb_runtime::Runtime;
+use ebb_client::{Allocate, Client, Handle, Privileges, SetAttr, SetTime};
+use ebb_runtime::{Plant, Runtime};
 use ebb_types::{Credentials, Result, SessionId, WallTime, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
@@ -13,6 +14,7 @@ use ebb_wire::pb::shared_op::{self, Op};
 use crate::file::SharedFile;
 use crate::ranges::{Taken, Use, WHOLE};
 use crate::sessions::Sessions;
+use crate::tickets::Ticket;
 
 /// One client's operation on a file that is held.
 pub(crate) struct Operation {
@@ -21,6 +23,8 @@ pub(crate) struct Operation {
     pub sessions: Sessions,
     pub file: Arc<SharedFile>,
     pub session: SessionId,
+    /// Its number in the session.
+    pub request: u64,
     pub op: Op,
     pub payload: Bytes,
 }
@@ -45,6 +49,8 @@ impl Operation {
             Op::Allocate(allocate) => self.allocate(handle, allocate).await?,
             Op::Seek(seek) => reply.offset = self.seek(handle, seek).await?,
             Op::Set(set) => reply.attr = Some(self.set(handle, set).await?),
+            Op::Direct(ask) => reply.parts = self.direct(handle, ask).await?,
+            Op::Apply(apply) => reply.expired = !self.apply(handle, apply).await?,
         }
         // It counts from its end, too: a slow one is no quiet.
         self.file.handle_of(self.session, self.runtime.now())?;
@@ -64,6 +70,7 @@ impl Operation {
     async fn read(&self, handle: Handle, read: &shared_op::Read) -> Result<Bytes> {
         let range = read.offset..read.offset.saturating_add(read.length.into());
         let taken = self.turn(range.clone(), Use::Reads).await?;
+        self.client.settle_direct(handle, read.offset, read.length.into()).await?;
         let data = self.client.read(handle, read.offset, read.length).await?;
         drop(taken);
         // Ordering: synced after it was read, so that whatever of others' writes is in it, is synced.
@@ -95,6 +102,66 @@ impl Operation {
         let at = written?;
         self.client.pass_on(handle).await?;
         Ok(at)
+    }
+
+    /// Gives a direct write its place among those that overlap it, and says where its bytes are to be put; nowhere, if not now.
+    async fn direct(&self, handle: Handle, ask: &shared_op::Direct) -> Result<Vec<pb::DirectPart>> {
+        let range = ask.offset..ask.offset.saturating_add(ask.length);
+        if !self.file.takes_tickets() {
+            return Ok(Vec::new());
+        }
+        let place = self.file.ranges.intend(range.clone());
+        let parts = self.client.prepare_direct(handle, ask.offset, ask.length).await?;
+        if !parts.is_empty() {
+            let name = (self.session, self.request);
+            self.file.give_ticket(name, range, parts.clone(), place, self.runtime.now());
+        }
+        Ok(parts)
+    }
+
+    /// Members have the bytes: they are written now. False: not any more, and nothing was done.
+    async fn apply(&self, handle: Handle, apply: &shared_op::Apply) -> Result<bool> {
+        let name = (self.session, apply.ticket);
+        let Some(Ticket { range, parts, place, .. }) = self.file.take_ticket(name, self.runtime.now()) else {
+            return Ok(false);
+        };
+        if apply.abandon {
+            self.file.drop_put(name, &parts);
+            return Ok(true);
+        }
+        place.act().await;
+        // Ordering: as in `turn`.
+        let lives = self.sessions.check(self.session).await;
+        if let Err(error) = lives {
+            self.file.drop_put(name, &parts);
+            return Err(error);
+        }
+        let size_before = self.client.size_now(handle)?;
+        let ticket = pb::Ticket { session: self.session.raw(), request: apply.ticket };
+        let privileges = if apply.take_privileges { Privileges::Taken } else { Privileges::OfOpener };
+        let at_once = if self.runtime.has_plant(Plant::DirectHalves) { 1 } else { parts.len() };
+        let (mut place, mut applied, mut at) = (Some(place), Ok(true), range.start);
+        for parts in parts.chunks(at_once) {
+            applied = self.client.apply_direct(handle, at, ticket, parts, privileges).await;
+            at += parts.iter().map(|part| part.length).sum::<u64>();
+            if at < range.end {
+                // Only by the mistake.
+                place = None;
+                self.runtime.sleep(Duration::from_millis(200)).await;
+            }
+        }
+        if applied.as_ref().is_ok_and(|is_done| *is_done) {
+            // Ordering: noted before the range is free, so that who reads next knows.
+            self.file.note_written(self.session, grown(range, size_before));
+        } else {
+            self.file.drop_put(name, &parts);
+        }
+        drop(place);
+        if !applied? {
+            return Ok(false);
+        }
+        self.client.pass_on(handle).await?;
+        Ok(true)
     }
 
     async fn allocate(&self, handle: Handle, allocate: &shared_op::Allocate) -> Result<()> {

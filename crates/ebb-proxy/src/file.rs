@@ -8,9 +8,11 @@ use std::time::Duration;
 use ebb_client::{Client, Handle};
 use ebb_runtime::Moment;
 use ebb_types::{Epoch, InodeId, Result, SessionId};
+use ebb_wire::pb;
 use parking_lot::Mutex;
 
-use crate::ranges::Ranges;
+use crate::ranges::{Ranges, Taken};
+use crate::tickets::{Ticket, Tickets};
 use crate::unsynced::Unsynced;
 use crate::uses::Uses;
 
@@ -35,6 +37,7 @@ struct State {
     handles: BTreeMap<SessionId, Handle>,
     uses: Uses,
     unsynced: Unsynced,
+    tickets: Tickets<Taken>,
 }
 
 impl SharedFile {
@@ -47,7 +50,12 @@ impl SharedFile {
                 return Err(error);
             }
         };
-        let state = State { handles: BTreeMap::new(), uses: Uses::new(now), unsynced: Unsynced::default() };
+        let state = State {
+            handles: BTreeMap::new(),
+            uses: Uses::new(now),
+            unsynced: Unsynced::default(),
+            tickets: Tickets::default(),
+        };
         Ok(Self { client, inode, epoch, ranges: Arc::default(), base, own, state: Mutex::new(state) })
     }
 
@@ -85,6 +93,42 @@ impl SharedFile {
             if let Some(handle) = state.handles.remove(&session) {
                 self.client.close_now(handle);
             }
+        }
+    }
+
+    /// Whether another direct write may be on its way.
+    pub fn takes_tickets(&self) -> bool {
+        self.state.lock().tickets.has_room()
+    }
+
+    /// A direct write has its place.
+    pub fn give_ticket(
+        &self,
+        name: (SessionId, u64),
+        range: Range<u64>,
+        parts: Vec<pb::DirectPart>,
+        place: Taken,
+        now: Moment,
+    ) {
+        self.state.lock().tickets.give(name, range, parts, place, now);
+    }
+
+    /// Its client comes back.
+    pub fn take_ticket(&self, name: (SessionId, u64), now: Moment) -> Option<Ticket<Taken>> {
+        self.state.lock().tickets.take(name, now)
+    }
+
+    /// What was put for a ticket is not written.
+    pub fn drop_put(&self, name: (SessionId, u64), parts: &[pb::DirectPart]) {
+        self.client.drop_direct(pb::Ticket { session: name.0.raw(), request: name.1 }, parts);
+    }
+
+    /// Ends direct writes whose clients do not come back.
+    pub fn end_old_tickets(&self, now: Moment) {
+        let old = self.state.lock().tickets.take_old(now);
+        for (name, ticket) in old {
+            tracing::debug!(inode = %self.inode, session = %name.0, "a direct write is given up");
+            self.drop_put(name, &ticket.parts);
         }
     }
 

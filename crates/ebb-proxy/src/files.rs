@@ -147,6 +147,7 @@ impl Files {
     async fn tend_one(&self, place: &Place, quiet_time: Duration) {
         let Some(file) = place.now.lock().clone() else { return };
         let now = self.runtime.now();
+        file.end_old_tickets(now);
         if file.is_held() {
             file.close_idle(now, HANDLE_IDLE);
             // Two: the place, and this. An operation under way has one of its own.

@@ -113,7 +113,7 @@ impl Front {
         bytes: usize,
         deadline: Duration,
     ) -> Result<Answer> {
-        if matches!(op, Op::Write(_) | Op::Allocate(_) | Op::Set(_)) {
+        if matches!(op, Op::Write(_) | Op::Allocate(_) | Op::Set(_) | Op::Direct(_) | Op::Apply(_)) {
             bail!(Invalid, "what changes a file needs a request number above 0");
         }
         let _memory = self.room(bytes, deadline).await?;
@@ -174,6 +174,7 @@ impl Front {
             sessions: self.sessions.clone(),
             file,
             session,
+            request: call.request,
             op,
             payload,
         });

@@ -25,7 +25,8 @@
 //! session lives. Several are processes of their own, and files are dealt to them by a hash of their ids; they are told
 //! beforehand which sessions live, and for how long that is so whatever happens ([`beliefs`]).
 //!
-//! Reading order: [`options`], [`beliefs`], [`sessions`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`]; `file`, `files` (which
+//! Reading order: [`options`], [`beliefs`], [`sessions`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`],
+//! [`tickets`] (direct writes on their way); `file`, `files` (which
 //! files are held), `carry` (operations); [`holds`], `relay`; `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
 //! master's process).
 
@@ -44,6 +45,7 @@ pub mod results;
 pub mod sessions;
 #[cfg(test)]
 mod tests;
+pub mod tickets;
 pub mod unsynced;
 pub mod uses;
 

@@ -15,6 +15,14 @@ pub enum Use {
     Reads,
     /// Changes it.
     Changes,
+    /// Will change it, when it is told to: keeps its place before later changes, and is in nobody's way who reads.
+    Intends,
+}
+
+impl Use {
+    fn goes_with(self, other: Self) -> bool {
+        matches!((self, other), (Self::Reads, Self::Reads | Self::Intends) | (Self::Intends, Self::Reads))
+    }
 }
 
 /// A whole file: for what depends on its end.
@@ -32,26 +40,46 @@ struct Entry {
     number: u64,
     range: Range<u64>,
     what: Use,
+    /// It has its turn.
+    is_going: bool,
 }
 
 impl Entry {
     fn is_in_the_way_of(&self, other: &Self) -> bool {
         let overlap = self.range.start < other.range.end && other.range.start < self.range.end;
-        overlap && (self.what == Use::Changes || other.what == Use::Changes)
+        overlap && !self.what.goes_with(other.what)
     }
 }
 
 impl Queue {
     fn enter(&mut self, range: Range<u64>, what: Use) -> u64 {
         self.next += 1;
-        self.entries.push(Entry { number: self.next, range, what });
+        self.entries.push(Entry { number: self.next, range, what, is_going: false });
         self.next
     }
 
     fn may_go(&self, number: u64) -> bool {
         let Some(place) = self.entries.iter().position(|entry| entry.number == number) else { return true };
         let (before, own) = (&self.entries[..place], &self.entries[place]);
-        before.iter().all(|entry| !entry.is_in_the_way_of(own))
+        // Who came later and reads may have got its turn before this one said that it changes something.
+        let behind = self.entries[place + 1..].iter().filter(|entry| entry.is_going);
+        before.iter().chain(behind).all(|entry| !entry.is_in_the_way_of(own))
+    }
+
+    /// Takes its turn, if it may.
+    fn try_go(&mut self, number: u64) -> bool {
+        let may = self.may_go(number);
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.number == number) {
+            entry.is_going |= may;
+        }
+        may
+    }
+
+    /// What was intended is to be done, in the place that it has.
+    fn act(&mut self, number: u64) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.number == number) {
+            (entry.what, entry.is_going) = (Use::Changes, false);
+        }
     }
 
     fn leave(&mut self, number: u64) {
@@ -71,17 +99,19 @@ impl Ranges {
     ///
     /// Cancel-safety: dropped while it waits, it leaves the queue.
     pub async fn take(self: &Arc<Self>, range: Range<u64>, what: Use) -> Taken {
+        let taken = self.enter(range, what);
+        taken.turn().await;
+        taken
+    }
+
+    /// A place in the queue for a change that comes later ([`Taken::act`]).
+    pub fn intend(self: &Arc<Self>, range: Range<u64>) -> Taken {
+        self.enter(range, Use::Intends)
+    }
+
+    fn enter(self: &Arc<Self>, range: Range<u64>, what: Use) -> Taken {
         let number = self.queue.lock().enter(range, what);
-        let taken = Taken { ranges: Arc::clone(self), number };
-        loop {
-            let left = self.left.notified();
-            tokio::pin!(left);
-            left.as_mut().enable();
-            if self.queue.lock().may_go(number) {
-                return taken;
-            }
-            left.await;
-        }
+        Taken { ranges: Arc::clone(self), number }
     }
 }
 
@@ -90,6 +120,26 @@ impl Ranges {
 pub struct Taken {
     ranges: Arc<Ranges>,
     number: u64,
+}
+
+impl Taken {
+    /// Does what was intended, once everything that overlaps and was there before is over, and nobody reads there.
+    pub async fn act(&self) {
+        self.ranges.queue.lock().act(self.number);
+        self.turn().await;
+    }
+
+    async fn turn(&self) {
+        loop {
+            let left = self.ranges.left.notified();
+            tokio::pin!(left);
+            left.as_mut().enable();
+            if self.ranges.queue.lock().try_go(self.number) {
+                return;
+            }
+            left.await;
+        }
+    }
 }
 
 impl Drop for Taken {
@@ -104,6 +154,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    impl Queue {
+        fn act_if_intended(&mut self, index: usize) {
+            let Entry { number, what, .. } = self.entries[index];
+            if what == Use::Intends {
+                self.act(number);
+            }
+        }
+    }
 
     #[test]
     fn readers_go_together_and_nobody_overtakes_who_is_in_the_way() {
@@ -122,22 +181,55 @@ mod tests {
         assert!(queue.may_go(third));
     }
 
+    #[test]
+    fn what_is_intended_keeps_its_place_and_stops_nobody_who_reads() {
+        let mut queue = Queue::default();
+        let first = queue.enter(0..10, Use::Intends);
+        let second = queue.enter(5..15, Use::Intends);
+        let writer = queue.enter(8..9, Use::Changes);
+        let reader = queue.enter(0..3, Use::Reads);
+        assert!(queue.try_go(reader) && !queue.try_go(writer));
+        // The second is told first, and waits for the first.
+        queue.act(second);
+        assert!(!queue.try_go(second));
+        let late = queue.enter(12..13, Use::Reads);
+        assert!(!queue.try_go(late), "who is about to change something is not overtaken by readers without end");
+        queue.act(first);
+        assert!(!queue.try_go(first), "somebody reads there");
+        queue.leave(reader);
+        assert!(queue.try_go(first) && !queue.try_go(second) && !queue.try_go(writer));
+        queue.leave(first);
+        assert!(queue.try_go(second) && !queue.try_go(writer));
+        queue.leave(second);
+        assert!(queue.try_go(writer) && queue.try_go(late));
+    }
+
     proptest! {
         /// Whatever comes and goes: no two that conflict are ever allowed together, and somebody always is.
         #[test]
         fn conflicting_operations_never_go_together(
-            steps in proptest::collection::vec((0u64..40, 1u64..20, any::<bool>(), any::<prop::sample::Index>()), 1..60),
+            steps in proptest::collection::vec((0u64..40, 1u64..20, 0u8..4, any::<prop::sample::Index>()), 1..60),
         ) {
             let mut queue = Queue::default();
-            for (start, len, reads, leaver) in steps {
-                queue.enter(start..start + len, if reads { Use::Reads } else { Use::Changes });
-                let going: Vec<&Entry> = queue.entries.iter().filter(|entry| queue.may_go(entry.number)).collect();
-                prop_assert!(!going.is_empty());
+            for (start, len, what, index) in steps {
+                match what {
+                    0 => drop(queue.enter(start..start + len, Use::Reads)),
+                    1 => drop(queue.enter(start..start + len, Use::Changes)),
+                    2 => drop(queue.enter(start..start + len, Use::Intends)),
+                    _ if queue.entries.is_empty() => {}
+                    _ => queue.act_if_intended(index.index(queue.entries.len())),
+                }
+                let numbers: Vec<u64> = queue.entries.iter().map(|entry| entry.number).collect();
+                for number in numbers {
+                    queue.try_go(number);
+                }
+                let going: Vec<&Entry> = queue.entries.iter().filter(|entry| entry.is_going).collect();
                 for (at, one) in going.iter().enumerate() {
                     prop_assert!(going[at + 1..].iter().all(|other| !one.is_in_the_way_of(other)));
                 }
-                if reads {
-                    let number = going[leaver.index(going.len())].number;
+                prop_assert!(!going.is_empty() || queue.entries.is_empty());
+                if what != 3 && !going.is_empty() && index.index(2) == 0 {
+                    let number = going[index.index(going.len())].number;
                     queue.leave(number);
                 }
             }

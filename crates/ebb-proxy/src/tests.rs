@@ -1,5 +1,6 @@
 //! Shared files through a master, a proxy, block servers and clients in the virtual world.
 
+mod direct;
 mod harness;
 mod sessions;
 

@@ -45,6 +45,8 @@ plants! {
     StandinUnsynced = "standin-unsynced";
     /// A recovery does not read what was logged for members that sleep.
     LogIgnored = "log-ignored";
+    /// A proxy gives the parts of a direct write their versions one after the other, and is in nobody's way meanwhile.
+    DirectHalves = "direct-halves";
     /// What is away from home stays away.
     StaysAway = "stays-away";
 }

@@ -10,6 +10,7 @@ use ebb_runtime::{File, Plant};
 use ebb_types::{CHUNK_SIZE, Epoch, ErrorKind, Incarnation, MetablockId, Result, Version, bail, err};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::admin::check_epoch;
 use crate::chunks::{LONG, Place, SECOND, places};
 use crate::files::{GROWTH_MIN, GROWTH_RUN};
 use crate::flush::{flush, open, remove};
@@ -71,6 +72,39 @@ impl Volume {
             flush(shared, &replica).await?;
         }
         Ok(progress(&replica))
+    }
+
+    /// Looks at a change that is to be written later: whether its bytes match their sums, and `epoch` may still write here.
+    /// Nothing is kept of it.
+    ///
+    /// Errors: `StaleEpoch`, `Corrupt`, `NoReplica`, `VolumePoisoned`, as [`Volume::write`].
+    pub fn check_ahead(
+        &self,
+        metablock: MetablockId,
+        incarnation: Incarnation,
+        epoch: Epoch,
+        change: &Change,
+    ) -> Result<()> {
+        self.shared.check_open()?;
+        self.shared.check_incarnation(incarnation)?;
+        change.check()?;
+        let Some(replica) = self.shared.get(metablock) else { return Ok(()) };
+        let live = replica.live.lock();
+        live.check_sound(metablock)?;
+        check_epoch(&live.state.head, epoch)
+    }
+
+    /// Whether a replica has received a version of an epoch that may still write here.
+    ///
+    /// Errors: as [`Volume::write`].
+    pub fn has_received(&self, metablock: MetablockId, incarnation: Incarnation, version: Version) -> Result<bool> {
+        self.shared.check_open()?;
+        self.shared.check_incarnation(incarnation)?;
+        let Some(replica) = self.shared.get(metablock) else { return Ok(false) };
+        let live = replica.live.lock();
+        live.check_sound(metablock)?;
+        check_epoch(&live.state.head, version.epoch)?;
+        Ok(!live.deleted && live.state.head.version >= version)
     }
 
     /// How far a replica is; (0,0) if this volume does not have it.

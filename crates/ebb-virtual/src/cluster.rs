@@ -393,7 +393,8 @@ impl Cluster {
     /// Opens a session.
     pub async fn connect(&self, runtime: &Runtime, host: &str) -> Result<Client> {
         let connector = Connector::new(runtime.clone(), identity(host, "virtual"), Counters::default());
-        let options = ClientOptions::new(vec![self.0.master_address.clone()], HostName::new(host), "virtual");
+        let defaults = ClientOptions::new(vec![self.0.master_address.clone()], HostName::new(host), "virtual");
+        let options = ClientOptions { direct_bytes_min: self.0.options.direct_bytes_min, ..defaults };
         Client::connect(runtime.clone(), connector, options).await
     }
 

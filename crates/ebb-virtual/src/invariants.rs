@@ -13,6 +13,7 @@ pub mod names;
 pub mod replicas;
 pub mod synced;
 pub mod torn;
+pub mod whole;
 
 use serde::Serialize;
 
@@ -38,6 +39,7 @@ impl Violation {
 pub fn check_history(history: &History) -> Vec<Violation> {
     let mut violations = history.complaints().to_vec();
     violations.extend(torn::check(history));
+    violations.extend(whole::check(history));
     violations.extend(fresh::check(history));
     violations.extend(atomic::check(history));
     violations.extend(append::check(history));

@@ -41,6 +41,8 @@ pub struct VirtualOptions {
     pub faults: Option<Vec<Kind>>,
     /// Clients mostly use one file to overwrite and one to append to, so that these go to the proxy.
     pub in_turns: bool,
+    /// Writes to files at the proxy from so many bytes on go to the members directly.
+    pub direct_bytes_min: u64,
     /// Percent of the unused capacity that extra copies of what is read often may take; 0: there are none.
     pub extra_share_percent: u32,
     /// Longest pause of a worker between two operations.
@@ -67,6 +69,7 @@ impl Default for VirtualOptions {
             fault_pause: Duration::from_secs(3),
             faults: None,
             in_turns: false,
+            direct_bytes_min: 32 << 10,
             extra_share_percent: 0,
             work_pause_max: Duration::from_millis(150),
             plant: None,
@@ -101,6 +104,8 @@ impl VirtualOptions {
                 DatasetKind::SingleSource,
             ]),
             in_turns: Dice::new(seed, "turns").chance(0.25),
+            // From one cell on, from chunks on, or never.
+            direct_bytes_min: *Dice::new(seed, "direct").pick(&[1, 32 << 10, u64::MAX]),
             extra_share_percent: if Dice::new(seed, "extra copies").coin() { 50 } else { 0 },
             own: (0..4).map(|_| dice.coin().then(|| *dice.pick(DatasetKind::ALL))).collect(),
             ..Self::default()

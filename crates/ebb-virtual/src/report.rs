@@ -51,6 +51,8 @@ pub struct ProxyUse {
     pub unknown: u64,
     /// Stays of files at a proxy that a client found lost.
     pub lost: u64,
+    /// Writes whose bytes went to the members directly.
+    pub direct: u64,
 }
 
 impl ProxyUse {
@@ -64,6 +66,7 @@ impl ProxyUse {
                 moved: one.moved_operations,
                 unknown: one.unknown_operations,
                 lost: one.lost_stays,
+                direct: one.direct_writes,
             })
         })
     }
@@ -77,6 +80,7 @@ impl ProxyUse {
             moved: self.moved + other.moved,
             unknown: self.unknown + other.unknown,
             lost: self.lost + other.lost,
+            direct: self.direct + other.direct,
         }
     }
 }

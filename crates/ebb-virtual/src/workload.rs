@@ -14,6 +14,7 @@ use ebb_types::CHUNK_SIZE;
 use parking_lot::Mutex;
 
 use crate::cell::{CELL, WriteId, fill, inspect};
+use crate::datasets::METABLOCK;
 use crate::faults::kind::Kind;
 use crate::files::Files;
 use crate::history::{Change, History, Read, Time};
@@ -39,6 +40,9 @@ const CHUNK_CELLS: u64 = CHUNK_SIZE / CELL;
 
 /// The share of operations that go to the files which are used in turns.
 const IN_TURNS: f64 = 0.8;
+
+/// The share of writes to these, and of reads, that lie in two metablocks.
+const AT_EDGE: f64 = 0.4;
 
 /// Numbers of clients' own files start here.
 pub const OWN_FIRST: usize = 100;
@@ -119,11 +123,16 @@ impl Worker {
     }
 
     async fn write(&self, file: usize, dice: &mut Dice) {
-        let (first, count) = some_cells(dice);
+        let (first, count) = if self.is_at_edge(dice) { cells_over_edge(dice) } else { some_cells(dice) };
         self.write_cells(file, first, count).await;
         if dice.chance(0.3) {
             self.fsync(file).await;
         }
+    }
+
+    /// Where clients take turns they meet at the edge of two metablocks.
+    fn is_at_edge(&self, dice: &mut Dice) -> bool {
+        self.board.in_turns && dice.chance(AT_EDGE)
     }
 
     /// Writes cells and notes how it went.
@@ -198,6 +207,7 @@ impl Worker {
     async fn read(&self, file: usize, dice: &mut Dice) {
         let count = dice.between(1, RUN_MAX);
         let first = if dice.coin() { dice.below(64) } else { dice.below(CELLS) };
+        let (first, count) = if self.is_at_edge(dice) { cells_over_edge(dice) } else { (first, count) };
         // A read that fails tells nothing.
         let _ = self.read_cells(file, first, count, false).await;
     }
@@ -278,6 +288,12 @@ fn some_cells(dice: &mut Dice) -> (u64, u64) {
     let count = if dice.chance(0.7) { dice.between(1, 4) } else { dice.between(1, RUN_MAX) };
     let span = if dice.coin() { 64 } else { CELLS - RUN_MAX };
     (dice.below(span), count)
+}
+
+/// First and count of cells on both sides of the first edge.
+fn cells_over_edge(dice: &mut Dice) -> (u64, u64) {
+    let (edge, before) = (METABLOCK / CELL, dice.between(1, RUN_MAX / 2));
+    (edge - before, before + dice.between(1, RUN_MAX / 2))
 }
 
 fn contents(id: WriteId, count: u64) -> Bytes {

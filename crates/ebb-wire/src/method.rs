@@ -126,6 +126,12 @@ methods! {
     LogWrites = 72, Empty;
     /// Refuse lower epochs, then tell what was logged.
     ReadLog = 73, ReadLogReply;
+    /// Keep the bytes of a direct write, forwarded.
+    PutStaged = 74, WriteReplicaReply;
+    /// Give them back, for a member that lost them.
+    ReadStaged = 75, ReadStagedReply;
+    /// Keep them no longer.
+    DropStaged = 76, Empty;
 
     // Any process.
     /// Bytes and calls since start.

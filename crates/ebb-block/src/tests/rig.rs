@@ -117,7 +117,7 @@ impl Client {
             checksums: sums(offset, data),
             sync,
             chain: hops[1..].to_vec(),
-            authority: 0,
+            ..pb::WriteReplica::default()
         };
         let channel = self.connector.channel(&hops[0].address);
         channel.call_with(&message, vec![data.clone()], deadline).await.unwrap().message.results

@@ -120,6 +120,19 @@ impl Cluster {
         self.start_master().await;
     }
 
+    /// A block server's process is killed and started again: what was in its memory is gone.
+    pub async fn restart_node(&self, index: usize) {
+        self.nodes[index].kill();
+        self.world.sleep(Duration::from_millis(50)).await;
+        self.nodes[index].restart();
+        self.start_node(&self.nodes[index]).await;
+    }
+
+    /// Where block servers listen.
+    pub fn node_addresses(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| format!("{}:7100", node.ip())).collect()
+    }
+
     /// A block server gets no processor.
     pub fn freeze_node(&self, index: usize) {
         self.nodes[index].freeze();

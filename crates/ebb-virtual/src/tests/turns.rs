@@ -4,6 +4,8 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::time::Duration;
 
+use ebb_runtime::Plant;
+
 use super::cluster::good;
 use crate::faults::kind::Kind;
 use crate::swarm::{self, Next};
@@ -54,7 +56,28 @@ fn files_used_in_turns_keep_their_promises() {
     assert!(seeds_with(|seed| seed.lost > 0) >= most, "stays are lost: {each:?}");
     assert!(seeds_with(|seed| seed.repeated > 0) >= most, "operations are sent again: {each:?}");
     assert!(seeds_with(|seed| seed.moved > 0) >= most, "operations find their file elsewhere: {each:?}");
+    assert!(seeds_with(|seed| seed.direct > 0) >= each.len() / 3, "bytes go to the members: {each:?}");
     assert!(seeds_with(|seed| seed.unknown > 0) > 0, "nobody can say what became of an operation: {each:?}");
+}
+
+/// Goal: who sees one half of a write is found. Method: a proxy that gives a direct write's metablocks their versions one after the
+/// other, lets others in between, and clients that meet at the edge.
+#[test]
+fn direct_writes_that_are_made_by_halves_are_found() {
+    let options = |seed| VirtualOptions {
+        in_turns: true,
+        direct_bytes_min: 1,
+        fault_pause: Duration::ZERO,
+        work_pause_max: Duration::from_millis(40),
+        plant: Some(Plant::DirectHalves),
+        ..VirtualOptions::drawn(seed)
+    };
+    let mut broken = Vec::new();
+    swarm::run_all(0..20, NonZeroUsize::MIN, options, |report| {
+        broken.extend(report.violations.iter().map(|violation| violation.invariant));
+        if broken.contains(&"whole") { Next::Stop } else { Next::GoOn }
+    });
+    assert!(broken.contains(&"whole"), "{broken:?}");
 }
 
 /// Goal: the same where files are dealt to several proxies, each a process that is killed, cut off and frozen by itself: one

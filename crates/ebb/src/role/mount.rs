@@ -43,6 +43,10 @@ pub struct MountArgs {
     /// Stay in front and print to the terminal.
     #[arg(long)]
     foreground: bool,
+    /// Writes of so many bytes and more to files that several clients write go to the block servers directly, and only word
+    /// of them to the proxy; 0: all go through the proxy.
+    #[arg(long, default_value = "256KiB", value_name = "SIZE")]
+    direct_min: ByteSize,
     /// Name under which the process registers.
     #[arg(long, hide = true)]
     name: Option<String>,
@@ -78,7 +82,8 @@ impl MountArgs {
     fn client_arguments(&self) -> Vec<OsString> {
         let prefetch = self.prefetch.map(|setting| ["--prefetch".into(), setting.to_string()]);
         let cache = self.read_cache.map(|size| ["--read-cache".into(), size.to_string()]);
-        let mut arguments: Vec<String> = prefetch.into_iter().chain(cache).flatten().collect();
+        let direct = ["--direct-min".into(), self.direct_min.0.to_string()];
+        let mut arguments: Vec<String> = prefetch.into_iter().chain(cache).flatten().chain(direct).collect();
         if self.whole_blocks {
             arguments.push("--whole-blocks".into());
         }
@@ -88,6 +93,7 @@ impl MountArgs {
     async fn client(&self, cluster: &ClusterDir, host: &HostName) -> Result<Client> {
         let mut options = admin::client_options(cluster, host, "mount")?;
         options.prefetch = self.prefetch;
+        options.direct_bytes_min = if self.direct_min.0 == 0 { u64::MAX } else { self.direct_min.0 };
         if let Some(ByteSize(bytes)) = self.read_cache {
             options.read_cache_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         }

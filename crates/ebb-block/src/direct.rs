@@ -1,0 +1,109 @@
+//! Direct writes: bytes come from the client that writes, and are written when the file's proxy says with which version.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_rpc::{Answer, Payload};
+use ebb_store::{Change, Progress, Write};
+use ebb_types::{Epoch, Error, ErrorKind, Incarnation, MetablockId, Result, bail};
+use ebb_wire::{convert, pb};
+
+use crate::chain::{CHAIN_MAX, forward, result, to_write};
+use crate::node::Node;
+use crate::staging::{Put, name_of};
+
+/// Answers `PutStaged`: keeps the bytes here and at the members of the chain; one result for each, this one first.
+pub(crate) async fn put(
+    node: &Arc<Node>,
+    message: pb::PutStaged,
+    payload: Bytes,
+    deadline: Duration,
+) -> Result<pb::WriteReplicaReply> {
+    if message.chain.len() > CHAIN_MAX {
+        bail!(Protocol, "a chain of {} members", message.chain.len());
+    }
+    let onward = |member: pb::Member, rest: &[pb::Hop]| pb::PutStaged {
+        volume: member.volume,
+        incarnation: member.incarnation,
+        chain: rest.to_vec(),
+        ..message.clone()
+    };
+    // Where the answers of those behind are waited for, the caller must still hear ours.
+    let here = async { keep(node, &message, &payload) };
+    let behind = forward(node, &message.chain, onward, payload.clone(), deadline * 3 / 4);
+    // Forwarded first: the next hop works while this one looks at the sums.
+    let (mut behind, here) = tokio::join!(biased; behind, here);
+    let kept = here.and_then(|()| Ok(node.volume(message.volume)?.progress(MetablockId::new(message.metablock))));
+    let mut results = vec![result(node, message.volume, MetablockId::new(message.metablock), kept)];
+    results.append(&mut behind);
+    Ok(pb::WriteReplicaReply { results })
+}
+
+fn keep(node: &Node, message: &pb::PutStaged, payload: &Bytes) -> Result<()> {
+    let Some(ticket) = message.ticket else { bail!(Protocol, "bytes are put for a ticket") };
+    let (metablock, epoch) = (MetablockId::new(message.metablock), Epoch::new(message.epoch));
+    let (offset, checksums) = (message.offset, message.checksums.clone());
+    let change = Change::Data { offset, bytes: payload.clone(), checksums: checksums.clone() };
+    node.volume(message.volume)?.check_ahead(metablock, Incarnation::new(message.incarnation), epoch, &change)?;
+    let put = Put { epoch, offset, bytes: payload.clone(), checksums };
+    node.staging.lock().put(name_of(ticket, message.metablock), put, node.runtime.now())
+}
+
+/// The write that a `WriteReplica` without bytes means; none: what was put is not here.
+pub(crate) fn staged_write(
+    node: &Node,
+    message: &pb::WriteReplica,
+    ticket: pb::Ticket,
+    payload: &Bytes,
+) -> Result<Option<Write>> {
+    if !payload.is_empty() || !message.chain.is_empty() {
+        bail!(Protocol, "what was put is written without other bytes, and by each member for itself");
+    }
+    let Some(put) = node.staging.lock().get(&name_of(ticket, message.metablock)) else { return Ok(None) };
+    if (put.offset, put.bytes.len() as u64) != (message.offset, message.length) {
+        bail!(Protocol, "{} bytes at {} were put, others are to be written", put.bytes.len(), put.offset);
+    }
+    let message = pb::WriteReplica { checksums: put.checksums, ..message.clone() };
+    to_write(&message, put.bytes).map(Some)
+}
+
+/// The answer to a write whose bytes are not here: it was received already, or they are to be sent.
+pub(crate) async fn without_bytes(node: &Node, message: &pb::WriteReplica, ticket: pb::Ticket) -> Result<Progress> {
+    let (metablock, incarnation) = (MetablockId::new(message.metablock), Incarnation::new(message.incarnation));
+    let (volume, version) = (node.volume(message.volume)?, convert::version(message.version));
+    if !volume.has_received(metablock, incarnation, version)? {
+        bail!(Gap, "nothing is kept here for request {} of s{}", ticket.request, ticket.session);
+    }
+    if message.sync {
+        volume.sync(metablock, incarnation, version).await?;
+    }
+    Ok(volume.progress(metablock))
+}
+
+/// Answers `ReadStaged`.
+pub(crate) fn read(node: &Node, message: &pb::ReadStaged) -> Result<Answer> {
+    let put = node.staging.lock().get(&name(message.name)?);
+    Ok(match put {
+        Some(put) => {
+            let reply = pb::ReadStagedReply { found: true, checksums: put.checksums };
+            Answer::with(&reply, Payload::Buffers(vec![put.bytes]))
+        }
+        None => Answer::new(&pb::ReadStagedReply::default()),
+    })
+}
+
+/// Answers `DropStaged`.
+pub(crate) fn forget(node: &Node, message: &pb::DropStaged) -> Result<pb::Empty> {
+    let mut staging = node.staging.lock();
+    staging.sweep(node.runtime.now());
+    for one in &message.names {
+        staging.drop_one(&name(Some(*one))?);
+    }
+    Ok(pb::Empty {})
+}
+
+fn name(name: Option<pb::StagedName>) -> Result<crate::staging::Name> {
+    let of = |name: pb::StagedName| Some(name_of(name.ticket?, name.metablock));
+    name.and_then(of).ok_or_else(|| Error::new(ErrorKind::Protocol, "what was put has a name"))
+}

@@ -1,0 +1,174 @@
+//! Bytes of direct writes, between the client that puts them and the proxy that says when they are written. Pure.
+//!
+//! They are in memory alone: what a crash takes away the proxy fetches from another member, or the client is told. Bounded in
+//! bytes and in time: whoever has lost its proxy, or never had an answer, comes back for nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_runtime::Moment;
+use ebb_types::{Epoch, MetablockId, Result, bail};
+use ebb_wire::pb;
+
+/// What nobody has dropped for so long is dropped. A ticket lives for seconds, a write that is not synced by all members as long
+/// as its member is being replaced; who needs it later copies the replica instead.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+/// Counted for each beyond its bytes.
+const OVERHEAD: usize = 512;
+
+/// What a ticket is for here: session and request, and the metablock.
+pub(crate) type Name = (u64, u64, MetablockId);
+
+/// The name in a message.
+pub(crate) fn name_of(ticket: pb::Ticket, metablock: u64) -> Name {
+    (ticket.session, ticket.request, MetablockId::new(metablock))
+}
+
+/// Bytes that were put.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Put {
+    /// Under which the proxy held the file then.
+    pub epoch: Epoch,
+    /// In the metablock.
+    pub offset: u64,
+    /// They.
+    pub bytes: Bytes,
+    /// As the client made them.
+    pub checksums: Vec<u32>,
+}
+
+/// All that is kept.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    bytes_max: usize,
+    bytes: usize,
+    kept: BTreeMap<Name, (Put, Moment)>,
+}
+
+impl Staging {
+    /// Nothing, and at most so many bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, bytes: 0, kept: BTreeMap::new() }
+    }
+
+    /// Keeps bytes. What came before under this name stays: it is the same, sent again.
+    ///
+    /// Errors: `Overloaded` if there is no room, `Invalid` if it is not the same.
+    pub fn put(&mut self, name: Name, put: Put, now: Moment) -> Result<()> {
+        self.sweep(now);
+        if let Some((before, _)) = self.kept.get(&name) {
+            if (before.offset, &before.checksums) != (put.offset, &put.checksums) {
+                bail!(Invalid, "request {} of s{} has put other bytes for {}", name.1, name.0, name.2);
+            }
+            return Ok(());
+        }
+        let weight = weight(&put);
+        if self.bytes + weight > self.bytes_max {
+            bail!(Overloaded, "{} bytes of direct writes wait here already, {} may", self.bytes, self.bytes_max);
+        }
+        self.bytes += weight;
+        self.kept.insert(name, (put, now.after(KEPT_FOR)));
+        Ok(())
+    }
+
+    /// What was put under a name.
+    pub fn get(&self, name: &Name) -> Option<Put> {
+        self.kept.get(name).map(|(put, _)| put.clone())
+    }
+
+    /// It is not needed any more.
+    pub fn drop_one(&mut self, name: &Name) {
+        if let Some((put, _)) = self.kept.remove(name) {
+            self.bytes -= weight(&put);
+        }
+    }
+
+    /// Drops what was put for a metablock under lower epochs.
+    pub fn drop_below(&mut self, metablock: MetablockId, epoch: Epoch) {
+        self.drop_if(|name, put, _| name.2 == metablock && put.epoch < epoch);
+    }
+
+    /// Drops what is too old.
+    pub fn sweep(&mut self, now: Moment) {
+        self.drop_if(|_, _, until| until <= now);
+    }
+
+    fn drop_if(&mut self, is_over: impl Fn(&Name, &Put, Moment) -> bool) {
+        let bytes = &mut self.bytes;
+        self.kept.retain(|name, (put, until)| {
+            let stays = !is_over(name, put, *until);
+            if !stays {
+                *bytes -= weight(put);
+            }
+            stays
+        });
+    }
+}
+
+fn weight(put: &Put) -> usize {
+    put.bytes.len() + OVERHEAD
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_types::ErrorKind;
+
+    use super::*;
+
+    const ROOM: usize = 3 * (1000 + OVERHEAD);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::default().after(Duration::from_secs(seconds))
+    }
+
+    fn put(epoch: u64, byte: u8) -> Put {
+        let (epoch, bytes) = (Epoch::new(epoch), Bytes::from(vec![byte; 1000]));
+        Put { epoch, offset: 0, bytes, checksums: vec![u32::from(byte)] }
+    }
+
+    fn name(request: u64, metablock: u64) -> Name {
+        (7, request, MetablockId::new(metablock))
+    }
+
+    #[test]
+    fn what_comes_again_is_the_same_and_takes_no_room() {
+        let mut staging = Staging::new(ROOM);
+        staging.put(name(1, 1), put(3, 5), at(0)).unwrap();
+        staging.put(name(1, 1), put(3, 5), at(1)).unwrap();
+        assert_eq!(staging.put(name(1, 1), put(3, 6), at(1)).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(staging.get(&name(1, 1)), Some(put(3, 5)));
+        staging.put(name(1, 2), put(3, 6), at(0)).unwrap();
+        staging.put(name(2, 1), put(3, 7), at(0)).unwrap();
+        assert_eq!(staging.put(name(3, 1), put(3, 8), at(0)).unwrap_err().kind(), ErrorKind::Overloaded);
+        staging.drop_one(&name(1, 2));
+        staging.drop_one(&name(1, 2));
+        staging.put(name(3, 1), put(3, 8), at(0)).unwrap();
+        assert_eq!(staging.get(&name(1, 2)), None);
+    }
+
+    #[test]
+    fn what_nobody_comes_back_for_leaves_its_room_to_others() {
+        let mut staging = Staging::new(ROOM);
+        for request in 0..3 {
+            staging.put(name(request, 1), put(3, 1), at(request)).unwrap();
+        }
+        assert!(staging.put(name(9, 1), put(3, 1), at(59)).is_err());
+        staging.put(name(9, 1), put(3, 1), at(60)).unwrap();
+        assert_eq!(staging.get(&name(0, 1)), None);
+        staging.sweep(at(500));
+        assert_eq!((staging.bytes, staging.kept.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_promise_ends_what_was_put_under_lower_epochs() {
+        let mut staging = Staging::new(ROOM);
+        staging.put(name(1, 1), put(3, 1), at(0)).unwrap();
+        staging.put(name(2, 1), put(4, 1), at(0)).unwrap();
+        staging.put(name(1, 2), put(3, 1), at(0)).unwrap();
+        staging.drop_below(MetablockId::new(1), Epoch::new(4));
+        let left: Vec<Name> = staging.kept.keys().copied().collect();
+        assert_eq!(left, [name(1, 2), name(2, 1)]);
+        assert_eq!(staging.bytes, 2 * (1000 + OVERHEAD));
+    }
+}

@@ -1,0 +1,104 @@
+//! Direct writes that have their place, and whose bytes are on their way. Pure.
+//!
+//! Each lives for a few seconds: later ones that overlap wait for it, and whoever was to come back may be gone.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use ebb_runtime::Moment;
+use ebb_types::SessionId;
+use ebb_wire::pb;
+
+/// How long the bytes may take: a call to members has four seconds.
+const LIFE: Duration = Duration::from_secs(6);
+/// Of one file at a time; further writes go by way of the proxy.
+const TICKETS_MAX: usize = 256;
+
+/// A direct write; `T` is its place in the queue, which it has as long as this lives.
+#[derive(Debug)]
+pub struct Ticket<T> {
+    /// Where in the file.
+    pub range: Range<u64>,
+    /// Where its bytes are put.
+    pub parts: Vec<pb::DirectPart>,
+    /// Its place among others.
+    pub place: T,
+    until: Moment,
+}
+
+/// All of a file, by session and request.
+#[derive(Debug)]
+pub struct Tickets<T>(BTreeMap<(SessionId, u64), Ticket<T>>);
+
+impl<T> Default for Tickets<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> Tickets<T> {
+    /// Whether there may be another one.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.0.len() < TICKETS_MAX
+    }
+
+    /// Gives one to the request of a session.
+    pub fn give(
+        &mut self,
+        name: (SessionId, u64),
+        range: Range<u64>,
+        parts: Vec<pb::DirectPart>,
+        place: T,
+        now: Moment,
+    ) {
+        self.0.insert(name, Ticket { range, parts, place, until: now.after(LIFE) });
+    }
+
+    /// Its owner comes back. None: it was taken already, or is too old, and never to be carried out.
+    pub fn take(&mut self, name: (SessionId, u64), now: Moment) -> Option<Ticket<T>> {
+        self.0.remove(&name).filter(|ticket| now < ticket.until)
+    }
+
+    /// Those that are too old; what was put for them can be dropped.
+    pub fn take_old(&mut self, now: Moment) -> Vec<((SessionId, u64), Ticket<T>)> {
+        let old: Vec<_> = self.0.iter().filter(|(_, ticket)| ticket.until <= now).map(|(name, _)| *name).collect();
+        old.into_iter().filter_map(|name| Some((name, self.0.remove(&name)?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: (SessionId, u64) = (SessionId::new(1), 5);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::default().after(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn one_is_taken_once_and_not_when_it_is_old() {
+        let mut tickets = Tickets::default();
+        tickets.give(ONE, 0..10, Vec::new(), (), at(0));
+        assert!(tickets.take((ONE.0, 6), at(1)).is_none());
+        assert!(tickets.take(ONE, at(5)).is_some());
+        assert!(tickets.take(ONE, at(5)).is_none());
+        tickets.give(ONE, 0..10, Vec::new(), (), at(0));
+        assert!(tickets.take(ONE, at(6)).is_none(), "others may have gone before it by now");
+    }
+
+    #[test]
+    fn old_ones_go_and_there_are_not_too_many() {
+        let mut tickets = Tickets::default();
+        for request in 0..TICKETS_MAX as u64 {
+            assert!(tickets.has_room());
+            tickets.give((ONE.0, request), 0..10, Vec::new(), (), at(request % 2));
+        }
+        assert!(!tickets.has_room());
+        assert_eq!(tickets.take_old(at(6)).len(), TICKETS_MAX / 2);
+        assert!(tickets.has_room());
+        assert!(tickets.take((ONE.0, 1), at(6)).is_some() && tickets.take((ONE.0, 0), at(6)).is_none());
+    }
+}
