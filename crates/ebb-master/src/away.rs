@@ -2,7 +2,7 @@
 //!
 //! [`choose_move`] is pure: what the plans make of a guest's host and of its home in, what to do now out. A guest goes home when
 //! the home serves for long enough to take it, in idle time; at once if its host is about to be switched off. It does not go
-//! to a home that is about to be switched off itself, unless its host is, too. A guest whose home is lost becomes a member
+//! to a home that is about to be switched off itself: the plan was made for where the data are. A guest whose home is lost becomes a member
 //! like others. The executor is in [`run`].
 
 pub mod run;
@@ -83,8 +83,7 @@ impl fmt::Display for Move {
 #[must_use]
 pub fn choose_move(guest: &GuestView) -> Option<Move> {
     let Some(home) = guest.home else { return Some(Move::Adopt) };
-    let host_leaves = guest.host.is_off || guest.host.goes_off;
-    if home.is_off || home.serves_ms < guest.need_ms || (home.goes_off && !host_leaves) {
+    if home.is_off || home.goes_off || home.serves_ms < guest.need_ms {
         return None;
     }
     Some(if guest.host.goes_off { Move::HomeNow } else { Move::Home })

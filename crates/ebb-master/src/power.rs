@@ -67,7 +67,7 @@ impl Shared {
 pub(crate) async fn publish(shared: &Shared, call: pb::PublishPlan) -> Result<()> {
     let plan = PowerPlan::decode(&call.plan)?;
     let (version, start_ms) = (plan.version.raw(), plan.start_ms);
-    tracing::info!(version, policy = %plan.policy, why = plan.why, "power plan");
+    tracing::info!(version, policy = %plan.policy, why = plan.sentence(), "power plan");
     // Ordering: a plan that anybody follows survives this master, so that no node follows one that nobody knows of.
     shared.group.propose(Op::PublishPlan(pb::PublishedPlan { version, start_ms, plan: call.plan })).await.map(drop)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ebb_layout::LayoutKind;
 use ebb_power::account::{Account, Meter, Seen};
-use ebb_power::manager::{Cluster as CoreCluster, Manager, Now};
+use ebb_power::manager::{Cluster as CoreCluster, Decision, Manager, Now};
 use ebb_power::popularity::choose_loads;
 use ebb_power::reach::{Force, Holding};
 use ebb_power::signal::source::{Reading, Source};
@@ -298,14 +298,15 @@ impl PowerManager {
     /// One step of the core, and what comes of it.
     async fn tick(&self) -> Result<()> {
         let _changing = self.changing.lock().await;
-        let now = self.now();
-        let (before, decision) = {
-            let mut state = self.state.lock();
-            let state = &mut *state;
-            let (Some(core), Some(known)) = (&mut state.core, &state.known) else { return Ok(()) };
-            core.count(now, &known.core(), &seen(&state.seen));
-            let before = core.clone();
-            (before, core.on_tick(now, &known.core())?)
+        let Some((before, decision)) = self.decide()? else { return Ok(()) };
+        let (before, decision) = if decision.publish.is_some() {
+            // What it puts out of reach is judged by what lies where now, and not some seconds ago.
+            self.state.lock().core = Some(before);
+            self.look().await?;
+            let Some(again) = self.decide()? else { return Ok(()) };
+            again
+        } else {
+            (before, decision)
         };
         self.state.lock().held_back = decision.held_back;
         let Some(plan) = decision.publish else { return Ok(()) };
@@ -317,8 +318,20 @@ impl PowerManager {
             state.core = (error.kind() != ErrorKind::Stale).then_some(before);
             return Err(error.context(format_args!("publishing {}", plan.version)));
         }
-        tracing::info!(version = %plan.version, why = plan.why, "published");
+        tracing::info!(version = %plan.version, why = plan.sentence(), "published");
         Ok(())
+    }
+
+    /// What the core makes of now, and the core before. `None`: the cluster is not known yet.
+    fn decide(&self) -> Result<Option<(Manager, Decision)>> {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let (Some(core), Some(known)) = (&mut state.core, &state.known) else { return Ok(None) };
+        core.count(now, &known.core(), &seen(&state.seen));
+        let before = core.clone();
+        let decision = core.on_tick(now, &known.core())?;
+        Ok(Some((before, decision)))
     }
 
     /// Makes a change of settings durable, then does it.

@@ -39,5 +39,5 @@ pub use chain::{ChainShape, DatasetChain};
 pub use hardware::{Hardware, NodePower, Supply};
 pub use plan::lookup::NodeState;
 pub use plan::timetable::Timetable;
-pub use plan::{Duty, NodePlan, PowerPlan, wall_ms};
+pub use plan::{Duty, NodePlan, OutOfReach, PowerPlan, wall_ms};
 pub use policy::{Ask, PolicyKind, Rotational, Timing, choose};

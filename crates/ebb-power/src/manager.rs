@@ -15,7 +15,7 @@ use crate::chain::DatasetChain;
 use crate::hardware::{Hardware, Supply, millis};
 use crate::plan::profile::Profile;
 use crate::plan::timetable::Timetable;
-use crate::plan::{Duty, PowerPlan};
+use crate::plan::{Duty, EXAMPLE_MAX, OutOfReach, PowerPlan};
 use crate::policy::{Ask, PolicyKind, Rotational, Timing, choose};
 use crate::reach::{Force, Holding, admit, at_stake};
 use crate::signal::source::{Doubt, Reading, Sample, Source};
@@ -23,8 +23,8 @@ use crate::signal::source::{Doubt, Reading, Sample, Source};
 #[cfg(test)]
 mod tests;
 
-/// Of a file's name, in a plan.
-const EXAMPLE_CHARS: usize = 100;
+/// Of a file's name, in a plan: four bytes each at most.
+const EXAMPLE_CHARS: usize = EXAMPLE_MAX / 4;
 
 /// What an operator sets.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -192,26 +192,26 @@ impl Manager {
         if is_carried && self.brings_back(now, cluster, &plan) {
             plan = self.plan(&self.settings, now, cluster, sample, soon_ms)?;
         }
-        if self.latest(now).is_some_and(|latest| latest.is_same_schedule(&plan) && is_same_reach(latest, &plan)) {
-            return Ok(Decision::default());
+        let mut held_back = None;
+        if let Some(latest) = self.latest(now).filter(|latest| is_carried && !latest.is_same_schedule(&plan)) {
+            held_back = admit(&plan, cluster.holdings, cluster.dead, self.force).err();
+            if held_back.is_some() {
+                plan = PowerPlan { start_ms: latest.start_ms.max(self.boundary(now)), ..latest.clone() };
+            }
         }
-        let admitted = admit(&plan, cluster.holdings, cluster.dead, self.force);
-        if let (Err(refused), true, Some(_)) = (admitted, is_carried, self.latest(now)) {
-            return Ok(Decision { publish: None, held_back: Some(refused) });
+        plan.out_of_reach = out_of_reach(&at_stake(&plan, cluster.holdings, cluster.dead));
+        if self.latest(now).is_some_and(|latest| latest.is_same_schedule(&plan) && is_same_reach(latest, &plan)) {
+            return Ok(Decision { publish: None, held_back });
         }
         plan.version = PlanVersion::new(self.plans.version().raw() + 1);
-        // Whoever reads the plan must not take it for one that keeps everything within reach.
-        plan.why.push_str(&out_of_reach(&at_stake(&plan, cluster.holdings, cluster.dead)));
         self.plans.accept(plan.clone(), now.wall_ms)?;
-        Ok(Decision { publish: Some(plan), held_back: None })
+        Ok(Decision { publish: Some(plan), held_back })
     }
 
     /// Whether a plan has data within reach again that the present ones do not, since a node has failed: it does not wait for
     /// an interval's beginning (availability comes first: Rabbit, Sec. 3.5).
     fn brings_back(&self, now: Now, cluster: &Cluster<'_>, plan: &PowerPlan) -> bool {
-        let lost = |plan: &PowerPlan| -> u64 {
-            at_stake(plan, cluster.holdings, cluster.dead).iter().map(|holding| holding.metablocks).sum()
-        };
+        let lost = |plan: &PowerPlan| metablocks(&at_stake(plan, cluster.holdings, cluster.dead));
         self.latest(now).map(lost).is_some_and(|out| out > 0 && lost(plan) < out)
     }
 
@@ -287,15 +287,17 @@ impl Manager {
     }
 }
 
-/// What a plan says of data that it puts out of reach; nothing if there is none.
-fn out_of_reach(lost: &[&Holding]) -> String {
-    let Some(first) = lost.first() else { return String::new() };
-    let metablocks: u64 = lost.iter().map(|holding| holding.metablocks).sum();
-    let example: String = first.example.chars().take(EXAMPLE_CHARS).collect();
-    format!("; {metablocks} metablocks out of reach, as of {example}")
+/// What a plan says of data that it puts out of reach.
+fn out_of_reach(lost: &[&Holding]) -> OutOfReach {
+    let example = lost.first().map_or("", |first| &first.example).chars().take(EXAMPLE_CHARS).collect();
+    OutOfReach { metablocks: metablocks(lost), example }
 }
 
-/// Whether both plans say the same of datasets that stall.
+fn metablocks(lost: &[&Holding]) -> u64 {
+    lost.iter().map(|holding| holding.metablocks).sum()
+}
+
+/// Whether both plans say the same of what nothing can be read from. That the number changes is no news.
 fn is_same_reach(one: &PowerPlan, other: &PowerPlan) -> bool {
-    one.stalled == other.stalled
+    one.stalled == other.stalled && (one.out_of_reach.metablocks > 0) == (other.out_of_reach.metablocks > 0)
 }

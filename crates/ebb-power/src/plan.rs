@@ -22,6 +22,8 @@ pub const TIME_MS_MAX: u64 = 1 << 53;
 pub const NODES_MAX: usize = 65_536;
 /// Longest sentence of a plan, in bytes.
 pub const WHY_MAX: usize = 1_024;
+/// Longest name of a file that a plan names, in bytes.
+pub const EXAMPLE_MAX: usize = 400;
 
 /// When each node is awake. A pure function of wall-clock time.
 ///
@@ -45,8 +47,20 @@ pub struct PowerPlan {
     pub nodes: BTreeMap<NodeId, NodePlan>,
     /// Datasets that nothing can be read from under this plan, because there is too little power for them.
     pub stalled: Vec<DatasetId>,
+    /// What it puts out of reach, by what was known when it was published. It says so, or whoever reads it would take it for
+    /// one that keeps everything within reach.
+    pub out_of_reach: OutOfReach,
     /// Why it is as it is: a sentence for a person.
     pub why: String,
+}
+
+/// Data that have a copy, and none on a node that a plan wakes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OutOfReach {
+    /// How many metablocks.
+    pub metablocks: u64,
+    /// The name of a file with one of them, or its beginning; empty if there is none.
+    pub example: String,
 }
 
 /// One node's part of a plan.
@@ -153,6 +167,9 @@ impl PowerPlan {
         if self.guard_ms > INTERVAL_MS_MAX || self.why.len() > WHY_MAX {
             bail!(Invalid, "{}: its guard band or its sentence is longer than any can be", self.version);
         }
+        if self.out_of_reach.example.len() > EXAMPLE_MAX {
+            bail!(Invalid, "{}: its example of what is out of reach is longer than any can be", self.version);
+        }
         if self.nodes.len() > NODES_MAX || self.stalled.len() > NODES_MAX {
             bail!(Invalid, "{}: {} nodes; at most {NODES_MAX}", self.version, self.nodes.len());
         }
@@ -186,6 +203,16 @@ impl PowerPlan {
     pub fn is_same_schedule(&self, other: &Self) -> bool {
         let duties = |plan: &Self| plan.nodes.iter().map(|(id, node)| (*id, node.duty)).collect::<Vec<_>>();
         self.interval_ms == other.interval_ms && self.policy == other.policy && duties(self) == duties(other)
+    }
+
+    /// Why it is as it is, and what it puts out of reach: for a person.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let OutOfReach { metablocks, example } = &self.out_of_reach;
+        match metablocks {
+            0 => self.why.clone(),
+            _ => format!("{}; {metablocks} metablocks out of reach, as of {example}", self.why),
+        }
     }
 
     /// Powered milliseconds of each interval, all nodes together.
@@ -222,7 +249,7 @@ impl fmt::Display for PowerPlan {
             self.start_ms,
             self.interval_ms,
             self.budget_mw as f64 / 1000.0,
-            self.why
+            self.sentence()
         )?;
         for dataset in &self.stalled {
             writeln!(f, "  {dataset} is out of reach")?;

@@ -19,12 +19,13 @@ use ebb_types::{DatasetId, Error, NodeId, PlanVersion, Result, bail, err};
 
 use crate::hardware::millis;
 use crate::plan::lookup::NodeState;
-use crate::plan::{Duty, NodePlan, PowerPlan};
+use crate::plan::{Duty, NodePlan, OutOfReach, PowerPlan};
 
 mod activation;
 mod always_on;
 pub mod ask;
 mod circular;
+mod doubt;
 mod fit;
 mod migration;
 mod proportional;
@@ -133,7 +134,9 @@ impl FromStr for PolicyKind {
 /// before publishing it.
 pub fn choose(policy: PolicyKind, ask: &Ask<'_>) -> Result<PowerPlan> {
     ask.check()?;
-    let schedule = policy.schedule(ask);
+    let ask = &Ask { dead: doubt::dead(ask), ..*ask };
+    let mut schedule = policy.schedule(ask);
+    doubt::lend_spare(ask, &mut schedule);
     refuse_to_wear_disks_out(policy, ask, &schedule)?;
     let version = ask.last.map_or(PlanVersion::default(), |last| last.version);
     let interval_ms = schedule.interval_ms;
@@ -162,6 +165,7 @@ pub fn choose(policy: PolicyKind, ask: &Ask<'_>) -> Result<PowerPlan> {
         budget_mw: (ask.nodes_watts() * 1000.0) as u64,
         nodes: ask.hardware.nodes().keys().map(|id| (*id, node_plan(*id))).collect(),
         stalled: schedule.stalled,
+        out_of_reach: OutOfReach::default(),
         why: schedule.why,
     };
     plan.check()?;

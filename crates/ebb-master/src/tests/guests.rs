@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ebb_power::{Duty, NodePlan, PolicyKind, PowerPlan};
+use ebb_power::{Duty, NodePlan, OutOfReach, PolicyKind, PowerPlan};
 use ebb_types::{NodeId, PlanVersion};
 use ebb_wire::pb;
 use pb::meta_op::Op;
@@ -23,6 +23,7 @@ async fn plan(cluster: &Cluster, version: u64, off: &[u64], in_ms: u64) {
         budget_mw: 1_000_000,
         nodes: (1..=cluster.fakes.len() as u64).map(node).collect(),
         stalled: Vec::new(),
+        out_of_reach: OutOfReach::default(),
         why: "a test".into(),
     };
     cluster.channel().0.call(&pb::PublishPlan { plan: plan.encode() }, DEADLINE).await.unwrap();

@@ -1,3 +1,4 @@
+use crate::OutOfReach;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ fn plan(version: u64, start_ms: u64, duty: Duty) -> PowerPlan {
         budget_mw: 50_000,
         nodes: BTreeMap::from([(ONE, NodePlan { duty, ready_ms: 0, wake_ms: 10, suspend_ms: 5 })]),
         stalled: Vec::new(),
+        out_of_reach: OutOfReach::default(),
         why: "a test".into(),
     }
 }

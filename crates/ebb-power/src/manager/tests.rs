@@ -235,10 +235,17 @@ fn a_plan_that_puts_data_out_of_reach_says_so() {
     let mut bench = Bench::new(PolicyKind::Migration, Battery::NONE);
     bench.read(90.0);
     let plan = bench.tick().publish.unwrap();
-    assert!(plan.why.ends_with("; 5 metablocks out of reach, as of /data/2"), "{}", plan.why);
+    assert!(plan.sentence().ends_with("; 5 metablocks out of reach, as of /data/2"), "{plan}");
     bench.wall_ms += INTERVAL;
     assert_eq!(bench.tick(), Decision::default(), "what it says does not make it another plan");
+    // All that was there is taken away, and then it is there again.
+    let holdings = std::mem::take(&mut bench.holdings);
+    let told = bench.tick().publish.unwrap();
+    assert!(told.is_same_schedule(&plan) && told.out_of_reach == OutOfReach::default(), "{told}");
+    bench.holdings = holdings;
+    let told = bench.tick().publish.unwrap();
+    assert_eq!((told.version.raw(), told.out_of_reach), (3, plan.out_of_reach));
     bench.read(265.0);
     let plan = bench.tick().publish.unwrap();
-    assert!(!plan.why.contains("out of reach"), "{}", plan.why);
+    assert!(!plan.sentence().contains("out of reach"), "{plan}");
 }

@@ -19,6 +19,7 @@ fn plan(duties: &[Duty]) -> PowerPlan {
         budget_mw: 50_000,
         nodes: duties.iter().enumerate().map(|(at, duty)| (NodeId::new(at as u64 + 1), node(*duty))).collect(),
         stalled: vec![DatasetId::new(4)],
+        out_of_reach: OutOfReach { metablocks: 3, example: "/data/2".into() },
         why: "2 of 3 nodes at a time".into(),
     }
 }
@@ -68,8 +69,8 @@ fn readers_find_the_longest_awake_and_the_first_to_wake() {
 #[test]
 fn a_plan_prints_as_what_it_says() {
     let told = plan(&[Duty::On, Duty::Off, blink(5, 7)]).to_string();
-    let wanted = "plan1 blink-circular from 0 ms, interval 1000 ms, 50.0 W: 2 of 3 nodes at a time\n  ds4 is out of reach\n  \
-                  n1 on\n  n2 off\n  n3 blinks from 5 ms for 7 ms\n";
+    let wanted = "plan1 blink-circular from 0 ms, interval 1000 ms, 50.0 W: 2 of 3 nodes at a time; 3 metablocks out of \
+                  reach, as of /data/2\n  ds4 is out of reach\n  n1 on\n  n2 off\n  n3 blinks from 5 ms for 7 ms\n";
     assert_eq!(told, wanted);
 }
 
@@ -163,6 +164,26 @@ fn who_sleeps_is_not_overdue_and_who_misses_its_wakes_is() {
     assert!(!timetable.is_overdue(ONE, 1_100, 3_300, 5_000), "not for so long");
 }
 
+/// One that was heard last under a plan before those that switched it off, and on again.
+#[test]
+fn a_node_that_several_plans_kept_off_and_that_does_not_come_back_is_overdue() {
+    let mut table = Timetable::default();
+    let announce = |version: u64, duty: Duty| PowerPlan {
+        version: PlanVersion::new(version),
+        start_ms: version * 1_000,
+        ..plan(&[duty])
+    };
+    let duties = [Duty::On, Duty::Off, Duty::Off, Duty::On, Duty::On];
+    for (version, duty) in (1..).zip(duties) {
+        table.accept(announce(version, duty), 0).unwrap();
+    }
+    assert_eq!(table.next_wake_ms(ONE, 2_500), Some(4_000));
+    assert_eq!(table.awake_left_ms(ONE, 4_500), u64::MAX);
+    assert_eq!(table.serves_ms(ONE, 2_100, 4_700), 700);
+    assert!(!table.is_overdue(ONE, 2_100, 5_400, 1_500), "it has had 1,400 ms");
+    assert!(table.is_overdue(ONE, 2_100, 5_600, 1_500));
+}
+
 #[test]
 fn too_many_announcements_are_refused() {
     let mut table = Timetable::default();
@@ -171,6 +192,17 @@ fn too_many_announcements_are_refused() {
     assert!((1..=8).all(|version| table.accept(announce(version), 0).unwrap()));
     assert!(table.accept(announce(9), 0).is_err());
     assert!(table.accept(announce(9), 500).unwrap(), "those that are over have made room");
+}
+
+#[test]
+fn the_form_before_is_read_and_tells_nothing_of_what_is_out_of_reach() {
+    let plan = plan(&[Duty::On, blink(5, 7)]);
+    let mut bytes = plan.encode();
+    assert_eq!(PowerPlan::decode(&bytes).unwrap(), plan);
+    let at = 6 + 5 * 8 + 4 + plan.why.len() + 4 + 8;
+    bytes.drain(at..at + 8 + 4 + plan.out_of_reach.example.len());
+    bytes[4] = 1;
+    assert_eq!(PowerPlan::decode(&bytes).unwrap(), PowerPlan { out_of_reach: OutOfReach::default(), ..plan });
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Timetable {
         }
     }
 
-    /// How long a node still serves, the plan that follows counted in; `u64::MAX` if no plan lets it sleep.
+    /// How long a node still serves, the plans that follow counted in; `u64::MAX` if no plan lets it sleep.
     #[must_use]
     pub fn awake_left_ms(&self, node: NodeId, at_ms: u64) -> u64 {
         let Some(plan) = self.at(at_ms) else { return u64::MAX };
@@ -88,20 +88,20 @@ impl Timetable {
         match self.next(at_ms) {
             // Awake at the change, and served by the plan that follows without waking again.
             Some(next) if left >= next.start_ms - at_ms => {
-                (next.start_ms - at_ms).saturating_add(next.awake_left_ms(node, next.start_ms))
+                (next.start_ms - at_ms).saturating_add(self.awake_left_ms(node, next.start_ms))
             }
             _ => left,
         }
     }
 
-    /// When a node serves next, the plan that follows counted in.
+    /// When a node serves next, the plans that follow counted in.
     #[must_use]
     pub fn next_wake_ms(&self, node: NodeId, at_ms: u64) -> Option<u64> {
         let Some(plan) = self.at(at_ms) else { return Some(at_ms) };
         let wake = plan.next_wake_ms(node, at_ms);
         let Some(next) = self.next(at_ms) else { return wake };
         let end = self.cut_ms(node, at_ms).unwrap_or(next.start_ms);
-        wake.filter(|wake| *wake < end).or_else(|| next.next_wake_ms(node, next.start_ms))
+        wake.filter(|wake| *wake < end).or_else(|| self.next_wake_ms(node, next.start_ms))
     }
 
     /// When two nodes next serve at the same time for `need_ms` on end, the plan that follows counted in; none if no plan
@@ -115,7 +115,7 @@ impl Timetable {
         met.filter(|when| when.saturating_add(need_ms) <= next.start_ms).or_else(later)
     }
 
-    /// How long a node serves within `from_ms..until_ms`, in milliseconds, the plan that follows counted in. Without a plan
+    /// How long a node serves within `from_ms..until_ms`, in milliseconds, the plans that follow counted in. Without a plan
     /// it always does.
     #[must_use]
     pub fn serves_ms(&self, node: NodeId, from_ms: u64, until_ms: u64) -> u64 {

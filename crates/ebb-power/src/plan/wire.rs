@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 
 use ebb_types::{DatasetId, NodeId, PlanVersion, Result, bail, err};
 
-use super::{Duty, NODES_MAX, NodePlan, PowerPlan, WHY_MAX};
+use super::{Duty, EXAMPLE_MAX, NODES_MAX, NodePlan, OutOfReach, PowerPlan, WHY_MAX};
 use crate::policy::PolicyKind;
 
 /// First bytes of every plan.
 const MAGIC: &[u8; 4] = b"EBPP";
-/// Form that is written and read.
-const FORMAT: u8 = 1;
+/// Form that is written.
+const FORMAT: u8 = 2;
+/// The form before, which did not tell what is out of reach. It is read, too: plans outlive the program in the master's log.
+const FORMAT_BEFORE: u8 = 1;
 /// Bytes of a node: id, duty, start, active, ready, wake, suspend.
 const NODE_BYTES: usize = 8 + 1 + 8 + 8 + 8 + 4 + 4;
 
@@ -30,10 +32,11 @@ impl PowerPlan {
         out.extend_from_slice(&[FORMAT, self.policy.number()]);
         let head = [self.version.raw(), self.start_ms, self.interval_ms, self.guard_ms, self.budget_mw];
         head.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
-        put_count(&mut out, self.why.len());
-        out.extend_from_slice(self.why.as_bytes());
+        put_text(&mut out, &self.why);
         put_count(&mut out, self.stalled.len());
         self.stalled.iter().for_each(|dataset| out.extend_from_slice(&dataset.raw().to_le_bytes()));
+        out.extend_from_slice(&self.out_of_reach.metablocks.to_le_bytes());
+        put_text(&mut out, &self.out_of_reach.example);
         put_count(&mut out, self.nodes.len());
         self.nodes.iter().for_each(|(id, node)| put_node(&mut out, *id, node));
         out
@@ -46,8 +49,8 @@ impl PowerPlan {
             bail!(Protocol, "these bytes are no power plan");
         }
         let format = input.byte()?;
-        if format != FORMAT {
-            bail!(Protocol, "a power plan of format {format}; this program reads format {FORMAT}");
+        if !(FORMAT_BEFORE..=FORMAT).contains(&format) {
+            bail!(Protocol, "a power plan of format {format}; this program reads formats {FORMAT_BEFORE} and {FORMAT}");
         }
         let number = input.byte()?;
         let policy = PolicyKind::from_number(number)
@@ -55,16 +58,19 @@ impl PowerPlan {
         let version = PlanVersion::new(input.number()?);
         let (start_ms, interval_ms) = (input.number()?, input.number()?);
         let (guard_ms, budget_mw) = (input.number()?, input.number()?);
-        let why = input.count(WHY_MAX, 1, "bytes of text")?;
-        let why = String::from_utf8(input.take(why)?.to_vec())
-            .map_err(|_| err!(Protocol, "a power plan whose text is not UTF-8"))?;
+        let why = input.text(WHY_MAX)?;
         let stalled = input.count(NODES_MAX, 8, "datasets")?;
         let stalled = (0..stalled).map(|_| Ok(DatasetId::new(input.number()?))).collect::<Result<_>>()?;
+        let out_of_reach = match format {
+            FORMAT_BEFORE => OutOfReach::default(),
+            _ => OutOfReach { metablocks: input.number()?, example: input.text(EXAMPLE_MAX)? },
+        };
         let nodes = input.nodes()?;
         if !input.0.is_empty() {
             bail!(Protocol, "{} bytes after the end of a power plan", input.0.len());
         }
-        let plan = Self { version, policy, start_ms, interval_ms, guard_ms, budget_mw, nodes, stalled, why };
+        let plan =
+            Self { version, policy, start_ms, interval_ms, guard_ms, budget_mw, nodes, stalled, out_of_reach, why };
         plan.check().map_err(|error| err!(Protocol, "a power plan that cannot be: {error}"))?;
         Ok(plan)
     }
@@ -73,6 +79,11 @@ impl PowerPlan {
 fn put_count(out: &mut Vec<u8>, count: usize) {
     let count = u32::try_from(count).expect("a plan that was checked has bounded lists");
     out.extend_from_slice(&count.to_le_bytes());
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_count(out, text.len());
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn put_node(out: &mut Vec<u8>, id: NodeId, node: &NodePlan) {
@@ -118,6 +129,12 @@ impl<'a> Input<'a> {
             bail!(Protocol, "a power plan with {count} {what} in {} bytes; at most {most}", self.0.len());
         }
         Ok(count)
+    }
+
+    fn text(&mut self, most: usize) -> Result<String> {
+        let len = self.count(most, 1, "bytes of text")?;
+        let text = self.take(len)?.to_vec();
+        String::from_utf8(text).map_err(|_| err!(Protocol, "a power plan whose text is not UTF-8"))
     }
 
     fn nodes(&mut self) -> Result<BTreeMap<NodeId, NodePlan>> {

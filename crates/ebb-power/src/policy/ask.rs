@@ -62,7 +62,7 @@ pub struct Ask<'a> {
     pub circle: &'a [NodeId],
     /// Datasets and their chains.
     pub chains: &'a [DatasetChain],
-    /// Nodes that do not answer. They are switched off, and others come in their place.
+    /// Nodes that do not answer. Others come in their place; they are on only where nobody else needs the power.
     pub dead: &'a BTreeSet<NodeId>,
     /// Reads that go to each node's data, in any unit; for `load-proportional`.
     pub popularity: &'a BTreeMap<NodeId, f64>,

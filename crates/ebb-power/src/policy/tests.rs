@@ -182,6 +182,25 @@ fn activation_shares_power_between_datasets_and_gears_come_whole() {
     assert!(!on(&plan).contains(&3), "{plan}");
 }
 
+/// A power client that was away wakes nobody: whoever is taken for dead then must come back when there is power.
+#[test]
+fn who_does_not_answer_is_on_where_that_costs_nobody_anything() {
+    for policy in PolicyKind::ALL {
+        let mut case = Case::of(9, NodePower::REFERENCE, 1.0).with_chain(ChainShape::EqualWork, 2, 3);
+        case.dead = [3, 4].map(NodeId::new).into();
+        let plan = case.plan(*policy);
+        assert!(case.dead.iter().all(|node| plan.nodes[node].duty == Duty::On), "{plan}");
+        case.dead = case.circle.iter().copied().collect();
+        let mut low = Case { dead: case.dead.clone(), ..Case::of(9, NodePower::REFERENCE, 0.5) };
+        low.chains = case.chains.clone();
+        let silent = low.plan(*policy);
+        low.dead.clear();
+        let plan = low.plan(*policy);
+        assert_eq!(silent, plan, "nobody answers: planned for as if all did");
+        assert!(plan.nodes.values().any(|node| node.duty != Duty::Off), "{plan}");
+    }
+}
+
 #[test]
 fn a_dead_primary_wakes_its_recovery_group() {
     let mut case = Case::of(12, NodePower::REFERENCE, 0.5).with_chain(ChainShape::Geared { gear_size: 2 }, 2, 2);
@@ -401,7 +420,9 @@ proptest! {
         for policy in PolicyKind::ALL {
             let plan = case.plan(*policy);
             plan.check().unwrap();
-            prop_assert!(case.dead.iter().all(|node| plan.nodes[node].duty == Duty::Off));
+            // Who does not answer has what others leave.
+            let lent = case.living_count() > 0 && case.dead.iter().any(|node| plan.nodes[node].duty != Duty::Off);
+            prop_assert!(!lent || case.watts(&plan).0 <= case.budget() + 1e-6, "{policy}: {plan}");
             // A plan promises what it does not call stalled; migration promises only what has been moved.
             let lit = plan.nodes.values().any(|node| node.duty != Duty::Off);
             if plan.stalled.is_empty() && lit && *policy != PolicyKind::Migration {

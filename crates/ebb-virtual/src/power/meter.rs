@@ -184,7 +184,7 @@ impl Meter {
         let Some(plan) = self.plans.at(at_ms) else { return };
         let (version, interval_ms) = (plan.version.raw(), plan.interval_ms);
         let lost: Vec<String> = at_stake(plan, holdings, dead).iter().map(|holding| holding.example.clone()).collect();
-        let is_told = !plan.stalled.is_empty() || plan.why.contains("out of reach");
+        let is_told = !plan.stalled.is_empty() || plan.out_of_reach.metablocks > 0;
         if lost.is_empty() || is_told || is_excused {
             self.stake_since = None;
             return;
@@ -193,7 +193,7 @@ impl Meter {
         if of != version {
             self.stake_since = Some((version, at_ms));
         } else if at_ms - since_ms > LAG_MS + 2 * interval_ms {
-            let why = plan.why.clone();
+            let why = plan.sentence();
             self.tell(
                 "promised",
                 format!("v{version} ({why}) puts {} out of reach and names nothing", lost.join(", ")),

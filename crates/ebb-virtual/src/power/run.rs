@@ -353,7 +353,9 @@ impl Scene {
         let (mut last, mut waits_for) = (String::new(), "converge");
         let mut is_full = false;
         while self.world.now() < end {
-            is_full |= self.cluster.set_fraction(1.0).await.is_ok();
+            let set = self.cluster.set_fraction(1.0).await;
+            is_full |= set.is_ok();
+            let plan = self.cluster.status().await.map(|told| (told.plan_version, told.why));
             match self.cluster.cluster_status().await {
                 Ok(status) => {
                     let ended = self.finished.lock().clone();
@@ -364,7 +366,10 @@ impl Scene {
                     if is_full && ended.len() == WRITERS + 1 && whole && home {
                         return Ok(());
                     }
-                    last = format!("ended: {ended:?}, under-replicated: {}, away: {away:?}", status.under_replicated);
+                    last = format!(
+                        "ended: {ended:?}, under-replicated: {}, away: {away:?}, full power: {set:?}, plan: {plan:?}",
+                        status.under_replicated
+                    );
                     if whole && !home {
                         waits_for = "home";
                     }
@@ -399,7 +404,8 @@ impl Scene {
         for (file, _) in places.iter().enumerate().filter(|(_, nodes)| nodes.iter().any(wakes)) {
             let took = self.timed(READ_MAX, "reads", work::read_once(&reader, file, &self.ledger)).await?;
             if took > interval + SLACK {
-                let detail = format!("f{file} took {took:?} under {} ({}), every {interval:?}", plan.version, plan.why);
+                let detail =
+                    format!("f{file} took {took:?} under {} ({}), every {interval:?}", plan.version, plan.sentence());
                 return Err(Violation::new("reads", detail));
             }
         }

@@ -27,7 +27,7 @@ fn without_faults_every_promise_is_kept() {
 #[test]
 fn under_faults_every_promise_is_kept() {
     let (mut kinds, mut injected, mut locks) = (BTreeSet::new(), BTreeSet::new(), 0);
-    swarm::run_all(0..24, NonZeroUsize::MIN, VirtualOptions::drawn, |report| {
+    swarm::run_all(0..32, NonZeroUsize::MIN, VirtualOptions::drawn, |report| {
         good(&report);
         locks += report.locks;
         kinds.extend(report.faults.into_keys());
