@@ -1,4 +1,4 @@
-//! One connection to a peer, seen from the caller: requests out, answers in, both in tasks of their own.
+//! One connection to a peer, seen from the caller: requests go out from whoever asks, answers come in through a task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,17 +9,16 @@ use ebb_runtime::{Moment, Runtime, Stream, Task};
 use ebb_types::{Error, Result, bail, err};
 use ebb_wire::{FrameHeader, FrameKind, Message, pb};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::counters::Link;
+use crate::outbox::{Outbox, Outgoing};
 use crate::pending::{Outcome, Pending, RawReply};
 use crate::reader::FrameReader;
 use crate::writer::{Body, Draft, Frame, FrameWriter};
 
-/// Requests between callers and the writing task; more callers wait.
+/// Requests that wait to be written; more callers wait.
 const QUEUE_LEN: usize = 64;
-/// Requests taken from the queue for one system call.
-const BATCH_LEN: usize = 32;
 /// A peer that lets this many calls pass their deadlines ...
 const SILENT_CALLS_MAX: u32 = 3;
 /// ... and sends not one byte for this long is taken for frozen: the connection is given up.
@@ -31,13 +30,35 @@ const IDLE_MAX: Duration = Duration::from_secs(240);
 #[derive(Debug)]
 pub(crate) struct Connection {
     runtime: Runtime,
-    requests: mpsc::Sender<(u64, Frame)>,
+    requests: Outbox<Waiting>,
+    places: Arc<Semaphore>,
     pending: Arc<Pending>,
     arrived: Arc<AtomicU64>,
     silence: Mutex<Silence>,
     used: Mutex<Moment>,
     reader: Task<()>,
     writer: Task<()>,
+}
+
+/// A request that has not been written yet.
+struct Waiting {
+    request: u64,
+    frame: Frame,
+    pending: Arc<Pending>,
+    place: OwnedSemaphorePermit,
+}
+
+impl Outgoing for Waiting {
+    type Held = OwnedSemaphorePermit;
+
+    fn len(&self) -> u64 {
+        self.frame.len()
+    }
+
+    fn unpack(self) -> Option<(Frame, OwnedSemaphorePermit)> {
+        // Calls that were given up while they waited are not sent at all.
+        self.pending.mark_sent(self.request).then_some((self.frame, self.place))
+    }
 }
 
 /// Calls that passed their deadline since the peer last said anything.
@@ -62,20 +83,20 @@ pub(crate) struct Ticket<'a> {
 impl Connection {
     /// Starts the tasks of a connection whose handshake is done.
     pub fn start(runtime: &Runtime, stream: Stream, link: &Link) -> Self {
-        let (requests, queue) = mpsc::channel(QUEUE_LEN);
         let pending = Arc::new(Pending::default());
         let peer = stream.peer;
         let reader = FrameReader::new(stream.read, link.clone(), &peer, runtime.clone(), None);
         let writer = FrameWriter::new(stream.write, link.clone(), &peer, runtime.clone(), None);
-        let arrived = reader.arrived();
+        let (arrived, requests) = (reader.arrived(), Outbox::new(writer));
         Self {
             runtime: runtime.clone(),
-            requests,
+            places: Arc::new(Semaphore::new(QUEUE_LEN)),
             arrived,
             silence: Mutex::default(),
             used: Mutex::new(runtime.now()),
             reader: runtime.spawn("rpc-answers", read_answers(reader, pending.clone(), link.clone(), peer)),
-            writer: runtime.spawn("rpc-requests", write_requests(writer, queue, pending.clone())),
+            writer: runtime.spawn("rpc-requests", write_requests(requests.clone(), pending.clone())),
+            requests,
             pending,
         }
     }
@@ -101,14 +122,14 @@ impl Connection {
         let arrived_before = self.arrived.load(Ordering::Relaxed);
         let ticket = Ticket { connection: self, request, outcome, started, arrived_before, ended: false };
         let frame = draft.seal(FrameKind::Request, method, request, deadline_ms, Body::Buffers(payload));
-        if self.requests.send((request, frame)).await.is_err() {
-            bail!(Disconnected, "the connection was closed");
-        }
+        let place = self.places.clone().acquire_owned().await.expect("never closed");
+        self.requests.put(Waiting { request, frame, pending: self.pending.clone(), place })?;
         Ok(ticket)
     }
 
     fn close(&self, error: &Error) {
         self.pending.close(error);
+        self.requests.close(error);
         self.reader.abort();
         self.writer.abort();
     }
@@ -171,16 +192,9 @@ impl Drop for Ticket<'_> {
     }
 }
 
-async fn write_requests(mut writer: FrameWriter, mut queue: mpsc::Receiver<(u64, Frame)>, pending: Arc<Pending>) {
-    let mut batch = Vec::with_capacity(BATCH_LEN);
-    while queue.recv_many(&mut batch, BATCH_LEN).await > 0 {
-        // Calls that were given up while they waited here are not sent at all.
-        let wanted = batch.drain(..).filter(|(request, _)| pending.mark_sent(*request)).map(|(_, frame)| frame);
-        if let Err(error) = writer.write(wanted).await {
-            pending.close(&error);
-            return;
-        }
-    }
+async fn write_requests(requests: Outbox<Waiting>, pending: Arc<Pending>) {
+    let error = requests.run().await;
+    pending.close(&error);
 }
 
 async fn read_answers(mut reader: FrameReader, pending: Arc<Pending>, link: Link, peer: String) {

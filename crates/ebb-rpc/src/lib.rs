@@ -18,6 +18,7 @@ mod counters;
 mod handshake;
 mod identity;
 mod lane;
+mod outbox;
 mod pending;
 mod proof;
 mod reader;

@@ -1,6 +1,13 @@
-//! One connection of a server: requests in, each in a task of its own, answers out.
+//! One connection of a server: requests in, answers out.
+//!
+//! A request is begun where it was read, up to its first waiting point; what is not answered by then goes on as a task of its
+//! own. So what is answered from memory costs no change of thread. Large requests are tasks from the start: the next one is
+//! read meanwhile.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,11 +15,12 @@ use ebb_runtime::{Moment, Runtime, Stream};
 use ebb_types::{Error, ErrorKind, Result, bail, err};
 use ebb_wire::frame::{MESSAGE_LEN_MAX, PAYLOAD_LEN_MAX};
 use ebb_wire::{FrameHeader, FrameKind, Message, Method, pb};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::PeerInfo;
 use crate::budget::{Budget, Share};
 use crate::counters::Link;
+use crate::outbox::{Outbox, Outgoing};
 use crate::reader::FrameReader;
 use crate::server::{Answer, Payload, Request, ServerOptions, Service};
 use crate::writer::{Body, Draft, Frame, FrameWriter, check_payload_len};
@@ -21,8 +29,8 @@ use crate::writer::{Body, Draft, Frame, FrameWriter, check_payload_len};
 const REQUEST_OVERHEAD: usize = 1024;
 /// The largest request.
 pub(crate) const FRAME_BYTES_MAX: usize = MESSAGE_LEN_MAX + PAYLOAD_LEN_MAX + REQUEST_OVERHEAD;
-/// Answers taken for one system call.
-const BATCH_LEN: usize = 32;
+/// Requests with so many raw bytes are tasks from the start.
+const LARGE: u32 = 64 << 10;
 /// Longest sentence in a failure.
 const DETAIL_LEN_MAX: usize = 4096;
 
@@ -35,12 +43,27 @@ pub(crate) struct Common {
 }
 
 /// An answer on its way out. It holds its request's place until it has been written or dropped.
-struct Outgoing {
+struct Answered {
+    runtime: Runtime,
     frame: Frame,
     /// After this nobody waits for it.
     expires: Moment,
-    _memory: Share,
-    _place: OwnedSemaphorePermit,
+    memory: Share,
+    place: OwnedSemaphorePermit,
+}
+
+impl Outgoing for Answered {
+    type Held = (Share, OwnedSemaphorePermit);
+
+    fn len(&self) -> u64 {
+        self.frame.len()
+    }
+
+    fn unpack(self) -> Option<(Frame, Self::Held)> {
+        // Nobody waits any more for big answers that are late; small ones tell the caller that we live.
+        let is_wanted = self.frame.is_small() || self.expires >= self.runtime.now();
+        is_wanted.then_some((self.frame, (self.memory, self.place)))
+    }
 }
 
 /// Serves a connection whose handshake is done. Returns when it has ended, or, after `stop`, when the requests in
@@ -57,33 +80,45 @@ pub(crate) async fn serve(
     let reader = FrameReader::new(stream.read, link.clone(), &stream.peer, runtime.clone(), stall);
     let writer = FrameWriter::new(stream.write, link.clone(), &stream.peer, runtime.clone(), stall);
     // Bounded: each answer holds one of the connection's places.
-    let (answers, queue) = mpsc::unbounded_channel();
+    let answers = Outbox::new(writer);
     let (broken, mut is_broken) = watch::channel(false);
-    let writing = runtime.spawn("rpc-answers", write_answers(runtime.clone(), writer, queue, broken));
-    let places = Arc::new(Semaphore::new(common.options.requests_per_connection_max.max(1)));
-    let mut reading = Served { common: common.clone(), reader, answers, places, peer, link };
-    let ended = tokio::select! {
-        biased;
-        _ = is_broken.wait_for(|broken| *broken) => Ok(()),
-        () = stopped(stop) => Ok(()),
-        ended = reading.read_requests() => ended,
-    };
-    let peer = reading.peer.clone();
-    drop(reading);
-    match ended {
-        // Ordering: the answers in progress go out before the connection closes.
-        Ok(()) => {
-            let _ = writing.join().await;
+    let running = answers.clone().run();
+    let writing = runtime.spawn("rpc-answers", async move {
+        let error = running.await;
+        tracing::debug!(%error, "a connection takes no more answers");
+        broken.send_replace(true);
+    });
+    let places_max = common.options.requests_per_connection_max.max(1);
+    let places = Arc::new(Semaphore::new(places_max));
+    let mut served = Served { common: common.clone(), reader, answers: answers.clone(), places, peer, link };
+    let ended = {
+        let mut reading = std::pin::pin!(served.read_requests());
+        let gathering = std::future::poll_fn(|context| answers.gather(|| reading.as_mut().poll(context)));
+        tokio::select! {
+            biased;
+            _ = is_broken.wait_for(|broken| *broken) => Ok(()),
+            () = stopped(stop) => Ok(()),
+            ended = gathering => ended,
         }
-        Err(error) => {
-            writing.abort();
-            if matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Timeout) {
-                tracing::warn!(%error, peer = peer.address, role = peer.role, "close a connection");
-            } else {
-                tracing::debug!(%error, peer = peer.address, role = peer.role, "close a connection");
-            }
+    };
+    let Served { places, peer, .. } = served;
+    if let Err(error) = &ended {
+        if matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Timeout) {
+            tracing::warn!(%error, peer = peer.address, role = peer.role, "close a connection");
+        } else {
+            tracing::debug!(%error, peer = peer.address, role = peer.role, "close a connection");
+        }
+    } else {
+        // Ordering: the answers in progress go out before the connection closes.
+        let all = u32::try_from(places_max).unwrap_or(u32::MAX);
+        tokio::select! {
+            biased;
+            _ = is_broken.wait_for(|broken| *broken) => {}
+            _ = places.acquire_many(all) => {}
         }
     }
+    answers.close(&err!(Disconnected, "the connection was closed"));
+    writing.abort();
 }
 
 /// Completes when the server is to stop.
@@ -95,7 +130,7 @@ pub(crate) async fn stopped(mut stop: watch::Receiver<bool>) {
 struct Served {
     common: Arc<Common>,
     reader: FrameReader,
-    answers: mpsc::UnboundedSender<Outgoing>,
+    answers: Outbox<Answered>,
     places: Arc<Semaphore>,
     peer: Arc<PeerInfo>,
     link: Link,
@@ -144,12 +179,29 @@ impl Served {
         let payload = self.reader.bytes(payload_len).await?;
         let request = Request { method, message, payload, peer: self.peer.clone(), deadline };
         let common = self.common.clone();
-        self.common.runtime.spawn("rpc-request", async move {
+        let work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
             let answer = answer(&common, request).await;
             drop(memory);
             reply.send(answer);
         });
+        if header.payload_len >= LARGE {
+            self.common.runtime.spawn("rpc-request", work);
+        } else {
+            begin(&self.common.runtime, work);
+        }
         Ok(())
+    }
+}
+
+/// Runs a request up to its first waiting point here, and the rest as a task.
+fn begin(runtime: &Runtime, mut work: Pin<Box<dyn Future<Output = ()> + Send>>) {
+    let begun = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut Context::from_waker(Waker::noop()))));
+    match begun {
+        Ok(begun) if begun.is_ready() => {}
+        // The task polls again at once, so nothing that this poll did not wait to hear of is lost.
+        Ok(_) => drop(runtime.spawn("rpc-request", work)),
+        // A bug met by one request ends its task, and not the connection.
+        Err(panic) => drop(runtime.spawn("rpc-request", async move { resume_unwind(panic) })),
     }
 }
 
@@ -167,7 +219,7 @@ async fn answer(common: &Common, request: Request) -> Result<Answer> {
 /// The duty to answer a request: if the task that has it ends without doing so, the caller hears that, too.
 struct Reply {
     common: Arc<Common>,
-    answers: mpsc::UnboundedSender<Outgoing>,
+    answers: Outbox<Answered>,
     link: Link,
     method: u16,
     request: u64,
@@ -190,7 +242,8 @@ impl Reply {
         self.link.count_call();
         let memory = self.common.memory.take_now(frame.memory());
         // A connection that is gone needs no answer.
-        let _ = self.answers.send(Outgoing { frame, expires: self.expires, _memory: memory, _place: place });
+        let runtime = self.common.runtime.clone();
+        let _ = self.answers.put(Answered { runtime, frame, expires: self.expires, memory, place });
     }
 
     fn reply_frame(&self, answer: Answer) -> Result<Frame> {
@@ -215,33 +268,5 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         self.queue(Err(err!(Internal, "the request was dropped without an answer: see the server's log")));
-    }
-}
-
-async fn write_answers(
-    runtime: Runtime,
-    mut writer: FrameWriter,
-    mut queue: mpsc::UnboundedReceiver<Outgoing>,
-    broken: watch::Sender<bool>,
-) {
-    let mut batch = Vec::with_capacity(BATCH_LEN);
-    while queue.recv_many(&mut batch, BATCH_LEN).await > 0 {
-        let now = runtime.now();
-        // Nobody waits any more for big answers that are late; small ones tell the caller that we live.
-        batch.retain(|outgoing: &Outgoing| outgoing.expires >= now || outgoing.frame.is_small());
-        let mut held = Vec::with_capacity(batch.len());
-        let frames = batch.drain(..).map(|Outgoing { frame, _memory, _place, .. }| {
-            held.push((_memory, _place));
-            frame
-        });
-        if let Err(error) = writer.write(frames).await {
-            if error.kind() == ErrorKind::Disconnected {
-                tracing::debug!(%error, "lose a connection while answering");
-            } else {
-                tracing::warn!(%error, "close a connection in the middle of an answer");
-            }
-            broken.send_replace(true);
-            return;
-        }
     }
 }

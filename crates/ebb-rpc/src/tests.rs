@@ -20,6 +20,7 @@ macro_rules! both {
 mod calls;
 mod faults;
 mod hostile;
+mod outbox;
 mod payloads;
 mod relay;
 mod trust;

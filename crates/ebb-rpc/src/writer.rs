@@ -58,9 +58,14 @@ impl Frame {
         self.message.len() + self.body.memory()
     }
 
+    /// All its bytes but the header.
+    pub fn len(&self) -> u64 {
+        self.message.len() as u64 + self.body.len()
+    }
+
     /// Whether it costs less to send it than to think about it.
     pub fn is_small(&self) -> bool {
-        self.message.len() as u64 + self.body.len() < SMALL_PIECE as u64
+        self.len() < SMALL_PIECE as u64
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Sockets are tokio's; files are plain descriptors. What can wait for a disk runs on tokio's blocking pool, except
 //! where the kernel can be asked not to wait (`preadv2` with `RWF_NOWAIT`): a read of cached bytes costs one system
-//! call and no change of thread. Every descriptor is opened close-on-exec.
+//! call and no change of thread, and except for syncs of a file that have been short of late. Every descriptor is opened close-on-exec.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod disk;
@@ -10,6 +10,7 @@ mod file;
 mod local;
 pub mod memory;
 mod net;
+mod pace;
 mod words;
 
 use std::path::Path;

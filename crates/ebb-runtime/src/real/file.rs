@@ -11,6 +11,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstat, ftru
 use rustix::io::{Errno, pwritev};
 
 use super::blocking;
+use super::pace::Pace;
 use crate::backend::Work;
 use crate::disk::{ALIGNMENT, DIRECT_MIN, File, FileBackend};
 
@@ -25,12 +26,13 @@ pub(super) struct RealFile {
     descriptor: Arc<OwnedFd>,
     /// The same file for writes around the page cache, once there is one; none: its file system cannot.
     direct: Arc<OnceLock<Option<OwnedFd>>>,
+    syncs: Arc<Pace>,
     path: Arc<Path>,
 }
 
 impl RealFile {
     pub(super) fn new(descriptor: OwnedFd, path: &Path) -> Self {
-        Self { descriptor: Arc::new(descriptor), direct: Arc::default(), path: path.into() }
+        Self { descriptor: Arc::new(descriptor), direct: Arc::default(), syncs: Arc::default(), path: path.into() }
     }
 
     /// Runs a call that may wait for the disk; `doing` is for the error's sentence.
@@ -84,7 +86,14 @@ impl FileBackend for RealFile {
     }
 
     fn sync_data(&self) -> Work<'_, Result<()>> {
-        Box::pin(self.call("sync", |descriptor| retry(|| fdatasync(descriptor))))
+        Box::pin(async move {
+            if self.syncs.is_short() {
+                let synced = self.syncs.time(|| retry(|| fdatasync(&self.descriptor)));
+                return synced.map_err(|errno| error(errno, "sync", &self.path));
+            }
+            let syncs = self.syncs.clone();
+            self.call("sync", move |descriptor| syncs.time(|| retry(|| fdatasync(descriptor)))).await
+        })
     }
 
     fn set_len(&self, len: u64) -> Work<'_, Result<()>> {
