@@ -15,6 +15,8 @@
 
 mod chain;
 mod direct;
+#[doc(hidden)]
+pub mod fuzz;
 mod handle;
 mod identity;
 mod node;

@@ -6,6 +6,8 @@
 
 pub mod checkpoint;
 pub mod data_dir;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod hint;
 pub mod memory;
 pub mod record;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ebb_types::{
-    ClusterId, DatasetId, Epoch, Error, FileKind, HostName, InodeId, MetablockId, NodeId, RequestId, Result, SessionId,
-    VolumeId, bail,
+    ClusterId, DatasetId, Epoch, Error, FileKind, Geometry, HostName, InodeId, MetablockId, NodeId, RequestId, Result,
+    SessionId, VolumeId, bail,
 };
 use ebb_wire::frame::crc32c;
 use ebb_wire::pb;
@@ -17,10 +17,11 @@ use ebb_wire::{Message, convert};
 
 use crate::acl::Acl;
 use crate::dir::Entries;
-use crate::inode::{Body, DirectoryBody, FileBody, Inode};
+use crate::inode::{Body, DirectoryBody, FILE_SIZE_MAX, FileBody, Inode, LINK_MAX};
 use crate::locks::{Lock, LockOwner, LockTable};
-use crate::machine::{Machine, NextIds};
+use crate::machine::{Machine, NUMBER_MAX, NextIds};
 use crate::map::{Map, Metablock};
+use crate::ops::grant::check_members;
 use crate::session::Session;
 use crate::xattr::{ACL_ACCESS, ACL_DEFAULT, Xattrs};
 
@@ -220,15 +221,24 @@ impl Names {
     /// Puts both halves together, and checks that they belong to each other.
     pub fn join(self, rest: Rest) -> Result<(Machine, u64, u64)> {
         let mut loader = rest.loader;
+        let mut subdirectories = std::collections::BTreeMap::<InodeId, u32>::new();
         for (parent, inode) in self.targets {
-            if !loader.machine.inodes.contains_key(&inode) {
-                bail!(Corrupt, "an entry of {parent} leads to {inode}, which is not recorded");
+            match loader.machine.inodes.get(&inode) {
+                Some(inode) if inode.is_directory() => *subdirectories.entry(parent).or_default() += 1,
+                Some(_) => {}
+                None => bail!(Corrupt, "an entry of {parent} leads to {inode}, which is not recorded"),
             }
         }
         for (parent, count) in self.counts {
-            let directory = loader.machine.inodes.get_mut(&parent).map(Arc::make_mut).and_then(Inode::directory_mut);
-            let Some(directory) = directory else { bail!(Corrupt, "{parent} has an entry and is not a directory") };
+            let inode = loader.machine.inodes.get_mut(&parent).map(Arc::make_mut);
+            let Some((nlink, directory)) = inode.and_then(|inode| Some((inode.nlink, inode.directory_mut()?))) else {
+                bail!(Corrupt, "{parent} has an entry and is not a directory");
+            };
             directory.count += count;
+            // Each of its directories takes a link with it when it goes.
+            if nlink != 2 + subdirectories.get(&parent).copied().unwrap_or_default() {
+                bail!(Corrupt, "{parent} has {nlink} links, which do not follow from its directories");
+            }
         }
         loader.machine.entries = self.entries;
         loader.finish()
@@ -289,6 +299,10 @@ impl Loader {
             Record::Session(session) => self.load_session(session),
             Record::Node(node) => self.machine.registry.restore(node),
             Record::Dataset(dataset) => {
+                let geometry = Geometry { block_size: dataset.block_size, metablock_size: dataset.metablock_size };
+                if let Err(sentence) = geometry.check() {
+                    bail!(Corrupt, "ds{}: {sentence}", dataset.id);
+                }
                 self.machine.datasets.insert(dataset);
                 Ok(())
             }
@@ -304,7 +318,7 @@ impl Loader {
             }
             Record::Extra(extra) => {
                 let (inode, id) = (InodeId::new(extra.inode), MetablockId::new(extra.metablock));
-                if extra.members.is_empty() || self.machine.replicas.owner(id) != Some(inode) {
+                if check_members(&extra.members).is_err() || self.machine.replicas.owner(id) != Some(inode) {
                     bail!(Corrupt, "{inode} has extra copies of {id}, which is not its own");
                 }
                 self.machine.extras.put(inode, id, &extra.members);
@@ -330,6 +344,17 @@ impl Loader {
                 header.format
             );
         }
+        let counters = [
+            header.next_inode,
+            header.next_metablock,
+            header.next_session,
+            header.next_node,
+            header.next_volume,
+            header.next_dataset,
+        ];
+        if !counters.iter().all(|next| (1..=2 * NUMBER_MAX).contains(next)) || header.applied_index > NUMBER_MAX {
+            bail!(Corrupt, "the checkpoint's counters are where no cluster gets: {header:?}");
+        }
         self.machine.cluster = (header.cluster != 0).then(|| ClusterId::new(header.cluster));
         self.machine.next = NextIds {
             inode: InodeId::new(header.next_inode),
@@ -346,6 +371,7 @@ impl Loader {
     fn load_inode(&mut self, mut record: pb::InodeRecord) -> Result<()> {
         let Some(attr) = record.attr.take() else { bail!(Corrupt, "an inode record without attributes") };
         let id = InodeId::new(attr.inode);
+        check_attr(&attr)?;
         let table = lock_table(&record)?;
         let inode = Inode {
             mode: attr.mode,
@@ -365,8 +391,17 @@ impl Loader {
             body: body(&attr, &record)?,
         };
         let machine = &mut self.machine;
+        if let Some(directory) = inode.directory()
+            && directory.next_cookie > NUMBER_MAX
+        {
+            bail!(Corrupt, "{id} is at cookie {}", directory.next_cookie);
+        }
+        if id >= machine.next.inode {
+            bail!(Corrupt, "{id} is above the counter of inodes, {}", machine.next.inode);
+        }
         if let Some(file) = inode.file() {
             for block in file.map.iter() {
+                check_block(block, machine.next.metablock)?;
                 if !machine.replicas.add(id, block) {
                     bail!(Corrupt, "{} is recorded in two files, {id} is one", block.id);
                 }
@@ -407,7 +442,11 @@ impl Loader {
             acknowledged: RequestId::new(record.acknowledged),
             replies,
         };
-        self.machine.sessions.insert(SessionId::new(record.session), session);
+        let id = SessionId::new(record.session);
+        if id >= self.machine.next.session {
+            bail!(Corrupt, "{id} is above the counter of sessions, {}", self.machine.next.session);
+        }
+        self.machine.sessions.insert(id, session);
         Ok(())
     }
 
@@ -417,7 +456,15 @@ impl Loader {
             bail!(Corrupt, "the checkpoint has no root directory");
         }
         let mut usage = std::collections::BTreeMap::<DatasetId, (u64, u64)>::new();
-        for inode in self.machine.inodes.values() {
+        for (id, inode) in &self.machine.inodes {
+            let most = match inode.directory() {
+                Some(body) if body.count > 0 => u32::MAX,
+                Some(_) => 2,
+                None => LINK_MAX,
+            };
+            if inode.nlink > most {
+                bail!(Corrupt, "{id} has {} links", inode.nlink);
+            }
             let used = usage.entry(inode.dataset).or_default();
             used.0 += 1;
             used.1 = used.1.saturating_add(inode.file().map_or(0, |file| file.map.allocated_bytes()));
@@ -506,6 +553,29 @@ fn session_record(id: SessionId, session: &Session) -> pb::SessionRecord {
         replies: replies.collect(),
         acknowledged: session.acknowledged.raw(),
     }
+}
+
+/// Refuses numbers that no inode gets to.
+fn check_attr(attr: &pb::Attr) -> Result<()> {
+    if attr.epoch.max(attr.size_generation) > NUMBER_MAX || attr.size > FILE_SIZE_MAX {
+        bail!(
+            Corrupt,
+            "i{} of {} bytes at e{}, size generation {}",
+            attr.inode,
+            attr.size,
+            attr.epoch,
+            attr.size_generation
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a metablock with a set that was never granted, or numbers that none gets to.
+fn check_block(block: &Metablock, next: MetablockId) -> Result<()> {
+    if block.id >= next || block.generation > NUMBER_MAX || block.length > FILE_SIZE_MAX {
+        bail!(Corrupt, "{} of {} bytes at generation {}; {next} is next", block.id, block.length, block.generation);
+    }
+    check_members(&block.members).map_err(|error| ebb_types::err!(Corrupt, "{}: {error}", block.id))
 }
 
 /// Version of a trim, for the checks of a state.

@@ -43,6 +43,9 @@ pub struct Machine {
     pub(crate) plans: Vec<pb::PublishedPlan>,
 }
 
+/// Ids, epochs and generations are never higher: what counts on from one that was told does not overflow.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+
 /// Durable counters. No id is ever given twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NextIds {

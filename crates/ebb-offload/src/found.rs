@@ -10,7 +10,7 @@ use ebb_wire::{convert, pb};
 use pb::offload_record::Record;
 
 use crate::book::{Book, Logged};
-use crate::record::{self, Past};
+use crate::record::{self, Past, Search};
 
 /// Why a log may not have everything that it confirmed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,16 +70,20 @@ pub(crate) async fn find(disk: &Disk, dir: &Path, is_expected: bool) -> Result<F
     for segment in segments.iter().rev() {
         let path = path(dir, *segment);
         let bytes = disk.read(&path).await?;
-        match record::read_head(&bytes, *segment)? {
-            Some(past) => {
-                found.doubt = found.doubt.take().or_else(|| doubt_of(past, &path));
-                read(&mut found, &path, bytes)?;
-                break;
-            }
-            None => found.doubt(true, &path, 0, "this is no head of a segment of this number: it is damaged"),
+        match take_segment(&mut found, &path, *segment, bytes).map_err(|error| error.context(path.display()))? {
+            true => break,
+            false => found.doubt(true, &path, 0, "this is no head of a segment of this number: it is damaged"),
         }
     }
     Ok(found)
+}
+
+/// Takes in what a segment's bytes say; false if they have no head of it.
+pub(crate) fn take_segment(found: &mut Found, path: &Path, segment: u64, bytes: Bytes) -> Result<bool> {
+    let Some(past) = record::read_head(&bytes, segment)? else { return Ok(false) };
+    found.doubt = found.doubt.take().or_else(|| doubt_of(past, path));
+    read(found, path, &bytes)?;
+    Ok(true)
 }
 
 fn doubt_of(past: Past, path: &Path) -> Option<Doubt> {
@@ -92,19 +96,19 @@ fn doubt_of(past: Past, path: &Path) -> Option<Doubt> {
 }
 
 /// Reads the records of a segment. Damage costs the records that it hits, not those behind.
-fn read(found: &mut Found, path: &Path, bytes: Bytes) -> Result<()> {
+fn read(found: &mut Found, path: &Path, bytes: &Bytes) -> Result<()> {
     let mut at = record::HEAD_BYTES;
+    let mut search = None;
     while at < bytes.len() {
-        let rest = bytes.slice(at..);
-        match record::decode(&rest) {
+        match record::decode(&bytes.slice(at..)) {
             Some((record, payload, length)) => {
                 apply(&mut found.book, record, &payload)?;
                 at += length;
             }
-            None => match record::next_record(&rest) {
-                Some(skipped) => {
+            None => match search.get_or_insert_with(|| Search::new(bytes)).next(at) {
+                Some(next) => {
                     found.doubt(true, path, at as u64, "this is no whole record, and others follow it: it is damaged");
-                    at += skipped;
+                    at = next;
                 }
                 None => {
                     found.doubt(false, path, at as u64, "the log ends within a record: torn by a failure, or damaged");

@@ -21,6 +21,8 @@
 
 pub mod book;
 pub mod found;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod log;
 mod record;
 

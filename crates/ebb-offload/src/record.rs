@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use ebb_types::{Result, err};
 use ebb_wire::frame::crc32c;
-use ebb_wire::{Message, pb};
+use ebb_wire::{Message, PartSums, pb};
 use pb::offload_record::Record;
 
 use crate::book::Logged;
@@ -18,7 +18,7 @@ pub(crate) const HEAD_BYTES: usize = 20;
 /// Begins a record.
 const RECORD_MAGIC: [u8; 4] = *b"EBOR";
 /// Magic, length of the message, length of the payload, CRC-32C.
-const FRAME_BYTES: usize = 16;
+pub(crate) const FRAME_BYTES: usize = 16;
 
 /// What was missing from segments before this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +63,12 @@ pub(crate) fn read_head(bytes: &[u8], segment: u64) -> Result<Option<Past>> {
     let sum = u32::from_le_bytes([found[16], found[17], found[18], found[19]]);
     // A damaged byte is no other format: the sum is looked at first.
     if found[..4] == SEGMENT_MAGIC && found[4] != FORMAT && crc32c(&found[..16]) == sum {
-        return Err(err!(Unsupported, "offload log of format {}, this release knows {FORMAT}", found[4]));
+        return Err(err!(
+            Unsupported,
+            "an offload log of format {}, this release knows {FORMAT}: use the release that wrote it, with all nodes awake, \
+             until nothing is left in it",
+            found[4]
+        ));
     }
     Ok(Past::ALL.into_iter().find(|past| found == &head(segment, *past)[..]))
 }
@@ -83,24 +88,62 @@ pub(crate) fn encode(record: Record, payload: &Bytes) -> Bytes {
     frame.freeze()
 }
 
+/// What a record's first bytes say of it, if it does not end behind `bytes`.
+struct Frame {
+    message_len: usize,
+    /// Where it ends.
+    end: usize,
+    sum: u32,
+}
+
+fn frame(bytes: &[u8]) -> Option<Frame> {
+    let frame = bytes.first_chunk::<FRAME_BYTES>().filter(|frame| frame[..4] == RECORD_MAGIC)?;
+    let word = |at: usize| u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
+    let (message_len, payload_len) = (word(4) as usize, word(8) as usize);
+    let end = FRAME_BYTES.checked_add(message_len)?.checked_add(payload_len)?;
+    (end <= bytes.len()).then_some(Frame { message_len, end, sum: word(12) })
+}
+
 /// The record at the beginning of `bytes`, its payload, and how many bytes it takes. None: there is no whole one.
 pub(crate) fn decode(bytes: &Bytes) -> Option<(Record, Bytes, usize)> {
-    let frame = bytes.get(..FRAME_BYTES)?;
-    let word = |at: usize| Some(u32::from_le_bytes(frame.get(at..at + 4)?.try_into().ok()?));
-    let (message_len, payload_len) = (word(4)? as usize, word(8)? as usize);
-    let end = FRAME_BYTES.checked_add(message_len)?.checked_add(payload_len)?;
-    let body = bytes.get(FRAME_BYTES..end)?;
-    if frame[..4] != RECORD_MAGIC || word(12)? != crc32c(body) {
+    let Frame { message_len, end, sum } = frame(bytes)?;
+    let body = &bytes[FRAME_BYTES..end];
+    if sum != crc32c(body) {
         return None;
     }
     let record = pb::OffloadRecord::decode(&body[..message_len]).ok()?.record?;
     Some((record, bytes.slice(FRAME_BYTES + message_len..end), end))
 }
 
-/// Where the next whole record begins: behind a damaged one that tells a torn end from damage.
-pub(crate) fn next_record(bytes: &Bytes) -> Option<usize> {
-    let starts = bytes.windows(4).enumerate().filter(|(_, window)| *window == RECORD_MAGIC);
-    starts.map(|(at, _)| at).find(|at| decode(&bytes.slice(*at..)).is_some())
+/// Looks for records behind damage. What users wrote lies in the log, and may look like records at every place.
+pub(crate) struct Search<'a> {
+    bytes: &'a Bytes,
+    sums: PartSums<'a>,
+    /// How many with a good checksum may still turn out to be none: each is looked at as a whole.
+    patience: u32,
+}
+
+impl<'a> Search<'a> {
+    /// In all bytes of a segment.
+    pub fn new(bytes: &'a Bytes) -> Self {
+        Self { bytes, sums: PartSums::new(bytes), patience: 1000 }
+    }
+
+    /// Where the next whole record from `from` on begins: behind a damaged one that tells a torn end from damage.
+    pub fn next(&mut self, from: usize) -> Option<usize> {
+        let windows = self.bytes[from..].windows(4).enumerate();
+        for at in windows.filter(|(_, window)| *window == RECORD_MAGIC).map(|(at, _)| from + at) {
+            let Some(frame) = frame(&self.bytes[at..]) else { continue };
+            if self.sums.of(at + FRAME_BYTES..at + frame.end) != frame.sum {
+                continue;
+            }
+            if decode(&self.bytes.slice(at..)).is_some() {
+                return Some(at);
+            }
+            self.patience = self.patience.checked_sub(1)?;
+        }
+        None
+    }
 }
 
 /// Takes a payload apart by the writes that it belongs to. `Protocol` if it does not fit them.
@@ -146,9 +189,42 @@ mod tests {
         let mut flipped = bytes.to_vec();
         *flipped.last_mut().unwrap() ^= 1;
         let flipped = Bytes::from(flipped);
-        assert_eq!(next_record(&flipped), None);
+        assert_eq!(Search::new(&flipped).next(0), None);
         let behind = Bytes::from([&flipped[..], &bytes[..]].concat());
-        assert_eq!(next_record(&behind), Some(flipped.len()));
+        assert_eq!(Search::new(&behind).next(0), Some(flipped.len()));
+        assert_eq!(Search::new(&behind).next(flipped.len() + 1), None);
+    }
+
+    /// What a user wrote looks like the beginning of a long record at every place, with a checksum that does not fit.
+    #[test]
+    fn records_are_found_behind_what_only_looks_like_them() {
+        let record = encode(Record::Promise(pb::LoggedFile { inode: 3, epoch: 9, last: Vec::new() }), &Bytes::new());
+        let mut bytes = Vec::new();
+        for at in 0..20_000_u32 {
+            bytes.extend(RECORD_MAGIC);
+            [at % 7, 200_000, at].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        }
+        let place = bytes.len();
+        bytes.extend_from_slice(&record);
+        bytes.extend_from_slice(&[0; 300_000]);
+        let bytes = Bytes::from(bytes);
+        let mut search = Search::new(&bytes);
+        assert_eq!((search.next(0), search.next(place), search.next(place + 1)), (Some(place), Some(place), None));
+    }
+
+    /// Sums that fit what is no message, again and again: each is looked at as a whole, so there is an end to it.
+    #[test]
+    fn the_search_has_an_end() {
+        let mut junk = encode(Record::Promise(pb::LoggedFile::default()), &Bytes::new()).to_vec();
+        junk.truncate(FRAME_BYTES);
+        junk.extend([0xff; 12]);
+        junk[4..8].copy_from_slice(&12_u32.to_le_bytes());
+        let sum = crc32c(&junk[FRAME_BYTES..]);
+        junk[12..16].copy_from_slice(&sum.to_le_bytes());
+        let record = encode(Record::Promise(pb::LoggedFile { inode: 3, ..Default::default() }), &Bytes::new());
+        let behind = |times: usize| Bytes::from([&junk.repeat(times)[..], &record[..]].concat());
+        assert_eq!(Search::new(&behind(900)).next(0), Some(900 * junk.len()));
+        assert_eq!(Search::new(&behind(1100)).next(0), None);
     }
 
     #[test]
@@ -165,7 +241,7 @@ mod tests {
         other[16..].copy_from_slice(&sum.to_le_bytes());
         let refused = read_head(&other, 3).unwrap_err();
         assert_eq!(refused.kind(), ebb_types::ErrorKind::Unsupported);
-        assert!(refused.to_string().contains("format 1"), "{refused}");
+        assert!(refused.to_string().contains("format 1, this release knows 2"), "{refused}");
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Http {
 }
 
 /// A refusal need not be JSON; an answer must.
-fn parse(body: &[u8], status: u16) -> Result<Value> {
+pub(crate) fn parse(body: &[u8], status: u16) -> Result<Value> {
     match serde_json::from_slice(body) {
         Ok(value) => Ok(value),
         Err(_) if status >= 300 => Ok(Value::Null),

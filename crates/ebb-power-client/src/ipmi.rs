@@ -105,7 +105,7 @@ impl Ipmi {
 }
 
 /// What `chassis power status` prints.
-fn parse_status(text: &str) -> Result<Powered> {
+pub(crate) fn parse_status(text: &str) -> Result<Powered> {
     match text.trim().rsplit(' ').next() {
         Some("on") => Ok(Powered::On),
         Some("off") => Ok(Powered::Off),

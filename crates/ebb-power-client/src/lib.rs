@@ -20,6 +20,8 @@ use ebb_types::{NodeId, Result};
 
 pub mod dry_run;
 pub mod freeze;
+#[doc(hidden)]
+pub mod fuzz;
 mod host;
 mod http;
 pub mod ipmi;

@@ -41,9 +41,9 @@ pub struct Redfish {
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Kinds of reset (DSP0268, ComputerSystem.Reset) in the order in which they are tried.
-const SOFT: &[&str] = &["Suspend", "GracefulShutdown", "PushPowerButton"];
-const HARD: &[&str] = &["ForceOff"];
-const ON: &[&str] = &["On", "ForceOn", "PushPowerButton"];
+pub(crate) const SOFT: &[&str] = &["Suspend", "GracefulShutdown", "PushPowerButton"];
+pub(crate) const HARD: &[&str] = &["ForceOff"];
+pub(crate) const ON: &[&str] = &["On", "ForceOn", "PushPowerButton"];
 
 impl Redfish {
     /// Each call may take `call`, and a node up to `deadline` to go on or off.
@@ -108,7 +108,7 @@ impl Redfish {
 }
 
 /// The first kind that the controller allows; the first that every controller knows if it does not say.
-fn choose_kind(system: &Value, kinds: &[&'static str], wanted: Powered) -> Option<&'static str> {
+pub(crate) fn choose_kind(system: &Value, kinds: &[&'static str], wanted: Powered) -> Option<&'static str> {
     if wanted == Powered::On && system["PowerState"] == "Paused" {
         return Some("Resume");
     }
@@ -119,7 +119,7 @@ fn choose_kind(system: &Value, kinds: &[&'static str], wanted: Powered) -> Optio
     }
 }
 
-fn powered(system: &Value) -> Result<Powered> {
+pub(crate) fn powered(system: &Value) -> Result<Powered> {
     match system["PowerState"].as_str() {
         Some("On") => Ok(Powered::On),
         Some("Off" | "Paused") => Ok(Powered::Off),

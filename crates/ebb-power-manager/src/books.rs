@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use ebb_power::account::Account;
 use ebb_runtime::Runtime;
-use ebb_types::{Error, ErrorKind, NodeId, Result, bail, err};
+use ebb_types::{ErrorKind, NodeId, Result, bail, err};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Version of the file.
 const FORMAT: u32 = 1;
@@ -98,11 +99,19 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("account.json")
 }
 
-fn decode(bytes: &[u8]) -> Result<Account> {
-    let books: Books = serde_json::from_slice(bytes).map_err(|error| err!(Corrupt, "{error}"))?;
-    if books.format != FORMAT {
-        bail!(Unsupported, "format {} of the energy account; this release has {FORMAT}", books.format);
+/// The account as bytes of its file.
+pub(crate) fn encode(account: &Account) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(&Books::from(account)).map_err(|error| err!(Internal, "{error}"))
+}
+
+/// The account that these bytes are.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Account> {
+    // The format first: another one may have other fields.
+    let told: Value = serde_json::from_slice(bytes).map_err(|error| err!(Corrupt, "{error}"))?;
+    if let Some(format) = told["format"].as_u64().filter(|format| *format != u64::from(FORMAT)) {
+        bail!(Unsupported, "format {format} of the energy account; this release reads {FORMAT}");
     }
+    let books: Books = serde_json::from_value(told).map_err(|error| err!(Corrupt, "{error}"))?;
     let numbers = [books.joules, books.offered_joules, books.battery_joules, books.missing_joules, books.over_joules];
     let of_nodes = books.nodes.values().map(|node| node.joules);
     if numbers.into_iter().chain([books.over_peak_watts]).chain(of_nodes).any(|number| !(0.0..1e18).contains(&number)) {
@@ -111,7 +120,8 @@ fn decode(bytes: &[u8]) -> Result<Account> {
     Ok(books.into())
 }
 
-/// The account that there is; an empty one if there is none, or if it cannot be read, which is said.
+/// The account that there is; an empty one if there is none. One that cannot be read is set aside, which is said: the
+/// power does not wait for its books, and what another release has counted is not written over.
 pub(crate) async fn read(runtime: &Runtime, dir: &Path) -> Account {
     let path = path(dir);
     let read = match runtime.disk().read(&path).await {
@@ -119,22 +129,31 @@ pub(crate) async fn read(runtime: &Runtime, dir: &Path) -> Account {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Account::default()),
         Err(error) => Err(error),
     };
-    read.unwrap_or_else(|error| {
-        tracing::warn!(path = %path.display(), %error, "the energy account begins anew");
-        Account::default()
-    })
+    let error = match read {
+        Ok(account) => return account,
+        Err(error) => error,
+    };
+    let aside = path.with_extension("json.unread");
+    match runtime.disk().rename(&path, &aside).await {
+        Ok(()) => {
+            tracing::warn!(%error, aside = %aside.display(), "the energy account begins anew; the old one is kept")
+        }
+        Err(failed) => tracing::warn!(path = %path.display(), %error, %failed, "the energy account begins anew"),
+    }
+    Account::default()
 }
 
 /// Replaces the account's file in one step.
 pub(crate) async fn write(runtime: &Runtime, dir: &Path, account: &Account) -> Result<()> {
     let path = path(dir);
-    let bytes = serde_json::to_vec_pretty(&Books::from(account))
-        .map_err(|error| Error::new(ErrorKind::Internal, format!("{}: {error}", path.display())))?;
+    let bytes = encode(account).map_err(|error| error.context(path.display()))?;
     runtime.disk().replace(&path, bytes.into()).await
 }
 
 #[cfg(test)]
 mod tests {
+    use ebb_runtime::virt::{World, WorldOptions};
+
     use super::*;
 
     #[test]
@@ -147,7 +166,26 @@ mod tests {
         told["joules"] = (-1.0).into();
         assert_eq!(decode(told.to_string().as_bytes()).unwrap_err().kind(), ErrorKind::Corrupt);
         told["format"] = 2.into();
-        assert_eq!(decode(told.to_string().as_bytes()).unwrap_err().kind(), ErrorKind::Unsupported);
+        told["of_a_later_release"] = 3.into();
+        let refused = decode(told.to_string().as_bytes()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        assert_eq!(refused.to_string(), "format 2 of the energy account; this release reads 1");
         assert_eq!(decode(b"{").unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn an_account_that_cannot_be_read_is_kept_and_another_begun() {
+        World::run(1, WorldOptions::default(), |world| async move {
+            let runtime = world.process("m1").runtime();
+            let (dir, disk) = (Path::new("/power"), runtime.disk());
+            disk.create_dir_all(dir).await.unwrap();
+            assert_eq!(read(&runtime, dir).await, Account::default());
+            let later = b"{ \"format\": 2, \"joules\": 5.0 }";
+            disk.replace(&path(dir), later.to_vec().into()).await.unwrap();
+            assert_eq!(read(&runtime, dir).await, Account::default());
+            write(&runtime, dir, &Account { joules: 1.0, ..Account::default() }).await.unwrap();
+            assert_eq!(read(&runtime, dir).await.joules, 1.0);
+            assert_eq!(&disk.read(&dir.join("account.json.unread")).await.unwrap()[..], later);
+        });
     }
 }

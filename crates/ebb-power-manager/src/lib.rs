@@ -14,6 +14,8 @@
 mod books;
 pub mod client;
 pub mod feed;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod manager;
 pub mod settings;
 mod status;

@@ -168,13 +168,17 @@ impl Settings {
         Self::decode(&bytes).map_err(|error| error.context(path.display()))
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let corrupt = |error: serde_json::Error| err!(Corrupt, "{error}");
         let mut told: Value = serde_json::from_slice(bytes).map_err(corrupt)?;
         match told["format"].as_u64() {
             Some(1) => upgrade(&mut told),
             Some(format) if format != u64::from(FORMAT) => {
-                bail!(Unsupported, "format {format} of the power manager's settings; this release has {FORMAT}")
+                bail!(
+                    Unsupported,
+                    "format {format} of the power manager's settings; this release reads 1 to {FORMAT}: use the release that \
+                     wrote it, or move the file away and give the settings anew"
+                )
             }
             _ => {}
         }

@@ -21,6 +21,8 @@ const REPLICA: u64 = 1;
 const GRAVES: u64 = 2;
 /// Graves in one entry.
 const GRAVES_AT_ONCE: usize = 4096;
+/// No segment or batch has a higher number: what counts on from an index does not overflow.
+const NUMBER_MAX: u64 = 1 << 62;
 /// Bytes gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -67,9 +69,12 @@ impl IndexHead {
         }
         let version = front.u32()?;
         if version != VERSION {
-            bail!(Unsupported, "it has format {version}, this program knows {VERSION}");
+            bail!(Unsupported, "it has format {version}, this program knows {VERSION}: use the release that wrote it");
         }
         let head = Self { segment: front.u64()?, lsn: front.u64()?, incarnation: Incarnation::new(front.u64()?) };
+        if head.segment.max(head.lsn) > NUMBER_MAX {
+            bail!(Corrupt, "it names segment {} and batch {}: no journal gets there", head.segment, head.lsn);
+        }
         Ok((head, front.u64()?))
     }
 }
@@ -103,13 +108,7 @@ impl IndexWriter {
     /// Adds graves: ids and the epochs below which they refuse.
     pub(crate) async fn push_graves(&mut self, graves: &[(MetablockId, Epoch)]) -> Result<()> {
         for group in graves.chunks(GRAVES_AT_ONCE) {
-            let mut body = Vec::with_capacity(8 + group.len() * 16);
-            body.put_u64(GRAVES);
-            for (metablock, fence) in group {
-                body.put_u64(metablock.raw());
-                body.put_u64(fence.raw());
-            }
-            self.push_entry(&body).await?;
+            self.push_entry(&encode_graves(group)).await?;
         }
         Ok(())
     }
@@ -125,11 +124,7 @@ impl IndexWriter {
 
     /// Makes the index durable and gives it its name; how long it is.
     pub(crate) async fn finish(mut self) -> Result<u64> {
-        let at = self.buffer.len();
-        self.buffer.put_u32(END_MAGIC);
-        self.buffer.put_u64(self.entries);
-        let crc = crc32c(&self.buffer[at..]);
-        self.buffer.put_u32(crc);
+        put_end(&mut self.buffer, self.entries);
         self.write_out().await?;
         self.file.write_at(0, vec![self.head.encode(self.entries).into()]).await?;
         // Ordering: contents before the name, the name before anything that relies on it.
@@ -163,7 +158,56 @@ pub(crate) async fn read_index(disk: &Disk, path: &Path) -> Result<Index> {
     decode_index(&bytes).map_err(|error| error.context(path.display()))
 }
 
-fn decode_index(bytes: &[u8]) -> Result<Index> {
+/// A whole index.
+pub(crate) fn encode(
+    head: IndexHead,
+    replicas: &[(MetablockId, ReplicaState)],
+    graves: &[(MetablockId, Epoch)],
+) -> Vec<u8> {
+    let mut bodies: Vec<Vec<u8>> = replicas.iter().map(|(id, state)| encode_entry(*id, state)).collect();
+    bodies.extend(graves.chunks(GRAVES_AT_ONCE).map(encode_graves));
+    let mut out = head.encode(bodies.len() as u64);
+    for (number, body) in (0..).zip(&bodies) {
+        put_entry(&mut out, &head, number, body);
+    }
+    put_end(&mut out, bodies.len() as u64);
+    out
+}
+
+/// Makes all sums, the count and the end of what may once have been an index right.
+pub(crate) fn repair(bytes: &mut Vec<u8>) {
+    if bytes.len() < HEADER_LEN {
+        return;
+    }
+    let number = |bytes: &[u8], at| crate::codec::u64_at(bytes, at);
+    let incarnation = Incarnation::new(number(bytes, 24));
+    let head = IndexHead { segment: number(bytes, 8), lsn: number(bytes, 16), incarnation };
+    let (mut at, mut count) = (HEADER_LEN, 0);
+    // What is left behind the last whole entry becomes the end.
+    while let Some(room) = bytes.len().checked_sub(at + 8).filter(|room| *room >= 16) {
+        let len = (crate::codec::u32_at(bytes, at) as usize).clamp(8, room);
+        let sum = entry_sum(&head, count, &bytes[at + 8..at + 8 + len]);
+        bytes[at..at + 4].copy_from_slice(&(len as u32).to_le_bytes());
+        bytes[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
+        at += 8 + len;
+        count += 1;
+    }
+    bytes.truncate(at);
+    put_end(bytes, count);
+    bytes[32..40].copy_from_slice(&count.to_le_bytes());
+    let sum = crc32c(&bytes[..40]);
+    bytes[40..44].copy_from_slice(&sum.to_le_bytes());
+}
+
+fn put_end(out: &mut Vec<u8>, entries: u64) {
+    let at = out.len();
+    out.put_u32(END_MAGIC);
+    out.put_u64(entries);
+    let crc = crc32c(&out[at..]);
+    out.put_u32(crc);
+}
+
+pub(crate) fn decode_index(bytes: &[u8]) -> Result<Index> {
     let mut take = Take(bytes);
     let (head, entries) = IndexHead::decode(take.bytes(HEADER_LEN)?)?;
     let mut index = Index { head, replicas: BTreeMap::new(), graves: BTreeMap::new() };
@@ -207,6 +251,16 @@ fn encode_entry(metablock: MetablockId, state: &ReplicaState) -> Vec<u8> {
         out.put_u32(chunks.sum(index));
     }
     out
+}
+
+fn encode_graves(group: &[(MetablockId, Epoch)]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(8 + group.len() * 16);
+    body.put_u64(GRAVES);
+    for (metablock, fence) in group {
+        body.put_u64(metablock.raw());
+        body.put_u64(fence.raw());
+    }
+    body
 }
 
 fn put_bitmap(out: &mut Vec<u8>, count: usize, is_set: impl Fn(usize) -> bool) {
@@ -278,6 +332,32 @@ mod tests {
         state
     }
 
+    fn with_header(change: impl Fn(&mut [u8])) -> ebb_types::Error {
+        let head = IndexHead { segment: 3, lsn: 17, incarnation: Incarnation::new(5) };
+        let mut bytes = encode(head, &[], &[]);
+        change(&mut bytes);
+        repair(&mut bytes);
+        decode_index(&bytes).unwrap_err()
+    }
+
+    #[test]
+    fn another_format_is_refused_by_name() {
+        for format in [2_u32, 4] {
+            let error = with_header(|bytes| bytes[4..8].copy_from_slice(&format.to_le_bytes()));
+            assert_eq!(error.kind(), ebb_types::ErrorKind::Unsupported);
+            let due = format!("it has format {format}, this program knows 3: use the release that wrote it");
+            assert_eq!(error.to_string(), due);
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_journal_gets_to_are_refused() {
+        for at in [8, 16] {
+            let error = with_header(|bytes| bytes[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes()));
+            assert_eq!(error.kind(), ebb_types::ErrorKind::Corrupt, "{at}");
+        }
+    }
+
     #[test]
     fn an_index_survives_and_damage_anywhere_is_noticed() {
         let head = IndexHead { segment: 3, lsn: 17, incarnation: Incarnation::new(5) };
@@ -286,11 +366,7 @@ mod tests {
             for (number, body) in entries.iter().enumerate() {
                 put_entry(&mut bytes, &head, (number + offset) as u64, body);
             }
-            let at = bytes.len();
-            bytes.put_u32(END_MAGIC);
-            bytes.put_u64(entries.len() as u64);
-            let crc = crc32c(&bytes[at..]);
-            bytes.put_u32(crc);
+            put_end(&mut bytes, entries.len() as u64);
             bytes
         };
         let mut graves = Vec::new();

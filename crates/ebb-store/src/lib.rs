@@ -24,6 +24,8 @@ mod crc;
 mod extents;
 mod files;
 mod flush;
+#[doc(hidden)]
+pub mod fuzz;
 mod graves;
 mod index;
 mod journal;

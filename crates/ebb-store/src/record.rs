@@ -192,7 +192,7 @@ impl Record {
             8 => Content::Delete,
             other => bail!(Corrupt, "record of {metablock}: unknown kind {other}"),
         };
-        let runs = (0..runs).map(|_| decode_run(meta, after.length)).collect::<Result<_>>()?;
+        let runs = decode_runs(meta, runs, after.length)?;
         Ok(Self { metablock, length_before, after, runs, content })
     }
 }
@@ -225,6 +225,25 @@ pub(crate) fn decode_head(meta: &mut Take<'_>) -> Result<Head> {
         bail!(Corrupt, "a replica of {} bytes ({} reserved)", head.length, head.reserved);
     }
     Ok(head)
+}
+
+/// Runs rise. The next may begin with the last chunk of the one before: one that grows first gets the sum of its longer
+/// self, and then that of what was written to it. Runs that lie over each other would make a few bytes the work of many.
+fn decode_runs(meta: &mut Take<'_>, count: u32, length: u64) -> Result<Vec<Run>> {
+    let (mut runs, mut end) = (Vec::new(), 0);
+    for _ in 0..count {
+        let run = decode_run(meta, length)?;
+        let (first, count) = match &run {
+            Run::Holes { first, count } => (*first, *count),
+            Run::Data { first, sums, .. } => (*first, sums.len()),
+        };
+        if first + 1 < end {
+            bail!(Corrupt, "sums of chunks {first} and on behind those up to chunk {end}");
+        }
+        end = first + count;
+        runs.push(run);
+    }
+    Ok(runs)
 }
 
 fn decode_run(meta: &mut Take<'_>, length: u64) -> Result<Run> {
@@ -296,6 +315,25 @@ mod tests {
             (0u64..1 << 20, prop::collection::vec(any::<u8>(), 1..100))
                 .prop_map(|(offset, bytes)| Content::Data { offset, bytes: bytes.into() }),
         ]
+    }
+
+    /// Runs that lie over each other would make the work of a start that of a power of their number.
+    #[test]
+    fn runs_that_do_not_rise_are_refused() {
+        let decoded = |runs: Vec<Run>| {
+            let after = Head { length: 1 << 20, ..Head::default() };
+            let record =
+                Record { metablock: MetablockId::new(9), length_before: 0, after, runs, content: Content::None };
+            let mut meta = Vec::new();
+            record.encode(&mut meta);
+            Record::decode(&mut Take(&meta), &mut Bytes::new()).map(|read| read == record)
+        };
+        let (holes, data) =
+            (Run::Holes { first: 0, count: 9 }, Run::Data { first: 8, sums: vec![1, 2], second: false });
+        assert!(decoded(vec![holes.clone(), data.clone()]).unwrap(), "the last chunk may come again");
+        assert!(decoded(vec![holes.clone(), holes]).is_err());
+        assert!(decoded(vec![data.clone(), Run::Holes { first: 0, count: 1 }]).is_err());
+        assert!(decoded(vec![data.clone(), data]).is_err());
     }
 
     proptest! {

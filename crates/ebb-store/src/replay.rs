@@ -56,7 +56,8 @@ impl Replay {
         Ok(())
     }
 
-    fn take_segment(&mut self, segment: u64, bytes: &Bytes) -> Result<()> {
+    /// Takes in a segment's bytes.
+    pub(crate) fn take_segment(&mut self, segment: u64, bytes: &Bytes) -> Result<()> {
         let mut offset = 0;
         while let Some(rest) = (offset < bytes.len()).then(|| bytes.slice(offset..)) {
             if recognise(&rest, segment, self.incarnation) != Some(self.lsn) {

@@ -18,6 +18,16 @@ macro_rules! methods {
             pub fn from_raw(raw: u16) -> Option<Self> {
                 match raw { $($number => Some(Self::$name),)* _ => None }
             }
+
+            /// Whether these bytes are a request of this call: for who has only its number.
+            pub fn check_request(self, bytes: &[u8]) -> Result<(), prost::DecodeError> {
+                match self { $(Self::$name => <pb::$name as prost::Message>::decode(bytes).map(drop),)* }
+            }
+
+            /// Whether these bytes are a good answer to this call.
+            pub fn check_reply(self, bytes: &[u8]) -> Result<(), prost::DecodeError> {
+                match self { $(Self::$name => <pb::$reply as prost::Message>::decode(bytes).map(drop),)* }
+            }
         }
 
         $(impl Call for pb::$name {

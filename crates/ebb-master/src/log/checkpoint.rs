@@ -10,20 +10,21 @@ use std::path::{Path, PathBuf};
 use bytes::{Bytes, BytesMut};
 use ebb_meta::{Machine, Names, Rest};
 use ebb_runtime::{File, OpenMode, Runtime};
-use ebb_types::{ClusterId, Result, bail};
+use ebb_types::{ClusterId, ErrorKind, Result, bail};
 use ebb_wire::frame::crc32c;
-use ebb_wire::{decode_length_delimiter, encode_length_delimiter};
+use ebb_wire::pb::checkpoint_record::Record;
+use ebb_wire::{Message, decode_length_delimiter, encode_length_delimiter, pb};
 
 /// A block ends with the record that makes it so long.
 const BLOCK_LEN: usize = 256 << 10;
 /// Bytes written between syncs.
 const SYNC_EVERY: u64 = 8 << 20;
 /// Length and checksum before each block's records.
-const BLOCK_HEADER_LEN: usize = 8;
+pub(super) const BLOCK_HEADER_LEN: usize = 8;
 const MAGIC: &[u8; 8] = b"EBBMCKPT";
 const FORMAT: u32 = 2;
 /// Magic, format, and the checksum of both.
-const HEAD_LEN: usize = 16;
+pub(super) const HEAD_LEN: usize = 16;
 /// Checkpoints that are kept.
 const KEPT: usize = 2;
 
@@ -48,8 +49,10 @@ impl Checkpoint {
     pub async fn read(runtime: &Runtime, dir: &Path, index: u64, cluster: ClusterId) -> Result<Self> {
         let path = path(dir, index);
         let bytes = runtime.disk().read(&path).await?;
-        let checkpoint =
-            decode(runtime, bytes).await.map_err(|error| error.context(format!("{} is damaged", path.display())))?;
+        let checkpoint = decode(runtime, bytes).await.map_err(|error| match error.kind() {
+            ErrorKind::Unsupported => error.context(path.display()),
+            _ => error.context(format!("{} is damaged", path.display())),
+        })?;
         if checkpoint.index != index {
             bail!(Corrupt, "{}: holds index {}: rename it back", path.display(), checkpoint.index);
         }
@@ -190,7 +193,7 @@ fn encode(machine: &Machine, index: u64, term: u64, mut emit: impl FnMut(Bytes))
     }
 }
 
-fn head() -> [u8; HEAD_LEN] {
+pub(super) fn head() -> [u8; HEAD_LEN] {
     let mut head = [0; HEAD_LEN];
     head[0..8].copy_from_slice(MAGIC);
     head[8..12].copy_from_slice(&FORMAT.to_le_bytes());
@@ -206,7 +209,7 @@ fn new_block() -> BytesMut {
 }
 
 /// Covers the block's place too, so that one that lies elsewhere is noticed.
-fn block_sum(at: u64, records: &[u8]) -> u32 {
+pub(super) fn block_sum(at: u64, records: &[u8]) -> u32 {
     crc32c(&[crc32c(records).to_le_bytes().as_slice(), &at.to_le_bytes()].concat())
 }
 
@@ -237,8 +240,11 @@ async fn decode(runtime: &Runtime, bytes: Bytes) -> Result<Checkpoint> {
     Ok(Checkpoint { machine, index, term })
 }
 
-fn check_head(bytes: &[u8]) -> Result<()> {
+pub(super) fn check_head(bytes: &[u8]) -> Result<()> {
     let Some(found) = bytes.get(..HEAD_LEN).filter(|found| &found[0..8] == MAGIC) else {
+        if is_of_format_1(bytes) {
+            bail!(Unsupported, "it is of format 1, this release reads {FORMAT}: use the release that wrote it");
+        }
         bail!(Corrupt, "at offset 0: it does not begin as a checkpoint of format {FORMAT} does");
     };
     if found[12..16] != crc32c(&found[..12]).to_le_bytes() {
@@ -246,13 +252,20 @@ fn check_head(bytes: &[u8]) -> Result<()> {
     }
     let format = u32::from_le_bytes(found[8..12].try_into().expect("four bytes"));
     if format != FORMAT {
-        bail!(Unsupported, "it is of format {format}, this release reads {FORMAT}");
+        bail!(Unsupported, "it is of format {format}, this release reads {FORMAT}: use the release that wrote it");
     }
     Ok(())
 }
 
+/// Format 1 had neither head nor blocks: a file begins with its first record, the header, after its length.
+fn is_of_format_1(mut bytes: &[u8]) -> bool {
+    let len = decode_length_delimiter(&mut bytes).ok().filter(|len| (1..=256).contains(len));
+    let record = len.and_then(|len| pb::CheckpointRecord::decode(bytes.get(..len)?).ok());
+    matches!(record.and_then(|record| record.record), Some(Record::Header(header)) if header.applied_index > 0)
+}
+
 /// The records of all blocks, each block checked before its first record is told.
-struct Stream<'a> {
+pub(super) struct Stream<'a> {
     bytes: &'a [u8],
     /// Where the present block ends.
     block_end: usize,
@@ -261,7 +274,7 @@ struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, block_end: HEAD_LEN, at: HEAD_LEN }
     }
 
@@ -300,5 +313,32 @@ impl<'a> Iterator for Stream<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_record().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_format_is_refused_by_name() {
+        let mut newer = head();
+        newer[8..12].copy_from_slice(&3_u32.to_le_bytes());
+        let sum = crc32c(&newer[..12]);
+        newer[12..16].copy_from_slice(&sum.to_le_bytes());
+        // Format 1 began with the first record: the header, after its length.
+        let mut oldest = Vec::new();
+        Machine::new().encode_records(9, 2, |record| {
+            encode_length_delimiter(record.len(), &mut oldest).unwrap();
+            oldest.extend_from_slice(record);
+        });
+        for (bytes, format) in [(&newer[..], 3), (&oldest[..], 1)] {
+            let error = check_head(bytes).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            let due = format!("it is of format {format}, this release reads 2: use the release that wrote it");
+            assert_eq!(error.to_string(), due);
+        }
+        assert_eq!(check_head(&newer[..15]).unwrap_err().kind(), ErrorKind::Corrupt);
+        check_head(&head()).unwrap();
     }
 }

@@ -44,13 +44,13 @@ impl DataDir {
 }
 
 /// Three lines, and a fourth with the checksum of those.
-fn text(cluster: ClusterId) -> String {
+pub(super) fn text(cluster: ClusterId) -> String {
     let lines = format!("ebb master\nformat {FORMAT}\ncluster {:016x}\n", cluster.raw());
     let sum = crc32c(lines.as_bytes());
     format!("{lines}checksum {sum:08x}\n")
 }
 
-fn check(bytes: &[u8], path: &Path, cluster: ClusterId) -> Result<()> {
+pub(super) fn check(bytes: &[u8], path: &Path, cluster: ClusterId) -> Result<()> {
     let shown = path.display();
     let expected = text(cluster);
     if bytes == expected.as_bytes() {
@@ -59,7 +59,7 @@ fn check(bytes: &[u8], path: &Path, cluster: ClusterId) -> Result<()> {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     let format = text.strip_prefix("ebb master\nformat ").and_then(|rest| rest.lines().next()?.parse::<u32>().ok());
     if let Some(other) = format.filter(|format| *format != FORMAT) {
-        bail!(Unsupported, "{shown}: data format {other}, this release reads {FORMAT}");
+        bail!(Unsupported, "{shown}: data format {other}, this release reads {FORMAT}: use the release that wrote it");
     }
     if let Some(owner) = owner(text) {
         bail!(
@@ -99,4 +99,26 @@ async fn refuse_strangers(runtime: &Runtime, path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_types::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn another_format_is_refused_by_name() {
+        let cluster = ClusterId::new(7);
+        for format in [1, 3] {
+            let other = text(cluster).replace("format 2", &format!("format {format}"));
+            let error = check(other.as_bytes(), Path::new("/m/master"), cluster).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(
+                error.to_string().contains(&format!("/m/master: data format {format}, this release reads 2: use")),
+                "{error}"
+            );
+        }
+        check(text(cluster).as_bytes(), Path::new("/m/master"), cluster).unwrap();
+    }
 }

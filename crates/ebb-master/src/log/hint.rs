@@ -17,7 +17,7 @@ use ebb_wire::frame::crc32c;
 const NAME: &str = "synced";
 const MAGIC: &[u8; 8] = b"EBBMSYNC";
 const FORMAT: u32 = 1;
-const LEN: usize = 48;
+pub(super) const LEN: usize = 48;
 
 /// A place that the log had reached, synced.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -75,7 +75,7 @@ impl Hint {
     }
 }
 
-fn encode(cluster: ClusterId, synced: Synced) -> Bytes {
+pub(super) fn encode(cluster: ClusterId, synced: Synced) -> Bytes {
     let mut out = [0; LEN];
     out[0..8].copy_from_slice(MAGIC);
     out[8..12].copy_from_slice(&FORMAT.to_le_bytes());
@@ -88,11 +88,11 @@ fn encode(cluster: ClusterId, synced: Synced) -> Bytes {
     Bytes::copy_from_slice(&out)
 }
 
-fn checksum(bytes: &[u8]) -> u32 {
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
     crc32c(&[&bytes[..12], &bytes[16..]].concat())
 }
 
-fn decode(bytes: &[u8], cluster: ClusterId) -> Option<Synced> {
+pub(super) fn decode(bytes: &[u8], cluster: ClusterId) -> Option<Synced> {
     let bytes = bytes.first_chunk::<LEN>()?;
     let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let known = &bytes[0..8] == MAGIC && bytes[8..12] == FORMAT.to_le_bytes();

@@ -9,6 +9,7 @@
 //! each synced write; flag bit 0 marks the last record of its batch. A header of zeros is free space.
 
 use ebb_types::{Result, err};
+use ebb_wire::PartSums;
 use ebb_wire::frame::crc32c;
 use raft::eraftpb::{ConfState, Entry, HardState};
 
@@ -16,6 +17,9 @@ use raft::eraftpb::{ConfState, Entry, HardState};
 pub const HEADER_LEN: usize = 24;
 /// Largest payload: a message of the protocol (4 MiB) with room for its wrapping.
 pub const PAYLOAD_LEN_MAX: usize = 8 << 20;
+
+/// Terms, indexes, batches and segments have no higher number: what counts on from one that was read does not overflow.
+pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
 const FLAG_LAST: u8 = 1;
 const KIND_ENTRY: u8 = 1;
@@ -75,7 +79,11 @@ impl Record {
         let mut reader = Reader(payload);
         let record = match kind {
             KIND_ENTRY => Self::Entry(decode_entry(&mut reader)?),
-            2 => Self::HardState(HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? }),
+            2 => {
+                let state = HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? };
+                check_numbers(&[state.term, state.commit])?;
+                Self::HardState(state)
+            }
             3 => Self::ConfState(decode_conf_state(&mut reader)?),
             other => return Err(err!(Corrupt, "record of unknown kind {other}: written by another release")),
         };
@@ -129,15 +137,42 @@ pub fn look_behind(bytes: &[u8], after: u64) -> Result<Found> {
     }
 }
 
-/// The batch of the record at the start of `bytes`, if there is a valid one with a batch in `range`. Cheap where
-/// there is none: the checksum is only made for plausible headers.
+/// The batch of the first valid record in `bytes`, behind their very first place, with a batch in `range`. What clients
+/// wrote lies there, and may look like a long record at every place: no byte is summed more than a few times.
 #[must_use]
-pub fn peek_batch(bytes: &[u8], range: std::ops::Range<u64>) -> Option<u64> {
-    let batch = u64::from_le_bytes(bytes.get(8..16)?.try_into().expect("eight bytes"));
-    if !range.contains(&batch) {
-        return None;
+pub fn find_batch(bytes: &[u8], range: &std::ops::Range<u64>) -> Option<u64> {
+    let mut sums = None;
+    (8..bytes.len()).step_by(8).find_map(|at| {
+        let header = Header::of(&bytes[at..]).filter(|header| range.contains(&header.batch))?;
+        let sums = sums.get_or_insert_with(|| PartSums::new(bytes));
+        (sums.of(at + 8..at + HEADER_LEN + header.len) == header.crc).then_some(header.batch)
+    })
+}
+
+/// A header whose record does not end behind the bytes that it begins.
+struct Header {
+    len: usize,
+    crc: u32,
+    batch: u64,
+    kind: u8,
+    last: bool,
+}
+
+impl Header {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let header = bytes.first_chunk::<HEADER_LEN>()?;
+        let len = u32::from_le_bytes(header[0..4].try_into().expect("four bytes")) as usize;
+        if len > PAYLOAD_LEN_MAX || header[16] == 0 || bytes.len() < padded(len) {
+            return None;
+        }
+        Some(Self {
+            len,
+            crc: u32::from_le_bytes(header[4..8].try_into().expect("four bytes")),
+            batch: u64::from_le_bytes(header[8..16].try_into().expect("eight bytes")),
+            kind: header[16],
+            last: header[17] & FLAG_LAST != 0,
+        })
     }
-    framed(bytes).map(|frame| frame.batch)
 }
 
 struct Frame<'a> {
@@ -155,18 +190,9 @@ impl Frame<'_> {
 }
 
 fn framed(bytes: &[u8]) -> Option<Frame<'_>> {
-    let header = bytes.get(..HEADER_LEN)?;
-    let len = u32::from_le_bytes(header[0..4].try_into().expect("four bytes")) as usize;
-    let crc = u32::from_le_bytes(header[4..8].try_into().expect("four bytes"));
-    if len > PAYLOAD_LEN_MAX || header[16] == 0 {
-        return None;
-    }
-    let payload = bytes.get(HEADER_LEN..HEADER_LEN + len)?;
-    if crc32c(&bytes[8..HEADER_LEN + len]) != crc {
-        return None;
-    }
-    let batch = u64::from_le_bytes(header[8..16].try_into().expect("eight bytes"));
-    Some(Frame { batch, kind: header[16], last: header[17] & FLAG_LAST != 0, payload })
+    let Header { len, crc, batch, kind, last } = Header::of(bytes)?;
+    let payload = &bytes[HEADER_LEN..HEADER_LEN + len];
+    (crc32c(&bytes[8..HEADER_LEN + len]) == crc).then_some(Frame { batch, kind, last, payload })
 }
 
 fn put_all(out: &mut Vec<u8>, numbers: &[u64]) {
@@ -188,7 +214,16 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry> {
     let context = reader.take(usize::try_from(context_len).unwrap_or(usize::MAX))?.to_vec();
     let data = std::mem::take(&mut reader.0).to_vec();
     let entry_type = i32::try_from(kind).map_err(|_| err!(Corrupt, "entry {index} has the unknown type {kind}"))?;
+    check_numbers(&[index, term])?;
     Ok(Entry { entry_type, term, index, data, context, sync_log: false })
+}
+
+/// Refuses a term or an index that no log gets to.
+fn check_numbers(numbers: &[u64]) -> Result<()> {
+    match numbers.iter().find(|number| **number > NUMBER_MAX) {
+        Some(number) => Err(err!(Corrupt, "record with term or index {number}: no log gets there")),
+        None => Ok(()),
+    }
 }
 
 // ConfState: auto_leave u64, then four lists of ids, each after its length.
@@ -248,9 +283,42 @@ mod tests {
         assert_eq!(&hex[48..], "010000000000000002000000000000000300000000000000");
     }
 
+    /// A record whose padding is not there, at the end of a file that was cut, is none: nothing is read behind the end.
+    #[test]
+    fn a_record_is_whole_with_its_padding() {
+        let mut out = Vec::new();
+        entry(5, vec![1]).encode(7, true, &mut out);
+        assert!(matches!(look(&out), Ok(Found::Record(_, len)) if len == out.len()));
+        assert!(matches!(look(&out[..out.len() - 1]), Ok(Found::Bad)));
+    }
+
+    #[test]
+    fn terms_and_indexes_that_no_log_gets_to_are_refused() {
+        let state = |term, commit| Record::HardState(HardState { term, vote: 1, commit });
+        for record in [entry(u64::MAX, Vec::new()), state(u64::MAX, 1), state(1, NUMBER_MAX + 1)] {
+            let mut out = Vec::new();
+            record.encode(7, true, &mut out);
+            assert_eq!(look(&out).unwrap_err().kind(), ebb_types::ErrorKind::Corrupt, "{record:?}");
+        }
+    }
+
+    /// What a client wrote looks like the beginning of a long record at every place.
+    #[test]
+    fn batches_are_found_behind_what_only_looks_like_them() {
+        let mut bytes = vec![0; 8];
+        for at in 0..40_000_u64 {
+            bytes.extend([900_000_u32.to_le_bytes(), (at as u32).to_le_bytes()].concat());
+            bytes.extend([100_u64.to_le_bytes(), [1; 8]].concat());
+        }
+        entry(5, vec![1; 30]).encode(100, true, &mut bytes);
+        bytes.extend([0; 1_000_000]);
+        assert_eq!(find_batch(&bytes, &(90..200)), Some(100));
+        assert_eq!(find_batch(&bytes, &(101..200)), None);
+    }
+
     proptest! {
         #[test]
-        fn records_survive(index: u64, data: Vec<u8>, batch: u64, last: bool, voters: Vec<u64>) {
+        fn records_survive(index in 0..=NUMBER_MAX, data: Vec<u8>, batch: u64, last: bool, voters: Vec<u64>) {
             let state = ConfState { voters, auto_leave: last, ..Default::default() };
             for record in [entry(index, data), Record::ConfState(state)] {
                 let mut out = Vec::new();

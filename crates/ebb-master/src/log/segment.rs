@@ -9,7 +9,7 @@ use std::path::Path;
 use ebb_types::{ClusterId, Result, bail, err};
 use ebb_wire::frame::crc32c;
 
-use crate::log::record::{Found, Record, look_behind, peek_batch};
+use crate::log::record::{Found, NUMBER_MAX, Record, find_batch, look_behind};
 
 /// Bytes of a segment's header.
 pub const SEGMENT_HEADER_LEN: usize = 64;
@@ -59,9 +59,23 @@ impl SegmentHeader {
         }
         let format = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
         if format != FORMAT {
-            bail!(Unsupported, "{}: log format {format}, this release reads {FORMAT}", path.display());
+            bail!(
+                Unsupported,
+                "{}: log format {format}, this release reads {FORMAT}: use the release that wrote it",
+                path.display()
+            );
         }
-        Ok(Self { cluster: ClusterId::new(u64_at(16)), sequence: u64_at(24), first_batch: u64_at(32) })
+        let header = Self { cluster: ClusterId::new(u64_at(16)), sequence: u64_at(24), first_batch: u64_at(32) };
+        let is_possible = |number| (1..=NUMBER_MAX).contains(&number);
+        if !is_possible(header.sequence) || !is_possible(header.first_batch) {
+            let Self { sequence, first_batch, .. } = header;
+            bail!(
+                Corrupt,
+                "{}: segment {sequence} with batches from {first_batch} on: no log gets there; {ADVICE}",
+                path.display()
+            );
+        }
+        Ok(header)
     }
 }
 
@@ -136,7 +150,8 @@ pub fn scan(bytes: &[u8], header: &SegmentHeader, position: Position, path: &Pat
     if clean {
         return Ok(done);
     }
-    if let Some(later) = later_batch(&bytes[at..], done.last_batch + 2) {
+    let later = done.last_batch + 2;
+    if let Some(later) = find_batch(&bytes[at..], &(later..later + BATCH_LOOKAHEAD)) {
         return Err(damage(path, at, &format!("no valid record, but batch {later} behind it")));
     }
     if position == Position::Inner {
@@ -146,10 +161,46 @@ pub fn scan(bytes: &[u8], header: &SegmentHeader, position: Position, path: &Pat
     Ok(done)
 }
 
-fn later_batch(bytes: &[u8], from: u64) -> Option<u64> {
-    (8..bytes.len()).step_by(8).find_map(|at| peek_batch(&bytes[at..], from..from.saturating_add(BATCH_LOOKAHEAD)))
-}
-
 pub(super) fn damage(path: &Path, at: usize, what: &str) -> ebb_types::Error {
     err!(Corrupt, "{}: damaged at offset {at}: {what}; {ADVICE}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_types::ErrorKind;
+
+    use super::*;
+
+    /// A header with these bytes instead, and the right sum.
+    fn header(at: usize, bytes: &[u8]) -> Vec<u8> {
+        let header = SegmentHeader { cluster: ClusterId::new(7), sequence: 3, first_batch: 12 };
+        let mut out = header.encode().to_vec();
+        out[at..at + bytes.len()].copy_from_slice(bytes);
+        let sum = crc32c(&out[..60]);
+        out[60..64].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    fn refused(bytes: &[u8]) -> ebb_types::Error {
+        SegmentHeader::decode(bytes, Path::new("/m/log-3.segment")).unwrap_err()
+    }
+
+    #[test]
+    fn another_format_is_refused_by_name() {
+        for format in [0_u32, 2] {
+            let error = refused(&header(8, &format.to_le_bytes()));
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            let due =
+                format!("/m/log-3.segment: log format {format}, this release reads 1: use the release that wrote it");
+            assert_eq!(error.to_string(), due);
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_log_gets_to_are_refused() {
+        for (at, number) in [(24, 0), (24, u64::MAX), (32, 0), (32, u64::MAX)] {
+            let bytes = header(at, &u64::to_le_bytes(number));
+            assert_eq!(refused(&bytes).kind(), ErrorKind::Corrupt, "{number} at {at}");
+        }
+    }
 }

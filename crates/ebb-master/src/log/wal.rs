@@ -352,7 +352,7 @@ fn encode(records: &[Record], batch: u64) -> Vec<u8> {
 }
 
 /// Takes a segment's records over; returns the highest entry index in it.
-fn replay(records: Vec<Scanned>, after: u64, found: &mut Recovered, path: &Path) -> Result<u64> {
+pub(super) fn replay(records: Vec<Scanned>, after: u64, found: &mut Recovered, path: &Path) -> Result<u64> {
     let mut highest = 0;
     for record in records {
         match record {

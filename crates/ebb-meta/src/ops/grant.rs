@@ -9,7 +9,7 @@ use ebb_wire::pb::meta_op;
 
 use crate::dataset::REPLICAS_MAX;
 use crate::inode::{FILE_SIZE_MAX, Inode};
-use crate::machine::{Call, Machine, take_id};
+use crate::machine::{Call, Machine, NUMBER_MAX, take_id};
 use crate::map::Metablock;
 use crate::outcome::Effect;
 
@@ -145,6 +145,10 @@ pub(crate) fn check_generation(id: InodeId, inode: &Inode, block: MetablockId, g
 pub(crate) fn check_members(members: &[pb::Member]) -> Result<()> {
     if members.is_empty() || members.len() > REPLICAS_MAX as usize {
         bail!(Invalid, "a set of {} members is not between 1 and {REPLICAS_MAX}", members.len());
+    }
+    let is_id = |raw| (1..=NUMBER_MAX).contains(&raw);
+    if let Some(member) = members.iter().find(|member| !is_id(member.node) || !is_id(member.volume)) {
+        bail!(Invalid, "a set with volume {} of node {}, which nobody has", member.volume, member.node);
     }
     let nodes: BTreeSet<u64> = members.iter().map(|member| member.node).collect();
     let volumes: BTreeSet<u64> = members.iter().map(|member| member.volume).collect();

@@ -139,3 +139,63 @@ fn checkpoints_say_what_is_wrong_with_them() {
     let broken = [Ok(first.as_slice()), Err(ebb_types::err!(Io, "the disk is gone"))];
     assert_eq!(Machine::from_records(broken.into_iter()).map(|_| ()).unwrap_err().kind(), ErrorKind::Io);
 }
+
+/// A stream whose checksum is right and whose contents no master wrote.
+fn load_closed(mut records: Vec<pb::CheckpointRecord>) -> Result<(), ErrorKind> {
+    records.pop();
+    let chained = |sum: u32, record: &pb::CheckpointRecord| {
+        ebb_wire::frame::crc32c(&[&sum.to_le_bytes()[..], &record.encode_to_vec()].concat())
+    };
+    let checksum = records.iter().fold(0, chained);
+    let trailer = Record::Trailer(pb::CheckpointTrailer { records: records.len() as u64, checksum });
+    records.push(pb::CheckpointRecord { record: Some(trailer) });
+    load(&records)
+}
+
+/// Such a state would be gone on from until something divides by a size of 0, gives an id twice or counts below 0.
+#[test]
+fn states_that_cannot_be_gone_on_from_are_refused() {
+    let mut world = World::new();
+    let directory = world.mkdir(ROOT, "d", 0o755).unwrap();
+    world.mkdir(directory, "e", 0o755).unwrap();
+    let file = world.create(directory, "f", &[1, 2]).attr.unwrap().inode;
+    let good = records(&world.machine);
+    load_closed(good.clone()).unwrap();
+    let refused = |what: &str, change: &dyn Fn(&mut Record)| {
+        let mut records = good.clone();
+        records.iter_mut().filter_map(|record| record.record.as_mut()).for_each(change);
+        assert_ne!(records, good, "{what} changes something");
+        assert_eq!(load_closed(records).unwrap_err(), ErrorKind::Corrupt, "{what}");
+    };
+    refused("a metablock size of 0", &|record| {
+        if let Record::Dataset(dataset) = record {
+            dataset.metablock_size = 0;
+        }
+    });
+    let header = |change: fn(&mut pb::CheckpointHeader)| {
+        move |record: &mut Record| {
+            if let Record::Header(header) = record {
+                change(header);
+            }
+        }
+    };
+    refused("inodes above their counter", &header(|header| header.next_inode = 2));
+    refused("metablocks above their counter", &header(|header| header.next_metablock = 1));
+    refused("sessions above their counter", &header(|header| header.next_session = 1));
+    refused("a counter at its end", &header(|header| header.next_node = u64::MAX));
+    let inode = |id: u64, change: fn(&mut pb::InodeRecord)| {
+        move |record: &mut Record| {
+            if let Record::Inode(inode) = record
+                && inode.attr.is_some_and(|attr| attr.inode == id)
+            {
+                change(inode);
+            }
+        }
+    };
+    refused("an epoch at its end", &inode(file, |inode| inode.attr.as_mut().unwrap().epoch = u64::MAX));
+    refused("a generation at its end", &inode(file, |inode| inode.metablocks[0].generation = u64::MAX));
+    refused("a set of nobody", &inode(file, |inode| inode.metablocks[0].members[0].volume = u64::MAX));
+    refused("links that are no names", &inode(file, |inode| inode.attr.as_mut().unwrap().nlink = u32::MAX));
+    refused("a directory with too few links", &inode(directory, |inode| inode.attr.as_mut().unwrap().nlink = 2));
+    refused("a cookie at its end", &inode(directory, |inode| inode.next_cookie = u64::MAX));
+}

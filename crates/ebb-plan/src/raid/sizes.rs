@@ -69,7 +69,7 @@ impl Sizes {
             let numbers: Option<Vec<u64>> = record.iter().map(|field| field.parse().ok()).collect();
             match numbers.as_deref() {
                 Some([bytes, count]) => {
-                    if files.len() as u64 + count > MAX_FILES {
+                    if *count > MAX_FILES - files.len() as u64 {
                         bail!(
                             Invalid,
                             "{name} counts more than {MAX_FILES} files; divide all counts by the same number"
@@ -220,5 +220,6 @@ mod tests {
         assert_eq!((counted.files(), counted.bytes(), counted.directories.len()), (5, 314, 3));
         assert!(Sizes::parse_histogram("h", "100\n", 2).is_err());
         assert!(Sizes::parse_histogram("h", "1,99999999999\n", 2).is_err());
+        assert!(Sizes::parse_histogram("h", "1,1\n1,18446744073709551615\n", 2).is_err(), "no sum of both");
     }
 }

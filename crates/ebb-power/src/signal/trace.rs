@@ -59,6 +59,12 @@ pub struct Trace {
 
 /// Lines that a trace may have.
 const LINES_MAX: usize = 4_000_000;
+/// Longest time and largest value that are a number of something, and not of nothing: sums of them stay finite.
+const NUMBER_MAX: f64 = 1e12;
+/// Lines do not stand closer than this.
+const STEP_MIN_S: f64 = 1e-3;
+/// A trace can be played so many times as fast, or as slow.
+const FACTOR_MAX: f64 = 1e6;
 /// How long a trace of a single line holds.
 const LONE_LINE_S: f64 = 300.0;
 /// Largest share in a trace: what is above it was meant as per cent.
@@ -124,8 +130,12 @@ impl Trace {
 
     /// The same trace, played so many times as fast.
     pub fn compressed(mut self, factor: f64) -> Result<Self> {
-        if !(factor.is_finite() && factor > 0.0) {
-            bail!(Invalid, "a trace cannot be played {factor} times as fast; give a number above 0");
+        if !(1.0 / FACTOR_MAX..=FACTOR_MAX).contains(&factor) {
+            bail!(
+                Invalid,
+                "a trace cannot be played {factor} times as fast; give a number above 0, between {} and {FACTOR_MAX}",
+                1.0 / FACTOR_MAX
+            );
         }
         self.points.iter_mut().for_each(|point| point.at_s /= factor);
         self.length_s /= factor;
@@ -264,6 +274,9 @@ impl At<'_> {
         if !value.is_finite() || value < 0.0 {
             bail!(Invalid, "{self}: {what} of {text}: it must be 0 or more");
         }
+        if value > NUMBER_MAX {
+            bail!(Invalid, "{self}: {what} of {text}: at most {NUMBER_MAX}");
+        }
         Ok(value)
     }
 }
@@ -281,6 +294,9 @@ fn check_times(name: &str, lines: &[(usize, Point)]) -> Result<()> {
                 point.at_s,
                 before.at_s
             );
+        }
+        if point.at_s - before.at_s < STEP_MIN_S {
+            bail!(Invalid, "{name}, line {line}: {} s after {} s: too soon to tell", point.at_s, before.at_s);
         }
         steps.push(point.at_s - before.at_s);
     }
@@ -334,6 +350,9 @@ mod tests {
         assert!(told("seconds,watts\n0,5\n1,NaN\n").contains("line 3"));
         assert!(told("seconds,watts\n0,5\n0,6\n").contains("line 3: 0 s after 0 s"));
         assert!(told("seconds,watts\n5,5\n3,6\n").contains("must rise"));
+        assert!(told("seconds,watts\n0,5\n1e308,6\n").contains("line 3: seconds of 1e308: at most"));
+        assert!(told("seconds,watts\n0,1e308\n").contains("line 2: watts of 1e308: at most"));
+        assert!(told("seconds,watts\n0,5\n1e-320,6\n").contains("too soon to tell"));
         assert!(told("seconds,watts\n-1,5\n").contains("line 2: seconds of -1"));
         assert!(told("seconds,watts\n0,5\n60,\n").contains("line 3: a gap: no watts"));
         assert!(told("seconds,watts\n0,5\n60,5\n120,5\n240,5\n300,5\n").contains("line 5: a gap of 120 s after 120 s"));
@@ -343,7 +362,8 @@ mod tests {
         assert!(told("seconds,price\n0,0\n").contains("above 0"));
         assert!(told("").contains("is no trace") && told("seconds,watts\n").contains("is no trace"));
         let trace = Trace::parse("t", "seconds,price\n0,4\n").unwrap();
-        assert!(trace.clone().compressed(0.0).is_err());
+        let refused = [0.0, 1e-9, 1e9, -1.0, f64::NAN, f64::INFINITY].map(|factor| trace.clone().compressed(factor));
+        assert!(refused.iter().all(Result::is_err), "its times would be too large, or one and the same");
         assert!(trace.expect("t", &[Quantity::Watts]).unwrap_err().to_string().contains("seconds,watts are needed"));
     }
 
