@@ -71,7 +71,7 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
         (dataset, machine.metablocks(inode)?, left)
     };
     let mut placed = Placed::default();
-    for (turn, index) in grant.indexes.iter().enumerate() {
+    for index in &grant.indexes {
         if let Ok(at) = existing.binary_search_by_key(index, |metablock| metablock.index) {
             let offer = offer(shared, inode, &existing[at], &dataset, dataset.metablock_size, left);
             if let Err(short) = choose_reserved(&offer) {
@@ -85,7 +85,9 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
         }
         let mut need = Need::fresh(inode, dataset.clone(), *index, writer.clone(), dataset.metablock_size);
         if !grant.hosts.is_empty() {
-            need.preferred = vec![HostName::new(grant.hosts[turn % grant.hosts.len()].clone())];
+            // In turn over the file, however many are granted at once.
+            let turn = usize::try_from(*index).unwrap_or(usize::MAX) % grant.hosts.len();
+            need.preferred = vec![HostName::new(grant.hosts[turn].clone())];
         }
         placed.add(place_new(shared, &need)?);
     }

@@ -49,6 +49,9 @@ pub enum FsCommand {
         /// Directories with all below.
         #[arg(short)]
         recursive: bool,
+        /// Hosts that the first copies of new files are to lie on, in turn: those of the programs that will read them.
+        #[arg(long, value_delimiter = ',', value_name = "HOSTS")]
+        hosts: Vec<String>,
     },
     /// Copy to this machine.
     Get {
@@ -142,7 +145,9 @@ impl Session {
         match command {
             FsCommand::Ls { path, long } => self.ls(&path, long).await,
             FsCommand::Cat { paths } => self.cat(&paths).await,
-            FsCommand::Put { sources, target, recursive } => self.put(&sources, &target, recursive).await,
+            FsCommand::Put { sources, target, recursive, hosts } => {
+                self.put(&sources, &target, recursive, &hosts).await
+            }
             FsCommand::Get { source, target, recursive } => self.get(&source, &target, recursive).await,
             FsCommand::Cp { source, target, recursive } => self.cp(&source, &target, recursive).await,
             FsCommand::Mv { source, target } => self.mv(&source, &target).await,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Handle, SetAttr, SetTime};
-use ebb_types::{Credentials, Error, FileKind, InodeId, Result, WallTime, bail, err};
+use ebb_types::{Credentials, Error, FileKind, HostName, InodeId, Result, WallTime, bail, err};
 use ebb_wire::pb;
 use indicatif::ProgressBar;
 use tokio::task::JoinSet;
@@ -24,17 +24,26 @@ struct PutJob {
     source: PathBuf,
     parent: InodeId,
     name: Vec<u8>,
+    /// Where first copies go; none: as the layout says.
+    hosts: Vec<HostName>,
 }
 
 impl Session {
-    pub(super) async fn put(&self, sources: &[PathBuf], target: &EbbPath, recursive: bool) -> Result<()> {
+    pub(super) async fn put(
+        &self,
+        sources: &[PathBuf],
+        target: &EbbPath,
+        recursive: bool,
+        hosts: &[String],
+    ) -> Result<()> {
+        let hosts = self.known_hosts(hosts)?;
         let into = self.find(target).await?.is_some_and(|attr| kind(&attr) == FileKind::Directory);
         if sources.len() > 1 && !into {
             bail!(NotDirectory, "{target} is not a directory: several files go only into one");
         }
         for source in sources {
             if source.as_os_str() == "-" {
-                self.put_stdin(target).await?;
+                self.put_stdin(target, &hosts).await?;
                 continue;
             }
             let metadata = fs::metadata(source).map_err(|error| Error::from_io(&error, source.display()))?;
@@ -46,27 +55,37 @@ impl Session {
             if metadata.is_dir() && !recursive {
                 bail!(IsDirectory, "{} is a directory: give -r to copy it with all below", source.display());
             }
-            self.put_tree(source, &metadata, &path).await?;
+            self.put_tree(source, &metadata, &path, &hosts).await?;
         }
         Ok(())
     }
 
-    async fn put_stdin(&self, target: &EbbPath) -> Result<()> {
+    /// Hosts by name; `Invalid` for one without a node, on which nothing could lie.
+    fn known_hosts(&self, names: &[String]) -> Result<Vec<HostName>> {
+        let nodes = self.client.nodes();
+        if let Some(strange) = names.iter().find(|name| !nodes.iter().any(|node| node.host == **name)) {
+            let known: Vec<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
+            bail!(Invalid, "--hosts {strange}: no node is there; nodes are on {}", known.join(", "));
+        }
+        Ok(names.iter().map(|name| HostName::new(name.clone())).collect())
+    }
+
+    async fn put_stdin(&self, target: &EbbPath, hosts: &[HostName]) -> Result<()> {
         let (parent, name) = self.parent(target).await?;
-        let (handle, ..) = create(&self.client, &self.credentials, parent, name, 0o666).await?;
+        let (handle, ..) = create(&self.client, &self.credentials, parent, name, 0o666, hosts.to_vec()).await?;
         let done = copy_in(&self.client, handle, &mut std::io::stdin().lock(), &ProgressBar::hidden()).await;
         finish(&self.client, handle, done).await.map_err(|error| error.context(target))
     }
 
-    async fn put_tree(&self, source: &Path, metadata: &Metadata, target: &EbbPath) -> Result<()> {
+    async fn put_tree(&self, source: &Path, metadata: &Metadata, target: &EbbPath, hosts: &[HostName]) -> Result<()> {
         let total = if metadata.is_dir() { local_bytes(source) } else { metadata.len() };
         let bar = self.output.byte_bar(total, &format!("put {}", source.display()));
         let mut jobs = Vec::new();
         if metadata.is_dir() {
-            self.put_directories(source, target, &mut jobs).await?;
+            self.put_directories(source, target, hosts, &mut jobs).await?;
         } else {
             let (parent, name) = self.parent(target).await?;
-            jobs.push(PutJob { source: source.to_owned(), parent, name: name.to_vec() });
+            jobs.push(PutJob { source: source.to_owned(), parent, name: name.to_vec(), hosts: hosts.to_vec() });
         }
         let mut running = JoinSet::new();
         let mut result = Ok(());
@@ -90,7 +109,13 @@ impl Session {
     }
 
     /// Makes the directories and symbolic links of a local tree, and lists its files.
-    async fn put_directories(&self, source: &Path, target: &EbbPath, jobs: &mut Vec<PutJob>) -> Result<()> {
+    async fn put_directories(
+        &self,
+        source: &Path,
+        target: &EbbPath,
+        hosts: &[HostName],
+        jobs: &mut Vec<PutJob>,
+    ) -> Result<()> {
         let mut pending = vec![(source.to_owned(), target.clone())];
         while let Some((directory, path)) = pending.pop() {
             if self.find(&path).await?.is_none() {
@@ -112,7 +137,8 @@ impl Session {
                         .await
                         .map_err(|error| error.context(local.display()))?;
                 } else if file_type.is_file() {
-                    jobs.push(PutJob { source: local, parent: inode, name: name.as_bytes().to_vec() });
+                    let name = name.as_bytes().to_vec();
+                    jobs.push(PutJob { source: local, parent: inode, name, hosts: hosts.to_vec() });
                 } else {
                     self.output.warn(&format!("{}: neither file, directory nor link: left out", local.display()));
                 }
@@ -215,7 +241,7 @@ impl Session {
             bail!(Invalid, "{source} and {target} are the same file");
         }
         let (input, _) = self.client.open(&self.credentials, InodeId::new(attr.inode), Access::Read).await?;
-        let opened = create(&self.client, &self.credentials, parent, name, attr.mode & 0o777).await;
+        let opened = create(&self.client, &self.credentials, parent, name, attr.mode & 0o777, Vec::new()).await;
         let (output, ..) = match opened {
             Ok(opened) => opened,
             Err(error) => {
@@ -249,9 +275,10 @@ async fn create(
     parent: InodeId,
     name: &[u8],
     mode: u32,
+    hosts: Vec<HostName>,
 ) -> Result<(Handle, pb::Attr)> {
     let (handle, attr, created) =
-        client.create(credentials, parent, name, mode, umask(), false, Access::Write, Vec::new()).await?;
+        client.create(credentials, parent, name, mode, umask(), false, Access::Write, hosts).await?;
     if !created && attr.size > 0 {
         let set = SetAttr { size: Some(0), by_handle: true, ..SetAttr::default() };
         if let Err(error) = client.set_attr(credentials, InodeId::new(attr.inode), set).await {
@@ -275,7 +302,8 @@ async fn finish(client: &Client, handle: Handle, done: Result<()>) -> Result<()>
 async fn put_file(client: &Client, credentials: &Credentials, job: &PutJob, bar: &ProgressBar) -> Result<()> {
     let mut input = File::open(&job.source).map_err(|error| err!(Io, "{error}"))?;
     let metadata = input.metadata().map_err(|error| err!(Io, "{error}"))?;
-    let (handle, attr) = create(client, credentials, job.parent, &job.name, metadata.mode() & 0o777).await?;
+    let (handle, attr) =
+        create(client, credentials, job.parent, &job.name, metadata.mode() & 0o777, job.hosts.clone()).await?;
     let mut done = copy_in(client, handle, &mut input, bar).await;
     if done.is_ok() {
         let mtime = WallTime(metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec());

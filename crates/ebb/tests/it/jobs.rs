@@ -131,6 +131,24 @@ fn a_text_is_found_where_it_lies_in_as_many_lines_as_grep_says() {
 }
 
 #[test]
+fn first_copies_lie_on_the_hosts_that_were_named() {
+    let cluster = Cluster::up(4);
+    cluster.ok(&["dataset", "create", "/d", "--block", "64KiB", "--metablock", "256KiB", "--replicas", "1"]);
+    let local = cluster.path("large");
+    std::fs::write(&local, text(4 << 20)).unwrap();
+    let local = local.to_str().unwrap();
+    cluster.ok(&["fs", "put", local, "/d/named", "--hosts", "h2,h3"]);
+    let lies = cluster.json(&["fs", "locations", "/d/named"]);
+    let metablocks = lies["metablocks"].as_array().unwrap();
+    assert!(metablocks.len() >= 16, "{lies}");
+    let hosts: Vec<&str> = metablocks.iter().map(|one| one["replicas"][0]["host"].as_str().unwrap()).collect();
+    assert!(hosts.iter().all(|host| ["h2", "h3"].contains(host)), "{hosts:?}");
+    assert!(hosts.contains(&"h2") && hosts.contains(&"h3"), "in turn: {hosts:?}");
+    let refused = cluster.ebb(&["fs", "put", local, "/d/other", "--hosts", "h2,h9"]);
+    assert!(refused.code == 2 && refused.err.contains("h1, h2, h3, h4"), "{}", refused.err);
+}
+
+#[test]
 fn a_dataset_and_a_mount_say_how_much_is_fetched_ahead() {
     let cluster = Cluster::up(3);
     cluster.ok(&["dataset", "create", "/d", "--prefetch", "25"]);
