@@ -108,7 +108,25 @@ impl VirtualOptions {
             direct_bytes_min: *Dice::new(seed, "direct").pick(&[1, 32 << 10, u64::MAX]),
             extra_share_percent: if Dice::new(seed, "extra copies").coin() { 50 } else { 0 },
             own: (0..4).map(|_| dice.coin().then(|| *dice.pick(DatasetKind::ALL))).collect(),
+            proxies: *Dice::new(seed, "proxies").pick(&[0, 0, 0, 1, 2]),
             ..Self::default()
+        }
+    }
+
+    /// The same at scale: up to twenty block servers in up to five racks, up to eight clients and three proxies, and
+    /// faults so often that several are under way at a time.
+    #[must_use]
+    pub fn large(seed: u64) -> Self {
+        let mut dice = Dice::new(seed, "large options");
+        Self {
+            block_servers: dice.between(8, 20) as usize,
+            racks: dice.between(2, 5) as usize,
+            proxies: dice.between(0, 3) as usize,
+            clients: dice.between(4, 8) as usize,
+            workers_per_client: dice.between(1, 3) as usize,
+            fault_pause: Duration::from_millis(*dice.pick(&[100, 300, 1000])),
+            own: (0..8).map(|_| dice.coin().then(|| *dice.pick(DatasetKind::ALL))).collect(),
+            ..Self::drawn(seed)
         }
     }
 }

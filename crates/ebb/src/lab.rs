@@ -11,6 +11,7 @@ use crate::path::EbbPath;
 mod metablocks;
 mod paper;
 mod power;
+mod soak;
 mod virtual_cluster;
 mod wordcount;
 
@@ -27,6 +28,9 @@ pub enum LabCommand {
     },
     /// Run a whole cluster in virtual time, with faults, and check what it promised.
     Virtual(VirtualArgs),
+    /// Run virtual clusters of every kind with new seeds for hours: small and large ones under faults, and ones that
+    /// follow their power. Ctrl-C ends it after the seeds that are under way.
+    Soak(soak::SoakArgs),
     /// The figures of "Robust and Flexible Power-Proportional Storage", run in virtual time beside the printed numbers.
     Rabbit(paper::PaperArgs),
     /// The figures of "BlinkFS: A Distributed File System for Intermittent Power", likewise.
@@ -62,6 +66,9 @@ pub struct VirtualArgs {
     /// Seeds at a time.
     #[arg(long, default_value = "1")]
     jobs: NonZeroUsize,
+    /// A large cluster: up to twenty block servers, eight clients and three proxies, several faults at a time.
+    #[arg(long, conflicts_with = "power")]
+    large: bool,
     /// A cluster that follows its power: every policy, signal and kind of fault, drawn from the seed.
     #[arg(long)]
     power: bool,
@@ -78,12 +85,20 @@ pub struct VirtualArgs {
     plant: Option<String>,
 }
 
+impl LabCommand {
+    /// Whether everything that it starts is virtual.
+    pub const fn is_virtual(&self) -> bool {
+        matches!(self, Self::Virtual(_) | Self::Soak(_) | Self::Rabbit(_) | Self::Blinkfs(_))
+    }
+}
+
 /// Does it; false: something promised did not hold.
 pub async fn run(context: &Context, command: LabCommand) -> Result<bool> {
     match command {
         LabCommand::Wordcount(args) => wordcount::run(context, &args, None).await,
         LabCommand::Grep { text, job } => wordcount::run(context, &job, Some(&text)).await,
         LabCommand::Virtual(args) => virtual_cluster::run(context, &args),
+        LabCommand::Soak(args) => soak::run(context, &args),
         LabCommand::Rabbit(args) => paper::run(context, &paper::RABBIT, &args).map(|()| true),
         LabCommand::Blinkfs(args) => paper::run(context, &paper::BLINKFS, &args).map(|()| true),
         LabCommand::Metablocks(args) => metablocks::run(context, &args).await.map(|()| true),

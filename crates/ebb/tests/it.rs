@@ -39,3 +39,5 @@ mod plan_lsn;
 mod power;
 #[path = "it/shared.rs"]
 mod shared;
+#[path = "it/soak.rs"]
+mod soak;

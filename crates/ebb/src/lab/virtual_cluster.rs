@@ -35,9 +35,11 @@ pub fn run(context: &Context, args: &VirtualArgs) -> Result<bool> {
 }
 
 /// What is run.
-enum What {
+pub(super) enum What {
     /// A cluster under faults.
     Faults,
+    /// A large one.
+    Large,
     /// A cluster that follows its power, under faults. What is not said is drawn from the seed.
     Power { policy: Option<PolicyKind>, signal: Option<SignalKind> },
 }
@@ -45,14 +47,15 @@ enum What {
 impl What {
     fn of(args: &VirtualArgs) -> Result<Self> {
         if !args.power {
-            return Ok(Self::Faults);
+            return Ok(if args.large { Self::Large } else { Self::Faults });
         }
         let policy = args.policy.as_deref().map(str::parse).transpose()?;
         Ok(Self::Power { policy, signal: args.signal.as_deref().map(parse_signal).transpose()? })
     }
 
-    fn run(&self, seed: u64, plant: Option<Plant>) -> Report {
+    pub(super) fn run(&self, seed: u64, plant: Option<Plant>) -> Report {
         match self {
+            Self::Large => ebb_virtual::run(seed, VirtualOptions { plant, ..VirtualOptions::large(seed) }),
             Self::Faults => ebb_virtual::run(seed, VirtualOptions { plant, ..VirtualOptions::drawn(seed) }),
             Self::Power { policy, signal } => {
                 let drawn = PowerOptions::drawn(seed);
@@ -65,14 +68,18 @@ impl What {
     /// What can go wrong, by name.
     fn faults(&self) -> Vec<String> {
         match self {
-            Self::Faults => Kind::ALL.iter().map(ToString::to_string).collect(),
+            Self::Faults | Self::Large => Kind::ALL.iter().map(ToString::to_string).collect(),
             Self::Power { .. } => Fault::ALL.iter().map(|fault| fault.name().to_owned()).collect(),
         }
     }
 
     /// How it is asked for.
-    fn arguments(&self) -> String {
-        let Self::Power { policy, signal } = self else { return String::new() };
+    pub(super) fn arguments(&self) -> String {
+        let (policy, signal) = match self {
+            Self::Faults => return String::new(),
+            Self::Large => return " --large".to_owned(),
+            Self::Power { policy, signal } => (policy, signal),
+        };
         let policy = policy.map_or_else(String::new, |policy| format!(" --policy {policy}"));
         let signal = signal.map_or_else(String::new, |signal| format!(" --signal {}", signal.name()));
         format!(" --power{policy}{signal}")
@@ -143,7 +150,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
     failed.is_empty()
 }
 
-fn print(context: &Context, report: &Report, what: &What, plant: Option<Plant>) {
+pub(super) fn print(context: &Context, report: &Report, what: &What, plant: Option<Plant>) {
     if context.output.json() {
         context.output.print_json(&json!(report));
         return;
