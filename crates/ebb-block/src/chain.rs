@@ -41,7 +41,11 @@ pub(crate) async fn write(
     let bytes = message.length;
     let here = async {
         let _writing = node.begin_writing(bytes);
-        write_here(node, message.volume, &write, message.sync).await
+        let done = write_here(node, message.volume, &write, message.sync).await;
+        let (version, predecessor) = (write.version, write.predecessor);
+        let (kind, at) = (message.kind(), message.offset);
+        tracing::trace!(metablock = %write.metablock, %version, %predecessor, ?kind, at, bytes, ?done, "write");
+        done
     };
     // Forwarded first: the next hop works while this one does.
     let onward = |member: pb::Member, rest: &[pb::Hop]| pb::WriteReplica {
@@ -162,6 +166,7 @@ async fn sync_one(node: &Node, replica: pb::SyncReplica) -> pb::SyncedReplica {
         volume.sync(metablock, Incarnation::new(replica.incarnation), convert::version(replica.version)).await
     };
     let synced = synced.await;
+    tracing::trace!(%metablock, version = ?replica.version, ?synced, "sync");
     let failure = synced.as_ref().err().map(pb::Failure::from);
     pb::SyncedReplica { metablock: replica.metablock, synced: Some(synced.unwrap_or_default().into()), failure }
 }

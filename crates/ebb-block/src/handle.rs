@@ -113,6 +113,7 @@ async fn promise_one(node: &Node, name: &pb::ReplicaName, epoch: Epoch) -> pb::P
         volume.promise(MetablockId::new(name.metablock), Incarnation::new(name.incarnation), epoch).await
     };
     let promised = promised.await;
+    tracing::trace!(metablock = name.metablock, %epoch, ?promised, "promise");
     if promised.is_ok() {
         // Who put it has lost the file; what was not written by now never is.
         node.staging.lock().drop_below(MetablockId::new(name.metablock), epoch);
@@ -141,7 +142,9 @@ async fn pull(node: &Arc<Node>, message: pb::PullReplica) -> Result<pb::PullRepl
         rate_bytes_per_sec: message.rate_bytes_per_sec,
     };
     let _place = node.pulls.acquire().await.expect("never closed");
-    let done = volume.pull(pull, &replica).await?;
+    let done = volume.pull(pull, &replica).await;
+    tracing::trace!(metablock = message.metablock, epoch = message.epoch, at = ?message.at, ?done, "pull");
+    let done = done?;
     Ok(pb::PullReplicaReply { version: Some(done.version.into()), length: done.length })
 }
 
@@ -149,7 +152,9 @@ async fn stamp(node: &Node, message: pb::StampReplica) -> Result<pb::StampReplic
     let volume = node.volume(message.volume)?;
     let (metablock, incarnation) = (MetablockId::new(message.metablock), Incarnation::new(message.incarnation));
     let (epoch, base) = (Epoch::new(message.epoch), convert::version(message.base));
-    let done = volume.stamp(metablock, incarnation, epoch, base, message.length).await?;
+    let done = volume.stamp(metablock, incarnation, epoch, base, message.length).await;
+    tracing::trace!(%metablock, %epoch, %base, length = message.length, ?done, "stamp");
+    let done = done?;
     Ok(pb::StampReplicaReply { version: Some(done.version.into()), length: done.length })
 }
 
@@ -160,6 +165,7 @@ async fn delete(node: &Node, message: pb::DeleteReplicas) -> Result<pb::Empty> {
         life: (one.life != 0).then_some(one.life),
     };
     let deletions: Vec<_> = message.replicas.iter().map(deletion).collect();
+    tracing::trace!(volume = message.volume, ?deletions, "delete");
     node.volume(message.volume)?.delete(&deletions).await?;
     Ok(pb::Empty {})
 }

@@ -24,6 +24,7 @@ mod net;
 pub mod options;
 pub mod process;
 mod trace;
+pub mod turn;
 pub mod world;
 
 #[cfg(test)]
@@ -33,4 +34,5 @@ pub use dice::Dice;
 pub use options::{DiskFaults, DiskOptions, DiskWork, LinkOptions, PlannedFault, WorldOptions};
 pub use process::Process;
 pub use trace::{Event, Fault};
+pub use turn::Turn;
 pub use world::World;

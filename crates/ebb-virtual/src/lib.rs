@@ -130,6 +130,7 @@ fn board(world: &World) -> Board {
     Board {
         world: world.clone(),
         history: Arc::default(),
+        last: Arc::default(),
         injected: Arc::default(),
         counts: Arc::default(),
         in_turns: false,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -60,6 +60,8 @@ pub struct Board {
     pub world: World,
     /// What happened.
     pub history: Arc<Mutex<History>>,
+    /// The last time that was given to an event of the history.
+    pub last: Arc<AtomicU64>,
     /// How often each kind of fault was begun.
     pub injected: Arc<Mutex<BTreeMap<Kind, u64>>>,
     /// What each life of a client counted, by client and start.
@@ -95,8 +97,13 @@ impl Worker {
         }
     }
 
+    /// The time of an event of the history. No two have the same, for much is done in no virtual time: a write that
+    /// returned after an fsync had begun must not pass for one that the fsync promised to keep.
     pub(crate) fn now(&self) -> Time {
-        u64::try_from(self.board.world.now().as_nanos()).unwrap_or(u64::MAX)
+        let world = u64::try_from(self.board.world.now().as_nanos()).unwrap_or(u64::MAX);
+        let time = world.max(self.board.last.load(Ordering::Relaxed) + 1);
+        self.board.last.store(time, Ordering::Relaxed);
+        time
     }
 
     /// The name that a file has now, as far as is known.
@@ -180,7 +187,7 @@ impl Worker {
 
     fn ended(&self, id: WriteId, file: usize, result: ebb_types::Result<Option<u64>>) {
         let mut history = self.board.history.lock();
-        tracing::trace!(at = self.now(), write = ?history.writes().get(&id), ?result, "ended");
+        tracing::trace!(write = ?history.writes().get(&id), ?result, "ended");
         match result {
             Ok(appended_at) => history.end(id, self.now(), appended_at),
             Err(error) => {
@@ -193,7 +200,7 @@ impl Worker {
     pub(crate) async fn fsync(&self, file: usize) {
         let start = self.now();
         let synced = self.files.fsync(&self.name(file)).await;
-        tracing::trace!(client = self.client, file, start, end = self.now(), ?synced, "fsync");
+        tracing::trace!(client = self.client, file, start, ?synced, "fsync");
         let mut history = self.board.history.lock();
         match synced {
             Ok(()) => history.synced(self.client, file, start),

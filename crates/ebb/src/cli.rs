@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use ebb_runtime::virt::Turn;
 use ebb_types::{Error, Result, err};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 use crate::cluster::{config::ClusterDir, down, status, up};
 use crate::output::Output;
@@ -216,7 +219,20 @@ pub fn start_logging(cli: &Cli) {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("EBB_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    log.with_timer(Stamp).init();
+}
+
+/// The time before a line of the log; in a virtual world that world's, with the process that speaks.
+struct Stamp;
+
+impl FormatTime for Stamp {
+    fn format_time(&self, line: &mut Writer<'_>) -> std::fmt::Result {
+        match Turn::current() {
+            Some(turn) => write!(line, "{turn}"),
+            None => SystemTime.format_time(line),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -90,7 +90,10 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<()> {
             .members
             .iter()
             .map(|member| Told { member: *member, answer: answers.get(&key(&record, member)).copied() });
-        match plan(&Case { told: told.collect(), trim, record: record.clone() }) {
+        let case = Case { told: told.collect(), trim, record: record.clone() };
+        let step = plan(&case);
+        tracing::trace!(%inode, %epoch, ?case, ?step, "what members told");
+        match step {
             Step::Free { .. } => {}
             Step::Wait { reason } => bail!(Unavailable, "{reason}"),
             Step::Settle(settle) => settles.push(settle),

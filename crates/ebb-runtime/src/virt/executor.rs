@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 
 use super::dice::Dice;
 use super::options::Panics;
+use super::turn::Turn;
 use crate::backend::Work;
 
 /// One life of one process.
@@ -61,7 +62,7 @@ enum Timer {
 }
 
 struct Group {
-    name: String,
+    name: Arc<str>,
     life: Life,
     tasks: BTreeMap<u64, Arc<TaskCell>>,
     /// Woken while frozen.
@@ -78,6 +79,8 @@ enum Life {
 pub(super) struct TaskCell {
     executor: Arc<Executor>,
     group: GroupId,
+    /// The group's name.
+    process: Arc<str>,
     number: u64,
     name: &'static str,
     /// In `ready` or `parked`.
@@ -129,7 +132,7 @@ impl Executor {
     /// A new life.
     pub(super) fn add_group(&self, name: String) -> GroupId {
         let mut state = self.state.lock();
-        state.groups.push(Group { name, life: Life::Running, tasks: BTreeMap::new(), parked: Vec::new() });
+        state.groups.push(Group { name: name.into(), life: Life::Running, tasks: BTreeMap::new(), parked: Vec::new() });
         GroupId(state.groups.len() - 1)
     }
 
@@ -193,7 +196,8 @@ impl Executor {
         let task = {
             let mut state = self.state.lock();
             let number = state.number();
-            let task = Arc::new(self.cell(group, number, name));
+            let process = Arc::clone(&state.groups[group.0].name);
+            let task = Arc::new(self.cell(group, process, number, name));
             let group = &mut state.groups[group.0];
             if group.life == Life::Dead {
                 return task;
@@ -228,14 +232,16 @@ impl Executor {
     pub(super) fn run<F: Future>(self: &Arc<Self>, root: F) -> F::Output {
         let mut root = pin!(root);
         let root_cell = {
-            let number = self.state.lock().number();
-            Arc::new(self.cell(ROOT, number, "root"))
+            let mut state = self.state.lock();
+            let (number, process) = (state.number(), Arc::clone(&state.groups[ROOT.0].name));
+            Arc::new(self.cell(ROOT, process, number, "root"))
         };
         root_cell.clone().wake();
         let root_waker = Waker::from(root_cell.clone());
         loop {
             while let Some(task) = self.pick() {
                 task.queued.store(false, Ordering::Relaxed);
+                Turn::begin(self.now_ns(), &task.process);
                 if !Arc::ptr_eq(&task, &root_cell) {
                     self.poll(&task);
                 } else if let Poll::Ready(output) = root.as_mut().poll(&mut Context::from_waker(&root_waker)) {
@@ -257,12 +263,14 @@ impl Executor {
             (std::mem::take(&mut state.timers), std::mem::take(&mut state.ready))
         };
         drop((timers, ready));
+        Turn::end();
     }
 
-    fn cell(self: &Arc<Self>, group: GroupId, number: u64, name: &'static str) -> TaskCell {
+    fn cell(self: &Arc<Self>, group: GroupId, process: Arc<str>, number: u64, name: &'static str) -> TaskCell {
         TaskCell {
             executor: self.clone(),
             group,
+            process,
             number,
             name,
             queued: AtomicBool::new(false),

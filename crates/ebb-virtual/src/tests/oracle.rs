@@ -69,3 +69,15 @@ fn every_planted_bug_is_found() {
         assert!(found, "{bug:?} is not found by {invariant}");
     }
 }
+
+#[test]
+fn no_two_events_of_a_history_have_one_time() {
+    World::run(1, WorldOptions::default(), |world| async move {
+        let runtime = world.process("clients").runtime();
+        let files = Arc::new(Memory::new(runtime, world.dice("memory"), Bug::None));
+        let one = Worker { board: crate::board(&world), client: 0, files };
+        let other = Worker { client: 1, ..one.clone() };
+        let times = [one.now(), other.now(), one.now()];
+        assert!(times.is_sorted_by(|earlier, later| earlier < later), "{times:?}");
+    });
+}
