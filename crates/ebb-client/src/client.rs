@@ -397,7 +397,7 @@ impl Client {
     ) -> Result<T> {
         let (tell, hear) = tokio::sync::oneshot::channel();
         let shared = self.shared.clone();
-        self.shared.runtime.spawn("open a file", async move {
+        self.shared.runtime.begin("open a file", async move {
             if let Err(Ok(opened)) = tell.send(work.await) {
                 shared.close(handle(&opened));
             }

@@ -193,7 +193,8 @@ impl Shared {
 
     fn spawn_fetch(self: &Arc<Self>, inode: &Arc<Inode>, fetch: Arc<Fetch>) {
         let (shared, inode) = (self.clone(), inode.clone());
-        self.runtime.spawn("fetch from a member", async move {
+        let is_ahead = fetch.cause == Cause::Ahead;
+        let work = async move {
             let result = shared.fetch_range(&inode, &fetch).await;
             {
                 // Ordering: into the cache under the file's lock, where a settled write would mark the fetch stale.
@@ -208,7 +209,13 @@ impl Shared {
                 }
             }
             fetch.finish(result);
-        });
+        };
+        // Who waits for it goes first; what nobody waits for must hold up nobody.
+        if is_ahead {
+            self.runtime.spawn("fetch ahead", work);
+        } else {
+            self.runtime.begin("fetch from a member", work);
+        }
     }
 
     async fn fetch_range(self: &Arc<Self>, inode: &Arc<Inode>, range: &Fetch) -> Result<Bytes> {

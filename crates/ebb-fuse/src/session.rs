@@ -4,9 +4,7 @@
 //! a task of the runtime. So answers from caches cost no change of thread, and nothing that waits holds a reader up.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -133,15 +131,11 @@ impl<V: Vfs> Session<V> {
             },
         };
         let server = Arc::clone(&self.server);
-        let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        self.runtime.begin("fuse request", async move {
             let outcome = server.perform(&answer.header, request).await;
             answer.give(outcome);
             drop(permit);
         });
-        // The task polls again at once, so nothing that this poll did not wait to hear of is lost.
-        if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            drop(self.runtime.spawn("fuse request", work));
-        }
     }
 
     /// After the last reader: lets requests under way end, then gives everything back.

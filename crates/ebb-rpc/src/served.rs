@@ -4,10 +4,7 @@
 //! own. So what is answered from memory costs no change of thread. Large requests are tasks from the start: the next one is
 //! read meanwhile.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -179,29 +176,17 @@ impl Served {
         let payload = self.reader.bytes(payload_len).await?;
         let request = Request { method, message, payload, peer: self.peer.clone(), deadline };
         let common = self.common.clone();
-        let work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        let work = async move {
             let answer = answer(&common, request).await;
             drop(memory);
             reply.send(answer);
-        });
+        };
         if header.payload_len >= LARGE {
             self.common.runtime.spawn("rpc-request", work);
         } else {
-            begin(&self.common.runtime, work);
+            self.common.runtime.begin("rpc-request", work);
         }
         Ok(())
-    }
-}
-
-/// Runs a request up to its first waiting point here, and the rest as a task.
-fn begin(runtime: &Runtime, mut work: Pin<Box<dyn Future<Output = ()> + Send>>) {
-    let begun = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut Context::from_waker(Waker::noop()))));
-    match begun {
-        Ok(begun) if begun.is_ready() => {}
-        // The task polls again at once, so nothing that this poll did not wait to hear of is lost.
-        Ok(_) => drop(runtime.spawn("rpc-request", work)),
-        // A bug met by one request ends its task, and not the connection.
-        Err(panic) => drop(runtime.spawn("rpc-request", async move { resume_unwind(panic) })),
     }
 }
 

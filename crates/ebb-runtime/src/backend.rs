@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use ebb_types::{Result, WallTime};
@@ -24,6 +25,13 @@ pub trait Backend: Send + Sync + 'static {
     fn sleep(&self, span: Duration) -> Work<'static, ()>;
     /// Starts a task; the returned closure stops it.
     fn spawn(&self, name: &'static str, work: Work<'static, ()>) -> Box<dyn Fn() + Send + Sync>;
+    /// Polls `work` here; what is left is a task at the latest when it is woken.
+    fn begin(&self, name: &'static str, mut work: Work<'static, ()>) {
+        // The task polls again at once, so nothing that this poll did not wait to hear of is lost.
+        if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            drop(self.spawn(name, work));
+        }
+    }
     /// Runs a long computation off the tasks' threads, if there are others.
     fn compute(&self, work: Box<dyn FnOnce() + Send>);
     /// Random bytes.

@@ -20,6 +20,7 @@ pub mod virt;
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +109,16 @@ impl Runtime {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Task<T> {
         task::spawn(&*self.backend, name, work)
+    }
+
+    /// Does `work` here and now up to its first waiting point, and the rest as a task that nobody can stop. So what needs
+    /// no waiting costs no change of thread. The caller holds no lock that `work` takes. A panic ends the work alone.
+    pub fn begin(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let work = Box::pin(work);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.backend.begin(name, work))) {
+            // In a task it is reported as that of any task is.
+            drop(self.spawn(name, async move { resume_unwind(panic) }));
+        }
     }
 
     /// Runs a computation that takes long (milliseconds) without holding up other tasks.

@@ -5,6 +5,7 @@
 //! call and no change of thread, and except for syncs of a file that have been short of late. Every descriptor is opened close-on-exec.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod begun;
 mod disk;
 mod file;
 mod local;
@@ -75,6 +76,11 @@ impl Backend for RealBackend {
         tracing::trace!(name, "start a task");
         let stop = self.tokio().spawn(work).abort_handle();
         Box::new(move || stop.abort())
+    }
+
+    fn begin(&self, name: &'static str, work: Work<'static, ()>) {
+        tracing::trace!(name, "begin a task");
+        begun::begin(self.tokio(), work);
     }
 
     fn compute(&self, work: Box<dyn FnOnce() + Send>) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_types::{ErrorKind, Result};
+use tokio::sync::oneshot;
 
 use super::{Setup, on_both_worlds};
 
@@ -15,6 +16,7 @@ on_both_worlds!(
     tasks_give_their_results,
     a_stopped_task_is_dropped,
     a_dropped_handle_leaves_the_task_alone,
+    what_is_begun_starts_at_once_and_goes_on_as_a_task,
     computations_give_their_results,
     random_bytes_differ,
     wall_time_is_of_this_century,
@@ -82,6 +84,20 @@ async fn a_dropped_handle_leaves_the_task_alone(setup: Setup) {
         send.send(7).unwrap();
     }));
     assert_eq!(got.await.unwrap(), 7);
+}
+
+async fn what_is_begun_starts_at_once_and_goes_on_as_a_task(setup: Setup) {
+    let begun = Arc::new(AtomicBool::new(false));
+    let (tell, hear) = oneshot::channel();
+    let (own, runtime) = (Arc::clone(&begun), setup.server.clone());
+    setup.server.begin("begun", async move {
+        own.store(true, Ordering::Relaxed);
+        runtime.sleep(Duration::from_millis(3)).await;
+        runtime.sleep(Duration::from_millis(3)).await;
+        tell.send(()).unwrap();
+    });
+    assert!(begun.load(Ordering::Relaxed));
+    hear.await.unwrap();
 }
 
 async fn computations_give_their_results(setup: Setup) {
