@@ -97,12 +97,13 @@ impl Cluster {
         for number in 0..options.clients {
             members.push(Member { process: world.process(&format!("c{number}")), role: Role::Client(number) });
         }
+        let replicas = options.replicas;
         let cluster = Self(Arc::new(Inner {
             board,
             options,
             master_address,
             members,
-            budget: Mutex::default(),
+            budget: Mutex::new(Budget::new(replicas)),
             given_up: Mutex::default(),
             away: Mutex::default(),
             drained: Mutex::default(),

@@ -3,14 +3,17 @@
 //! A fault **impairs** a block server when it comes back with everything that it had synced: any number may be impaired
 //! at a time. A fault **mars** one when something synced on it is gone or wrong: one at a time, only when every set is
 //! known to be complete, and the next only after repair has made every set complete again. While one is marred, at
-//! most one other is impaired: with more, the only good copy of an acknowledged write could be out of reach for
-//! so long that a set goes on without it, and the loss would be of two copies.
+//! most as many others are impaired as leave a set of three copies one that is neither, and none where there are two
+//! copies: with more, the only good copy of an acknowledged write could be out of reach for so long that a set goes on
+//! without it, and the loss would be of two copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is wrong now, and what has been.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Budget {
+    /// Block servers that may be impaired beside a marred one.
+    beside_marred_max: usize,
     impaired: BTreeMap<String, u32>,
     marred: Option<String>,
     /// The fault that mars goes on.
@@ -19,12 +22,24 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// Nothing is wrong yet with a cluster that keeps so many copies.
+    #[must_use]
+    pub fn new(copies: u32) -> Self {
+        Self {
+            beside_marred_max: usize::from(copies > 2),
+            impaired: BTreeMap::new(),
+            marred: None,
+            still_marring: false,
+            ever_marred: BTreeSet::new(),
+        }
+    }
+
     /// Counts a fault that impairs these block servers; false: it may not come now.
     pub fn impair(&mut self, names: &[String]) -> bool {
         if let Some(marred) = &self.marred {
             let mut others: BTreeSet<&String> = self.impaired.keys().chain(names).collect();
             others.remove(marred);
-            if others.len() > 1 {
+            if others.len() > self.beside_marred_max {
                 return false;
             }
         }
@@ -95,7 +110,7 @@ mod tests {
 
     #[test]
     fn one_is_marred_at_a_time_and_then_few_are_impaired() {
-        let mut budget = Budget::default();
+        let mut budget = Budget::new(3);
         assert!(budget.impair(&names(&["a", "b", "c"])));
         assert!(!budget.may_mar("a"), "others are impaired");
         budget.recover(&names(&["b", "c"]));
@@ -108,8 +123,15 @@ mod tests {
     }
 
     #[test]
+    fn of_two_copies_the_other_one_is_left_alone() {
+        let mut budget = Budget::new(2);
+        budget.mar("a");
+        assert!(budget.impair(&names(&["a"])) && !budget.impair(&names(&["b"])));
+    }
+
+    #[test]
     fn the_next_one_waits_for_repair() {
-        let mut budget = Budget::default();
+        let mut budget = Budget::new(3);
         budget.mar("a");
         budget.found_complete();
         assert!(budget.is_marred(), "it goes on");
