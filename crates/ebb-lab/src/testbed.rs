@@ -10,7 +10,7 @@ use ebb_power::{Battery, Duty, Hardware, PolicyKind, PowerPlan, Supply, wall_ms}
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
 use ebb_types::{Credentials, HostName, InodeId, NodeId, Result, err};
-use ebb_virtual::power::{PowerCluster, PowerOptions, Settings};
+use ebb_virtual::power::{OverloadRule, PowerCluster, PowerOptions, Settings};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, Op, SetDataset};
 
@@ -75,6 +75,8 @@ pub struct Setting {
     pub files: u32,
     /// Blocks of each.
     pub blocks_per_file: u32,
+    /// Whether nodes write for homes that have too much to write.
+    pub offloads: bool,
 }
 
 impl Setting {
@@ -89,6 +91,7 @@ impl Setting {
             block_bytes: 64 << 10,
             files: blocks.div_ceil(16),
             blocks_per_file: 16,
+            offloads: true,
         }
     }
 
@@ -156,7 +159,11 @@ impl Testbed {
         for number in 1..=setting.nodes {
             talk_freely(world, &format!("h{number}"));
         }
-        let options = PowerOptions { nodes: setting.nodes as usize, settings, scale: setting.scale };
+        let mut overload_rule = OverloadRule::default();
+        if !setting.offloads {
+            overload_rule.ahead_bytes = u64::MAX;
+        }
+        let options = PowerOptions { nodes: setting.nodes as usize, settings, scale: setting.scale, overload_rule };
         let cluster = PowerCluster::start_with(world, options).await?;
         Ok(Self {
             world: world.clone(),
@@ -301,6 +308,11 @@ impl Testbed {
     pub async fn dataset(&self) -> Result<pb::Dataset> {
         let all = self.cluster.describe().await?.datasets;
         all.into_iter().find(|dataset| dataset.path == "/data").ok_or_else(|| err!(NotFound, "no dataset /data"))
+    }
+
+    /// Copies that lie away from home.
+    pub async fn away(&self) -> Result<u64> {
+        Ok(self.cluster.describe().await?.away.iter().map(|away| away.metablocks).sum())
     }
 
     /// As many of its nodes are to be on, and no more.

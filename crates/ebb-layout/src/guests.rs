@@ -1,15 +1,20 @@
-//! Where a copy lies while its home is off: guests (Rabbit, Sec. 3.3, write off-loading).
+//! Where a copy lies while its home is off, or has too much to write: guests (Rabbit, Sec. 3.3, write off-loading).
 //!
 //! The layout chooses homes among all nodes that are well, on or off, as it would at full power: so its targets hold when
 //! the power is back, whatever was written without. A copy whose home is off lies with an active node until then. Which one
 //! is chosen here: one that has nothing to do with this metablock, on another host and in another rack if there is one, and
 //! of those the one with the fewest guests, so that no active node takes more than its share.
+//!
+//! A copy whose home is on and overloaded ([`crate::overload`]) lies with the node that has least to write, if that is less
+//! than the mean. It could lie at home as well, so it is a guest only where nothing is given up for it: on a host of its
+//! own, and in as many racks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_types::{NodeId, Result};
 
 use crate::field::{Candidate, Field, Spread};
+use crate::overload::{Queue, mean_bytes};
 use crate::rng::{Rng, hash};
 use crate::{Ask, Chosen, Plan, Reason, View, choose};
 
@@ -23,19 +28,26 @@ pub struct Lodging {
     pub beside: Vec<NodeId>,
     /// Guests that each node has, of all metablocks.
     pub guests: BTreeMap<NodeId, u64>,
+    /// Nodes that stay on: no other one writes for others, or has others write for it.
+    pub queues: BTreeMap<NodeId, Queue>,
+    /// Of these, those that have too much to write.
+    pub overloaded: BTreeSet<NodeId>,
 }
 
-/// Places what is missing as on a cluster that is all on, and finds a guest's place for each copy whose home is off.
+/// Places what is missing as on a cluster that is all on, and finds a guest's place for each copy whose home is off, or
+/// overloaded.
 ///
-/// Without a node that is off this is [`choose`]. Errors as of [`choose`]; a copy with neither home nor host that is on and has
+/// Without a node that is either this is [`choose`]. Errors as of [`choose`]; a copy with neither home nor host that is on and has
 /// room is one that cannot be placed.
 pub fn choose_lodged(view: &View, ask: &Ask, lodging: &Lodging) -> Result<Plan> {
     let mut plan = choose(view, &on_alone(ask, lodging))?;
     lodge(view, ask, lodging, &mut plan)?;
+    relieve(view, ask, lodging, &mut plan);
     Ok(plan)
 }
 
-/// A place for one copy whose home is known: the home, if it is on and can take it, else a guest's.
+/// A place for one copy whose home is known: the home, if it is on and can take it, else a guest's. An overloaded home
+/// takes it: a copy that is made up for, or comes back, is one at a time.
 ///
 /// `Unavailable` or `NoSpace` if no active node can take it, either.
 pub fn choose_shelter(view: &View, home: NodeId, ask: &Ask, lodging: &Lodging) -> Result<Chosen> {
@@ -69,9 +81,13 @@ fn awake(view: &View) -> View {
 }
 
 fn beside<'a>(view: &'a View, lodging: &Lodging) -> Spread<'a> {
+    spread_of(view, lodging.beside.iter().copied())
+}
+
+fn spread_of(view: &View, nodes: impl Iterator<Item = NodeId>) -> Spread<'_> {
     let mut spread = Spread::default();
-    for node in &lodging.beside {
-        let volume = view.volumes.iter().find(|volume| volume.node == *node);
+    for node in nodes {
+        let volume = view.volumes.iter().find(|volume| volume.node == node);
         spread.places.extend(volume.map(|volume| (&volume.host, &volume.rack)));
     }
     spread
@@ -93,7 +109,53 @@ fn lodge(view: &View, ask: &Ask, lodging: &Lodging, plan: &mut Plan) -> Result<(
     Ok(())
 }
 
-/// What matters most is given up last: another host, then another rack, then the fewest guests.
+/// Finds a host for each copy whose home is overloaded, where there is one that has less to write.
+fn relieve(view: &View, ask: &Ask, lodging: &Lodging, plan: &mut Plan) {
+    for place in 0..plan.members.len() {
+        let member = plan.members[place];
+        if member.home == member.node && lodging.overloaded.contains(&member.home) {
+            plan.members[place] = choose_relief(view, ask, lodging, plan, place).unwrap_or(member);
+        }
+    }
+}
+
+/// Who writes the copy at `place` for its home; none if no node could without something being given up for it.
+fn choose_relief(view: &View, ask: &Ask, lodging: &Lodging, plan: &Plan, place: usize) -> Option<Chosen> {
+    let home = plan.members[place].home;
+    let room = view.volumes.iter().filter(|volume| volume.node == home);
+    let room: u64 = room.map(|volume| volume.free_bytes.saturating_sub(volume.reserve_bytes())).sum();
+    let away = lodging.queues.get(&home)?.away;
+    // What is away must find room at home.
+    if room < ask.bytes.saturating_mul(away + 1) {
+        return None;
+    }
+    let others = plan.members.iter().enumerate().filter(|(at, _)| *at != place).map(|(_, member)| member.node);
+    let others: Vec<NodeId> = others.chain(lodging.beside.iter().copied()).collect();
+    let homes = plan.members.iter().map(|member| (member.home, member.volume));
+    let present: Vec<_> = ask.present.iter().copied().chain(homes).collect();
+    let exclude = ask.exclude.iter().chain(&others).copied().filter(|node| !present.iter().any(|one| one.0 == *node));
+    let one = Ask { replicas: present.len() + 1, exclude: exclude.collect(), present, ..ask.clone() };
+    let awake = awake(view);
+    let field = Field::survey(&awake, &one).ok()?;
+    let (spread, mean) = (spread_of(view, others.iter().copied()), mean_bytes(&lodging.queues));
+    let home_rack = view.volumes.iter().find(|volume| volume.node == home).map(|volume| &volume.rack);
+    // Where the home makes it two racks, the guest does, too.
+    let shunned = spread.only_rack().filter(|rack| home_rack.is_some_and(|of_home| of_home != *rack));
+    let waiting = |node: NodeId| lodging.queues.get(&node).map(|queue| queue.waiting_bytes);
+    let is_better = |node: &&Candidate<'_>| {
+        !lodging.overloaded.contains(&node.node)
+            && waiting(node.node).is_some_and(|bytes| bytes <= mean)
+            && !spread.has_host(node.host)
+            && shunned.is_none_or(|rack| node.rack != rack)
+    };
+    let tie = |node: NodeId| hash(&[node.raw(), home.raw(), ask.inode.raw(), ask.index, ask.seed]);
+    let host = field.candidates.iter().filter(is_better).min_by_key(|node| (waiting(node.node), tie(node.node)))?;
+    let volume = host.pick_volume(&mut rng(ask, home));
+    Some(Chosen { home, ..field.spread().take(volume, Reason::LeastToWrite) })
+}
+
+/// What matters most is given up last: another host, then another rack, then one that has not too much to write, then
+/// the fewest guests.
 fn choose_host<'f, 'a>(
     candidates: &'f [Candidate<'a>],
     spread: &Spread<'a>,
@@ -110,6 +172,8 @@ fn choose_host<'f, 'a>(
     };
     let outside: Vec<_> = hosts.iter().copied().filter(leaves).collect();
     let open = if outside.is_empty() { hosts } else { outside };
+    let calm: Vec<_> = open.iter().copied().filter(|node| !lodging.overloaded.contains(&node.node)).collect();
+    let open = if calm.is_empty() { open } else { calm };
     let tie = |node: NodeId| hash(&[node.raw(), home.raw(), ask.inode.raw(), ask.index, ask.seed]);
     open.into_iter().min_by_key(|node| (guests(node), tie(node.node)))
 }

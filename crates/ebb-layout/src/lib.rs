@@ -4,7 +4,7 @@
 //! members to add, each with the reason why it was chosen. [`choose`] serves first placements, replacements of failed
 //! members and repairs alike; the difference is only which members are already `present`. [`choose_excess`] is its
 //! counterpart: which of too many replicas to let go. [`choose_lodged`] is the same for a cluster of which a part is switched
-//! off: homes among all nodes, and guests among those that are on.
+//! off, or has too much to write: homes among all nodes, and guests among those that are on and have less.
 //!
 //! Nothing here does I/O, reads a clock, holds a lock, keeps state between calls or draws randomness of its own: the
 //! same view, ask and seed give the same plan on every machine. What a plan never does, whatever the layout (the
@@ -15,7 +15,7 @@
 //!   that lacks nearly as much of its share; the power-balanced circle does not look at racks).
 //!
 //! Reading order: [`view`], [`ask`], [`plan`], [`layouts`] (the registry), then `field` (the cluster as a layout sees
-//! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`], [`guests`]. For chains: [`targets`] (how much each node should hold,
+//! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`], [`guests`], [`overload`]. For chains: [`targets`] (how much each node should hold,
 //! whatever the blocks are), [`chain`] (what it holds), `layouts/chained.rs`, `layouts/balanced.rs`.
 //!
 //! Adding a layout: one file in `layouts/` with a function `place`, and one line in the registry in `layouts.rs`.
@@ -26,6 +26,7 @@ pub mod excess;
 mod field;
 pub mod guests;
 pub mod layouts;
+pub mod overload;
 pub mod plan;
 pub mod rendezvous;
 mod rng;
@@ -39,6 +40,7 @@ pub use chain::{ChainView, Tally};
 pub use excess::choose_excess;
 pub use guests::{Lodging, choose_lodged, choose_shelter};
 pub use layouts::LayoutKind;
+pub use overload::{OverloadRule, Queue, choose_overloaded};
 pub use plan::{Chosen, Plan, Reason};
 pub use view::{View, VolumeView};
 

@@ -63,6 +63,8 @@ pub enum Reason {
     Home,
     /// The copy's home is off: the active node with the fewest guests.
     FewestGuests,
+    /// The copy's home has too much to write: the node that stays on and has least.
+    LeastToWrite,
 }
 
 impl fmt::Display for Reason {
@@ -85,6 +87,7 @@ impl fmt::Display for Reason {
             Self::SharedHost => "no other host with room",
             Self::Home => "where it belongs",
             Self::FewestGuests => "the active node with the fewest guests",
+            Self::LeastToWrite => "its home has too much to write, and this node least",
         })
     }
 }

@@ -13,6 +13,7 @@ use ebb_types::{DatasetId, NodeId, Result, bail};
 use ebb_wire::pb;
 use pb::meta_op::Op;
 
+use crate::reserve::OnItsWay;
 use crate::shared::{Shared, State};
 
 /// What belongs on each dataset's nodes, and who has guests.
@@ -21,6 +22,8 @@ pub(crate) struct Chains {
     datasets: BTreeMap<DatasetId, Arc<ChainView>>,
     /// Copies of all datasets that are guests on a node.
     guests: BTreeMap<NodeId, u64>,
+    /// Copies that belong to a node and lie elsewhere.
+    away: BTreeMap<NodeId, u64>,
 }
 
 impl Chains {
@@ -58,6 +61,7 @@ impl Chains {
         }
         for guest in members.iter().filter(|member| member.is_guest()) {
             *self.guests.entry(guest.node_id()).or_default() += 1;
+            *self.away.entry(guest.home_id()).or_default() += 1;
         }
     }
 
@@ -66,8 +70,17 @@ impl Chains {
             Arc::make_mut(chain).remove(&homes(members));
         }
         for guest in members.iter().filter(|member| member.is_guest()) {
-            let count = self.guests.entry(guest.node_id()).or_default();
-            *count = count.saturating_sub(1);
+            lower(&mut self.guests, guest.node_id());
+            lower(&mut self.away, guest.home_id());
+        }
+    }
+}
+
+fn lower(counts: &mut BTreeMap<NodeId, u64>, node: NodeId) {
+    if let Some(count) = counts.get_mut(&node) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(&node);
         }
     }
 }
@@ -80,6 +93,11 @@ fn homes(members: &[pb::Member]) -> Vec<NodeId> {
 /// How many guests each node has.
 pub(crate) fn guests(shared: &Shared) -> BTreeMap<NodeId, u64> {
     shared.state.chains.lock().guests.clone()
+}
+
+/// How many copies of each node are guests elsewhere.
+pub(crate) fn away(shared: &Shared) -> BTreeMap<NodeId, u64> {
+    shared.state.chains.lock().away.clone()
 }
 
 /// A dataset's chain with nothing on it; of one without, an empty one that counts all the same.
@@ -101,25 +119,33 @@ pub(crate) fn of(shared: &Shared, dataset: &pb::Dataset) -> Result<Arc<ChainView
 }
 
 /// A placement that is not recorded yet: it counts until this is dropped.
-#[derive(Default)]
-pub(crate) struct Promise(Option<(Arc<State>, DatasetId, Vec<pb::Member>)>);
+pub(crate) struct Promise {
+    state: Arc<State>,
+    /// Where what belongs to whom is counted.
+    counted: Option<(DatasetId, Vec<pb::Member>)>,
+    on_its_way: OnItsWay,
+}
 
-/// Counts a placement that is on its way into the log.
-pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Member]) -> Promise {
+/// Counts a placement that is on its way into the log, of a metablock for which so many bytes are to be written.
+pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Member], bytes: u64) -> Promise {
     let id = DatasetId::new(dataset.id);
+    let on_its_way = shared.state.room().expect(members, bytes);
     let mut chains = shared.state.chains.lock();
     let has_chain = chains.datasets.get(&id).is_some_and(|chain| chain.layout().has_chain());
-    if !has_chain && !members.iter().any(pb::Member::is_guest) {
-        return Promise::default();
+    let mut counted = None;
+    if has_chain || members.iter().any(pb::Member::is_guest) {
+        chains.add(id, members);
+        counted = Some((id, members.to_vec()));
     }
-    chains.add(id, members);
-    Promise(Some((Arc::clone(&shared.state), id, members.to_vec())))
+    Promise { state: Arc::clone(&shared.state), counted, on_its_way }
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        let Some((state, dataset, members)) = self.0.take() else { return };
-        state.chains.lock().remove(dataset, &members);
+        self.state.room().settle(&self.on_its_way);
+        if let Some((dataset, members)) = self.counted.take() {
+            self.state.chains.lock().remove(dataset, &members);
+        }
     }
 }
 

@@ -70,5 +70,6 @@ mod tests;
 mod upkeep;
 mod vouched;
 
+pub use ebb_layout::OverloadRule;
 pub use options::Options;
 pub use service::Master;

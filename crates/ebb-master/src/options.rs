@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ebb_layout::OverloadRule;
 use ebb_power::popularity::ExtraRule;
 use ebb_rpc::{Identity, ServerOptions};
 
@@ -47,6 +48,8 @@ pub struct Options {
     pub sharing: SharingRule,
     /// How often the averages of reads take in what was counted, while no power plan has an interval.
     pub popularity_interval: Duration,
+    /// When a home has so much to write that others write for it.
+    pub overload_rule: OverloadRule,
     /// Which metablocks get extra copies, and how many. The share comes from their datasets.
     pub extra_rule: ExtraRule,
     /// Most bytes in the offload log.
@@ -76,6 +79,7 @@ impl Options {
             recoveries_max: 32,
             hosts_proxy: true,
             popularity_interval: Duration::from_secs(10),
+            overload_rule: OverloadRule::default(),
             extra_rule: ExtraRule::default(),
             offload_bytes_max: 256 << 20,
             sharing: SharingRule::default(),

@@ -1,6 +1,8 @@
 //! Where new replicas go: the cluster's state and a dataset's settings, put as a question to the layout.
 
-use ebb_layout::{Ask, LayoutKind, Lodging, Plan, choose_lodged, choose_shelter};
+use std::collections::{BTreeMap, BTreeSet};
+
+use ebb_layout::{Ask, LayoutKind, Lodging, Plan, Queue, View, choose_lodged, choose_shelter};
 use ebb_power::Timetable;
 use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result};
 use ebb_wire::pb;
@@ -56,7 +58,7 @@ impl Need {
 /// Places a need; the members that are to be added. `Unavailable` if too few nodes live, `NoSpace` if they are full.
 ///
 /// Homes are chosen among all nodes that are well, switched off by the plan or not; a copy whose home is off becomes a guest
-/// with one that is on.
+/// with one that is on, and so does one of a new metablock whose home has too much to write.
 ///
 /// Nodes that have been silent for some seconds are taken only where it does not go without them, and where a whole
 /// metablock finds no room any more, one block must do: the last space of a cluster is not to be wasted.
@@ -83,7 +85,7 @@ pub(crate) fn place_roomy(shared: &Shared, need: &Need) -> Result<Vec<pb::Member
 /// kept: until the command that records it has been applied.
 pub(crate) fn place_new(shared: &Shared, need: &Need) -> Result<(pb::Placement, Promise)> {
     let members = place(shared, need)?;
-    let promise = chains::promise(shared, &need.dataset, &members);
+    let promise = chains::promise(shared, &need.dataset, &members, need.bytes);
     Ok((pb::Placement { members }, promise))
 }
 
@@ -110,11 +112,37 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<P
         seed: shared.runtime.random_u64(),
     };
     let beside = need.present.iter().map(pb::Member::node_id).collect();
-    let lodging = Lodging { beside, guests: chains::guests(shared) };
+    let (queues, overloaded) = if layout.has_primaries() && need.present.is_empty() {
+        look_for_overload(shared, &view, need.dataset.metablock_size)
+    } else {
+        Default::default()
+    };
+    let lodging = Lodging { beside, guests: chains::guests(shared), queues, overloaded };
     match need.home {
         Some(home) => choose_shelter(&view, home, &ask, &lodging).map(|chosen| Plan { members: vec![chosen] }),
         None => choose_lodged(&view, &ask, &lodging),
     }
+}
+
+/// What waits for the nodes that stay on as far as the plans reach, and who has too much of it.
+fn look_for_overload(
+    shared: &Shared,
+    view: &View,
+    metablock_bytes: u64,
+) -> (BTreeMap<NodeId, Queue>, BTreeSet<NodeId>) {
+    let away = chains::away(shared);
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+    let mut room = shared.state.room();
+    let mut queues = BTreeMap::<NodeId, Queue>::new();
+    for volume in view.volumes.iter().filter(|volume| volume.usable && !volume.off) {
+        if queues.contains_key(&volume.node) || rest(&plans, volume.node, now_ms) == Rest::None {
+            let queue = queues.entry(volume.node).or_default();
+            queue.waiting_bytes += room.waiting(volume.volume);
+            queue.away = away.get(&volume.node).copied().unwrap_or(0);
+        }
+    }
+    let overloaded = room.look(&shared.options.overload_rule, &queues, metablock_bytes);
+    (queues, overloaded)
 }
 
 /// What the plans make of a node, as far as they reach.

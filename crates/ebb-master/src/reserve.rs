@@ -7,13 +7,21 @@
 //! are written and not committed count twice for a moment, and what was committed lately counts until the volume has
 //! told its free space twice again.
 //!
+//! What is reserved is also what nodes have been given to write and have not yet: which of them have too much of it, so that
+//! others write for them, is seen here (`ebb_layout::overload`).
+//!
 //! Plain values; soft state: a new master process begins with the files that are held.
 
-use std::collections::BTreeMap;
+mod waiting;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use ebb_layout::{OverloadRule, Queue, choose_overloaded};
 use ebb_meta::Machine;
-use ebb_types::{DatasetId, InodeId, MetablockId, VolumeId};
+use ebb_runtime::Moment;
+use ebb_types::{DatasetId, InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
+use waiting::{Spans, Waiting, expected};
 
 /// Reservations of all files that are held.
 #[derive(Debug, Default)]
@@ -21,11 +29,15 @@ pub struct Reservations {
     files: BTreeMap<InodeId, File>,
     volumes: BTreeMap<VolumeId, Promised>,
     datasets: BTreeMap<DatasetId, u64>,
+    spans: Spans,
+    overloaded: BTreeSet<NodeId>,
 }
 
 #[derive(Debug)]
 struct File {
     dataset: DatasetId,
+    /// By how many bytes the last commit made it grow; `None`: nothing was committed since it is held.
+    grew: Option<u64>,
     blocks: BTreeMap<MetablockId, Block>,
 }
 
@@ -36,6 +48,17 @@ struct Block {
     /// Committed.
     length: u64,
     volumes: Vec<VolumeId>,
+    /// Bytes that it counts for in what waits for its volumes, and the span of time that they belong to.
+    waits: u64,
+    span: u64,
+}
+
+/// A placement that is on its way into the log: what will wait for its volumes.
+#[derive(Debug)]
+pub(crate) struct OnItsWay {
+    volumes: Vec<VolumeId>,
+    bytes: u64,
+    span: u64,
 }
 
 impl Block {
@@ -49,6 +72,7 @@ struct Promised {
     bytes: u64,
     /// Committed since the last heartbeat, and between the two before: the free space told may not show it yet.
     fading: [u64; 2],
+    waiting: Waiting,
 }
 
 impl Reservations {
@@ -68,17 +92,27 @@ impl Reservations {
                 }
             }
         }
+        // Who of them writes is not known: what they write from now on will tell.
+        all.volumes.values_mut().for_each(|promised| promised.waiting = Waiting::default());
         all
+    }
+
+    /// Time passes: what was handed out long ago, and not used, is not waited for any more. To be told before anything is
+    /// counted or looked at.
+    pub fn on_time(&mut self, now: Moment) {
+        self.spans.at(now);
     }
 
     /// The holder may write this metablock up to `reserved` from now on. Never takes anything back.
     pub fn reserve(&mut self, inode: InodeId, dataset: DatasetId, block: &pb::Metablock, reserved: u64) {
         let id = block.metablock_id();
-        let file = self.files.entry(inode).or_insert_with(|| File { dataset, blocks: BTreeMap::new() });
+        let file = self.files.entry(inode).or_insert_with(|| File { dataset, grew: None, blocks: BTreeMap::new() });
         let before = file.blocks.get(&id).cloned();
         let reserved = before.as_ref().map_or(reserved, |before| before.reserved.max(reserved));
         let volumes = block.members.iter().map(pb::Member::volume_id).collect();
-        self.put(inode, id, Some(Block { reserved, length: block.length, volumes }));
+        let waits = expected(reserved.saturating_sub(block.length), file.grew);
+        let span = self.spans.number();
+        self.put(inode, id, Some(Block { reserved, length: block.length, volumes, waits, span }));
     }
 
     /// Up to where the holder may write a metablock, if that was promised.
@@ -89,21 +123,33 @@ impl Reservations {
 
     /// Something about the file has changed: its lengths, sets, holder, or that it exists.
     pub fn refresh(&mut self, machine: &Machine, inode: InodeId) {
-        let Some(file) = self.files.get(&inode) else { return };
+        let now = self.spans.number();
+        let Some(file) = self.files.get_mut(&inode) else { return };
         let held = machine.holder(inode).is_some();
-        let blocks: Vec<(MetablockId, Block)> = file.blocks.iter().map(|(id, block)| (*id, block.clone())).collect();
-        for (id, old) in blocks {
-            let record = machine.find_metablock(id).filter(|(owner, _)| held && *owner == inode);
-            let now = record.map(|(_, record)| Block {
-                reserved: old.reserved,
-                length: record.length,
-                volumes: record.members.iter().map(pb::Member::volume_id).collect(),
+        let record = |id: &MetablockId| machine.find_metablock(*id).filter(|(owner, _)| held && *owner == inode);
+        let blocks: Vec<(MetablockId, Block, Option<pb::Metablock>)> =
+            file.blocks.iter().map(|(id, block)| (*id, block.clone(), record(id).map(|(_, found)| found))).collect();
+        let growth = |(_, old, record): &(MetablockId, Block, Option<pb::Metablock>)| {
+            record.as_ref().map_or(0, |record| record.length.saturating_sub(old.length))
+        };
+        let grew: u64 = blocks.iter().map(growth).sum();
+        if grew > 0 {
+            file.grew = Some(grew);
+        }
+        for (id, old, record) in blocks {
+            let block = record.map(|record| {
+                let open = old.reserved.saturating_sub(record.length);
+                let volumes = record.members.iter().map(pb::Member::volume_id).collect();
+                let (waits, span) =
+                    if grew > 0 { (expected(open, Some(grew)), now) } else { (old.waits.min(open), old.span) };
+                Block { reserved: old.reserved, length: record.length, volumes, waits, span }
             });
-            self.put(inode, id, now);
+            self.put(inode, id, block);
         }
     }
 
     fn put(&mut self, inode: InodeId, id: MetablockId, now: Option<Block>) {
+        let span = self.spans.number();
         let Some(file) = self.files.get_mut(&inode) else { return };
         let before = match &now {
             Some(block) => file.blocks.insert(id, block.clone()),
@@ -120,13 +166,16 @@ impl Reservations {
                 // What became data is not free any more, whether or not the volume has said so.
                 let grown = now.as_ref().map_or(0, |now| now.length.min(now.reserved).saturating_sub(before.length));
                 promised.fading[0] += grown;
+                promised.waiting.take(before.waits, before.span, span);
             }
             let count = self.datasets.entry(dataset).or_default();
             *count = count.saturating_sub(before.open());
         }
         if let Some(now) = now {
             for volume in &now.volumes {
-                self.volumes.entry(*volume).or_default().bytes += now.open();
+                let promised = self.volumes.entry(*volume).or_default();
+                promised.bytes += now.open();
+                promised.waiting.add(now.waits, now.span, span);
             }
             *self.datasets.entry(dataset).or_default() += now.open();
         }
@@ -134,9 +183,10 @@ impl Reservations {
 
     /// A volume told its free space.
     pub fn on_heartbeat(&mut self, volume: VolumeId) {
+        let span = self.spans.number();
         if let Some(promised) = self.volumes.get_mut(&volume) {
             promised.fading = [0, promised.fading[0]];
-            if promised.bytes == 0 && promised.fading == [0, 0] {
+            if promised.bytes == 0 && promised.fading == [0, 0] && promised.waiting.bytes(span) == 0 {
                 self.volumes.remove(&volume);
             }
         }
@@ -146,6 +196,45 @@ impl Reservations {
     #[must_use]
     pub fn on_volume(&self, volume: VolumeId) -> u64 {
         self.volumes.get(&volume).map_or(0, |promised| promised.bytes + promised.fading.iter().sum::<u64>())
+    }
+
+    /// Bytes that a volume has been given to write and that are not committed, as far as somebody is likely to write them.
+    #[must_use]
+    pub fn waiting(&self, volume: VolumeId) -> u64 {
+        self.volumes.get(&volume).map_or(0, |promised| promised.waiting.bytes(self.spans.number()))
+    }
+
+    /// Counts what a placement that is on its way into the log will bring, until [`Reservations::settle`].
+    pub(crate) fn expect(&mut self, members: &[pb::Member], bytes: u64) -> OnItsWay {
+        let (volumes, span): (Vec<_>, _) = (members.iter().map(pb::Member::volume_id).collect(), self.spans.number());
+        for volume in &volumes {
+            self.volumes.entry(*volume).or_default().waiting.add(bytes, span, span);
+        }
+        OnItsWay { volumes, bytes, span }
+    }
+
+    /// It has come, and is counted as reserved, or never will.
+    pub(crate) fn settle(&mut self, on_its_way: &OnItsWay) {
+        let now = self.spans.number();
+        for volume in &on_its_way.volumes {
+            let promised = self.volumes.entry(*volume).or_default();
+            promised.waiting.take(on_its_way.bytes, on_its_way.span, now);
+        }
+    }
+
+    /// Which nodes have too much to write, for metablocks of so many bytes; remembered until the next look.
+    pub(crate) fn look(
+        &mut self,
+        rule: &OverloadRule,
+        queues: &BTreeMap<NodeId, Queue>,
+        metablock_bytes: u64,
+    ) -> BTreeSet<NodeId> {
+        let overloaded = choose_overloaded(rule, queues, &self.overloaded, metablock_bytes);
+        for node in overloaded.difference(&self.overloaded) {
+            tracing::debug!(%node, "has too much to write: others write for it");
+        }
+        self.overloaded.clone_from(&overloaded);
+        overloaded
     }
 
     /// Bytes (of one copy) that are promised in a dataset and not committed.

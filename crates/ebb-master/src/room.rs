@@ -163,7 +163,7 @@ fn promise_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, wh
     let Ok(dataset) = machine.dataset_of(inode) else { return };
     let quota = quota_left(shared, &machine, &dataset);
     let offer = offer(shared, inode, block, &dataset, whole, quota);
-    let mut room = shared.state.room.lock();
+    let mut room = shared.state.room();
     // What is not there any more by now is refused when it is asked for.
     if let Ok(reserved) = choose_reserved(&offer)
         && reserved > offer.have
@@ -203,7 +203,7 @@ pub(crate) fn space(shared: &Shared, op: &Op, stat: pb::StatFsReply) -> pb::Stat
 
 /// Keeps what is promised in step with what is recorded.
 pub(crate) fn on_applied(state: &State, machine: &Machine, command: &pb::Command, effects: &[Effect]) {
-    let mut room = state.room.lock();
+    let mut room = state.room();
     for effect in effects {
         match effect {
             Effect::SetChanged { inode, .. } | Effect::LeaseEnded { inode, .. } | Effect::Freed(inode) => {

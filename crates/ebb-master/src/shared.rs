@@ -113,6 +113,13 @@ impl State {
             wake: Wake::default(),
         }
     }
+
+    /// What is promised to writers, as it is now.
+    pub(crate) fn room(&self) -> parking_lot::MutexGuard<'_, Reservations> {
+        let mut room = self.room.lock();
+        room.on_time(self.runtime.now());
+        room
+    }
 }
 
 impl Shared {

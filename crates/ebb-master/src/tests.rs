@@ -5,6 +5,7 @@ mod fake;
 mod guests;
 mod harness;
 mod leases;
+mod overload;
 mod recovery;
 mod repair;
 mod room;

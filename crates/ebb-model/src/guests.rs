@@ -1,8 +1,9 @@
 //! Copies that lie away from home: "Guests" of `docs/power.md` as a fourth, small model.
 //!
 //! One metablock with two copies, whose homes the layout has chosen once and for all, and two more nodes. Plans switch nodes
-//! off and on; a copy whose home is off lies with an active node, as a guest, and goes home when the home is on again: a
-//! copy, a change of the set, and then the guest is deleted. A holder writes and is given up meanwhile; copies are begun and
+//! off and on; a copy whose home is off lies with an active node, as a guest, and so may one from the beginning whose home
+//! had too much to write; it goes home when the home is on, and has time: a copy, a change of the set, and then the guest is
+//! deleted. A holder writes and is given up meanwhile; copies are begun and
 //! come to nothing; pulls and deletions come late; a node dies.
 //!
 //! [`properties`] says what must hold: whatever is recorded has what fsync acknowledged; the homes stay those that the layout
@@ -99,7 +100,7 @@ impl Model for Guests {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        vec![State::granted()]
+        vec![State::granted(), State::granted_away()]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {

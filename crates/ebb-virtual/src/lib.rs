@@ -89,6 +89,7 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         reads: history.reads().len() as u64,
         locks: history.holds().len() as u64,
         extra_reads: counts.values().map(|counts| counts.extra_reads).sum(),
+        away_from_on: 0,
         proxy: ProxyUse::of(counts.values()),
         violations,
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Client, ClientOptions};
 use ebb_master::Master;
+pub use ebb_master::OverloadRule;
 use ebb_offload::OffloadLog;
 use ebb_power::{NodePower, PolicyKind, PowerPlan};
 use ebb_power_client::{PowerClient, Powered, Work};
@@ -47,13 +48,15 @@ pub struct PowerOptions {
     /// Bytes that a byte stands for: what nodes do by bytes in the background (scrubbing, checkpoints) is divided by it,
     /// as the world's disks and links are.
     pub scale: u64,
+    /// When a home has so much to write that others write for it; its bytes are divided by the scale.
+    pub overload_rule: OverloadRule,
 }
 
 impl PowerOptions {
     /// The reference figures, with transitions as short as freezing a process is.
     #[must_use]
     pub fn new(nodes: usize, policy: PolicyKind, interval: Duration) -> Self {
-        Self { nodes, settings: Settings::new(policy, interval), scale: 1 }
+        Self { nodes, settings: Settings::new(policy, interval), scale: 1, overload_rule: OverloadRule::default() }
     }
 }
 
@@ -69,6 +72,7 @@ pub struct PowerCluster {
     nodes: Arc<WorldNodes>,
     settings: Settings,
     scale: u64,
+    overload_rule: OverloadRule,
 }
 
 /// Nodes of the world, frozen and thawed.
@@ -189,6 +193,7 @@ impl PowerCluster {
             nodes: Arc::new(nodes),
             settings: options.settings,
             scale: options.scale.max(1),
+            overload_rule: options.overload_rule,
         };
         cluster.start_master(cluster.master.runtime());
         for (place, block) in cluster.nodes.blocks.iter().enumerate() {
@@ -215,9 +220,14 @@ impl PowerCluster {
 
     fn start_master(&self, runtime: Runtime) {
         let (address, masters, proxy) = (self.master_address(), vec![self.master_address()], self.proxy_address());
+        let mut overload_rule = self.overload_rule;
+        if overload_rule.ahead_bytes < u64::MAX {
+            overload_rule.ahead_bytes /= self.scale;
+        }
         runtime.clone().spawn("main", async move {
             let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
             options.dead_time = Duration::from_secs(10);
+            options.overload_rule = overload_rule;
             let master = Master::start(runtime.clone(), options).await?;
             let sessions = Sessions::new(master.living());
             let _proxy =

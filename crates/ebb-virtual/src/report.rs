@@ -32,6 +32,8 @@ pub struct Report {
     pub locks: u64,
     /// Reads that extra copies answered, as clients counted them until shortly before their ends.
     pub extra_reads: u64,
+    /// The most copies that were seen away from homes that no plan lets sleep, in runs under power.
+    pub away_from_on: u64,
     /// How the proxy was used, and what befell those who used it.
     pub proxy: ProxyUse,
     /// Broken promises; empty in a good run.

@@ -11,6 +11,7 @@ use ebb_types::{HostName, InodeId, MetablockId, NodeId};
 use ebb_wire::pb;
 
 use super::{GuestView, Move, Prospect, choose_move, is_home};
+use crate::nodes::volumes_of;
 use crate::placement::{Need, place};
 use crate::repair::copy::{Copy, begin};
 use crate::repair::run::{Task, change_set, choose_source, condition, is_free, nodes_with_strays};
@@ -210,10 +211,18 @@ fn place_at_home(shared: &Shared, task: &Task, guest: &pb::Member, choice: Move)
 
 /// Whether the home may take part in a copy more: repair has the larger part of what a node may do, and programs go first.
 fn has_time(shared: &Shared, task: &Task, home: NodeId, choice: Move) -> bool {
-    let is_idle = choice == Move::HomeNow || shared.state.registry.lock().load(home) <= IDLE_LOAD_MAX;
+    let load = shared.state.registry.lock().load(home);
+    let is_idle = choice == Move::HomeNow || (load <= IDLE_LOAD_MAX && has_little_to_write(shared, home));
     let weight_max = match choice {
         Move::HomeNow => shared.options.copies_per_node_max,
         _ => shared.options.copies_per_node_max / 2,
     };
     is_idle && shared.state.work.lock().takes(home, task.record.length, weight_max)
+}
+
+/// What comes back to a home does not overload it again.
+fn has_little_to_write(shared: &Shared, home: NodeId) -> bool {
+    let volumes = volumes_of(&shared.group.machine(), home);
+    let room = shared.state.room();
+    shared.options.overload_rule.lets_home(volumes.iter().map(|volume| room.waiting(*volume)).sum())
 }

@@ -42,6 +42,44 @@ fn the_last_bytes_are_given_in_steps_and_then_refused() {
     assert_eq!(choose_reserved(&Offer { room: 0, have: 1000, ..offer }), Ok(1000), "it has all");
 }
 
+fn at(seconds: u64) -> Moment {
+    Moment(std::time::Duration::from_secs(seconds))
+}
+
+#[test]
+fn what_was_handed_out_is_waited_for_until_it_is_written_given_back_or_old() {
+    let (inode, volume) = (InodeId::new(5), VolumeId::new(2));
+    let mut all = Reservations::default();
+    all.on_time(at(100));
+    let on_its_way = all.expect(&block(1, 0, &[1, 2]).members, 1000);
+    assert_eq!(all.waiting(volume), 1000, "before it is recorded");
+    all.reserve(inode, DATASET, &block(1, 0, &[1, 2]), 1000);
+    all.settle(&on_its_way);
+    assert_eq!(all.waiting(volume), 1000);
+    all.reserve(inode, DATASET, &block(1, 300, &[1, 2]), 1000);
+    assert_eq!(all.waiting(volume), 700, "300 are written");
+    all.on_time(at(106));
+    all.reserve(inode, DATASET, &block(2, 0, &[2, 3]), 50);
+    assert_eq!((all.waiting(volume), all.waiting(VolumeId::new(1))), (750, 700));
+    all.on_time(at(111));
+    assert_eq!((all.waiting(volume), all.waiting(VolumeId::new(1))), (50, 0), "handed out 11 seconds ago");
+    assert_eq!(all.on_volume(volume), 700 + 50 + 300, "it is promised all the same");
+    all.refresh(&Machine::new(), inode);
+    assert_eq!(all.waiting(volume), 0, "nobody holds it");
+    all.on_time(at(1000));
+    let lost = all.expect(&block(3, 0, &[2]).members, 80);
+    all.on_time(at(2000));
+    all.settle(&lost);
+    assert_eq!(all.waiting(volume), 0);
+}
+
+#[test]
+fn who_grew_by_lines_is_expected_to_grow_by_lines() {
+    assert_eq!(expected(1000, None), 1000, "nothing is known of it");
+    assert_eq!(expected(1000, Some(40)), 40);
+    assert_eq!(expected(1000, Some(4000)), 1000);
+}
+
 proptest! {
     /// Whatever is asked for in whatever order, no more is given than there was.
     #[test]

@@ -186,6 +186,14 @@ impl State {
         }
     }
 
+    /// The same, one of whose homes had too much to write when it was granted: the copy is a guest, and its home is on.
+    #[must_use]
+    pub fn granted_away() -> Self {
+        let mut state = Self::granted();
+        state.master.set[0].node = COPIES;
+        state
+    }
+
     /// Whether a node has a copy of the set, or is where one belongs.
     #[must_use]
     pub fn is_taken(&self, place: usize) -> bool {

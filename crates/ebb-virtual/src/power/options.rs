@@ -138,6 +138,8 @@ pub struct PowerOptions {
     pub level: f64,
     /// Percent of the unused capacity that extra copies of what is read often may take; 0: there are none.
     pub extra_share_percent: u32,
+    /// Whether files lie on an expansion chain, and one more program writes in bursts that are too much for its primaries.
+    pub bursts: bool,
     /// A mistake that the code is to make, to see whether it is found.
     pub plant: Option<Plant>,
 }
@@ -163,6 +165,7 @@ impl PowerOptions {
             faults,
             level: *dice.pick(&[0.2, 0.35, 0.5, 0.8]),
             extra_share_percent: if Dice::new(seed, "extra copies").coin() { 50 } else { 0 },
+            bursts: false,
             plant: None,
         }
     }

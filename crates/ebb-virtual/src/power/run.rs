@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use ebb_client::{Access, Client};
 use ebb_power::reach::Holding;
-use ebb_power::{Battery, Hardware, wall_ms};
+use ebb_power::{Battery, Duty, Hardware, wall_ms};
 use ebb_runtime::virt::options::Panics;
 use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
 use ebb_types::{InodeId, NodeId, Result};
 use ebb_wire::pb;
 use parking_lot::Mutex;
-use pb::meta_op::{Op, SetDataset};
+use pb::meta_op::{CreateDataset, Op, SetDataset};
 
 use super::meter::{Look, Meter};
 use super::options::{Fault, PowerOptions};
 use super::work::{self, Ledger};
-use super::{LOG_DIR, PowerCluster};
+use super::{LOG_DIR, OverloadRule, PowerCluster};
 use crate::invariants::{Violation, healthy};
 use crate::report::Report;
 
@@ -34,10 +34,42 @@ const READ_MAX: Duration = Duration::from_secs(90);
 /// What a call takes beside waiting for a node.
 const SLACK: Duration = Duration::from_millis(400);
 
+/// Blocks of the files are small, and so is what is too much.
+const OVERLOADED: OverloadRule = OverloadRule { ahead_bytes: 128 << 10, ahead_metablocks: 2, away_max: 2048 };
+
+#[derive(Clone, Copy)]
+enum Program {
+    Writer(usize),
+    Reader,
+    /// Writes more at a time than the primaries.
+    Burst,
+}
+
+/// A directory on an expansion chain.
+async fn make_chain(client: &Client, nodes: usize) -> Result<InodeId> {
+    let dataset = pb::Dataset {
+        path: "/d".to_owned(),
+        layout: "equal-work".to_owned(),
+        replicas: 3,
+        primaries: if nodes < 6 { 1 } else { 2 },
+        block_size: work::BYTES as u64,
+        metablock_size: work::BYTES as u64,
+        replication: "pipeline".to_owned(),
+        ..Default::default()
+    };
+    let root = ebb_types::Credentials::root();
+    let made = client.make_dir(&root, InodeId::ROOT, b"d", 0o755, 0).await?;
+    client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+    Ok(InodeId::new(made.inode))
+}
+
 struct Scene {
     world: World,
     cluster: PowerCluster,
     options: PowerOptions,
+    /// Where the files are.
+    directory: InodeId,
+    path: &'static str,
     ledger: Mutex<Ledger>,
     meter: Mutex<Meter>,
     injected: Mutex<BTreeMap<String, u64>>,
@@ -46,6 +78,8 @@ struct Scene {
     /// Faults that have not been undone.
     open: AtomicU64,
     done: AtomicBool,
+    /// The most copies that were seen away from homes that no plan lets sleep.
+    away_from_on: AtomicU64,
     /// Programs that have ended.
     finished: Mutex<BTreeSet<String>>,
 }
@@ -63,6 +97,7 @@ pub fn run(seed: u64, options: PowerOptions) -> Report {
                 (report.writes, report.acked, report.firm, report.reads) =
                     (ledger.writes, ledger.acked, ledger.firm, ledger.reads);
                 report.injected.clone_from(&scene.injected.lock());
+                report.away_from_on = scene.away_from_on.load(Ordering::Relaxed);
                 let complaints = ledger.complaints.iter().take(5);
                 report.violations.extend(complaints.map(|complaint| Violation::new("synced", complaint.clone())));
                 report.violations.extend(scene.meter.lock().violations().iter().cloned());
@@ -81,10 +116,14 @@ pub fn run(seed: u64, options: PowerOptions) -> Report {
 impl Scene {
     /// Starts everything, makes the files at full power, and follows the signal.
     async fn begin(world: &World, options: PowerOptions) -> Result<Arc<Self>> {
-        let cluster = PowerCluster::start(world, options.nodes, options.policy, options.interval).await?;
+        let mut settings = super::PowerOptions::new(options.nodes, options.policy, options.interval);
+        settings.overload_rule = OVERLOADED;
+        let cluster = PowerCluster::start_with(world, settings).await?;
         let client = cluster.connect("maker").await?;
+        let (directory, path) =
+            if options.bursts { (make_chain(&client, options.nodes).await?, "/d") } else { (InodeId::ROOT, "") };
         for file in 0..FILES {
-            work::make(&client, file).await?;
+            work::make(&client, directory, file).await?;
         }
         let extra_share_percent = Some(options.extra_share_percent);
         let set = SetDataset { dataset: 0, extra_share_percent, ..Default::default() };
@@ -100,6 +139,9 @@ impl Scene {
             world: world.clone(),
             cluster,
             options,
+            directory,
+            path,
+            away_from_on: AtomicU64::new(0),
             ledger: Mutex::new(Ledger::of(FILES)),
             meter: Mutex::new(Meter::new(hardware, battery)),
             injected: Mutex::default(),
@@ -111,10 +153,17 @@ impl Scene {
         let operator = world.process("meter").runtime();
         operator.spawn("meter", Arc::clone(&scene).measure());
         for writer in 0..WRITERS {
-            operator.spawn("writer", Arc::clone(&scene).live(format!("w{writer}"), Some(writer)));
+            operator.spawn("writer", Arc::clone(&scene).live(format!("w{writer}"), Program::Writer(writer)));
         }
-        operator.spawn("reader", Arc::clone(&scene).live("reader".to_owned(), None));
+        operator.spawn("reader", Arc::clone(&scene).live("reader".to_owned(), Program::Reader));
+        if scene.options.bursts {
+            operator.spawn("burst", Arc::clone(&scene).live("burst".to_owned(), Program::Burst));
+        }
         Ok(scene)
+    }
+
+    fn programs(&self) -> usize {
+        WRITERS + 1 + usize::from(self.options.bursts)
     }
 
     fn now_ms(&self) -> u64 {
@@ -147,6 +196,13 @@ impl Scene {
             metablocks: told.metablocks,
             example: told.example.clone(),
         };
+        let plan = meter.plan(now_ms).cloned();
+        let is_on = |away: &&pb::Away| {
+            let duty = plan.as_ref().and_then(|plan| plan.nodes.get(&NodeId::new(away.home)));
+            duty.is_none_or(|node| node.duty == Duty::On)
+        };
+        let away = told.away.iter().filter(is_on).map(|away| away.metablocks).sum();
+        self.away_from_on.fetch_max(away, Ordering::Relaxed);
         let is_dead = |node: &&pb::Node| node.state() == pb::NodeState::NodeDead;
         let dead = told.nodes.iter().filter(is_dead).map(|node| NodeId::new(node.id)).collect();
         let is_excused = now_ms < self.excused_ms.load(Ordering::Relaxed) + 10_000;
@@ -154,7 +210,7 @@ impl Scene {
     }
 
     /// A program that is started again whenever it ends, until work is over.
-    async fn live(self: Arc<Self>, host: String, writer: Option<usize>) {
+    async fn live(self: Arc<Self>, host: String, program: Program) {
         let process = self.world.process(&host);
         let mut dice = self.world.dice(&host);
         while !self.done.load(Ordering::Relaxed) {
@@ -163,7 +219,7 @@ impl Scene {
             }
             let (own, host) = (Arc::clone(&self), host.clone());
             let dice = Dice::new(dice.below(u64::MAX), "life");
-            let life = async move { own.work(&host, writer, dice).await };
+            let life = async move { own.work(&host, program, dice).await };
             if let Err(error) = process.runtime().spawn("main", life).join().await.and_then(|ended| ended) {
                 tracing::debug!(%error, "a program ends");
                 process.kill();
@@ -173,17 +229,20 @@ impl Scene {
         self.finished.lock().insert(host);
     }
 
-    async fn work(&self, host: &str, writer: Option<usize>, mut dice: Dice) -> Result<()> {
+    async fn work(&self, host: &str, program: Program, mut dice: Dice) -> Result<()> {
         let client = self.cluster.connect(host).await?;
-        match writer {
-            Some(writer) => {
+        match program {
+            Program::Writer(writer) => {
                 let own: Vec<usize> = (0..FILES).filter(|file| file % WRITERS == writer).collect();
-                work::write_on(&self.world, &client, &own, &self.ledger, &mut dice, &self.done).await?;
+                work::write_on(&self.world, &client, self.path, &own, &self.ledger, &mut dice, &self.done).await?;
             }
-            None => {
+            Program::Burst => {
+                work::burst_on(&self.world, &client, self.directory, &self.ledger, &mut dice, &self.done).await?;
+            }
+            Program::Reader => {
                 while !self.done.load(Ordering::Relaxed) {
                     let file = dice.below(FILES as u64) as usize;
-                    work::read_once(&client, file, &self.ledger).await?;
+                    work::read_once(&client, self.path, file, &self.ledger).await?;
                     self.world.sleep(dice.span(Duration::from_millis(1500))).await;
                 }
             }
@@ -197,7 +256,7 @@ impl Scene {
         self.come_to_rest().await?;
         let reader = self.connect("observer").await?;
         for file in 0..FILES {
-            self.timed(READ_MAX, "reach", work::read_once(&reader, file, &self.ledger)).await?;
+            self.timed(READ_MAX, "reach", work::read_once(&reader, self.path, file, &self.ledger)).await?;
         }
         let disconnected = reader.disconnect().await;
         disconnected.map_err(|error| Violation::new("healthy", format!("a reader cannot leave: {error}")))?;
@@ -363,7 +422,7 @@ impl Scene {
                     // At full power the layout is that of full power.
                     let away = self.cluster.describe().await.map(|told| told.away);
                     let home = away.as_ref().is_ok_and(Vec::is_empty);
-                    if is_full && ended.len() == WRITERS + 1 && whole && home {
+                    if is_full && ended.len() == self.programs() && whole && home {
                         return Ok(());
                     }
                     last = format!(
@@ -388,7 +447,9 @@ impl Scene {
         let failed = |error: ebb_types::Error| Violation::new("healthy", format!("at rest: {error}"));
         let reader = self.connect("level-reader").await?;
         for file in 0..FILES {
-            let inode = reader.resolve(&ebb_types::Credentials::root(), format!("/f{file}").as_bytes(), true).await;
+            let inode = reader
+                .resolve(&ebb_types::Credentials::root(), format!("{}/f{file}", self.path).as_bytes(), true)
+                .await;
             // An extra copy may go at any time: what is promised is promised of the set.
             let map = reader.locations(InodeId::new(inode.map_err(failed)?.inode)).await.map_err(failed)?;
             let members = map.iter().flat_map(|location| &location.metablock.members);
@@ -402,7 +463,7 @@ impl Scene {
         let wakes =
             |node: &NodeId| plan.nodes.get(node).is_none_or(|duty| duty.is_reachable(plan.interval_ms, plan.guard_ms));
         for (file, _) in places.iter().enumerate().filter(|(_, nodes)| nodes.iter().any(wakes)) {
-            let took = self.timed(READ_MAX, "reads", work::read_once(&reader, file, &self.ledger)).await?;
+            let took = self.timed(READ_MAX, "reads", work::read_once(&reader, self.path, file, &self.ledger)).await?;
             if took > interval + SLACK {
                 let detail =
                     format!("f{file} took {took:?} under {} ({}), every {interval:?}", plan.version, plan.sentence());
@@ -414,7 +475,7 @@ impl Scene {
         for (file, _) in places.iter().enumerate().filter(|(_, nodes)| whole(nodes)).take(2) {
             let writer = self.connect("level-writer").await?;
             let write = async {
-                let handle = work::open(&writer, file, Access::ReadWrite).await?;
+                let handle = work::open(&writer, self.path, file, Access::ReadWrite).await?;
                 let value = {
                     let mut ledger = self.ledger.lock();
                     ledger.files[file].begun += 1;

@@ -80,19 +80,18 @@ pub fn content(value: u32) -> Bytes {
 }
 
 /// Opens a file by its number.
-pub async fn open(client: &Client, file: usize, access: Access) -> Result<Handle> {
-    let path = format!("/f{file}");
+pub async fn open(client: &Client, directory: &str, file: usize, access: Access) -> Result<Handle> {
+    let path = format!("{directory}/f{file}");
     let found = client.resolve(&Credentials::root(), path.as_bytes(), true).await?;
     Ok(client.open(&Credentials::root(), InodeId::new(found.inode), access).await?.0)
 }
 
-/// Makes a file.
-pub async fn make(client: &Client, file: usize) -> Result<u64> {
+/// Makes a file in a directory.
+pub async fn make(client: &Client, directory: InodeId, file: usize) -> Result<u64> {
     let name = format!("f{file}");
     let credentials = Credentials::root();
-    let made = client
-        .create(&credentials, InodeId::ROOT, name.as_bytes(), 0o644, 0, true, Access::ReadWrite, Vec::new())
-        .await?;
+    let made =
+        client.create(&credentials, directory, name.as_bytes(), 0o644, 0, true, Access::ReadWrite, Vec::new()).await?;
     client.close(made.0).await;
     Ok(made.1.inode)
 }
@@ -101,6 +100,7 @@ pub async fn make(client: &Client, file: usize) -> Result<u64> {
 pub async fn write_on(
     world: &World,
     client: &Client,
+    directory: &str,
     own: &[usize],
     ledger: &parking_lot::Mutex<Ledger>,
     dice: &mut Dice,
@@ -108,7 +108,7 @@ pub async fn write_on(
 ) -> Result<()> {
     let mut handles = Vec::new();
     for file in own {
-        handles.push((*file, open(client, *file, Access::ReadWrite).await?));
+        handles.push((*file, open(client, directory, *file, Access::ReadWrite).await?));
     }
     while !done.load(Ordering::Relaxed) {
         let (file, handle) = *dice.pick(&handles);
@@ -132,12 +132,55 @@ pub async fn write_on(
 }
 
 /// Reads one file and judges it.
-pub async fn read_once(client: &Client, file: usize, ledger: &parking_lot::Mutex<Ledger>) -> Result<()> {
-    let handle = open(client, file, Access::Read).await?;
+pub async fn read_once(
+    client: &Client,
+    directory: &str,
+    file: usize,
+    ledger: &parking_lot::Mutex<Ledger>,
+) -> Result<()> {
+    let handle = open(client, directory, file, Access::Read).await?;
     let before = ledger.lock().files[file];
     let read = client.read(handle, 0, u32::try_from(BYTES).map_err(|_| err!(Internal, "a file is small"))?).await;
     client.close(handle).await;
     ledger.lock().judge(file, before, &read?);
+    Ok(())
+}
+
+/// Metablocks of a burst.
+const BURST: u32 = 24;
+
+/// Writes a new file as fast as it goes, syncs, reads it again and removes it, until work is over or something fails.
+pub async fn burst_on(
+    world: &World,
+    client: &Client,
+    directory: InodeId,
+    ledger: &parking_lot::Mutex<Ledger>,
+    dice: &mut Dice,
+    done: &AtomicBool,
+) -> Result<()> {
+    let root = Credentials::root();
+    while !done.load(Ordering::Relaxed) {
+        // Its name is its own: of one that died some are left.
+        let (value, name) = (dice.below(1 << 30) as u32, format!("burst{:x}", dice.below(u64::MAX)));
+        let access = Access::ReadWrite;
+        let made = client.create(&root, directory, name.as_bytes(), 0o644, 0, true, access, Vec::new()).await?;
+        for block in 0..BURST {
+            client.write(made.0, u64::from(block) * BYTES as u64, content(value + block)).await?;
+        }
+        client.fsync(made.0).await?;
+        ledger.lock().firm += 1;
+        world.sleep(dice.span(Duration::from_secs(2))).await;
+        for block in 0..BURST {
+            let bytes = client.read(made.0, u64::from(block) * BYTES as u64, BYTES as u32).await?;
+            let found = one_value(&bytes);
+            if found != Ok(value + block) {
+                let complaint = format!("block {block} of {name} shows {found:?}, {} was written", value + block);
+                ledger.lock().complaints.push(complaint);
+            }
+        }
+        client.close(made.0).await;
+        client.unlink(&root, directory, name.as_bytes()).await?;
+    }
     Ok(())
 }
 

@@ -46,6 +46,26 @@ fn every_policy_keeps_its_promises_under_every_signal_and_faults() {
     assert!(Fault::ALL.iter().all(|fault| injected.contains(fault.name())), "{injected:?}");
 }
 
+/// Where nothing is ever switched off, only what is too much for a home lies elsewhere; and when the writing ends, nothing.
+#[test]
+fn bursts_are_written_by_others_and_go_home() {
+    let options = |seed| PowerOptions { policy: PolicyKind::AlwaysOn, bursts: true, ..PowerOptions::drawn(seed) };
+    let (mut most, mut calm) = (0, 0);
+    swarm::run_each(
+        0..6,
+        NonZeroUsize::MIN,
+        |seed| run(seed, PowerOptions { bursts: seed < 4, ..options(seed) }),
+        |report| {
+            good(&report, "bursts");
+            let seen = if report.seed < 4 { &mut most } else { &mut calm };
+            *seen = report.away_from_on.max(*seen);
+            Next::GoOn
+        },
+    );
+    assert!(most >= 8, "{most} copies at most lay away from homes that had too much to write");
+    assert_eq!(calm, 0, "two writers of single metablocks are no burst");
+}
+
 #[test]
 fn a_seed_of_power_gives_the_same_run_twice() {
     let options = PowerOptions { chaos: Duration::from_secs(15), ..PowerOptions::drawn(3) };

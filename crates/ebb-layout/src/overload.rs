@@ -1,0 +1,85 @@
+//! Which homes have too much to write: others write for them, as guests (Rabbit, Sec. 3.3, write off-loading at high power).
+//!
+//! On a chain a copy of every block goes to one of `p` primaries, so that writes have the bandwidth of `p` nodes. With a part
+//! of the primaries' copies, and of the second copies of those that follow, on other nodes for a while, all `N` nodes write
+//! alike: `N / r` nodes' worth.
+//!
+//! What is looked at is what a node **has been given to write and has not yet**: room that was handed out on it and is not
+//! committed. The master knows it before the first byte is on its way, where heartbeats tell of requests when it is too
+//! late: a client has several metablocks granted before it has written one. It is true as time passes, for a node that is
+//! slow, or busy with reads, commits later. And it needs no figure of what a node can do: nodes are compared with each other.
+//!
+//! A home is overloaded when what waits for it is more than the nodes' mean by [`OverloadRule::ahead_bytes`], and by
+//! [`OverloadRule::ahead_metablocks`]; it stays so until it is within half of that. A copy that is off-loaded is written
+//! twice and read once more: for a home that is a little busier than others that is not worth it, and a cluster in which
+//! few write has no guests at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ebb_types::NodeId;
+
+/// When a home counts as overloaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OverloadRule {
+    /// Bytes by which more than the mean must wait for it. `u64::MAX`: no home ever is.
+    pub ahead_bytes: u64,
+    /// Metablocks by which more must wait, too: whoever writes has three of a file before it has committed one.
+    pub ahead_metablocks: u64,
+    /// Copies of a home that may be away at a time: what it will have to take in again.
+    pub away_max: u64,
+}
+
+impl Default for OverloadRule {
+    /// 64 MiB are half a second of a disk's or a link's time; 2,048 copies of 64 MiB come home in about ten minutes.
+    fn default() -> Self {
+        Self { ahead_bytes: 64 << 20, ahead_metablocks: 4, away_max: 2048 }
+    }
+}
+
+/// A node that stays on as far as the plans reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Queue {
+    /// Bytes that it has been given to write and that are not committed.
+    pub waiting_bytes: u64,
+    /// Copies that belong to it and lie elsewhere.
+    pub away: u64,
+}
+
+/// What waits for each of the nodes if it were spread evenly, in bytes.
+#[must_use]
+pub fn mean_bytes(queues: &BTreeMap<NodeId, Queue>) -> u64 {
+    let sum: u128 = queues.values().map(|queue| u128::from(queue.waiting_bytes)).sum();
+    let nodes = u128::try_from(queues.len().max(1)).expect("a length fits");
+    u64::try_from(sum / nodes).expect("a mean is no more than the largest")
+}
+
+/// The nodes that have too much to write, for metablocks of so many bytes. `before`: those that had at the last look.
+#[must_use]
+pub fn choose_overloaded(
+    rule: &OverloadRule,
+    queues: &BTreeMap<NodeId, Queue>,
+    before: &BTreeSet<NodeId>,
+    metablock_bytes: u64,
+) -> BTreeSet<NodeId> {
+    let ahead = rule.ahead_bytes.max(rule.ahead_metablocks.saturating_mul(metablock_bytes));
+    if ahead == u64::MAX {
+        return BTreeSet::new();
+    }
+    let mean = mean_bytes(queues);
+    let is_over = |(node, queue): &(&NodeId, &Queue)| {
+        let ahead = if before.contains(node) { ahead / 2 } else { ahead };
+        queue.waiting_bytes >= mean.saturating_add(ahead) && queue.away < rule.away_max
+    };
+    queues.iter().filter(is_over).map(|(node, _)| *node).collect()
+}
+
+impl OverloadRule {
+    /// Whether a home for which so many bytes wait has time for what comes back to it.
+    #[must_use]
+    pub const fn lets_home(&self, waiting_bytes: u64) -> bool {
+        waiting_bytes <= self.ahead_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests;
