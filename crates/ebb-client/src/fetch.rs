@@ -172,6 +172,7 @@ async fn from_or_report(shared: &Arc<Shared>, wanted: &Wanted, place: usize, att
     // Who falls asleep meanwhile answers when it wakes, which may be long: others are asked before.
     let left = Duration::from_millis(shared.awake_left_ms(member.node)).saturating_add(SLACK);
     let attempt = attempt.min(left);
+    on_asked(shared, wanted, member.node);
     let answer = from_member(shared, wanted, &member, attempt).await;
     if answer.is_ok() {
         on_read(shared, wanted, member.node);
@@ -184,6 +185,15 @@ async fn from_or_report(shared: &Arc<Shared>, wanted: &Wanted, place: usize, att
     })
 }
 
+/// A node is about to be asked: that others might have been is what its part is reckoned by.
+fn on_asked(shared: &Shared, wanted: &Wanted, node: u64) {
+    let members = wanted.record.members.iter().map(|member| member.node);
+    let serves =
+        |node: &u64| shared.awake_left_ms(*node) > 0 && !shared.nodes.is_dead(*node) && !shared.nodes.is_silent(*node);
+    let could: Vec<u64> = members.filter(serves).collect();
+    shared.balance.lock().count(could, node);
+}
+
 /// A node has answered.
 fn on_read(shared: &Shared, wanted: &Wanted, node: u64) {
     shared.extras.on_read(wanted.record.metablock_id());
@@ -193,12 +203,19 @@ fn on_read(shared: &Shared, wanted: &Wanted, node: u64) {
 /// Members that are awake, in the order in which they are to be asked.
 pub(crate) fn order(shared: &Shared, record: &pb::Metablock) -> Vec<usize> {
     let own = &shared.options.host;
+    let balance = {
+        let plan = shared.plan_in_force();
+        let mut balance = shared.balance.lock();
+        balance.on_plan(plan);
+        record.members.iter().map(|member| balance.below(member.node)).collect::<Vec<_>>()
+    };
     let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
         place,
         own_host: shared.nodes.host(member.node) == *own,
         awake_left_ms: shared.awake_left_ms(member.node),
         dead: shared.nodes.is_dead(member.node) || shared.nodes.is_silent(member.node),
         outstanding: shared.nodes.outstanding(member.node),
+        below: balance[place],
         draw: shared.runtime.random_u64(),
     });
     read_order(candidates.collect())

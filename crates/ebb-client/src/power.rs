@@ -67,6 +67,12 @@ impl Shared {
         self.plans.lock().version().raw()
     }
 
+    /// Version of the plan in force; 0: none.
+    pub(crate) fn plan_in_force(&self) -> u64 {
+        let now_ms = self.wall_ms();
+        self.plans.lock().at(now_ms).map_or(0, |plan| plan.version.raw())
+    }
+
     pub(crate) fn wall_ms(&self) -> u64 {
         wall_ms(self.runtime.wall())
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ebb_layout::rendezvous;
+use ebb_power::read::LearnedBalance;
 use ebb_rpc::Connector;
 use ebb_runtime::Runtime;
 use ebb_types::{Credentials, Error, ErrorKind, InodeId, Result, err};
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     pub metrics: Cells,
     pub served: Served,
     pub extras: Extras,
+    /// Who served which part of this client's reads.
+    pub balance: Mutex<LearnedBalance<u64>>,
     pub listener: Mutex<Option<Arc<dyn CacheListener>>>,
     /// Recalls that are being dealt with, and what they leave.
     pub recalls: Mutex<BTreeMap<InodeId, crate::inode::Lease>>,
@@ -111,6 +114,7 @@ impl Shared {
             metrics: Cells::default(),
             served,
             extras: Extras::default(),
+            balance: Mutex::default(),
             listener: Mutex::new(None),
             recalls: Mutex::default(),
             forgetting: Mutex::default(),

@@ -1,7 +1,8 @@
 //! Rabbit's load balancer at the place where Rabbit has it: one for all readers.
 //!
-//! Live clients choose by themselves, each by its own requests in progress. Here the same pure rule that `ebb-power` has
-//! for datasets names the holder of each block, and the real client reads it from there, by a map that names no other.
+//! Live clients choose by themselves, each by its own reads (`ebb_power::read::LearnedBalance`). Here one that knows all
+//! readers, and what lies where, names the holder of each block, and the real client reads it from there, by a map that
+//! names no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 

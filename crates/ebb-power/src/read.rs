@@ -6,6 +6,10 @@ use std::str::FromStr;
 
 use ebb_types::{Error, Result, err};
 
+mod learned;
+
+pub use learned::LearnedBalance;
+
 /// How a dataset's reads are spread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ReadRule {
@@ -177,7 +181,7 @@ impl<K: Ord + Copy> HitBalance<K> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use ebb_layout::targets::{Chain, equal_work};
     use proptest::prelude::*;
 
@@ -221,7 +225,7 @@ mod tests {
     }
 
     /// SplitMix64's finisher: an order that has nothing to do with the numbers.
-    fn mix(number: u64) -> u64 {
+    pub(crate) fn mix(number: u64) -> u64 {
         let mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

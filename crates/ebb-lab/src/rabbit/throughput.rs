@@ -35,8 +35,8 @@ struct Case {
 enum Who {
     Hdfs,
     Rabbit,
-    /// The same, and each client chooses holders by its own requests in progress, as live ones do.
-    Unbalanced,
+    /// The same, with one balancer for all clients that names the holder of each block, as Rabbit has it.
+    Named,
     Tide,
 }
 
@@ -46,7 +46,7 @@ impl Case {
         match self.who {
             // "The data is written onto a number of nodes equal to the number of active nodes in the Rabbit case".
             Who::Hdfs => Setting::of(self.awake, PolicyKind::AlwaysOn, Layout::RANDOM, blocks),
-            Who::Rabbit | Who::Unbalanced => Setting::of(NODES, PolicyKind::Activation, layout, blocks),
+            Who::Rabbit | Who::Named => Setting::of(NODES, PolicyKind::Activation, layout, blocks),
             Who::Tide => Setting::of(NODES, PolicyKind::Tide, layout, blocks),
         }
     }
@@ -64,8 +64,8 @@ impl Case {
             }
             let streams = if self.awake < PRIMARIES { BLINKING_STREAMS } else { STREAMS };
             let balancer = match self.who {
-                Who::Rabbit | Who::Tide => Some(Balancer::new(&bed, &users[0]).await?),
-                Who::Hdfs | Who::Unbalanced => None,
+                Who::Named => Some(Balancer::new(&bed, &users[0]).await?),
+                Who::Hdfs | Who::Rabbit | Who::Tide => None,
             };
             Ok(rate(&read_whole(&bed, &users, streams, balancer).await, setting.bytes()))
         })
@@ -84,7 +84,7 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
     let mut all = cases(Who::Hdfs, steps);
     all.extend(cases(Who::Rabbit, steps));
     all.extend(cases(Who::Rabbit, &[2]));
-    all.extend(cases(Who::Unbalanced, steps));
+    all.extend(cases(Who::Named, steps));
     all.extend(cases(Who::Tide, steps));
     all.extend(cases(Who::Tide, &[2]));
     let seen = lab.map(&all, |case| case.run(lab.seed, blocks))?;
@@ -103,13 +103,13 @@ const EQUAL: f64 = 0.10;
 fn rows(section: &mut Section, steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f64, f64)>) {
     let share = |who: Who, awake: u32| Some(of(who, awake)?.0 / of(Who::Hdfs, awake)?.0);
     for awake in steps {
-        let (ratio, unbalanced) = (share(Who::Rabbit, *awake), share(Who::Unbalanced, *awake));
+        let (ratio, named) = (share(Who::Rabbit, *awake), share(Who::Named, *awake));
         let what =
             format!("full read of {awake} of {NODES} nodes, activation on equal-work, as a share of HDFS on {awake}");
-        let alone = Cell::share(unbalanced, 0).human();
+        let named = Cell::share(named, 0).human();
         let why = format!(
-            "Holders named by the hit-ratio rule, for all readers. Without it, each live client choosing by its own \
-             requests in progress: {alone}."
+            "Each live client keeps hit ratios by its own reads. With one balancer that names holders for all of them, as \
+             Rabbit has it: {named}."
         );
         section.rows.push(
             Comparison::new("Fig. 6", what, "equal".into(), Cell::share(ratio, 0), why)
@@ -170,7 +170,7 @@ fn figure(steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f64, f64)>) -> Figure 
     .with("activation (Rabbit)", Mark::Markers, curve(Who::Rabbit, steps))
     .with("HDFS", Mark::Dashed, curve(Who::Hdfs, steps))
     .with("tide", Mark::Line, curve(Who::Tide, &with_two))
-    .with("activation, clients choose", Mark::Points, curve(Who::Unbalanced, steps))
+    .with("activation, one balancer", Mark::Points, curve(Who::Named, steps))
     .with("straight line", Mark::Reference, vec![(0.0, 0.0), (f64::from(NODES), per_node * f64::from(NODES))])
 }
 

@@ -16,7 +16,7 @@ pub type Loads = Vec<u64>;
 
 /// The hit-ratio heuristic, blocks requested in the order of `requests`. None if some block has no active holder.
 ///
-/// It is the one that clients run: `ebb_power::read::HitBalance`.
+/// It knows what lies where; clients run it on what they learn by reading (`ebb_power::read::LearnedBalance`).
 #[must_use]
 pub fn greedy(placement: &Placement, active: &[bool], requests: impl Iterator<Item = usize>) -> Option<Loads> {
     let on = active.iter().filter(|on| **on).count() as f64;

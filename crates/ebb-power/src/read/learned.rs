@@ -1,0 +1,152 @@
+//! Hit ratios for a reader who knows of no chain and no targets: they show in what it reads.
+//!
+//! Of `B` reads so far a node with `b_i / B` of the data could have served about `b_i`, so that `(B / n) / b_i`, the part
+//! that it should have served, is known from the reader's own counts; and `n` is the number of nodes that could have served
+//! any. So the rule needs nothing from anybody, holds for every layout (where all nodes hold alike it spreads reads
+//! evenly), for several datasets at a time, and for copies that lie away from home. Each reader keeps its own reads
+//! even; several readers are even together, as the ties between them fall by lot.
+
+use std::collections::BTreeMap;
+
+use super::desired_hit_ratio;
+
+/// One reader's counts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LearnedBalance<K> {
+    nodes: BTreeMap<K, Hits>,
+    reads: u64,
+    plan: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Hits {
+    served: u64,
+    could: u64,
+}
+
+/// Reads after which all counts are halved: who has changed what it reads has new ratios soon.
+const MEMORY: u64 = 1 << 12;
+
+impl<K> Default for LearnedBalance<K> {
+    fn default() -> Self {
+        Self { nodes: BTreeMap::new(), reads: 0, plan: 0 }
+    }
+}
+
+impl<K: Ord + Copy> LearnedBalance<K> {
+    /// The power plan with this number is in force: under another one other nodes served, and the counts begin anew.
+    pub fn on_plan(&mut self, version: u64) {
+        if self.plan != version {
+            *self = Self { plan: version, ..Self::default() };
+        }
+    }
+
+    /// How far a node is below the part of its reads that it should have served, this read taken as one that it could
+    /// serve.
+    #[must_use]
+    pub fn below(&self, node: K) -> f64 {
+        let hits = self.nodes.get(&node).copied().unwrap_or_default();
+        let could = (hits.could + 1) as f64;
+        desired_hit_ratio((self.reads + 1) as f64, self.nodes.len() as f64, could) - hits.served as f64 / could
+    }
+
+    /// Counts a read that any of `could` might have served, and `asked` is asked for.
+    pub fn count(&mut self, could: impl IntoIterator<Item = K>, asked: K) {
+        for node in could {
+            self.nodes.entry(node).or_default().could += 1;
+        }
+        self.nodes.entry(asked).or_default().served += 1;
+        self.reads += 1;
+        if self.reads >= MEMORY {
+            self.reads /= 2;
+            self.nodes.values_mut().for_each(|hits| (hits.served, hits.could) = (hits.served / 2, hits.could / 2));
+            self.nodes.retain(|_, hits| hits.could > 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_layout::targets::{Chain, equal_work};
+
+    use super::*;
+    use crate::read::tests::mix;
+
+    /// Blocks with the nodes that hold them, of an equal-work chain, as far as they are among the first `active`.
+    fn holders(nodes: u32, active: usize, blocks: u64, seed: u64) -> Vec<Vec<usize>> {
+        let stored = equal_work::targets(Chain::new(nodes, 3, 3).unwrap(), blocks).unwrap();
+        let mut holders = vec![Vec::new(); blocks as usize];
+        for copy in 0..stored.copies() {
+            let mut places: Vec<u64> = (0..blocks).collect();
+            places.sort_by_key(|block| mix(*block ^ seed << 20 ^ (copy as u64) << 40));
+            let run = stored.copy(copy).iter().enumerate().flat_map(|(node, held)| vec![node; *held as usize]);
+            run.zip(places).for_each(|(node, block)| holders[block as usize].push(node));
+        }
+        holders.iter_mut().for_each(|of| of.retain(|node| *node < active));
+        holders
+    }
+
+    fn choose(balance: &LearnedBalance<usize>, holders: &[usize], draw: u64) -> usize {
+        let key = |node: &usize| (balance.below(*node), mix(*node as u64 ^ draw));
+        let most = |one: &&usize, other: &&usize| {
+            let (one, other) = (key(one), key(other));
+            one.0.total_cmp(&other.0).then(one.1.cmp(&other.1))
+        };
+        *holders.iter().max_by(most).unwrap()
+    }
+
+    /// Reads of the node with most, over the mean, when as many readers as nodes read a part each, one after the other.
+    fn crowding(active: usize, seed: u64, is_balanced: bool) -> f64 {
+        let holders = holders(25, active, 800, seed);
+        let mut served = vec![0_u64; active];
+        for (reader, own) in holders.chunks(800 / active).enumerate() {
+            let mut balance = LearnedBalance::default();
+            for (number, holders) in own.iter().enumerate() {
+                let draw = mix(seed << 32 | (reader as u64) << 16 | number as u64);
+                let node = choose(&balance, holders, draw);
+                served[node] += 1;
+                if is_balanced {
+                    balance.count(holders.iter().copied(), node);
+                }
+            }
+        }
+        *served.iter().max().unwrap() as f64 * active as f64 / served.iter().sum::<u64>() as f64
+    }
+
+    #[test]
+    fn readers_who_know_nothing_share_primaries_and_others_evenly() {
+        for (active, most) in [(5, 1.25), (15, 1.5), (25, 1.65)] {
+            for seed in 0..8 {
+                let (by_lot, balanced) = (crowding(active, seed, false), crowding(active, seed, true));
+                assert!(balanced < most, "{balanced} with {active} active, seed {seed}");
+                assert!(active < 15 || by_lot > 1.9, "{by_lot} with {active} active, seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_reader_comes_to_an_even_share_and_another_plan_begins_anew() {
+        let mut balance = LearnedBalance::default();
+        let mut served = vec![0_u64; 20];
+        for (number, holders) in holders(25, 20, 3_000, 5).iter().enumerate() {
+            let node = choose(&balance, holders, mix(number as u64));
+            served[node] += 1;
+            balance.count(holders.iter().copied(), node);
+        }
+        assert!(served.iter().all(|reads| reads.abs_diff(150) <= 9), "{served:?}");
+        let before = balance.clone();
+        balance.on_plan(0);
+        assert_eq!(balance, before);
+        balance.on_plan(2);
+        assert_eq!(balance, LearnedBalance { plan: 2, ..LearnedBalance::default() });
+    }
+
+    #[test]
+    fn what_is_long_ago_is_forgotten() {
+        let mut balance = LearnedBalance::default();
+        (0..3).for_each(|_| balance.count([1, 2], 1));
+        (0..4 * MEMORY).for_each(|_| balance.count([2, 3], 3));
+        assert!(!balance.nodes.contains_key(&1) && balance.reads < MEMORY);
+        assert!(balance.below(2) > balance.below(3));
+    }
+}
