@@ -256,7 +256,8 @@ impl Client {
         self.make(credentials, Op::Symlink(op)).await
     }
 
-    /// Makes a hard link.
+    /// Makes a hard link. The attributes have this client's unsynced size and times: kernels take the size from here
+    /// without a question, and drop what they have mapped beyond it.
     pub async fn link(
         &self,
         credentials: &Credentials,
@@ -265,7 +266,8 @@ impl Client {
         name: &[u8],
     ) -> Result<pb::Attr> {
         let op = meta_op::Link { inode: inode.raw(), parent: parent.raw(), name: name.to_vec() };
-        self.make(credentials, Op::Link(op)).await
+        let attr = self.make(credentials, Op::Link(op)).await?;
+        Ok(self.shared.find(inode).map_or(attr, |inode| inode.core.lock().overlay(attr)))
     }
 
     /// Removes a name that is not a directory's.

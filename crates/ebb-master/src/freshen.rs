@@ -21,8 +21,9 @@ const MARGIN: Duration = Duration::from_millis(300);
 /// Replaces sizes and times in a reply by the holders' own, where a session other than the caller writes.
 ///
 /// A holder is asked until its session's time is up: then its file is in recovery, and its size unknown until that is
-/// done. A query waits for that too, and fails with `Unavailable` rather than tell a wrong size; a mutation has been
-/// done and is answered with what is committed.
+/// done. A query waits for that too, and fails with `Unavailable` rather than tell a wrong size. So do the mutations whose
+/// answer goes on to a kernel as the file's attributes, which would believe a size that is too small and drop pages that
+/// programs have mapped; but they have been done, and are answered with what is committed if nothing better comes.
 pub(crate) async fn freshen(
     shared: &Arc<Shared>,
     session: SessionId,
@@ -34,6 +35,9 @@ pub(crate) async fn freshen(
         Op::Lookup(_) | Op::GetAttr(_) | Op::Resolve(_) => {
             reply.attr.iter().filter_map(|attr| unsure(shared, session, attr)).collect()
         }
+        // A new size is the business of who has the lease.
+        Op::SetAttr(set) if set.size.is_some() => return Ok(()),
+        Op::Link(_) | Op::SetAttr(_) => reply.attr.iter().filter_map(|attr| unsure(shared, session, attr)).collect(),
         // Helps are left out below, not asked for.
         Op::ReadDir(read) if read.plus && !read.hint => {
             let attrs = reply.entries.iter().filter_map(|entry| entry.attr.as_ref());
@@ -52,12 +56,19 @@ pub(crate) async fn freshen(
     // All are asked at once, so that one answer of a holder covers its files.
     let inquiries: Vec<_> = asked.into_iter().map(|inode| Inquiry::begin(shared, session, inode)).collect();
     for inquiry in &inquiries {
-        if let Some(attr) = inquiry.wait(until).await? {
-            fresh.insert(attr.inode, attr);
+        match inquiry.wait(until).await {
+            Ok(Some(attr)) => drop(fresh.insert(attr.inode, attr)),
+            Ok(None) => {}
+            Err(_) if !op.is_query() => {}
+            Err(error) => return Err(error),
         }
     }
     if let Some(attr) = &mut reply.attr {
-        refresh(attr, &fresh);
+        match fresh.get(&attr.inode) {
+            // A time that was set just now is told as it was set.
+            Some(fresh) if !op.is_query() => attr.size = fresh.size,
+            _ => drop(refresh(attr, &fresh)),
+        }
     }
     for entry in &mut reply.entries {
         if let Some(attr) = &mut entry.attr {

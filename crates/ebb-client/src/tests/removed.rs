@@ -5,7 +5,7 @@ use std::time::Duration;
 use ebb_types::{ErrorKind, InodeId};
 
 use super::harness::{create, pattern, read_all, root, run};
-use crate::{Access, Client};
+use crate::{Access, Client, SetAttr};
 
 const FILES: u64 = 40;
 
@@ -77,5 +77,26 @@ fn what_was_written_before_the_last_name_went_is_read_by_who_has_the_file_open()
         reader.close(open).await;
         cluster.world.sleep(Duration::from_secs(10)).await;
         assert!(writer.get_attr(&root(), inode).await.is_err(), "nobody keeps it");
+    });
+}
+
+/// Goal: who links a file, or changes its mode, hears of its size as it is for everybody, here and elsewhere: a kernel takes
+/// the size from such an answer, and drops the mapped pages beyond it.
+#[test]
+fn links_and_modes_are_answered_with_what_is_not_committed_yet() {
+    run(74, 3, |cluster| async move {
+        let writer = cluster.client("h0").await;
+        let other = cluster.client("h1").await;
+        let (handle, inode) = create(&writer, InodeId::ROOT, "file").await;
+        writer.write(handle, 0, pattern(1, 5000)).await.unwrap();
+        let linked = writer.link(&root(), inode, InodeId::ROOT, b"own").await.unwrap();
+        assert_eq!((linked.size, linked.nlink), (5000, 2));
+        writer.write(handle, 5000, pattern(1, 2000)).await.unwrap();
+        let linked = other.link(&root(), inode, InodeId::ROOT, b"others").await.unwrap();
+        assert_eq!((linked.size, linked.nlink), (7000, 3));
+        writer.write(handle, 7000, pattern(1, 1000)).await.unwrap();
+        let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        assert_eq!(other.set_attr(&root(), inode, set.clone()).await.unwrap().size, 8000);
+        assert_eq!(writer.set_attr(&root(), inode, set).await.unwrap().size, 8000);
     });
 }

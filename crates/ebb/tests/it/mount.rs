@@ -131,6 +131,45 @@ print("good")
     ));
 }
 
+/// Goal: what a program has mapped stays whole while its file gets another name, mode or time. Method: the bytes are not
+/// committed yet, and the mapping is read only afterwards, so that each page is asked for; from another mount, too.
+#[test]
+fn a_mapping_outlives_a_link_and_a_change_of_mode() {
+    let cluster = Cluster::up(3);
+    let (one, two) = (cluster.mount("one"), cluster.mount_as("two", "h1"));
+    let script = r#"
+import mmap, os, sys
+one, two = sys.argv[1:]
+for index, change in enumerate([
+    lambda name: os.link(name(one), name(one) + ".l"),
+    lambda name: os.chmod(name(one), 0o600),
+    lambda name: os.utime(name(one)),
+    lambda name: os.link(name(two), name(two) + ".l"),
+    lambda name: os.chmod(name(two), 0o600),
+]):
+    name = lambda mount: f"{mount}/f{index}"
+    writer = os.open(name(one), os.O_RDWR | os.O_CREAT)
+    for part in range(40):
+        os.pwrite(writer, bytes([65 + part]) * 8192, part * 8192)
+    os.close(writer)
+    # By this mount, and by the one that did not write.
+    for mount in (one, two):
+        fd = os.open(name(mount), os.O_RDONLY)
+        mapping = mmap.mmap(fd, 40 * 8192, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+        os.close(fd)
+        if mount == one:
+            change(name)
+        # Nobody asks for the size in between.
+        for part in range(40):
+            assert mapping[part * 8192 : (part + 1) * 8192] == bytes([65 + part]) * 8192
+        assert os.stat(name(mount)).st_size == 40 * 8192
+print("good")
+"#;
+    let file = cluster.path("script.py");
+    std::fs::write(&file, script).unwrap();
+    assert_eq!(shell(&format!("python3 {} {} {}", file.display(), one.display(), two.display())), "good");
+}
+
 #[test]
 fn locations_are_told_through_the_mount_and_the_command_line() {
     let cluster = Cluster::up(3);
