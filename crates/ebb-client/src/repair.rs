@@ -31,6 +31,8 @@ struct Scene {
     members: Vec<(pb::Member, bool)>,
     /// Who has most, and how much.
     source: Option<(pb::Member, Version)>,
+    /// By node, why each failed member did.
+    failures: Vec<(u64, Error)>,
 }
 
 /// Works until the set is whole again, has been shrunk, or the lease is gone.
@@ -74,7 +76,7 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
     // Data that nobody well has can only come from this client's memory, and that reaches back to what is settled.
     if scene.source.is_none() && scene.settled != Version::ZERO {
         revive(target, &scene).await;
-        return Err(err!(Unavailable, "no member of {} answers", scene.id));
+        return Err(nobody_well(&scene));
     }
     match replace(target, &scene, refused).await {
         Ok(()) => Ok(true),
@@ -83,6 +85,15 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
             Err(error)
         }
     }
+}
+
+/// What is wrong with a set of which no member takes writes any more, as its members told.
+fn nobody_well(scene: &Scene) -> Error {
+    let told = scene.failures.iter().map(|(node, error)| format!("n{node}: {error}"));
+    let told = told.collect::<Vec<_>>().join("; ");
+    let is_full = |(_, error): &(u64, Error)| error.kind() == ErrorKind::NoSpace;
+    let kind = if scene.failures.iter().any(is_full) { ErrorKind::NoSpace } else { ErrorKind::Unavailable };
+    Error::new(kind, format!("no member of {} takes writes ({told})", scene.id))
 }
 
 /// Has every member that is well sync what it received. False: the channel is gone.
@@ -112,6 +123,11 @@ fn look(target: &Target) -> Option<Scene> {
             settled: channel.settled,
             members: channel.peers.iter().map(|peer| (peer.member, peer.failed.is_some())).collect(),
             source,
+            failures: channel
+                .peers
+                .iter()
+                .filter_map(|peer| peer.failed.clone().map(|error| (peer.member.node, error)))
+                .collect(),
         }
     })
 }

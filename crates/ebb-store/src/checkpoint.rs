@@ -12,6 +12,7 @@ use ebb_types::{Error, ErrorKind, MetablockId, Result, bail};
 use crate::files::{shard, shard_path};
 use crate::flush::{flush, put_in_place, sync_files};
 use crate::index::{IndexHead, IndexWriter, index_path};
+use crate::notice::{Notice, Word, tell_of_stuck};
 use crate::state::ReplicaState;
 use crate::volume::Shared;
 
@@ -28,6 +29,8 @@ pub(crate) struct Unsynced {
     shards: BTreeSet<u8>,
     /// Replicas with synced contents that found no space in the file system.
     pub(crate) stuck: BTreeSet<MetablockId>,
+    /// What was said of them.
+    pub(crate) notice: Notice,
     /// The index in force.
     pub(crate) index: u64,
 }
@@ -53,12 +56,24 @@ impl Unsynced {
 
 /// The task: checkpoints when the journal has grown enough.
 pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut notice = Notice::default();
     loop {
         shared.checkpoint_wanted.notified().await;
-        match checkpoint(&shared).await {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NoSpace => {
-                tracing::warn!(volume = %shared.root.display(), %error, "checkpoint waits for space");
+        let done = checkpoint(&shared).await;
+        let waits = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
+        let word = notice.look(waits, shared.runtime.now());
+        match done {
+            Ok(()) => {
+                if let Some(Word::Over(lasted)) = word {
+                    let volume = shared.root.display();
+                    tracing::info!(%volume, seconds = lasted.as_secs(), "the checkpoint found room");
+                }
+            }
+            Err(error) if waits => {
+                if let Some(Word::Waits(lasted)) = word {
+                    let volume = shared.root.display();
+                    tracing::warn!(%volume, seconds = lasted.as_secs(), %error, "checkpoint waits for space");
+                }
                 shared.runtime.sleep(RETRY_PAUSE).await;
                 shared.checkpoint_wanted.notify_one();
             }
@@ -113,12 +128,15 @@ async fn begin(shared: &Shared) -> Result<Option<(IndexHead, BTreeSet<MetablockI
 
 /// Puts in place what found no space before. The caller holds the journal.
 pub(crate) async fn retry_stuck(shared: &Shared) -> Result<()> {
-    let stuck = std::mem::take(&mut shared.unsynced.lock().stuck);
+    let stuck = shared.unsynced.lock().stuck.clone();
     for metablock in stuck {
+        // One by one: who asks meanwhile whether the disk is full is told so.
+        shared.unsynced.lock().stuck.remove(&metablock);
         if let Some(replica) = shared.get(metablock) {
             put_in_place(shared, &replica).await?;
         }
     }
+    tell_of_stuck(shared);
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use crate::batch::BatchBody;
 use crate::chunks::SECOND;
 use crate::files::{pull_path, replica_path, shard, shard_path};
 use crate::journal::Journal;
+use crate::notice::tell_of_stuck;
 use crate::record::{Content, Record};
 use crate::replica::{Replica, Staged};
 use crate::share::revoke_all;
@@ -255,6 +256,7 @@ async fn finish(shared: &Shared, batch: &[Part]) -> Result<()> {
     for part in batch {
         put_in_place(shared, &part.replica).await?;
     }
+    tell_of_stuck(shared);
     Ok(())
 }
 
@@ -327,7 +329,7 @@ pub(crate) async fn sync_files(shared: &Shared, files: Vec<File>) -> Result<()> 
 }
 
 /// Does to the replica's file what its records in the journal say. The caller holds the journal. A full disk stops it: the rest stays in memory and
-/// in the journal, and is tried again at the next batch or checkpoint.
+/// in the journal, and is tried again at the next batch or checkpoint; who calls says so ([`tell_of_stuck`]).
 pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<()> {
     let _content = replica.content.write().await;
     loop {
@@ -339,7 +341,6 @@ pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<(
         match place(shared, replica, &record).await {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NoSpace => {
-                tracing::warn!(volume = %shared.root.display(), metablock = %replica.id, "no space to put synced data in place");
                 shared.unsynced.lock().stuck.insert(replica.id);
                 return Ok(());
             }

@@ -13,7 +13,7 @@
 //! lengths), `plan` (from a write to a record), `replica` (received and synced), `write`, `flush` (group commit),
 //! `read`, `share` (descriptors for
 //! readers of the host), `checkpoint`, `recover` and `replay` (start), `extents` (contents merged), then `admin`, `pull`, `scrub`,
-//! `rest`, `graves` (what is remembered of the deleted). The formats are in `label`, `batch`, `journal`, `index`.
+//! `rest`, `notice` (what is said of a full disk), `graves` (what is remembered of the deleted). The formats are in `label`, `batch`, `journal`, `index`.
 
 mod admin;
 mod batch;
@@ -30,6 +30,7 @@ mod graves;
 mod index;
 mod journal;
 mod label;
+mod notice;
 mod overlay;
 mod plan;
 mod pull;

@@ -66,6 +66,11 @@ impl Overlay {
         self.records.iter().map(|one| &*one.record)
     }
 
+    /// Bytes of all records.
+    pub(crate) fn data_bytes(&self) -> usize {
+        self.records().filter_map(Record::data).map(bytes::Bytes::len).sum()
+    }
+
     /// Whether the file needs nothing done to it.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()

@@ -314,6 +314,11 @@ impl Shared {
         self.options.checkpoint_bytes.max(index_bytes.min(JOURNAL_BYTES_MAX))
     }
 
+    /// Bytes received that are not in their files yet.
+    pub(crate) fn unplaced_bytes(&self) -> u64 {
+        (self.options.unplaced_bytes_max - self.unplaced.available_permits()) as u64
+    }
+
     pub(crate) fn get(&self, metablock: MetablockId) -> Option<Arc<Replica>> {
         self.replicas.read().get(&metablock).cloned()
     }

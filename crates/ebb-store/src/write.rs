@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_runtime::{File, Plant};
-use ebb_types::{CHUNK_SIZE, Epoch, ErrorKind, Incarnation, MetablockId, Result, Version, bail, err};
+use ebb_types::{CHUNK_SIZE, Epoch, ErrorKind, Incarnation, MetablockId, Result, Version, bail};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::admin::check_epoch;
@@ -23,8 +23,11 @@ use crate::volume::{Shared, Volume};
 /// Writes up to this size go through the journal, wherever they are: one sync instead of two.
 const JOURNALED_MAX: u64 = 64 << 10;
 
-/// How long a write waits for memory before it is refused.
-const MEMORY_WAIT: Duration = Duration::from_secs(10);
+/// How long a write waits for memory before it is refused: less than clients wait for an answer (4 s), or they would take a
+/// node that is busy for one that is frozen.
+const MEMORY_WAIT: Duration = Duration::from_secs(3);
+/// How often it looks meanwhile whether the disk is full.
+const MEMORY_LOOK: Duration = Duration::from_millis(200);
 
 /// One versioned write.
 #[derive(Clone, Debug)]
@@ -333,8 +336,7 @@ async fn bring(
 ) -> Result<(Option<File>, Option<OwnedSemaphorePermit>)> {
     let new_bytes = new_bytes(change, &replica.live.lock().state, way);
     if new_bytes > 0 {
-        let unplaced = shared.options.unplaced_bytes_max - shared.unplaced.available_permits();
-        shared.space.check(new_bytes, unplaced as u64).await?;
+        shared.space.check(new_bytes, shared.unplaced_bytes()).await?;
     }
     Ok(match change {
         Change::Data { offset, bytes, .. } if way != Way::Journal => {
@@ -405,11 +407,34 @@ async fn take_memory(shared: &Shared, len: usize) -> Result<OwnedSemaphorePermit
     }
     let _starving = shared.queue.starve();
     shared.queue.want_all();
-    let permit = async { Ok(shared.unplaced.clone().acquire_many_owned(permits).await) };
-    match shared.runtime.timeout(MEMORY_WAIT, "memory", permit).await {
-        Ok(Ok(permit)) => Ok(permit),
-        _ => Err(err!(Overloaded, "{} has as many unsynced bytes as it takes", shared.root.display())),
+    let mut permit = pin!(shared.unplaced.clone().acquire_many_owned(permits));
+    let until = shared.runtime.now().after(MEMORY_WAIT);
+    loop {
+        // What was on its way when this began may have found no room meanwhile.
+        check_not_stuck(shared, permits as usize)?;
+        let left = until.since(shared.runtime.now());
+        if left.is_zero() {
+            bail!(Overloaded, "{} has as many unsynced bytes as it takes", shared.root.display());
+        }
+        tokio::select! {
+            biased;
+            Ok(permit) = &mut permit => return Ok(permit),
+            () = shared.runtime.sleep(left.min(MEMORY_LOOK)) => {}
+        }
     }
+}
+
+/// Fails with `NoSpace` if so much memory is taken by synced bytes that found no room on the disk that `len` more will not
+/// fit before somebody makes room. To wait for that would be to answer nothing: whoever asks would take this node for frozen.
+fn check_not_stuck(shared: &Shared, len: usize) -> Result<()> {
+    let stuck: Vec<_> = shared.unsynced.lock().stuck.iter().copied().collect();
+    let of = |metablock| shared.get(metablock).map_or(0, |replica| replica.live.lock().overlay.data_bytes());
+    let held: usize = stuck.iter().map(|metablock| of(*metablock)).sum();
+    if held > 0 && held + len > shared.options.unplaced_bytes_max {
+        let (root, count) = (shared.root.display(), stuck.len());
+        bail!(NoSpace, "{root}: {held} synced bytes of {count} metablocks wait for room on the disk: make room there");
+    }
+    Ok(())
 }
 
 /// Writes bytes to the file where nothing else needs what lies there: beyond the replica's end, and into free places.

@@ -215,6 +215,48 @@ fn deletions_and_checkpoints_work_on_a_disk_without_a_free_byte() {
     });
 }
 
+/// Goal: synced bytes that find no room on the disk hold memory until somebody makes room. Who writes is told that the disk
+/// is full, soon: a client that hears nothing for four seconds takes the node for frozen. Overwrites, which need no room
+/// of their own, are refused, too, once there is no memory left; what was acknowledged is read, and placed later.
+#[test]
+fn who_writes_is_told_soon_that_bytes_wait_for_room() {
+    in_world(9, |mut rig| async move {
+        rig.options.unplaced_bytes_max = 256 << 10;
+        let process = rig.virt_process().clone();
+        let volume = rig.open().await.unwrap();
+        let mut writers: Vec<_> = (1..=8).map(|raw| Writer::new(&volume, raw)).collect();
+        for writer in &mut writers {
+            writer.send(data(0, &bytes(50_000, 1)), true).await.unwrap();
+        }
+        process
+            .plan_disk_fault(PlannedFault { count: u32::MAX, ..PlannedFault::no_space(DiskWork::Write, "replicas/") });
+        let mut kept = Vec::new();
+        let began = rig.runtime.now();
+        let refused = loop {
+            let at = kept.len() % writers.len();
+            match writers[at].send(data(0, &bytes(50_000, 2)), true).await {
+                Ok(_) => kept.push(at),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+        assert!(refused.to_string().contains("make room"), "{refused}");
+        assert!((2..=5).contains(&kept.len()), "{} writes of 50 kB into 256 KiB", kept.len());
+        let took = rig.runtime.now().since(began);
+        assert!(took < Duration::from_secs(1), "it was told after {took:?}");
+        assert_eq!(volume.poisoned(), None);
+        for at in &kept {
+            let (_, found) = volume.read_all(id(*at as u64 + 1), version(1, 2)).await.unwrap();
+            assert_eq!(found, bytes(50_000, 2));
+        }
+        process.cancel_disk_faults();
+        rig.runtime.sleep(Duration::from_secs(3)).await;
+        for _ in 0..10 {
+            writers[7].send(data(0, &bytes(50_000, 3)), true).await.unwrap();
+        }
+    });
+}
+
 async fn names(rig: &super::rig::Rig) -> Vec<String> {
     rig.runtime.disk().read_dir(&rig.root).await.unwrap()
 }

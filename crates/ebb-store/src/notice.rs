@@ -1,0 +1,102 @@
+//! What is said of work that waits for room on the disk: once when it begins, once a minute while it lasts, and once when
+//! it is over. It is tried again every second, for each metablock, and a log that says so each time fills the disk, too.
+//!
+//! Plain values: moments come in as arguments.
+
+use std::time::Duration;
+
+use ebb_runtime::Moment;
+
+use crate::volume::Shared;
+
+/// At least so long between two words that something waits. What stops for a moment and begins again is not said again.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Whether something waits, and what was said of it.
+#[derive(Debug, Default)]
+pub(crate) struct Notice {
+    since: Option<Moment>,
+    said: Option<Moment>,
+    /// That it waits was said, and that it is over was not.
+    open: bool,
+}
+
+/// Something to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Word {
+    /// It waits, for so long by now.
+    Waits(Duration),
+    /// It is over, after so long.
+    Over(Duration),
+}
+
+impl Notice {
+    /// Takes in whether something waits at present.
+    pub(crate) fn look(&mut self, waits: bool, now: Moment) -> Option<Word> {
+        if !waits {
+            let lasted = now.since(self.since.take()?);
+            return std::mem::take(&mut self.open).then_some(Word::Over(lasted));
+        }
+        let lasted = now.since(*self.since.get_or_insert(now));
+        if self.said.is_some_and(|said| now.since(said) < EVERY) {
+            return None;
+        }
+        self.said = Some(now);
+        self.open = true;
+        Some(Word::Waits(lasted))
+    }
+}
+
+/// Says what is to be said of synced data that found no room for its place.
+pub(crate) fn tell_of_stuck(shared: &Shared) {
+    let (word, replicas) = {
+        let mut unsynced = shared.unsynced.lock();
+        let replicas = unsynced.stuck.len();
+        (unsynced.notice.look(replicas > 0, shared.runtime.now()), replicas)
+    };
+    let volume = shared.root.display();
+    match word {
+        Some(Word::Waits(lasted)) => tracing::warn!(
+            %volume, metablocks = replicas, bytes = shared.unplaced_bytes(), seconds = lasted.as_secs(),
+            "the disk is full: synced data waits in the journal and in memory for its place; make room on the disk"
+        ),
+        Some(Word::Over(lasted)) => {
+            tracing::info!(%volume, seconds = lasted.as_secs(), "the disk has room again: synced data is in its place");
+        }
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Moment {
+        Moment::default().after(Duration::from_secs(secs))
+    }
+
+    fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn what_waits_is_said_once_a_minute_and_once_that_it_is_over() {
+        let mut notice = Notice::default();
+        let mut said = Vec::new();
+        for second in 10..200 {
+            said.extend(notice.look(second < 150, at(second)).map(|word| (second, word)));
+        }
+        let waits = |second| (second, Word::Waits(secs(second - 10)));
+        assert_eq!(said, [waits(10), waits(70), waits(130), (150, Word::Over(secs(140)))]);
+        assert_eq!(notice.look(true, at(200)), Some(Word::Waits(secs(0))), "that is another time");
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_said_once_a_minute() {
+        let mut notice = Notice::default();
+        let said: Vec<_> =
+            (0..120).filter_map(|second| notice.look(second % 2 == 0, at(second)).map(|word| (second, word))).collect();
+        let (waits, over) = (Word::Waits(secs(0)), Word::Over(secs(1)));
+        assert_eq!(said, [(0, waits), (1, over), (60, waits), (61, over)]);
+    }
+}
