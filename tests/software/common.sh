@@ -9,7 +9,10 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ebb=${EBB:-${CARGO_TARGET_DIR:-$repository/target}/debug/ebb}
 # Debian's own, with Debian's libraries.
 python=/usr/bin/python3
-all_suites=(sqlite postgresql git copies stress-ng)
+all_suites=(sqlite sqlite-full postgresql git copies stress-ng dbench bonnie small-files c-build rust-build)
+# Debian's source packages that c-build makes, and where they are kept once they were fetched.
+c_programs=(zlib lua5.4)
+sources=${CARGO_TARGET_DIR:-$repository/target}/tools/sources
 
 # amount SHORT LONG: the number for this form.
 amount() {
@@ -45,6 +48,17 @@ on_ebb() {
 kill_mount() {
     point=$(findmnt -n -o TARGET -T "$work")
     kill -9 "$(getfattr --absolute-names --only-values -n system.ebb.mount.pid "$point")"
+}
+
+# kill_block_server HOST: ends a node's block server with kill -9.
+kill_block_server() {
+    kill -9 "$("$ebb" cluster status --json | jq -e --arg host "$1" \
+        '.processes[] | select(.role == "block" and .host == $host) | .pid')"
+}
+
+# block_server_again HOST: the one that was killed.
+block_server_again() {
+    "$ebb" node start "$1" >&2
 }
 
 # mount_again: the mount that was killed is mounted at the same place.

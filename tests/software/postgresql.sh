@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # PostgreSQL under pgbench: the postmaster and all that belongs to it are ended with kill -9 in the middle of
-# transactions, on Ebb also the mount. Started again, the database must have recovered, with each acknowledged
+# transactions, on Ebb also the mount. On Ebb block servers are killed under them, too, and come back: that neither
+# pgbench nor the server may notice. Started again, the database must have recovered, with each acknowledged
 # transaction there as a whole, sound indexes (amcheck), and at the end sound page checksums (pg_checksums).
 #
 # Usage: tests/software/postgresql.sh DIRECTORY
@@ -11,9 +12,9 @@ begin postgresql "$1"
 programs=$(printf "%s\n" /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
 victims=(server)
 if on_ebb; then
-    victims=(server mount both)
+    victims=(server mount both block-server)
 fi
-rounds=$(amount 3 20)
+rounds=$(amount 4 20)
 clients=4
 RANDOM=${SOFTWARE_SEED:-1}
 data=$work/data
@@ -80,22 +81,38 @@ prove() { # prove ROUND
     return 0
 }
 
+# Counted in what is done, so that the same happens on a slow machine.
+await() { # await ROUND COUNT: until so many transfers are there
+    until [ "$(query "SELECT count(*) FROM moved WHERE round = $1")" -ge "$2" ]; do
+        kill -0 "$bench" || { cat "$scratch/bench"; return 1; }
+    done
+}
+
+# A block server is killed under the transactions, and started again under them.
+block_server_under_them() { # block_server_under_them ROUND TRANSFERS
+    local host=h$((1 + RANDOM % 4))
+    kill_block_server "$host"
+    await "$1" $(($2 + 100)) || return 1
+    block_server_again "$host"
+    await "$1" $(($2 + 200)) || return 1
+    ! grep -E 'ERROR|PANIC|FATAL' "$scratch/bench" && ! tail -n "+$((lines + 1))" "$scratch/server.log" | grep -E 'ERROR|PANIC|FATAL'
+}
+
 round() { # round NUMBER VICTIM
-    local wanted bench
+    local wanted bench lines
     head -n 1 "$data/postmaster.pid" >"$scratch/pid"
     wanted=$((200 + RANDOM % 500))
     rm -f "$scratch"/told.*
     "$programs/pgbench" -n -c "$clients" -j 1 -T 300 -f "$here/transfer.sql" -D n=0 -D "round=$1" \
         --log --log-prefix="$scratch/told" >"$scratch/bench" 2>&1 &
     bench=$!
-    # Counted in what is done, so that the same happens on a slow machine.
-    until [ "$(query "SELECT count(*) FROM moved WHERE round = $1")" -ge "$wanted" ]; do
-        kill -0 "$bench" || { cat "$scratch/bench"; return 1; }
-    done
+    lines=$(wc -l <"$scratch/server.log")
+    await "$1" "$wanted" || return 1
     case $2 in
         server) kill_server ;;
         mount) kill_mount; mount_again; kill_server ;;
         both) kill_mount; kill_server; mount_again ;;
+        block-server) block_server_under_them "$1" "$wanted" || { kill_server; return 1; }; kill_server ;;
     esac
     wait "$bench" || true
     start && prove "$1"

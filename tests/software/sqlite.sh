@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SQLite, with a rollback journal and with a write-ahead log: two writers, Python's module and Debian's sqlite3, are
 # ended with kill -9 in the middle of transactions, on Ebb also their mount. Then the database must be sound, and hold
-# each acknowledged transaction as a whole.
+# each acknowledged transaction as a whole. On Ebb block servers are killed under them, too, and come back: that no
+# writer may notice.
 #
 # Usage: tests/software/sqlite.sh DIRECTORY
 # The kills follow from SOFTWARE_SEED (default 1), counted in transactions.
@@ -11,9 +12,9 @@ begin sqlite "$1"
 client="$python $here/sqlite_client.py"
 victims=(writers)
 if on_ebb; then
-    victims=(writers mount both)
+    victims=(writers mount both server)
 fi
-rounds=$(amount 3 20)
+rounds=$(amount 4 20)
 RANDOM=${SOFTWARE_SEED:-1}
 writers=()
 
@@ -35,6 +36,18 @@ kill_writers() {
         kill -9 -- "-$(ps -o pgid= -p "$group" | tr -d ' ')" 2>/dev/null || true
         wait "$group" 2>/dev/null || true
     done
+}
+
+# A block server is killed under the writers, and started again under them. Neither makes one of them fail.
+server_under_them() {
+    local host=h$((1 + RANDOM % 4)) so_far
+    kill_block_server "$host"
+    so_far=$(acknowledged 0)
+    [ "$(acknowledged 1)" -le "$so_far" ] || so_far=$(acknowledged 1)
+    await $((so_far + 3)) || return 1
+    block_server_again "$host"
+    await $((so_far + 6)) || return 1
+    [ ! -s "$scratch/errors" ] || { cat "$scratch/errors"; return 1; }
 }
 
 acknowledged() { # acknowledged WORKER: complete lines with a number
@@ -60,6 +73,7 @@ round() { # round DATABASE MODE VICTIM
         writers) kill_writers ;;
         mount) kill_mount; mount_again; kill_writers ;;
         both) kill_mount; kill_writers; mount_again ;;
+        server) server_under_them || { kill_writers; return 1; }; kill_writers ;;
     esac
     counts=($((counts[0] + $(acknowledged 0))) $((counts[1] + $(acknowledged 1))))
     local found
