@@ -11,6 +11,7 @@ mod links;
 mod long_files;
 mod map;
 mod messages;
+mod promises;
 mod reminders;
 mod words;
 
@@ -49,6 +50,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("invariants", invariants::check),
     ("errors", errors::check),
     ("messages", messages::check),
+    ("promises", promises::check),
     ("reminders", reminders::check),
     ("long files", long_files::check),
     ("words", words::check),

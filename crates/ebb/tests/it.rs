@@ -37,6 +37,8 @@ mod plan;
 mod plan_lsn;
 #[path = "it/power.rs"]
 mod power;
+#[path = "it/promises.rs"]
+mod promises;
 #[path = "it/shared.rs"]
 mod shared;
 #[path = "it/soak.rs"]

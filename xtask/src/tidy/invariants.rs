@@ -30,7 +30,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn exists(tree: &Tree, checker: &str) -> bool {
+pub(super) fn exists(tree: &Tree, checker: &str) -> bool {
     match checker.split_once("::") {
         None => tree.has(checker),
         Some((path, function)) => tree.text(path).is_some_and(|text| text.contains(&format!("fn {function}("))),
