@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ebb_power::read::Candidate;
 use ebb_rpc::Response;
-use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, Result, Version, err};
+use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, ReadRule, Result, Version, err};
 use ebb_wire::{convert, pb};
 
 use crate::deliver::verify;
 use crate::inode::{Fetch, Inode, Lease};
-use crate::plan::{Candidate, read_order};
+use crate::plan::NEED_MS;
 use crate::power::Way;
 use crate::shared::Shared;
 use crate::{members, relay};
@@ -37,6 +38,8 @@ pub(crate) struct Wanted {
     pub len: u64,
     /// The file whose lease says that the record is good; none: the caller goes by a map, and extra copies say nothing.
     pub lease: Option<Arc<Inode>>,
+    /// Who is asked first.
+    pub rule: ReadRule,
 }
 
 impl Wanted {
@@ -89,7 +92,7 @@ where
 /// Every member once; the error that says most if none has it.
 pub(crate) async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes> {
     let mut worst = err!(NoReplica, "m{} has no members in the map", wanted.record.id);
-    let mut places = match shared.way_to(&wanted.record).await? {
+    let mut places = match shared.way_to(wanted.rule, &wanted.record).await? {
         Way::Direct(places) => places.into_iter(),
         Way::Relay => return by_relay(shared, wanted).await,
     };
@@ -200,9 +203,8 @@ fn on_read(shared: &Shared, wanted: &Wanted, node: u64) {
     shared.metrics.extra_reads.add(u64::from(wanted.record.extra.iter().any(|extra| extra.node == node)));
 }
 
-/// Members that are awake, in the order in which they are to be asked.
-pub(crate) fn order(shared: &Shared, record: &pb::Metablock) -> Vec<usize> {
-    let own = &shared.options.host;
+/// Members that are awake, in the order in which a rule has them asked.
+pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock) -> Vec<usize> {
     let balance = {
         let plan = shared.plan_in_force();
         let mut balance = shared.balance.lock();
@@ -210,15 +212,15 @@ pub(crate) fn order(shared: &Shared, record: &pb::Metablock) -> Vec<usize> {
         record.members.iter().map(|member| balance.below(member.node)).collect::<Vec<_>>()
     };
     let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
-        place,
-        own_host: shared.nodes.host(member.node) == *own,
+        node: place,
         awake_left_ms: shared.awake_left_ms(member.node),
-        dead: shared.nodes.is_dead(member.node) || shared.nodes.is_silent(member.node),
+        distance: shared.nodes.distance(&shared.options.host, member.node),
+        is_dead: shared.nodes.is_dead(member.node) || shared.nodes.is_silent(member.node),
         outstanding: shared.nodes.outstanding(member.node),
         below: balance[place],
         draw: shared.runtime.random_u64(),
     });
-    read_order(candidates.collect())
+    ebb_power::read::order(rule, candidates.collect(), NEED_MS)
 }
 
 async fn from_member(shared: &Arc<Shared>, wanted: &Wanted, member: &pb::Member, deadline: Duration) -> Result<Bytes> {
@@ -268,6 +270,8 @@ pub(crate) async fn by_map(
         offset: start,
         len: end - start,
         lease: None,
+        // A map does not tell of its file's dataset.
+        rule: ReadRule::default(),
     };
     let mut attempt = ATTEMPT;
     let started = shared.runtime.now();

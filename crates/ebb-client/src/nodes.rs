@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ebb_power::read::Distance;
 use ebb_runtime::Moment;
 use ebb_types::{HostName, Result, err};
 use ebb_wire::pb;
@@ -81,6 +82,17 @@ impl NodeMap {
     /// Declared host of a node; empty if unknown.
     pub fn host(&self, node: u64) -> HostName {
         HostName::new(self.0.lock().nodes.get(&node).map_or(String::new(), |node| node.host.clone()))
+    }
+
+    /// Where a node stands, as seen from a host: in its rack only if a node on that host tells which that is.
+    pub fn distance(&self, host: &HostName, node: u64) -> Distance {
+        let state = self.0.lock();
+        let Some(node) = state.nodes.get(&node) else { return Distance::Far };
+        if node.host == host.as_str() {
+            return Distance::Host;
+        }
+        let own = state.nodes.values().find(|other| other.host == host.as_str());
+        if own.is_some_and(|own| own.rack == node.rack) { Distance::Rack } else { Distance::Far }
     }
 
     /// Bytes a second that a node takes while it has something to write, as far as it has told.

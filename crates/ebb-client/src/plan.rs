@@ -75,41 +75,8 @@ pub(crate) fn fetch_ranges(geometry: Geometry, missing: (u64, u64), reach: Reach
         .collect()
 }
 
-/// One member as a reader weighs it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
-    /// Its place in the set.
-    pub place: usize,
-    /// On the reader's own host.
-    pub own_host: bool,
-    /// How long its node still serves, in milliseconds; 0: it sleeps.
-    pub awake_left_ms: u64,
-    /// The master holds its node for dead, or it answers nothing here.
-    pub dead: bool,
-    /// Calls in progress to its node.
-    pub outstanding: usize,
-    /// How far its node is below the part of its reads that it should serve (`ebb_power::read`).
-    pub below: f64,
-    /// A random number, for ties.
-    pub draw: u64,
-}
-
 /// A node must serve for so long to be asked before others, in milliseconds: time to read and send a block.
 pub(crate) const NEED_MS: u64 = 100;
-
-/// In which order members are asked: own host first, then the least busy, then who is furthest below its part of the
-/// reads, then by lot; those that fall asleep before they have answered after these, longest awake first; dead ones last;
-/// sleeping ones not at all.
-pub(crate) fn read_order(mut candidates: Vec<Candidate>) -> Vec<usize> {
-    candidates.retain(|one| one.awake_left_ms > 0);
-    let hurry = |one: &Candidate| if one.awake_left_ms < NEED_MS { u64::MAX - one.awake_left_ms } else { 0 };
-    let first = |one: &Candidate| (one.dead, hurry(one), !one.own_host, one.outstanding);
-    candidates.sort_by(|one, other| {
-        let below = other.below.total_cmp(&one.below);
-        first(one).cmp(&first(other)).then(below).then(one.draw.cmp(&other.draw))
-    });
-    candidates.into_iter().map(|one| one.place).collect()
-}
 
 #[cfg(test)]
 mod tests {
@@ -155,33 +122,6 @@ mod tests {
         let reach = |whole_blocks| Reach { whole_blocks, ahead_to: missing.1 };
         assert_eq!(fetch_ranges(GEOMETRY, missing, reach(false), size), [(at, at + CHUNK_SIZE)]);
         assert_eq!(fetch_ranges(GEOMETRY, missing, reach(true), size), [(at, at + GEOMETRY.block_size)]);
-    }
-
-    #[test]
-    fn own_host_first_then_idle_then_below_its_part_then_by_lot_and_dead_last() {
-        let one = |place, own_host, dead, outstanding, draw| Candidate {
-            place,
-            own_host,
-            awake_left_ms: u64::MAX,
-            dead,
-            outstanding,
-            below: 0.5,
-            draw,
-        };
-        let order = read_order(vec![
-            one(0, false, false, 3, 0),
-            one(1, false, false, 1, 9),
-            one(2, true, false, 9, 0),
-            one(3, true, true, 0, 0),
-            one(4, false, false, 1, 2),
-        ]);
-        assert_eq!(order, [2, 4, 1, 0, 3]);
-        let part = |place, below, outstanding| Candidate { below, ..one(place, false, false, outstanding, 0) };
-        let order = read_order(vec![part(0, -0.1, 0), part(1, 0.4, 0), part(2, 0.9, 1), part(3, 0.2, 0)]);
-        assert_eq!(order, [1, 3, 0, 2], "who serves too much is spared, but not for one that is busy");
-        let left = |place, awake_left_ms| Candidate { awake_left_ms, ..one(place, false, false, 0, 0) };
-        let order = read_order(vec![left(0, 20), left(1, 0), left(2, 500), left(3, 60)]);
-        assert_eq!(order, [2, 3, 0], "who falls asleep comes late, who sleeps is not asked");
     }
 
     proptest! {

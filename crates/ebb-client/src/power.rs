@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ebb_power::{NodeState, PowerPlan, wall_ms};
-use ebb_types::{HostName, NodeId, Result, err};
+use ebb_types::{HostName, NodeId, ReadRule, Result, err};
 use ebb_wire::pb;
 
 use crate::fetch::order;
@@ -156,10 +156,10 @@ impl Shared {
     /// How a metablock is to be read: members that serve now, in the order in which they are to be asked; if all sleep,
     /// waits for the first that wakes while this client does, or says that none ever will. `Unavailable` if no plan wakes
     /// any.
-    pub async fn way_to(&self, record: &pb::Metablock) -> Result<Way> {
+    pub async fn way_to(&self, rule: ReadRule, record: &pb::Metablock) -> Result<Way> {
         let mut wakes = 0;
         while wakes < WAKES_MAX {
-            let places = order(self, record);
+            let places = order(self, rule, record);
             if !places.is_empty() || record.members.is_empty() {
                 return Ok(Way::Direct(places));
             }

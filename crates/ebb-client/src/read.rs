@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use ebb_types::{Prefetch, Result, err};
+use ebb_types::{Prefetch, ReadRule, Result, err};
 
 use crate::Unit;
 use crate::cache::{Asker, Cause};
@@ -219,14 +219,16 @@ impl Shared {
     }
 
     async fn fetch_range(self: &Arc<Self>, inode: &Arc<Inode>, range: &Fetch) -> Result<Bytes> {
-        let (source, span) = {
+        let (source, span, rule) = {
             let core = inode.core.lock();
             let span = core.geometry().metablock_size;
-            (core.source(range.start / span), span)
+            let told = core.attr.as_ref().map_or(0, |attr| attr.read_rule);
+            // One of a later release is unknown here.
+            (core.source(range.start / span), span, ReadRule::from_raw(told).unwrap_or_default())
         };
         let Some((record, min_version)) = source else { return Ok(Bytes::new()) };
         let (offset, len) = (range.start % span, range.end - range.start);
-        let wanted = Wanted { record, min_version, offset, len, lease: Some(inode.clone()) };
+        let wanted = Wanted { record, min_version, offset, len, lease: Some(inode.clone()), rule };
         fetch::fetch(self, wanted, |index| fetch::refresh(self, inode, index, Some(range))).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{DatasetId, Geometry, InodeId, Prefetch, Result, bail};
+use ebb_types::{DatasetId, Geometry, InodeId, Prefetch, ReadRule, Result, bail};
 use ebb_wire::pb;
 use imbl::OrdMap;
 
@@ -187,11 +187,13 @@ impl Datasets {
             active: asked.active,
             extra_share_percent: asked.extra_share_percent,
             prefetch: if asked.prefetch == 0 { default.prefetch } else { asked.prefetch },
+            read_rule: if asked.read_rule == 0 { default.read_rule } else { asked.read_rule },
             ..Default::default()
         };
         check_chain(&settings)?;
         check_extra_share(settings.extra_share_percent)?;
         check_prefetch(settings.prefetch)?;
+        check_read_rule(settings.read_rule)?;
         check_replicas(settings.replicas)?;
         let geometry = Geometry { block_size: settings.block_size, metablock_size: settings.metablock_size };
         if let Err(sentence) = geometry.check() {
@@ -232,6 +234,14 @@ pub(crate) fn check_extra_share(percent: u32) -> Result<()> {
 pub(crate) fn check_prefetch(raw: u32) -> Result<()> {
     if Prefetch::from_raw(raw).is_none() {
         bail!(Invalid, "prefetch setting {raw} is neither a percentage nor spare");
+    }
+    Ok(())
+}
+
+/// Likewise.
+pub(crate) fn check_read_rule(raw: u32) -> Result<()> {
+    if ReadRule::from_raw(raw).is_none() {
+        bail!(Invalid, "read rule {raw} is not known to this release");
     }
     Ok(())
 }

@@ -202,6 +202,7 @@ impl Inode {
             has_xattrs: self.xattrs.is_some(),
             single_source: dataset.replication == crate::dataset::SINGLE_SOURCE,
             prefetch: dataset.prefetch,
+            read_rule: dataset.read_rule,
         }
     }
 }

@@ -1,61 +1,12 @@
 //! Which of the awake replica nodes serves a read: rules over what a client knows, one for each dataset.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
-use ebb_types::{Error, Result, err};
+pub use ebb_types::ReadRule;
 
 mod learned;
 
 pub use learned::LearnedBalance;
-
-/// How a dataset's reads are spread.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum ReadRule {
-    /// The own host, then the own rack, then anybody.
-    Nearest,
-    /// Who has least to do.
-    LeastLoaded,
-    /// Who stays awake longest (BlinkFS, Sec. 4.1).
-    LongestAwake,
-    /// Who is furthest below the part of its reads that it should serve, so that each of `n` active nodes serves `B / n`
-    /// (Rabbit, Sec. 3.2).
-    HitRatio,
-}
-
-impl ReadRule {
-    /// Every rule.
-    pub const ALL: [Self; 4] = [Self::Nearest, Self::LeastLoaded, Self::LongestAwake, Self::HitRatio];
-
-    /// Its name in a dataset's settings.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Nearest => "nearest",
-            Self::LeastLoaded => "least-loaded",
-            Self::LongestAwake => "longest-awake",
-            Self::HitRatio => "hit-ratio",
-        }
-    }
-}
-
-impl fmt::Display for ReadRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for ReadRule {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|rule| rule.name() == name).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name);
-            err!(Invalid, "there is no read rule {name:?}; choose one of {}", known.join(", "))
-        })
-    }
-}
 
 /// Where a replica node stands, as its reader sees it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -73,34 +24,48 @@ pub enum Distance {
 pub struct Candidate<K> {
     /// Which.
     pub node: K,
-    /// How long it still serves, in milliseconds; see [`crate::PowerPlan::awake_left_ms`].
+    /// How long it still serves, in milliseconds; 0: it sleeps. See [`crate::PowerPlan::awake_left_ms`].
     pub awake_left_ms: u64,
     /// Where it stands.
     pub distance: Distance,
-    /// Requests in progress on it.
-    pub load: u32,
+    /// It is held for dead, or answers nothing.
+    pub is_dead: bool,
+    /// The reader's requests in progress on it.
+    pub outstanding: usize,
+    /// How far it is below the part of its reads that it should serve: [`LearnedBalance::below`].
+    pub below: f64,
+    /// A random number, for ties.
+    pub draw: u64,
 }
 
-/// The replica nodes in the order in which they are to be asked. Those that will not stay awake for `need_ms`, the time
-/// to read and send the block, come last, longest awake first: a node about to sleep is not chosen for a long read, but
-/// is better than none. Among equals the nearer, then the less loaded, then the one that was named first.
+/// The replica nodes in the order in which they are to be asked; sleepers are left out. Those that will not stay awake for
+/// `need_ms`, the time to read and send the block, come after those that do, longest awake first: a node about to sleep is
+/// not chosen for a long read, but is better than none. Dead ones come last. Among equals the nearer, then the less loaded,
+/// then who is further below its part, then by lot.
 #[must_use]
-pub fn order<K: Ord + Copy>(rule: ReadRule, candidates: &[Candidate<K>], need_ms: u64, hits: &HitBalance<K>) -> Vec<K> {
-    let below = |node: K| hits.below(node);
-    let mut order: Vec<&Candidate<K>> = candidates.iter().filter(|one| one.awake_left_ms > 0).collect();
-    order.sort_by(|one, other| {
-        let fits = |candidate: &Candidate<K>| candidate.awake_left_ms >= need_ms;
+pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms: u64) -> Vec<K> {
+    candidates.retain(|one| one.awake_left_ms > 0);
+    candidates.sort_by(|one, other| {
+        let is_short = |candidate: &Candidate<K>| candidate.awake_left_ms < need_ms;
         let longest = other.awake_left_ms.cmp(&one.awake_left_ms);
-        let by_rule = match (fits(one), rule) {
-            (false, _) | (true, ReadRule::LongestAwake) => longest,
-            (true, ReadRule::Nearest) => one.distance.cmp(&other.distance),
-            (true, ReadRule::LeastLoaded) => one.load.cmp(&other.load),
-            (true, ReadRule::HitRatio) => below(other.node).total_cmp(&below(one.node)),
+        let nearer = one.distance.cmp(&other.distance);
+        let at_home = |candidate: &Candidate<K>| candidate.distance == Distance::Host;
+        let idler = one.outstanding.cmp(&other.outstanding);
+        let below = other.below.total_cmp(&one.below);
+        let by_rule = match rule {
+            _ if is_short(one) => longest,
+            ReadRule::Balanced => {
+                at_home(other).cmp(&at_home(one)).then(idler).then(below).then(one.draw.cmp(&other.draw))
+            }
+            ReadRule::Nearest => nearer,
+            ReadRule::LeastLoaded => idler,
+            ReadRule::LongestAwake => longest,
+            ReadRule::HitRatio => below,
         };
-        let tie = one.distance.cmp(&other.distance).then(one.load.cmp(&other.load));
-        fits(other).cmp(&fits(one)).then(by_rule).then(tie)
+        let tie = nearer.then(idler).then(below).then(one.draw.cmp(&other.draw));
+        one.is_dead.cmp(&other.is_dead).then(is_short(one).cmp(&is_short(other))).then(by_rule).then(tie)
     });
-    order.into_iter().map(|candidate| candidate.node).collect()
+    candidates.into_iter().map(|candidate| candidate.node).collect()
 }
 
 /// Part of the reads that a node could serve which it should: `(B / n) / b_i`, at most 1, for `B` blocks read from `n`
@@ -187,34 +152,43 @@ pub(crate) mod tests {
 
     use super::*;
 
-    fn candidate(node: u32, awake_left_ms: u64, distance: Distance, load: u32) -> Candidate<u32> {
-        Candidate { node, awake_left_ms, distance, load }
+    fn candidate(node: u32, awake_left_ms: u64, distance: Distance, outstanding: usize, below: f64) -> Candidate<u32> {
+        Candidate { node, awake_left_ms, distance, is_dead: false, outstanding, below, draw: u64::from(node) }
     }
 
     #[test]
     fn each_rule_has_its_own_first() {
+        let dead = Candidate { is_dead: true, ..candidate(6, u64::MAX, Distance::Host, 0, 0.9) };
         let candidates = [
-            candidate(1, 500, Distance::Far, 0),
-            candidate(2, 900, Distance::Rack, 3),
-            candidate(3, 600, Distance::Host, 9),
-            candidate(4, 0, Distance::Host, 0),
-            candidate(5, 40, Distance::Host, 0),
+            dead,
+            candidate(1, 500, Distance::Far, 0, 0.1),
+            candidate(2, 900, Distance::Rack, 3, -0.3),
+            candidate(3, 600, Distance::Host, 9, 0.2),
+            candidate(4, 0, Distance::Host, 0, 0.0),
+            candidate(5, 40, Distance::Host, 0, 0.0),
+            candidate(7, 60, Distance::Far, 0, 0.0),
         ];
-        let mut hits = HitBalance::new([(1, 0.2), (2, 0.3), (3, 0.2)]);
-        hits.count([1, 2, 3], 2);
-        let first = |rule| order(rule, &candidates, 100, &hits);
-        assert_eq!(first(ReadRule::Nearest), [3, 2, 1, 5], "sleepers are left out, those about to sleep come last");
-        assert_eq!(first(ReadRule::LeastLoaded), [1, 2, 3, 5]);
-        assert_eq!(first(ReadRule::LongestAwake), [2, 3, 1, 5]);
-        assert_eq!(first(ReadRule::HitRatio), [3, 1, 2, 5]);
+        let order = |rule| order(rule, candidates.to_vec(), 100);
+        let last = "sleepers are left out, those about to sleep come late, longest awake first, and dead ones last";
+        assert_eq!(order(ReadRule::Balanced), [3, 1, 2, 7, 5, 6], "{last}");
+        assert_eq!(order(ReadRule::Nearest), [3, 2, 1, 7, 5, 6]);
+        assert_eq!(order(ReadRule::LeastLoaded), [1, 2, 3, 7, 5, 6]);
+        assert_eq!(order(ReadRule::LongestAwake), [2, 3, 1, 7, 5, 6]);
+        assert_eq!(order(ReadRule::HitRatio), [3, 1, 2, 7, 5, 6]);
     }
 
     #[test]
-    fn rules_have_names() {
-        for rule in ReadRule::ALL {
-            assert_eq!(rule.to_string().parse::<ReadRule>().unwrap(), rule);
-        }
-        assert!("random".parse::<ReadRule>().is_err());
+    fn own_host_first_then_idle_then_below_its_part_then_by_lot() {
+        let one = |node, distance, outstanding, below| candidate(node, u64::MAX, distance, outstanding, below);
+        let order = |candidates: &[Candidate<u32>]| order(ReadRule::Balanced, candidates.to_vec(), 100);
+        let far = |node, outstanding, below| one(node, Distance::Far, outstanding, below);
+        assert_eq!(
+            order(&[far(4, 3, 0.5), far(9, 1, 0.5), one(1, Distance::Host, 9, 0.5), far(2, 1, 0.5)]),
+            [1, 2, 9, 4]
+        );
+        let parts = [far(0, 0, -0.1), far(1, 0, 0.4), far(2, 1, 0.9), far(3, 0, 0.2)];
+        assert_eq!(order(&parts), [1, 3, 0, 2], "who serves too much is spared, but not for one that is busy");
+        assert_eq!(order(&[far(5, 0, 0.5), one(6, Distance::Rack, 1, 0.5)]), [5, 6], "a rack is not what it goes by");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The nouns of Ebb: ids, epochs, versions, units and error kinds.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number. Reading order: [`ids`], [`version`],
-//! [`geometry`], [`prefetch`], [`error`], [`attr`].
+//! [`geometry`], [`prefetch`], [`read_rule`], [`error`], [`attr`].
 
 pub mod attr;
 pub mod error;
 pub mod geometry;
 pub mod ids;
 pub mod prefetch;
+pub mod read_rule;
 pub mod version;
 
 pub use attr::{Credentials, FileKind, NAME_LEN_MAX, WallTime, check_name_len};
@@ -18,4 +19,5 @@ pub use ids::{
     RequestId, SessionId, VolumeId,
 };
 pub use prefetch::Prefetch;
+pub use read_rule::ReadRule;
 pub use version::Version;

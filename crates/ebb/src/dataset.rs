@@ -1,7 +1,7 @@
 //! `ebb dataset`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use ebb_types::{Geometry, HostName, InodeId, Prefetch, Result, bail};
+use ebb_types::{Geometry, HostName, InodeId, Prefetch, ReadRule, Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -69,6 +69,10 @@ pub struct CreateArgs {
     /// spare, for what leaves other traffic alone [default: as the dataset of /, and that 100%].
     #[arg(long)]
     prefetch: Option<Prefetch>,
+    /// Which of the awake nodes with what is read is asked first: balanced, nearest, least-loaded, longest-awake or
+    /// hit-ratio [default: as the dataset of /, and that balanced].
+    #[arg(long)]
+    read_rule: Option<ReadRule>,
 }
 
 #[derive(Debug, Args)]
@@ -88,6 +92,10 @@ pub struct SetArgs {
     /// spare. Files that are open go on as they are.
     #[arg(long)]
     prefetch: Option<Prefetch>,
+    /// Which of the awake nodes with what is read is asked first: balanced, nearest, least-loaded, longest-awake or
+    /// hit-ratio. Files that are open go on as they are.
+    #[arg(long)]
+    read_rule: Option<ReadRule>,
 }
 
 #[derive(Debug, Args)]
@@ -166,6 +174,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         gear_size: args.gear_size.unwrap_or(0),
         extra_share_percent: args.extra_share.0,
         prefetch: args.prefetch.map_or(0, Prefetch::to_raw),
+        read_rule: args.read_rule.map_or(0, ReadRule::to_raw),
         ..Default::default()
     };
     let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
@@ -209,18 +218,23 @@ async fn find(client: &ebb_client::Client, path: &EbbPath) -> Result<pb::Dataset
 }
 
 async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> Result<()> {
-    if args.quota.is_none() && args.inodes.is_none() && args.extra_share.is_none() && args.prefetch.is_none() {
-        bail!(Invalid, "nothing to set: give --quota, --inodes, --extra-share, --prefetch, or several of them");
-    }
-    let dataset = find(client, &args.path).await?;
     let set = pb::meta_op::SetDataset {
-        dataset: dataset.id,
+        dataset: 0,
         quota_bytes: args.quota.map(|quota| quota.0),
         quota_inodes: args.inodes,
         active: None,
         extra_share_percent: args.extra_share.map(|share| share.0),
         prefetch: args.prefetch.map(Prefetch::to_raw),
+        read_rule: args.read_rule.map(ReadRule::to_raw),
     };
+    if set == pb::meta_op::SetDataset::default() {
+        bail!(
+            Invalid,
+            "nothing to set: give --quota, --inodes, --extra-share, --prefetch, --read-rule, or several of them"
+        );
+    }
+    let dataset = find(client, &args.path).await?;
+    let set = pb::meta_op::SetDataset { dataset: dataset.id, ..set };
     client.meta(&admin::credentials(), pb::meta_op::Op::SetDataset(set)).await?;
     let dataset = find(client, &args.path).await?;
     if context.output.json() {
@@ -272,6 +286,7 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "quota": dataset.quota_bytes, "inodes": dataset.quota_inodes,
         "extra_share": Percent(dataset.extra_share_percent).to_string(),
         "prefetch": Prefetch::from_raw(dataset.prefetch).unwrap_or_default().to_string(),
+        "read_rule": ReadRule::from_raw(dataset.read_rule).unwrap_or_default().to_string(),
         "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })
 }

@@ -201,3 +201,22 @@ fn files_tell_how_far_their_dataset_reads_ahead() {
     world.run(set(0, Some(0))).unwrap();
     assert_eq!(world.attr(outside).prefetch, 0);
 }
+
+#[test]
+fn files_tell_by_which_rule_their_dataset_is_read() {
+    use ebb_types::ReadRule;
+    let mut world = World::new();
+    let (nearest, longest) = (ReadRule::Nearest.to_raw(), ReadRule::LongestAwake.to_raw());
+    assert_eq!(make(&mut world, pb::Dataset { read_rule: 99, ..dataset("/x") }).unwrap_err(), E::Invalid);
+    let made = make(&mut world, pb::Dataset { read_rule: nearest, ..dataset("/d") }).unwrap();
+    let inside = world.mkfile(made.root_inode, "f", 0o644).unwrap();
+    let outside = world.mkfile(ROOT, "f", 0o644).unwrap();
+    assert_eq!((world.attr(inside).read_rule, world.attr(outside).read_rule), (nearest, 0));
+    let set = |id, read_rule| Op::SetDataset(meta_op::SetDataset { dataset: id, read_rule, ..Default::default() });
+    assert_eq!(world.run(set(made.id, Some(99))).unwrap_err(), E::Invalid);
+    world.run(set(made.id, Some(longest))).unwrap();
+    world.run(set(made.id, None)).unwrap();
+    assert_eq!(world.attr(inside).read_rule, longest, "what is not said stays");
+    world.run(set(0, Some(nearest))).unwrap();
+    assert_eq!(make(&mut world, dataset("/e")).unwrap().read_rule, nearest, "as the dataset around it");
+}

@@ -156,6 +156,11 @@ fn a_dataset_and_a_mount_say_how_much_is_fetched_ahead() {
     assert_eq!(cluster.json(&["dataset", "set", "/d", "--prefetch", "spare"])["prefetch"], "spare");
     let refused = cluster.ebb(&["dataset", "set", "/d", "--prefetch", "101"]);
     assert!(refused.code == 2 && refused.err.contains("up to 100"), "{}", refused.err);
+    assert_eq!(cluster.json(&["dataset", "set", "/d", "--read-rule", "nearest"])["read_rule"], "nearest");
+    cluster.ok(&["dataset", "create", "/e", "--read-rule", "longest-awake"]);
+    assert_eq!(cluster.json(&["dataset", "show", "/e"])["read_rule"], "longest-awake");
+    let refused = cluster.ebb(&["dataset", "set", "/d", "--read-rule", "random"]);
+    assert!(refused.code == 2 && refused.err.contains("least-loaded"), "{}", refused.err);
     // What a mount is told reaches the process in the background, and files are as they were written.
     let mount = cluster.path("mnt");
     std::fs::create_dir(&mount).unwrap();
