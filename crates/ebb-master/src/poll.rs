@@ -96,7 +96,7 @@ fn look(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut pb::Po
     if is_new_map {
         reply.proxies = soft.sharing.proxies().map(Proxy::to_message).collect();
     }
-    if !soft.sessions.contains(session) {
+    if !soft.sessions.goes_on(session) {
         bail!(SessionExpired, "session {session} is over: open a new one");
     }
     // A recall with nothing left to recall would be repeated for ever.

@@ -47,6 +47,8 @@ struct Session {
     touched: Moment,
     /// It has told this master process what it holds, or began after it.
     reclaimed: bool,
+    /// Its end has begun: whoever has it must hear that, and not that it lives.
+    ending: bool,
     /// Number of its newest poll: an older one that still waits gives up.
     poll: u64,
     /// Highest number among its applied mutations.
@@ -107,6 +109,7 @@ impl Sessions {
             host,
             touched: now,
             reclaimed,
+            ending: false,
             poll: 0,
             newest_request: 0,
             recalls: BTreeMap::new(),
@@ -124,7 +127,22 @@ impl Sessions {
         }
     }
 
-    /// Whether it is known and alive.
+    /// Its end begins, and nothing stops it any more: what it held goes to others as soon as the end is in the log. A poll
+    /// that came meanwhile and was answered would have its client believe in all of that for another time to live.
+    pub fn begin_end(&mut self, session: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.ending = true;
+            session.news.notify_waiters();
+        }
+    }
+
+    /// Whether its client may be told that it lives.
+    #[must_use]
+    pub fn goes_on(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|session| !session.ending)
+    }
+
+    /// Whether it is known and not over.
     #[must_use]
     pub fn contains(&self, session: SessionId) -> bool {
         self.sessions.contains_key(&session)
@@ -181,9 +199,9 @@ impl Sessions {
 
     // --- Polls -----------------------------------------------------------------------------------------------------
 
-    /// A poll came in: the session lives. Returns its number and what wakes it; `None`: no such session.
+    /// A poll came in: the session lives. Returns its number and what wakes it; `None`: no such session, or it is ending.
     pub fn begin_poll(&mut self, session: SessionId, now: Moment) -> Option<(u64, Arc<Notify>)> {
-        let session = self.sessions.get_mut(&session)?;
+        let session = self.sessions.get_mut(&session).filter(|session| !session.ending)?;
         session.touched = now;
         session.poll += 1;
         // An older poll of the same session gives up: its caller has.

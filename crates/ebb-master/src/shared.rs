@@ -91,8 +91,10 @@ pub(crate) struct Wake {
 }
 
 impl Soft {
-    /// No proxy is told any more that a session lives. Returns until when one may believe it all the same.
+    /// Neither its client nor a proxy is told any more that a session lives. Returns until when a proxy may believe it all
+    /// the same.
     pub(crate) fn begin_end(&mut self, session: SessionId) -> Option<Moment> {
+        self.sessions.begin_end(session);
         self.vouched.as_mut().map(|vouched| vouched.begin_end(session))
     }
 }

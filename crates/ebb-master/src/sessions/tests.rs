@@ -48,6 +48,21 @@ fn a_session_ends_when_it_has_not_polled_for_its_time() {
 }
 
 #[test]
+fn a_session_whose_end_has_begun_is_not_told_that_it_lives() {
+    let mut sessions = sessions();
+    poll(&mut sessions, S1, at(2000));
+    assert_eq!(sessions.expired(at(12_000), |_, _| true), [S1, S2]);
+    let late = sessions.begin_poll(S2, at(11_999)).expect("it lives until its end begins");
+    sessions.begin_end(S1);
+    assert!(sessions.begin_poll(S1, at(12_001)).is_none(), "an answer would be believed for another time to live");
+    assert!(sessions.contains(S1) && !sessions.goes_on(S1), "what it holds is nobody else's yet");
+    sessions.begin_end(S2);
+    assert!(!sessions.goes_on(S2), "a poll that waits hears it, too");
+    assert_eq!(sessions.is_newest(S2, late.0), Some(true));
+    assert_eq!(sessions.expired(at(22_000), |_, _| true), [S1, S2], "its end is tried until it is in the log");
+}
+
+#[test]
 fn a_recall_is_repeated_until_it_is_dealt_with() {
     let mut sessions = sessions();
     sessions.recall(S1, FILE, Mode::Read);
