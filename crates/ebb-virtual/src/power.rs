@@ -34,6 +34,9 @@ use crate::cluster::identity;
 /// Patience of an operator's question.
 const ASK: Duration = Duration::from_secs(10);
 
+/// A node that should have spoken for so long is dead.
+pub(crate) const DEAD_TIME: Duration = Duration::from_secs(10);
+
 /// Smallest journal segment of a volume on a disk to scale.
 const SEGMENT_LEAST: u64 = 256 << 10;
 
@@ -226,7 +229,7 @@ impl PowerCluster {
         }
         runtime.clone().spawn("main", async move {
             let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
-            options.dead_time = Duration::from_secs(10);
+            options.dead_time = DEAD_TIME;
             options.overload_rule = overload_rule;
             let master = Master::start(runtime.clone(), options).await?;
             let sessions = Sessions::new(master.living());

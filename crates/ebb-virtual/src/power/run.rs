@@ -19,7 +19,7 @@ use pb::meta_op::{CreateDataset, Op, SetDataset};
 use super::meter::{Look, Meter};
 use super::options::{Fault, PowerOptions};
 use super::work::{self, Ledger};
-use super::{LOG_DIR, OverloadRule, PowerCluster};
+use super::{DEAD_TIME, LOG_DIR, OverloadRule, PowerCluster};
 use crate::invariants::{Violation, healthy};
 use crate::report::Report;
 
@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_millis(10);
 const ASK_EVERY: u32 = 20;
 /// For everything to come to rest, and for a read then.
 const REST_MAX: Duration = Duration::from_secs(240);
+/// At full power for so long nobody is silent whom the master has not missed.
+const MISSED_AFTER: Duration = DEAD_TIME.saturating_add(Duration::from_secs(2));
 const READ_MAX: Duration = Duration::from_secs(90);
 /// What a call takes beside waiting for a node.
 const SLACK: Duration = Duration::from_millis(400);
@@ -410,19 +412,24 @@ impl Scene {
     async fn come_to_rest(&self) -> Result<(), Violation> {
         let end = self.world.now() + REST_MAX;
         let (mut last, mut waits_for) = (String::new(), "converge");
-        let mut is_full = false;
+        let mut full_since = None;
         while self.world.now() < end {
             let set = self.cluster.set_fraction(1.0).await;
-            is_full |= set.is_ok();
+            if set.is_ok() {
+                full_since.get_or_insert(self.world.now());
+            }
             let plan = self.cluster.status().await.map(|told| (told.plan_version, told.why));
             match self.cluster.cluster_status().await {
                 Ok(status) => {
                     let ended = self.finished.lock().clone();
-                    let whole = status.serving && status.under_replicated == 0 && status.repairs_running == 0;
+                    // What a node had that is lost is missed when it is held for dead, and not while it is only late.
+                    let known = status.nodes.iter().all(|node| !node.late || node.state() == pb::NodeState::NodeDead)
+                        && full_since.is_some_and(|since| self.world.now() >= since + MISSED_AFTER);
+                    let whole = known && status.serving && status.under_replicated == 0 && status.repairs_running == 0;
                     // At full power the layout is that of full power.
                     let away = self.cluster.describe().await.map(|told| told.away);
                     let home = away.as_ref().is_ok_and(Vec::is_empty);
-                    if is_full && ended.len() == self.programs() && whole && home {
+                    if ended.len() == self.programs() && whole && home {
                         return Ok(());
                     }
                     last = format!(
