@@ -158,13 +158,16 @@ fn ready_to_reap(shared: &Shared) -> (Vec<InodeId>, bool) {
     let mut inodes = Vec::new();
     for inode in machine.orphans() {
         if soft.leases.is_open(inode) {
+            tracing::trace!(%inode, "a removed file stays: a session has it open");
             continue;
         }
         if let Some(holder) = machine.holder(inode).filter(|holder| soft.sessions.contains(*holder)) {
             // Made without a name before this master process began, and the answer is still asked for.
             if machine.is_untold(holder, inode) {
+                tracing::trace!(%inode, %holder, "a removed file stays: its maker may ask for it");
                 continue;
             }
+            tracing::trace!(%inode, %holder, "a removed file stays: its lease is asked for");
             // A holder without a handle still flushes: it may stop.
             soft.sessions.recall(holder, inode, Mode::None);
             continue;
