@@ -7,9 +7,11 @@
 . "$(dirname "$0")/common.sh"
 
 begin sqlite-full "$1"
-disk_mib=128
-# What is left to the database by what else lies there.
-left_mib=12
+# Large beside what a volume keeps for its journal.
+disk_mib=768
+# What is left to the database by what else lies there: more than the room that is promised to open files for what they
+# may write next, and given back a while after they are closed.
+left_mib=80
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo -n)
 small=$work/small
