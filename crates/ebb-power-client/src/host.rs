@@ -40,10 +40,20 @@ impl Process {
         self.state().is_ok_and(|state| state.is_some())
     }
 
+    /// Whether it still runs, but not for long: it was killed, or exits. What it does on a disk ends first, which may
+    /// take a while.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.stat().is_ok_and(|stat| stat.is_some_and(|stat| !stat.is_gone() && stat.ends))
+    }
+
     /// State letter of `/proc/PID/stat`: `T` is stopped; none if the process is gone, dead or only waits to be reaped.
     pub(crate) fn state(&self) -> Result<Option<char>> {
-        let stat = stat(self.pid)?.filter(|stat| stat.started == self.started);
-        Ok(stat.map(|stat| stat.state).filter(|state| !"ZXx".contains(*state)))
+        Ok(self.stat()?.filter(|stat| !stat.is_gone()).map(|stat| stat.state))
+    }
+
+    fn stat(&self) -> Result<Option<Stat>> {
+        Ok(stat(self.pid)?.filter(|stat| stat.started == self.started))
     }
 
     /// Sends a signal, unless the process is gone.
@@ -63,8 +73,25 @@ impl Process {
 
 struct Stat {
     state: char,
+    /// Threads that have not ended, the first one among them as long as others live.
+    threads: u64,
     started: u64,
+    /// It exits, or has a SIGKILL pending.
+    ends: bool,
 }
+
+impl Stat {
+    /// Whether no thread of it does anything any more. The first may be a zombie while another is still in a system call:
+    /// then files and locks are still held.
+    fn is_gone(&self) -> bool {
+        "ZXx".contains(self.state) && self.threads <= 1
+    }
+}
+
+/// `PF_EXITING` of linux/include/linux/sched.h.
+const EXITING: u64 = 0x4;
+/// The bit of SIGKILL in a set of signals.
+const KILL_PENDING: u64 = 1 << 8;
 
 fn stat(pid: i32) -> Result<Option<Stat>> {
     let path = format!("/proc/{pid}/stat");
@@ -82,10 +109,12 @@ fn stat(pid: i32) -> Result<Option<Stat>> {
 /// The name of a program may hold anything, parentheses and spaces too: what counts comes after the last one.
 fn parse(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace();
-    let state = fields.next()?.chars().next()?;
-    let started = fields.nth(18)?.parse().ok()?;
-    Some(Stat { state, started })
+    // Counted as in proc(5), where the name is the second.
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let state = fields.first()?.chars().next()?;
+    let ends = "ZXx".contains(state) || number(9)? & EXITING != 0 || number(31)? & KILL_PENDING != 0;
+    Some(Stat { state, threads: number(20)?, started: number(22)?, ends })
 }
 
 /// A small file of the kernel as text.
@@ -104,11 +133,27 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
-        let text = format!("17 (a) T (b) S {}", fields.join(" "));
-        let stat = parse(&text).unwrap();
-        assert_eq!((stat.state, stat.started), ('S', 22));
+        let stat = parse(&text('S', &[])).unwrap();
+        assert_eq!((stat.state, stat.threads, stat.started), ('S', 20, 22));
         assert!(parse("17 (cut off").is_none() && parse("17 (a) S 1 2").is_none());
+    }
+
+    #[test]
+    fn a_process_ends_before_it_is_gone() {
+        let told = |state, fields: &[(usize, u64)]| parse(&text(state, fields)).map(|stat| (stat.ends, stat.is_gone()));
+        assert_eq!(told('S', &[(9, 0x40_0000), (31, 0)]), Some((false, false)));
+        assert_eq!(told('D', &[(9, 0), (31, 256)]), Some((true, false)), "killed in the middle of disk work");
+        assert_eq!(told('R', &[(9, 0x40_0004), (31, 0)]), Some((true, false)));
+        assert_eq!(told('Z', &[(20, 3)]), Some((true, false)), "another thread still does something");
+        assert_eq!(told('Z', &[(20, 1)]), Some((true, true)));
+    }
+
+    /// A line of `/proc/PID/stat` whose fields hold their own numbers, but for these.
+    fn text(state: char, fields: &[(usize, u64)]) -> String {
+        let value =
+            |field: usize| fields.iter().find(|(number, _)| *number == field).map_or(field as u64, |found| found.1);
+        let values: Vec<String> = (4..=52).map(|field| value(field).to_string()).collect();
+        format!("17 (a) T (b) {state} {}", values.join(" "))
     }
 
     #[test]

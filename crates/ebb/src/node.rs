@@ -139,8 +139,8 @@ async fn start(context: &Context, name: &str) -> Result<()> {
     let cluster = context.cluster()?;
     let nodes = status::ask(&cluster).await?.nodes;
     let node = find(&nodes, name)?;
-    let running = process::list(&cluster)?.into_iter().find(|p| p.role == "block" && p.host == node.host);
-    if let Some(process) = running.filter(process::ProcessFile::is_running) {
+    let own = |process: &process::ProcessFile| process.role == "block" && process.host == node.host;
+    if let Some(process) = process::running(&cluster, own)?.first() {
         return Err(err!(Exists, "n{} is already serving (pid {})", node.id, process.pid));
     }
     let volumes = u32::try_from(node.volumes.len()).unwrap_or(1);

@@ -43,3 +43,5 @@ mod promises;
 mod shared;
 #[path = "it/soak.rs"]
 mod soak;
+#[path = "it/watch.rs"]
+mod watch;

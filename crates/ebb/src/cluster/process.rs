@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::config::ClusterDir;
 
+/// Time for a process that was killed to end: what it does on a disk ends first.
+const ENDING: Duration = Duration::from_secs(10);
+
 /// One running process, as its file under `run/` tells it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProcessFile {
@@ -78,6 +81,11 @@ impl ProcessFile {
         start_ticks(self.pid) == Some(self.started)
     }
 
+    /// Whether it was killed and still runs.
+    fn is_ending(&self) -> bool {
+        Process::find(self.pid).is_ok_and(|process| process.started() == self.started && process.is_ending())
+    }
+
     /// Sends a signal, if that very process runs.
     pub fn signal(&self, signal: Signal) {
         if self.is_running()
@@ -140,6 +148,21 @@ pub fn list(cluster: &ClusterDir) -> Result<Vec<ProcessFile>> {
             .position(|known| *known == role)
     };
     found.sort_by_key(|process| (rank(&process.role), natural(&process.name)));
+    Ok(found)
+}
+
+/// The registered processes that are meant and run. One that was killed and has not gone yet is waited for: it does not
+/// serve, and no other can take its place. `Busy` if it does not go.
+pub fn running(cluster: &ClusterDir, meant: impl Fn(&ProcessFile) -> bool) -> Result<Vec<ProcessFile>> {
+    let mut found = list(cluster)?;
+    found.retain(meant);
+    for process in found.iter().filter(|process| process.is_ending()) {
+        if !process.wait_ended(ENDING) {
+            let seconds = ENDING.as_secs();
+            bail!(Busy, "{} (pid {}) was killed and has not ended after {seconds} s", process.name, process.pid);
+        }
+    }
+    found.retain(ProcessFile::is_running);
     Ok(found)
 }
 

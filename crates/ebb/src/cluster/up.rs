@@ -55,8 +55,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         Err(error) => return Err(error),
     };
     let _lock = lock(&cluster)?;
-    let running: Vec<_> =
-        process::list(&cluster)?.into_iter().filter(|p| p.role != "mount" && p.is_running()).collect();
+    let running = process::running(&cluster, |process| process.role != "mount")?;
     let known = known_nodes(&cluster);
     if running.is_empty() && known > options.nodes {
         // Fewer nodes than hold data would leave replicas out of reach.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::harness::{Cluster, Dice, pattern, signal};
+use crate::watch::StopAtEnd;
 
 const NODES: u32 = 5;
 /// Files of each writer, and bytes of each file and of each operation.
@@ -116,6 +117,7 @@ fn a_block_server_frozen_for_long_delays_and_fails_nothing() {
     let (begun, stop) = (Instant::now(), AtomicBool::new(false));
     let mut all = Done::default();
     let models: Vec<Vec<Vec<u8>>> = std::thread::scope(|scope| {
+        let end = StopAtEnd(&stop);
         let ([writes_by, reads_by], stop) = (&mounts, &stop);
         let writing: Vec<_> =
             (0..writers).map(|writer| scope.spawn(move || write(writes_by, writer, begun, stop))).collect();
@@ -128,7 +130,7 @@ fn a_block_server_frozen_for_long_delays_and_fails_nothing() {
         signal(pid, "CONT");
         let thawed = begun.elapsed();
         std::thread::sleep(QUIET);
-        stop.store(true, Ordering::Relaxed);
+        drop(end);
         let reads = reading.into_iter().map(|thread| thread.join().unwrap().expect("no read fails"));
         reads.for_each(|done| all.reads.extend(done.reads));
         let writes = writing.into_iter().map(|thread| thread.join().unwrap().expect("no write fails"));

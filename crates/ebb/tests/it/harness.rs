@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use ebb_power_client::Process;
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::watch::Watch;
 
 /// A cluster that ends with the test.
 pub struct Cluster {
     temp: TempDir,
+    _watch: Watch,
 }
 
 /// What a run of `ebb` gave.
@@ -35,7 +39,9 @@ impl Cluster {
 
     /// A directory for one, not started.
     pub fn none() -> Self {
-        Self { temp: tempfile::tempdir().expect("a temporary directory") }
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let watch = Watch::new(temp.path().join("cluster"));
+        Self { temp, _watch: watch }
     }
 
     /// The cluster's directory.
@@ -98,9 +104,16 @@ impl Cluster {
         u32::try_from(found["pid"].as_u64().unwrap()).unwrap()
     }
 
-    /// kill -9.
+    /// kill -9. Returns when the process has ended: what it does on the disk ends first.
     pub fn kill(&self, pid: u32) {
-        signal(pid, "KILL");
+        self.kill_all(&[pid]);
+    }
+
+    /// The same of several at once.
+    pub fn kill_all(&self, pids: &[u32]) {
+        let processes: Vec<Process> = pids.iter().map(|pid| Process::find(*pid).unwrap()).collect();
+        pids.iter().for_each(|pid| signal(*pid, "KILL"));
+        wait_for("end of killed processes", Duration::from_secs(60), || !processes.iter().any(Process::is_running));
     }
 
     /// Waits until `fsck` calls the cluster healthy, and returns what it says.

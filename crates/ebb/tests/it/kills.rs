@@ -4,11 +4,12 @@
 //! `EBB_KILL_ONLY` names the one who dies in each round: `block`, `mount`, `master` or `all`.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::harness::{Cluster, Dice, shell, signal};
+use crate::harness::{Cluster, Dice, signal};
 use crate::load::Worker;
+use crate::watch::StopAtEnd;
 
 const NODES: u64 = 5;
 const WORKERS_PER_MOUNT: u64 = 2;
@@ -65,9 +66,9 @@ impl Rig {
             Victim::Mount(index) => self.cluster.kill(self.mount_pid(index)),
             Victim::All => {
                 let status = self.cluster.json(&["cluster", "status"]);
-                let pids = status["processes"].as_array().unwrap().iter().map(|p| p["pid"].as_u64().unwrap());
-                let pids: Vec<String> = pids.map(|pid| pid.to_string()).collect();
-                shell(&format!("kill -KILL {}", pids.join(" ")));
+                let processes = status["processes"].as_array().unwrap();
+                let pids = processes.iter().map(|process| u32::try_from(process["pid"].as_u64().unwrap()).unwrap());
+                self.cluster.kill_all(&pids.collect::<Vec<u32>>());
             }
         }
     }
@@ -124,6 +125,7 @@ fn what_was_acknowledged_survives_kill_9_of_anything_at_any_moment() {
 fn play(rig: &Rig, victim: Victim, workers: &mut [(usize, Worker)], dice: &mut Dice) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let end = StopAtEnd(&stop);
         let running: Vec<_> =
             workers.iter_mut().map(|(mount, worker)| (*mount, scope.spawn(|| worker.run(&stop)))).collect();
         std::thread::sleep(Duration::from_millis(200 + dice.below(1500)));
@@ -131,7 +133,7 @@ fn play(rig: &Rig, victim: Victim, workers: &mut [(usize, Worker)], dice: &mut D
         std::thread::sleep(Duration::from_millis(dice.below(1000)));
         rig.restart(victim);
         std::thread::sleep(Duration::from_millis(dice.below(1000)));
-        stop.store(true, Ordering::Relaxed);
+        drop(end);
         for (mount, handle) in running {
             let ended = handle.join().expect("a worker does not panic");
             assert!(
@@ -152,13 +154,14 @@ fn a_block_server_frozen_under_load_makes_nothing_fail() {
     let stop = AtomicBool::new(false);
     let frozen = cluster.pid("block", "h3");
     std::thread::scope(|scope| {
+        let end = StopAtEnd(&stop);
         let running: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(|| worker.run(&stop))).collect();
         std::thread::sleep(Duration::from_millis(500));
         signal(frozen, "STOP");
         std::thread::sleep(Duration::from_secs(8));
         signal(frozen, "CONT");
         std::thread::sleep(Duration::from_secs(2));
-        stop.store(true, Ordering::Relaxed);
+        drop(end);
         for handle in running {
             handle.join().unwrap().unwrap();
         }

@@ -1,6 +1,12 @@
 //! Up, status, down.
 
-use crate::harness::{Cluster, shell};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use ebb_power_client::Process;
+use serde_json::Value;
+
+use crate::harness::{Cluster, shell, wait_for};
 
 #[test]
 fn a_cluster_comes_up_tells_its_state_and_leaves_nothing() {
@@ -75,6 +81,40 @@ fn up_starts_what_is_missing_and_nothing_else() {
     assert_eq!(std::fs::read(mount.join("f")).unwrap(), b"before");
     std::fs::write(mount.join("g"), b"after").unwrap();
     assert_eq!(cluster.ebb(&["cluster", "up", "--nodes", "1"]).code, 3, "whoever asks for fewer gets what runs");
+}
+
+/// What a process looks like that was killed in the middle of disk work: its first thread has ended, another has not.
+const HALF_ENDED: &str = "
+import ctypes, os, platform, threading
+threading.Thread(target=lambda: os.read(0, 1) or os._exit(0)).start()
+# The system call itself, that of one thread.
+ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[platform.machine()], 0)
+";
+
+/// Goal: whoever was killed and has not ended yet does not count as running.
+#[test]
+fn up_waits_for_what_was_killed_and_still_ends() {
+    let cluster = Cluster::up(1);
+    cluster.kill(cluster.pid("worker", "h1"));
+    let mut child = Command::new("python3").args(["-c", HALF_ENDED]).stdin(Stdio::piped()).spawn().unwrap();
+    let half = Process::find(child.id()).unwrap();
+    wait_for("half an end", Duration::from_secs(30), || half.is_ending());
+    assert!(half.is_running(), "it may still hold locks and files");
+    // It stands in the worker's place.
+    let file = cluster.dir().join("run/worker-h1.json");
+    let mut told: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    told["pid"] = child.id().into();
+    told["started"] = half.started().into();
+    std::fs::write(&file, told.to_string()).unwrap();
+    let said = std::thread::scope(|scope| {
+        let up = scope.spawn(|| cluster.ok(&["cluster", "up", "--nodes", "1"]));
+        std::thread::sleep(Duration::from_millis(300));
+        drop(child.stdin.take());
+        up.join().unwrap()
+    });
+    assert!(said.contains("starting what is missing: worker-h1\n"), "{said}");
+    assert_ne!(cluster.pid("worker", "h1"), child.id());
+    child.wait().unwrap();
 }
 
 #[test]

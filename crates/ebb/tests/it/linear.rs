@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::harness::{Cluster, Dice, signal};
+use crate::watch::StopAtEnd;
 
 /// One operation on a register: it wrote or read `value` between two moments.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +113,7 @@ fn histories_of_shared_registers_are_linearizable_while_a_server_freezes() {
     let (epoch, next, stop) = (Instant::now(), AtomicU64::new(1), AtomicBool::new(false));
     let mut histories: Vec<Vec<Operation>> = vec![Vec::new(); REGISTERS];
     std::thread::scope(|scope| {
+        let end = StopAtEnd(&stop);
         let running: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 let (mount, next, stop) = (&mounts[number % MOUNTS], &next, &stop);
@@ -126,7 +128,7 @@ fn histories_of_shared_registers_are_linearizable_while_a_server_freezes() {
             signal(frozen, "CONT");
             std::thread::sleep(Duration::from_millis(thawed_ms));
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(end);
         for handle in running {
             handle.join().unwrap().into_iter().for_each(|(register, operation)| histories[register].push(operation));
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::{Cluster, pattern, signal, wait_for};
+use crate::watch::StopAtEnd;
 
 const INTERVAL: &str = "2s";
 
@@ -59,6 +60,7 @@ fn nine_nodes_blink_and_a_reader_never_fails() {
     let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     let manager = cluster.pid("power-manager", "");
     std::thread::scope(|scope| {
+        let end = StopAtEnd(&stop);
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 let read = cluster.ebb(&["fs", "checksum", "/data"]);
@@ -95,7 +97,7 @@ fn nine_nodes_blink_and_a_reader_never_fails() {
             status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "awake") && frozen(status) == 0
         });
         more("reads at full power", 1);
-        stop.store(true, Ordering::Relaxed);
+        drop(end);
     });
     let nodes = cluster.json(&["node", "list"]).to_string();
     assert!(!nodes.contains("dead"), "who sleeps is not dead: {nodes}");

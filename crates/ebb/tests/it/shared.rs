@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::harness::{Cluster, wait_for};
+use crate::watch::StopAtEnd;
 
 /// Length of a record: odd, so that records straddle blocks.
 const RECORD: usize = 1003;
@@ -99,6 +100,7 @@ fn what_two_mounts_have_synced_survives_kills_of_the_master_and_its_proxy() {
     std::fs::write(mounts[0].join("slots"), vec![0; 128]).unwrap();
     let writers = Writers::default();
     let acknowledged: Vec<Vec<u64>> = std::thread::scope(|scope| {
+        let end = StopAtEnd(&writers.stop);
         let running: Vec<_> = mounts
             .iter()
             .enumerate()
@@ -113,7 +115,7 @@ fn what_two_mounts_have_synced_survives_kills_of_the_master_and_its_proxy() {
             cluster.ok(&["cluster", "up", "--nodes", "3"]);
         }
         writers.wait_for_more(100);
-        writers.stop.store(true, Ordering::Relaxed);
+        drop(end);
         running.into_iter().map(|handle| handle.join().unwrap()).collect()
     });
     // The last of each: what was acknowledged before the kills is long overwritten.
