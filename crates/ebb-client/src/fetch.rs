@@ -191,8 +191,7 @@ async fn from_or_report(shared: &Arc<Shared>, wanted: &Wanted, place: usize, att
 /// A node is about to be asked: that others might have been is what its part is reckoned by.
 fn on_asked(shared: &Shared, wanted: &Wanted, node: u64) {
     let members = wanted.record.members.iter().map(|member| member.node);
-    let serves =
-        |node: &u64| shared.awake_left_ms(*node) > 0 && !shared.nodes.is_dead(*node) && !shared.nodes.is_silent(*node);
+    let serves = |node: &u64| shared.awake_left_ms(*node) > 0 && !shared.nodes.is_lost(*node);
     let could: Vec<u64> = members.filter(serves).collect();
     shared.balance.lock().count(could, node);
 }
@@ -215,7 +214,7 @@ pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock) -> 
         node: place,
         awake_left_ms: shared.awake_left_ms(member.node),
         distance: shared.nodes.distance(&shared.options.host, member.node),
-        is_dead: shared.nodes.is_dead(member.node) || shared.nodes.is_silent(member.node),
+        is_dead: shared.nodes.is_lost(member.node),
         outstanding: shared.nodes.outstanding(member.node),
         below: balance[place],
         draw: shared.runtime.random_u64(),

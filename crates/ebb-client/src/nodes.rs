@@ -21,6 +21,8 @@ pub(crate) struct NodeMap(Arc<Mutex<State>>, Arc<Notify>);
 struct State {
     version: u64,
     nodes: BTreeMap<u64, pb::Node>,
+    /// The first node of each host.
+    hosts: BTreeMap<String, u64>,
     /// Calls in progress.
     outstanding: BTreeMap<u64, usize>,
     silence: Silence,
@@ -33,6 +35,8 @@ impl NodeMap {
             let mut state = self.0.lock();
             state.version = version;
             state.nodes = nodes.into_iter().map(|node| (node.id, node)).collect();
+            // Of several on a host the first stays.
+            state.hosts = state.nodes.values().rev().map(|node| (node.host.clone(), node.id)).collect();
         }
         self.1.notify_waiters();
     }
@@ -75,8 +79,7 @@ impl NodeMap {
 
     /// The first node of a host.
     pub fn on_host(&self, host: &str) -> Option<u64> {
-        let state = self.0.lock();
-        state.nodes.values().find(|node| node.host == host).map(|node| node.id)
+        self.0.lock().hosts.get(host).copied()
     }
 
     /// Declared host of a node; empty if unknown.
@@ -91,7 +94,7 @@ impl NodeMap {
         if node.host == host.as_str() {
             return Distance::Host;
         }
-        let own = state.nodes.values().find(|other| other.host == host.as_str());
+        let own = state.hosts.get(host.as_str()).and_then(|own| state.nodes.get(own));
         if own.is_some_and(|own| own.rack == node.rack) { Distance::Rack } else { Distance::Far }
     }
 
@@ -124,6 +127,13 @@ impl NodeMap {
     /// Whether the node answers nothing at all at present.
     pub fn is_silent(&self, node: u64) -> bool {
         self.0.lock().silence.since(node).is_some()
+    }
+
+    /// Whether nothing can be had from the node: the master holds it for dead, or it answers nothing at all.
+    pub fn is_lost(&self, node: u64) -> bool {
+        let state = self.0.lock();
+        let is_dead = state.nodes.get(&node).is_some_and(|node| node.state() == pb::NodeState::NodeDead);
+        is_dead || state.silence.since(node).is_some()
     }
 
     /// Nodes that answer nothing at all at present.

@@ -152,9 +152,7 @@ impl Shared {
             .nodes
             .all()
             .into_iter()
-            .filter(|node| {
-                !tried.refused.contains(&node.id) && !self.nodes.is_dead(node.id) && !self.nodes.is_silent(node.id)
-            })
+            .filter(|node| !tried.refused.contains(&node.id) && !self.nodes.is_lost(node.id))
             // One that is about to sleep refuses.
             .filter(|node| !(1..LEAST_AWAKE_MS).contains(&self.awake_left_ms(node.id)))
             .filter_map(|node| Some((self.wakes_in(node.id)?, node)))

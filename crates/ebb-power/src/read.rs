@@ -48,16 +48,17 @@ pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms
     candidates.sort_by(|one, other| {
         let is_short = |candidate: &Candidate<K>| candidate.awake_left_ms < need_ms;
         let longest = other.awake_left_ms.cmp(&one.awake_left_ms);
-        let nearer = one.distance.cmp(&other.distance);
-        let at_home = |candidate: &Candidate<K>| candidate.distance == Distance::Host;
+        // To a reader that goes by loads a rack is as far as any.
+        let distance = |candidate: &Candidate<K>| match (rule, candidate.distance) {
+            (ReadRule::Balanced, Distance::Rack) => Distance::Far,
+            (_, distance) => distance,
+        };
+        let nearer = distance(one).cmp(&distance(other));
         let idler = one.outstanding.cmp(&other.outstanding);
         let below = other.below.total_cmp(&one.below);
         let by_rule = match rule {
             _ if is_short(one) => longest,
-            ReadRule::Balanced => {
-                at_home(other).cmp(&at_home(one)).then(idler).then(below).then(one.draw.cmp(&other.draw))
-            }
-            ReadRule::Nearest => nearer,
+            ReadRule::Balanced | ReadRule::Nearest => nearer,
             ReadRule::LeastLoaded => idler,
             ReadRule::LongestAwake => longest,
             ReadRule::HitRatio => below,
@@ -147,7 +148,7 @@ impl<K: Ord + Copy> HitBalance<K> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use ebb_layout::targets::{Chain, equal_work};
+    use ebb_layout::targets::{Chain, Targets, equal_work};
     use proptest::prelude::*;
 
     use super::*;
@@ -198,6 +199,19 @@ pub(crate) mod tests {
         assert!((desired_hit_ratio(1_000.0, 20.0, 50.0) - 1.0).abs() < 1e-12);
     }
 
+    /// The nodes that hold each block, each copy laid over its run in an order that has nothing to do with the other
+    /// copies'.
+    pub(crate) fn holders(stored: &Targets, blocks: u64, seed: u64) -> Vec<Vec<usize>> {
+        let mut holders = vec![Vec::new(); blocks as usize];
+        for copy in 0..stored.copies() {
+            let mut places: Vec<u64> = (0..blocks).collect();
+            places.sort_by_key(|block| mix(*block ^ seed << 20 ^ (copy as u64) << 40));
+            let run = stored.copy(copy).iter().enumerate().flat_map(|(node, held)| vec![node; *held as usize]);
+            run.zip(places).for_each(|(node, block)| holders[block as usize].push(node));
+        }
+        holders
+    }
+
     /// SplitMix64's finisher: an order that has nothing to do with the numbers.
     pub(crate) fn mix(number: u64) -> u64 {
         let mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -213,14 +227,7 @@ pub(crate) mod tests {
             let count = primaries * 8;
             let chain = Chain::new(count, primaries, replicas).unwrap();
             let stored = equal_work::targets(chain, blocks).unwrap();
-            // Lay each copy over its run, in an order that has nothing to do with the other copies'.
-            let mut holders = vec![Vec::new(); blocks as usize];
-            for copy in 0..stored.copies() {
-                let mut places: Vec<u64> = (0..blocks).collect();
-                places.sort_by_key(|block| mix(*block ^ seed << 20 ^ (copy as u64) << 40));
-                let run = stored.copy(copy).iter().enumerate().flat_map(|(node, held)| vec![node; *held as usize]);
-                run.zip(places).for_each(|(node, block)| holders[block as usize].push(node));
-            }
+            let holders = holders(&stored, blocks, seed);
             let per_node = stored.blocks_per_node();
             let mut balance = HitBalance::new(per_node.iter().enumerate()
                 .map(|(node, held)| (node, desired_hit_ratio(blocks as f64, f64::from(count), *held as f64))));

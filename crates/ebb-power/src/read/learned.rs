@@ -70,18 +70,12 @@ mod tests {
     use ebb_layout::targets::{Chain, equal_work};
 
     use super::*;
-    use crate::read::tests::mix;
+    use crate::read::tests::{self, mix};
 
     /// Blocks with the nodes that hold them, of an equal-work chain, as far as they are among the first `active`.
     fn holders(nodes: u32, active: usize, blocks: u64, seed: u64) -> Vec<Vec<usize>> {
         let stored = equal_work::targets(Chain::new(nodes, 3, 3).unwrap(), blocks).unwrap();
-        let mut holders = vec![Vec::new(); blocks as usize];
-        for copy in 0..stored.copies() {
-            let mut places: Vec<u64> = (0..blocks).collect();
-            places.sort_by_key(|block| mix(*block ^ seed << 20 ^ (copy as u64) << 40));
-            let run = stored.copy(copy).iter().enumerate().flat_map(|(node, held)| vec![node; *held as usize]);
-            run.zip(places).for_each(|(node, block)| holders[block as usize].push(node));
-        }
+        let mut holders = tests::holders(&stored, blocks, seed);
         holders.iter_mut().for_each(|of| of.retain(|node| *node < active));
         holders
     }

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use clap::Args;
 use ebb_runtime::{Moment, Runtime};
-use ebb_types::{Result, err};
+use ebb_types::{Error, Result, err};
 use ebb_virtual::Report;
 use ebb_virtual::swarm::{self, Next};
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::virtual_cluster::{self, What};
 use crate::cli::Context;
@@ -42,7 +43,7 @@ pub fn run(context: &Context, args: &SoakArgs) -> Result<bool> {
     // Below 2^40: short enough to be typed again.
     let first = args.first.unwrap_or_else(|| runtime.random_u64() >> 24);
     let interrupted = Arc::new(AtomicBool::new(false));
-    listen(&runtime, Arc::clone(&interrupted));
+    listen(&runtime, Arc::clone(&interrupted))?;
     context.output.say(&format!(
         "from seed {first} on, {}, {} at a time",
         humantime::format_duration(args.time.0),
@@ -86,13 +87,18 @@ const fn kind_of(seed: u64) -> What {
     }
 }
 
-fn listen(runtime: &Runtime, interrupted: Arc<AtomicBool>) {
+/// From here on ctrl-C ends the soak, and not the program, which then could not say what came out.
+fn listen(runtime: &Runtime, interrupted: Arc<AtomicBool>) -> Result<()> {
+    let mut interrupts =
+        signal(SignalKind::interrupt()).map_err(|error| Error::from_io(&error, "listening for ctrl-C"))?;
     runtime.spawn("listen for ctrl-C", async move {
-        // Without a handler ctrl-C ends the program at once, as it always does.
-        if tokio::signal::ctrl_c().await.is_ok() {
-            interrupted.store(true, Ordering::Relaxed);
-        }
+        interrupts.recv().await;
+        interrupted.store(true, Ordering::Relaxed);
+        // The cluster that runs goes on to its end; who does not wait for that says so once more.
+        interrupts.recv().await;
+        std::process::exit(130);
     });
+    Ok(())
 }
 
 /// What came out so far.
