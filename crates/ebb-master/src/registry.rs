@@ -256,18 +256,24 @@ impl Registry {
         self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).is_some_and(|volume| volume.poisoned)
     }
 
-    /// Whether every volume of every registered node has reported, or its node is dead: only then may replicas go.
-    pub fn is_safe_start<'a>(&self, mut recorded: impl Iterator<Item = &'a pb::NodeRecord>) -> bool {
+    /// Whether every volume of every registered node has reported, or its node is dead, or was off all the time that this
+    /// process has run, and still is by plan: only then may replicas go.
+    pub fn is_safe_start<'a>(
+        &self,
+        mut recorded: impl Iterator<Item = &'a pb::NodeRecord>,
+        is_off: impl Fn(NodeId) -> bool,
+    ) -> bool {
         recorded.all(|record| {
             let Some(told) = &record.node else { return true };
-            let Some(node) = self.nodes.get(&NodeId::new(told.id)) else { return false };
-            node.dead
-                || (node.heard.is_some()
-                    && told.volumes.iter().all(|volume| {
-                        node.volumes
-                            .get(&VolumeId::new(volume.id))
-                            .is_some_and(|known| known.reported || known.poisoned)
-                    }))
+            let id = NodeId::new(told.id);
+            let Some(node) = self.nodes.get(&id).filter(|node| node.heard.is_some() || node.dead) else {
+                return is_off(id);
+            };
+            let has_reported = |volume: &pb::Volume| {
+                let known = node.volumes.get(&VolumeId::new(volume.id));
+                known.is_some_and(|known| known.reported || known.poisoned)
+            };
+            node.dead || told.volumes.iter().all(has_reported)
         })
     }
 

@@ -27,8 +27,9 @@ use crate::leases::watches::Watches;
 use crate::leases::{FileView, Leases};
 use crate::offload::Drain;
 use crate::options::Options;
+use crate::placement;
 use crate::popular::Popular;
-use crate::registry::Registry;
+use crate::registry::{Registry, Rest};
 use crate::repair::queue::Work;
 use crate::reserve::Reservations;
 use crate::served::Served;
@@ -195,7 +196,9 @@ impl Shared {
     /// Whether replicas may be deleted (docs/protocol.md, "Repair").
     pub(crate) fn is_safe_start(&self) -> bool {
         let machine = self.group.machine();
-        self.state.registry.lock().is_safe_start(machine.nodes())
+        let (now_ms, plans) = (self.wall_ms(), self.state.plans.lock().clone());
+        let is_off = |node| placement::rest(&plans, node, now_ms) == Rest::Off;
+        self.state.registry.lock().is_safe_start(machine.nodes(), is_off)
     }
 
     /// All nodes as clients see them, with the version of this view.

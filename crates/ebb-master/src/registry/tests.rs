@@ -55,11 +55,11 @@ fn a_node_is_unknown_then_live_then_dead_then_live() {
 fn a_node_that_never_comes_back_is_dead_after_the_dead_time() {
     let mut registry = registry();
     let nodes = [record(1, vec![volume(1)], false)];
-    assert!(!registry.is_safe_start(nodes.iter()));
+    assert!(!registry.is_safe_start(nodes.iter(), |_| false));
     assert_eq!(registry.on_tick([N1].into_iter(), at(29), |_, _, _| Word::Owed), []);
     assert!(!registry.is_dead(N1), "not heard of is not lost");
     assert_eq!(registry.on_tick([N1].into_iter(), at(30), |_, _, _| Word::Owed), [Loss::NodeDied(N1)]);
-    assert!(registry.is_safe_start(nodes.iter()));
+    assert!(registry.is_safe_start(nodes.iter(), |_| false));
 }
 
 #[test]
@@ -95,16 +95,30 @@ fn safe_start_waits_for_the_report_of_every_volume() {
     };
     assert_eq!(registry.on_report(&report(7, 1, &[4, 5], false)), Reported::Part);
     assert_eq!(registry.on_report(&report(7, 1, &[6], true)), whole(&[4, 5, 6], true));
-    assert!(!registry.is_safe_start(nodes.iter()));
+    assert!(!registry.is_safe_start(nodes.iter(), |_| false));
     assert_eq!(registry.on_report(&report(8, 2, &[], true)), Reported::Unknown, "of another start");
     registry.on_report(&report(7, 2, &[], true));
-    assert!(registry.is_safe_start(nodes.iter()));
+    assert!(registry.is_safe_start(nodes.iter(), |_| false));
     registry.on_register(N1, BootId::new(8), 1, &[volume(1), volume(2)], at(9));
-    assert!(!registry.is_safe_start(nodes.iter()), "a new start reports anew");
+    assert!(!registry.is_safe_start(nodes.iter(), |_| false), "a new start reports anew");
     registry.on_report(&report(8, 1, &[7], true));
     assert_eq!(registry.on_report(&report(8, 1, &[7, 8], false)), Reported::Part);
     registry.on_register(N1, BootId::new(8), 1, &[volume(1), volume(2)], at(9));
     assert_eq!(registry.on_report(&report(8, 1, &[9], true)), whole(&[9], false), "what broke off counts no more");
+}
+
+#[test]
+fn safe_start_does_not_wait_for_who_is_off_by_plan() {
+    let mut registry = registry();
+    let nodes = [record(1, vec![volume(1)], false), record(2, vec![volume(2)], false)];
+    let is_off = |node| node == NodeId::new(2);
+    registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
+    assert!(!registry.is_safe_start(nodes.iter(), is_off), "the one that is on has not reported");
+    registry.on_report(&report(7, 1, &[], true));
+    assert!(registry.is_safe_start(nodes.iter(), is_off));
+    assert!(!registry.is_safe_start(nodes.iter(), |_| false), "it was switched on");
+    registry.on_register(NodeId::new(2), BootId::new(8), 1, &[volume(2)], at(9));
+    assert!(!registry.is_safe_start(nodes.iter(), is_off), "whoever was heard reports, whatever a plan says");
 }
 
 #[test]

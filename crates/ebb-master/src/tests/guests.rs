@@ -103,6 +103,56 @@ fn what_is_written_while_homes_are_off_comes_home_when_they_are_on() {
     });
 }
 
+/// Goal: a master that starts under low power goes on with its work on the nodes that are on. Method: half of a chain is off,
+/// and has no power; files are written; the master dies; a file is removed, and one of the nodes is on again.
+#[test]
+fn a_master_that_starts_while_nodes_are_off_does_not_wait_for_them() {
+    with_cluster(85, 6, |mut cluster| async move {
+        let client = cluster.client().await;
+        let dataset = dataset(&client, "equal-work", 3, 2).await;
+        let off = dataset.chain[3..].to_vec();
+        plan(&cluster, 1, &off, 0).await;
+        off.iter().for_each(|node| cluster.kill_fake(cluster.number(*node)));
+        for number in 0..12 {
+            client.written_in(&cluster, dataset.root_inode, &format!("f{number}"), 1000).await;
+        }
+        let found = describe(&cluster, &dataset).await;
+        let homes: Vec<u64> = found.away.iter().map(|away| away.home).collect();
+        assert_eq!(homes.len(), off.len(), "{homes:?}");
+
+        cluster.crash_master().await;
+        cluster.until("safe start", |status| status.safe_start).await;
+        // Longer than a node may be missing that should be there.
+        cluster.world.sleep(Duration::from_secs(40)).await;
+        assert_eq!(describe(&cluster, &dataset).await.away, found.away);
+        let status = cluster.status().await;
+        assert_eq!((status.under_replicated, status.repaired), (0, 0));
+        let client = cluster.client().await;
+        let unlink = pb::meta_op::Unlink { parent: dataset.root_inode, name: "f0".into() };
+        client.mutate(Op::Unlink(unlink)).await.unwrap();
+        let held = || cluster.fakes.iter().map(|fake| fake.held.lock().replicas.len()).sum::<usize>();
+        cluster.until_seen("the removed file's copies are gone", || held() == 11 * 3).await;
+
+        plan(&cluster, 2, &off[1..], 0).await;
+        cluster.start_fake(cluster.number(off[0])).await;
+        for _ in 0..300 {
+            if describe(&cluster, &dataset).await.away.iter().all(|away| away.home != off[0]) {
+                break;
+            }
+            cluster.world.sleep(Duration::from_millis(200)).await;
+        }
+        let found = describe(&cluster, &dataset).await;
+        assert!(found.away.iter().all(|away| off[1..].contains(&away.home)), "{:?}", found.away);
+        assert_eq!(found.away.len(), off.len() - 1, "the others are still off");
+        let status = cluster.status().await;
+        assert!(status.safe_start && status.nodes.iter().filter(|node| off[1..].contains(&node.id)).all(unheard));
+    });
+}
+
+fn unheard(node: &pb::Node) -> bool {
+    node.state() == pb::NodeState::NodeUnknown
+}
+
 /// Goal: a member that is switched off is replaced by a guest, and a guest whose host is switched off by another one with the
 /// same home, or goes home before. Method: what a holder asks for, under one plan after the other.
 #[test]
