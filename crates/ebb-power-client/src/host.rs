@@ -40,6 +40,12 @@ impl Process {
         self.state().is_ok_and(|state| state.is_some())
     }
 
+    /// Whether it is stopped, as the processes of a node are that sleeps.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.state().is_ok_and(|state| state == Some('T'))
+    }
+
     /// Whether it still runs, but not for long: it was killed, or exits. What it does on a disk ends first, which may
     /// take a while.
     #[must_use]

@@ -83,7 +83,16 @@ impl ProcessFile {
 
     /// Whether it was killed and still runs.
     fn is_ending(&self) -> bool {
-        Process::find(self.pid).is_ok_and(|process| process.started() == self.started && process.is_ending())
+        self.find().is_some_and(|process| process.is_ending())
+    }
+
+    /// Whether it runs, and is frozen, since its node sleeps.
+    pub fn is_frozen(&self) -> bool {
+        self.find().is_some_and(|process| process.is_frozen())
+    }
+
+    fn find(&self) -> Option<Process> {
+        Process::find(self.pid).ok().filter(|process| process.started() == self.started)
     }
 
     /// Sends a signal, if that very process runs.

@@ -144,9 +144,14 @@ pub async fn wait_serving(cluster: &ClusterDir, nodes: usize, span: Duration) ->
     let start = Instant::now();
     loop {
         let answer = ask(cluster).await;
-        let live = answer
-            .as_ref()
-            .map_or(0, |reply| reply.nodes.iter().filter(|node| node.state() == pb::NodeState::NodeLive).count());
+        // Who sleeps by plan may have told a master that has just been started nothing, and does not until it wakes.
+        let asleep: Vec<String> = process::list(cluster)?
+            .into_iter()
+            .filter(|process| process.role == "block" && process.is_frozen())
+            .map(|process| process.host)
+            .collect();
+        let is_there = |node: &&pb::Node| node.state() == pb::NodeState::NodeLive || asleep.contains(&node.host);
+        let live = answer.as_ref().map_or(0, |reply| reply.nodes.iter().filter(is_there).count());
         if live >= nodes && answer.as_ref().is_ok_and(|reply| reply.serving) {
             return Ok(());
         }

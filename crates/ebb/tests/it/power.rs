@@ -105,7 +105,7 @@ fn nine_nodes_blink_and_a_reader_never_fails() {
 }
 
 /// Goal: what is written while half of a chain is off lies with who is on, is told, and comes home.
-/// Method: a new file and an overwritten one under half the power; then full power.
+/// Method: a new file and an overwritten one under half the power, the master dies; then full power.
 #[test]
 fn what_is_written_under_low_power_comes_home() {
     let cluster = up("activation");
@@ -140,6 +140,11 @@ fn what_is_written_under_low_power_comes_home() {
     let said = cluster.ok(&["dataset", "show", "/eq"]);
     assert!(said.contains("metablocks away from home: "), "{said}");
     wait_plan(&cluster, "what is away", |status| away(status) == away(&show()));
+    // A master that starts now does not wait for who is off.
+    cluster.kill(cluster.pid("master", ""));
+    cluster.ok(&["cluster", "up", "--nodes", "9"]);
+    wait_for("safe start", Duration::from_secs(60), || cluster.json(&["cluster", "status"])["safe_start"] == true);
+    assert!(frozen(&status(&cluster)) >= 5 && away(&show()) == away(&low));
     for (name, sum) in &sums {
         assert_eq!(cluster.ok(&["fs", "checksum", name]).trim(), sum);
     }
