@@ -211,7 +211,7 @@ impl PowerCluster {
         Ok(cluster)
     }
 
-    fn master_address(&self) -> String {
+    pub(crate) fn master_address(&self) -> String {
         format!("{}:7000", self.master.ip())
     }
 
@@ -308,7 +308,7 @@ impl PowerCluster {
         });
     }
 
-    fn manager_address(&self) -> String {
+    pub(crate) fn manager_address(&self) -> String {
         format!("{}:7200", self.manager.ip())
     }
 

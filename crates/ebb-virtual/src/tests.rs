@@ -3,6 +3,7 @@
 mod cluster;
 mod drain;
 mod extras;
+mod hostile;
 mod memory;
 mod oracle;
 mod power;

@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterFile {
+    /// Version of the file; absent in version 1.
+    #[serde(default = "first_format", skip_serializing_if = "is_first_format")]
+    pub format: u32,
     /// 16 hexadecimal digits; names the cluster for good.
     pub cluster: String,
     /// `ip:port` of each master.
@@ -35,6 +38,17 @@ pub struct ClusterFile {
     pub replicas: u32,
 }
 
+const FORMAT: u32 = 1;
+
+const fn first_format() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_first_format(format: &u32) -> bool {
+    *format == first_format()
+}
+
 const fn default_dead_ms() -> u64 {
     30_000
 }
@@ -50,6 +64,24 @@ const fn default_repair_mb_per_s() -> u64 {
 
 const fn default_replicas() -> u32 {
     3
+}
+
+impl ClusterFile {
+    fn parse(text: &str) -> Result<Self> {
+        let invalid = |error: toml::de::Error| err!(Invalid, "{error}");
+        // The format first: another one may have other fields.
+        let told: toml::Table = toml::from_str(text).map_err(invalid)?;
+        if let Some(other) = told.get("format").filter(|format| format.as_integer() != Some(FORMAT.into())) {
+            bail!(Unsupported, "it has format {other}, this release reads {FORMAT}: use the release that wrote it");
+        }
+        toml::from_str(text).map_err(invalid)
+    }
+
+    fn id(&self) -> Result<ClusterId> {
+        let id = u64::from_str_radix(&self.cluster, 16);
+        let id = id.map_err(|_| err!(Invalid, "cluster = {:?} is not 16 hexadecimal digits", self.cluster))?;
+        Ok(ClusterId::new(id))
+    }
 }
 
 /// A cluster's directory, opened.
@@ -86,15 +118,12 @@ impl ClusterDir {
                 Error::from_io(&error, toml_path.display())
             }
         })?;
-        let file: ClusterFile =
-            toml::from_str(&text).map_err(|error| err!(Invalid, "{}: {error}", toml_path.display()))?;
-        let id = u64::from_str_radix(&file.cluster, 16).map_err(|_| {
-            err!(Invalid, "{}: cluster = {:?} is not 16 hexadecimal digits", toml_path.display(), file.cluster)
-        })?;
+        let parsed = ClusterFile::parse(&text).and_then(|file| Ok((file.id()?, file)));
+        let (id, file) = parsed.map_err(|error| error.context(toml_path.display()))?;
         let secret_path = path.join("secret");
         let secret = fs::read_to_string(&secret_path).map_err(|error| Error::from_io(&error, secret_path.display()))?;
         let secret = Secret::from_hex(&secret).map_err(|error| error.context(secret_path.display()))?;
-        Ok(Self { path, file, id: ClusterId::new(id), secret })
+        Ok(Self { path, file, id, secret })
     }
 
     /// Makes the directory of a new cluster: fresh id, fresh secret.
@@ -115,6 +144,7 @@ impl ClusterDir {
             .map_err(what)?;
         writeln!(out, "{}", secret.to_hex()).map_err(what)?;
         let file = ClusterFile {
+            format: FORMAT,
             cluster: format!("{id:016x}"),
             masters: Vec::new(),
             dead_after_ms: default_dead_ms(),
@@ -180,4 +210,44 @@ impl ClusterDir {
 /// Whether a failure means that there is no such cluster directory yet.
 pub fn is_absent(error: &Error) -> bool {
     error.kind() == ErrorKind::NotFound
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_fuzz::target::nothing;
+    use ebb_fuzz::{Cap, Shape, Target, run};
+
+    use super::*;
+
+    const TEXT: &str = "cluster = \"00000000000000a7\"\nmasters = [\"127.0.0.1:7000\"]\nreplicas = 2\n";
+
+    #[test]
+    fn another_format_is_refused_by_name() {
+        let file = ClusterFile::parse(TEXT).unwrap();
+        assert_eq!((file.format, file.id().unwrap(), file.replicas), (1, ClusterId::new(0xa7), 2));
+        assert_eq!(ClusterFile::parse(&format!("format = 1\n{TEXT}")).unwrap().masters, file.masters);
+        for text in [format!("format = 2\n{TEXT}"), "format = 2\nmoons = 3\n".to_owned()] {
+            let error = ClusterFile::parse(&text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert_eq!(error.to_string(), "it has format 2, this release reads 1: use the release that wrote it");
+        }
+        assert!(!toml::to_string(&file).unwrap().contains("format"), "releases from before it had one still read it");
+    }
+
+    #[test]
+    fn any_cluster_file_is_read_or_refused() {
+        run::hold(&Target {
+            name: "ebb/cluster",
+            source: "cluster.toml",
+            cap: Cap { base: 64 << 10, times: 512 },
+            shape: Shape::Text,
+            cases: 3_000,
+            decode: |bytes| {
+                let file = ClusterFile::parse(&String::from_utf8_lossy(bytes));
+                file.is_ok_and(|file| file.id().is_ok() && toml::to_string(&file).is_ok())
+            },
+            samples: || vec![TEXT.into(), format!("{TEXT}proxies = 2\ndead_after_ms = 3000\n").into()],
+            repair: nothing,
+        });
+    }
 }

@@ -283,4 +283,35 @@ mod tests {
     fn names_sort_by_number() {
         assert!(natural("block-h2") < natural("block-h10"));
     }
+
+    #[test]
+    fn any_process_file_is_read_or_refused() {
+        ebb_fuzz::run::hold(&ebb_fuzz::Target {
+            name: "ebb/process",
+            source: "run/*.json",
+            cap: ebb_fuzz::Cap { base: 64 << 10, times: 64 },
+            shape: ebb_fuzz::Shape::Text,
+            cases: 3_000,
+            decode: |bytes| {
+                serde_json::from_slice::<ProcessFile>(bytes)
+                    .is_ok_and(|file| natural(&file.name).0.len() <= file.name.len())
+            },
+            samples: || {
+                let file = ProcessFile {
+                    name: "block-h10".to_owned(),
+                    role: "block".to_owned(),
+                    host: "h10".to_owned(),
+                    rack: "r1".to_owned(),
+                    node: Some("n3".to_owned()),
+                    pid: 77,
+                    started: 12_345,
+                    address: "127.0.0.1:7001".to_owned(),
+                    log: "/c/log/block-h10.log".to_owned(),
+                    mountpoint: None,
+                };
+                vec![serde_json::to_vec_pretty(&file).unwrap()]
+            },
+            repair: ebb_fuzz::target::nothing,
+        });
+    }
 }

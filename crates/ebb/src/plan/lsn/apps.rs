@@ -72,7 +72,11 @@ const fn reduce() -> f64 {
 /// Reads and checks a file of applications.
 pub fn read(path: &Path) -> Result<Vec<App>> {
     let text = std::fs::read_to_string(path).map_err(|error| err!(Invalid, "reading {}: {error}", path.display()))?;
-    let file: File = toml::from_str(&text).map_err(|error| err!(Invalid, "{}: {error}", path.display()))?;
+    parse(&text, path)
+}
+
+fn parse(text: &str, path: &Path) -> Result<Vec<App>> {
+    let file: File = toml::from_str(text).map_err(|error| err!(Invalid, "{}: {error}", path.display()))?;
     if file.app.is_empty() {
         bail!(Invalid, "{}: there is no [[app]] in it", path.display());
     }
@@ -99,5 +103,28 @@ impl Entry {
             map_cycles_per_byte: self.map_cycles_per_byte,
             reduce_cycles_per_byte: self.reduce_cycles_per_byte,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_file_is_read_or_refused() {
+        ebb_fuzz::run::hold(&ebb_fuzz::Target {
+            name: "ebb/apps",
+            source: "an operator's TOML file",
+            cap: ebb_fuzz::Cap { base: 64 << 10, times: 512 },
+            shape: ebb_fuzz::Shape::Text,
+            cases: 3_000,
+            decode: |bytes| parse(&String::from_utf8_lossy(bytes), Path::new("apps.toml")).is_ok(),
+            samples: || {
+                let app =
+                    "[[app]]\nname = \"scan\"\nmap_input = \"40GiB\"\nmap_output = 77\nmappers = 640\nreducers = 20\n";
+                vec![app.into(), format!("{app}map_cycles_per_byte = 160.5\n{app}").into()]
+            },
+            repair: ebb_fuzz::target::nothing,
+        });
     }
 }

@@ -217,6 +217,29 @@ mod tests {
     }
 
     #[test]
+    fn any_file_is_read_or_refused() {
+        ebb_fuzz::run::hold(&ebb_fuzz::Target {
+            name: "ebb/power-client",
+            source: "client.toml",
+            cap: ebb_fuzz::Cap { base: 64 << 10, times: 512 },
+            shape: ebb_fuzz::Shape::Text,
+            cases: 3_000,
+            decode: |bytes| {
+                let file = ClientFile::parse(&String::from_utf8_lossy(bytes));
+                file.is_ok_and(|file| file.controllers().is_ok() && file.call() <= Duration::MAX)
+            },
+            samples: || {
+                let host = "address = \"10.0.0.1:99\"\nuser = \"u\"\npassword_file = \"/p\"\ncipher_suite = 3\n";
+                vec![
+                    format!("kind = \"ipmi\"\nhard_off = true\ncall_s = 5\n[nodes.h1]\n{host}[nodes.h2]\n{host}")
+                        .into(),
+                ]
+            },
+            repair: ebb_fuzz::target::nothing,
+        });
+    }
+
+    #[test]
     fn what_cannot_switch_a_node_is_explained() {
         let refused = |text: &str| ClientFile::parse(text).unwrap_err().to_string();
         assert!(refused("kind = \"moon\"").contains("moon"));

@@ -1,0 +1,167 @@
+//! A peer that holds the cluster's secret, and calls what no Ebb calls.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_client::Access;
+use ebb_fuzz::dice::Dice;
+use ebb_fuzz::mutate;
+use ebb_power::PolicyKind;
+use ebb_rpc::{Connector, Counters};
+use ebb_runtime::virt::{World, WorldOptions};
+use ebb_types::{Credentials, InodeId};
+use ebb_wire::{Call, Message, Method, pb};
+
+use crate::cluster::identity;
+use crate::power::PowerCluster;
+
+/// Calls of each kind to each address.
+const TRIES: usize = 60;
+/// What harms does so at once, or leaves something behind for the next.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Numbers and messages that mean something somewhere: small ids, versions, lists of them.
+fn rich() -> Vec<u8> {
+    let version = Some(pb::Version { epoch: 1, seq: 1 });
+    let write = pb::WriteReplica {
+        metablock: 1,
+        volume: 1,
+        incarnation: 1,
+        version,
+        offset: 100,
+        length: 3,
+        checksums: vec![7],
+        ..Default::default()
+    };
+    let sync = pb::SyncReplica { metablock: 1, volume: 1, incarnation: 1, version };
+    let lists = pb::SyncReplicas { replicas: vec![sync; 2], chain: Vec::new() };
+    [write.encode_to_vec(), lists.encode_to_vec()].concat()
+}
+
+struct Enemy {
+    connector: Connector,
+    addresses: Vec<String>,
+    dice: Dice,
+    /// How many of each call.
+    sent: BTreeMap<Method, usize>,
+}
+
+impl Enemy {
+    /// Sends changed calls like this one.
+    async fn send<C: Call>(&mut self, like: C) {
+        let (sample, rich) = (like.encode_to_vec(), rich());
+        for try_number in 0..TRIES {
+            let mut bytes = sample.clone();
+            for _ in 0..=self.dice.below(4) {
+                bytes = mutate::message(&bytes, &rich, &mut self.dice);
+            }
+            let Ok(call) = C::decode(&bytes[..]) else { continue };
+            let address = &self.addresses[try_number % self.addresses.len()];
+            let payload = if self.dice.one_in(3) { vec![Bytes::from(vec![1; self.dice.below(9)])] } else { Vec::new() };
+            // Refused, answered, or late: all the same to an enemy.
+            let _ = self.connector.channel(address).call_with(&call, payload, PATIENCE).await;
+            *self.sent.entry(C::METHOD).or_default() += 1;
+        }
+    }
+}
+
+/// How many seeds are tried; more with this variable.
+const SEEDS: &str = "EBB_HOSTILE_SEEDS";
+
+/// Goal: no call makes a service panic, whatever stands in it; a panic of any task ends the world, and this test. Method:
+/// calls of every kind, real ones changed field by field, to every service of a cluster that has a file.
+#[test]
+fn services_survive_well_formed_calls_that_mean_harm() {
+    let seeds = std::env::var(SEEDS).map_or(4, |text| text.parse().expect("a number of seeds"));
+    for seed in 0..seeds {
+        World::run(seed, WorldOptions::default(), |world| async move {
+            let cluster = PowerCluster::start(&world, 3, PolicyKind::AlwaysOn, Duration::from_secs(2)).await.unwrap();
+            let client = cluster.connect("friend").await.unwrap();
+            let root = Credentials::root();
+            let made =
+                client.create(&root, InodeId::ROOT, b"f", 0o644, 0, true, Access::ReadWrite, Vec::new()).await.unwrap();
+            client.write(made.0, 0, Bytes::from(vec![5; 100_000])).await.unwrap();
+            client.fsync(made.0).await.unwrap();
+            let status = cluster.cluster_status().await.unwrap();
+            let blocks = status.nodes.iter().map(|node| node.address.clone());
+            let others = [cluster.master_address(), cluster.proxy_address(), cluster.manager_address()];
+            let runtime = world.process("enemy").runtime();
+            let mut enemy = Enemy {
+                connector: Connector::new(runtime, identity("enemy", "virtual"), Counters::default()),
+                addresses: blocks.chain(others).collect(),
+                dice: Dice::of_case("enemy", seed, 0),
+                sent: BTreeMap::new(),
+            };
+            call_everything(&mut enemy).await;
+            for method in Method::ALL {
+                let sent = enemy.sent.get(method).copied().unwrap_or(0);
+                assert!(sent > TRIES / 8, "{sent} calls of {method:?} decode: that shows little");
+            }
+            world.sleep(Duration::from_secs(5)).await;
+            // It may have asked for a good deal of harm, and got it; what it has not got is the processes.
+            cluster.cluster_status().await.unwrap();
+            cluster.status().await.unwrap();
+        });
+    }
+}
+
+async fn call_everything(enemy: &mut Enemy) {
+    let version = Some(pb::Version { epoch: 1, seq: 1 });
+    let name = pb::ReplicaName { metablock: 1, volume: 1, incarnation: 1 };
+    enemy
+        .send(pb::WriteReplica { metablock: 1, volume: 1, incarnation: 1, version, length: 3, ..Default::default() })
+        .await;
+    enemy.send(pb::ReadReplica { metablock: 1, volume: 1, length: 100, ..Default::default() }).await;
+    enemy.send(pb::SeekReplica { metablock: 1, volume: 1, ..Default::default() }).await;
+    enemy.send(pb::SyncReplicas::decode(&rich()[..]).unwrap_or_default()).await;
+    enemy.send(pb::PromiseEpoch { epoch: 1, replicas: vec![name] }).await;
+    enemy.send(pb::PullReplica { metablock: 1, volume: 1, epoch: 1, at: version, ..Default::default() }).await;
+    enemy.send(pb::StampReplica { metablock: 1, volume: 1, epoch: 1, base: version, ..Default::default() }).await;
+    enemy.send(pb::DescribeReplicas { replicas: vec![name] }).await;
+    enemy.send(pb::DeleteReplicas::default()).await;
+    enemy.send(pb::LogWrites { inode: 2, epoch: 1, ..Default::default() }).await;
+    enemy.send(pb::ReadLog { inode: 2, epoch: 1, ..Default::default() }).await;
+    enemy.send(pb::Scrub::default()).await;
+    enemy.send(pb::Rest::default()).await;
+    enemy.send(pb::MetaRequest { session: 1, request: 5, ..Default::default() }).await;
+    enemy.send(pb::OpenSession::default()).await;
+    enemy.send(pb::Poll::default()).await;
+    enemy.send(pb::Reclaim::default()).await;
+    enemy.send(pb::Acquire::default()).await;
+    enemy.send(pb::Forget::default()).await;
+    enemy.send(pb::Release::default()).await;
+    enemy.send(pb::ChooseReplacement::default()).await;
+    enemy.send(pb::ReportReplica::default()).await;
+    enemy.send(pb::RegisterProxy::default()).await;
+    enemy.send(pb::VouchSessions::default()).await;
+    enemy.send(pb::Locate::default()).await;
+    enemy.send(pb::DescribeDataset::default()).await;
+    enemy.send(pb::RegisterNode::default()).await;
+    enemy.send(pb::ReplicaReport::default()).await;
+    enemy.send(pb::Heartbeat::default()).await;
+    enemy.send(pb::SessionEnded::default()).await;
+    enemy.send(pb::PublishPlan::default()).await;
+    enemy.send(pb::WatchPower::default()).await;
+    enemy.send(pb::JudgeLogs::default()).await;
+    enemy.send(pb::JoinShared::default()).await;
+    enemy.send(pb::SharedOp::default()).await;
+    enemy.send(pb::RelayCall::default()).await;
+    enemy.send(pb::SetPower::default()).await;
+    enemy.send(pb::FollowSource::default()).await;
+    enemy.send(pb::SetPolicy::default()).await;
+    enemy.send(pb::DrainNode::default()).await;
+    enemy.send(pb::CloseSession::default()).await;
+    enemy.send(pb::PutStaged::default()).await;
+    enemy.send(pb::ReadStaged::default()).await;
+    enemy.send(pb::DropStaged::default()).await;
+    enemy.send(pb::ShareTicket::default()).await;
+    enemy.send(pb::RaftMessage::default()).await;
+    enemy.send(pb::ClusterStatus::default()).await;
+    enemy.send(pb::DescribePower::default()).await;
+    enemy.send(pb::PowerStatus::default()).await;
+    enemy.send(pb::NodesPower::default()).await;
+    enemy.send(pb::CountWords::default()).await;
+    enemy.send(pb::Counters::default()).await;
+    enemy.send(pb::Fsck::default()).await;
+}
