@@ -62,16 +62,16 @@ pub async fn run(context: &Context, command: PowerCommand) -> Result<()> {
         PowerCommand::Set(args) => {
             let call = pb::SetPower { watts: args.watts, fraction: args.fraction };
             manager.call(&call, admin::ASK).await?;
-            status::print_once(context, &manager).await
+            status::print_taken(context, &manager).await
         }
         PowerCommand::Follow(args) => {
             manager.call(&args.call()?, admin::ASK).await?;
-            status::print_once(context, &manager).await
+            status::print_taken(context, &manager).await
         }
         PowerCommand::Policy(args) => {
             let call = pb::SetPolicy { policy: args.policy.name().to_owned(), force: args.force };
             manager.call(&call, admin::ASK).await?;
-            status::print_once(context, &manager).await
+            status::print_taken(context, &manager).await
         }
         PowerCommand::Status { follow: false } => status::print_once(context, &manager).await,
         PowerCommand::Status { follow: true } => status::follow(context).await,

@@ -28,6 +28,16 @@ pub async fn print_once(context: &Context, manager: &Channel) -> Result<()> {
     Ok(())
 }
 
+/// Prints that an order was taken: nodes go by the plan of before until the one that is made for it begins.
+pub async fn print_taken(context: &Context, manager: &Channel) -> Result<()> {
+    if context.output.json() {
+        return print_once(context, manager).await;
+    }
+    let told = manager.call(&pb::PowerStatus {}, admin::ASK).await?;
+    taken(&told).iter().for_each(|line| print_line(line));
+    Ok(())
+}
+
 /// Prints how things stand over and over, each time over the last; on no terminal one after the other, and as JSON one
 /// line each.
 pub async fn follow(context: &Context) -> Result<()> {
@@ -90,14 +100,22 @@ fn joules_per_gib(told: &pb::PowerStatusReply) -> Option<f64> {
     (told.served_bytes > 0).then(|| told.joules / (told.served_bytes as f64 / f64::from(1 << 30)))
 }
 
+fn headline(told: &pb::PowerStatusReply) -> String {
+    format!(
+        "{} v{}: {:.1} W of {:.1} W ({}), modelled; {:.0} J so far",
+        told.policy, told.plan_version, told.drawn_watts, told.budget_watts, told.source, told.joules
+    )
+}
+
+fn taken(told: &pb::PowerStatusReply) -> [String; 2] {
+    let interval = told.interval_ms as f64 / 1000.0;
+    let next =
+        format!("a plan for it begins with one of the next intervals of {interval} s: `ebb power status` shows it");
+    [headline(told), next]
+}
+
 fn lines(told: &pb::PowerStatusReply) -> Vec<String> {
-    let mut lines = vec![
-        format!(
-            "{} v{}: {:.1} W of {:.1} W ({}), modelled; {:.0} J so far",
-            told.policy, told.plan_version, told.drawn_watts, told.budget_watts, told.source, told.joules
-        ),
-        told.why.clone(),
-    ];
+    let mut lines = vec![headline(told), told.why.clone()];
     if let Some(joules) = joules_per_gib(told) {
         lines.push(format!("{joules:.0} J for each GiB served ({} so far)", human_bytes(told.served_bytes)));
     }
@@ -156,6 +174,22 @@ mod tests {
         told.served_bytes = 512 << 20;
         assert_eq!(to_json(&told)["joules_per_gib"], 600.0);
         assert!(lines(&told)[2].starts_with("600 J for each GiB served"), "{:?}", lines(&told));
+    }
+
+    #[test]
+    fn an_order_that_was_taken_is_told_with_the_budget_and_when_it_counts() {
+        let told = pb::PowerStatusReply {
+            policy: "tide".into(),
+            plan_version: 3,
+            budget_watts: 85.0,
+            drawn_watts: 265.0,
+            interval_ms: 2_500,
+            source: "operator".into(),
+            ..Default::default()
+        };
+        let [headline, next] = taken(&told);
+        assert_eq!(headline, "tide v3: 265.0 W of 85.0 W (operator), modelled; 0 J so far");
+        assert!(next.starts_with("a plan for it begins with one of the next intervals of 2.5 s: "), "{next}");
     }
 
     #[test]
