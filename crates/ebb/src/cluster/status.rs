@@ -9,7 +9,7 @@ use ebb_wire::pb;
 use serde_json::json;
 
 use super::config::ClusterDir;
-use super::process;
+use super::process::{self, ProcessFile};
 use crate::output::{Output, human_bytes};
 
 /// How long one question to the master may take.
@@ -33,7 +33,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
                 json!({
                     "role": process.role, "node": process.node, "host": process.host, "pid": process.pid,
                     "port": port(&process.address), "log": process.log,
-                    "state": if process.is_running() { "running" } else { "dead" },
+                    "state": state(process),
                     "mountpoint": process.mountpoint,
                 })
             })
@@ -54,7 +54,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
         "cluster {} {}{}, metadata: {metadata}",
         cluster.file.cluster,
         if serving { "serves" } else { "does not serve" },
-        if safe_start { " (safe start: waiting for reports)" } else { "" },
+        if serving && !safe_start { " (deletes nothing before all nodes have reported)" } else { "" },
     ));
     if let Ok(reply) = &answer {
         output.say(&format!(
@@ -81,7 +81,6 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
     }
     let mut table = crate::output::Table::new(&["ROLE", "NODE", "HOST", "PID", "ADDRESS", "STATE"]);
     for process in processes {
-        let state = if process.is_running() { "running" } else { "dead" };
         let place = process.mountpoint.as_ref().map_or(process.address.clone(), |path| path.display().to_string());
         table.row(vec![
             process.role.clone(),
@@ -89,11 +88,20 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
             process.host.clone(),
             process.pid.to_string(),
             place,
-            state.to_owned(),
+            state(&process).to_owned(),
         ]);
     }
     output.table(&table);
     Ok(serving)
+}
+
+/// The processes of a node that sleeps are stopped.
+fn state(process: &ProcessFile) -> &'static str {
+    match process.is_running() {
+        true if process.is_frozen() => "asleep",
+        true => "running",
+        false => "dead",
+    }
 }
 
 /// What was logged for nodes that sleep.

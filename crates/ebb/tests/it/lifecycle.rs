@@ -16,6 +16,11 @@ fn a_cluster_comes_up_tells_its_state_and_leaves_nothing() {
     let master = cluster.pid("master", "");
     assert!(again.err.contains(&format!("already serving (pid {master})")), "{}", again.err);
 
+    wait_for("reports of all nodes", Duration::from_secs(30), || {
+        cluster.json(&["cluster", "status"])["safe_start"] == true
+    });
+    let said = cluster.ok(&["cluster", "status"]);
+    assert!(said.lines().next().unwrap().ends_with(" serves, metadata: one copy"), "{said}");
     let status = cluster.json(&["cluster", "status"]);
     assert_eq!(status["serving"], true);
     assert_eq!(status["metadata"], "one copy");
