@@ -173,6 +173,18 @@ impl Known {
         Asking { known: self, after }
     }
 
+    /// Tells questions under way from those that are sent from now on.
+    pub fn mark(&self) -> u64 {
+        let mut state = self.0.lock();
+        state.last_event += 1;
+        state.last_event
+    }
+
+    /// Whether every question that was under way then has been answered, with what its answer brought, or given up.
+    pub fn are_earlier_over(&self, mark: u64) -> bool {
+        self.0.lock().asking.keys().next().is_none_or(|after| *after >= mark)
+    }
+
     /// What is known of a name.
     pub fn name(&self, directory: InodeId, name: &[u8]) -> Name {
         let state = self.0.lock();

@@ -200,6 +200,8 @@ impl Shared {
         let deadline = self.session.deadline();
         let started = self.runtime.now();
         let credentials = opening.map_or_else(Credentials::root, |opening| opening.credentials.clone());
+        // Ordering: numbered after the handle is counted, so that no word of an earlier one's end undoes this open.
+        let number = opening.map_or(0, |_| self.session.next_opening());
         loop {
             let session = self.session.name();
             let message = pb::Acquire {
@@ -210,6 +212,7 @@ impl Shared {
                 open: opening.is_some(),
                 access: opening.map_or(0, |opening| opening.mask),
                 keep: self.options.keep_names,
+                opening: number,
             };
             let left = deadline.saturating_sub(self.runtime.now().since(started));
             let reply = match self.session.masters.call(&message, left, left).await.result {

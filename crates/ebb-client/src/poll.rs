@@ -133,6 +133,9 @@ impl Shared {
         if !reply.forget_all.is_empty() {
             self.on_forget_all(reply.forget_all);
         }
+        if !reply.nameless.is_empty() {
+            self.on_nameless(reply.nameless);
+        }
         for id in reply.changed {
             self.on_changed(InodeId::new(id));
         }
@@ -143,7 +146,7 @@ impl Shared {
         if let Some(inode) = self.find(id) {
             let mut core = inode.core.lock();
             core.attr_stale = true;
-            if core.open_count == 0 && core.registered {
+            if core.open_count == 0 && (core.registered || core.maybe_registered) {
                 // It may have lost its last name: nothing here keeps it alive.
                 self.return_closed(id);
             }
@@ -160,11 +163,14 @@ impl Shared {
             if held.mode() != pb::LeaseMode::LeaseNone {
                 leases.push(held);
             }
-            if inode.core.lock().registered {
+            let core = inode.core.lock();
+            // An open that is under way may have been answered by the process before.
+            if core.registered || core.maybe_registered || core.open_count > 0 {
                 open.push(inode.id.raw());
             }
         }
-        let message = pb::Reclaim { session: self.session.name().id.raw(), leases, open };
+        let opening = self.session.last_opening();
+        let message = pb::Reclaim { session: self.session.name().id.raw(), leases, open, opening };
         self.session.masters.call(&message, ATTEMPT, self.session.ttl()).await.result?;
         Ok(())
     }
@@ -226,7 +232,8 @@ impl Shared {
             .map(|inode| inode.id.raw())
             .collect();
         if !open.is_empty() {
-            let message = pb::Reclaim { session: self.session.name().id.raw(), leases: Vec::new(), open };
+            let opening = self.session.last_opening();
+            let message = pb::Reclaim { session: self.session.name().id.raw(), leases: Vec::new(), open, opening };
             self.session.masters.call(&message, ATTEMPT, self.session.deadline()).await.result?;
         }
         Ok(())

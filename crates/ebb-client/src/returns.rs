@@ -1,10 +1,11 @@
 //! What goes back to the master because nobody needs it: leases on files that are gone, and registrations of closed ones.
 //!
 //! Nobody waits for it, so it goes together with what comes within a moment, carried by the committer's task. What is not
-//! given back so (a call failed, the session ended) the master asks for itself.
+//! given back so (a call failed, or nobody here knows that there is something to give back) the master asks for itself.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_runtime::Moment;
@@ -21,9 +22,16 @@ use crate::shared::Shared;
 /// How long something waits for more of its kind.
 const GATHER: Duration = Duration::from_millis(100);
 
+/// Between looks whether questions that were under way have been answered.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// What waits to go back.
 #[derive(Debug, Default)]
-pub(crate) struct Returns(Mutex<State>);
+pub(crate) struct Returns {
+    state: Mutex<State>,
+    /// What the master asked about is being looked at.
+    is_looking: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -38,13 +46,13 @@ struct State {
 impl Returns {
     /// How long it is until something is due; `None`: there is nothing.
     pub fn wait(&self, now: Moment) -> Option<Duration> {
-        let since = self.0.lock().since?;
+        let since = self.state.lock().since?;
         Some(GATHER.saturating_sub(now.since(since)))
     }
 
     /// True: it is the first since something went back.
     fn add(&self, now: Moment, add: impl FnOnce(&mut State)) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         add(&mut state);
         let is_first = state.since.is_none();
         state.since.get_or_insert(now);
@@ -52,7 +60,7 @@ impl Returns {
     }
 
     fn take(&self) -> State {
-        std::mem::take(&mut self.0.lock())
+        std::mem::take(&mut self.state.lock())
     }
 }
 
@@ -74,6 +82,35 @@ impl Shared {
         }
     }
 
+    /// The master counts these as open here, and they have no name: it hears of those that are not. It asks again, so one look
+    /// at a time is enough.
+    pub fn on_nameless(self: &Arc<Self>, asked: Vec<u64>) {
+        if self.returns.is_looking.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let shared = self.clone();
+        self.runtime.spawn("look what is open", async move {
+            // A file that is being made is not known here until the answer comes, and then it is open.
+            let mark = shared.known.mark();
+            while !shared.known.are_earlier_over(mark) {
+                shared.runtime.sleep(LOOK_AGAIN).await;
+            }
+            asked.into_iter().for_each(|id| shared.say_if_closed(InodeId::new(id)));
+            shared.returns.is_looking.store(false, Ordering::SeqCst);
+        });
+    }
+
+    /// Has the master told that the file is closed, whatever this client believes that the master knows.
+    fn say_if_closed(&self, id: InodeId) {
+        let inode = self.inode(id);
+        let mut core = inode.core.lock();
+        if core.open_count == 0 {
+            tracing::debug!(inode = %id, registered = core.registered, "a removed file counts as open, and is closed");
+            core.maybe_registered = true;
+            self.return_closed(id);
+        }
+    }
+
     /// Gives back what waits.
     pub async fn give_back_idle(self: &Arc<Self>) {
         let State { gone, closed, .. } = self.returns.take();
@@ -88,6 +125,8 @@ impl Shared {
 
     async fn forget_closed(&self, closed: BTreeSet<InodeId>) {
         let mut inodes = Vec::new();
+        // Ordering: read before files are found closed. What is opened after that has a higher number, and stays open.
+        let (opening, session) = (self.session.last_opening(), self.session.name());
         for id in closed {
             let Some(inode) = self.find(id) else { continue };
             let mut core = inode.core.lock();
@@ -101,12 +140,24 @@ impl Shared {
         if inodes.is_empty() {
             return;
         }
-        let forget = pb::Forget { session: self.session.name().id.raw(), inodes };
+        let forget = pb::Forget { session: session.id.raw(), inodes, opening };
         if let Err(error) = self.session.masters.call(&forget, ATTEMPT, self.session.deadline()).await.result {
             tracing::debug!(%error, "forgetting closed files");
+            if session == self.session.name() {
+                self.note_unforgotten(&forget.inodes);
+            }
         }
         self.forgetting.lock().clear();
         self.forgotten.notify_waiters();
+    }
+}
+
+impl Shared {
+    /// They may count as open still.
+    fn note_unforgotten(&self, inodes: &[u64]) {
+        for inode in inodes.iter().filter_map(|id| self.find(InodeId::new(*id))) {
+            inode.core.lock().maybe_registered = true;
+        }
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Session {
     deadline: Duration,
     /// Milliseconds that operations are retried at least, whatever the deadline says.
     least_ms: AtomicU64,
+    /// Number of the last open that the master was asked for; 1: none yet, for 0 says nothing.
+    openings: AtomicU64,
     state: Mutex<State>,
     /// A poll was answered or a new session was opened.
     changed: Notify,
@@ -71,6 +73,7 @@ impl Session {
             masters,
             deadline,
             least_ms,
+            openings: AtomicU64::new(1),
             state: Mutex::new(state),
             changed: Notify::new(),
             poke: Notify::new(),
@@ -102,6 +105,16 @@ impl Session {
     pub fn name(&self) -> SessionName {
         let state = self.state.lock();
         SessionName { id: state.id, generation: state.generation }
+    }
+
+    /// The number of an open that the master is going to be asked for.
+    pub fn next_opening(&self) -> u64 {
+        self.openings.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// The number of the last one.
+    pub fn last_opening(&self) -> u64 {
+        self.openings.load(Ordering::SeqCst)
     }
 
     /// Time to live, as the master said.

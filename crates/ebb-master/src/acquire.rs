@@ -171,7 +171,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
         let mut soft = shared.state.soft.lock();
         check(&machine, &soft)?;
         if has_already(&machine, &soft, session, inode, mode)? {
-            note_open(&mut soft, session, inode, call.open);
+            note_open(&mut soft, &call);
             let mode = mode_told(&machine, session, inode, mode);
             return answer(&machine, &mut soft, session, inode, mode, call.keep);
         }
@@ -184,7 +184,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
             let Some(proxy) = proxy_of(shared, &machine, &soft, session, inode)? else {
                 bail!(LeaseHeld, "{inode} has just come back from the proxy")
             };
-            note_open(&mut soft, session, inode, call.open);
+            note_open(&mut soft, &call);
             let attr = machine.attr(inode)?;
             let reply = lease(attr, Mode::None, Vec::new(), false);
             Ok(pb::AcquireReply { proxy: Some(proxy), ..reply })
@@ -223,7 +223,7 @@ async fn acquire_own(
     let (decision, reply) = turn
         .wait_with(until.since(shared.runtime.now()), check, |machine, soft| {
             // Ordering: noted before the lease is logged, so that the inode is not reaped in between.
-            note_open(soft, session, inode, call.open);
+            note_open(soft, call);
             answer(machine, soft, session, inode, mode, call.keep)
         })
         .await?;
@@ -267,9 +267,9 @@ fn call_access(open: bool, access: u32) -> u32 {
     if open { access & 7 } else { 0 }
 }
 
-fn note_open(soft: &mut Soft, session: SessionId, inode: InodeId, open: bool) {
-    if open {
-        soft.leases.add_open(session, inode);
+fn note_open(soft: &mut Soft, call: &pb::Acquire) {
+    if call.open {
+        soft.leases.add_open(SessionId::new(call.session), InodeId::new(call.inode), call.opening);
     }
 }
 
@@ -344,7 +344,7 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
     for inode in &call.open {
         let inode = InodeId::new(*inode);
         if machine.attr(inode).is_ok() {
-            soft.leases.add_open(session, inode);
+            soft.leases.add_open(session, inode, call.opening);
         }
     }
     soft.sessions.set_reclaimed(session);
@@ -357,9 +357,10 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
 /// Answers `Forget`: no open handle is left.
 pub(crate) fn forget(shared: &Shared, call: &pb::Forget) {
     let session = SessionId::new(call.session);
+    let last = if call.opening == 0 { u64::MAX } else { call.opening };
     let mut soft = shared.state.soft.lock();
     for inode in &call.inodes {
-        soft.leases.remove_open(session, InodeId::new(*inode));
+        soft.leases.remove_open(session, InodeId::new(*inode), last);
     }
     drop(soft);
     shared.state.wake.reap.notify_one();

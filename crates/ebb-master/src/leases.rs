@@ -98,7 +98,8 @@ pub struct Leases {
 #[derive(Debug, Default)]
 struct FileLeases {
     readers: BTreeSet<SessionId>,
-    opens: BTreeSet<SessionId>,
+    /// With the number of the last opening, of the session's.
+    opens: BTreeMap<SessionId, u64>,
     queue: VecDeque<(Ticket, SessionId, Mode)>,
     changed: Arc<Notify>,
 }
@@ -113,7 +114,7 @@ impl FileLeases {
     }
 
     fn knows(&self, session: SessionId) -> bool {
-        self.readers.contains(&session) || self.opens.contains(&session)
+        self.readers.contains(&session) || self.opens.contains_key(&session)
     }
 }
 
@@ -190,15 +191,19 @@ impl Leases {
         self.touch(inode);
     }
 
-    /// Notes that a session has the file open.
-    pub fn add_open(&mut self, session: SessionId, inode: InodeId) {
-        self.files.entry(inode).or_default().opens.insert(session);
+    /// Notes that a session has the file open, since its opening of this number; 0: since it made the file.
+    pub fn add_open(&mut self, session: SessionId, inode: InodeId, opening: u64) {
+        let last = self.files.entry(inode).or_default().opens.entry(session).or_insert(opening);
+        *last = opening.max(*last);
         self.by_session.entry(session).or_default().insert(inode);
     }
 
-    /// The session's last handle was closed.
-    pub fn remove_open(&mut self, session: SessionId, inode: InodeId) {
-        if let Some(file) = self.files.get_mut(&inode) {
+    /// The session's last handle was closed, and it had opened nothing after `last`. What it has opened since stays: this word
+    /// of it comes late.
+    pub fn remove_open(&mut self, session: SessionId, inode: InodeId, last: u64) {
+        if let Some(file) = self.files.get_mut(&inode)
+            && file.opens.get(&session).is_some_and(|opening| *opening <= last)
+        {
             file.opens.remove(&session);
         }
         self.forget_pair(session, inode);
@@ -208,7 +213,8 @@ impl Leases {
     /// The file is freed: nobody has anything of it any more, and its number is never given again.
     pub fn drop_file(&mut self, inode: InodeId) {
         if let Some(file) = self.files.get_mut(&inode) {
-            let sessions = std::mem::take(&mut file.readers).into_iter().chain(std::mem::take(&mut file.opens));
+            let opens = std::mem::take(&mut file.opens).into_keys();
+            let sessions = std::mem::take(&mut file.readers).into_iter().chain(opens);
             for session in sessions.collect::<Vec<_>>() {
                 self.forget_pair(session, inode);
             }
@@ -256,22 +262,30 @@ impl Leases {
         self.files.get(&inode).is_some_and(|file| !file.opens.is_empty())
     }
 
+    /// Sessions that have the file open.
+    pub fn openers(&self, inode: InodeId) -> impl Iterator<Item = SessionId> + '_ {
+        self.files.get(&inode).into_iter().flat_map(|file| file.opens.keys().copied())
+    }
+
     /// Whether a session other than this one has the file open.
     #[must_use]
     pub fn is_open_elsewhere(&self, session: SessionId, inode: InodeId) -> bool {
-        self.files.get(&inode).is_some_and(|file| file.opens.iter().any(|other| *other != session))
+        self.files.get(&inode).is_some_and(|file| file.opens.keys().any(|other| *other != session))
     }
 
     /// Whether this session has the file open.
     #[must_use]
     pub fn is_open_by(&self, session: SessionId, inode: InodeId) -> bool {
-        self.files.get(&inode).is_some_and(|file| file.opens.contains(&session))
+        self.files.get(&inode).is_some_and(|file| file.opens.contains_key(&session))
     }
 
     /// Sessions that have a read lease or an open handle: they hear of changes by others.
     #[must_use]
     pub fn interested(&self, inode: InodeId) -> BTreeSet<SessionId> {
-        self.files.get(&inode).map(|file| file.readers.union(&file.opens).copied().collect()).unwrap_or_default()
+        self.files
+            .get(&inode)
+            .map(|file| file.readers.iter().chain(file.opens.keys()).copied().collect())
+            .unwrap_or_default()
     }
 
     /// Told when anything about the file's leases changes. Whoever waits takes it before looking.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ebb_runtime::Moment;
 use ebb_types::{InodeId, MetablockId, Result, SessionId, bail};
 use ebb_wire::pb;
 
@@ -9,7 +10,7 @@ use crate::leases::Mode;
 use crate::leases::sharing::Proxy;
 use crate::popular::TOLD_MAX;
 use crate::sessions::HolderView;
-use crate::shared::Shared;
+use crate::shared::{Shared, Soft};
 
 /// Answers `Poll`: at once if there is news, else within the caller's wait.
 pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) -> Result<pb::PollReply> {
@@ -51,7 +52,7 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
         let now = shared.runtime.now();
         if has_news || now >= until || shared.is_stopped() {
             reply.extras = extras(shared, &call.reads);
-            shared.state.soft.lock().sessions.finish_poll(session, now, &mut reply);
+            finish(shared, session, now, &mut reply);
             return Ok(reply);
         }
         let next_repeat = {
@@ -65,6 +66,15 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
             () = shared.runtime.sleep(next.since(now)) => {}
         }
     }
+}
+
+fn finish(shared: &Shared, session: SessionId, now: Moment, reply: &mut pb::PollReply) {
+    let machine = shared.group.machine();
+    let mut soft = shared.state.soft.lock();
+    let Soft { sessions, leases, .. } = &mut *soft;
+    let is_nameless = |inode| machine.attr(inode).is_ok_and(|attr| attr.nlink == 0);
+    sessions.ask_nameless(session, now, |inode| leases.is_open_by(session, inode) && is_nameless(inode), reply);
+    sessions.finish_poll(session, now, reply);
 }
 
 /// Extra copies of what a client reads, where it knows another number of them.

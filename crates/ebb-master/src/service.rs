@@ -137,6 +137,8 @@ fn assemble(
         for (session, host, _) in machine.sessions() {
             soft.sessions.insert(session, HostName::new(host.as_str()), false, now);
         }
+        // They cannot tell: their clients may not know yet which files they are.
+        machine.untold().for_each(|(session, inode)| soft.leases.add_open(session, inode, 0));
         if !soft.sessions.is_empty() {
             soft.reclaim_until = Some(now.after(options.session_ttl));
         }

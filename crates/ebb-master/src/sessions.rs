@@ -22,6 +22,12 @@ const REPEAT_AFTER: Duration = Duration::from_secs(1);
 /// Grants and changes go along with answers for this long.
 const REMEMBER: Duration = Duration::from_secs(3);
 
+/// Of a file without a name a session is asked whether it is still open there when it has counted as that for so long, and
+/// again after each such time. Most files that are removed while they are open are closed sooner.
+const ASK_AFTER: Duration = Duration::from_secs(10);
+/// Files asked about in one answer.
+const ASKED_MAX: usize = 1000;
+
 /// All sessions that this leader knows.
 #[derive(Debug, Default)]
 pub struct Sessions {
@@ -57,6 +63,8 @@ struct Session {
     questions: BTreeMap<InodeId, Question>,
     locks: Vec<(pb::LockGranted, Option<Moment>)>,
     changed: BTreeMap<InodeId, Option<Moment>>,
+    /// Files without a name that count as open by it: since when, or when it was last asked about them.
+    nameless: BTreeMap<InodeId, Moment>,
     news: Arc<Notify>,
 }
 
@@ -116,6 +124,7 @@ impl Sessions {
             questions: BTreeMap::new(),
             locks: Vec::new(),
             changed: BTreeMap::new(),
+            nameless: BTreeMap::new(),
             news: Arc::default(),
         });
     }
@@ -386,6 +395,36 @@ impl Sessions {
                 session.changed.insert(inode, None);
                 session.news.notify_waiters();
             }
+        }
+    }
+
+    /// A file that counts as open by the session has no name: only the session can say that it is closed, and it may not know
+    /// that there is something to say. (It gave up a removal that was carried out after all, an open that it gave up came
+    /// late, its word that the file is closed was lost, or others removed the file shortly before this process began.)
+    pub fn on_nameless(&mut self, session: SessionId, inode: InodeId, now: Moment) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.nameless.entry(inode).or_insert(now);
+        }
+    }
+
+    /// Puts the question into an answer that is about to leave. `stays` tells of a file whether it has no name and counts as
+    /// open by the session still.
+    pub fn ask_nameless(
+        &mut self,
+        session: SessionId,
+        now: Moment,
+        stays: impl Fn(InodeId) -> bool,
+        reply: &mut pb::PollReply,
+    ) {
+        let Some(session) = self.sessions.get_mut(&session) else { return };
+        session.nameless.retain(|inode, _| stays(*inode));
+        let due = session.nameless.iter_mut().filter(|(_, since)| now.since(**since) >= ASK_AFTER);
+        // Who waits longest goes first, or some would never be asked about.
+        let mut due: Vec<_> = due.collect();
+        due.sort_by_key(|(_, since)| **since);
+        for (inode, since) in due.into_iter().take(ASKED_MAX) {
+            *since = now;
+            reply.nameless.push(inode.raw());
         }
     }
 

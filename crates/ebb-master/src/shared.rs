@@ -218,7 +218,7 @@ impl Observer for State {
     fn on_applied(&self, machine: &Machine, command: &pb::Command, applied: &Applied) {
         let mut soft = self.soft.lock();
         if let Some(op) = &command.command {
-            self.on_command(&mut soft, op, applied);
+            self.on_command(machine, &mut soft, op, applied);
         }
         crate::room::on_applied(self, machine, command, &applied.effects);
         for effect in &applied.effects {
@@ -228,7 +228,7 @@ impl Observer for State {
 }
 
 impl State {
-    fn on_command(&self, soft: &mut Soft, op: &Op, applied: &Applied) {
+    fn on_command(&self, machine: &Machine, soft: &mut Soft, op: &Op, applied: &Applied) {
         match (op, &applied.reply) {
             (Op::OpenSession(open), Ok(Reply::Session(session))) => {
                 soft.sessions.insert(*session, HostName::new(open.host.clone()), true, self.runtime.now());
@@ -268,7 +268,7 @@ impl State {
                     self.chains.lock().on_dataset(dataset);
                 }
                 self.on_commit(client, reply);
-                on_client(soft, client, reply);
+                on_client(machine, soft, client, reply);
             }
             _ => {}
         }
@@ -353,15 +353,15 @@ impl State {
     }
 }
 
-fn on_client(soft: &mut Soft, client: &pb::ClientCommand, reply: &Result<Reply>) {
+fn on_client(machine: &Machine, soft: &mut Soft, client: &pb::ClientCommand, reply: &Result<Reply>) {
     let Some(request) = &client.request else { return };
     let session = SessionId::new(request.session);
     let is_new = soft.sessions.note_request(session, request.request);
     match (request.op.as_ref().and_then(|op| op.op.as_ref()), reply) {
         (Some(MetaOp::Create(_)), Ok(Reply::Meta(pb::MetaReply { attr: Some(attr), .. })))
-            if soft.sessions.contains(session) =>
+            if soft.sessions.contains(session) && machine.attr(InodeId::new(attr.inode)).is_ok() =>
         {
-            soft.leases.add_open(session, InodeId::new(attr.inode));
+            soft.leases.add_open(session, InodeId::new(attr.inode), 0);
         }
         (Some(MetaOp::SetLock(set)), _) if is_new => {
             if let Some(lock) = &set.lock {

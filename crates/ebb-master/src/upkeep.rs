@@ -150,7 +150,7 @@ pub(crate) async fn run_reaper(shared: Arc<Shared>) {
 
 fn ready_to_reap(shared: &Shared) -> (Vec<InodeId>, bool) {
     let machine = shared.group.machine();
-    let mut soft = shared.state.soft.lock();
+    let (mut soft, now) = (shared.state.soft.lock(), shared.runtime.now());
     // Sessions of an earlier master process may have them open.
     if soft.reclaim_until.is_some() {
         return (Vec::new(), false);
@@ -159,14 +159,12 @@ fn ready_to_reap(shared: &Shared) -> (Vec<InodeId>, bool) {
     for inode in machine.orphans() {
         if soft.leases.is_open(inode) {
             tracing::trace!(%inode, "a removed file stays: a session has it open");
+            for session in soft.leases.openers(inode).collect::<Vec<_>>() {
+                soft.sessions.on_nameless(session, inode, now);
+            }
             continue;
         }
         if let Some(holder) = machine.holder(inode).filter(|holder| soft.sessions.contains(*holder)) {
-            // Made without a name before this master process began, and the answer is still asked for.
-            if machine.is_untold(holder, inode) {
-                tracing::trace!(%inode, %holder, "a removed file stays: its maker may ask for it");
-                continue;
-            }
             tracing::trace!(%inode, %holder, "a removed file stays: its lease is asked for");
             // A holder without a handle still flushes: it may stop.
             soft.sessions.recall(holder, inode, Mode::None);

@@ -94,14 +94,17 @@ impl Machine {
         self.orphans.iter().copied()
     }
 
-    /// Whether a session may not have heard yet that it made this file: the reply is kept for it to ask again.
-    #[must_use]
-    pub fn is_untold(&self, session: SessionId, inode: InodeId) -> bool {
+    /// Who made which file and may not have heard of it yet: the reply is kept for the session to ask again.
+    pub fn untold(&self) -> impl Iterator<Item = (SessionId, InodeId)> + '_ {
         let made = |outcome: &crate::session::Outcome| {
             let reply = outcome.as_ref().as_ref().ok().filter(|reply| reply.created);
-            reply.and_then(|reply| reply.attr).is_some_and(|attr| attr.inode == inode.raw())
+            reply.and_then(|reply| reply.attr).map(|attr| InodeId::new(attr.inode))
         };
-        self.sessions.get(session).is_ok_and(|session| session.replies.values().any(made))
+        let made_by = move |(id, session)| {
+            let session: &crate::session::Session = session;
+            session.replies.values().filter_map(made).map(move |inode| (id, inode))
+        };
+        self.sessions.iter().flat_map(made_by).filter(|(_, inode)| self.inodes.contains_key(inode))
     }
 
     /// Registered nodes, in order. What is not recorded (boot, state, use) is 0 in them.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ebb_types::{ErrorKind, InodeId};
+use ebb_wire::pb::meta_op::Rename;
 
 use super::harness::{create, pattern, read_all, root, run};
 use crate::{Access, Client, SetAttr};
@@ -77,6 +78,67 @@ fn what_was_written_before_the_last_name_went_is_read_by_who_has_the_file_open()
         reader.close(open).await;
         cluster.world.sleep(Duration::from_secs(10)).await;
         assert!(writer.get_attr(&root(), inode).await.is_err(), "nobody keeps it");
+    });
+}
+
+/// Goal: nothing is lost for ever when a client gives up a removal that is carried out after all: the master tells nobody what
+/// the session itself did, and the client does not know. (A rename over a file, given up after 30 s of faults, kept that
+/// file's space until the session's end.)
+#[test]
+fn a_removal_that_was_given_up_and_is_carried_out_frees_the_file() {
+    run(75, 3, |cluster| async move {
+        let (client, other) = (cluster.client("h0").await, cluster.client("h1").await);
+        let mut made = Vec::new();
+        for name in ["removed", "covered", "source"] {
+            let (handle, inode) = create(&client, InodeId::ROOT, name).await;
+            client.write(handle, 0, pattern(1, 5000)).await.unwrap();
+            client.fsync(handle).await.unwrap();
+            client.close(handle).await;
+            made.push(inode);
+        }
+        let user = root();
+        let rename = Rename {
+            source_parent: InodeId::ROOT.raw(),
+            source_name: b"source".to_vec(),
+            target_parent: InodeId::ROOT.raw(),
+            target_name: b"covered".to_vec(),
+            ..Rename::default()
+        };
+        let given_up =
+            async { tokio::join!(client.unlink(&user, InodeId::ROOT, b"removed"), client.rename(&user, rename)) };
+        tokio::select! {
+            biased;
+            done = given_up => panic!("it is given up before it is answered: {done:?}"),
+            // Sent, and not answered.
+            () = cluster.world.sleep(Duration::from_micros(1)) => {}
+        }
+        cluster.world.sleep(Duration::from_secs(25)).await;
+        let missing = other.lookup(&root(), InodeId::ROOT, b"removed").await;
+        assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound, "it was carried out");
+        assert_eq!(other.lookup(&root(), InodeId::ROOT, b"covered").await.unwrap().inode, made[2].raw());
+        for inode in &made[..2] {
+            let gone = other.get_attr(&root(), *inode).await;
+            assert_eq!(gone.map(|attr| attr.nlink).unwrap_err().kind(), ErrorKind::Stale, "{inode} is freed");
+        }
+    });
+}
+
+/// Goal: being asked whether a removed file is still open does not close it, and nobody loses what it has open by that.
+#[test]
+fn a_removed_file_that_is_open_stays_however_often_its_client_is_asked() {
+    run(77, 3, |cluster| async move {
+        let (client, other) = (cluster.client("h0").await, cluster.client("h1").await);
+        let (handle, inode) = create(&client, InodeId::ROOT, "file").await;
+        client.write(handle, 0, pattern(1, 5000)).await.unwrap();
+        client.fsync(handle).await.unwrap();
+        other.unlink(&root(), InodeId::ROOT, b"file").await.unwrap();
+        cluster.world.sleep(Duration::from_secs(35)).await;
+        cluster.restart_master().await;
+        cluster.world.sleep(Duration::from_secs(35)).await;
+        assert_eq!(read_all(&client, handle).await.unwrap(), &pattern(1, 5000)[..]);
+        client.close(handle).await;
+        cluster.world.sleep(Duration::from_secs(5)).await;
+        assert!(other.get_attr(&root(), inode).await.is_err(), "nobody keeps it");
     });
 }
 

@@ -182,3 +182,42 @@ fn the_time_for_reclaiming_ends_by_word_or_by_clock() {
     sessions.end_reclaim();
     assert!(!sessions.any_unclaimed(S2));
 }
+
+#[test]
+fn a_session_is_asked_again_and_again_about_a_nameless_file_that_stays_open() {
+    let mut sessions = sessions();
+    let ask = |sessions: &mut Sessions, now: u64, stays: bool| {
+        let mut reply = pb::PollReply::default();
+        sessions.ask_nameless(S1, at(now), |_| stays, &mut reply);
+        reply.nameless
+    };
+    for now in [1000, 3000, 5000] {
+        // The reaper meets it with each of its rounds.
+        sessions.on_nameless(S1, FILE, at(now));
+        assert_eq!(ask(&mut sessions, now, true), [0; 0], "most are closed soon");
+    }
+    assert_eq!(ask(&mut sessions, 11_000, true), [5]);
+    assert_eq!(ask(&mut sessions, 12_000, true), [0; 0]);
+    assert_eq!(ask(&mut sessions, 21_000, true), [5], "the answer may have been lost");
+    assert_eq!(ask(&mut sessions, 40_000, false), [0; 0], "it is closed, or has a name again");
+    assert_eq!(ask(&mut sessions, 60_000, true), [0; 0]);
+    let mut other = pb::PollReply::default();
+    sessions.ask_nameless(S2, at(60_000), |_| true, &mut other);
+    assert!(other.nameless.is_empty());
+}
+
+#[test]
+fn who_has_very_many_nameless_files_is_asked_about_all_of_them_in_turn() {
+    let mut sessions = sessions();
+    let files = 3 * ASKED_MAX as u64;
+    (1..=files).for_each(|file| sessions.on_nameless(S1, InodeId::new(file), at(0)));
+    let mut asked = BTreeSet::new();
+    for round in 0..3 {
+        let mut reply = pb::PollReply::default();
+        // Each round is so late that those of the round before are due again.
+        sessions.ask_nameless(S1, at(10_000 * (round + 1)), |_| true, &mut reply);
+        assert_eq!(reply.nameless.len(), ASKED_MAX);
+        asked.extend(reply.nameless);
+    }
+    assert_eq!(asked.len() as u64, files);
+}

@@ -303,7 +303,10 @@ impl TestClient {
     }
 
     pub(crate) async fn forget(&self, inode: u64) {
-        self.channel.call(&pb::Forget { session: self.session, inodes: vec![inode] }, DEADLINE).await.unwrap();
+        self.channel
+            .call(&pb::Forget { session: self.session, inodes: vec![inode], opening: 0 }, DEADLINE)
+            .await
+            .unwrap();
     }
 
     /// A file of one metablock, written by all its members and committed; the lease is given back.

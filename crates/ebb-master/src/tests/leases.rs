@@ -7,7 +7,7 @@ use ebb_wire::pb;
 use pb::LeaseMode::{LeaseNone, LeaseRead, LeaseWrite};
 use pb::meta_op::Op;
 
-use super::harness::{answer, held, unlink, with_cluster};
+use super::harness::{answer, create, held, unlink, with_cluster};
 
 #[test]
 fn a_write_lease_goes_from_hand_to_hand_by_recall() {
@@ -203,6 +203,7 @@ fn read_leases_and_open_handles_are_reclaimed_from_a_new_master() {
             session: two.session,
             leases: vec![held(attr.inode, LeaseRead, 0, 0)],
             open: vec![attr.inode],
+            opening: 1,
         };
         two.channel.call(&reclaim, Duration::from_secs(5)).await.unwrap();
         one.poll(vec![]).await.unwrap();
@@ -230,8 +231,12 @@ fn a_new_master_gives_no_conflicting_lease_before_all_have_reclaimed() {
         // The reader is slow to notice; until its time is up nobody may write what it may have cached.
         let reading = async {
             two.runtime.sleep(Duration::from_secs(4)).await;
-            let reclaim =
-                pb::Reclaim { session: two.session, leases: vec![held(attr.inode, LeaseRead, 0, 0)], open: vec![] };
+            let reclaim = pb::Reclaim {
+                session: two.session,
+                leases: vec![held(attr.inode, LeaseRead, 0, 0)],
+                open: vec![],
+                opening: 0,
+            };
             two.channel.call(&reclaim, Duration::from_secs(5)).await.unwrap();
             assert_eq!(two.next_recall().await.keep, LeaseNone as i32);
             two.poll(vec![held(attr.inode, LeaseNone, 0, 0)]).await.unwrap();
@@ -287,5 +292,37 @@ fn a_session_that_does_not_poll_is_over() {
         got.unwrap();
         assert_eq!(one.poll(vec![]).await.unwrap_err().kind(), ErrorKind::SessionExpired);
         assert_eq!(one.create("b").await.unwrap_err().kind(), ErrorKind::SessionExpired);
+    });
+}
+
+/// Goal: a file that a session has made and may not have heard of outlives the master's process, though the session cannot name
+/// it; and it is freed when the session says, being asked, that it has it not open.
+#[test]
+fn who_may_not_know_that_it_made_a_file_is_asked_whether_it_has_it_open() {
+    with_cluster(19, 3, |mut cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let made = one.mutate(create("a", false)).await.unwrap().attr.unwrap();
+        cluster.crash_master().await;
+        for client in [&one, &two] {
+            client.poll(vec![]).await.unwrap();
+            let none = pb::Reclaim { session: client.session, opening: 1, ..Default::default() };
+            client.channel.call(&none, Duration::from_secs(5)).await.unwrap();
+        }
+        let release = pb::CommitFile { inode: made.inode, epoch: made.epoch, release: true, ..Default::default() };
+        let begun = one.runtime.now();
+        two.mutate(unlink("a")).await.unwrap();
+        let mut asked = Vec::new();
+        while asked.is_empty() {
+            assert!(one.runtime.now().since(begun) < Duration::from_secs(15), "nobody asks");
+            two.poll(vec![]).await.unwrap();
+            let reply = one.poll(vec![]).await.unwrap();
+            assert!(one.attr(made.inode).await.is_ok(), "the answer to who made it may be on its way");
+            asked = reply.nameless;
+        }
+        assert_eq!(asked, [made.inode]);
+        one.forget(made.inode).await;
+        one.mutate(Op::Commit(pb::meta_op::Commit { files: vec![release] })).await.unwrap();
+        cluster.world.sleep(Duration::from_secs(3)).await;
+        assert!(one.attr(made.inode).await.is_err(), "it is freed");
     });
 }

@@ -431,7 +431,7 @@ fn a_file_without_a_name_gets_its_first_one_and_no_second() {
     let orphans = |world: &World| world.machine.orphans().map(InodeId::raw).collect::<Vec<_>>();
     assert_eq!(orphans(&world), [inode]);
     assert_eq!(world.machine.attr(InodeId::ROOT).unwrap(), directory, "the directory does not change");
-    assert!(world.machine.is_untold(SessionId::new(world.session), InodeId::new(inode)));
+    assert_eq!(world.machine.untold().last(), Some((SessionId::new(world.session), InodeId::new(inode))));
     assert_eq!(world.run(link(inode, "f")).unwrap().attr.unwrap().nlink, 1);
     assert!(orphans(&world).is_empty());
     world.run(Op::Unlink(meta_op::Unlink { parent: ROOT, name: b"f".into() })).unwrap();

@@ -1,0 +1,16 @@
+//! Who has a file open keeps it, and nobody else does, in every state; every planted mistake is found.
+
+use super::{Bounds, Mutant, Opens};
+use crate::explore::{holds_and_reaches, is_found};
+
+#[test]
+fn what_is_open_is_there_and_what_is_not_is_freed() {
+    holds_and_reaches("opens", Opens::new(Bounds::ALL), &[]);
+}
+
+#[test]
+fn every_planted_mistake_is_found() {
+    for mutant in Mutant::ALL {
+        is_found(&format!("{mutant:?}"), Opens::with(*mutant));
+    }
+}
