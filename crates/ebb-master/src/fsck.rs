@@ -12,6 +12,8 @@ use ebb_wire::pb;
 
 use crate::describe::{Place, describe};
 use crate::nodes::{is_damaged, volumes_of};
+use crate::placement::rest;
+use crate::registry::Rest;
 use crate::shared::Shared;
 
 /// Sets examined in one go.
@@ -32,6 +34,8 @@ pub enum Found {
     Behind,
     /// Its node does not answer.
     Unreachable,
+    /// A plan keeps its node off: nobody has looked.
+    Asleep,
 }
 
 /// One set, as recorded and as found.
@@ -54,12 +58,16 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
     // Granted, and nothing is committed yet: nothing is missed. What is there and damaged counts all the same.
     let committed = set.record.min_version() != ebb_types::Version::ZERO;
     let mut findings = Vec::new();
-    let good: BTreeSet<NodeId> =
-        set.found.iter().filter(|(_, found)| *found == Found::Good).map(|(member, _)| member.node_id()).collect();
+    let nodes = |wanted: Found| -> BTreeSet<NodeId> {
+        set.found.iter().filter(|(_, found)| *found == wanted).map(|(member, _)| member.node_id()).collect()
+    };
+    let (good, asleep) = (nodes(Found::Good), nodes(Found::Asleep));
+    let there = good.union(&asleep).count();
+    reply.unseen += asleep.len() as u64;
     let mut say = |text: String| findings.push(format!("m{} (index {}): {text}", set.record.id, set.record.index));
     for (member, found) in &set.found {
         let what = match found {
-            Found::Good => continue,
+            Found::Good | Found::Asleep => continue,
             Found::Behind | Found::Unreachable if !committed => continue,
             Found::Corrupt => {
                 reply.corrupt += 1;
@@ -77,13 +85,17 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
     if !committed {
         return findings;
     }
-    if good.is_empty() {
+    if there == 0 {
         reply.missing += 1;
         say("no replica serves: its bytes cannot be read until one of these nodes comes back; see --repair".to_owned());
-    } else if good.len() < set.wanted {
+    } else if there < set.wanted {
         reply.under_replicated += 1;
         let next = if set.unsettled { "when its writer is done" } else { "as soon as a node has room and time" };
-        say(format!("{} of {} copies are good; the others are made {next}", good.len(), set.wanted));
+        say(format!("{there} of {} copies are good; the others are made {next}", set.wanted));
+    }
+    if good.is_empty() && !asleep.is_empty() {
+        reply.asleep += 1;
+        say("every good replica is on a node that the power plan keeps off: it can be read when one is on".to_owned());
     }
     if set.record.members.len() > set.wanted {
         reply.over_replicated += 1;
@@ -168,9 +180,12 @@ async fn examine_slice(
         slice.iter().filter_map(|metablock| machine.find_metablock(*metablock)).collect();
     let all =
         records.iter().flat_map(|(_, record)| record.members.iter().map(|member| (record.metablock_id(), *member)));
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+    let is_off = |node| rest(&plans, node, now_ms) == Rest::Off;
     let wanted = {
         let registry = shared.state.registry.lock();
-        all.filter(|(_, member)| registry.is_live(member.node_id())).collect()
+        let may_answer = |node| registry.is_live(node) && !is_off(node);
+        all.filter(|(_, member)| may_answer(member.node_id())).collect()
     };
     let answers = describe(shared, wanted).await;
     let mut findings = Vec::new();
@@ -183,10 +198,11 @@ async fn examine_slice(
             continue;
         }
         let Ok(attr) = machine.attr(inode) else { continue };
-        let found = record
-            .members
-            .iter()
-            .map(|member| (*member, judge(shared, &record, member, answers.get(&place(&record, member)))));
+        let found = record.members.iter().map(|member| {
+            let answer = answers.get(&place(&record, member));
+            let silence = if is_off(member.node_id()) { Found::Asleep } else { Found::Unreachable };
+            (*member, judge(shared, &record, member, answer, silence))
+        });
         let set = Examined {
             wanted: attr.replicas.max(1) as usize,
             unsettled: machine.holder(inode).is_some() || attr.size_unknown,
@@ -206,10 +222,24 @@ fn place(record: &pb::Metablock, member: &pb::Member) -> Place {
     (record.metablock_id(), member.volume_id())
 }
 
-fn judge(shared: &Shared, record: &pb::Metablock, member: &pb::Member, answer: Option<&pb::DescribedReplica>) -> Found {
+/// `silence`: what it means that the member has not answered.
+fn judge(
+    shared: &Shared,
+    record: &pb::Metablock,
+    member: &pb::Member,
+    answer: Option<&pb::DescribedReplica>,
+    silence: Found,
+) -> Found {
     let place = place(record, member);
+    if shared.state.registry.lock().is_dead(member.node_id()) {
+        // It was missed before a plan left it out.
+        return Found::Unreachable;
+    }
     let mut work = shared.state.work.lock();
-    let Some(described) = answer else { return Found::Unreachable };
+    let Some(described) = answer else {
+        let is_damaged = silence == Found::Asleep && work.damaged.contains(&place);
+        return if is_damaged { Found::Corrupt } else { silence };
+    };
     if is_damaged(described, record.min_version()) {
         work.on_damage(place.0, place.1);
         shared.state.wake.repair.notify_one();

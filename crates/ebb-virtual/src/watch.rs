@@ -50,7 +50,7 @@ impl<'a> Watch<'a> {
             synced::check(&report, |node| host(node).is_none_or(|host| budget.was_marred(&host)))
         };
         self.found.lock().extend(found);
-        let counts = [report.missing, report.under_replicated, report.corrupt, status.under_replicated];
+        let counts = [report.missing, report.under_replicated, report.corrupt, report.unseen, status.under_replicated];
         let complete = status.serving && status.safe_start && report.findings.is_empty();
         let complete = complete && counts.iter().all(|count| *count == 0);
         // Of what a holder has not committed yet the record says nothing: a loss there is not over.

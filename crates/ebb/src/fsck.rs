@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
+use ebb_power::PowerPlan;
+use ebb_rpc::Channel;
 use ebb_types::{HostName, InodeId, Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
@@ -12,6 +14,9 @@ use crate::cli::Context;
 
 /// A scrub reads every byte of every volume.
 const SCRUB_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
+
+/// Metablocks that the master has nodes describe in one go, at least.
+const METABLOCKS_A_TIME: u64 = 5000;
 
 /// As many as a person reads; the numbers tell the rest.
 const FINDINGS_SHOWN: usize = 20;
@@ -33,7 +38,7 @@ pub struct FsckArgs {
 /// Compares; false: not healthy.
 pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
     let master = admin::master(&context.cluster()?)?;
-    let deadline = if args.scrub { SCRUB_TIMEOUT } else { admin::ASK };
+    let deadline = if args.scrub { SCRUB_TIMEOUT } else { patience(&master).await? };
     let reply = master.call(&pb::Fsck { scrub: args.scrub }, deadline).await?;
     let healthy = reply.missing == 0
         && reply.under_replicated == 0
@@ -46,7 +51,7 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
             "healthy": healthy, "metablocks": reply.metablocks, "missing": reply.missing,
             "under_replicated": reply.under_replicated, "over_replicated": reply.over_replicated,
             "corrupt": reply.corrupt, "orphaned": reply.orphaned, "unsettled": reply.unsettled,
-            "unscrubbed": reply.unscrubbed,
+            "unscrubbed": reply.unscrubbed, "asleep": reply.asleep, "unseen": reply.unseen,
             "findings": reply.findings,
             "lost": reply.lost.iter().map(|file| json!({
                 "inode": file.inode, "path": file.path, "size": file.size, "metablocks": file.indexes,
@@ -74,6 +79,12 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
         reply.orphaned,
         reply.unsettled,
     ));
+    if reply.unseen > 0 {
+        context.output.say(&format!(
+            "not looked at: {} replicas on nodes that the power plan keeps off; {} metablocks have no other",
+            reply.unseen, reply.asleep
+        ));
+    }
     if !reply.unscrubbed.is_empty() {
         let nodes: Vec<String> = reply.unscrubbed.iter().map(|node| format!("n{node}")).collect();
         context.output.say(&format!("not scrubbed: {}", nodes.join(", ")));
@@ -87,6 +98,16 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
         }
     }
     Ok(healthy)
+}
+
+/// Nodes that blink are asked while they are awake: that is once in an interval, for so many metablocks at a time.
+async fn patience(master: &Channel) -> Result<Duration> {
+    let status = master.call(&pb::ClusterStatus {}, admin::ASK).await?;
+    let power = master.call(&pb::DescribePower { nodes_only: true }, admin::ASK).await?;
+    let plans = power.plans.iter().filter_map(|plan| PowerPlan::decode(plan).ok());
+    let interval_ms = plans.map(|plan| plan.interval_ms).max().unwrap_or(0);
+    let slices = u32::try_from(status.metablocks / METABLOCKS_A_TIME + 1).unwrap_or(u32::MAX);
+    Ok(Duration::from_millis(interval_ms).saturating_mul(slices).saturating_add(admin::ASK))
 }
 
 fn describe(file: &pb::LostFile) -> String {

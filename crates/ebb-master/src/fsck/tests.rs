@@ -32,3 +32,17 @@ fn each_kind_of_finding_is_counted() {
     };
     assert_eq!(reply, expected);
 }
+
+#[test]
+fn who_sleeps_is_not_missed_and_not_looked_at() {
+    let written = Version::new(Epoch::new(1), 1);
+    let mut reply = pb::FsckReply::default();
+    assert!(examine(&set(&[Found::Asleep, Found::Good, Found::Asleep], 3, written), &mut reply).is_empty());
+    let dark = examine(&set(&[Found::Asleep; 3], 3, written), &mut reply).join("\n");
+    assert!(dark.contains("keeps off") && !dark.contains("--repair"), "{dark}");
+    let short = examine(&set(&[Found::Asleep, Found::Unreachable], 2, written), &mut reply).join("\n");
+    assert!(short.contains("1 of 2 copies are good"), "{short}");
+    examine(&set(&[Found::Asleep], 1, Version::ZERO), &mut reply);
+    let expected = pb::FsckReply { metablocks: 4, under_replicated: 1, asleep: 2, unseen: 7, ..Default::default() };
+    assert_eq!(reply, expected);
+}

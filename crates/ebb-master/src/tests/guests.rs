@@ -153,6 +153,25 @@ fn unheard(node: &pb::Node) -> bool {
     node.state() == pb::NodeState::NodeUnknown
 }
 
+/// Goal: what lies on nodes that are off is neither missed nor offered for removal. Method: a check of a file of which one
+/// copy sleeps, then all; the nodes have no power.
+#[test]
+fn a_check_does_not_miss_what_sleeps() {
+    with_cluster(86, 5, |cluster| async move {
+        let client = cluster.client().await;
+        let (_, block) = client.written_file(&cluster, "f", 1000).await;
+        let homes: Vec<u64> = block.members.iter().map(|member| member.node).collect();
+        for (version, off, asleep) in [(1, &homes[..1], 0), (2, &homes[..], 1)] {
+            plan(&cluster, version, off, 0).await;
+            off.iter().for_each(|node| cluster.kill_fake(cluster.number(*node)));
+            let checked = cluster.fsck().await;
+            assert_eq!((checked.unseen, checked.asleep), (off.len() as u64, asleep), "{checked:?}");
+            assert_eq!((checked.missing, checked.under_replicated), (0, 0), "{checked:?}");
+            assert!(checked.lost.is_empty() && checked.findings.len() as u64 == asleep, "{checked:?}");
+        }
+    });
+}
+
 /// Goal: a member that is switched off is replaced by a guest, and a guest whose host is switched off by another one with the
 /// same home, or goes home before. Method: what a holder asks for, under one plan after the other.
 #[test]

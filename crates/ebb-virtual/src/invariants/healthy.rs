@@ -17,6 +17,7 @@ pub fn check_fsck(reply: &pb::FsckReply) -> Vec<Violation> {
         ("corrupt", reply.corrupt),
         ("orphaned", reply.orphaned),
         ("nodes not scrubbed", reply.unscrubbed.len() as u64),
+        ("replicas not looked at", reply.unseen),
     ];
     let findings = reply.findings.join("; ");
     let bad = counts.iter().filter(|(_, count)| *count > 0);

@@ -145,6 +145,8 @@ fn what_is_written_under_low_power_comes_home() {
     cluster.ok(&["cluster", "up", "--nodes", "9"]);
     wait_for("safe start", Duration::from_secs(60), || cluster.json(&["cluster", "status"])["safe_start"] == true);
     assert!(frozen(&status(&cluster)) >= 5 && away(&show()) == away(&low));
+    let checked = cluster.json(&["fsck"]);
+    assert!(checked["healthy"] == true && checked["unseen"].as_u64() > Some(0), "{checked:#}");
     let told = cluster.json(&["cluster", "status"]);
     let asleep = told["processes"].as_array().unwrap().iter().filter(|process| process["state"] == "asleep").count();
     assert!(asleep >= 10, "block servers and workers of five nodes: {told}");
