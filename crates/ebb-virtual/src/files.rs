@@ -177,7 +177,11 @@ impl Files for ClientFiles {
             // Held open, so that it outlives its name.
             self.open(target).await?;
             let rename = self.rename_to(source, target, false)?;
-            self.client.rename(&Credentials::root(), rename).await?;
+            if let Err(error) = self.client.rename(&Credentials::root(), rename).await {
+                // It may have been carried out, and then nobody would ever close what has no name any more.
+                self.close(target).await?;
+                return Err(error);
+            }
             let mut open = self.open.lock();
             if let Some(opened) = open.remove(target) {
                 open.insert(kept.to_owned(), opened);

@@ -82,8 +82,7 @@ fn what_was_written_before_the_last_name_went_is_read_by_who_has_the_file_open()
 }
 
 /// Goal: nothing is lost for ever when a client gives up a removal that is carried out after all: the master tells nobody what
-/// the session itself did, and the client does not know. (A rename over a file, given up after 30 s of faults, kept that
-/// file's space until the session's end.)
+/// the session itself did, and the client does not know.
 #[test]
 fn a_removal_that_was_given_up_and_is_carried_out_frees_the_file() {
     run(75, 3, |cluster| async move {
