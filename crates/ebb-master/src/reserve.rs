@@ -41,6 +41,12 @@ struct File {
     blocks: BTreeMap<MetablockId, Block>,
 }
 
+impl File {
+    fn has_open(&self) -> bool {
+        self.blocks.values().any(|block| block.open() > 0)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Block {
     /// The holder may write up to here.
@@ -119,6 +125,27 @@ impl Reservations {
     #[must_use]
     pub fn reserved(&self, inode: InodeId, block: MetablockId) -> u64 {
         self.files.get(&inode).and_then(|file| file.blocks.get(&block)).map_or(0, |block| block.reserved)
+    }
+
+    /// Files with room that was promised, is not used, and is not likely to be soon: for a whole span nothing was handed out to
+    /// them, and they did not grow. Who is idle longest comes first.
+    #[must_use]
+    pub fn idle(&self, most: usize) -> Vec<InodeId> {
+        let now = self.spans.number();
+        let idle = self.files.iter().filter_map(|(inode, file)| {
+            let last = file.blocks.values().map(|block| block.span).max()?;
+            (file.has_open() && last + 2 <= now).then_some((last, *inode))
+        });
+        let mut idle: Vec<_> = idle.collect();
+        idle.sort_unstable();
+        idle.truncate(most);
+        idle.into_iter().map(|(_, inode)| inode).collect()
+    }
+
+    /// Whether room is promised to the file that it does not use.
+    #[must_use]
+    pub fn has_open(&self, inode: InodeId) -> bool {
+        self.files.get(&inode).is_some_and(File::has_open)
     }
 
     /// Something about the file has changed: its lengths, sets, holder, or that it exists.

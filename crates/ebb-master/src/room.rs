@@ -1,16 +1,25 @@
 //! Room for writers: where new metablocks go, and how far their holders may write. The shell around [`crate::reserve`].
 
+use std::time::Duration;
+
 use ebb_meta::{Effect, Machine};
-use ebb_types::{Credentials, DatasetId, HostName, InodeId, Result, SessionId, bail};
+use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, Result, SessionId, bail};
 use ebb_wire::pb;
 use pb::command::Command;
 use pb::meta_op::Op;
 
 use crate::chains::Promise;
+use crate::leases::Mode;
 use crate::placement::{Need, place_new};
 use crate::reserve::{Offer, Short, choose_reserved};
 use crate::shared::{Shared, State};
 
+/// Files whose room is asked back at a time.
+const ASKED_BACK_MAX: usize = 64;
+/// How long their holders have before who asked for room is refused. Less than one attempt of a client's call.
+const RETURN_WAIT: Duration = Duration::from_secs(2);
+/// Between looks at what came back.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Metablocks that one Grant may ask for.
 const GRANT_LEN_MAX: usize = 256;
 
@@ -92,6 +101,40 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
         placed.add(place_new(shared, &need)?);
     }
     Ok(placed)
+}
+
+/// Whether a request was refused for want of room that may be no more than promised to others.
+pub(crate) fn lacks_room<T>(op: &Op, placed: &Result<T>) -> bool {
+    let is_short = |kind| matches!(kind, ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
+    matches!(op, Op::Grant(_)) && placed.as_ref().is_err_and(|error| is_short(error.kind()))
+}
+
+/// Asks for the leases on files that have room and do not write: with the lease the room comes back. True: some did. Not the
+/// lease on the file that asks: its holder gives nothing back while it waits for room.
+pub(crate) async fn ask_back(shared: &Shared, op: &Op) -> bool {
+    let asks = if let Op::Grant(grant) = op { InodeId::new(grant.inode) } else { InodeId::default() };
+    let idle = shared.state.room().idle(ASKED_BACK_MAX + 1);
+    let asked: Vec<InodeId> = {
+        let machine = shared.group.machine();
+        let mut soft = shared.state.soft.lock();
+        let mut ask = |inode: &InodeId| {
+            let holder = machine.holder(*inode).filter(|holder| soft.sessions.goes_on(*holder));
+            holder.inspect(|holder| soft.sessions.recall(*holder, *inode, Mode::Read)).is_some()
+        };
+        idle.into_iter().filter(|inode| *inode != asks).take(ASKED_BACK_MAX).filter(|inode| ask(inode)).collect()
+    };
+    let until = shared.runtime.now().after(RETURN_WAIT);
+    loop {
+        let left = {
+            let room = shared.state.room();
+            asked.iter().filter(|inode| room.has_open(**inode)).count()
+        };
+        if left == 0 || shared.runtime.now() >= until {
+            tracing::debug!(asked = asked.len(), left, "room was asked back from files that do not write");
+            return left < asked.len();
+        }
+        shared.runtime.sleep(LOOK_AGAIN).await;
+    }
 }
 
 fn refusal(short: Short, dataset: &pb::Dataset) -> ebb_types::Error {

@@ -41,3 +41,25 @@ fn many_small_files_need_no_more_room_than_they_have_bytes() {
         assert_eq!(refused.kind(), ebb_types::ErrorKind::QuotaExceeded);
     });
 }
+
+/// Goal: what one client has closed, and keeps the leases of, is in no other client's way either.
+#[test]
+fn room_of_files_that_another_client_has_closed_comes_back() {
+    run(92, 3, |cluster| async move {
+        let (one, two) = (cluster.client("h0").await, cluster.client("h1").await);
+        let directory = cluster.small_dataset(&one, 3).await;
+        let dataset = one.get_attr(&root(), directory).await.unwrap().dataset;
+        let quota = SetDataset { dataset, quota_bytes: Some(QUOTA), ..Default::default() };
+        one.meta(&root(), Op::SetDataset(quota)).await.unwrap();
+        for number in 0..12 {
+            let (handle, _) = create(&one, directory, &format!("f{number}")).await;
+            one.write(handle, 0, pattern(number, SIZE)).await.unwrap();
+            one.close(handle).await;
+        }
+        cluster.world.sleep(Duration::from_secs(15)).await;
+        let (handle, _) = create(&two, directory, "large").await;
+        let large = pattern(99, (QUOTA - 2 * BLOCK) as usize);
+        two.write(handle, 0, large.clone()).await.unwrap();
+        assert_eq!(read_all(&two, handle).await.unwrap(), large);
+    });
+}

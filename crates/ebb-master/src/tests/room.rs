@@ -98,3 +98,46 @@ async fn fill(cluster: &Cluster, free_bytes: u64) {
     }
     cluster.world.sleep(Duration::from_secs(3)).await;
 }
+
+/// Goal: room that is promised to files which do not write comes back when another needs it, and only then; who writes is left
+/// alone.
+#[test]
+fn room_that_is_not_used_comes_back_when_another_needs_it() {
+    with_cluster(53, 3, |cluster: Cluster| async move {
+        let (idle, other) = (cluster.client().await, cluster.watcher().await);
+        let dataset = dataset(&idle, 2 * MIB).await;
+        let made = create(&idle, dataset.root_inode, "a").await.unwrap().attr.unwrap();
+        let begun = idle.runtime.now();
+        while idle.runtime.now().since(begun) < Duration::from_secs(12) {
+            assert!(idle.poll(vec![]).await.unwrap().recalls.is_empty());
+        }
+        let busy = create(&other, dataset.root_inode, "b").await.unwrap().attr.unwrap();
+        assert_eq!(stat(&other, dataset.root_inode).await.free_bytes, 0, "two first blocks");
+        let attr = create(&other, dataset.root_inode, "c").await.unwrap().attr.unwrap();
+        let give_back = async {
+            let recall = idle.next_recall().await;
+            assert_eq!((recall.inode, recall.keep()), (made.inode, pb::LeaseMode::LeaseRead));
+            idle.commit(&made, Vec::new(), 0, true).await.unwrap();
+        };
+        let (granted, ()) = tokio::join!(more(&other, &attr, 0), give_back);
+        assert_eq!(granted.unwrap(), MIB);
+        let begun = other.runtime.now();
+        assert_eq!(more(&other, &busy, 1).await.unwrap_err().kind(), ErrorKind::QuotaExceeded);
+        assert!(other.runtime.now().since(begun) < Duration::from_secs(1), "nobody has any to give back");
+    });
+}
+
+#[test]
+fn who_does_not_give_room_back_keeps_another_waiting_for_a_bounded_time() {
+    with_cluster(54, 3, |cluster: Cluster| async move {
+        let (idle, other) = (cluster.watcher().await, cluster.watcher().await);
+        let dataset = dataset(&idle, MIB).await;
+        create(&idle, dataset.root_inode, "a").await.unwrap();
+        let attr = create(&other, dataset.root_inode, "b").await.unwrap().attr.unwrap();
+        cluster.world.sleep(Duration::from_secs(12)).await;
+        let begun = other.runtime.now();
+        assert_eq!(more(&other, &attr, 0).await.unwrap_err().kind(), ErrorKind::QuotaExceeded);
+        let took = other.runtime.now().since(begun);
+        assert!((Duration::from_secs(2)..Duration::from_secs(3)).contains(&took), "{took:?}");
+    });
+}
