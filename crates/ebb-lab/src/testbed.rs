@@ -111,7 +111,7 @@ pub struct Testbed {
     cluster: PowerCluster,
     directory: InodeId,
     files: Vec<InodeId>,
-    /// Reads that go to each node's data; then plans come from here, for the manager does not measure them.
+    /// Reads that go to each node's data; then plans come from here, for a manager would have to learn them first.
     popularity: Option<BTreeMap<NodeId, f64>>,
 }
 

@@ -4,6 +4,11 @@
 //! at every moment. Below, the nodes that hold everything take turns around the circle; all nodes do instead where that
 //! gives a better chance that a block can be read at once: more copies of it blink then, but each node's turn is shorter,
 //! and more of it goes into transitions. One layout serves both.
+//!
+//! Few nodes go around their circle in less time than all would: what the power of blinking all of them pays for in one
+//! turn is long enough for a node to wake for, so the nodes that hold everything have turns as long, several rounds in an
+//! interval. Reads then wait for a part of the time, no node wakes for less than when all blink, and the cluster as a whole
+//! starts no more nodes.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +16,12 @@ use ebb_types::NodeId;
 
 use super::activation::{choose_active, on_for_good};
 use super::circular::{blink, most_at_once};
-use super::{Ask, Schedule};
+use super::fit::even_share;
+use super::{Ask, Schedule, Timing};
 use crate::chain::{ChainShape, DatasetChain};
+
+/// Shorter intervals are not divided: waking in time is a matter of fractions of a second then.
+const DIVIDED_MS_LEAST: u64 = 10_000;
 
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
     let cover = cover(ask);
@@ -23,12 +32,28 @@ pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
     }
     let all = ask.living();
     let few = blink(ask, &cover);
-    if all.len() == cover.len() {
+    if all.len() == cover.len() || cover.is_empty() {
         return few;
     }
     let many = blink(ask, &all);
     let (of_few, of_many) = (chance(ask, &few, &cover, Blinking::Cover), chance(ask, &many, &all, Blinking::All));
-    if of_many > of_few { many } else { few }
+    if of_many > of_few { many } else { in_rounds(ask, &cover, all.len()).unwrap_or(few) }
+}
+
+/// The nodes that hold everything taking turns as long as all nodes' would be, several rounds in an interval; none where one
+/// round is all that fits.
+fn in_rounds(ask: &Ask<'_>, cover: &[NodeId], all: usize) -> Option<Schedule> {
+    let (interval_ms, at_once) = (ask.timing.interval_ms, most_at_once(ask, cover) as u64);
+    let turn_ms = |rounds: u64| interval_ms * at_once / (rounds * cover.len() as u64);
+    // What every node would have if all of them blinked (BlinkFS, Sec. 4.2).
+    let least_ms = ((interval_ms as f64 * even_share(ask)) as u64).max(ask.least_active_of(cover) + 1);
+    let most = (all / cover.len()) as u64;
+    let fits = |rounds: &u64| interval_ms.is_multiple_of(*rounds) && turn_ms(*rounds) >= least_ms;
+    let rounds = (2..=most).rev().find(fits).filter(|_| at_once > 0 && interval_ms >= DIVIDED_MS_LEAST)?;
+    let timing = Timing { interval_ms: interval_ms / rounds, ..ask.timing };
+    let mut schedule = blink(&Ask { timing, ..*ask }, cover);
+    schedule.why.push_str(&format!(", {rounds} rounds in {interval_ms} ms"));
+    Some(schedule)
 }
 
 /// Nodes that together hold everything, in blink order.
