@@ -152,10 +152,27 @@ impl ChainView {
         self.replicas
     }
 
+    /// Recovery groups; one without gears. The primary at place `i` belongs to column `i mod columns`.
+    pub(crate) const fn columns(&self) -> usize {
+        self.columns
+    }
+
     /// A node's place in it.
     #[must_use]
     pub fn place_of(&self, node: NodeId) -> Option<usize> {
         self.places.get(&node).copied()
+    }
+
+    /// The same chain with `by` in the place of `gone`, and nothing counted: the count goes by who is a primary. `Invalid` if
+    /// `gone` is not on it, or `by` is.
+    pub fn replaced(&self, gone: NodeId, by: NodeId) -> Result<Self> {
+        let Some(place) = self.place_of(gone).filter(|_| self.place_of(by).is_none()) else {
+            bail!(Invalid, "{by} cannot take the place of {gone} on an expansion chain");
+        };
+        let mut nodes = self.nodes.to_vec();
+        nodes[place] = by;
+        let places = nodes.iter().enumerate().map(|(place, node)| (*node, place)).collect();
+        Ok(Self { nodes: nodes.into(), places: Arc::new(places), tally: Tally::default(), ..self.clone() })
     }
 
     /// Counts a block that is held by these.

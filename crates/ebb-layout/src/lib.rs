@@ -3,8 +3,9 @@
 //! A caller shows what it knows of the cluster ([`View`]), says what it needs ([`Ask`]) and gets a [`Plan`] back: the
 //! members to add, each with the reason why it was chosen. [`choose`] serves first placements, replacements of failed
 //! members and repairs alike; the difference is only which members are already `present`. [`choose_excess`] is its
-//! counterpart: which of too many replicas to let go. [`choose_lodged`] is the same for a cluster of which a part is switched
-//! off, or has too much to write: homes among all nodes, and guests among those that are on and have less.
+//! counterpart: which of too many replicas to let go. [`choose_shift`] brings copies back to where their chain wants them after
+//! a failure. [`choose_lodged`] is the same as [`choose`] for a cluster of which a part is switched off, or has too much to write:
+//! homes among all nodes, and guests among those that are on and have less.
 //!
 //! Nothing here does I/O, reads a clock, holds a lock, keeps state between calls or draws randomness of its own: the
 //! same view, ask and seed give the same plan on every machine. What a plan never does, whatever the layout (the
@@ -16,7 +17,7 @@
 //!
 //! Reading order: [`view`], [`ask`], [`plan`], [`layouts`] (the registry), then `field` (the cluster as a layout sees
 //! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`], [`guests`], [`overload`]. For chains: [`targets`] (how much each node should hold,
-//! whatever the blocks are), [`chain`] (what it holds), `layouts/chained.rs`, `layouts/balanced.rs`.
+//! whatever the blocks are), [`chain`] (what it holds), `layouts/chained.rs`, `layouts/balanced.rs`, [`restore`].
 //!
 //! Adding a layout: one file in `layouts/` with a function `place`, and one line in the registry in `layouts.rs`.
 
@@ -29,6 +30,7 @@ pub mod layouts;
 pub mod overload;
 pub mod plan;
 pub mod rendezvous;
+pub mod restore;
 mod rng;
 pub mod targets;
 #[cfg(test)]
@@ -42,6 +44,7 @@ pub use guests::{Lodging, choose_lodged, choose_shelter};
 pub use layouts::LayoutKind;
 pub use overload::{OverloadRule, Queue, choose_overloaded};
 pub use plan::{Chosen, Plan, Reason};
+pub use restore::{Shift, choose_change, choose_shift};
 pub use view::{View, VolumeView};
 
 use ebb_types::{Result, bail};

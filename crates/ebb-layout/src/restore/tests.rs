@@ -1,0 +1,221 @@
+//! A node is lost, its copies are made again elsewhere; when it is back, or another stands in its place, a bounded number of
+//! moves brings the chain's distribution back.
+
+use std::sync::Arc;
+
+use ebb_types::{HostName, Incarnation, InodeId, NodeId, RackName, VolumeId};
+
+use super::{Shift, check_off, choose_change, choose_shift, is_in_runs};
+use crate::chain::ChainView;
+use crate::{Ask, LayoutKind, View, VolumeView, choose};
+
+/// Layout, nodes, primaries, gear size, copies.
+const SHAPES: [(LayoutKind, u64, u32, u32, u32); 6] = [
+    (LayoutKind::EqualWork, 24, 3, 1, 3),
+    (LayoutKind::EqualWork, 9, 2, 1, 2),
+    (LayoutKind::Simple, 9, 3, 1, 3),
+    (LayoutKind::Geared, 8, 2, 2, 2),
+    (LayoutKind::Geared, 40, 10, 5, 3),
+    (LayoutKind::Geared, 10, 2, 2, 3),
+];
+
+fn volume(node: u64) -> VolumeView {
+    VolumeView {
+        node: NodeId::new(node),
+        volume: VolumeId::new(node),
+        incarnation: Incarnation::new(1),
+        host: HostName::new(format!("h{node}")),
+        rack: RackName::new(format!("r{}", node % 2)),
+        capacity_bytes: 1 << 40,
+        free_bytes: 1 << 39,
+        load: 0,
+        usable: true,
+        off: false,
+    }
+}
+
+struct World {
+    view: View,
+    chain: Arc<ChainView>,
+    blocks: Vec<Vec<NodeId>>,
+}
+
+impl World {
+    fn filled(shape: (LayoutKind, u64, u32, u32, u32), blocks: usize) -> Self {
+        let (layout, nodes, primaries, gear_size, replicas) = shape;
+        let order = (1..=nodes).map(NodeId::new).collect();
+        let chain = Arc::new(ChainView::new(layout, order, primaries, gear_size, replicas).unwrap());
+        let mut world = Self { view: View { volumes: (1..=nodes).map(volume).collect() }, chain, blocks: Vec::new() };
+        for at in 0..blocks {
+            let members = world.place(at, &[]);
+            Arc::make_mut(&mut world.chain).add(&members);
+            world.blocks.push(members);
+        }
+        world
+    }
+
+    fn place(&self, at: usize, present: &[NodeId]) -> Vec<NodeId> {
+        let ask = Ask {
+            layout: self.chain.layout(),
+            chain: Some(Arc::clone(&self.chain)),
+            replicas: self.chain.replicas() as usize,
+            writer: HostName::new("h1"),
+            preferred: Vec::new(),
+            index: at as u64,
+            inode: InodeId::new(2),
+            present: present.iter().map(|node| (*node, VolumeId::new(node.raw()))).collect(),
+            exclude: Vec::new(),
+            bytes: 1 << 20,
+            seed: at as u64,
+        };
+        let plan = choose(&self.view, &ask).unwrap();
+        present.iter().copied().chain(plan.members.iter().map(|member| member.node)).collect()
+    }
+
+    fn set(&mut self, at: usize, members: Vec<NodeId>) {
+        let chain = Arc::make_mut(&mut self.chain);
+        chain.remove(&self.blocks[at]);
+        chain.add(&members);
+        self.blocks[at] = members;
+    }
+
+    /// How many copies were made again.
+    fn lose(&mut self, node: NodeId) -> usize {
+        self.view.volumes.iter_mut().filter(|volume| volume.node == node).for_each(|volume| volume.usable = false);
+        let lost: Vec<usize> = (0..self.blocks.len()).filter(|at| self.blocks[*at].contains(&node)).collect();
+        for at in &lost {
+            let staying: Vec<NodeId> = self.blocks[*at].iter().copied().filter(|one| *one != node).collect();
+            let members = self.place(*at, &staying);
+            self.set(*at, members);
+        }
+        lost.len()
+    }
+
+    /// Moves until there is nothing to move; how many there were.
+    fn restore(&mut self) -> usize {
+        let mut moves = 0;
+        loop {
+            let shifts = self.pass(|chain, homes| choose_shift(chain, homes, |_| true));
+            // Blocks change over when all others are in their runs.
+            let changes = if shifts == 0 { self.pass(|chain, homes| choose_change(chain, homes, |_| true)) } else { 0 };
+            moves += shifts + changes;
+            assert!(moves <= 20 * self.blocks.len(), "moves do not end");
+            if shifts + changes == 0 {
+                return moves;
+            }
+        }
+    }
+
+    fn pass(&mut self, choose: impl Fn(&ChainView, &[NodeId]) -> Option<Shift>) -> usize {
+        let mut moves = 0;
+        for at in 0..self.blocks.len() {
+            let Some(shift) = choose(&self.chain, &self.blocks[at]) else { continue };
+            assert!(self.blocks[at].contains(&shift.from) && !self.blocks[at].contains(&shift.to), "{shift:?}");
+            let to = |node: &NodeId| if *node == shift.from { shift.to } else { *node };
+            let members = self.blocks[at].iter().map(to).collect();
+            self.set(at, members);
+            moves += 1;
+        }
+        moves
+    }
+
+    fn check(&self, what: &str) {
+        assert_eq!(check_off(&self.chain), 0, "{what}");
+        let out = self.blocks.iter().filter(|members| !is_in_runs(&self.chain, members)).count();
+        assert_eq!(out, 0, "{what}: blocks with a copy outside its run");
+    }
+}
+
+#[test]
+fn what_was_placed_by_the_layout_is_where_it_belongs() {
+    for shape in SHAPES {
+        let mut world = World::filled(shape, 600);
+        world.check(&format!("{shape:?}"));
+        assert_eq!(world.restore(), 0, "{shape:?}: nothing is moved without a need");
+    }
+}
+
+#[test]
+fn a_lost_node_that_is_back_gets_what_was_its_part() {
+    for shape in SHAPES {
+        for place in [0, shape.2 as usize, shape.2 as usize + 3] {
+            let what = format!("{shape:?} without place {place}");
+            let mut world = World::filled(shape, 600);
+            let node = world.chain.nodes()[place];
+            let lost = world.lose(node);
+            assert!(check_off(&world.chain) > 0, "{what}: its loss shows");
+            world.view.volumes.iter_mut().for_each(|volume| volume.usable = true);
+            let moves = world.restore();
+            world.check(&what);
+            assert!(moves >= lost * 9 / 10 && moves <= lost * 3 + 20, "{what}: {moves} moves for {lost} copies");
+        }
+    }
+}
+
+#[test]
+fn another_node_in_its_place_gets_the_same() {
+    for shape in SHAPES {
+        let mut world = World::filled(shape, 600);
+        let (gone, by) = (world.chain.nodes()[0], NodeId::new(shape.1 + 1));
+        world.lose(gone);
+        world.view.volumes.push(volume(by.raw()));
+        let mut chain = world.chain.replaced(gone, by).unwrap();
+        world.blocks.iter().for_each(|members| chain.add(members));
+        world.chain = Arc::new(chain);
+        world.restore();
+        world.check(&format!("{shape:?}"));
+        assert!(world.chain.tally.on(by) > 0 && world.chain.tally.on(gone) == 0);
+        assert!(world.chain.replaced(gone, NodeId::new(999)).is_err(), "it is not on the chain any more");
+        assert!(world.chain.replaced(by, world.chain.nodes()[1]).is_err(), "a node is on a chain once");
+    }
+}
+
+#[test]
+fn nothing_moves_to_who_may_not_take_it_and_what_lacks_copies_is_not_touched() {
+    let mut world = World::filled(SHAPES[3], 100);
+    let gone = world.chain.nodes()[0];
+    world.lose(gone);
+    for members in &world.blocks {
+        let shift = choose_shift(&world.chain, members, |node| node != gone);
+        assert!(shift.is_none_or(|shift| shift.to != gone));
+        assert_eq!(choose_shift(&world.chain, &members[..1], |_| true), None);
+    }
+}
+
+/// Goal: blocks that were written without a primary, all of them with the others', get into its columns when it is back, and
+/// in a bounded number of moves: no block goes there and back.
+#[test]
+fn what_was_written_without_a_primary_changes_over_to_its_columns() {
+    for shape in SHAPES {
+        let mut world = World::filled(shape, 300);
+        let lost = world.lose(world.chain.nodes()[0]);
+        for at in 300..600 {
+            let members = world.place(at, &[]);
+            Arc::make_mut(&mut world.chain).add(&members);
+            world.blocks.push(members);
+        }
+        world.view.volumes.iter_mut().for_each(|volume| volume.usable = true);
+        let moves = world.restore();
+        world.check(&format!("{shape:?}"));
+        let missing = 300 / shape.2 as usize;
+        let most = lost * 3 + missing * 2 * shape.4 as usize + 20;
+        assert!(moves >= missing * 9 / 10 && moves <= most, "{shape:?}: {moves} moves, {most} at most");
+    }
+}
+
+/// Goal: a block between two columns goes to the one that lacks blocks, also when the other one's nodes have more of other
+/// blocks to pass on; and waits for it.
+#[test]
+fn a_block_between_two_columns_goes_to_the_one_that_lacks_blocks() {
+    let order = (1..=8).map(NodeId::new).collect();
+    let mut chain = ChainView::new(LayoutKind::Geared, order, 2, 2, 2).unwrap();
+    let ids = |nodes: [u64; 2]| nodes.map(NodeId::new);
+    for _ in 0..10 {
+        [[1, 3], [2, 4], [1, 5], [2, 6], [1, 7], [2, 8]].iter().for_each(|nodes| chain.add(&ids(*nodes)));
+    }
+    // Primary 1 has two less; node 5 has many that it passes on one after the other.
+    [[5, 7], [5, 8], [2, 5]].iter().for_each(|nodes| chain.add(&ids(*nodes)));
+    let shift = choose_shift(&chain, &ids([5, 8]), |_| true).unwrap();
+    assert_eq!((shift.from, shift.to), (NodeId::new(8), NodeId::new(1)));
+    assert_eq!(choose_shift(&chain, &ids([5, 8]), |node| node != NodeId::new(1)), None, "it waits");
+}
