@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use ebb_meta::Machine;
-use ebb_power::{NodeState, Timetable};
+use ebb_power::Timetable;
 use ebb_types::{DatasetId, MetablockId, NodeId};
 use ebb_wire::pb;
 
@@ -26,7 +26,7 @@ pub struct Prospect {
     pub is_off: bool,
     /// The plan that follows the one in force wakes it no more.
     pub goes_off: bool,
-    /// How long it serves from now on, in milliseconds; 0: it sleeps.
+    /// How long it serves on end from now on, or, if it sleeps, from when it wakes; in milliseconds.
     pub serves_ms: u64,
 }
 
@@ -39,10 +39,7 @@ impl Prospect {
         Self {
             is_off,
             goes_off: !is_off && follows.is_some_and(|next| next.next_wake_ms(node, next.start_ms).is_none()),
-            serves_ms: match plans.state(node, now_ms) {
-                NodeState::Awake => plans.awake_left_ms(node, now_ms),
-                _ => 0,
-            },
+            serves_ms: plans.next_wake_ms(node, now_ms).map_or(0, |wake_ms| plans.awake_left_ms(node, wake_ms)),
         }
     }
 }
@@ -100,7 +97,7 @@ pub(crate) fn home_to_keep(shared: &Shared, members: &[pb::Member], staying: &[p
 }
 
 /// Whether copies may belong to a node: it is known, not dead, and not being drained.
-fn is_home(shared: &Shared, machine: &Machine, node: NodeId) -> bool {
+pub(crate) fn is_home(shared: &Shared, machine: &Machine, node: NodeId) -> bool {
     let record = machine.nodes().find(|record| record.node.as_ref().is_some_and(|known| known.id == node.raw()));
     record.is_some_and(|record| !record.draining) && !shared.state.registry.lock().is_dead(node)
 }

@@ -29,6 +29,7 @@
 //! | [`popular`]: what is read often, and its extra copies | `popular::run`, `popular::copy` |
 //! | [`repair`]: the next step for a set | `repair::run`, `deletes` |
 //! | [`away`]: what becomes of a guest | `away::run` |
+//! | [`route`]: from node to node, or by way of a proxy | `repair::copy`, `popular::copy`, `recovery::run` |
 //! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
 //!
 //! Reading order: [`log`] (what is on disk), [`group`] (the raft task), `shared` (locks and the hook between logged
@@ -61,12 +62,14 @@ pub mod registry;
 pub mod repair;
 pub mod reserve;
 mod room;
+pub mod route;
 pub mod served;
 pub mod service;
 pub mod sessions;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod upkeep;
 mod vouched;
 

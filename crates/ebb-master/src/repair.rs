@@ -7,6 +7,7 @@
 pub(crate) mod copy;
 pub mod queue;
 pub mod run;
+pub mod suspects;
 
 use std::fmt;
 
@@ -140,6 +141,13 @@ pub fn choose_repair(view: &SetView) -> Option<Repair> {
     let staying =
         replaced.map_or_else(|| view.members.iter().map(|(member, _)| *member).collect(), |gone| without(view, &gone));
     Some(Repair::Copy { sources, replaced, staying, reason })
+}
+
+/// Copies that can be read, on distinct nodes: the fewer, the more urgent.
+#[must_use]
+pub fn readable(view: &SetView) -> usize {
+    let good = view.members.iter().filter(|(_, is)| matches!(is, Condition::Good | Condition::Draining));
+    distinct_nodes(&good.map(|(member, _)| *member).collect::<Vec<_>>())
 }
 
 fn worst(view: &SetView) -> Option<(pb::Member, Reason)> {

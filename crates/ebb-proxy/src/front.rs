@@ -19,6 +19,7 @@ use crate::options::ProxyOptions;
 use crate::relay::Relay;
 use crate::results::{Place, Results, Slot};
 use crate::sessions::Sessions;
+use crate::stopover::Stopovers;
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
 const MARGIN: Duration = Duration::from_millis(200);
@@ -42,6 +43,7 @@ pub(crate) struct Front {
     memory_max: usize,
     joins: Arc<Semaphore>,
     pub relay: Relay,
+    pub stopovers: Stopovers,
     counters: Counters,
 }
 
@@ -57,6 +59,7 @@ impl Front {
         counters: Counters,
     ) -> Self {
         let relay = Relay::new(runtime.clone(), client.clone(), sessions.clone(), options.held_bytes_max);
+        let stopovers = Stopovers::new(runtime.clone(), client.clone(), options.stopover_bytes_max);
         // Permits are counted in 32 bits when they are taken.
         let memory_max = options.operation_bytes_max.clamp(READ_MAX as usize + OPERATION_OVERHEAD, u32::MAX as usize);
         Self {
@@ -70,6 +73,7 @@ impl Front {
             memory_max,
             joins: Arc::new(Semaphore::new(JOINS_MAX)),
             relay,
+            stopovers,
             counters,
         }
     }
@@ -266,6 +270,9 @@ impl Service for Front {
                     let payload = request.payload.clone();
                     self.relay.answer(request.decode()?, payload, deadline).await
                 }
+                Method::FetchReplica => self.stopovers.fetch(request.decode()?, deadline).await,
+                Method::ReadReplica => self.stopovers.read(&request.decode()?),
+                Method::SeekReplica => self.stopovers.seek(&request.decode()?),
                 Method::Counters => Ok(Answer::new(&self.counters.read().to_reply(0))),
                 other => bail!(Unsupported, "a proxy does not answer {other:?}"),
             }

@@ -16,7 +16,8 @@
 //!   even if the proxy and a member's power fail together.
 //!
 //! The other half of it holds calls to block servers that are never awake when their callers are, on nodes that blink
-//! too ([`holds`], `relay`): one is carried out when its node wakes, and answered when its caller does.
+//! too ([`holds`], `relay`): one is carried out when its node wakes, and answered when its caller does. Replicas that the master
+//! has copied between nodes that are never awake together stop over here (`stopover`).
 //!
 //! What the proxy never does: decide that a file is shared (the master does), keep anything that it would miss after a
 //! crash, answer for a lease that it may have lost, wait or grow without a bound.
@@ -27,7 +28,7 @@
 //!
 //! Reading order: [`options`], [`beliefs`], [`sessions`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`],
 //! [`tickets`] (direct writes on their way); `file`, `files` (which
-//! files are held), `carry` (operations); [`holds`], `relay`; `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
+//! files are held), `carry` (operations); [`holds`], `relay`; `stopover`; `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
 //! master's process).
 
 pub mod beliefs;
@@ -43,6 +44,7 @@ pub mod ranges;
 mod relay;
 pub mod results;
 pub mod sessions;
+mod stopover;
 #[cfg(test)]
 mod tests;
 pub mod tickets;

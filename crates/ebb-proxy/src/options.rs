@@ -31,6 +31,9 @@ pub struct ProxyOptions {
     /// Bytes of calls that are held for nodes that sleep, and of answers that wait for their callers, at a time; further
     /// ones wait.
     pub held_bytes_max: usize,
+    /// Bytes of replicas on their way between nodes that are never awake together: two of the usual metablocks. Further ones
+    /// are refused, and tried again later.
+    pub stopover_bytes_max: usize,
     /// Bytes of read-ahead and cached blocks.
     pub read_cache_bytes: usize,
     /// Bytes that not all members have synced; more makes writers wait.
@@ -61,6 +64,7 @@ impl ProxyOptions {
             files_max: 4096,
             operation_bytes_max: 64 << 20,
             held_bytes_max: 64 << 20,
+            stopover_bytes_max: 129 << 20,
             read_cache_bytes: 64 << 20,
             dirty_bytes_max: 64 << 20,
             server: ServerOptions::default(),

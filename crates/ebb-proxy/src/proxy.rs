@@ -154,6 +154,7 @@ async fn sweep_held(front: Arc<Front>, runtime: Runtime) {
     loop {
         runtime.sleep(TEND_EVERY).await;
         front.relay.sweep();
+        front.stopovers.sweep();
     }
 }
 

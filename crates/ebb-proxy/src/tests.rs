@@ -3,6 +3,7 @@
 mod direct;
 mod harness;
 mod sessions;
+mod stopovers;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -21,11 +21,12 @@ use ebb_power_client::{PowerClient, Powered, Work};
 use ebb_power_manager::client::{self, Nodes};
 use ebb_power_manager::manager::{self, ManagerOptions};
 pub use ebb_power_manager::settings::Settings;
-use ebb_proxy::{Hosted, ProxyOptions, Sessions};
+use ebb_proxy::{Hosted, Proxy, ProxyOptions, Sessions};
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
-use ebb_types::{HostName, NodeId, RackName, Result, bail};
+use ebb_types::{Credentials, HostName, NodeId, RackName, Result, bail};
+use ebb_wire::pb::meta_op::{Op, SetDataset};
 use ebb_wire::{Call, pb};
 use parking_lot::Mutex;
 
@@ -239,6 +240,19 @@ impl PowerCluster {
         });
     }
 
+    /// Starts a proxy in a process of its own, beside the one in the master's: they share the work by its name.
+    pub fn start_proxy(&self, name: &str) -> Process {
+        let process = self.world.process(name);
+        let (runtime, listen) = (process.runtime(), format!("{}:7400", process.ip()));
+        let options = ProxyOptions::apart(identity(name, "proxy"), vec![self.master_address()], listen, name);
+        runtime.clone().spawn("main", async move {
+            let _proxy = Proxy::start(runtime, options).await?;
+            // It serves until its process ends.
+            std::future::pending::<Result<()>>().await
+        });
+        process
+    }
+
     fn start_block(&self, place: usize, runtime: Runtime) {
         let block = &self.nodes.blocks[place];
         let mut options =
@@ -425,6 +439,30 @@ impl PowerCluster {
     pub async fn set_policy(&self, policy: PolicyKind) -> Result<()> {
         let call = pb::SetPolicy { policy: policy.name().to_owned(), force: false };
         self.ask(&self.manager_address(), &call).await.map(drop)
+    }
+
+    /// Compares the map with the disks, every checksum of them.
+    pub async fn scrub(&self) -> Result<pb::FsckReply> {
+        self.ask(&self.master_address(), &pb::Fsck { scrub: true }).await
+    }
+
+    /// Has a node drained, or used again.
+    pub async fn drain(&self, node: u64, undo: bool) -> Result<()> {
+        self.ask(&self.master_address(), &pb::DrainNode { node, undo }).await.map(drop)
+    }
+
+    /// A dataset's wish for so many active nodes.
+    pub async fn set_active(&self, client: &Client, path: &str, active: u32) -> Result<()> {
+        let told = self.describe().await?.datasets;
+        let dataset = told.iter().find(|dataset| dataset.path == path).map_or(0, |dataset| dataset.id);
+        let set = SetDataset { dataset, active: Some(active), ..SetDataset::default() };
+        client.meta(&Credentials::root(), Op::SetDataset(set)).await.map(drop)
+    }
+
+    /// Nodes that the plan in force has on, or blinks.
+    pub async fn powered(&self) -> BTreeSet<u64> {
+        let status = self.status().await.unwrap_or_default();
+        status.nodes.iter().filter(|node| node.active_s > 0.0).map(|node| node.id).collect()
     }
 
     /// What the master says.

@@ -10,4 +10,5 @@ mod power;
 mod power_runs;
 mod relay;
 mod rest;
+mod stopovers;
 mod turns;

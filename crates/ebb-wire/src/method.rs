@@ -158,6 +158,8 @@ methods! {
     SharedOp = 111, SharedOpReply;
     /// A call to a block server that sleeps, held until it wakes.
     RelayCall = 112, RelayReply;
+    /// Have a replica in memory, for a node that never meets its source.
+    FetchReplica = 113, FetchReplicaReply;
 
     // Power manager.
     /// The operator's word on the supply.

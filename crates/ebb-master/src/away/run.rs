@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Machine;
-use ebb_power::NodeState;
 use ebb_runtime::{Moment, Plant};
 use ebb_types::{HostName, InodeId, MetablockId, NodeId};
 use ebb_wire::pb;
@@ -13,8 +12,8 @@ use ebb_wire::pb;
 use super::{GuestView, Move, Prospect, choose_move, is_home};
 use crate::nodes::volumes_of;
 use crate::placement::{Need, place};
-use crate::repair::copy::{Copy, begin};
-use crate::repair::run::{Task, change_set, choose_source, condition, is_free, nodes_with_strays};
+use crate::repair::copy::{Copy, begin, need_ms};
+use crate::repair::run::{Task, change_set, choose_source, condition, is_free, is_time, nodes_with_strays};
 use crate::repair::{Condition, Reason};
 use crate::shared::Shared;
 
@@ -32,10 +31,6 @@ const IDLE_LOAD_MAX: u32 = 4;
 const HELD_PAUSE: Duration = Duration::from_secs(10);
 /// Files whose holders are waited for; who comes then is not waited for.
 const HELD_MAX: usize = 10_000;
-/// What a copy takes besides its bytes.
-const OVERHEAD_MS: u64 = 500;
-/// Bytes a second that a copy makes at least, where there is no limit.
-const LEAST_RATE: u64 = 50 << 20;
 
 /// Where the next look begins, and when holders may be asked again.
 #[derive(Default)]
@@ -74,7 +69,7 @@ async fn look_around(shared: &Arc<Shared>, round: &mut Round) -> usize {
         if records >= RECORDS_MAX {
             break;
         }
-        if choice != Move::HomeNow && waits_for_holder(shared, round, &machine, task.inode) {
+        if choice != Move::HomeNow && waits_for_holder(shared, &mut round.held, &machine, task.inode) {
             continue;
         }
         match carry_out(shared, task, guest, choice).await {
@@ -112,34 +107,34 @@ fn find(shared: &Shared, machine: &Machine, home: NodeId, metablock: MetablockId
 fn view(shared: &Shared, machine: &Machine, task: &Task, guest: &pb::Member) -> GuestView {
     let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
     let home = guest.home_id();
-    let rate = match shared.options.copy_rate_bytes_per_sec {
-        0 => LEAST_RATE,
-        // Four large copies share a node's rate, at most.
-        all => (all / 4).max(1),
-    };
     GuestView {
         host: Prospect::of(&plans, guest.node_id(), now_ms),
         home: is_home(shared, machine, home).then(|| Prospect::of(&plans, home, now_ms)),
-        need_ms: OVERHEAD_MS + task.record.length.saturating_mul(1000) / rate,
+        need_ms: need_ms(shared, task.record.length),
     }
 }
 
 /// Whether somebody holds the file who is not to be asked for it now: a file that is being written is disturbed seldom.
-fn waits_for_holder(shared: &Shared, round: &mut Round, machine: &Machine, inode: InodeId) -> bool {
+pub(crate) fn waits_for_holder(
+    shared: &Shared,
+    held: &mut BTreeMap<InodeId, Moment>,
+    machine: &Machine,
+    inode: InodeId,
+) -> bool {
     if machine.holder(inode).is_none() {
-        round.held.remove(&inode);
+        held.remove(&inode);
         return false;
     }
     let now = shared.runtime.now();
-    match round.held.get(&inode) {
+    match held.get(&inode) {
         Some(until) if now < *until => return true,
-        None if round.held.len() < HELD_MAX => {
-            round.held.insert(inode, now.after(HELD_PAUSE));
+        None if held.len() < HELD_MAX => {
+            held.insert(inode, now.after(HELD_PAUSE));
             return true;
         }
         _ => {}
     }
-    round.held.insert(inode, now.after(HELD_PAUSE));
+    held.insert(inode, now.after(HELD_PAUSE));
     false
 }
 
@@ -157,7 +152,10 @@ async fn carry_out(shared: &Arc<Shared>, task: Task, guest: pb::Member, choice: 
         task.record.members.iter().map(|member| if member.is_at(&guest) { joins } else { *member }).collect();
     if choice != Move::Adopt && task.record.is_written() {
         let sources = sources(shared, &task);
-        let (Some(source), _) = choose_source(shared, &task, &sources) else { return Begun::Nothing };
+        let Some(source) = choose_source(shared, &task, &sources, joins.node_id()) else { return Begun::Nothing };
+        if !is_time(shared, &task, source.node_id(), joins.node_id()) {
+            return Begun::Nothing;
+        }
         begin(shared, task, Copy { source, target: joins, set: Some(set) }, Reason::GoesHome);
         return Begun::Copy;
     }
@@ -172,14 +170,12 @@ async fn carry_out(shared: &Arc<Shared>, task: Task, guest: pb::Member, choice: 
     Begun::Record
 }
 
-/// Members that can be read now.
+/// Members that can be read, now or when they wake.
 fn sources(shared: &Shared, task: &Task) -> Vec<pb::Member> {
     let machine = shared.group.machine();
     let registry = shared.state.registry.lock();
     let work = shared.state.work.lock();
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    let members = task.record.members.iter().filter(|member| plans.state(member.node_id(), now_ms) == NodeState::Awake);
-    let good = members.filter(|member| {
+    let good = task.record.members.iter().filter(|member| {
         let is = condition(&machine, &registry, &work, task.metablock, member);
         matches!(is, Condition::Good | Condition::Draining)
     });
@@ -210,7 +206,7 @@ fn place_at_home(shared: &Shared, task: &Task, guest: &pb::Member, choice: Move)
 }
 
 /// Whether the home may take part in a copy more: repair has the larger part of what a node may do, and programs go first.
-fn has_time(shared: &Shared, task: &Task, home: NodeId, choice: Move) -> bool {
+pub(crate) fn has_time(shared: &Shared, task: &Task, home: NodeId, choice: Move) -> bool {
     let load = shared.state.registry.lock().load(home);
     let is_idle = choice == Move::HomeNow || (load <= IDLE_LOAD_MAX && has_little_to_write(shared, home));
     let weight_max = match choice {

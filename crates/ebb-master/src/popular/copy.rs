@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ebb_meta::Machine;
 use ebb_types::{HostName, MetablockId, NodeId, Result, Version, VolumeId, bail};
@@ -14,16 +13,14 @@ use pb::command::Command as Op;
 
 use super::run::change;
 use crate::placement::{Need, place_roomy};
-use crate::recovery::run::pull_deadline;
 use crate::repair::Condition;
+use crate::repair::copy::need_ms;
 use crate::repair::queue::CopyInProgress;
 use crate::repair::run::{condition, is_free, nodes_with_strays};
+use crate::route::{Route, choose_route};
 use crate::shared::Shared;
+use crate::transfer::transfer;
 
-/// Two nodes must serve together for so long to copy from one to the other, in milliseconds.
-const NEED_MS: u64 = 100;
-/// Longest wait until they do.
-const MEETING_MAX: Duration = Duration::from_secs(120);
 /// Extra copies take one part in so many of what copies of a node may take: users and repair have the rest.
 const RATE_PART: u64 = 4;
 
@@ -73,31 +70,39 @@ fn choose(shared: &Arc<Shared>, metablock: MetablockId) -> Option<Task> {
         is_free(shared, inode);
         return None;
     }
-    let sources = sources(shared, metablock, &record);
+    let (sources, dataset) = (sources(shared, metablock, &record), machine.dataset_of(inode).ok()?);
     let all: Vec<NodeId> =
         machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id)).collect();
     let present: Vec<&pb::Member> = record.members.iter().chain(&record.extra).collect();
     // Where a copy belongs that is away it comes home some day.
     let mut exclude: BTreeSet<NodeId> =
         present.iter().flat_map(|member| [member.node_id(), member.home_id()]).collect();
-    exclude.extend(all.iter().filter(|node| !sources.iter().any(|source| meets(shared, source.node_id(), **node))));
     exclude.extend(nodes_with_strays(shared, metablock));
     exclude.extend(nodes_short_of_room(shared, &machine));
     let weight_max = shared.options.copies_per_node_max;
     exclude.extend(all.iter().filter(|node| !shared.state.work.lock().takes(**node, record.length, weight_max)));
-    let need = Need {
+    let routes =
+        |node: NodeId| sources.iter().filter_map(move |source| route(shared, source.node_id(), node, record.length));
+    let is_met = |node: &NodeId| routes(*node).any(|route| route != Route::ByProxy);
+    let is_reached = |node: &NodeId| routes(*node).next().is_some();
+    let need = |exclude: Vec<NodeId>| Need {
         inode,
-        dataset: machine.dataset_of(inode).ok()?,
+        dataset: dataset.clone(),
         index: record.index,
         writer: HostName::default(),
         preferred: Vec::new(),
         replicas: present.len() + 1,
-        present: present.into_iter().copied().collect(),
+        present: present.iter().copied().copied().collect(),
         home: None,
-        exclude: exclude.into_iter().collect(),
+        exclude,
         bytes: record.length,
     };
-    let target = match place_roomy(shared, &need) {
+    // From node to node where two nodes meet; else by way of a proxy (BlinkFS, Sec. 4.2).
+    let without = |is_open: &dyn Fn(&NodeId) -> bool| -> Vec<NodeId> {
+        exclude.iter().copied().chain(all.iter().copied().filter(|node| !is_open(node))).collect()
+    };
+    let placed = place_roomy(shared, &need(without(&is_met)));
+    let target = match placed.or_else(|_| place_roomy(shared, &need(without(&is_reached)))) {
         // A guest would have a home to go to, and an extra copy has none.
         Ok(members) => *members.first().filter(|member| !member.is_guest())?,
         Err(error) => {
@@ -105,10 +110,13 @@ fn choose(shared: &Arc<Shared>, metablock: MetablockId) -> Option<Task> {
             return None;
         }
     };
+    let reaching = sources
+        .iter()
+        .filter_map(|source| Some((route(shared, source.node_id(), target.node_id(), record.length)?, *source)));
+    let reaching: Vec<(Route, pb::Member)> = reaching.collect();
     let work = shared.state.work.lock();
-    let met = sources.iter().filter(|source| meets(shared, source.node_id(), target.node_id()));
-    let idle = met.filter(|source| work.takes(source.node_id(), record.length, weight_max));
-    let source = *idle.min_by_key(|source| work.copy_load(source.node_id()))?;
+    let idle = reaching.iter().filter(|(_, source)| work.takes(source.node_id(), record.length, weight_max));
+    let source = idle.min_by_key(|(route, source)| (*route, work.copy_load(source.node_id())))?.1;
     let change = change(&machine, metablock, |extras| extras.push(target))?;
     Some(Task { metablock, at: record.min_version(), bytes: record.length, source, target, change })
 }
@@ -128,24 +136,13 @@ fn sources(shared: &Shared, metablock: MetablockId, record: &pb::Metablock) -> V
     record.members.iter().filter(is_good).copied().collect()
 }
 
-/// Whether two nodes are ever awake together.
-fn meets(shared: &Shared, one: NodeId, other: NodeId) -> bool {
-    meeting(shared, one, other).is_some_and(|wait| wait <= MEETING_MAX)
-}
-
-/// How long until they are.
-fn meeting(shared: &Shared, one: NodeId, other: NodeId) -> Option<Duration> {
-    let now_ms = shared.wall_ms();
-    let met_ms = shared.state.plans.lock().next_meeting_ms(one, other, now_ms, NEED_MS)?;
-    Some(Duration::from_millis(met_ms.saturating_sub(now_ms)))
+/// The way from a node to another, if the plans ever wake both.
+fn route(shared: &Shared, source: NodeId, target: NodeId, bytes: u64) -> Option<Route> {
+    choose_route(&shared.state.plans.lock(), source, target, shared.wall_ms(), need_ms(shared, bytes))
 }
 
 async fn carry_out(shared: &Shared, task: &Task) -> Result<()> {
     let (source, target) = (task.source.node_id(), task.target.node_id());
-    match meeting(shared, source, target).filter(|wait| *wait <= MEETING_MAX) {
-        Some(wait) => shared.runtime.sleep(wait).await,
-        None => bail!(Unavailable, "{source} and {target} are not awake together any more"),
-    }
     let options = &shared.options;
     let rate = CopyInProgress::new(source, target, task.bytes)
         .rate(options.copy_rate_bytes_per_sec / RATE_PART, options.copies_per_node_max);
@@ -154,11 +151,11 @@ async fn carry_out(shared: &Shared, task: &Task) -> Result<()> {
         volume: task.target.volume,
         incarnation: task.target.incarnation,
         epoch: task.change.epoch,
-        source: Some(shared.hop(task.source)?),
+        source: None,
         at: Some(task.at.into()),
         rate_bytes_per_sec: rate,
     };
-    let reply = shared.channel(target)?.call(&call, pull_deadline(shared, task.bytes)).await?;
+    let reply = transfer(shared, task.source, target, call, task.bytes).await?;
     let version = convert::version(reply.version);
     if version != task.at {
         bail!(StaleVersion, "the extra copy is at {version}, committed is {}", task.at);

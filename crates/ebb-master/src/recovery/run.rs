@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use super::{Case, Settle, Step, Told, plan, settled, size};
 use crate::offload;
 use crate::shared::Shared;
+use crate::transfer::transfer;
 
 /// Replicas named in one call.
 const NAMES_MAX: usize = 2000;
@@ -237,12 +238,11 @@ async fn pull(shared: &Shared, epoch: Epoch, settle: &Settle, member: pb::Member
             volume: member.volume,
             incarnation: member.incarnation,
             epoch: epoch.raw(),
-            source: Some(shared.hop(*source)?),
+            source: None,
             at: Some(settle.base.into()),
             rate_bytes_per_sec: 0,
         };
-        shared.awake(member.node_id()).await?;
-        match shared.channel(member.node_id())?.call(&call, pull_deadline(shared, settle.length)).await {
+        match transfer(shared, *source, member.node_id(), call, settle.length).await {
             Ok(reply) if convert::version(reply.version) == settle.base => return Ok(()),
             Ok(reply) => last = err!(StaleVersion, "pulled {}", convert::version(reply.version)),
             Err(error) => last = error,

@@ -12,14 +12,29 @@ use super::run::{PAUSE, Task, change_set};
 use crate::acquire::Turn;
 use crate::leases::{MASTER, Mode};
 use crate::placement::rest;
-use crate::recovery::run::pull_deadline;
 use crate::registry::Rest;
 use crate::repair::queue::CopyInProgress;
 use crate::shared::Shared;
+use crate::transfer::transfer;
 
 /// How long writers are kept waiting while a file of theirs is copied. After that the copy goes on and the
 /// compare-and-swap at its end decides.
 const TURN_MAX: Duration = Duration::from_secs(10);
+
+/// Two nodes must serve together for so long to copy from one to the other, besides what the bytes take.
+const MEETING_MS: u64 = 100;
+/// Bytes a second that a copy makes at least where there is no limit.
+const LEAST_RATE: u64 = 50 << 20;
+
+/// How long two nodes must serve together for a copy of so many bytes, in milliseconds.
+pub(crate) fn need_ms(shared: &Shared, bytes: u64) -> u64 {
+    let rate = match shared.options.copy_rate_bytes_per_sec {
+        0 => LEAST_RATE,
+        // Four large copies share a node's rate, at most.
+        all => (all / 4).max(1),
+    };
+    MEETING_MS + bytes.saturating_mul(1000) / rate
+}
 
 /// A copy from one volume to another.
 pub(crate) struct Copy {
@@ -140,14 +155,11 @@ async fn pull(shared: &Shared, task: &Task, source: pb::Member, target: pb::Memb
         volume: target.volume,
         incarnation: target.incarnation,
         epoch: task.epoch,
-        source: Some(shared.hop(source)?),
+        source: None,
         at: Some(at.into()),
         rate_bytes_per_sec: rate,
     };
-    // Both must serve for the copy: who wakes later decides.
-    shared.awake(source.node_id()).await?;
-    shared.awake(target.node_id()).await?;
-    let reply = shared.channel(target.node_id())?.call(&call, pull_deadline(shared, task.record.length)).await?;
+    let reply = transfer(shared, source, target.node_id(), call, task.record.length).await?;
     let version = convert::version(reply.version);
     if version != at {
         bail!(StaleVersion, "the copy is at {version}, committed is {at}");

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 
+use super::suspects::Suspects;
+
 /// A replica, as the map or a report names it.
 pub type ReplicaKey = (MetablockId, VolumeId);
 
@@ -66,7 +68,7 @@ pub struct Work {
     /// Files whose holder lives, but has said that it does not hold them any more.
     pub abandoned: BTreeSet<InodeId>,
     /// Sets to look at; they stay until they are as they should be.
-    pub suspects: BTreeSet<MetablockId>,
+    pub suspects: Suspects,
     /// Copies in progress.
     pub copies: BTreeMap<MetablockId, CopyInProgress>,
     /// Extra copies in progress, which no set misses.

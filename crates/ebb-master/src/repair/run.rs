@@ -10,20 +10,28 @@ use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use super::copy::{Copy, begin};
-use super::{Condition, Reason, Repair, SetView, choose_repair};
+use super::suspects::Mark;
+use super::{Condition, Reason, Repair, SetView, choose_repair, readable};
 use crate::acquire::Turn;
 use crate::leases::{Decision, MASTER, Mode};
 use crate::placement::{Need, place, rest};
 use crate::registry::{Registry, Rest};
 use crate::repair::queue::Work;
+use crate::route::{Route, choose_route};
 use crate::shared::Shared;
 
 /// How often sets that wait (for a lease, for room, for a node) are looked at again.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// Sets looked at in one go.
 const LOOKS_MAX: usize = 2000;
-/// Sets that may find all nodes busy before a look around ends: more would only be found waiting too.
-const CROWDED_MAX: usize = 16;
+/// Of these, the most urgent ones, which are looked at whoever's turn it is.
+const URGENT_MAX: usize = LOOKS_MAX / 2;
+/// Sets that may find all nodes busy before a look around ends: more would only be found waiting too. As many of the most
+/// urgent ones, and as many of the others, so that the one do not keep the others from ever being looked at.
+const CROWDED_MAX: usize = 8;
+
+/// A wait for two nodes that is no longer than this is nothing to writers.
+const SOON_MS: u64 = 2_000;
 
 /// What the next step for a set needs.
 pub(crate) struct Task {
@@ -46,7 +54,7 @@ enum Look {
 
 /// Looks at suspected sets and repairs them. Runs as long as the master.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut from = MetablockId::default();
+    let mut from = Mark::default();
     let mut scanned = false;
     while !shared.is_stopped() {
         if !scanned && shared.is_safe_start() {
@@ -76,30 +84,56 @@ pub(crate) fn lost_volumes(machine: &Machine) -> Vec<VolumeId> {
     machine.replica_volumes().filter(|volume| !recorded.contains(&volume.raw())).collect()
 }
 
-/// Queues every set with a member on one of these volumes.
+/// Queues every set with a member on one of these volumes, by how many copies are left where nodes are not dead.
 pub(crate) fn suspect_volumes(shared: &Shared, machine: &Machine, volumes: &[VolumeId]) {
+    let dead: BTreeSet<NodeId> = {
+        let registry = shared.state.registry.lock();
+        let nodes = machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id));
+        nodes.filter(|node| registry.is_dead(*node)).collect()
+    };
+    let suspects: BTreeSet<MetablockId> = volumes.iter().flat_map(|volume| machine.on_volume(*volume)).collect();
+    let left = |metablock: &MetablockId| {
+        let members = machine.find_metablock(*metablock).map(|(_, record)| record.members).unwrap_or_default();
+        members.iter().filter(|member| !dead.contains(&member.node_id())).count()
+    };
+    let ranked: Vec<_> = suspects.iter().map(|metablock| (*metablock, left(metablock))).collect();
     let mut work = shared.state.work.lock();
-    for volume in volumes {
-        work.suspects.extend(machine.on_volume(*volume));
+    for (metablock, left) in ranked {
+        work.suspects.insert(metablock);
+        work.suspects.rank(metablock, left);
     }
     drop(work);
     shared.state.wake.repair.notify_one();
 }
 
-/// Looks at the next suspects and starts what can be started. Returns where to go on.
-async fn look_around(shared: &Arc<Shared>, from: MetablockId) -> MetablockId {
-    let next: Vec<_> = {
+/// Looks at the next suspects and starts what can be started: first at the most urgent ones, then at those whose turn it is.
+/// Returns where to go on.
+async fn look_around(shared: &Arc<Shared>, from: Mark) -> Mark {
+    let (urgent, in_turn) = {
         let work = shared.state.work.lock();
-        let (behind, before) = (work.suspects.range(from..), work.suspects.range(..from));
-        behind.chain(before).filter(|metablock| !work.copies.contains_key(metablock)).take(LOOKS_MAX).copied().collect()
+        let is_idle = |mark: &&Mark| !work.copies.contains_key(&mark.1);
+        let next = |from: Mark, count: usize| work.suspects.from(from).filter(is_idle).take(count).copied().collect();
+        let (urgent, in_turn): (Vec<Mark>, Vec<Mark>) = (next(Mark::default(), URGENT_MAX), next(from, LOOKS_MAX));
+        (urgent, in_turn)
     };
-    let all_seen = next.len() < LOOKS_MAX;
+    look_at(shared, &urgent).await;
+    // Those that were just looked at are settled, under way, or waiting.
+    let looked: BTreeSet<Mark> = urgent.into_iter().collect();
+    let all_seen = in_turn.len() < LOOKS_MAX;
+    let rest: Vec<Mark> = in_turn.into_iter().filter(|mark| !looked.contains(mark)).collect();
+    match look_at(shared, &rest).await {
+        Some(stopped) => stopped,
+        None if all_seen => Mark::default(),
+        None => rest.last().map_or_else(Mark::default, |last| (last.0, MetablockId::new(last.1.raw() + 1))),
+    }
+}
+
+/// Where it stopped, for all nodes are busy; none: all were looked at.
+async fn look_at(shared: &Arc<Shared>, marks: &[Mark]) -> Option<Mark> {
     let mut crowded = 0;
-    for metablock in &next {
-        match look(shared, *metablock) {
-            Look::Settled => {
-                shared.state.work.lock().suspects.remove(metablock);
-            }
+    for mark in marks {
+        match look(shared, mark.1) {
+            Look::Settled => shared.state.work.lock().suspects.remove(&mark.1),
             Look::Later => {}
             Look::Step(step) => {
                 let (task, repair) = *step;
@@ -107,14 +141,10 @@ async fn look_around(shared: &Arc<Shared>, from: MetablockId) -> MetablockId {
             }
         }
         if crowded >= CROWDED_MAX {
-            return *metablock;
+            return Some(*mark);
         }
     }
-    if all_seen {
-        MetablockId::default()
-    } else {
-        next.last().map_or_else(MetablockId::default, |last| MetablockId::new(last.raw() + 1))
-    }
+    None
 }
 
 fn look(shared: &Shared, metablock: MetablockId) -> Look {
@@ -122,11 +152,12 @@ fn look(shared: &Shared, metablock: MetablockId) -> Look {
     let Some((inode, record)) = machine.find_metablock(metablock) else { return Look::Settled };
     let (Ok(attr), Ok(dataset)) = (machine.attr(inode), machine.dataset_of(inode)) else { return Look::Settled };
     let registry = shared.state.registry.lock();
-    let work = shared.state.work.lock();
+    let mut work = shared.state.work.lock();
     let wanted = attr.replicas.max(1) as usize;
     let members =
         record.members.iter().map(|member| (*member, condition(&machine, &registry, &work, metablock, member)));
     let view = SetView { wanted, members: members.collect() };
+    work.suspects.rank(metablock, readable(&view));
     let Some(repair) = choose_repair(&view) else { return Look::Settled };
     // A recovery settles the set first; what was never written has nothing to copy, its holder deals with it.
     if attr.size_unknown || record.min_version() == Version::ZERO || repair == Repair::Impossible {
@@ -186,8 +217,9 @@ async fn start(shared: &Arc<Shared>, task: Task, repair: Repair) -> Started {
             }
         }
         Repair::Renew { sources, member } => {
-            let (source, busy) = choose_source(shared, &task, &sources);
-            let Some(source) = source.filter(|_| !busy.contains(&member.node_id())) else { return Started::NoPair };
+            let is_busy = busy_nodes(shared, task.record.length).contains(&member.node_id());
+            let source = choose_source(shared, &task, &sources, member.node_id()).filter(|_| !is_busy);
+            let Some(source) = source else { return Started::NoPair };
             begin(shared, task, Copy { source, target: member, set: None }, Reason::MemberDamaged);
         }
         Repair::Copy { sources, replaced, staying, reason } => {
@@ -217,8 +249,10 @@ fn choose_pair(
     staying: &[pb::Member],
     reason: Reason,
 ) -> Option<(pb::Member, pb::Member)> {
-    let (source, busy) = choose_source(shared, task, sources);
-    let source = source?;
+    let busy = busy_nodes(shared, task.record.length);
+    if sources.iter().all(|source| busy.contains(&source.node_id())) {
+        return None;
+    }
     // A node that is without the member's volume may take the copy on another one.
     let comes_back = replaced.filter(|_| reason == Reason::VolumeLost);
     let members = task.record.members.iter().filter(|member| Some(**member) != comes_back);
@@ -230,7 +264,7 @@ fn choose_pair(
     if home.is_none()
         && let Some(extra) = take_over(shared, task)
     {
-        return Some((source, extra));
+        return choose_source(shared, task, sources, extra.node_id()).map(|source| (source, extra));
     }
     exclude.extend(task.record.extra.iter().map(pb::Member::node_id));
     exclude.extend(shared.state.work.lock().extra_copies.get(&task.metablock).map(|copy| copy.target));
@@ -247,7 +281,10 @@ fn choose_pair(
         bytes: task.record.length,
     };
     match place(shared, &need) {
-        Ok(members) => members.first().map(|target| (source, *target)),
+        Ok(members) => {
+            let target = *members.first()?;
+            choose_source(shared, task, sources, target.node_id()).map(|source| (source, target))
+        }
         Err(error) => {
             tracing::debug!(metablock = %task.metablock, %error, "no place for a copy now");
             None
@@ -271,14 +308,38 @@ fn take_over(shared: &Shared, task: &Task) -> Option<pb::Member> {
     task.record.extra.iter().filter(is_good).find(|extra| !is_home(extra)).copied()
 }
 
-/// The member to copy from that has least to do, and the nodes that are busy.
-pub(crate) fn choose_source(shared: &Shared, task: &Task, sources: &[pb::Member]) -> (Option<pb::Member>, Vec<NodeId>) {
+/// Nodes that take part in as many copies as they may.
+fn busy_nodes(shared: &Shared, len: u64) -> Vec<NodeId> {
     let work = shared.state.work.lock();
     let nodes: BTreeSet<NodeId> = work.copies.values().flat_map(|copy| [copy.source, copy.target]).collect();
-    let is_busy = |node: &NodeId| !work.takes(*node, task.record.length, shared.options.copies_per_node_max);
-    let busy: Vec<NodeId> = nodes.into_iter().filter(is_busy).collect();
+    nodes.into_iter().filter(|node| !work.takes(*node, len, shared.options.copies_per_node_max)).collect()
+}
+
+/// The member to copy from to a node: of those that are not busy and that the plans wake the one that meets it soonest, then
+/// the one that has least to do. A node that is switched off is no source, however idle.
+pub(crate) fn choose_source(
+    shared: &Shared,
+    task: &Task,
+    sources: &[pb::Member],
+    target: NodeId,
+) -> Option<pb::Member> {
+    let busy = busy_nodes(shared, task.record.length);
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+    let need_ms = crate::repair::copy::need_ms(shared, task.record.length);
     let idle = sources.iter().filter(|source| !busy.contains(&source.node_id()));
-    (idle.min_by_key(|source| work.copy_load(source.node_id())).copied(), busy)
+    let reached =
+        idle.filter_map(|source| Some((choose_route(&plans, source.node_id(), target, now_ms, need_ms)?, *source)));
+    let work = shared.state.work.lock();
+    let best = reached.min_by_key(|(route, source)| (*route, work.copy_load(source.node_id())));
+    best.map(|(_, source)| source)
+}
+
+/// Whether a copy that can wait may begin: the nodes serve together now or soon, or never do. Writers to its file are kept waiting
+/// while it is under way.
+pub(crate) fn is_time(shared: &Shared, task: &Task, source: NodeId, target: NodeId) -> bool {
+    let need_ms = crate::repair::copy::need_ms(shared, task.record.length);
+    let route = choose_route(&shared.state.plans.lock(), source, target, shared.wall_ms(), need_ms);
+    matches!(route, Some(Route::Direct { wait_ms: 0..=SOON_MS } | Route::ByProxy))
 }
 
 /// Nodes where a stray replica of this metablock waits for its deletion: it would take a new copy with it. Those that are

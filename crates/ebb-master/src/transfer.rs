@@ -1,0 +1,114 @@
+//! A replica from one node to another, as the power plans allow: from node to node when both serve, or by way of a proxy, which
+//! fetches it while the one is awake and has it pulled by the other when that wakes.
+
+use std::time::Duration;
+
+use ebb_layout::rendezvous;
+use ebb_types::{ErrorKind, NodeId, Result, bail};
+use ebb_wire::pb;
+
+use crate::recovery::run::pull_deadline;
+use crate::repair::copy::need_ms;
+use crate::route::{Route, choose_route};
+use crate::shared::Shared;
+
+/// Longest wait until two nodes meet, or one wakes, unless two intervals of the plan take longer.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// One attempt to hear that a proxy has the replica.
+const ATTEMPT: Duration = Duration::from_secs(8);
+/// Between attempts.
+const PAUSE: Duration = Duration::from_millis(100);
+/// What a proxy keeps is wanted for so much longer than the target is waited for: a copy that fails is tried again.
+const KEPT_BEYOND: Duration = Duration::from_secs(30);
+/// To say that it was taken.
+const TAKEN_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Has `target` pull what `call` names from `source`; `call.source` is filled in. `Unavailable` if they do not come together
+/// in time, or a plan has switched one of them off.
+pub(crate) async fn transfer(
+    shared: &Shared,
+    source: pb::Member,
+    target: NodeId,
+    call: pb::PullReplica,
+    length: u64,
+) -> Result<pb::PullReplicaReply> {
+    let now_ms = shared.wall_ms();
+    let need_ms = need_ms(shared, length);
+    let route = choose_route(&shared.state.plans.lock(), source.node_id(), target, now_ms, need_ms);
+    match route {
+        None => bail!(Unavailable, "a power plan has switched off {} or {target}", source.node_id()),
+        Some(Route::Direct { wait_ms }) => {
+            let wait = Duration::from_millis(wait_ms);
+            if wait > wait_max(shared) {
+                bail!(Unavailable, "{} and {target} serve together in {wait:?} only", source.node_id());
+            }
+            shared.runtime.sleep(wait).await;
+            let call = pb::PullReplica { source: Some(shared.hop(source)?), ..call };
+            shared.channel(target)?.call(&call, pull_deadline(shared, length)).await
+        }
+        Some(Route::ByProxy) => by_proxy(shared, source, target, call, length, need_ms).await,
+    }
+}
+
+/// Two intervals, for a node may be missed once; a minute at least.
+fn wait_max(shared: &Shared) -> Duration {
+    let interval_ms = shared.state.plans.lock().at(shared.wall_ms()).map_or(0, |plan| plan.interval_ms);
+    WAIT_MAX.max(Duration::from_millis(interval_ms.saturating_mul(2)))
+}
+
+async fn by_proxy(
+    shared: &Shared,
+    source: pb::Member,
+    target: NodeId,
+    call: pb::PullReplica,
+    length: u64,
+    need_ms: u64,
+) -> Result<pb::PullReplicaReply> {
+    let proxy = {
+        let soft = shared.state.soft.lock();
+        let chosen = rendezvous::choose(call.metablock, soft.sharing.proxies(), |proxy| &proxy.name);
+        chosen.map(|proxy| (proxy.address.clone(), proxy.name.clone()))
+    };
+    let Some((address, host)) = proxy else {
+        bail!(Unavailable, "{} and {target} never serve together, and there is no proxy", source.node_id());
+    };
+    let channel = shared.connector.channel(&address);
+    let patience = wait_max(shared) + pull_deadline(shared, length);
+    let fetch = pb::FetchReplica {
+        metablock: call.metablock,
+        source: Some(source),
+        at: call.at,
+        length,
+        patience_ms: u32::try_from((patience * 2 + KEPT_BEYOND).as_millis()).unwrap_or(u32::MAX),
+        taken: false,
+    };
+    let until = shared.runtime.now().after(patience);
+    loop {
+        // Another member may have it: the proxy would wait for this one as long as it is asked to.
+        if shared.state.registry.lock().is_dead(source.node_id()) {
+            bail!(Unavailable, "{} has died", source.node_id());
+        }
+        let left = until.since(shared.runtime.now());
+        match channel.call(&fetch, ATTEMPT.min(left)).await {
+            Ok(_) => break,
+            // It goes on coming.
+            Err(error) if error.kind() == ErrorKind::Timeout && left > ATTEMPT => shared.runtime.sleep(PAUSE).await,
+            Err(error) => return Err(error.context("by way of the proxy")),
+        }
+    }
+    // Its beginning, so that there is time for all of it.
+    let wait_ms = {
+        let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock());
+        plans.next_meeting_ms(target, target, now_ms, need_ms).map(|met_ms| met_ms.saturating_sub(now_ms))
+    };
+    match wait_ms.map(Duration::from_millis).filter(|wait| *wait <= wait_max(shared)) {
+        Some(wait) => shared.runtime.sleep(wait).await,
+        None => bail!(Unavailable, "{target} is not awake for long enough to take {length} bytes"),
+    }
+    let hop = pb::Hop { member: Some(source), address, host };
+    let pull = pb::PullReplica { source: Some(hop), ..call };
+    let pulled = shared.channel(target)?.call(&pull, pull_deadline(shared, length)).await?;
+    // It forgets it in time by itself.
+    let _ = channel.call(&pb::FetchReplica { taken: true, ..fetch }, TAKEN_DEADLINE).await;
+    Ok(pulled)
+}

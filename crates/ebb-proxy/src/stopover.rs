@@ -1,0 +1,276 @@
+//! Replicas on their way between nodes that are never awake together: fetched from the one while it is awake, kept here, and
+//! pulled by the other when it wakes (BlinkFS, Sec. 4.2: "node to node if both are awake, else via the proxy").
+//!
+//! What is kept is a metablock at one version, and bytes of a version never change: whoever pulls it, however late, judges by
+//! version and epoch whether it is still wanted. So nothing is fenced here, and nothing must survive this process: without it
+//! the master has it fetched again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_client::Client;
+use ebb_rpc::{Answer, Payload};
+use ebb_runtime::{Moment, Runtime};
+use ebb_types::{CHUNK_SIZE, Error, Result, Version, bail, err};
+use ebb_wire::pb::relay_call::Call as Held;
+use ebb_wire::pb::relay_reply::Answer as Told;
+use ebb_wire::{convert, pb};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// Bytes fetched at once.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Longest that a replica is kept, whatever the master asks: two of the longest intervals in use, and some.
+const PATIENCE_MAX: Duration = Duration::from_secs(3600);
+/// Counted for each replica beyond its bytes.
+const OVERHEAD: u64 = 1024;
+/// Largest answer: as large as a frame's payload may be.
+const READ_MAX: u64 = 16 << 20;
+
+/// What is kept, and on its way here.
+pub(crate) struct Stopovers {
+    runtime: Runtime,
+    client: Client,
+    kept: Mutex<BTreeMap<(u64, Version), Stopover>>,
+    memory: Arc<Semaphore>,
+    memory_max: u64,
+}
+
+struct Stopover {
+    source: pb::Member,
+    until: Moment,
+    state: watch::Receiver<State>,
+}
+
+/// How far it is.
+#[derive(Clone)]
+enum State {
+    OnItsWay,
+    Here(Arc<Replica>),
+    Failed(Error),
+}
+
+/// All of a replica: pieces of one size, the last one shorter.
+struct Replica {
+    version: Version,
+    length: u64,
+    pieces: Vec<Bytes>,
+    /// Of each chunk, as the writer made them.
+    checksums: Vec<u32>,
+    _memory: OwnedSemaphorePermit,
+}
+
+impl Stopovers {
+    /// With room for so many bytes.
+    pub fn new(runtime: Runtime, client: Client, memory_max: usize) -> Self {
+        let memory_max = memory_max.min(u32::MAX as usize);
+        Self {
+            runtime,
+            client,
+            kept: Mutex::default(),
+            memory: Arc::new(Semaphore::new(memory_max)),
+            memory_max: memory_max as u64,
+        }
+    }
+
+    /// Answers `FetchReplica`: when it is here, or `Timeout` before `deadline`; it goes on coming then. `Overloaded` if there
+    /// is no room for it.
+    pub async fn fetch(&self, call: pb::FetchReplica, deadline: Duration) -> Result<Answer> {
+        let key = (call.metablock, convert::version(call.at));
+        if call.taken {
+            self.kept.lock().remove(&key);
+            return Ok(Answer::new(&pb::FetchReplicaReply::default()));
+        }
+        let mut state = self.enter(key, call)?;
+        let arrived = async {
+            let arrived = state.wait_for(|state| !matches!(state, State::OnItsWay)).await;
+            arrived.map(|state| state.clone()).map_err(|_| err!(Unavailable, "fetching a replica was given up"))
+        };
+        match self.runtime.timeout(deadline, "the replica is not here yet", arrived).await? {
+            State::Here(replica) => Ok(Answer::new(&pb::FetchReplicaReply { length: replica.length })),
+            State::Failed(error) => {
+                // Whoever asks again has it tried again.
+                let mut kept = self.kept.lock();
+                if kept.get(&key).is_some_and(|stopover| stopover.state.same_channel(&state)) {
+                    kept.remove(&key);
+                }
+                Err(error)
+            }
+            State::OnItsWay => bail!(Internal, "a replica that is on its way was taken for one that is here"),
+        }
+    }
+
+    fn enter(&self, key: (u64, Version), call: pb::FetchReplica) -> Result<watch::Receiver<State>> {
+        let until = self.runtime.now().after(Duration::from_millis(call.patience_ms.into()).min(PATIENCE_MAX));
+        let Some(source) = call.source else { bail!(Invalid, "a replica that is to be fetched from nobody") };
+        let mut kept = self.kept.lock();
+        if let Some(known) = kept.get_mut(&key) {
+            // Bytes of a version are the same wherever they come from: what is here serves. What waits for a node that the
+            // master has given up meanwhile never comes.
+            if known.source == source || !matches!(*known.state.borrow(), State::OnItsWay) {
+                known.until = known.until.max(until);
+                return Ok(known.state.clone());
+            }
+            kept.remove(&key);
+        }
+        let bytes = call.length.saturating_add(OVERHEAD);
+        if bytes > self.memory_max {
+            bail!(Invalid, "m{} has {} bytes, and {} fit here", call.metablock, call.length, self.memory_max);
+        }
+        let permits =
+            u32::try_from(bytes).map_err(|_| err!(Invalid, "m{} has {} bytes", call.metablock, call.length))?;
+        let memory = Arc::clone(&self.memory).try_acquire_many_owned(permits);
+        let memory =
+            memory.map_err(|_| err!(Overloaded, "replicas on their way fill the {} bytes", self.memory_max))?;
+        let (tell, state) = watch::channel(State::OnItsWay);
+        kept.insert(key, Stopover { source, until, state: state.clone() });
+        drop(kept);
+        let client = self.client.clone();
+        // A task of its own: who asked may stop waiting, and asks again.
+        self.runtime.spawn("fetch a replica", async move {
+            let fetched = tokio::select! {
+                biased;
+                // Nobody wants it any more.
+                () = tell.closed() => return,
+                fetched = fetch(&client, source, key, call.length, memory) => fetched,
+            };
+            let state = fetched.map_or_else(State::Failed, |replica| State::Here(Arc::new(replica)));
+            // Gone with its last receiver, it is wanted by nobody.
+            let _ = tell.send(state);
+        });
+        Ok(state)
+    }
+
+    fn find(&self, metablock: u64, at: Version) -> Result<Arc<Replica>> {
+        let kept = self.kept.lock();
+        let state = kept.get(&(metablock, at)).map(|stopover| stopover.state.borrow().clone());
+        match state {
+            Some(State::Here(replica)) => Ok(replica),
+            _ => bail!(NoReplica, "m{metablock} at {at} is not kept here"),
+        }
+    }
+
+    /// Answers `ReadReplica`: at the version that is named, as it was fetched.
+    pub fn read(&self, call: &pb::ReadReplica) -> Result<Answer> {
+        let replica = self.find(call.metablock, convert::version(call.min_version))?;
+        let is_whole = call.offset.is_multiple_of(CHUNK_SIZE) && call.length.is_multiple_of(CHUNK_SIZE);
+        if !is_whole || call.length > READ_MAX {
+            bail!(Invalid, "{} bytes at {} of m{} are no whole chunks", call.length, call.offset, call.metablock);
+        }
+        let (buffers, checksums) = replica.range(call.offset, call.length);
+        let (version, length) = (Some(replica.version.into()), replica.length);
+        let reply = pb::ReadReplicaReply { version, length, checksums };
+        Ok(Answer::with(&reply, if buffers.is_empty() { Payload::Empty } else { Payload::Buffers(buffers) }))
+    }
+
+    /// Answers `SeekReplica`: all of it counts as data; zeros become holes again where they are written.
+    pub fn seek(&self, call: &pb::SeekReplica) -> Result<Answer> {
+        let length = self.find(call.metablock, convert::version(call.min_version))?.length;
+        let found = !call.hole && call.offset < length;
+        Ok(Answer::new(&pb::SeekReplicaReply { offset: if found { call.offset } else { 0 }, found, length }))
+    }
+
+    /// Forgets what nobody waits for. To be called every now and then.
+    pub fn sweep(&self) {
+        let now = self.runtime.now();
+        self.kept.lock().retain(|_, stopover| now < stopover.until);
+    }
+}
+
+impl Replica {
+    /// Bytes and checksums from `offset` on, `len` at most.
+    fn range(&self, offset: u64, len: u64) -> (Vec<Bytes>, Vec<u32>) {
+        let end = offset.saturating_add(len).min(self.length);
+        let (mut at, mut buffers) = (offset, Vec::new());
+        while at < end {
+            let within = at % PIECE_BYTES;
+            let Some(piece) = self.pieces.get((at / PIECE_BYTES) as usize) else { break };
+            let until = (end - at + within).min(piece.len() as u64);
+            if until <= within {
+                break;
+            }
+            buffers.push(piece.slice(within as usize..until as usize));
+            at += until - within;
+        }
+        let first = (offset / CHUNK_SIZE) as usize;
+        let chunks = at.saturating_sub(offset).div_ceil(CHUNK_SIZE) as usize;
+        let checksums = self.checksums.iter().skip(first).take(chunks).copied().collect();
+        (buffers, checksums)
+    }
+}
+
+/// Reads all of a replica from its node, while that is awake; what was read stays, and the rest is read when it wakes again.
+async fn fetch(
+    client: &Client,
+    source: pb::Member,
+    (metablock, at): (u64, Version),
+    length_max: u64,
+    memory: OwnedSemaphorePermit,
+) -> Result<Replica> {
+    let mut replica = Replica { version: at, length: 0, pieces: Vec::new(), checksums: Vec::new(), _memory: memory };
+    loop {
+        let offset = replica.pieces.len() as u64 * PIECE_BYTES;
+        let read = pb::ReadReplica {
+            metablock,
+            volume: source.volume,
+            min_version: Some(at.into()),
+            offset,
+            length: PIECE_BYTES,
+        };
+        // It verifies the checksums, and waits until the node wakes. The end of this task is the end of the wait.
+        let done = client.deliver(&[source], &Held::Read(read), &Bytes::new(), || async { Ok(()) }).await?;
+        let Told::Read(told) = done.answer else { bail!(Protocol, "a read of m{metablock} was answered otherwise") };
+        let version = convert::version(told.version);
+        if version != at || (offset > 0 && told.length != replica.length) {
+            bail!(StaleVersion, "m{metablock} is at {version}, and {at} was wanted");
+        }
+        if told.length > length_max {
+            bail!(Protocol, "m{metablock} has {} bytes, not the {length_max} that were told", told.length);
+        }
+        replica.length = told.length;
+        let is_last = offset + done.payload.len() as u64 >= told.length;
+        if !is_last && done.payload.len() as u64 != PIECE_BYTES {
+            bail!(Protocol, "m{metablock}: {} bytes at {offset} of {}", done.payload.len(), told.length);
+        }
+        replica.pieces.push(done.payload);
+        replica.checksums.extend(told.checksums);
+        if is_last {
+            return Ok(replica);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_whole_chunks_are_found_across_pieces_with_their_checksums() {
+        let length = 2 * PIECE_BYTES + CHUNK_SIZE + 5;
+        let all: Vec<u8> = (0..length).map(|at| (at / 7) as u8).collect();
+        let memory = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let pieces = all.chunks(PIECE_BYTES as usize).map(Bytes::copy_from_slice).collect();
+        let sums: Vec<u32> = (0..length.div_ceil(CHUNK_SIZE)).map(|chunk| chunk as u32).collect();
+        let replica = Replica { version: Version::ZERO, length, pieces, checksums: sums.clone(), _memory: memory };
+        for (offset, len) in [
+            (0, PIECE_BYTES),
+            (CHUNK_SIZE, PIECE_BYTES),
+            (PIECE_BYTES - CHUNK_SIZE, PIECE_BYTES + 2 * CHUNK_SIZE),
+            (2 * PIECE_BYTES, PIECE_BYTES),
+            (2 * PIECE_BYTES + CHUNK_SIZE, CHUNK_SIZE),
+            (0, u64::MAX - CHUNK_SIZE),
+            (3 * PIECE_BYTES, CHUNK_SIZE),
+        ] {
+            let (buffers, checksums) = replica.range(offset, len);
+            let end = offset.saturating_add(len).min(length).max(offset);
+            let expected = all.get(offset as usize..end as usize).unwrap_or_default();
+            assert_eq!(buffers.concat(), expected, "{len} at {offset}");
+            let first = (offset / CHUNK_SIZE) as usize;
+            let expected: Vec<u32> =
+                sums.iter().skip(first).take((end - offset).div_ceil(CHUNK_SIZE) as usize).copied().collect();
+            assert_eq!(checksums, expected, "{len} at {offset}");
+        }
+    }
+}
