@@ -47,6 +47,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         repaired_bytes: copied.bytes,
         repair_rate_bytes_per_sec: shared.options.copy_rate_bytes_per_sec,
         offload: Some(offload::status(shared).await),
+        failures: shared.state.failures.lock().iter().map(crate::failures::Failure::to_message).collect(),
     }
 }
 

@@ -24,6 +24,9 @@ pub(crate) struct Chains {
     guests: BTreeMap<NodeId, u64>,
     /// Copies that belong to a node and lie elsewhere.
     away: BTreeMap<NodeId, u64>,
+    /// Placements that are on their way into the log, by number: a chain that is counted anew counts them, too.
+    promised: BTreeMap<u64, (DatasetId, Vec<pb::Member>)>,
+    next_promise: u64,
 }
 
 impl Chains {
@@ -47,6 +50,22 @@ impl Chains {
         {
             self.datasets.insert(id, Arc::new(chain));
         }
+    }
+
+    /// What lies on a dataset's chain; none for a dataset that is not known.
+    pub(crate) fn chain(&self, dataset: DatasetId) -> Option<Arc<ChainView>> {
+        self.datasets.get(&dataset).cloned()
+    }
+
+    /// A node has another's place: which copy is a primary goes by the chain, so it is counted anew.
+    pub(crate) fn on_replaced(&mut self, machine: &Machine, replace: &pb::ReplaceInChain) {
+        let (id, gone, by) = (DatasetId::new(replace.dataset), NodeId::new(replace.gone), NodeId::new(replace.by));
+        let replaced = self.datasets.get(&id).map(|chain| chain.replaced(gone, by));
+        let Some(Ok(mut chain)) = replaced else { return };
+        let recorded = machine.placed().filter(|(dataset, _, _)| *dataset == id).map(|(_, _, members)| members);
+        let promised = self.promised.values().filter(|(dataset, _)| *dataset == id).map(|(_, members)| &members[..]);
+        recorded.chain(promised).for_each(|members| chain.add(&homes(members)));
+        self.datasets.insert(id, Arc::new(chain));
     }
 
     /// The set of a metablock changed.
@@ -121,8 +140,8 @@ pub(crate) fn of(shared: &Shared, dataset: &pb::Dataset) -> Result<Arc<ChainView
 /// A placement that is not recorded yet: it counts until this is dropped.
 pub(crate) struct Promise {
     state: Arc<State>,
-    /// Where what belongs to whom is counted.
-    counted: Option<(DatasetId, Vec<pb::Member>)>,
+    /// Where what belongs to whom is counted, by number.
+    counted: Option<u64>,
     on_its_way: OnItsWay,
 }
 
@@ -135,16 +154,22 @@ pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Mem
     let mut counted = None;
     if has_chain || members.iter().any(pb::Member::is_guest) {
         chains.add(id, members);
-        counted = Some((id, members.to_vec()));
+        let number = chains.next_promise;
+        chains.next_promise += 1;
+        chains.promised.insert(number, (id, members.to_vec()));
+        counted = Some(number);
     }
+    drop(chains);
     Promise { state: Arc::clone(&shared.state), counted, on_its_way }
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
         self.state.room().settle(&self.on_its_way);
-        if let Some((dataset, members)) = self.counted.take() {
-            self.state.chains.lock().remove(dataset, &members);
+        let Some(number) = self.counted.take() else { return };
+        let mut chains = self.state.chains.lock();
+        if let Some((dataset, members)) = chains.promised.remove(&number) {
+            chains.remove(dataset, &members);
         }
     }
 }

@@ -29,6 +29,8 @@
 //! | [`popular`]: what is read often, and its extra copies | `popular::run`, `popular::copy` |
 //! | [`repair`]: the next step for a set | `repair::run`, `deletes` |
 //! | [`away`]: what becomes of a guest | `away::run` |
+//! | [`failures`]: what a failed node has cost, and how far the cluster is over it | `failures::run` |
+//! | `ebb_layout::restore`, [`restore`]: what goes back to where its chain wants it, who takes a lost node's place | `restore` |
 //! | [`route`]: from node to node, or by way of a proxy | `repair::copy`, `popular::copy`, `recovery::run` |
 //! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
 //!
@@ -42,6 +44,7 @@ mod chains;
 mod deletes;
 mod describe;
 mod doubt;
+pub mod failures;
 mod fence;
 mod freshen;
 pub mod fsck;
@@ -61,6 +64,7 @@ pub mod recovery;
 pub mod registry;
 pub mod repair;
 pub mod reserve;
+pub mod restore;
 mod room;
 pub mod route;
 pub mod served;

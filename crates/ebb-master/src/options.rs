@@ -26,6 +26,9 @@ pub struct Options {
     pub session_ttl: Duration,
     /// A node that is silent for so long is dead: its replicas are made again elsewhere.
     pub dead_time: Duration,
+    /// A node that is silent for so long is lost for good: another one that is on no such chain takes its place on expansion
+    /// chains. Ten minutes, as nodes that are put right by hand take.
+    pub replace_after: Duration,
     /// A node that is silent for so long gets no new replicas as long as there are others, and clients are told that it is
     /// late. Three heartbeats: on a busy machine one may be.
     pub suspect_time: Duration,
@@ -71,6 +74,7 @@ impl Options {
             default_replicas: 3,
             session_ttl: Duration::from_secs(10),
             dead_time: Duration::from_secs(30),
+            replace_after: Duration::from_secs(600),
             suspect_time: Duration::from_secs(3),
             heartbeat: Duration::from_secs(1),
             call_timeout: Duration::from_secs(5),

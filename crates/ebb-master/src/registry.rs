@@ -250,6 +250,18 @@ impl Registry {
         self.state(node) == pb::NodeState::NodeDead
     }
 
+    /// Whether the node has been silent for the suspect time or longer though it should have spoken.
+    #[must_use]
+    pub fn is_missed(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.dead || node.late)
+    }
+
+    /// Nodes that are missed, and for how long they have been silent.
+    pub fn missed(&self, now: Moment) -> impl Iterator<Item = (NodeId, Duration)> + '_ {
+        let missed = self.nodes.iter().filter(|(_, node)| node.dead || node.late);
+        missed.map(move |(id, node)| (*id, now.since(node.heard.unwrap_or(self.started))))
+    }
+
     /// Whether the volume is poisoned, as far as its node has told.
     #[must_use]
     pub fn is_poisoned(&self, node: NodeId, volume: VolumeId) -> bool {
@@ -269,12 +281,17 @@ impl Registry {
             let Some(node) = self.nodes.get(&id).filter(|node| node.heard.is_some() || node.dead) else {
                 return is_off(id);
             };
-            let has_reported = |volume: &pb::Volume| {
-                let known = node.volumes.get(&VolumeId::new(volume.id));
-                known.is_some_and(|known| known.reported || known.poisoned)
-            };
-            node.dead || told.volumes.iter().all(has_reported)
+            node.dead || self.has_reported(told)
         })
+    }
+
+    /// Whether every volume of a node has reported: it is known what lies there.
+    #[must_use]
+    pub fn has_reported(&self, told: &pb::Node) -> bool {
+        let Some(node) = self.nodes.get(&NodeId::new(told.id)) else { return false };
+        let known = |volume: &pb::Volume| node.volumes.get(&VolumeId::new(volume.id));
+        let has_told = |volume: &pb::Volume| known(volume).is_some_and(|known| known.reported || known.poisoned);
+        node.heard.is_some() && told.volumes.iter().all(has_told)
     }
 
     /// What placement may know. `patience`: whether nodes that have been silent for a while may take replicas too.

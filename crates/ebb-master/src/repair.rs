@@ -59,6 +59,8 @@ pub enum Reason {
     Superfluous,
     /// A guest's home is on again.
     GoesHome,
+    /// It lies where the dataset's chain does not want it.
+    Misplaced,
 }
 
 impl fmt::Display for Reason {
@@ -71,6 +73,7 @@ impl fmt::Display for Reason {
             Self::TooFew => "there are fewer members than copies wanted",
             Self::Superfluous => "there are enough good copies without this member",
             Self::GoesHome => "a guest's home is on again",
+            Self::Misplaced => "a copy lies where the dataset's chain does not want it",
         })
     }
 }

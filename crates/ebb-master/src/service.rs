@@ -203,6 +203,7 @@ fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
         runtime.spawn("reaper", upkeep::run_reaper(Arc::clone(shared))),
         runtime.spawn("recoveries", recovery::run::run(Arc::clone(shared))),
         runtime.spawn("repairs", repair::run::run(Arc::clone(shared))),
+        runtime.spawn("failures", crate::failures::run::run(Arc::clone(shared))),
         runtime.spawn("guests", crate::away::run::run(Arc::clone(shared))),
         runtime.spawn("extra copies", popular::run::run(Arc::clone(shared))),
         runtime.spawn("deletes", deletes::run(Arc::clone(shared))),

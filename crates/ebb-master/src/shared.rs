@@ -21,6 +21,7 @@ use pb::meta_op::Op as MetaOp;
 use tokio::sync::Notify;
 
 use crate::chains::Chains;
+use crate::failures::Failures;
 use crate::group::{Group, Observer};
 use crate::leases::sharing::Sharing;
 use crate::leases::watches::Watches;
@@ -61,6 +62,8 @@ pub(crate) struct State {
     /// Power plans in force and announced.
     pub plans: Mutex<Timetable>,
     pub popular: Mutex<Popular>,
+    /// Alone: no other lock is taken while it is held.
+    pub failures: Mutex<Failures>,
     /// Alone: no other lock is taken while it is held.
     pub served: Mutex<Served>,
     /// What was logged for nodes that sleep, and they cannot have yet.
@@ -111,6 +114,7 @@ impl State {
             chains: Mutex::default(),
             plans: Mutex::default(),
             popular: Mutex::default(),
+            failures: Mutex::default(),
             served: Mutex::default(),
             drain: Mutex::default(),
             wake: Wake::default(),
@@ -219,6 +223,9 @@ impl Observer for State {
         let mut soft = self.soft.lock();
         if let Some(op) = &command.command {
             self.on_command(machine, &mut soft, op, applied);
+        }
+        if let (Some(Op::ReplaceInChain(replace)), Ok(_)) = (&command.command, &applied.reply) {
+            self.chains.lock().on_replaced(machine, replace);
         }
         crate::room::on_applied(self, machine, command, &applied.effects);
         for effect in &applied.effects {

@@ -97,6 +97,20 @@ impl Datasets {
         self.rows.insert(id, Row { settings: Arc::new(settings), inodes, bytes });
     }
 
+    /// Puts a node in the place of another one on a dataset's chain. `Stale` where the chain is not as whoever asked saw it.
+    pub(crate) fn replace_in_chain(&mut self, op: &pb::ReplaceInChain) -> Result<()> {
+        let id = DatasetId::new(op.dataset);
+        let Some(settings) = self.get(id) else { bail!(NotFound, "there is no dataset {id}") };
+        let place = settings.chain.iter().position(|node| *node == op.gone);
+        let Some(place) = place.filter(|_| !settings.chain.contains(&op.by) && op.by != 0) else {
+            bail!(Stale, "n{} does not take the place of n{} on the chain of {id}", op.by, op.gone);
+        };
+        let mut settings = settings.clone();
+        settings.chain[place] = op.by;
+        self.insert(settings);
+        Ok(())
+    }
+
     /// Inodes and committed bytes.
     pub(crate) fn usage(&self, id: DatasetId) -> (u64, u64) {
         self.rows.get(&id).map_or((0, 0), |row| (row.inodes, row.bytes))

@@ -206,6 +206,10 @@ impl Machine {
                 Ok(Reply::None)
             }
             Change::InitCluster(init) => self.init_cluster(call.now, init),
+            Change::ReplaceInChain(replace) => {
+                self.datasets.replace_in_chain(replace)?;
+                Ok(Reply::None)
+            }
             Change::PublishPlan(plan) => {
                 self.publish_plan(call.now, plan)?;
                 Ok(Reply::None)

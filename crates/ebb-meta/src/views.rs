@@ -171,6 +171,18 @@ impl Machine {
         })
     }
 
+    /// Every metablock that was ever written, from a file on: its dataset, its file, itself, its members.
+    pub fn written_from(
+        &self,
+        first: InodeId,
+    ) -> impl Iterator<Item = (DatasetId, InodeId, MetablockId, &[pb::Member])> + '_ {
+        self.inodes.range::<_, InodeId>(first..).flat_map(|(id, inode)| {
+            let blocks = inode.file().into_iter().flat_map(|file| file.map.iter());
+            let written = blocks.filter(|block| block.version != ebb_types::Version::ZERO);
+            written.map(move |block| (inode.dataset, *id, block.id, &block.members[..]))
+        })
+    }
+
     /// All datasets, in order; one whose root was removed, and that still has inodes, has an empty path.
     pub fn datasets(&self) -> impl Iterator<Item = &pb::Dataset> + '_ {
         self.datasets.iter()

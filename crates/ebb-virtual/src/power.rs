@@ -231,6 +231,7 @@ impl PowerCluster {
         runtime.clone().spawn("main", async move {
             let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
             options.dead_time = DEAD_TIME;
+            options.replace_after = Duration::from_secs(120);
             options.overload_rule = overload_rule;
             let master = Master::start(runtime.clone(), options).await?;
             let sessions = Sessions::new(master.living());

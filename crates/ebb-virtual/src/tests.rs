@@ -3,6 +3,7 @@
 mod cluster;
 mod drain;
 mod extras;
+mod failures;
 mod hostile;
 mod memory;
 mod oracle;

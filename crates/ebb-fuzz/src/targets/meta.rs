@@ -186,6 +186,7 @@ fn write_history() -> Writer {
     writer.apply(Change::DropDeleted(pb::DropDeleted { volume, metablocks }));
     writer.apply(Change::PublishPlan(pb::PublishedPlan { version: 1, start_ms: 5, plan: vec![1, 2, 3] }));
     writer.apply(Change::SetNodeState(pb::SetNodeState { node: 2, draining: true }));
+    writer.apply(Change::ReplaceInChain(pb::ReplaceInChain { dataset: 1, gone: 1, by: 3 }));
     writer.apply(Change::CloseSession(2));
     writer
 }
@@ -221,6 +222,7 @@ fn write_names(writer: &mut Writer) {
         block_size: 1 << 20,
         metablock_size: 4 << 20,
         quota_inodes: 100,
+        chain: vec![1, 2],
         ..Default::default()
     };
     writer.client(Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset) }), &[]);

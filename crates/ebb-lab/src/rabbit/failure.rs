@@ -7,6 +7,7 @@ use ebb_client::Access;
 use ebb_plan::{Cell, Comparison, Section};
 use ebb_power::PolicyKind;
 use ebb_types::{NodeId, Result, bail};
+use ebb_wire::pb;
 
 use crate::drive::{Block, all_blocks};
 use crate::part::Lab;
@@ -23,6 +24,8 @@ const COPIES: u32 = 2;
 
 /// Everything must have come about within this.
 const PATIENCE: Duration = Duration::from_secs(1_200);
+/// The failed one is put right so long after it failed.
+const MENDED: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What was seen after the failure.
@@ -33,6 +36,14 @@ struct Seen {
     after: BTreeSet<usize>,
     /// Until what the failed one held could be read again.
     available: Duration,
+    /// Until nothing lacked copies, with the power of before; the failed one was away.
+    durable: Duration,
+    /// How many copies that took.
+    copies: u64,
+    /// From when the failed one was back until everything lay as its chain wants it.
+    placed: Duration,
+    /// Nodes on then.
+    at_last: BTreeSet<usize>,
 }
 
 fn run(seed: u64, blocks: u32) -> Result<Seen> {
@@ -54,8 +65,28 @@ fn run(seed: u64, blocks: u32) -> Result<Seen> {
         // The failed one has power as long as nobody else needs it, in case it is only late; it does nothing with it.
         let after = bed.nodes_on().await?.iter().filter_map(place).filter(|place| *place > 0).collect();
         read(&bed, &user, &all_blocks(&bed, "after a failure")).await?;
-        Ok(Seen { before, after, available })
+        wait(&bed, "all copies", async || Ok(told(&bed).await?.whole_ms > 0)).await?;
+        let durable = bed.world.now() - began;
+        let copies = bed.cluster().cluster_status().await?.repaired;
+        bed.world.sleep(MENDED.saturating_sub(bed.world.now() - began)).await;
+        let failure = told(&bed).await?;
+        if failure.placed_ms > 0 {
+            bail!(Internal, "everything is in its place without the node that most of it belongs on: {failure:?}");
+        }
+        let mended = bed.world.now();
+        bed.cluster().repair(NodeId::new(chain[0]))?;
+        wait(&bed, "everything in its place", async || Ok(told(&bed).await?.placed_ms > 0)).await?;
+        let placed = bed.world.now() - mended;
+        wait(&bed, "the primaries alone on", async || Ok(bed.nodes_on().await?.len() == PRIMARIES as usize)).await?;
+        let at_last = bed.nodes_on().await?.iter().filter_map(place).collect();
+        read(&bed, &user, &all_blocks(&bed, "after all is restored")).await?;
+        Ok(Seen { before, after, available, durable, copies, placed, at_last })
     })
+}
+
+/// What the master tells of the failure.
+async fn told(bed: &Testbed) -> Result<pb::NodeFailure> {
+    Ok(bed.cluster().cluster_status().await?.failures.last().copied().unwrap_or_default())
 }
 
 /// A block of a primary for each node that has second copies of its blocks.
@@ -126,6 +157,22 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
         Cell::Number(seen.available.as_secs_f64(), 1),
         times.into(),
     );
+    let mut time = |what: &str, span: Duration, why: String| {
+        section.rows.push(Comparison::new("Sec. 3.5", what, Cell::Missing, Cell::Number(span.as_secs_f64(), 1), why));
+    };
+    time(
+        "until nothing lacks copies, with the power of before (s)",
+        seen.durable,
+        format!(
+            "A node is taken for dead after ten seconds here; then {} copies are made on nodes that are on.",
+            seen.copies
+        ),
+    );
+    time(
+        "from the failed node's return until everything lies as the chain wants it, that is on the primaries alone (s)",
+        seen.placed,
+        "Without it nothing is moved. It comes back with its disk, but what it had is of another time.".into(),
+    );
     Ok(section)
 }
 
@@ -142,5 +189,8 @@ mod tests {
         assert!(woken == [2, 4, 6] || woken == [3, 5, 7], "{seen:?}");
         assert_eq!(seen.after.len(), 4, "the failed one is not counted on, the other primary is");
         assert!(seen.available > Duration::ZERO, "{seen:?}");
+        assert!(seen.available < seen.durable && seen.durable < MENDED, "availability, then durability: {seen:?}");
+        assert!(seen.copies >= 40, "half of the blocks had a copy there: {seen:?}");
+        assert!(seen.placed > Duration::ZERO && seen.at_last == seen.before, "{seen:?}");
     }
 }

@@ -220,3 +220,21 @@ fn files_tell_by_which_rule_their_dataset_is_read() {
     world.run(set(0, Some(nearest))).unwrap();
     assert_eq!(make(&mut world, dataset("/e")).unwrap().read_rule, nearest, "as the dataset around it");
 }
+
+#[test]
+fn a_node_takes_the_place_of_another_on_a_chain_once() {
+    let mut world = World::new();
+    let made = make(&mut world, pb::Dataset { chain: vec![3, 1, 2], ..dataset("/data") }).unwrap();
+    assert_eq!(made.chain, [3, 1, 2]);
+    let mut replace = |dataset, gone, by| {
+        let command = pb::ReplaceInChain { dataset, gone, by };
+        let reply = world.apply(ebb_wire::pb::command::Command::ReplaceInChain(command)).reply;
+        reply.map(drop).map_err(|error| error.kind())
+    };
+    assert_eq!(replace(made.id, 1, 9), Ok(()));
+    assert_eq!(replace(made.id, 1, 9), Err(E::Stale), "it is done");
+    assert_eq!(replace(made.id, 3, 2), Err(E::Stale), "a node is on a chain once");
+    assert_eq!(replace(made.id, 3, 0), Err(E::Stale));
+    assert_eq!(replace(77, 3, 8), Err(E::NotFound));
+    assert_eq!(world.machine.dataset(ebb_types::DatasetId::new(made.id)).unwrap().chain, [3, 9, 2]);
+}

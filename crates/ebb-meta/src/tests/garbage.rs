@@ -379,6 +379,10 @@ impl Dice<'_> {
                 let members = if self.one_in(3) { Vec::new() } else { self.members() };
                 Change::ChangeExtras(pb::ChangeExtras { inode, epoch, metablock, generation, before, members })
             }
+            26 => {
+                let (dataset, gone, by) = (self.below(3), self.below(4), self.below(4));
+                Change::ReplaceInChain(pb::ReplaceInChain { dataset, gone, by })
+            }
             _ => Change::Client(self.client(now)),
         }
     }

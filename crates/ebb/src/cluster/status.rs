@@ -39,6 +39,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
             })
             .collect();
         output.print_json(&json!({
+            "failures": answer.as_ref().map_or_else(|_| Vec::new(), |reply| reply.failures.iter().map(failure_json).collect()),
             "offload": answer.as_ref().ok().and_then(|reply| reply.offload.as_ref()).map(offload_json),
             "cluster_id": cluster.file.cluster, "serving": serving, "safe_start": safe_start,
             "metadata": metadata, "processes": processes,
@@ -73,6 +74,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
                 reply.under_replicated,
             ));
         }
+        reply.failures.iter().for_each(|failure| output.say(&failure_line(failure, now_ms())));
         if let Some(offload) = &reply.offload {
             offload_lines(offload).iter().for_each(|line| output.say(line));
         }
@@ -102,6 +104,39 @@ fn state(process: &ProcessFile) -> &'static str {
         true => "running",
         false => "dead",
     }
+}
+
+fn now_ms() -> u64 {
+    ebb_power::wall_ms(Runtime::real().wall())
+}
+
+/// A node that was missed, and since when what it took away is restored; spans are since it was heard last.
+fn failure_json(told: &pb::NodeFailure) -> serde_json::Value {
+    let after = |at_ms: u64| (at_ms > 0).then(|| span_s(told.failed_ms, at_ms));
+    json!({
+        "node": NodeId::new(told.node).to_string(), "failed_ms": told.failed_ms, "back_after_s": after(told.back_ms),
+        "unreachable": told.unreachable, "reachable_after_s": after(told.reachable_ms),
+        "under_replicated": told.short, "replicated_after_s": after(told.whole_ms),
+        "misplaced": told.misplaced, "placed_after_s": after(told.placed_ms),
+    })
+}
+
+fn span_s(from_ms: u64, to_ms: u64) -> f64 {
+    to_ms.saturating_sub(from_ms) as f64 / 1000.0
+}
+
+/// The same in a line for people: availability, durability, layout.
+fn failure_line(told: &pb::NodeFailure, now_ms: u64) -> String {
+    let stage = |at_ms: u64, restored: &str, left: String| match at_ms {
+        0 => left,
+        at_ms => format!("{restored} after {:.1} s", span_s(told.failed_ms, at_ms)),
+    };
+    let back = stage(told.back_ms, ", back", String::new());
+    let reachable = stage(told.reachable_ms, "all reachable", format!("{} metablocks out of reach", told.unreachable));
+    let whole = stage(told.whole_ms, "all copies there", format!("{} metablocks lack copies", told.short));
+    let placed = stage(told.placed_ms, "all in their places", format!("{} lie off their layout", told.misplaced));
+    let ago = span_s(told.failed_ms, now_ms);
+    format!("{} failed {ago:.0} s ago{back}: {reachable}; {whole}; {placed}", NodeId::new(told.node))
 }
 
 /// What was logged for nodes that sleep.
@@ -185,6 +220,25 @@ fn port(address: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_is_told_with_what_is_restored_and_what_is_left() {
+        let mut told = pb::NodeFailure { node: 3, failed_ms: 10_000, short: 7, misplaced: 9, ..Default::default() };
+        told.unreachable = 2;
+        assert_eq!(
+            failure_line(&told, 14_000),
+            "n3 failed 4 s ago: 2 metablocks out of reach; 7 metablocks lack copies; 9 lie off their layout"
+        );
+        (told.reachable_ms, told.unreachable) = (15_500, 0);
+        (told.whole_ms, told.short, told.back_ms) = (50_000, 0, 60_000);
+        assert_eq!(
+            failure_line(&told, 70_000),
+            "n3 failed 60 s ago, back after 50.0 s: all reachable after 5.5 s; all copies there after 40.0 s; 9 lie off \
+             their layout"
+        );
+        let json = failure_json(&told);
+        assert_eq!((&json["reachable_after_s"], &json["placed_after_s"]), (&json!(5.5), &serde_json::Value::Null));
+    }
 
     #[test]
     fn what_sleepers_are_owed_is_told_where_there_are_any() {

@@ -1,0 +1,102 @@
+//! The looks: who is missed, what is wrong, what is to be done about the layout.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
+
+use super::{Census, Counting, Facts, VolumeFacts};
+use crate::placement::rest;
+use crate::registry::Rest;
+use crate::restore;
+use crate::shared::Shared;
+
+/// Between two looks at least.
+const PERIOD: Duration = Duration::from_millis(500);
+/// A look that counts is followed by a pause of so many times what it took, so that the master has time for others.
+const PAUSES: u32 = 20;
+/// Longest pause while the layout alone is not restored and nothing can be done about it.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Metablocks counted on end.
+const CHUNK: usize = 4096;
+/// Metablocks that are remembered as lying off their chain, of one look.
+const OFF_MAX: usize = 4096;
+
+/// Looks who is missed and how far the cluster is over it, and brings copies back to their chains. Runs as long as the master.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut round = restore::Round::default();
+    // What an earlier master process was about to restore shows in the map alone.
+    let (mut is_due, mut pause) = (true, PERIOD);
+    while !shared.is_stopped() {
+        shared.runtime.sleep(pause).await;
+        let began = shared.runtime.now();
+        let now_ms = shared.wall_ms();
+        let are_open = {
+            let missed = missed(&shared);
+            let mut failures = shared.state.failures.lock();
+            failures.on_look(&missed, now_ms);
+            failures.are_open()
+        };
+        if !(are_open || is_due) {
+            pause = PERIOD;
+            continue;
+        }
+        let (census, off) = count(&shared).await;
+        shared.state.failures.lock().on_census(census, shared.wall_ms());
+        is_due = census.misplaced > 0;
+        let took = shared.runtime.now().since(began);
+        // Durability goes before layout.
+        let is_calm = census.short == 0 && census.unreachable == 0;
+        let begun = if is_due && is_calm { restore::look(&shared, &mut round, &off).await } else { 0 };
+        let is_stuck = is_due && is_calm && begun == 0;
+        pause = if is_stuck { (pause * 2).min(PAUSE_MAX) } else { PERIOD }.max(took * PAUSES);
+    }
+}
+
+/// Nodes that are missed, and when they were heard last.
+fn missed(shared: &Shared) -> BTreeMap<NodeId, u64> {
+    let (now, now_ms) = (shared.runtime.now(), shared.wall_ms());
+    let registry = shared.state.registry.lock();
+    let heard_ms = |silent: Duration| now_ms.saturating_sub(u64::try_from(silent.as_millis()).unwrap_or(u64::MAX));
+    registry.missed(now).map(|(node, silent)| (node, heard_ms(silent))).collect()
+}
+
+fn facts(shared: &Shared) -> Facts {
+    let machine = shared.group.snapshot();
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+    let registry = shared.state.registry.lock();
+    let mut volumes = BTreeMap::new();
+    for node in machine.nodes().filter_map(|record| record.node.as_ref()) {
+        let id = NodeId::new(node.id);
+        let serves = rest(&plans, id, now_ms) != Rest::Off;
+        for volume in &node.volumes {
+            let is_there = !registry.is_missed(id) && !registry.is_poisoned(id, ebb_types::VolumeId::new(volume.id));
+            volumes.insert(volume.id, VolumeFacts { incarnation: volume.incarnation, is_there, serves });
+        }
+    }
+    let damaged = shared.state.work.lock().damaged.clone();
+    let chains = shared.state.chains.lock();
+    let of = |dataset: &ebb_wire::pb::Dataset| {
+        let id = DatasetId::new(dataset.id);
+        Some((id, (dataset.replicas.max(1), chains.chain(id)?)))
+    };
+    let datasets = machine.datasets().filter_map(of).collect();
+    Facts { volumes, damaged, datasets }
+}
+
+/// Looks at every metablock once; what is wrong, and which ones lie off their chain.
+async fn count(shared: &Arc<Shared>) -> (Census, Vec<MetablockId>) {
+    let (machine, facts) = (shared.group.snapshot(), facts(shared));
+    let (mut counting, mut off) = (Counting::default(), Vec::new());
+    for (seen, (dataset, _, metablock, members)) in machine.written_from(InodeId::default()).enumerate() {
+        if facts.count(&mut counting, dataset, metablock, members) && off.len() < OFF_MAX {
+            off.push(metablock);
+        }
+        if seen % CHUNK == CHUNK - 1 {
+            // Others are to get their turn.
+            shared.runtime.sleep(Duration::from_millis(1)).await;
+        }
+    }
+    (facts.finish(&counting), off)
+}

@@ -1,0 +1,266 @@
+//! Layout, the last that is restored after a failure (Rabbit, Sec. 3.5): copies go back to where their dataset's chain wants
+//! them, and another node takes the place of one that is lost for good.
+//!
+//! [`ebb_layout::choose_shift`] and [`ebb_layout::choose_change`] decide which copy goes where, and [`choose_successor`] who takes a place; here they are carried
+//! out, one batch after the other, in idle time, and only when nothing lacks copies. While a node of a chain is missed
+//! nothing of its dataset is moved: it may come back, and what it had has its copies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_layout::restore::check_off;
+use ebb_layout::{ChainView, Shift, choose_change, choose_shift};
+use ebb_meta::Machine;
+use ebb_power::chain::sum_scores;
+use ebb_runtime::Moment;
+use ebb_types::{DatasetId, HostName, InodeId, MetablockId, NodeId};
+use ebb_wire::pb;
+use pb::command::Command as Op;
+
+use crate::away::Move;
+use crate::away::run::{has_time, waits_for_holder};
+use crate::chains;
+use crate::placement::{Need, place, rest};
+use crate::registry::Rest;
+use crate::repair::copy::{Copy, begin};
+use crate::repair::run::{Task, change_set, choose_source, condition, is_free, is_time, nodes_with_strays};
+use crate::repair::{Condition, Reason};
+use crate::shared::Shared;
+
+/// Copies that one batch moves. The shares of nodes are looked up once for each.
+const BATCH_MAX: usize = 256;
+/// Of these, changes of sets that cost no copy.
+const RECORDS_MAX: usize = 64;
+
+/// Whether blocks may go to other columns of their chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Columns {
+    /// There are copies outside their runs, which go first.
+    Stay,
+    /// Every copy is in its run.
+    MayChange,
+}
+
+/// When holders of files may be asked again.
+#[derive(Default)]
+pub(crate) struct Round {
+    held: BTreeMap<InodeId, Moment>,
+}
+
+/// Who takes the place of a node that is lost for good: of those that are well and not on the chain the one that chains want least
+/// (Rabbit, Sec. 3.4), then by id.
+#[must_use]
+pub fn choose_successor(chain: &[NodeId], well: &BTreeSet<NodeId>, scores: &BTreeMap<NodeId, f64>) -> Option<NodeId> {
+    let score = |node: &NodeId| scores.get(node).copied().unwrap_or(0.0);
+    let spare = well.iter().copied().filter(|node| !chain.contains(node));
+    spare.min_by(|one, other| score(one).total_cmp(&score(other)).then(one.cmp(other)))
+}
+
+/// Begins what can be begun: a place that another node takes, or a batch of copies. How much it was. `off` are metablocks
+/// that lie off their chain one by one; what is to be moved besides, so that nodes have their shares, is looked for.
+pub(crate) async fn look(shared: &Arc<Shared>, round: &mut Round, off: &[MetablockId]) -> usize {
+    {
+        let work = shared.state.work.lock();
+        if !work.suspects.is_empty() || !work.copies.is_empty() || !work.recoveries.is_empty() {
+            return 0;
+        }
+    }
+    let machine = shared.group.snapshot();
+    let now = shared.runtime.now();
+    round.held.retain(|_, until| now < until.after(Duration::from_secs(10)));
+    let mut begun = 0;
+    let mut views = BTreeMap::new();
+    for dataset in machine.datasets().filter(|dataset| !dataset.chain.is_empty()) {
+        let id = DatasetId::new(dataset.id);
+        let Some(chain) = shared.state.chains.lock().chain(id).filter(|chain| chain.layout().has_primaries()) else {
+            continue;
+        };
+        let missed: Vec<NodeId> = {
+            let registry = shared.state.registry.lock();
+            chain.nodes().iter().copied().filter(|node| registry.is_missed(*node)).collect()
+        };
+        match missed.first() {
+            Some(gone) => begun += usize::from(replace(shared, &machine, id, &chain, *gone).await),
+            None => drop(views.insert(id, chain)),
+        }
+    }
+    if begun > 0 || views.is_empty() {
+        return begun;
+    }
+    move_batch(shared, round, &machine, views, off).await
+}
+
+/// Puts another node in the place of one that is lost for good. False: it may come back, or there is none.
+async fn replace(shared: &Arc<Shared>, machine: &Machine, id: DatasetId, chain: &ChainView, gone: NodeId) -> bool {
+    let well: BTreeSet<NodeId> = {
+        let registry = shared.state.registry.lock();
+        let silent = registry.missed(shared.runtime.now()).find(|(node, _)| *node == gone).map(|(_, silent)| silent);
+        if !registry.is_dead(gone) || silent.is_none_or(|silent| silent < shared.options.replace_after) {
+            return false;
+        }
+        let usable = machine.nodes().filter(|record| !record.draining).filter_map(|record| record.node.as_ref());
+        let ids = usable.map(|node| NodeId::new(node.id));
+        ids.filter(|node| registry.is_live(*node) && !registry.is_missed(*node)).collect()
+    };
+    let all: Vec<NodeId> = well.iter().copied().collect();
+    let charted: Vec<_> = machine
+        .datasets()
+        .filter(|dataset| !dataset.chain.is_empty() && !dataset.path.is_empty())
+        .filter_map(|dataset| chains::power_chain(dataset, &all).ok())
+        .collect();
+    let Some(by) = choose_successor(chain.nodes(), &well, &sum_scores(&charted)) else { return false };
+    let command = pb::ReplaceInChain { dataset: id.raw(), gone: gone.raw(), by: by.raw() };
+    match shared.group.propose(Op::ReplaceInChain(command)).await {
+        Ok(_) => {
+            tracing::warn!(dataset = %id, %gone, %by, "a node that is lost has its place on an expansion chain taken")
+        }
+        Err(error) => tracing::info!(dataset = %id, %gone, %by, %error, "nobody takes a lost node's place yet"),
+    }
+    true
+}
+
+/// Moves copies; how many. Each dataset's count goes on with what was begun, so that a batch does not overshoot.
+async fn move_batch(
+    shared: &Arc<Shared>,
+    round: &mut Round,
+    machine: &Machine,
+    mut views: BTreeMap<DatasetId, Arc<ChainView>>,
+    off: &[MetablockId],
+) -> usize {
+    let (mut copies, mut records) = (0, 0);
+    // First what lies outside its run, then what makes the shares right.
+    let open = open_nodes(shared, machine);
+    let strays = off.iter().copied();
+    let changes = if off.is_empty() { Columns::MayChange } else { Columns::Stay };
+    let uneven: BTreeSet<DatasetId> =
+        views.iter().filter(|(_, view)| check_off(view) > 0).map(|(dataset, _)| *dataset).collect();
+    let others = machine.written_from(InodeId::default()).filter(|(dataset, ..)| uneven.contains(dataset));
+    for metablock in strays.chain(others.map(|(_, _, metablock, _)| metablock)) {
+        if copies >= BATCH_MAX || records >= RECORDS_MAX {
+            break;
+        }
+        let Some((task, shift)) = find(shared, machine, &views, &open, metablock, changes) else { continue };
+        if waits_for_holder(shared, &mut round.held, machine, task.inode) {
+            continue;
+        }
+        let (dataset, before) = (DatasetId::new(task.dataset.id), homes(&task.record.members));
+        let Some(is_copy) = carry_out(shared, task, shift).await else { continue };
+        *if is_copy { &mut copies } else { &mut records } += 1;
+        if let Some(view) = views.get_mut(&dataset).map(Arc::make_mut) {
+            view.remove(&before);
+            view.add(&before.iter().map(|node| if *node == shift.from { shift.to } else { *node }).collect::<Vec<_>>());
+        }
+    }
+    copies + records
+}
+
+fn homes(members: &[pb::Member]) -> Vec<NodeId> {
+    members.iter().map(pb::Member::home_id).collect()
+}
+
+/// Nodes that may take copies: well, not switched off, and known for what they have.
+fn open_nodes(shared: &Shared, machine: &Machine) -> BTreeSet<NodeId> {
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+    let is_open = |told: &&pb::Node| {
+        let node = NodeId::new(told.id);
+        rest(&plans, node, now_ms) != Rest::Off
+            && crate::away::is_home(shared, machine, node)
+            // What it has from before is known, so that nothing is deleted there that a copy makes good.
+            && shared.state.registry.lock().has_reported(told)
+    };
+    let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
+    nodes.filter(is_open).map(|told| NodeId::new(told.id)).collect()
+}
+
+/// A copy of this metablock that is to move, and could.
+fn find(
+    shared: &Shared,
+    machine: &Machine,
+    views: &BTreeMap<DatasetId, Arc<ChainView>>,
+    open: &BTreeSet<NodeId>,
+    metablock: MetablockId,
+    changes: Columns,
+) -> Option<(Task, Shift)> {
+    let (inode, record) = machine.find_metablock(metablock)?;
+    let attr = machine.attr(inode).ok()?;
+    let chain = views.get(&DatasetId::new(attr.dataset))?;
+    // A recovery settles the set, and one copy at a time is made of a metablock. A guest counts where it belongs.
+    if attr.size_unknown || shared.state.work.lock().copies.contains_key(&metablock) {
+        return None;
+    }
+    // What a copy has left that failed is deleted after safe start, which may be long in coming while nodes are off; until then
+    // the next copy takes its place, with another life.
+    let strays = if shared.is_safe_start() { nodes_with_strays(shared, metablock) } else { Vec::new() };
+    let beside = |node: &NodeId| record.extra.iter().any(|extra| extra.node_id() == *node);
+    let may_take = |node: NodeId| open.contains(&node) && !strays.contains(&node) && !beside(&node);
+    let homes = homes(&record.members);
+    let change = || (changes == Columns::MayChange).then(|| choose_change(chain, &homes, may_take)).flatten();
+    let shift = choose_shift(chain, &homes, may_take).or_else(change)?;
+    let dataset = machine.dataset_of(inode).ok()?;
+    Some((Task { metablock, inode, epoch: attr.epoch, record, dataset }, shift))
+}
+
+/// Begins a move; true: a copy that ends by itself, false: nothing had to be copied. None: not now.
+async fn carry_out(shared: &Arc<Shared>, task: Task, shift: Shift) -> Option<bool> {
+    let leaves = *task.record.members.iter().find(|member| member.home_id() == shift.from)?;
+    if !has_time(shared, &task, shift.to, Move::Home) {
+        return None;
+    }
+    let present: Vec<_> = task.record.members.iter().filter(|member| !member.is_at(&leaves)).copied().collect();
+    let need = Need {
+        inode: task.inode,
+        dataset: task.dataset.clone(),
+        index: task.record.index,
+        writer: HostName::default(),
+        preferred: Vec::new(),
+        replicas: present.len() + 1,
+        present,
+        home: Some(shift.to),
+        exclude: vec![leaves.node_id()],
+        bytes: task.record.length,
+    };
+    let joins = place(shared, &need).ok()?.first().copied().filter(|member| member.node_id() == shift.to)?;
+    // The record's order is the pipeline's.
+    let set: Vec<_> =
+        task.record.members.iter().map(|member| if member.is_at(&leaves) { joins } else { *member }).collect();
+    if task.record.is_written() {
+        let source = choose_source(shared, &task, &good(shared, &task), shift.to)?;
+        if !is_time(shared, &task, source.node_id(), shift.to) {
+            return None;
+        }
+        begin(shared, task, Copy { source, target: joins, set: Some(set) }, Reason::Misplaced);
+        return Some(true);
+    }
+    if is_free(shared, task.inode) && change_set(shared, &task, set).await.is_ok() {
+        return Some(false);
+    }
+    None
+}
+
+/// Members that can be read, now or when they wake.
+fn good(shared: &Shared, task: &Task) -> Vec<pb::Member> {
+    let machine = shared.group.machine();
+    let registry = shared.state.registry.lock();
+    let work = shared.state.work.lock();
+    let is_good = |member: &&pb::Member| {
+        let is = condition(&machine, &registry, &work, task.metablock, member);
+        matches!(is, Condition::Good | Condition::Draining)
+    };
+    task.record.members.iter().filter(is_good).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_goes_to_whom_chains_want_least() {
+        let ids = |range: std::ops::RangeInclusive<u64>| range.map(NodeId::new);
+        let chain: Vec<NodeId> = ids(1..=4).collect();
+        let scores = BTreeMap::from([(NodeId::new(5), 1.0), (NodeId::new(6), 0.25)]);
+        assert_eq!(choose_successor(&chain, &ids(1..=6).collect(), &scores), Some(NodeId::new(6)));
+        assert_eq!(choose_successor(&chain, &ids(1..=8).collect(), &scores), Some(NodeId::new(7)), "one that none has");
+        assert_eq!(choose_successor(&chain, &ids(2..=4).collect(), &scores), None);
+    }
+}
