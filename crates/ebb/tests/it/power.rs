@@ -123,9 +123,11 @@ fn what_is_written_under_low_power_comes_home() {
         crate::harness::shell(&format!("sha256sum {} | cut -d' ' -f1", local.display()))
     };
     put("eq/old", 1);
+    // Nobody writes to it again: what it has on nodes that are off stays there.
+    let still = put("eq/still", 4);
     cluster.ok(&["power", "set", "--fraction", "0.5"]);
     wait_plan(&cluster, "nodes that are off", |status| frozen(status) >= 5);
-    let sums = [("/eq/old", put("eq/old", 2)), ("/eq/new", put("eq/new", 3))];
+    let sums = [("/eq/old", put("eq/old", 2)), ("/eq/new", put("eq/new", 3)), ("/eq/still", still)];
     let show = || cluster.json(&["dataset", "show", "/eq"]);
     let numbers = |shown: &Value, key: &str| -> Vec<u64> {
         shown[key].as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
