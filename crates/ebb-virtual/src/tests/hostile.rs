@@ -147,6 +147,8 @@ async fn call_everything(enemy: &mut Enemy) {
     enemy.send(pb::JoinShared::default()).await;
     enemy.send(pb::SharedOp::default()).await;
     enemy.send(pb::RelayCall::default()).await;
+    let source = Some(pb::Member { node: 1, volume: 1, incarnation: 1, ..Default::default() });
+    enemy.send(pb::FetchReplica { metablock: 1, source, at: version, length: 9, patience_ms: 9, taken: false }).await;
     enemy.send(pb::SetPower::default()).await;
     enemy.send(pb::FollowSource::default()).await;
     enemy.send(pb::SetPolicy::default()).await;
