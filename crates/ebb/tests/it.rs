@@ -39,6 +39,8 @@ mod plan_lsn;
 mod power;
 #[path = "it/promises.rs"]
 mod promises;
+#[path = "it/proxies.rs"]
+mod proxies;
 #[path = "it/shared.rs"]
 mod shared;
 #[path = "it/soak.rs"]

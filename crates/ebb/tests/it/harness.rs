@@ -16,6 +16,8 @@ use crate::watch::Watch;
 pub struct Cluster {
     temp: TempDir,
     _watch: Watch,
+    /// What its processes log, if not the usual.
+    filter: Option<&'static str>,
 }
 
 /// What a run of `ebb` gave.
@@ -41,7 +43,13 @@ impl Cluster {
     pub fn none() -> Self {
         let temp = tempfile::tempdir().expect("a temporary directory");
         let watch = Watch::new(temp.path().join("cluster"));
-        Self { temp, _watch: watch }
+        Self { temp, _watch: watch, filter: None }
+    }
+
+    /// The same, whose processes log by this filter.
+    pub fn logging(mut self, filter: &'static str) -> Self {
+        self.filter = Some(filter);
+        self
     }
 
     /// The cluster's directory.
@@ -72,6 +80,7 @@ impl Cluster {
         let output = Command::new(env!("CARGO_BIN_EXE_ebb"))
             .args(arguments)
             .env("EBB_DIR", self.dir())
+            .envs(self.filter.map(|filter| ("EBB_LOG", filter)))
             .output()
             .expect("the ebb program runs");
         Run::of(&output)
