@@ -12,6 +12,10 @@ use crate::LayoutKind;
 use crate::targets::geared::Grid;
 use crate::targets::{Chain, Targets, check_replicas, equal_work, simple};
 
+pub(crate) mod circle;
+
+use circle::Circle;
+
 /// Blocks that shares are computed for: enough that rounding leaves no node of a run empty.
 const SHARE_BLOCKS: u64 = 1 << 32;
 
@@ -39,6 +43,8 @@ struct Shares {
     of_column: Vec<Vec<f64>>,
     /// Of how much of all blocks each place should have a copy.
     of_all: Vec<f64>,
+    /// Of the power-balanced layout: which places go together.
+    circle: Option<Circle>,
 }
 
 impl Shares {
@@ -67,12 +73,13 @@ impl Shares {
         };
         let of_column = (0..columns).map(of_column).collect();
         let of_all = targets.blocks_per_node().into_iter().map(|blocks| blocks as f64 / SHARE_BLOCKS as f64).collect();
-        Self { runs, of_column, of_all }
+        Self { runs, of_column, of_all, circle: None }
     }
 
-    fn of_circle(nodes: usize, replicas: u32) -> Self {
+    /// The same for all.
+    fn even(nodes: usize, replicas: u32, circle: Option<Circle>) -> Self {
         let share = f64::from(replicas) / nodes.max(1) as f64;
-        Self { runs: Vec::new(), of_column: Vec::new(), of_all: vec![share; nodes] }
+        Self { runs: Vec::new(), of_column: Vec::new(), of_all: vec![share; nodes], circle }
     }
 }
 
@@ -93,9 +100,10 @@ impl ChainView {
                 None
             }
         };
+        let circle = (layout == LayoutKind::PowerBalanced).then(|| Circle::new(count, replicas));
         let shares = match &targets {
             Some(targets) => Shares::of_chain(targets, grid),
-            None => Shares::of_circle(nodes.len(), replicas),
+            None => Shares::even(nodes.len(), replicas, circle),
         };
         let places: BTreeMap<NodeId, usize> = nodes.iter().enumerate().map(|(place, node)| (*node, place)).collect();
         if places.len() != nodes.len() {
@@ -123,7 +131,7 @@ impl ChainView {
             primaries: 0,
             columns: 1,
             places: Arc::default(),
-            shares: Arc::new(Shares::of_circle(0, replicas)),
+            shares: Arc::new(Shares::even(0, replicas, None)),
             tally: Tally::default(),
         }
     }
@@ -175,16 +183,31 @@ impl ChainView {
         Ok(Self { nodes: nodes.into(), places: Arc::new(places), tally: Tally::default(), ..self.clone() })
     }
 
-    /// Counts a block that is held by these.
+    /// Counts a block that is held by these, in the order of its record.
     pub fn add(&mut self, members: &[NodeId]) {
-        let primary = self.primary(members);
-        self.tally.count(primary, members, 1);
+        let (primary, halving) = (self.primary(members), self.aim(members));
+        self.tally.count(primary, halving, members, 1);
     }
 
     /// Counts a block that was held by these, and is not any more.
     pub fn remove(&mut self, members: &[NodeId]) {
-        let primary = self.primary(members);
-        self.tally.count(primary, members, -1);
+        let (primary, halving) = (self.primary(members), self.aim(members));
+        self.tally.count(primary, halving, members, -1);
+    }
+
+    /// On the circle, which places go together; none on a chain.
+    pub(crate) fn circle(&self) -> Option<&Circle> {
+        self.shares.circle.as_ref()
+    }
+
+    /// The halving of the circle that a block is for which is held by these; none on a chain, or off the circle.
+    pub(crate) fn aim(&self, members: &[NodeId]) -> Option<usize> {
+        self.circle()?.aim(&self.places_of(members))
+    }
+
+    /// Places of those that have one, in the order of the record.
+    pub(crate) fn places_of(&self, members: &[NodeId]) -> Vec<usize> {
+        members.iter().filter_map(|node| self.place_of(*node)).collect()
     }
 
     /// The primary that a block belongs to; none if it has lost its copy there.
@@ -216,6 +239,8 @@ pub struct Tally {
     on: BTreeMap<NodeId, u64>,
     /// Of a primary's blocks, how many have a copy on another node; with the primary itself: all of its own.
     pairs: BTreeMap<(NodeId, NodeId), u64>,
+    /// Blocks that are for each halving of the circle.
+    halvings: BTreeMap<usize, u64>,
 }
 
 impl Tally {
@@ -243,11 +268,19 @@ impl Tally {
         self.pairs.get(&(primary, node)).copied().unwrap_or(0)
     }
 
-    fn count(&mut self, primary: Option<NodeId>, members: &[NodeId], change: i64) {
+    /// Blocks that are for a halving of the circle.
+    pub(crate) fn for_halving(&self, halving: usize) -> u64 {
+        self.halvings.get(&halving).copied().unwrap_or(0)
+    }
+
+    fn count(&mut self, primary: Option<NodeId>, halving: Option<usize>, members: &[NodeId], change: i64) {
         if members.is_empty() {
             return;
         }
         self.blocks = self.blocks.saturating_add_signed(change);
+        if let Some(halving) = halving {
+            add(&mut self.halvings, halving, change);
+        }
         for node in members {
             add(&mut self.on, *node, change);
             if let Some(primary) = primary {

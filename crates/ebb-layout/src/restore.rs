@@ -5,13 +5,15 @@
 //! copy of a block that is to go elsewhere, and where to: every step brings a copy into its run, or two nodes nearer to
 //! their shares, so that the steps come to an end. What was written while a primary was gone has its first copy with
 //! another one, and under gears all others in that one's columns: such blocks change over, their first copy first.
-//! [`check_off`] counts what is left to do.
+//! [`check_off`] counts what is left to do. The circle of the power-balanced layout has no runs; its rule is in `on_circle`.
 
 use std::fmt;
 
 use ebb_types::NodeId;
 
 use crate::chain::ChainView;
+
+mod on_circle;
 
 /// A node that is away from its share by less than this part of it, or by less than so many blocks for each further copy, is
 /// where online placement leaves it.
@@ -42,6 +44,10 @@ pub enum ShiftReason {
     Share,
     /// Its primary's columns have too many blocks; the further copies follow.
     Column,
+    /// It lies off the places on the circle that its block is for.
+    OffCircle,
+    /// These places on the circle have too many blocks; the further copies follow.
+    Halving,
 }
 
 impl fmt::Display for ShiftReason {
@@ -50,22 +56,28 @@ impl fmt::Display for ShiftReason {
             Self::OutOfRun => "the copy lies outside its run",
             Self::Share => "the copy's node has more of its share than the other",
             Self::Column => "the primary's columns have more of their share than the other's",
+            Self::OffCircle => "the copy lies off its block's places on the circle",
+            Self::Halving => "the block's places on the circle have more blocks than others",
         })
     }
 }
 
-/// Whether a block's copies, by their homes, are all within their runs.
+/// Whether a block's copies, by their homes in the order of its record, are all within their runs, or in their places on
+/// the circle.
 #[must_use]
 pub fn is_in_runs(chain: &ChainView, homes: &[NodeId]) -> bool {
+    if let Some(circle) = chain.circle() {
+        return on_circle::is_whole(chain, circle, homes);
+    }
     !chain.layout().has_primaries()
         || columns(chain).any(|column| Fit::of(chain, homes, column).matched >= chain.replicas() as usize)
 }
 
 /// How many copies have to move at least so that each node has its share, as near as online placement comes. Of layouts
-/// without primaries: none.
+/// that place anywhere: none.
 #[must_use]
 pub fn check_off(chain: &ChainView) -> u64 {
-    if !chain.layout().has_primaries() {
+    if !chain.layout().has_chain() {
         return 0;
     }
     let over = chain.nodes().iter().map(|node| (lack(chain, *node) - slack(chain, *node)).max(0.0).ceil());
@@ -76,8 +88,11 @@ pub fn check_off(chain: &ChainView) -> u64 {
 /// bring it nearer. Blocks that lack copies are repair's.
 #[must_use]
 pub fn choose_shift(chain: &ChainView, homes: &[NodeId], may_take: impl Fn(NodeId) -> bool) -> Option<Shift> {
-    if !chain.layout().has_primaries() || homes.len() != chain.replicas() as usize {
+    if !chain.layout().has_chain() || homes.len() != chain.replicas() as usize {
         return None;
+    }
+    if let Some(circle) = chain.circle() {
+        return on_circle::choose_shift(chain, circle, homes, &may_take);
     }
     let fits = columns(chain).map(|column| Fit::of(chain, homes, column));
     // Of equals the first: the same question has one answer.
@@ -89,13 +104,16 @@ pub fn choose_shift(chain: &ChainView, homes: &[NodeId], may_take: impl Fn(NodeI
     fits.reduce(better)?.fill_run(chain, homes, &may_take)
 }
 
-/// Moves the first copy of a block that is in its runs to a primary of a column that lacks blocks; none: there are no such
-/// columns. To be asked when no block lies outside its runs, for until then columns lack what is about to come: what is moved
+/// Moves the first copy of a block that is in its runs to a primary of a column that lacks blocks, or a copy to other places
+/// on the circle; none: there are no such columns or places. To be asked when no block lies outside its runs, for until then columns lack what is about to come: what is moved
 /// so lies outside its runs itself, and [`choose_shift`] has its further copies follow.
 #[must_use]
 pub fn choose_change(chain: &ChainView, homes: &[NodeId], may_take: impl Fn(NodeId) -> bool) -> Option<Shift> {
-    if !chain.layout().has_primaries() || homes.len() != chain.replicas() as usize {
+    if !chain.layout().has_chain() || homes.len() != chain.replicas() as usize {
         return None;
+    }
+    if let Some(circle) = chain.circle() {
+        return on_circle::choose_change(chain, circle, homes, &may_take);
     }
     let whole = columns(chain).map(|column| Fit::of(chain, homes, column)).find(|fit| fit.matched == homes.len())?;
     let from = whole.copies.first().copied().flatten()?;

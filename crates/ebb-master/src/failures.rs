@@ -82,7 +82,7 @@ impl Facts {
         let Some((wanted, chain)) = self.datasets.get(&dataset) else { return false };
         let is_short = nodes.len() < *wanted as usize;
         counting.census.short += u64::from(is_short);
-        if !chain.layout().has_primaries() {
+        if !chain.layout().has_chain() {
             return false;
         }
         let homes: Vec<NodeId> = members.iter().map(pb::Member::home_id).collect();

@@ -1,5 +1,5 @@
-//! Layout, the last that is restored after a failure (Rabbit, Sec. 3.5): copies go back to where their dataset's chain wants
-//! them, and another node takes the place of one that is lost for good.
+//! Layout, the last that is restored after a failure (Rabbit, Sec. 3.5): copies go back to where their dataset's chain (or
+//! circle) wants them, and another node takes the place of one that is lost for good.
 //!
 //! [`ebb_layout::choose_shift`] and [`ebb_layout::choose_change`] decide which copy goes where, and [`choose_successor`] who takes a place; here they are carried
 //! out, one batch after the other, in idle time, and only when nothing lacks copies. While a node of a chain is missed
@@ -73,7 +73,7 @@ pub(crate) async fn look(shared: &Arc<Shared>, round: &mut Round, off: &[Metablo
     let mut views = BTreeMap::new();
     for dataset in machine.datasets().filter(|dataset| !dataset.chain.is_empty()) {
         let id = DatasetId::new(dataset.id);
-        let Some(chain) = shared.state.chains.lock().chain(id).filter(|chain| chain.layout().has_primaries()) else {
+        let Some(chain) = shared.state.chains.lock().chain(id).filter(|chain| chain.layout().has_chain()) else {
             continue;
         };
         let missed: Vec<NodeId> = {

@@ -9,6 +9,8 @@ use super::{Shift, check_off, choose_change, choose_shift, is_in_runs};
 use crate::chain::ChainView;
 use crate::{Ask, LayoutKind, View, VolumeView, choose};
 
+mod circle;
+
 /// Layout, nodes, primaries, gear size, copies.
 const SHAPES: [(LayoutKind, u64, u32, u32, u32); 6] = [
     (LayoutKind::EqualWork, 24, 3, 1, 3),

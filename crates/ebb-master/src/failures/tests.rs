@@ -59,6 +59,24 @@ fn what_is_wrong_is_counted_by_what_it_takes_from_whom() {
 }
 
 #[test]
+fn what_lies_off_the_circle_is_counted() {
+    let mut facts = facts();
+    let order = (1..=8).map(NodeId::new).collect();
+    let mut circle = ChainView::new(LayoutKind::PowerBalanced, order, 0, 0, 2).unwrap();
+    let opposite: Vec<Vec<NodeId>> = (1..=4).map(|node| vec![NodeId::new(node), NodeId::new(node + 4)]).collect();
+    (0..10).flat_map(|_| &opposite).for_each(|nodes| circle.add(nodes));
+    facts.datasets.insert(CHAIN, (2, Arc::new(circle.clone())));
+    let sets: [(DatasetId, &[pb::Member]); 2] = [(CHAIN, &[member(1), member(5)]), (CHAIN, &[member(6), member(2)])];
+    assert_eq!(census(&facts, &sets), Census::default());
+    let beside: [(DatasetId, &[pb::Member]); 1] = [(CHAIN, &[member(1), member(6)])];
+    assert_eq!(census(&facts, &beside).misplaced, 1, "not opposite");
+    // Ten blocks more for one place and the one opposite: two is what a node may have too few.
+    (0..10).for_each(|_| circle.add(&opposite[0]));
+    facts.datasets.insert(CHAIN, (2, Arc::new(circle)));
+    assert_eq!(census(&facts, &sets).misplaced, 6, "each of the six others lacks 2.5");
+}
+
+#[test]
 fn each_stage_has_the_time_since_when_it_is_restored() {
     let node = NodeId::new(1);
     let mut failures = Failures::default();
