@@ -5,7 +5,9 @@
 //!  pending:  settled < [ synced by some | received | in flight | not sent ] <= last
 //! ```
 //! Invariant: a write leaves `pending` only when every member of the recorded set has synced it.
-//! Invariant: while a member lags or has failed, no new write is sent to any ("stop writing to this metablock").
+//! Invariant: while a member has failed, no new write is sent to any ("stop writing to this metablock"), nor while one lags;
+//! but who sleeps now and then lags by plan. Where there is such a member each is sent what it lacks by itself, and syncs it
+//! while it is awake: the others do not wait for its next wake, nor it for theirs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,10 +19,10 @@ use ebb_wire::{convert, pb};
 use crate::gather::Gather;
 use crate::outgoing::{Content, Outgoing};
 
-/// Writes in flight at a time for each metablock.
-const WINDOW: usize = 8;
+/// Writes in flight at a time for each metablock; for each member of one where members sleep.
+pub(crate) const WINDOW: usize = 8;
 /// Bytes sent after which a write also asks for a sync.
-const SYNC_BYTES: usize = 8 << 20;
+pub(crate) const SYNC_BYTES: usize = 8 << 20;
 /// Failed attempts to reach a member before it is replaced. With the waits between them (see [`retry_wait_ms`])
 /// they last long enough for a restart of its process.
 const TRIES_MAX: u32 = 5;
@@ -43,6 +45,8 @@ pub(crate) struct Peer {
     pub received: Version,
     /// On its stable storage.
     pub synced: Version,
+    /// Highest version that was on its way to it.
+    handed: Version,
     tries: u32,
     busy: bool,
     /// Why it must be replaced.
@@ -57,11 +61,21 @@ impl Peer {
             old_boots: Vec::new(),
             received: at,
             synced: at,
+            handed: at,
             tries: 0,
             busy: false,
             failed: None,
         }
     }
+}
+
+/// Whether the members of a set are awake all the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rhythm {
+    /// No plan lets any of them sleep: each write goes to all of them at once.
+    Together,
+    /// Some sleep now and then: each is sent what it lacks when it is awake, whatever the others have.
+    InTurns,
 }
 
 /// What to do next.
@@ -76,7 +90,7 @@ pub(crate) enum Step {
         /// Ask for a sync with it.
         sync: bool,
     },
-    /// Send to one member, in order, what it lacks.
+    /// Send to one member, in order, what it lacks, and have it synced.
     CatchUp {
         /// Which member.
         peer: usize,
@@ -84,6 +98,8 @@ pub(crate) enum Step {
         wait_ms: u64,
         /// The writes.
         writes: Vec<Arc<Outgoing>>,
+        /// Up to here they were on their way to it before.
+        handed: Version,
     },
     /// Ask members to sync.
     Sync {
@@ -261,7 +277,7 @@ impl Channel {
     }
 
     /// Decides, and notes that it is being done.
-    pub fn next(&mut self) -> Step {
+    pub fn next(&mut self, rhythm: Rhythm) -> Step {
         if self.repairing {
             return Step::None;
         }
@@ -275,6 +291,11 @@ impl Channel {
             self.peers.iter_mut().for_each(|peer| peer.old_boots.clear());
             return Step::Repair;
         }
+        if rhythm == Rhythm::InTurns && self.sent < self.last {
+            // Everybody lacks it, and nobody waits for anybody.
+            self.sent = self.last;
+            self.hold = true;
+        }
         if self.hold {
             if self.flights > 0 {
                 return Step::None;
@@ -283,7 +304,9 @@ impl Channel {
                 return step;
             }
             if busy {
-                return Step::None;
+                // Who is awake and idle may have received something that is to be synced: its wake would be over before the
+                // others are done.
+                return if rhythm == Rhythm::InTurns { self.sync() } else { Step::None };
             }
             self.hold = false;
         }
@@ -302,16 +325,18 @@ impl Channel {
         peer.old_boots.clear();
         let received = peer.received;
         let wait_ms = retry_wait_ms(peer.tries);
+        let handed = std::mem::replace(&mut peer.handed, sent);
         let missing = self.pending.iter().filter(|write| write.version > received && write.version <= sent);
-        Some(Step::CatchUp { peer: index, wait_ms, writes: missing.cloned().collect() })
+        Some(Step::CatchUp { peer: index, wait_ms, writes: missing.cloned().collect(), handed })
     }
 
     fn send(&mut self) -> Step {
         let at = self.pending.partition_point(|write| write.version <= self.sent);
         let write = self.pending[at].clone();
         self.sent = write.version;
+        self.peers.iter_mut().for_each(|peer| peer.handed = write.version);
         self.flights += 1;
-        self.unsynced_bytes += if write.staged.is_some() { write.length as usize } else { write.weight() };
+        self.unsynced_bytes += write.load();
         let wanted = self.sync_wanted > self.sync_asked && write.version >= self.sync_wanted;
         let sync = wanted || self.unsynced_bytes >= SYNC_BYTES;
         if sync {
@@ -350,6 +375,11 @@ impl Channel {
             verdict = verdict.and(self.on_member(index, version, result));
         }
         verdict
+    }
+
+    /// An answer within a [`Step::CatchUp`], to a write that was taken; others are under way.
+    pub fn on_taken(&mut self, peer: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
+        self.on_member(peer, version, result)
     }
 
     /// The end of a [`Step::CatchUp`]: the last answer, and the version that it was about.

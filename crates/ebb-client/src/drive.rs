@@ -1,12 +1,14 @@
 //! Carries out the steps that channels decide on, and brings the results back to them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_types::{ErrorKind, Result, Version, err};
+use ebb_runtime::Task;
+use ebb_types::{Error, ErrorKind, Result, Version, err};
 use ebb_wire::pb;
 
-use crate::channel::{Channel, Step};
+use crate::channel::{Channel, Rhythm, SYNC_BYTES, Step, WINDOW};
 use crate::direct;
 use crate::inode::Inode;
 use crate::outgoing::Outgoing;
@@ -23,6 +25,31 @@ pub(crate) struct Target {
     pub serial: u64,
 }
 
+/// What one member lacks.
+struct Lack {
+    peer: usize,
+    /// Before the first of it is sent.
+    wait: Duration,
+    writes: Vec<Arc<Outgoing>>,
+    /// Up to here it was on its way before.
+    handed: Version,
+}
+
+/// A write on its way to a member that lacks it.
+struct UnderWay {
+    about: Version,
+    /// Why its bytes are not to be had any more, if they are not.
+    lost: Option<Error>,
+    answer: Task<Result<pb::MemberResult>>,
+}
+
+impl Shared {
+    fn rhythm(&self, channel: &Channel) -> Rhythm {
+        let sleeps = channel.peers.iter().any(|peer| self.awake_left_ms(peer.member.node) != u64::MAX);
+        if sleeps { Rhythm::InTurns } else { Rhythm::Together }
+    }
+}
+
 /// Lets a channel do what it can do now. Called after everything that may give it something to do.
 pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
     loop {
@@ -30,7 +57,7 @@ pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
             let mut core = inode.core.lock();
             let Some(channel) = core.channels.get_mut(&index) else { return };
             let target = Target { shared: shared.clone(), inode: inode.clone(), index, serial: channel.serial };
-            (target, channel.next())
+            (target, channel.next(shared.rhythm(channel)))
         };
         let runtime = &shared.runtime;
         match step {
@@ -38,8 +65,9 @@ pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
             Step::Send { write, sync } => {
                 runtime.spawn("write to members", target.send(write, sync));
             }
-            Step::CatchUp { peer, wait_ms, writes } => {
-                runtime.spawn("catch a member up", target.catch_up(peer, Duration::from_millis(wait_ms), writes));
+            Step::CatchUp { peer, wait_ms, writes, handed } => {
+                let lack = Lack { peer, wait: Duration::from_millis(wait_ms), writes, handed };
+                runtime.spawn("catch a member up", target.catch_up(lack));
             }
             Step::Sync { peers, version } => {
                 for peer in peers {
@@ -90,9 +118,7 @@ impl Target {
 
     fn is_single_source(&self, write: &Outgoing) -> bool {
         let by_dataset = self.inode.core.lock().attr.as_ref().is_some_and(|attr| attr.single_source);
-        // Members that take turns to be awake cannot pass anything on to each other: each is sent to when it wakes.
-        let blinks = |member: &pb::Member| self.shared.awake_left_ms(member.node) != u64::MAX;
-        by_dataset || write.weight() <= SINGLE_SOURCE_MAX || self.members().iter().any(blinks)
+        by_dataset || write.weight() <= SINGLE_SOURCE_MAX
     }
 
     /// Sends a write to all members: to each from here, or to the nearest with the others as its chain.
@@ -164,8 +190,9 @@ impl Target {
         results.into_iter().map(|result| result.unwrap_or_else(|| Ok(pb::MemberResult::default()))).collect()
     }
 
-    /// Sends one member what it lacks, in order, up to the first failure.
-    async fn catch_up(self, peer: usize, wait: Duration, writes: Vec<Arc<Outgoing>>) {
+    /// Sends one member what it lacks, in order, up to the first failure; what it has taken is noted as it answers.
+    async fn catch_up(self, lack: Lack) {
+        let Lack { peer, wait, writes, handed } = lack;
         let Some(member) = self.with(|channel| channel.peers[peer].member) else { return };
         let nodes = &self.shared.nodes;
         let gone = match nodes.is_dead(member.node) {
@@ -183,22 +210,37 @@ impl Target {
         if !wait.is_zero() {
             self.shared.runtime.sleep(wait).await;
         }
-        let (mut about, mut lost) = (Version::ZERO, None);
-        let mut result = Ok(pb::MemberResult::default());
-        for (at, write) in writes.iter().enumerate() {
-            about = write.version;
-            // Where they are not to be had, the member may have them.
-            lost = self.fetch_back(write).await.err().filter(|error| error.kind() == ErrorKind::NoReplica);
-            result = self.send_one(&member, write, at + 1 == writes.len()).await;
-            self.shared.metrics.resent_writes.add(1);
+        let mut rest = writes.into_iter().peekable();
+        let (mut under_way, mut unsynced) = (VecDeque::<UnderWay>::new(), 0);
+        let (mut about, mut lost, mut result) = (Version::ZERO, None, Ok(pb::MemberResult::default()));
+        loop {
+            // With nothing under way the next one waits for the member to wake; the others follow it.
+            while (under_way.is_empty() || (under_way.len() < WINDOW && self.is_reached(&member)))
+                && let Some(write) = rest.next()
+            {
+                unsynced += write.load();
+                let sync = rest.peek().is_none() || unsynced >= SYNC_BYTES;
+                unsynced = if sync { 0 } else { unsynced };
+                if write.version <= handed {
+                    self.shared.metrics.resent_writes.add(1);
+                }
+                under_way.push_back(self.clone().send_lacked(member, write, sync).await);
+            }
+            let Some(first) = under_way.pop_front() else { break };
+            (about, lost) = (first.about, first.lost);
+            result = first.answer.join().await.and_then(|answer| answer);
             match &result {
-                Ok(answer) if answer.failure.as_ref().is_none_or(|failure| failure.kind == 0) => {}
-                _ => break,
+                Ok(answer) if answer.failure.as_ref().is_some_and(|failure| failure.kind != 0) => break,
+                Ok(_) if under_way.is_empty() && rest.peek().is_none() => break,
+                Ok(_) => self.land(|channel| channel.on_taken(peer, about, &result)),
+                Err(error) => {
+                    tracing::debug!(node = member.node, %error, "member does not take writes");
+                    break;
+                }
             }
         }
-        if let Err(error) = &result {
-            tracing::debug!(node = member.node, %error, "member does not take writes");
-        }
+        // Behind a failure there is nothing that could be taken; it is sent again, and answered as done if it was.
+        under_way.iter().for_each(|later| later.answer.abort());
         self.land(|channel| {
             channel.on_caught_up(peer, about, &result)?;
             // A recovery makes the members equal, and whoever has the file open is told.
@@ -207,6 +249,19 @@ impl Target {
                 _ => Ok(()),
             }
         });
+    }
+
+    /// Whether a member can be sent to now: it is awake, or a proxy waits for it.
+    fn is_reached(&self, member: &pb::Member) -> bool {
+        self.shared.wakes_in(member.node) == Some(Duration::ZERO) || self.shared.is_out_of_step(member.node)
+    }
+
+    async fn send_lacked(self, member: pb::Member, write: Arc<Outgoing>, sync: bool) -> UnderWay {
+        // Where they are not to be had, the member may have them.
+        let lost = self.fetch_back(&write).await.err().filter(|error| error.kind() == ErrorKind::NoReplica);
+        let (about, runtime) = (write.version, self.shared.runtime.clone());
+        let sent = async move { self.send_one(&member, &write, sync).await };
+        UnderWay { about, lost, answer: runtime.spawn("send a member what it lacks", sent) }
     }
 
     async fn sync(self, peer: usize, version: Version) {

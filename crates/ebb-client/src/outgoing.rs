@@ -64,6 +64,11 @@ impl Outgoing {
         self.data.iter().map(Bytes::len).sum()
     }
 
+    /// Bytes that a member has to write for it, wherever they are now.
+    pub fn load(&self) -> usize {
+        if self.staged.is_some() { self.length as usize } else { self.weight() }
+    }
+
     /// CRC-32C of each run of the payload, cut where the metablock's chunks are cut. Computed once, by whoever sends.
     fn checksums(&self, bytes: &[Bytes]) -> Vec<u32> {
         self.checksums.get_or_init(|| checksum_runs(self.offset, bytes)).clone()

@@ -78,6 +78,7 @@ enum Flight {
 
 struct Bench {
     channel: Channel,
+    rhythm: Rhythm,
     members: BTreeMap<u64, Fake>,
     flights: Vec<Flight>,
     next_node: u64,
@@ -96,6 +97,7 @@ impl Bench {
         let fake = Fake { boot: 1, received: Version::ZERO, synced: Version::ZERO, alive: true, full: false };
         Self {
             channel: Channel::new(&record, Version::ZERO, EPOCH, 1, 3),
+            rhythm: Rhythm::Together,
             members: (1..=recorded).map(|node| (node, fake.clone())).collect(),
             flights: Vec::new(),
             next_node: 4,
@@ -105,7 +107,7 @@ impl Bench {
 
     fn start(&mut self) {
         loop {
-            match self.channel.next() {
+            match self.channel.next(self.rhythm) {
                 Step::None => return,
                 Step::Send { write, sync } => self.flights.push(Flight::Send(write, sync)),
                 Step::CatchUp { peer, writes, .. } => self.flights.push(Flight::CatchUp(peer, writes)),
@@ -188,8 +190,11 @@ impl Bench {
                 let fake = self.members.get_mut(&node).unwrap();
                 let mut last = (Version::ZERO, Ok(pb::MemberResult::default()));
                 for (at, write) in writes.iter().enumerate() {
-                    let first = self.sent.get(&write.version).expect("it was sent before");
+                    let first = self.sent.entry(write.version).or_insert_with(|| write.clone());
                     assert!(Arc::ptr_eq(first, write), "{} is sent with other bytes", write.version);
+                    if at > 0 {
+                        self.channel.on_taken(peer, last.0, &last.1).unwrap();
+                    }
                     last = (write.version, fake.take(write, at + 1 == writes.len()));
                     if last.1.as_ref().map_or(true, |answer| answer.failure.is_some()) {
                         break;
@@ -229,6 +234,8 @@ enum Op {
     Kill(u64),
     Fill(u64),
     Restart(u64),
+    /// A plan comes under which members sleep, or none does any more.
+    Plan(Rhythm),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -239,6 +246,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1u64..6).prop_map(Op::Kill),
         1 => (1u64..6).prop_map(Op::Fill),
         2 => (1u64..6).prop_map(Op::Restart),
+        1 => Just(Op::Plan(Rhythm::InTurns)),
+        1 => Just(Op::Plan(Rhythm::Together)),
     ]
 }
 
@@ -264,6 +273,7 @@ proptest! {
                 Op::Kill(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.alive = false },
                 Op::Fill(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.full = true },
                 Op::Restart(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.restart() },
+                Op::Plan(rhythm) => bench.rhythm = rhythm,
             }
         }
         bench.channel.want_sync();
@@ -281,7 +291,7 @@ proptest! {
 fn a_lower_epoch_loses_the_lease() {
     let mut bench = Bench::new(3);
     bench.channel.push(Content::data(0, vec![bytes::Bytes::from_static(b"x")]));
-    let Step::Send { write, .. } = bench.channel.next() else { panic!("nothing to send") };
+    let Step::Send { write, .. } = bench.channel.next(Rhythm::Together) else { panic!("nothing to send") };
     let refusal = pb::MemberResult {
         boot: 1,
         failure: Some(pb::Failure::from(&err!(StaleEpoch, "promised e9"))),
@@ -289,4 +299,57 @@ fn a_lower_epoch_loses_the_lease() {
     };
     let results = [Ok(refusal), Ok(pb::MemberResult::default()), Ok(pb::MemberResult::default())];
     assert_eq!(bench.channel.on_sent(write.version, &results).unwrap_err().kind(), ErrorKind::StaleEpoch);
+}
+
+impl Bench {
+    /// Writes so many times; nobody asks for a sync.
+    fn write(&mut self, count: usize) {
+        for _ in 0..count {
+            self.channel.push(Content::data(0, vec![bytes::Bytes::from_static(b"abc")]));
+            self.start();
+        }
+    }
+
+    /// What is on its way to one member gets there, and so on, until it has nothing to take any more.
+    fn serve(&mut self, peer: usize) {
+        while let Some(which) = self.flights.iter().position(|flight| match flight {
+            Flight::CatchUp(to, _) => *to == peer,
+            Flight::Sync(peers) => peers.contains(&peer),
+            Flight::Send(..) | Flight::Sent(..) => true,
+        }) {
+            self.go_on(which);
+        }
+    }
+}
+
+#[test]
+fn members_that_take_turns_have_everything_after_one_wake_each() {
+    let mut bench = Bench::new(3);
+    bench.rhythm = Rhythm::InTurns;
+    // Far more than a window.
+    bench.write(5 * WINDOW);
+    let last = bench.channel.last;
+    for peer in 0..3 {
+        assert!(bench.channel.is_unsettled());
+        // It wakes, and sleeps again before the next one does.
+        bench.serve(peer);
+        let node = &bench.channel.peers[peer];
+        assert_eq!((node.received, node.synced), (last, last), "n{}", node.member.node);
+    }
+    bench.channel.want_sync();
+    bench.start();
+    assert!(bench.channel.is_quiet() && bench.flights.is_empty(), "nobody must wake a second time");
+}
+
+#[test]
+fn what_was_received_is_synced_while_another_member_is_waited_for() {
+    let mut bench = Bench::new(3);
+    bench.members.get_mut(&1).unwrap().alive = false;
+    bench.write(1);
+    (0..2).for_each(|_| bench.go_on(0));
+    // One did not take it, and is asked again when it wakes, for a plan has come under which it sleeps.
+    bench.rhythm = Rhythm::InTurns;
+    bench.channel.want_sync();
+    bench.start();
+    assert!(bench.flights.iter().any(|flight| matches!(flight, Flight::Sync(peers) if *peers == [1, 2])));
 }

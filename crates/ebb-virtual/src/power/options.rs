@@ -165,7 +165,7 @@ impl PowerOptions {
             faults,
             level: *dice.pick(&[0.2, 0.35, 0.5, 0.8]),
             extra_share_percent: if Dice::new(seed, "extra copies").coin() { 50 } else { 0 },
-            bursts: false,
+            bursts: Dice::new(seed, "bursts").chance(0.4),
             plant: None,
         }
     }

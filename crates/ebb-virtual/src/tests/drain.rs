@@ -127,3 +127,27 @@ fn what_several_writers_have_logged_is_with_all_members_within_an_interval() {
         assert!(drains.iter().all(|drain| drain.owed_bytes == 0 && drain.room_bytes > 1 << 20), "{drains:?}");
     });
 }
+
+/// Goal: what is written at once is with all members within an interval: each has its part, and has synced it, after one wake,
+/// be it a block or most of what the nodes may be given. Method: whole blocks, which are sent before anybody asks for a
+/// sync, at several moments of an interval; disks that are fast.
+#[test]
+fn whole_blocks_are_with_all_members_after_one_wake_of_each() {
+    World::run(23, WorldOptions::default(), |world| async move {
+        let cluster = PowerCluster::start(&world, NODES, PolicyKind::BlinkStaggered, INTERVAL).await.unwrap();
+        cluster.set_fraction(0.4).await.unwrap();
+        world.sleep(INTERVAL * 2).await;
+        for (number, blocks) in [1, 1, 1, 1, 24, 24].into_iter().enumerate() {
+            world.sleep(INTERVAL / 5).await;
+            let client = cluster.connect("writer").await.unwrap();
+            let file = create(&client, &format!("whole{number}")).await.unwrap();
+            let began = world.now();
+            for block in 0..blocks {
+                client.write(file, block << 20, Bytes::from(vec![7; 1 << 20])).await.unwrap();
+            }
+            client.disconnect().await.unwrap();
+            let took = world.now() - began;
+            assert!(took <= INTERVAL + Duration::from_millis(500), "{took:?} for {blocks} blocks");
+        }
+    });
+}
