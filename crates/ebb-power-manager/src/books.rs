@@ -1,4 +1,4 @@
-//! The energy account on the manager's disk, so that it survives the manager.
+//! The energy account on the manager's disk, and what is in the battery, so that both survive the manager.
 //!
 //! Written now and then, not at each change: what was drawn and served since the last time, and while no manager ran, is in
 //! no account. Both go missing together, so joules per GiB served stay true.
@@ -12,8 +12,17 @@ use ebb_types::{ErrorKind, NodeId, Result, bail, err};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Version of the file.
-const FORMAT: u32 = 1;
+/// Version of the file. Version 1, which knew nothing of the battery, is read; others are refused by their number.
+const FORMAT: u32 = 2;
+
+/// What a manager leaves to the next one.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Kept {
+    /// The account.
+    pub account: Account,
+    /// What was in the battery; none: not known, and taken for full.
+    pub charge_joules: Option<f64>,
+}
 
 /// Contents of `account.json` in the manager's directory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -29,6 +38,7 @@ struct Books {
     over_ms: u64,
     over_peak_watts: f64,
     served_bytes: u64,
+    charge_joules: Option<f64>,
     /// By node.
     nodes: BTreeMap<u64, NodeBooks>,
 }
@@ -43,8 +53,9 @@ struct NodeBooks {
     starts: u64,
 }
 
-impl From<&Account> for Books {
-    fn from(account: &Account) -> Self {
+impl From<&Kept> for Books {
+    fn from(kept: &Kept) -> Self {
+        let account = &kept.account;
         let nodes = account.nodes.iter().map(|(id, node)| {
             let books = NodeBooks {
                 joules: node.joules,
@@ -66,14 +77,16 @@ impl From<&Account> for Books {
             over_ms: account.over_ms,
             over_peak_watts: account.over_peak_watts,
             served_bytes: account.served_bytes,
+            charge_joules: kept.charge_joules,
             nodes: nodes.collect(),
         }
     }
 }
 
-impl From<Books> for Account {
+impl From<Books> for Kept {
     fn from(books: Books) -> Self {
-        let mut account = Self {
+        let charge_joules = books.charge_joules;
+        let mut account = Account {
             elapsed_ms: books.elapsed_ms,
             joules: books.joules,
             offered_joules: books.offered_joules,
@@ -83,7 +96,7 @@ impl From<Books> for Account {
             over_ms: books.over_ms,
             over_peak_watts: books.over_peak_watts,
             served_bytes: books.served_bytes,
-            ..Self::default()
+            ..Account::default()
         };
         for (id, books) in books.nodes {
             let node = account.nodes.entry(NodeId::new(id)).or_default();
@@ -91,7 +104,7 @@ impl From<Books> for Account {
             (node.awake_ms, node.asleep_ms, node.transition_ms) =
                 (books.awake_ms, books.asleep_ms, books.transition_ms);
         }
-        account
+        Self { account, charge_joules }
     }
 }
 
@@ -99,22 +112,23 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("account.json")
 }
 
-/// The account as bytes of its file.
-pub(crate) fn encode(account: &Account) -> Result<Vec<u8>> {
-    serde_json::to_vec_pretty(&Books::from(account)).map_err(|error| err!(Internal, "{error}"))
+/// As bytes of the file.
+pub(crate) fn encode(kept: &Kept) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(&Books::from(kept)).map_err(|error| err!(Internal, "{error}"))
 }
 
-/// The account that these bytes are.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Account> {
+/// What these bytes are.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Kept> {
     // The format first: another one may have other fields.
     let told: Value = serde_json::from_slice(bytes).map_err(|error| err!(Corrupt, "{error}"))?;
-    if let Some(format) = told["format"].as_u64().filter(|format| *format != u64::from(FORMAT)) {
-        bail!(Unsupported, "format {format} of the energy account; this release reads {FORMAT}");
+    if let Some(format) = told["format"].as_u64().filter(|format| !(1..=u64::from(FORMAT)).contains(format)) {
+        bail!(Unsupported, "format {format} of the energy account; this release reads 1 to {FORMAT}");
     }
     let books: Books = serde_json::from_value(told).map_err(|error| err!(Corrupt, "{error}"))?;
     let numbers = [books.joules, books.offered_joules, books.battery_joules, books.missing_joules, books.over_joules];
     let of_nodes = books.nodes.values().map(|node| node.joules);
-    if numbers.into_iter().chain([books.over_peak_watts]).chain(of_nodes).any(|number| !(0.0..1e18).contains(&number)) {
+    let others = [books.over_peak_watts].into_iter().chain(books.charge_joules);
+    if numbers.into_iter().chain(others).chain(of_nodes).any(|number| !(0.0..1e18).contains(&number)) {
         bail!(Corrupt, "an energy below zero, or more than all power plants give in a year");
     }
     Ok(books.into())
@@ -122,15 +136,15 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Account> {
 
 /// The account that there is; an empty one if there is none. One that cannot be read is set aside, which is said: the
 /// power does not wait for its books, and what another release has counted is not written over.
-pub(crate) async fn read(runtime: &Runtime, dir: &Path) -> Account {
+pub(crate) async fn read(runtime: &Runtime, dir: &Path) -> Kept {
     let path = path(dir);
     let read = match runtime.disk().read(&path).await {
         Ok(bytes) => decode(&bytes),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Account::default()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Kept::default()),
         Err(error) => Err(error),
     };
     let error = match read {
-        Ok(account) => return account,
+        Ok(kept) => return kept,
         Err(error) => error,
     };
     let aside = path.with_extension("json.unread");
@@ -140,13 +154,13 @@ pub(crate) async fn read(runtime: &Runtime, dir: &Path) -> Account {
         }
         Err(failed) => tracing::warn!(path = %path.display(), %error, %failed, "the energy account begins anew"),
     }
-    Account::default()
+    Kept::default()
 }
 
-/// Replaces the account's file in one step.
-pub(crate) async fn write(runtime: &Runtime, dir: &Path, account: &Account) -> Result<()> {
+/// Replaces the file in one step.
+pub(crate) async fn write(runtime: &Runtime, dir: &Path, kept: &Kept) -> Result<()> {
     let path = path(dir);
-    let bytes = encode(account).map_err(|error| error.context(path.display()))?;
+    let bytes = encode(kept).map_err(|error| error.context(path.display()))?;
     runtime.disk().replace(&path, bytes.into()).await
 }
 
@@ -161,15 +175,23 @@ mod tests {
         let mut account = Account { joules: 12.5, served_bytes: 1 << 30, elapsed_ms: 7, ..Account::default() };
         let node = account.nodes.entry(NodeId::new(3)).or_default();
         (node.joules, node.starts, node.asleep_ms) = (0.1, 4, 9);
-        let mut told = serde_json::to_value(Books::from(&account)).unwrap();
-        assert_eq!(decode(told.to_string().as_bytes()).unwrap(), account);
-        told["joules"] = (-1.0).into();
-        assert_eq!(decode(told.to_string().as_bytes()).unwrap_err().kind(), ErrorKind::Corrupt);
-        told["format"] = 2.into();
+        let kept = Kept { account, charge_joules: Some(80.5) };
+        let mut told = serde_json::to_value(Books::from(&kept)).unwrap();
+        assert_eq!(decode(told.to_string().as_bytes()).unwrap(), kept);
+        let mut first = told.clone();
+        first.as_object_mut().unwrap().remove("charge_joules");
+        first["format"] = 1.into();
+        assert_eq!(decode(first.to_string().as_bytes()).unwrap(), Kept { charge_joules: None, ..kept });
+        for number in ["joules", "charge_joules"] {
+            let mut wrong = told.clone();
+            wrong[number] = (-1.0).into();
+            assert_eq!(decode(wrong.to_string().as_bytes()).unwrap_err().kind(), ErrorKind::Corrupt);
+        }
+        told["format"] = 3.into();
         told["of_a_later_release"] = 3.into();
         let refused = decode(told.to_string().as_bytes()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unsupported);
-        assert_eq!(refused.to_string(), "format 2 of the energy account; this release reads 1");
+        assert_eq!(refused.to_string(), "format 3 of the energy account; this release reads 1 to 2");
         assert_eq!(decode(b"{").unwrap_err().kind(), ErrorKind::Corrupt);
     }
 
@@ -179,12 +201,13 @@ mod tests {
             let runtime = world.process("m1").runtime();
             let (dir, disk) = (Path::new("/power"), runtime.disk());
             disk.create_dir_all(dir).await.unwrap();
-            assert_eq!(read(&runtime, dir).await, Account::default());
-            let later = b"{ \"format\": 2, \"joules\": 5.0 }";
+            assert_eq!(read(&runtime, dir).await, Kept::default());
+            let later = b"{ \"format\": 3, \"joules\": 5.0 }";
             disk.replace(&path(dir), later.to_vec().into()).await.unwrap();
-            assert_eq!(read(&runtime, dir).await, Account::default());
-            write(&runtime, dir, &Account { joules: 1.0, ..Account::default() }).await.unwrap();
-            assert_eq!(read(&runtime, dir).await.joules, 1.0);
+            assert_eq!(read(&runtime, dir).await, Kept::default());
+            let account = Account { joules: 1.0, ..Account::default() };
+            write(&runtime, dir, &Kept { account, charge_joules: None }).await.unwrap();
+            assert_eq!(read(&runtime, dir).await.account.joules, 1.0);
             assert_eq!(&disk.read(&dir.join("account.json.unread")).await.unwrap()[..], later);
         });
     }

@@ -9,7 +9,7 @@ use ebb_types::NodeId;
 use ebb_wire::{Message, pb};
 use pb::follow_source::Source;
 
-use crate::books;
+use crate::books::{self, Kept};
 use crate::feed::{Feed, Reader};
 use crate::settings::{Settings, Word};
 
@@ -90,9 +90,9 @@ pub fn all_settings() -> Vec<Vec<u8>> {
 /// `account.json`.
 #[must_use]
 pub fn account(bytes: &[u8]) -> bool {
-    let Ok(account) = books::decode(bytes) else { return false };
-    let again = books::encode(&account).expect("an account is JSON");
-    assert_eq!(books::decode(&again).expect("what was written is read"), account);
+    let Ok(kept) = books::decode(bytes) else { return false };
+    let again = books::encode(&kept).expect("an account is JSON");
+    assert_eq!(books::decode(&again).expect("what was written is read"), kept);
     true
 }
 
@@ -102,5 +102,6 @@ pub fn accounts() -> Vec<Vec<u8>> {
     let mut account = Account { joules: 12.5, served_bytes: 1 << 30, elapsed_ms: 7, ..Account::default() };
     let node = account.nodes.entry(NodeId::new(3)).or_default();
     (node.joules, node.starts, node.asleep_ms) = (0.1, 4, 9);
-    [Account::default(), account].map(|account| books::encode(&account).expect("an account is JSON")).to_vec()
+    let all = [Kept::default(), Kept { account, charge_joules: Some(1e4) }];
+    all.map(|kept| books::encode(&kept).expect("an account is JSON")).to_vec()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_layout::LayoutKind;
-use ebb_power::account::{Account, Meter, Seen};
+use ebb_power::account::{Meter, Seen};
 use ebb_power::manager::{Cluster as CoreCluster, Decision, Manager, Now};
 use ebb_power::popularity::choose_loads;
 use ebb_power::reach::{Force, Holding};
@@ -18,7 +18,7 @@ use ebb_types::{DatasetId, ErrorKind, NodeId, Result, bail, err};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 
-use crate::books;
+use crate::books::{self, Kept};
 use crate::feed::{Feed, Reader};
 use crate::settings::{Settings, Word};
 use crate::status;
@@ -117,10 +117,15 @@ pub(crate) struct State {
     pub known: Option<Known>,
     pub seen: pb::NodesPowerReply,
     /// Of the manager before, or of a core that was given up: the next core goes on with it.
-    account: Account,
+    kept: Kept,
     /// Bytes served, as the master counts them.
     meter: Meter,
     pub held_back: Option<ebb_types::Error>,
+}
+
+/// What a core leaves to the next one.
+fn keep(core: &Manager) -> Kept {
+    Kept { account: core.account().clone(), charge_joules: Some(core.battery().charge_joules) }
 }
 
 impl State {
@@ -152,13 +157,13 @@ pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, optio
     let connector = Connector::new(runtime.clone(), identity.clone(), counters.clone());
     let settings = Settings::read_or(&runtime, &options.dir, options.fresh.clone()).await?;
     let reader = settings.feed.as_ref().map(|feed| feed.open(&runtime)).transpose()?;
-    let account = books::read(&runtime, &options.dir).await;
+    let kept = books::read(&runtime, &options.dir).await;
     let state = State {
         settings,
         core: None,
         known: None,
         seen: Default::default(),
-        account,
+        kept,
         meter: Meter::default(),
         held_back: None,
     };
@@ -226,7 +231,10 @@ impl PowerManager {
                 plans.accept(PowerPlan::decode(plan)?, now_ms)?;
             }
             let mut core = begin(&state.settings, &known, plans)?;
-            core.resume_account(state.account.clone());
+            core.resume_account(state.kept.account.clone());
+            if let Some(joules) = state.kept.charge_joules {
+                core.set_charge(joules);
+            }
             if state.settings.force {
                 let policy = state.settings.policy()?;
                 core.set_policy(self.now(), &known.core(), policy, Rotational::Blink, Force::Insist)?;
@@ -238,10 +246,10 @@ impl PowerManager {
         Ok(())
     }
 
-    /// Puts the account where the next manager finds it.
+    /// Puts the account, and what is in the battery, where the next manager finds it.
     async fn write_account(&self) {
-        let Some(account) = self.state.lock().core.as_ref().map(|core| core.account().clone()) else { return };
-        if let Err(error) = books::write(&self.runtime, &self.options.dir, &account).await {
+        let Some(kept) = self.state.lock().core.as_ref().map(keep) else { return };
+        if let Err(error) = books::write(&self.runtime, &self.options.dir, &kept).await {
             tracing::warn!(%error, "the energy account is not written");
         }
     }
@@ -314,7 +322,7 @@ impl PowerManager {
         if let Err(error) = self.connector.channel(&self.options.master).call(&call, CALL).await {
             // Nobody may follow it: as if it had not been made. If it was logged after all, the next look finds it.
             let mut state = self.state.lock();
-            state.account = before.account().clone();
+            state.kept = keep(&before);
             state.core = (error.kind() != ErrorKind::Stale).then_some(before);
             return Err(error.context(format_args!("publishing {}", plan.version)));
         }

@@ -322,3 +322,23 @@ fn what_was_logged_for_sleepers_outlives_the_writer_and_the_master() {
         });
     }
 }
+
+/// A manager that begins anew does not take an empty battery for a full one: plans would count on what is not there.
+#[test]
+fn what_is_in_the_battery_is_known_after_a_restart() {
+    World::run(13, WorldOptions::default(), |world| async move {
+        let cluster = PowerCluster::start(&world, 6, PolicyKind::AlwaysOn, INTERVAL).await.unwrap();
+        let full = cluster.status().await.unwrap().battery_joules;
+        // 120 W more are drawn than there are.
+        cluster.set_fraction(0.2).await.unwrap();
+        world.sleep(Duration::from_secs(60)).await;
+        let before = cluster.status().await.unwrap().battery_joules;
+        cluster.kill_manager();
+        cluster.restart_manager();
+        while cluster.status().await.is_err() {
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        let after = cluster.status().await.unwrap().battery_joules;
+        assert!(before < full - 5_000.0 && (after - before).abs() < 1_500.0, "{full} J, {before} J, then {after} J");
+    });
+}
