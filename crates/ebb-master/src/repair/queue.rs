@@ -65,6 +65,8 @@ pub struct Work {
     pub recoveries: BTreeSet<InodeId>,
     /// Of these, those that are being recovered.
     pub recovering: BTreeSet<InodeId>,
+    /// Whose turn is next.
+    next_recovery: InodeId,
     /// Files whose holder lives, but has said that it does not hold them any more.
     pub abandoned: BTreeSet<InodeId>,
     /// Sets to look at; they stay until they are as they should be.
@@ -147,9 +149,12 @@ impl Work {
         load == 0 || load + weight(len) <= weight_max
     }
 
-    /// The next file to recover; it counts as being recovered from now on.
+    /// The next file to recover; it counts as being recovered from now on. Files take turns: those that cannot be recovered now
+    /// come again and again, and there may be more of them than are recovered at a time.
     pub fn take_recovery(&mut self) -> Option<InodeId> {
-        let inode = self.recoveries.iter().find(|inode| !self.recovering.contains(inode)).copied()?;
+        let behind = self.recoveries.range(self.next_recovery..).chain(self.recoveries.range(..self.next_recovery));
+        let inode = behind.copied().find(|inode| !self.recovering.contains(inode))?;
+        self.next_recovery = InodeId::new(inode.raw().saturating_add(1));
         self.recoveries.remove(&inode);
         self.recovering.insert(inode);
         Some(inode)

@@ -134,4 +134,22 @@ fn queues_follow_the_map() {
     assert_eq!(work.take_recovery(), None, "one attempt at a time");
 }
 
+/// Two files are recovered at a time, and two cannot be: their members are gone.
+#[test]
+fn files_that_cannot_be_recovered_keep_no_other_waiting() {
+    let mut work = queue::Work::default();
+    work.recoveries.extend((1..=4).map(InodeId::new));
+    let mut tried = Vec::new();
+    for _ in 0..3 {
+        for inode in [work.take_recovery().unwrap(), work.take_recovery().unwrap()] {
+            tried.push(inode.raw());
+            work.recovering.remove(&inode);
+            if inode.raw() <= 2 {
+                work.recoveries.insert(inode);
+            }
+        }
+    }
+    assert_eq!(tried, [1, 2, 3, 4, 1, 2]);
+}
+
 use ebb_types::InodeId;
