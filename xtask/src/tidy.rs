@@ -13,6 +13,7 @@ mod map;
 mod messages;
 mod promises;
 mod reminders;
+mod strays;
 mod words;
 
 /// Something to mend, and where.
@@ -53,6 +54,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("promises", promises::check),
     ("reminders", reminders::check),
     ("long files", long_files::check),
+    ("strays", strays::check),
     ("words", words::check),
     ("links", links::check),
 ];
