@@ -34,7 +34,8 @@ impl Operation {
     /// `SessionExpired`: whose it is has lost its session, and nothing was done.
     pub async fn run(self) -> Result<(pb::SharedOpReply, Bytes)> {
         self.sessions.check(self.session).await?;
-        let handle = self.file.handle_of(self.session, self.runtime.now())?;
+        let in_use = self.file.begin(self.session, &self.runtime)?;
+        let handle = in_use.handle;
         let mut reply = pb::SharedOpReply::default();
         let mut data = Bytes::new();
         match &self.op {
@@ -52,8 +53,6 @@ impl Operation {
             Op::Direct(ask) => reply.parts = self.direct(handle, ask).await?,
             Op::Apply(apply) => reply.expired = !self.apply(handle, apply).await?,
         }
-        // It counts from its end, too: a slow one is no quiet.
-        self.file.handle_of(self.session, self.runtime.now())?;
         Ok((reply, data))
     }
 

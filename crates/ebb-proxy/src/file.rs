@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_client::{Client, Handle};
-use ebb_runtime::Moment;
+use ebb_runtime::{Moment, Runtime};
 use ebb_types::{Epoch, InodeId, Result, SessionId};
 use ebb_wire::pb;
 use parking_lot::Mutex;
@@ -69,16 +69,20 @@ impl SharedFile {
         self.client.was_given_back(self.inode, self.epoch)
     }
 
-    /// The handle of a session, which uses the file now.
-    pub fn handle_of(&self, session: SessionId, now: Moment) -> Result<Handle> {
+    /// An operation of a session begins; it ends when the answer is dropped.
+    pub fn begin(self: &Arc<Self>, session: SessionId, runtime: &Runtime) -> Result<InUse> {
         let mut state = self.state.lock();
-        state.uses.note(session, now);
-        if let Some(handle) = state.handles.get(&session) {
-            return Ok(*handle);
-        }
-        let handle = self.client.pin(self.base, self.epoch)?;
-        state.handles.insert(session, handle);
-        Ok(handle)
+        let handle = match state.handles.get(&session) {
+            Some(handle) => *handle,
+            None => {
+                let handle = self.client.pin(self.base, self.epoch)?;
+                state.handles.insert(session, handle);
+                handle
+            }
+        };
+        state.uses.begin(session, runtime.now());
+        drop(state);
+        Ok(InUse { handle, file: Arc::clone(self), session, runtime: runtime.clone() })
     }
 
     /// Whether it may go back, now that no more than one session has used it for `span`.
@@ -149,6 +153,21 @@ impl SharedFile {
     pub async fn settle_read(&self, session: SessionId, range: &Range<u64>) -> Result<()> {
         let concerns = self.state.lock().unsynced.concerns(session, range);
         if concerns { self.sync(self.own).await } else { Ok(()) }
+    }
+}
+
+/// An operation of a session that is under way: as long as it is, however long, the session's handle stays open.
+pub(crate) struct InUse {
+    /// The session's.
+    pub handle: Handle,
+    file: Arc<SharedFile>,
+    session: SessionId,
+    runtime: Runtime,
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.file.state.lock().uses.end(self.session, self.runtime.now());
     }
 }
 

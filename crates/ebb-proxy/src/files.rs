@@ -8,11 +8,14 @@ use ebb_client::{Access, Client};
 use ebb_runtime::Runtime;
 use ebb_types::{Credentials, Epoch, InodeId, Result, bail};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::file::SharedFile;
 
 /// Ended stays that are remembered: clients come soon, if ever, to hear how theirs ended.
 const ENDED_MAX: usize = 16_384;
+/// Files given back at a time: each may wait for a member to wake.
+const RETURNS_MAX: usize = 64;
 /// A session's handle that was not used for so long is closed.
 const HANDLE_IDLE: Duration = Duration::from_secs(60);
 
@@ -23,6 +26,7 @@ pub(crate) struct Files {
     files_max: usize,
     places: Mutex<BTreeMap<InodeId, Arc<Place>>>,
     ended: Mutex<Ended>,
+    returns: Arc<Semaphore>,
 }
 
 /// Where a file is, or is about to be.
@@ -56,7 +60,8 @@ impl Ended {
 impl Files {
     /// None yet.
     pub fn new(runtime: Runtime, client: Client, files_max: usize) -> Self {
-        Self { runtime, client, files_max, places: Mutex::default(), ended: Mutex::default() }
+        let returns = Arc::new(Semaphore::new(RETURNS_MAX));
+        Self { runtime, client, files_max, places: Mutex::default(), ended: Mutex::default(), returns }
     }
 
     /// The file, if it is held under this epoch.
@@ -129,39 +134,68 @@ impl Files {
         drop(gone);
     }
 
-    /// Gives back what has become quiet, and forgets what is lost. To be called every now and then.
-    pub async fn tend(&self, quiet_time: Duration) {
+    /// Gives back what has become quiet, and forgets what is lost: begins it, and does not wait. To be called every now and
+    /// then.
+    pub fn tend(self: &Arc<Self>, quiet_time: Duration) {
         let all: Vec<(InodeId, Arc<Place>)> =
             self.places.lock().iter().map(|(inode, place)| (*inode, Arc::clone(place))).collect();
         for (inode, place) in all {
-            let Ok(_changing) = place.changing.try_lock() else { continue };
-            self.tend_one(&place, quiet_time).await;
-            let mut places = self.places.lock();
-            // Nobody else has it but the table and this loop.
-            if place.now.lock().is_none() && Arc::strong_count(&place) == 2 {
-                places.remove(&inode);
+            if !self.is_due(&place, quiet_time) {
+                continue;
             }
+            let Ok(turn) = Arc::clone(&self.returns).try_acquire_owned() else { continue };
+            let own = Arc::clone(self);
+            // A task of its own: what waits for a member of this file holds up no other file.
+            self.runtime.spawn("tend a shared file", async move {
+                let _turn = turn;
+                own.tend_one(inode, &place, quiet_time).await;
+            });
         }
     }
 
-    async fn tend_one(&self, place: &Place, quiet_time: Duration) {
-        let Some(file) = place.now.lock().clone() else { return };
+    /// Ends what is too old of a file, and tells whether its stay may be over. Nobody is waited for.
+    fn is_due(&self, place: &Place, quiet_time: Duration) -> bool {
+        let file = place.now.lock().clone();
+        if let Some(file) = &file {
+            file.end_old_tickets(self.runtime.now());
+        }
+        // Who changes it now looks after it.
+        place.changing.try_lock().is_ok() && file.is_none_or(|file| self.is_over(&file, quiet_time))
+    }
+
+    /// Whether nobody needs a file any more, or it is lost. The caller has one of its counts, and the place the other.
+    fn is_over(&self, file: &Arc<SharedFile>, quiet_time: Duration) -> bool {
+        if !file.is_held() {
+            return true;
+        }
         let now = self.runtime.now();
-        file.end_old_tickets(now);
-        if file.is_held() {
-            file.close_idle(now, HANDLE_IDLE);
-            // Two: the place, and this. An operation under way has one of its own.
-            if Arc::strong_count(&file) > 2 || !file.is_quiet(now, quiet_time) {
+        file.close_idle(now, HANDLE_IDLE);
+        // An operation under way has a count of its own.
+        Arc::strong_count(file) <= 2 && file.is_quiet(now, quiet_time)
+    }
+
+    async fn tend_one(&self, inode: InodeId, place: &Arc<Place>, quiet_time: Duration) {
+        let Ok(_changing) = place.changing.try_lock() else { return };
+        let file = place.now.lock().clone();
+        if let Some(file) = file {
+            if !self.is_over(&file, quiet_time) {
                 return;
             }
-            if let Err(error) = self.client.give_back(file.inode).await {
-                tracing::debug!(inode = %file.inode, %error, "giving a quiet file back");
+            if file.is_held()
+                && let Err(error) = self.client.give_back(inode).await
+            {
+                tracing::debug!(%inode, %error, "giving a quiet file back");
             }
             if file.is_held() {
                 return;
             }
+            self.end(place, &file);
         }
-        self.end(place, &file);
+        let mut places = self.places.lock();
+        // Nobody else has it but the table and this task.
+        if place.now.lock().is_none() && Arc::strong_count(place) == 2 {
+            places.remove(&inode);
+        }
     }
 
     /// Ends all stays, now that the leases have gone back.

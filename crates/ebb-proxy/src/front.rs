@@ -136,7 +136,7 @@ impl Front {
         deadline: Duration,
     ) -> Result<Arc<Slot>> {
         let (session, inode) = (SessionId::new(call.session), InodeId::new(call.inode));
-        let known = self.results.lock().find(session, call.request, inode)?;
+        let known = self.results.lock().find(session, call.request, inode, self.runtime.now())?;
         if let Some(slot) = known {
             return Ok(slot);
         }

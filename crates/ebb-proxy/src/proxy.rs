@@ -47,8 +47,9 @@ impl Proxy {
         // Names are none of its business, and its death would make others wait.
         own.keep_names = false;
         own.short_circuit = false;
-        let client = Client::connect(runtime.clone(), connector, own).await?;
+        // First: where nobody can be listened to, every attempt would leave a session behind.
         let listener = runtime.listen(&options.listen).await?;
+        let client = Client::connect(runtime.clone(), connector, own).await?;
         let address = listener.address();
         let boot = runtime.random_u64() | 1;
         let files = Arc::new(Files::new(runtime.clone(), client.clone(), options.files_max));
@@ -146,7 +147,7 @@ async fn keep_registered(client: Client, runtime: Runtime, options: ProxyOptions
 async fn tend(files: Arc<Files>, runtime: Runtime, quiet_time: Duration) {
     loop {
         runtime.sleep(TEND_EVERY).await;
-        files.tend(quiet_time).await;
+        files.tend(quiet_time);
     }
 }
 

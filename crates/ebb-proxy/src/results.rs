@@ -81,8 +81,10 @@ impl Results {
     /// Looks for a request's answer without taking a place for it.
     ///
     /// Errors: `Stale` below the floor, `Invalid` if the number was another file's.
-    pub fn find(&self, session: SessionId, request: u64, inode: InodeId) -> Result<Option<Arc<Slot>>> {
-        let Some(answers) = self.sessions.get(&session) else { return Ok(None) };
+    pub fn find(&mut self, session: SessionId, request: u64, inode: InodeId, now: Moment) -> Result<Option<Arc<Slot>>> {
+        let Some(answers) = self.sessions.get_mut(&session) else { return Ok(None) };
+        // Who asks again has not given up, however long it takes: where members sleep that may be long.
+        answers.heard = now;
         answers.find(session, request, inode)
     }
 
@@ -192,9 +194,11 @@ mod tests {
         let Place::New(slot) = enter(&mut results, 1, 1).unwrap() else { panic!("it is new") };
         let late = Moment::default().after(FORGET_AFTER);
         results.sweep(late);
-        assert!(results.find(ONE, 1, FILE).unwrap().is_some());
         slot.fill(pb::SharedOpReply::default());
-        results.sweep(late);
-        assert!(results.find(ONE, 1, FILE).unwrap().is_none());
+        assert!(results.find(ONE, 1, FILE, late).unwrap().is_some());
+        results.sweep(late.after(FORGET_AFTER - Duration::from_secs(1)));
+        assert!(results.find(ONE, 1, FILE, late).unwrap().is_some(), "it was asked for a while ago");
+        results.sweep(late.after(FORGET_AFTER));
+        assert!(results.find(ONE, 1, FILE, late).unwrap().is_none());
     }
 }

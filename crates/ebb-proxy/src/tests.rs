@@ -4,6 +4,7 @@ mod direct;
 mod harness;
 mod sessions;
 mod stopovers;
+mod tending;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

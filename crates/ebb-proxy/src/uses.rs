@@ -10,34 +10,53 @@ use ebb_types::SessionId;
 #[derive(Debug)]
 pub struct Uses {
     since: Moment,
-    last: BTreeMap<SessionId, Moment>,
+    sessions: BTreeMap<SessionId, Session>,
+}
+
+/// One session's use.
+#[derive(Debug)]
+struct Session {
+    /// When an operation began or ended.
+    last: Moment,
+    /// Operations that have not ended. Where members sleep one takes as long as they do.
+    under_way: u32,
 }
 
 impl Uses {
     /// Of a file that is held from now on.
     #[must_use]
     pub fn new(now: Moment) -> Self {
-        Self { since: now, last: BTreeMap::new() }
+        Self { since: now, sessions: BTreeMap::new() }
     }
 
-    /// A session uses it.
-    pub fn note(&mut self, session: SessionId, now: Moment) {
-        self.last.insert(session, now);
+    /// A session's operation begins.
+    pub fn begin(&mut self, session: SessionId, now: Moment) {
+        let known = self.sessions.entry(session).or_insert(Session { last: now, under_way: 0 });
+        known.last = now;
+        known.under_way += 1;
+    }
+
+    /// It ends. It counts from its end, too: a slow one is no quiet.
+    pub fn end(&mut self, session: SessionId, now: Moment) {
+        if let Some(known) = self.sessions.get_mut(&session) {
+            known.last = now;
+            known.under_way -= 1;
+        }
     }
 
     /// Sessions that have not used it for `span`; they are counted no more.
     pub fn take_idle(&mut self, now: Moment, span: Duration) -> Vec<SessionId> {
-        let idle: Vec<SessionId> =
-            self.last.iter().filter(|(_, last)| now.since(**last) >= span).map(|(session, _)| *session).collect();
-        self.last.retain(|_, last| now.since(*last) < span);
+        let is_idle = |known: &Session| known.under_way == 0 && now.since(known.last) >= span;
+        let idle = self.sessions.iter().filter(|(_, known)| is_idle(known)).map(|(session, _)| *session).collect();
+        self.sessions.retain(|_, known| !is_idle(known));
         idle
     }
 
     /// Whether no more than one session has used it for `span`.
     #[must_use]
     pub fn is_quiet(&self, now: Moment, span: Duration) -> bool {
-        let users = self.last.values().filter(|last| now.since(**last) < span).count();
-        users <= 1 && now.since(self.since) >= span
+        let is_user = |known: &&Session| known.under_way > 0 || now.since(known.last) < span;
+        self.sessions.values().filter(is_user).count() <= 1 && now.since(self.since) >= span
     }
 }
 
@@ -56,11 +75,28 @@ mod tests {
         assert!(!uses.is_quiet(at(2), span), "it was shared for a reason a moment ago");
         assert!(uses.is_quiet(at(3), span));
         for second in 1..9 {
-            uses.note(one, at(second));
+            uses.begin(one, at(second));
+            uses.end(one, at(second));
         }
-        uses.note(two, at(7));
+        uses.begin(two, at(7));
+        uses.end(two, at(7));
         assert!(!uses.is_quiet(at(9), span));
         assert!(uses.is_quiet(at(10), span));
         assert_eq!(uses.take_idle(at(10), span), [two]);
+    }
+
+    #[test]
+    fn who_waits_for_long_uses_it() {
+        let (one, two, span) = (SessionId::new(1), SessionId::new(2), Duration::from_secs(3));
+        let mut uses = Uses::new(at(0));
+        uses.begin(one, at(1));
+        uses.begin(two, at(1));
+        uses.begin(two, at(2));
+        uses.end(two, at(3));
+        assert_eq!(uses.take_idle(at(100), span), []);
+        assert!(!uses.is_quiet(at(100), span));
+        uses.end(two, at(100));
+        assert_eq!(uses.take_idle(at(103), span), [two]);
+        assert!(uses.is_quiet(at(103), span), "one is there alone");
     }
 }

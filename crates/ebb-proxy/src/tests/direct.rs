@@ -22,14 +22,14 @@ async fn is_filled(sharer: &(Client, Handle), offset: u64, len: u64, byte: u8) -
 }
 
 /// Requests to the proxy by hand, with numbers that the client library does not use.
-struct ByHand<'a> {
+pub(super) struct ByHand<'a> {
     cluster: &'a Cluster,
     client: &'a Client,
     message: pb::SharedOp,
 }
 
 impl<'a> ByHand<'a> {
-    async fn new(cluster: &'a Cluster, client: &'a Client, inode: InodeId) -> Self {
+    pub async fn new(cluster: &'a Cluster, client: &'a Client, inode: InodeId) -> Self {
         let joined = join(cluster, client, inode).await;
         let message = pb::SharedOp {
             session: client.session().raw(),
@@ -43,13 +43,13 @@ impl<'a> ByHand<'a> {
         Self { cluster, client, message }
     }
 
-    async fn send(&self, request: u64, op: Op) -> ebb_types::Result<pb::SharedOpReply> {
+    pub async fn send(&self, request: u64, op: Op) -> ebb_types::Result<pb::SharedOpReply> {
         let message = pb::SharedOp { request, op: Some(op), ..self.message.clone() };
         send(self.cluster, self.client, &message, &Bytes::new()).await
     }
 
     /// A place for bytes.
-    async fn ask(&self, request: u64, offset: u64, length: u64) -> Vec<pb::DirectPart> {
+    pub async fn ask(&self, request: u64, offset: u64, length: u64) -> Vec<pb::DirectPart> {
         let answer = self.send(request, Op::Direct(shared_op::Direct { offset, length })).await.unwrap();
         assert!(!answer.moved && answer.failure.is_none(), "{answer:?}");
         answer.parts

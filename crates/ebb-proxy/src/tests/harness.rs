@@ -9,7 +9,8 @@ use ebb_master::{Master, Options};
 use ebb_rpc::{Connector, Counters, Identity, Secret};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World, WorldOptions};
-use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName};
+use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result};
+use ebb_wire::pb;
 
 use crate::{Hosted, Proxy, ProxyOptions, Sessions};
 
@@ -65,10 +66,25 @@ impl Cluster {
         format!("{}:7200", self.proxy.as_ref().unwrap_or(&self.master).ip())
     }
 
-    async fn start_proxy(&self, runtime: Runtime) {
+    fn proxy_options(&self) -> ProxyOptions {
         let (identity, masters) = (identity("proxy", "proxy"), vec![self.master_address()]);
-        let options = ProxyOptions::apart(identity, masters, self.proxy_address(), "proxy-1");
-        let proxy = Proxy::start(runtime.clone(), options).await.unwrap();
+        ProxyOptions::apart(identity, masters, self.proxy_address(), "proxy-1")
+    }
+
+    /// One more where there is one already.
+    pub async fn start_proxy_again(&self) -> Result<Proxy> {
+        let process = self.proxy.as_ref().unwrap_or(&self.master);
+        Proxy::start(process.runtime(), self.proxy_options()).await
+    }
+
+    /// Sessions that the master counts.
+    pub async fn count_sessions(&self, by: &Client) -> u64 {
+        let channel = by.connector().channel(&self.master_address());
+        channel.call(&pb::ClusterStatus {}, Duration::from_secs(5)).await.unwrap().sessions
+    }
+
+    async fn start_proxy(&self, runtime: Runtime) {
+        let proxy = Proxy::start(runtime.clone(), self.proxy_options()).await.unwrap();
         runtime.spawn("keep the proxy", async move {
             let _proxy = proxy;
             std::future::pending::<()>().await;

@@ -1,0 +1,61 @@
+//! How a proxy begins, and what it looks after while nobody asks.
+
+use std::time::Duration;
+
+use ebb_client::Access;
+use ebb_types::{Credentials, InodeId};
+use ebb_wire::pb;
+use ebb_wire::pb::shared_op::{self, Op};
+
+use super::direct::ByHand;
+use super::harness::{Cluster, run, run_apart};
+use super::{number, take_turns};
+
+/// Goal: a file that cannot be given back holds up no other. Method: a member is frozen before it has synced what was written to
+/// a file, and nobody could take its place; the file becomes quiet. Who has the place for a direct write to another file
+/// does not come back, and who comes after it there waits until it is given up (six seconds), and no longer.
+#[test]
+fn a_file_that_cannot_be_given_back_holds_up_no_other() {
+    run(61, |cluster: Cluster| async move {
+        let (sharers, _) = cluster.sharers(2).await;
+        take_turns(&sharers).await;
+        let (one, two) = (&sharers[0], &sharers[1]);
+        let (root, access) = (Credentials::root(), Access::ReadWrite);
+        let made = one.0.create(&root, InodeId::ROOT, b"other", 0o644, 0, true, access, Vec::new()).await;
+        let (handle, attr, _) = made.unwrap();
+        one.0.write(handle, 0, number(1)).await.unwrap();
+        one.0.fsync(handle).await.unwrap();
+        let other = InodeId::new(attr.inode);
+        let gone = ByHand::new(&cluster, &one.0, other).await;
+        let next = ByHand::new(&cluster, &two.0, other).await;
+
+        assert_eq!(gone.ask(1001, 0, 1 << 20).await.len(), 1);
+        two.0.write(two.1, 0, number(5)).await.unwrap();
+        cluster.freeze_node(0);
+        let started = cluster.world.now();
+        let attributes = pb::meta_op::SetAttr { inode: other.raw(), mtime_ns: Some(7), ..Default::default() };
+        let set = shared_op::Set { credentials: Some((&root).into()), attributes: Some(attributes) };
+        let answer = loop {
+            match next.send(1001, Op::Set(set.clone())).await {
+                Ok(answer) => break answer,
+                Err(error) => assert!(cluster.world.now() - started < Duration::from_secs(20), "{error}"),
+            }
+        };
+        let waited = cluster.world.now() - started;
+        assert!(!answer.moved && answer.failure.is_none(), "{answer:?}");
+        assert!(waited < Duration::from_secs(9), "{waited:?}");
+        cluster.thaw_node(0);
+    });
+}
+
+#[test]
+fn a_proxy_that_cannot_listen_leaves_no_session() {
+    run_apart(62, |cluster: Cluster| async move {
+        let client = cluster.client().await;
+        let before = cluster.count_sessions(&client).await;
+        for _ in 0..3 {
+            assert!(cluster.start_proxy_again().await.is_err(), "somebody listens there");
+        }
+        assert_eq!(cluster.count_sessions(&client).await, before);
+    });
+}
