@@ -4,14 +4,17 @@
 //! [`FileView`]; read leases, open handles and the queue of those who wait are here. For each file there are any
 //! number of readers, or one writer.
 
+mod few;
 pub mod sharing;
 pub mod watches;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ebb_types::{InodeId, SessionId};
 use tokio::sync::Notify;
+
+use few::FewSessions;
 
 /// The master itself, in a file's queue: it notes no lease for itself.
 pub const MASTER: SessionId = SessionId::new(0);
@@ -95,13 +98,14 @@ pub struct Leases {
     next_ticket: u64,
 }
 
+/// There are as many as clients keep files: what is there for a moment only takes no memory before and after.
 #[derive(Debug, Default)]
 struct FileLeases {
-    readers: BTreeSet<SessionId>,
+    readers: FewSessions,
     /// With the number of the last opening, of the session's.
-    opens: BTreeMap<SessionId, u64>,
-    queue: VecDeque<(Ticket, SessionId, Mode)>,
-    changed: Arc<Notify>,
+    opens: FewSessions<u64>,
+    queue: Vec<(Ticket, SessionId, Mode)>,
+    changed: Option<Arc<Notify>>,
 }
 
 impl FileLeases {
@@ -109,12 +113,26 @@ impl FileLeases {
         self.readers.is_empty()
             && self.opens.is_empty()
             && self.queue.is_empty()
-            // Somebody waits for a change of this file.
-            && Arc::strong_count(&self.changed) == 1
+            && !is_awaited(&self.changed)
     }
 
     fn knows(&self, session: SessionId) -> bool {
-        self.readers.contains(&session) || self.opens.contains_key(&session)
+        self.readers.contains(session) || self.opens.contains(session)
+    }
+}
+
+/// Whether somebody waits for it.
+fn is_awaited(changed: &Option<Arc<Notify>>) -> bool {
+    changed.as_ref().is_some_and(|changed| Arc::strong_count(changed) > 1)
+}
+
+/// Wakes those who wait. Who waited last has it dropped.
+fn wake(changed: &mut Option<Arc<Notify>>) {
+    if let Some(notify) = changed {
+        notify.notify_waiters();
+    }
+    if !is_awaited(changed) {
+        *changed = None;
     }
 }
 
@@ -123,7 +141,7 @@ impl Leases {
     pub fn enter(&mut self, session: SessionId, inode: InodeId, mode: Mode) -> Wish {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
-        self.files.entry(inode).or_default().queue.push_back((ticket, session, mode));
+        self.files.entry(inode).or_default().queue.push((ticket, session, mode));
         Wish { session, inode, mode, ticket }
     }
 
@@ -131,6 +149,9 @@ impl Leases {
     pub fn leave(&mut self, wish: &Wish) {
         if let Some(file) = self.files.get_mut(&wish.inode) {
             file.queue.retain(|(ticket, _, _)| *ticket != wish.ticket);
+            if file.queue.is_empty() {
+                file.queue = Vec::new();
+            }
         }
         self.touch(wish.inode);
     }
@@ -185,7 +206,7 @@ impl Leases {
     /// A read lease was given back, or became a write lease.
     pub fn remove_reader(&mut self, session: SessionId, inode: InodeId) {
         if let Some(file) = self.files.get_mut(&inode) {
-            file.readers.remove(&session);
+            file.readers.remove(session);
         }
         self.forget_pair(session, inode);
         self.touch(inode);
@@ -193,7 +214,7 @@ impl Leases {
 
     /// Notes that a session has the file open, since its opening of this number; 0: since it made the file.
     pub fn add_open(&mut self, session: SessionId, inode: InodeId, opening: u64) {
-        let last = self.files.entry(inode).or_default().opens.entry(session).or_insert(opening);
+        let last = self.files.entry(inode).or_default().opens.get_or_insert(session, opening);
         *last = opening.max(*last);
         self.by_session.entry(session).or_default().insert(inode);
     }
@@ -202,9 +223,9 @@ impl Leases {
     /// of it comes late.
     pub fn remove_open(&mut self, session: SessionId, inode: InodeId, last: u64) {
         if let Some(file) = self.files.get_mut(&inode)
-            && file.opens.get(&session).is_some_and(|opening| *opening <= last)
+            && file.opens.get(session).is_some_and(|opening| *opening <= last)
         {
-            file.opens.remove(&session);
+            file.opens.remove(session);
         }
         self.forget_pair(session, inode);
         self.touch(inode);
@@ -213,9 +234,8 @@ impl Leases {
     /// The file is freed: nobody has anything of it any more, and its number is never given again.
     pub fn drop_file(&mut self, inode: InodeId) {
         if let Some(file) = self.files.get_mut(&inode) {
-            let opens = std::mem::take(&mut file.opens).into_keys();
-            let sessions = std::mem::take(&mut file.readers).into_iter().chain(opens);
-            for session in sessions.collect::<Vec<_>>() {
+            let (opens, readers) = (std::mem::take(&mut file.opens), std::mem::take(&mut file.readers));
+            for session in readers.iter().chain(opens.iter()) {
                 self.forget_pair(session, inode);
             }
         }
@@ -238,8 +258,8 @@ impl Leases {
     pub fn drop_session(&mut self, session: SessionId) {
         for inode in self.by_session.remove(&session).unwrap_or_default() {
             if let Some(file) = self.files.get_mut(&inode) {
-                file.readers.remove(&session);
-                file.opens.remove(&session);
+                file.readers.remove(session);
+                file.opens.remove(session);
             }
             self.touch(inode);
         }
@@ -247,13 +267,13 @@ impl Leases {
 
     /// Sessions with a read lease.
     pub fn readers(&self, inode: InodeId) -> impl Iterator<Item = SessionId> + '_ {
-        self.files.get(&inode).into_iter().flat_map(|file| file.readers.iter().copied())
+        self.files.get(&inode).into_iter().flat_map(|file| file.readers.iter())
     }
 
     /// Whether the session has a read lease.
     #[must_use]
     pub fn is_reader(&self, session: SessionId, inode: InodeId) -> bool {
-        self.files.get(&inode).is_some_and(|file| file.readers.contains(&session))
+        self.files.get(&inode).is_some_and(|file| file.readers.contains(session))
     }
 
     /// Whether any session has the file open.
@@ -264,19 +284,19 @@ impl Leases {
 
     /// Sessions that have the file open.
     pub fn openers(&self, inode: InodeId) -> impl Iterator<Item = SessionId> + '_ {
-        self.files.get(&inode).into_iter().flat_map(|file| file.opens.keys().copied())
+        self.files.get(&inode).into_iter().flat_map(|file| file.opens.iter())
     }
 
     /// Whether a session other than this one has the file open.
     #[must_use]
     pub fn is_open_elsewhere(&self, session: SessionId, inode: InodeId) -> bool {
-        self.files.get(&inode).is_some_and(|file| file.opens.keys().any(|other| *other != session))
+        self.files.get(&inode).is_some_and(|file| file.opens.iter().any(|other| other != session))
     }
 
     /// Whether this session has the file open.
     #[must_use]
     pub fn is_open_by(&self, session: SessionId, inode: InodeId) -> bool {
-        self.files.get(&inode).is_some_and(|file| file.opens.contains_key(&session))
+        self.files.get(&inode).is_some_and(|file| file.opens.contains(session))
     }
 
     /// Sessions that have a read lease or an open handle: they hear of changes by others.
@@ -284,19 +304,19 @@ impl Leases {
     pub fn interested(&self, inode: InodeId) -> BTreeSet<SessionId> {
         self.files
             .get(&inode)
-            .map(|file| file.readers.iter().chain(file.opens.keys()).copied().collect())
+            .map(|file| file.readers.iter().chain(file.opens.iter()).collect())
             .unwrap_or_default()
     }
 
     /// Told when anything about the file's leases changes. Whoever waits takes it before looking.
     pub fn changes(&mut self, inode: InodeId) -> Arc<Notify> {
-        Arc::clone(&self.files.entry(inode).or_default().changed)
+        Arc::clone(self.files.entry(inode).or_default().changed.get_or_insert_default())
     }
 
     /// Wakes those who wait for the file, and drops the entry if nothing is left to know.
     pub fn touch(&mut self, inode: InodeId) {
-        if let Some(file) = self.files.get(&inode) {
-            file.changed.notify_waiters();
+        if let Some(file) = self.files.get_mut(&inode) {
+            wake(&mut file.changed);
             if file.is_idle() {
                 self.files.remove(&inode);
             }

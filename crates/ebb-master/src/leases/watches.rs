@@ -20,6 +20,9 @@ use ebb_types::{InodeId, SessionId};
 use ebb_wire::pb;
 use tokio::sync::Notify;
 
+use super::few::FewSessions;
+use super::{is_awaited, wake};
+
 /// Inodes that one session may watch; told more, it may not keep them.
 const WATCHES_MAX: usize = 1 << 20;
 /// What was told and not dealt with is told again after this.
@@ -33,13 +36,14 @@ pub struct Watches {
     next_number: u64,
 }
 
+/// There are as many as clients keep names and attributes: what is there for a moment only takes no memory before and after.
 #[derive(Debug, Default)]
 struct Watched {
-    keepers: BTreeSet<SessionId>,
-    forgetting: BTreeSet<SessionId>,
+    keepers: FewSessions,
+    forgetting: FewSessions,
     /// Changes under way, by session.
-    fences: BTreeMap<SessionId, u32>,
-    changed: Arc<Notify>,
+    fences: FewSessions<u32>,
+    changed: Option<Arc<Notify>>,
 }
 
 impl Watched {
@@ -47,12 +51,11 @@ impl Watched {
         self.keepers.is_empty()
             && self.forgetting.is_empty()
             && self.fences.is_empty()
-            // Somebody waits for a change of this inode.
-            && Arc::strong_count(&self.changed) == 1
+            && !is_awaited(&self.changed)
     }
 
-    fn others<'a>(sessions: &'a BTreeSet<SessionId>, by: SessionId) -> impl Iterator<Item = SessionId> + 'a {
-        sessions.iter().copied().filter(move |session| *session != by)
+    fn others(sessions: &FewSessions, by: SessionId) -> impl Iterator<Item = SessionId> {
+        sessions.iter().filter(move |session| *session != by)
     }
 }
 
@@ -92,7 +95,7 @@ impl Watches {
             return false;
         }
         let watched = self.inodes.entry(inode).or_default();
-        let free = watched.fences.keys().all(|other| *other == session) && !watched.forgetting.contains(&session);
+        let free = watched.fences.iter().all(|other| other == session) && !watched.forgetting.contains(session);
         if free {
             watched.keepers.insert(session);
             watcher.inodes.insert(inode);
@@ -103,21 +106,22 @@ impl Watches {
     /// Whether the session may keep what it knows of an inode.
     #[must_use]
     pub fn is_watching(&self, session: SessionId, inode: InodeId) -> bool {
-        self.inodes.get(&inode).is_some_and(|watched| watched.keepers.contains(&session))
+        self.inodes.get(&inode).is_some_and(|watched| watched.keepers.contains(session))
     }
 
     /// A change by `session` begins. Every raised fence is lowered again.
     pub fn raise(&mut self, session: SessionId, inode: InodeId) {
-        *self.inodes.entry(inode).or_default().fences.entry(session).or_default() += 1;
+        *self.inodes.entry(inode).or_default().fences.get_or_insert(session, 0) += 1;
     }
 
     /// The change is over, or given up.
     pub fn lower(&mut self, session: SessionId, inode: InodeId) {
         if let Some(watched) = self.inodes.get_mut(&inode) {
-            if let Some(count) = watched.fences.get_mut(&session) {
+            if watched.fences.contains(session) {
+                let count = watched.fences.get_or_insert(session, 1);
                 *count -= 1;
                 if *count == 0 {
-                    watched.fences.remove(&session);
+                    watched.fences.remove(session);
                 }
             }
             if watched.is_idle() {
@@ -131,7 +135,7 @@ impl Watches {
         let Some(watched) = self.inodes.get_mut(&inode) else { return Vec::new() };
         let told: Vec<SessionId> = Watched::others(&watched.keepers, by).collect();
         for session in &told {
-            watched.keepers.remove(session);
+            watched.keepers.remove(*session);
             watched.forgetting.insert(*session);
             let watcher = self.sessions.entry(*session).or_default();
             watcher.inodes.remove(&inode);
@@ -150,7 +154,7 @@ impl Watches {
         let all = std::mem::take(&mut watcher.inodes);
         for inode in &all {
             if let Some(watched) = self.inodes.get_mut(inode) {
-                watched.keepers.remove(&session);
+                watched.keepers.remove(session);
                 watched.forgetting.insert(session);
             }
         }
@@ -183,8 +187,8 @@ impl Watches {
 
     fn end_forgetting(&mut self, session: SessionId, inode: InodeId) {
         if let Some(watched) = self.inodes.get_mut(&inode) {
-            watched.forgetting.remove(&session);
-            watched.changed.notify_waiters();
+            watched.forgetting.remove(session);
+            wake(&mut watched.changed);
             if watched.is_idle() {
                 self.inodes.remove(&inode);
             }
@@ -195,12 +199,12 @@ impl Watches {
     /// still says so.
     pub fn drop_inode(&mut self, inode: InodeId) {
         let Some(watched) = self.inodes.get_mut(&inode) else { return };
-        for session in std::mem::take(&mut watched.keepers) {
+        for session in std::mem::take(&mut watched.keepers).iter() {
             if let Some(watcher) = self.sessions.get_mut(&session) {
                 watcher.inodes.remove(&inode);
             }
         }
-        watched.changed.notify_waiters();
+        wake(&mut watched.changed);
         self.tidy(inode);
     }
 
@@ -209,8 +213,8 @@ impl Watches {
         let Some(watcher) = self.sessions.remove(&session) else { return };
         for inode in watcher.inodes {
             if let Some(watched) = self.inodes.get_mut(&inode) {
-                watched.keepers.remove(&session);
-                watched.changed.notify_waiters();
+                watched.keepers.remove(session);
+                wake(&mut watched.changed);
                 if watched.is_idle() {
                     self.inodes.remove(&inode);
                 }
@@ -246,7 +250,7 @@ impl Watches {
 
     /// Told when somebody has forgotten the inode. Whoever waits takes it before looking, and says when it has done.
     pub fn changes(&mut self, inode: InodeId) -> Arc<Notify> {
-        Arc::clone(&self.inodes.entry(inode).or_default().changed)
+        Arc::clone(self.inodes.entry(inode).or_default().changed.get_or_insert_default())
     }
 
     /// Drops the entry of an inode of which there is nothing left to know.
