@@ -76,6 +76,7 @@ mod tests;
 mod transfer;
 mod upkeep;
 mod vouched;
+mod waker;
 
 pub use ebb_layout::OverloadRule;
 pub use options::Options;

@@ -14,6 +14,7 @@ use pb::command::Command as Op;
 
 use crate::chains;
 use crate::shared::Shared;
+use crate::waker::Waker;
 
 /// Longest that a plan is waited for, whatever a caller asks.
 const WATCH_MAX: Duration = Duration::from_secs(30);
@@ -74,6 +75,7 @@ pub(crate) async fn publish(shared: &Shared, call: pb::PublishPlan) -> Result<()
 
 /// Answers `WatchPower`.
 pub(crate) async fn watch(shared: &Shared, call: &pb::WatchPower, deadline: Duration) -> pb::WatchPowerReply {
+    *shared.state.waker.lock() = Some(Waker::on_watch(call, shared.runtime.now()));
     let wait = Duration::from_millis(call.wait_ms.into()).min(WATCH_MAX).min(deadline);
     let until = shared.runtime.now().after(wait);
     loop {

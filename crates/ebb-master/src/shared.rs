@@ -36,6 +36,7 @@ use crate::reserve::Reservations;
 use crate::served::Served;
 use crate::sessions::Sessions;
 use crate::vouched::Vouched;
+use crate::waker::Waker;
 
 /// Everything that a master's tasks share.
 pub(crate) struct Shared {
@@ -61,6 +62,8 @@ pub(crate) struct State {
     pub chains: Mutex<Chains>,
     /// Power plans in force and announced.
     pub plans: Mutex<Timetable>,
+    /// Who wakes nodes, as it was heard last.
+    pub waker: Mutex<Option<Waker>>,
     pub popular: Mutex<Popular>,
     /// Alone: no other lock is taken while it is held.
     pub failures: Mutex<Failures>,
@@ -113,6 +116,7 @@ impl State {
             work: Mutex::default(),
             chains: Mutex::default(),
             plans: Mutex::default(),
+            waker: Mutex::default(),
             popular: Mutex::default(),
             failures: Mutex::default(),
             served: Mutex::default(),

@@ -11,8 +11,8 @@ use pb::command::Command as Op;
 use crate::describe::settle_doubts;
 use crate::leases::Mode;
 use crate::nodes::on_losses;
-use crate::registry::Word;
 use crate::shared::Shared;
+use crate::waker::{Silence, judge};
 
 const PERIOD: Duration = Duration::from_millis(500);
 /// Inodes freed by one command.
@@ -94,19 +94,12 @@ fn note_deaths(shared: &Shared) {
     let recorded: Vec<_> =
         machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id)).collect();
     let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    let word = |node, silent: Duration, patience: Duration| {
-        if plans.is_overdue(node, before(now_ms, silent), now_ms, millis(patience)) {
-            Word::Owed
-        } else if plans.next_wake_ms(node, now_ms).is_none() {
-            Word::Off
-        } else {
-            Word::NotYet
-        }
-    };
+    let (now, waker) = (shared.runtime.now(), *shared.state.waker.lock());
+    let word = |node, silent, patience| judge(&plans, waker, Silence { node, silent, patience }, now, now_ms);
     let (losses, changed) = {
         let mut registry = shared.state.registry.lock();
         let before = registry.version();
-        (registry.on_tick(recorded.into_iter(), shared.runtime.now(), word), registry.version() != before)
+        (registry.on_tick(recorded.into_iter(), now, word), registry.version() != before)
     };
     if !changed {
         return;

@@ -12,7 +12,7 @@ use ebb_power::plan::timetable::Action;
 use ebb_power::{NodeState, PowerPlan, Timetable, wall_ms};
 use ebb_power_client::{PowerClient, Powered};
 use ebb_rpc::{Answer, Connector, Counters, Identity, Request, Server, ServerOptions, Service, ServiceFuture};
-use ebb_runtime::{Listener, Runtime};
+use ebb_runtime::{Listener, Moment, Runtime};
 use ebb_types::{NodeId, Result, err};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
@@ -20,8 +20,13 @@ use tokio::sync::Notify;
 
 /// Longest that a node is left without a look at the plans.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long the master may hold a question for plans.
-const WATCH: Duration = Duration::from_secs(10);
+/// How long the master may hold a question for plans. It tells, too, that this power client is there: a node that nothing has
+/// woken is not dead.
+const WATCH: Duration = Duration::from_secs(1);
+/// Between two looks at the clock.
+const TICK: Duration = Duration::from_millis(100);
+/// A power client that has not run for so long (it was frozen, or the machine slept) may have missed a node's turn.
+const GAP: Duration = Duration::from_secs(1);
 /// Pause after a question that was not answered.
 const PAUSE: Duration = Duration::from_millis(200);
 /// A block server that wakes is told so within this.
@@ -48,6 +53,24 @@ pub struct NodeKeeper {
     plans: Mutex<Option<Timetable>>,
     news: Notify,
     seen: Mutex<BTreeMap<NodeId, pb::NodePowered>>,
+    pulse: Mutex<Pulse>,
+}
+
+/// Since when this process has run without a gap.
+struct Pulse {
+    since: Moment,
+    last: Moment,
+}
+
+impl Pulse {
+    /// How long that is.
+    fn beat(&mut self, now: Moment) -> Duration {
+        if now.since(self.last) >= GAP {
+            self.since = now;
+        }
+        self.last = now;
+        now.since(self.since)
+    }
 }
 
 /// Serves on `listener` and keeps the nodes to the plans until `stop` completes; then all are woken.
@@ -60,7 +83,7 @@ pub async fn run(
     nodes: Arc<dyn Nodes>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
-    let counters = Counters::default();
+    let (counters, began) = (Counters::default(), runtime.now());
     let connector = Connector::new(runtime.clone(), identity.clone(), counters.clone());
     let keeper = Arc::new(NodeKeeper {
         runtime: runtime.clone(),
@@ -70,7 +93,9 @@ pub async fn run(
         plans: Mutex::default(),
         news: Notify::new(),
         seen: Mutex::default(),
+        pulse: Mutex::new(Pulse { since: began, last: began }),
     });
+    let beating = runtime.spawn("look for gaps", beat(Arc::clone(&keeper)));
     let watching = runtime.spawn("watch plans", watch(Arc::clone(&keeper), master));
     let keeping = runtime.spawn("keep nodes", keep_all(Arc::clone(&keeper)));
     let server = Server::run_until(
@@ -83,10 +108,18 @@ pub async fn run(
         stop,
     );
     let served = server.await;
+    beating.abort();
     watching.abort();
     keeping.abort();
     keeper.wake_all().await;
     served
+}
+
+async fn beat(keeper: Arc<NodeKeeper>) {
+    loop {
+        keeper.beat();
+        keeper.runtime.sleep(TICK).await;
+    }
 }
 
 /// Asks for plans, over and over. Without an answer the last ones stay.
@@ -96,7 +129,8 @@ async fn watch(keeper: Arc<NodeKeeper>, master: String) {
         let wait_ms = u32::try_from(WATCH.as_millis()).unwrap_or(u32::MAX);
         // The first question is answered at once: whoever begins has to know whether there is a plan.
         let wait_ms = if keeper.plans.lock().is_some() { wait_ms } else { 0 };
-        let call = pb::WatchPower { version, wait_ms };
+        let kept_ms = u64::try_from(keeper.beat().as_millis()).unwrap_or(u64::MAX);
+        let call = pb::WatchPower { version, wait_ms, kept_ms };
         match keeper.connector.channel(&master).call(&call, WATCH + PAUSE * 10).await {
             Ok(reply) => keeper.take(&reply),
             Err(error) => {
@@ -157,6 +191,11 @@ async fn keep(keeper: Arc<NodeKeeper>, node: NodeId) {
 impl NodeKeeper {
     fn wall_ms(&self) -> u64 {
         wall_ms(self.runtime.wall())
+    }
+
+    /// How long nodes have been kept to their plans without a gap.
+    fn beat(&self) -> Duration {
+        self.pulse.lock().beat(self.runtime.now())
     }
 
     fn take(&self, reply: &pb::WatchPowerReply) {

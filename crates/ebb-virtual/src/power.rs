@@ -371,7 +371,13 @@ impl PowerCluster {
         }
     }
 
-    fn restart_keeper(&self) {
+    /// Kills the power client: who sleeps stays asleep, and who is awake stays awake.
+    pub fn kill_keeper(&self) {
+        self.keeper.kill();
+    }
+
+    /// Starts it again, if it has ended.
+    pub fn restart_keeper(&self) {
         if !self.keeper.is_alive() {
             self.start_keeper(self.keeper.restart());
         }

@@ -39,8 +39,11 @@ async fn describe(cluster: &Cluster, dataset: &pb::Dataset) -> pb::DescribeDatas
     cluster.channel().0.call(&pb::DescribeDataset { dataset: dataset.id }, DEADLINE).await.unwrap()
 }
 
+/// A power client that has woken whom the plans wake is there all the time.
 async fn until_home(cluster: &Cluster, dataset: &pb::Dataset) {
     for _ in 0..300 {
+        let watch = pb::WatchPower { version: 0, wait_ms: 0, kept_ms: 3_600_000 };
+        cluster.channel().0.call(&watch, DEADLINE).await.unwrap();
         if describe(cluster, dataset).await.away.is_empty() {
             return;
         }

@@ -129,6 +129,14 @@ impl Timetable {
         sum
     }
 
+    /// Whether a node had not to be woken: the plans that are known had it serve from `from_ms` to `until_ms` on end. Where
+    /// one of them came into force within that time, what was before it is not known any more.
+    #[must_use]
+    pub fn serves_throughout(&self, node: NodeId, from_ms: u64, until_ms: u64) -> bool {
+        let is_known = self.at(from_ms).is_none_or(|plan| plan.start_ms <= from_ms);
+        is_known && self.serves_ms(node, from_ms, until_ms) >= until_ms.saturating_sub(from_ms)
+    }
+
     /// Whether a node that was last heard at `heard_ms` must be taken for dead at `now_ms`: it is silent although the plans
     /// had it serve for `patience_ms` on end, or through several whole wakes and for as long in all. What sleeps is not
     /// silent. Without a plan a node always serves.

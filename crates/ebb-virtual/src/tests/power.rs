@@ -342,3 +342,23 @@ fn what_is_in_the_battery_is_known_after_a_restart() {
         assert!(before < full - 5_000.0 && (after - before).abs() < 1_500.0, "{full} J, {before} J, then {after} J");
     });
 }
+
+/// Goal: a node that nobody has woken is not dead, and what it alone has is not given up. Method: as above, the log is lost with
+/// the master; the power client is gone for longer than the dead time, from before the master is back until after it.
+#[test]
+fn nodes_that_nobody_wakes_are_waited_for() {
+    for (seed, gone) in [(20, 4), (21, 8), (22, 30)] {
+        World::run(seed, WorldOptions::default(), |world| async move {
+            let cluster = PowerCluster::start(&world, 9, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
+            write_and_die(&world, &cluster).await;
+            cluster.kill_keeper();
+            cluster.restart_master_after(|master| master.wipe_disk(Path::new(LOG_DIR))).await;
+            world.sleep(Duration::from_secs(gone)).await;
+            let told = cluster.cluster_status().await.unwrap();
+            let is_missed = |node: &&pb::Node| node.late || node.state() == pb::NodeState::NodeDead;
+            assert_eq!((told.under_replicated, told.nodes.iter().find(is_missed)), (0, None));
+            cluster.restart_keeper();
+            assert_everything_is_there(&cluster).await;
+        });
+    }
+}

@@ -1,0 +1,125 @@
+//! Whether a node that is silent was woken at all. Pure.
+//!
+//! Who sleeps by plan speaks again when the power client has woken it. While that was not there (killed, frozen, its host
+//! down) nodes missed their turns, and are silent without being broken: to take them for dead would give up the copies that
+//! they have.
+
+use std::time::Duration;
+
+use ebb_power::Timetable;
+use ebb_runtime::Moment;
+use ebb_types::NodeId;
+use ebb_wire::pb;
+
+use crate::registry::Word;
+
+/// The power client, as it was heard last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Waker {
+    heard: Moment,
+    /// For so long, until then, it had woken nodes by plan without a gap.
+    kept: Duration,
+}
+
+impl Waker {
+    /// It asks for plans.
+    pub fn on_watch(call: &pb::WatchPower, now: Moment) -> Self {
+        Self { heard: now, kept: Duration::from_millis(call.kept_ms) }
+    }
+}
+
+/// What is looked at: a node that has been silent for so long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Silence {
+    pub node: NodeId,
+    pub silent: Duration,
+    /// For so long it is waited for while it serves.
+    pub patience: Duration,
+}
+
+/// Whether the node should have spoken: it had not to be woken, or the power client was there to wake it. `wall_ms`: this
+/// moment by the wall's clock, in milliseconds since the Unix epoch.
+pub(crate) fn judge(plans: &Timetable, waker: Option<Waker>, silence: Silence, now: Moment, wall_ms: u64) -> Word {
+    let Silence { node, silent, patience } = silence;
+    let before = |span: Duration| wall_ms.saturating_sub(millis(span));
+    let (from_ms, until_ms) = if plans.serves_throughout(node, before(silent), wall_ms) {
+        (before(silent), wall_ms)
+    } else if let Some(Waker { heard, kept }) = waker {
+        let since_heard = now.since(heard);
+        (before(silent.min(since_heard.saturating_add(kept))), before(since_heard))
+    } else {
+        (wall_ms, wall_ms)
+    };
+    if from_ms < until_ms && plans.is_overdue(node, from_ms, until_ms, millis(patience)) {
+        Word::Owed
+    } else if plans.next_wake_ms(node, wall_ms).is_none() {
+        Word::Off
+    } else {
+        Word::NotYet
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_power::{Duty, NodePlan, OutOfReach, PolicyKind, PowerPlan};
+    use ebb_types::PlanVersion;
+
+    use super::*;
+
+    const NODE: NodeId = NodeId::new(1);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// In force since `start_ms`, with an interval of a second.
+    fn plans(duty: Duty, start_ms: u64) -> Timetable {
+        let plan = PowerPlan {
+            version: PlanVersion::new(1),
+            policy: PolicyKind::BlinkCircular,
+            start_ms,
+            interval_ms: 1_000,
+            guard_ms: 0,
+            budget_mw: 0,
+            nodes: [(NODE, NodePlan { duty, ready_ms: 0, wake_ms: 0, suspend_ms: 0 })].into(),
+            stalled: Vec::new(),
+            out_of_reach: OutOfReach::default(),
+            why: String::new(),
+        };
+        let mut plans = Timetable::default();
+        plans.accept(plan, start_ms).unwrap();
+        plans
+    }
+
+    /// At 100 s, of a node that was heard 20 s ago and has 5 s.
+    fn word(plans: &Timetable, waker: Option<Waker>) -> Word {
+        let silence = Silence { node: NODE, silent: SECOND * 20, patience: SECOND * 5 };
+        judge(plans, waker, silence, Moment::default().after(SECOND * 100), 100_000)
+    }
+
+    fn heard(at: u32, kept: Duration) -> Option<Waker> {
+        Some(Waker { heard: Moment::default().after(SECOND * at), kept })
+    }
+
+    #[test]
+    fn who_takes_turns_is_waited_for_while_nobody_is_known_to_wake_it() {
+        let blinks = plans(Duty::Blink { start_ms: 0, active_ms: 200 }, 0);
+        assert_eq!(word(&blinks, None), Word::NotYet, "no power client has been heard");
+        assert_eq!(word(&blinks, heard(99, SECOND * 60)), Word::Owed);
+        assert_eq!(word(&blinks, heard(99, SECOND)), Word::NotYet, "it has not been there for long");
+        assert_eq!(word(&blinks, heard(82, SECOND * 60)), Word::NotYet, "it is gone since");
+        assert_eq!(word(&blinks, heard(100, SECOND * 7)), Word::Owed, "it is back, and has had its time");
+        let off = plans(Duty::Off, 0);
+        assert_eq!((word(&off, None), word(&off, heard(99, SECOND * 60))), (Word::Off, Word::Off));
+    }
+
+    #[test]
+    fn who_is_on_needs_nobody_to_wake_it_and_one_that_came_on_does() {
+        assert_eq!(word(&Timetable::default(), None), Word::Owed, "there are no plans");
+        assert_eq!(word(&plans(Duty::On, 80_000), None), Word::Owed);
+        let since = plans(Duty::On, 81_000);
+        assert_eq!(word(&since, None), Word::NotYet, "it may have slept before that plan");
+        assert_eq!(word(&since, heard(99, SECOND * 60)), Word::Owed);
+    }
+}
