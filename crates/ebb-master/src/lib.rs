@@ -49,6 +49,7 @@ mod fence;
 mod freshen;
 pub mod fsck;
 pub mod group;
+mod holdings;
 mod keep;
 pub mod leases;
 pub mod log;

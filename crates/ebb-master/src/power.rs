@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use ebb_meta::Machine;
 use ebb_power::{NodeState, PowerPlan, Timetable, wall_ms};
-use ebb_types::{DatasetId, InodeId, NodeId, Result, bail};
+use ebb_types::{DatasetId, NodeId, Result, bail};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use crate::chains;
+use crate::holdings::{SETS_MAX, Sets};
 use crate::shared::Shared;
 use crate::waker::Waker;
 
@@ -20,8 +21,6 @@ use crate::waker::Waker;
 const WATCH_MAX: Duration = Duration::from_secs(30);
 /// Longest that a call waits for its node to wake, unless an interval of the plan takes longer.
 const WAKE_MAX: Duration = Duration::from_secs(60);
-/// Sets of nodes that are told apart in what a plan could put out of reach; the rest are one.
-const HOLDINGS_MAX: usize = 4096;
 
 /// Plans as they were logged; one that this release cannot read is left out, and said so.
 pub(crate) fn timetable(machine: &Machine, now_ms: u64) -> Timetable {
@@ -118,23 +117,13 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribePower) -> pb::Describ
     pb::DescribePowerReply { nodes, datasets, holdings, plans: encoded(&machine), away, served, reads }
 }
 
-/// Metablocks by the nodes that they lie on, and how many each dataset has. Looks at every metablock once.
+/// What lies where, and how many metablocks each dataset has. Looks at every metablock once.
 fn holdings(machine: &Machine) -> (Vec<pb::PowerHolding>, BTreeMap<DatasetId, u64>) {
-    let mut by_nodes: BTreeMap<Vec<u64>, (u64, InodeId)> = BTreeMap::new();
-    let mut filled = BTreeMap::new();
+    let (mut sets, mut filled) = (Sets::new(SETS_MAX), BTreeMap::new());
     for (dataset, inode, members) in machine.placed() {
         *filled.entry(dataset).or_insert(0) += 1;
-        let mut nodes: Vec<u64> = members.iter().map(|member| member.node).collect();
-        nodes.sort_unstable();
-        if by_nodes.len() < HOLDINGS_MAX || by_nodes.contains_key(&nodes) {
-            by_nodes.entry(nodes).or_insert((0, inode)).0 += 1;
-        }
+        sets.add(members.iter().map(|member| member.node).collect(), inode);
     }
-    let examples = by_nodes.values().map(|(_, inode)| *inode).collect();
-    let paths = machine.paths_of(&examples);
-    let holding = |(nodes, (metablocks, inode)): (Vec<u64>, (u64, InodeId))| {
-        let example = paths.get(&inode).cloned().unwrap_or_else(|| inode.to_string());
-        pb::PowerHolding { nodes, metablocks, example }
-    };
-    (by_nodes.into_iter().map(holding).collect(), filled)
+    let paths = machine.paths_of(&sets.examples());
+    (sets.holdings(|inode| paths.get(&inode).cloned().unwrap_or_else(|| inode.to_string())), filled)
 }

@@ -64,11 +64,6 @@ impl Known {
     fn of(settings: &Settings, told: &pb::DescribePowerReply, before: Option<&Self>) -> Result<Self> {
         let nodes: Vec<NodeId> = told.nodes.iter().map(|node| NodeId::new(node.id)).collect();
         let hardware = Hardware::new(settings.base_watts, nodes.iter().map(|node| (*node, settings.node())).collect())?;
-        let holding = |told: &pb::PowerHolding| Holding {
-            nodes: told.nodes.iter().copied().map(NodeId::new).collect(),
-            metablocks: told.metablocks,
-            example: told.example.clone(),
-        };
         let loads = told.reads.iter().map(|told| (NodeId::new(told.node), told.reads)).collect();
         Ok(Self {
             hardware,
@@ -91,6 +86,17 @@ impl Known {
             dead: &self.dead,
             popularity: &self.loads,
         }
+    }
+}
+
+/// What lies where, as the master tells it.
+#[must_use]
+pub fn holding(told: &pb::PowerHolding) -> Holding {
+    Holding {
+        nodes: told.nodes.iter().copied().map(NodeId::new).collect(),
+        copies: if told.copies == 0 { told.nodes.len() } else { usize::try_from(told.copies).unwrap_or(usize::MAX) },
+        metablocks: told.metablocks,
+        example: told.example.clone(),
     }
 }
 

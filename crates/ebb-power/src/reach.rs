@@ -6,11 +6,13 @@ use ebb_types::{NodeId, Result, bail};
 
 use crate::plan::PowerPlan;
 
-/// Data that lies on the same nodes.
+/// Data that lies on the same nodes, or on some of the same nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holding {
     /// Nodes with a current replica; guest replicas count.
     pub nodes: Vec<NodeId>,
+    /// Each lies on at least so many of them, whichever; as many as there are, as a rule.
+    pub copies: usize,
     /// Metablocks that lie like this.
     pub metablocks: u64,
     /// One of their files, for people.
@@ -29,16 +31,17 @@ pub enum Force {
 /// Files named in a refusal.
 const EXAMPLES: usize = 3;
 
-/// Data that has a living replica, and none that the plan ever wakes for long enough to be read. A node that the plan
-/// does not know is always on.
+/// Data that has a living replica, and none that the plan ever wakes for long enough to be read; of data that lies on some of
+/// its nodes, that may have none. A node that the plan does not know is always on.
 #[must_use]
 pub fn at_stake<'a>(plan: &PowerPlan, holdings: &'a [Holding], dead: &BTreeSet<NodeId>) -> Vec<&'a Holding> {
     let reachable = |node: &NodeId| {
         plan.nodes.get(node).is_none_or(|plan_of| plan_of.is_reachable(plan.interval_ms, plan.guard_ms))
     };
     let is_lost = |holding: &&Holding| {
-        let mut living = holding.nodes.iter().filter(|node| !dead.contains(node)).peekable();
-        living.peek().is_some() && !living.any(reachable)
+        let (gone, living): (Vec<_>, Vec<_>) = holding.nodes.iter().partition(|node| dead.contains(node));
+        let dark = living.into_iter().filter(|node| !reachable(node)).count();
+        dark > 0 && gone.len() + dark >= holding.copies
     };
     holdings.iter().filter(is_lost).collect()
 }

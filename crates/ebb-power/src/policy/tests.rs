@@ -301,11 +301,28 @@ fn a_node_that_slept_is_not_ready_before_it_has_woken() {
 }
 
 #[test]
+fn of_what_lies_somewhere_on_many_nodes_some_may_have_its_last_copies_switched_off() {
+    let case = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
+    let plan = case.plan(PolicyKind::Migration);
+    let dark: Vec<NodeId> =
+        case.circle.iter().copied().filter(|node| plan.nodes[node].duty == Duty::Off).collect();
+    let stake = |copies: usize, dead: &[NodeId]| {
+        let held = Holding { nodes: case.circle.clone(), copies, metablocks: 3, example: "/data".into() };
+        at_stake(&plan, &[held], &dead.iter().copied().collect()).len()
+    };
+    let lit = case.circle.iter().copied().find(|node| !dark.contains(node)).unwrap();
+    assert_eq!((stake(dark.len(), &[]), stake(dark.len() + 1, &[])), (1, 0), "copies on the {} dark nodes", dark.len());
+    assert_eq!(stake(dark.len() + 1, &[lit]), 1, "and on the one that is dead");
+    assert_eq!(stake(1, &case.circle), 0, "no plan is to blame for the dead");
+}
+
+#[test]
 fn the_last_replica_node_is_not_switched_off_unless_forced() {
     let case = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
     let plan = case.plan(PolicyKind::Migration);
     let at = |nodes: &[u64], file: &str| Holding {
         nodes: nodes.iter().copied().map(NodeId::new).collect(),
+        copies: nodes.len(),
         metablocks: 3,
         example: file.into(),
     };
@@ -384,6 +401,7 @@ fn holdings(case: &Case) -> Vec<Holding> {
     let chain = (0..2).flat_map(|primary| (2..case.chains[0].spread()).map(move |second| vec![primary, second]));
     let holding = |places: Vec<u32>| Holding {
         nodes: places.iter().map(|place| case.circle[*place as usize]).collect(),
+        copies: places.len(),
         metablocks: 1,
         example: format!("/{places:?}"),
     };

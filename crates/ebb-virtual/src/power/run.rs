@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ebb_client::{Access, Client};
-use ebb_power::reach::Holding;
 use ebb_power::{Battery, Duty, Hardware, wall_ms};
+use ebb_power_manager::manager::holding;
 use ebb_runtime::virt::options::Panics;
 use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
 use ebb_types::{InodeId, NodeId, Result};
@@ -193,11 +193,6 @@ impl Scene {
         if let Err(error) = meter.on_plans(&told.plans, now_ms) {
             self.ledger.lock().complaints.push(format!("a plan that nobody can read: {error}"));
         }
-        let holding = |told: &pb::PowerHolding| Holding {
-            nodes: told.nodes.iter().copied().map(NodeId::new).collect(),
-            metablocks: told.metablocks,
-            example: told.example.clone(),
-        };
         let plan = meter.plan(now_ms).cloned();
         let is_on = |away: &&pb::Away| {
             let duty = plan.as_ref().and_then(|plan| plan.nodes.get(&NodeId::new(away.home)));
