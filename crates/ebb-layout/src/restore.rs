@@ -21,7 +21,9 @@ const SLACK_PART: f64 = 0.02;
 const SLACK_BLOCKS: f64 = 2.0;
 /// Blocks that a column may lack more than another one, for each copy that a block would have to leave behind there.
 const COPY_WEIGHT: f64 = SLACK_BLOCKS;
-/// So that rounding sends no block back to where it came from.
+/// Blocks that a node of a column may have beyond that, when no column has enough to give one away.
+const COLUMN_SLACK: f64 = 1.0;
+/// So that rounding sends no block back to where it came from, and calls none misplaced.
 const ROUNDING: f64 = 0.01;
 
 /// One copy to move.
@@ -80,8 +82,14 @@ pub fn check_off(chain: &ChainView) -> u64 {
     if !chain.layout().has_chain() {
         return 0;
     }
-    let over = chain.nodes().iter().map(|node| (lack(chain, *node) - slack(chain, *node)).max(0.0).ceil());
-    over.sum::<f64>() as u64
+    // What one has too much of others lack, but not each of them by more than it may: the larger of the two is to move.
+    let beyond = |sign: f64, more: f64| -> f64 {
+        let over = |node: &NodeId| sign * lack(chain, *node) - slack(chain, *node) - more - ROUNDING;
+        chain.nodes().iter().map(|node| over(node).max(0.0).ceil()).sum()
+    };
+    // Columns keep to themselves what is less than a change over is worth.
+    let more = if chain.circle().is_some() { 0.0 } else { COLUMN_SLACK };
+    beyond(1.0, 0.0).max(beyond(-1.0, more)) as u64
 }
 
 /// The next move for one block, whose copies are at home; none: it is as it should be, or nobody who `may_take` a copy would
@@ -139,8 +147,8 @@ fn column_lack(chain: &ChainView, column: usize) -> f64 {
 /// Moves a copy from who has too much to who has too little, so that all of them are in runs still. Which copy a node in two
 /// runs has does not matter.
 fn to_share(chain: &ChainView, homes: &[NodeId], may_take: &impl Fn(NodeId) -> bool) -> Option<Shift> {
-    let lacking = chain.nodes().iter().map(|node| (*node, lack(chain, *node))).filter(|(_, lack)| *lack >= 1.0);
-    let mut needy: Vec<(NodeId, f64)> = lacking.filter(|(node, _)| !homes.contains(node) && may_take(*node)).collect();
+    let others = chain.nodes().iter().filter(|node| !homes.contains(node) && may_take(**node));
+    let mut needy: Vec<(NodeId, f64)> = others.map(|node| (*node, lack(chain, *node))).collect();
     needy.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
     let mut richest: Vec<(NodeId, f64)> = homes.iter().map(|node| (*node, -lack(chain, *node))).collect();
     richest.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));

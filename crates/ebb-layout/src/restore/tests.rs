@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use ebb_types::{HostName, Incarnation, InodeId, NodeId, RackName, VolumeId};
+use proptest::prelude::*;
 
 use super::{Shift, check_off, choose_change, choose_shift, is_in_runs};
 use crate::chain::ChainView;
+use crate::rng::Rng;
 use crate::{Ask, LayoutKind, View, VolumeView, choose};
 
 mod circle;
@@ -123,6 +125,11 @@ impl World {
 
     fn check(&self, what: &str) {
         assert_eq!(check_off(&self.chain), 0, "{what}");
+        for node in self.chain.nodes() {
+            let (lack, slack) = (super::lack(&self.chain, *node), super::slack(&self.chain, *node));
+            let over = slack + if self.chain.circle().is_some() { 0.0 } else { super::COLUMN_SLACK };
+            assert!(lack <= slack + 0.1 && -lack <= over + 0.1, "{what}: {node} lacks {lack}, {slack} are allowed");
+        }
         let out = self.blocks.iter().filter(|members| !is_in_runs(&self.chain, members)).count();
         assert_eq!(out, 0, "{what}: blocks with a copy outside its run");
     }
@@ -220,4 +227,36 @@ fn a_block_between_two_columns_goes_to_the_one_that_lacks_blocks() {
     let shift = choose_shift(&chain, &ids([5, 8]), |_| true).unwrap();
     assert_eq!((shift.from, shift.to), (NodeId::new(8), NodeId::new(1)));
     assert_eq!(choose_shift(&chain, &ids([5, 8]), |node| node != NodeId::new(1)), None, "it waits");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Goal: from any state moves end, with every copy in its run, and every node at its share. Method: copies strewn over the
+    /// chain, most of them in a crowd.
+    #[test]
+    fn from_anywhere_every_copy_gets_into_its_run_and_every_node_to_its_share(
+        shape in prop::sample::select(&SHAPES[..]),
+        blocks in 0_usize..300,
+        crowd in 1_u64..40,
+        seed: u64,
+    ) {
+        let (_, nodes, _, _, replicas) = shape;
+        let mut world = World::filled(shape, 0);
+        let mut rng = Rng::new(&[seed]);
+        for _ in 0..blocks {
+            let mut homes: Vec<NodeId> = Vec::new();
+            while homes.len() < replicas as usize {
+                let bound = if rng.below(4) == 0 { nodes } else { crowd.clamp(u64::from(replicas), nodes) };
+                let node = NodeId::new(1 + rng.below(bound));
+                if !homes.contains(&node) {
+                    homes.push(node);
+                }
+            }
+            Arc::make_mut(&mut world.chain).add(&homes);
+            world.blocks.push(homes);
+        }
+        world.restore();
+        world.check(&format!("{shape:?}"));
+    }
 }
