@@ -49,6 +49,8 @@ plants! {
     DirectHalves = "direct-halves";
     /// What is away from home stays away.
     StaysAway = "stays-away";
+    /// What lies where its chain does not want it stays there.
+    StaysMisplaced = "stays-misplaced";
 }
 
 impl Plant {

@@ -10,6 +10,7 @@ pub mod fresh;
 pub mod healthy;
 pub mod locks;
 pub mod names;
+pub mod placed;
 pub mod replicas;
 pub mod synced;
 pub mod torn;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ebb_runtime::Plant;
 use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
 
 use super::{Census, Counting, Facts, VolumeFacts};
@@ -48,7 +49,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let took = shared.runtime.now().since(began);
         // Durability goes before layout.
         let is_calm = census.short == 0 && census.unreachable == 0;
-        let begun = if is_due && is_calm { restore::look(&shared, &mut round, &off).await } else { 0 };
+        let may_move = is_calm && !shared.runtime.has_plant(Plant::StaysMisplaced);
+        let begun = if is_due && may_move { restore::look(&shared, &mut round, &off).await } else { 0 };
         let is_stuck = is_due && is_calm && begun == 0;
         pause = if is_stuck { (pause * 2).min(PAUSE_MAX) } else { PERIOD }.max(took * PAUSES);
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use ebb_layout::LayoutKind;
 use ebb_power::PolicyKind;
 use ebb_runtime::Plant;
 use ebb_runtime::virt::Dice;
@@ -140,6 +141,9 @@ pub struct PowerOptions {
     pub extra_share_percent: u32,
     /// Whether files lie on an expansion chain, and one more program writes in bursts that are too much for its primaries.
     pub bursts: bool,
+    /// The layout, on a chain or on the circle, of a file that is made longer all the time, and must lie as that wants it in the
+    /// end; none: there is no such file.
+    pub kept: Option<LayoutKind>,
     /// A mistake that the code is to make, to see whether it is found.
     pub plant: Option<Plant>,
 }
@@ -166,6 +170,7 @@ impl PowerOptions {
             level: *dice.pick(&[0.2, 0.35, 0.5, 0.8]),
             extra_share_percent: if Dice::new(seed, "extra copies").coin() { 50 } else { 0 },
             bursts: Dice::new(seed, "bursts").chance(0.4),
+            kept: None,
             plant: None,
         }
     }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ebb_client::{Access, Client};
+use ebb_client::{Access, Client, Location};
+use ebb_layout::LayoutKind;
+use ebb_power::chain::{ChainShape, DatasetChain};
 use ebb_power::{Battery, Duty, Hardware, wall_ms};
 use ebb_power_manager::manager::holding;
 use ebb_runtime::virt::options::Panics;
 use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
-use ebb_types::{InodeId, NodeId, Result};
+use ebb_types::{DatasetId, InodeId, NodeId, Result, bail};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use pb::meta_op::{CreateDataset, Op, SetDataset};
@@ -20,10 +22,13 @@ use super::meter::{Look, Meter};
 use super::options::{Fault, PowerOptions};
 use super::work::{self, Ledger};
 use super::{DEAD_TIME, LOG_DIR, OverloadRule, PowerCluster};
-use crate::invariants::{Violation, healthy};
+use crate::invariants::{Violation, healthy, placed};
 use crate::report::Report;
 
 const FILES: usize = 6;
+/// Where the file is that is kept, and how many metablocks it has before anything goes wrong.
+const KEPT: &str = "/kept";
+const KEPT_FIRST: u32 = 30;
 const WRITERS: usize = 2;
 const LOOK: Duration = Duration::from_millis(10);
 /// Looks between two questions to the master.
@@ -45,6 +50,8 @@ enum Program {
     Reader,
     /// Writes more at a time than the primaries.
     Burst,
+    /// Makes the file longer that is kept.
+    Filler(InodeId),
 }
 
 /// A directory on an expansion chain.
@@ -65,6 +72,29 @@ async fn make_chain(client: &Client, nodes: usize) -> Result<InodeId> {
     Ok(InodeId::new(made.inode))
 }
 
+/// Makes the file that is kept, on a chain or circle of all nodes.
+async fn make_kept(client: &Client, nodes: usize, layout: LayoutKind) -> Result<InodeId> {
+    // Gears are whole.
+    let primaries = if nodes.is_multiple_of(2) || layout != LayoutKind::Geared { 2 } else { 1 };
+    let dataset = pb::Dataset {
+        path: KEPT.to_owned(),
+        layout: layout.to_string(),
+        replicas: 2,
+        primaries: if layout.has_primaries() { primaries } else { 0 },
+        gear_size: if layout == LayoutKind::Geared { primaries } else { 0 },
+        block_size: work::KEPT_BYTES as u64,
+        metablock_size: work::KEPT_BYTES as u64,
+        ..Default::default()
+    };
+    let root = ebb_types::Credentials::root();
+    let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+    let directory = InodeId::new(made.dataset.unwrap_or_default().root_inode);
+    let access = Access::ReadWrite;
+    let made = client.create(&root, directory, b"all", 0o644, 0, true, access, Vec::new()).await?;
+    client.close(made.0).await;
+    Ok(InodeId::new(made.1.inode))
+}
+
 struct Scene {
     world: World,
     cluster: PowerCluster,
@@ -72,6 +102,8 @@ struct Scene {
     /// Where the files are.
     directory: InodeId,
     path: &'static str,
+    /// The file that is kept.
+    kept: Option<InodeId>,
     ledger: Mutex<Ledger>,
     meter: Mutex<Meter>,
     injected: Mutex<BTreeMap<String, u64>>,
@@ -127,6 +159,13 @@ impl Scene {
         for file in 0..FILES {
             work::make(&client, directory, file).await?;
         }
+        let (ledger, mut kept) = (Mutex::new(Ledger::of(FILES)), None);
+        if let Some(layout) = options.kept {
+            let file = make_kept(&client, options.nodes, layout).await?;
+            let (mut dice, done) = (world.dice("kept"), AtomicBool::new(false));
+            work::keep_on(world, &client, file, &ledger, KEPT_FIRST, &mut dice, &done).await?;
+            kept = Some(file);
+        }
         let extra_share_percent = Some(options.extra_share_percent);
         let set = SetDataset { dataset: 0, extra_share_percent, ..Default::default() };
         client.meta(&ebb_types::Credentials::root(), Op::SetDataset(set)).await?;
@@ -143,8 +182,9 @@ impl Scene {
             options,
             directory,
             path,
+            kept,
             away_from_on: AtomicU64::new(0),
-            ledger: Mutex::new(Ledger::of(FILES)),
+            ledger,
             meter: Mutex::new(Meter::new(hardware, battery)),
             injected: Mutex::default(),
             excused_ms: AtomicU64::new(0),
@@ -161,11 +201,14 @@ impl Scene {
         if scene.options.bursts {
             operator.spawn("burst", Arc::clone(&scene).live("burst".to_owned(), Program::Burst));
         }
+        if let Some(file) = scene.kept {
+            operator.spawn("filler", Arc::clone(&scene).live("filler".to_owned(), Program::Filler(file)));
+        }
         Ok(scene)
     }
 
     fn programs(&self) -> usize {
-        WRITERS + 1 + usize::from(self.options.bursts)
+        WRITERS + 1 + usize::from(self.options.bursts) + usize::from(self.kept.is_some())
     }
 
     fn now_ms(&self) -> u64 {
@@ -236,6 +279,9 @@ impl Scene {
             Program::Burst => {
                 work::burst_on(&self.world, &client, self.directory, &self.ledger, &mut dice, &self.done).await?;
             }
+            Program::Filler(file) => {
+                work::keep_on(&self.world, &client, file, &self.ledger, u32::MAX, &mut dice, &self.done).await?;
+            }
             Program::Reader => {
                 while !self.done.load(Ordering::Relaxed) {
                     let file = dice.below(FILES as u64) as usize;
@@ -255,8 +301,12 @@ impl Scene {
         for file in 0..FILES {
             self.timed(READ_MAX, "reach", work::read_once(&reader, self.path, file, &self.ledger)).await?;
         }
+        if let Some(file) = self.kept {
+            self.timed(READ_MAX, "reach", work::read_kept(&reader, file, &self.ledger)).await?;
+        }
         let disconnected = reader.disconnect().await;
         disconnected.map_err(|error| Violation::new("healthy", format!("a reader cannot leave: {error}")))?;
+        self.look_at_places().await?;
         self.look_at_level().await
     }
 
@@ -440,6 +490,39 @@ impl Scene {
             self.world.sleep(Duration::from_secs(1)).await;
         }
         Err(Violation::new(waits_for, format!("no rest within {REST_MAX:?}: {last}")))
+    }
+
+    /// With all power everything comes to lie as its layout wants it. Where a node is lost for good nobody has its place.
+    async fn look_at_places(&self) -> Result<(), Violation> {
+        let Some(file) = self.kept.filter(|_| self.cluster.nodes.lost.lock().is_empty()) else { return Ok(()) };
+        let end = self.world.now() + REST_MAX;
+        let looker = self.connect("places").await?;
+        loop {
+            let found = self.check_places(&looker, file).await;
+            let found = found.unwrap_or_else(|error| vec![Violation::new("placed", format!("not known: {error}"))]);
+            let Some(first) = found.into_iter().next() else { break };
+            if self.world.now() >= end {
+                return Err(first);
+            }
+            self.world.sleep(Duration::from_secs(2)).await;
+        }
+        let disconnected = looker.disconnect().await;
+        disconnected.map_err(|error| Violation::new("healthy", format!("who looks at places cannot leave: {error}")))
+    }
+
+    async fn check_places(&self, looker: &Client, file: InodeId) -> Result<Vec<Violation>> {
+        let told = self.cluster.describe().await?.datasets;
+        let Some(dataset) = told.into_iter().find(|dataset| dataset.path == KEPT) else {
+            bail!(NotFound, "nobody knows of {KEPT}");
+        };
+        let (nodes, shape) = (dataset.chain.into_iter().map(NodeId::new), dataset.layout.parse::<LayoutKind>()?);
+        let shape = ChainShape::of(shape, dataset.gear_size);
+        let id = DatasetId::new(dataset.id);
+        let chain = DatasetChain::new(id, nodes.collect(), shape, dataset.primaries, dataset.replicas)?;
+        let map = looker.locations(file).await?;
+        let members =
+            |location: &Location| location.metablock.members.iter().map(pb::Member::node_id).collect::<Vec<_>>();
+        Ok(placed::check(&chain, &map.iter().map(members).collect::<Vec<_>>()))
     }
 
     /// At a steady level of power: reads that the plan makes possible return within an interval, and so long after a write

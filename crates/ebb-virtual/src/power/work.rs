@@ -38,6 +38,8 @@ pub struct Ledger {
     pub reads: u64,
     /// What readers found wrong.
     pub complaints: Vec<String>,
+    /// Metablocks of the file that is kept, all synced.
+    pub kept: u32,
 }
 
 impl Ledger {
@@ -181,6 +183,53 @@ pub async fn burst_on(
         client.close(made.0).await;
         client.unlink(&root, directory, name.as_bytes()).await?;
     }
+    Ok(())
+}
+
+/// Bytes of a metablock of the file that is kept: three that are granted ahead are no burst.
+pub const KEPT_BYTES: usize = 16 << 10;
+/// Metablocks that it has at most.
+const KEPT_MAX: u32 = 160;
+
+/// Makes the file that is kept longer by a metablock at a time, each synced, by so many at most.
+pub async fn keep_on(
+    world: &World,
+    client: &Client,
+    file: InodeId,
+    ledger: &parking_lot::Mutex<Ledger>,
+    most: u32,
+    dice: &mut Dice,
+    done: &AtomicBool,
+) -> Result<()> {
+    let handle = client.open(&Credentials::root(), file, Access::ReadWrite).await?.0;
+    let end = ledger.lock().kept.saturating_add(most);
+    while !done.load(Ordering::Relaxed) && ledger.lock().kept < end {
+        let next = ledger.lock().kept;
+        if next < KEPT_MAX {
+            client.write(handle, u64::from(next) * KEPT_BYTES as u64, content(next + 1).slice(..KEPT_BYTES)).await?;
+            client.fsync(handle).await?;
+            ledger.lock().kept += 1;
+        }
+        world.sleep(dice.span(Duration::from_millis(300))).await;
+    }
+    client.close(handle).await;
+    Ok(())
+}
+
+/// Reads it all, and judges it.
+pub async fn read_kept(client: &Client, file: InodeId, ledger: &parking_lot::Mutex<Ledger>) -> Result<()> {
+    let handle = client.open(&Credentials::root(), file, Access::Read).await?.0;
+    let kept = ledger.lock().kept;
+    for number in 0..kept {
+        let bytes = client.read(handle, u64::from(number) * KEPT_BYTES as u64, KEPT_BYTES as u32).await?;
+        let found = one_value(&bytes);
+        if found != Ok(number + 1) {
+            let complaint =
+                format!("metablock {number} of what is kept shows {found:?}, and {} was synced", number + 1);
+            ledger.lock().complaints.push(complaint);
+        }
+    }
+    client.close(handle).await;
     Ok(())
 }
 

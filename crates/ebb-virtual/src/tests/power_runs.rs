@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use ebb_layout::LayoutKind;
 use ebb_power::PolicyKind;
 use ebb_runtime::Plant;
 
@@ -99,6 +100,50 @@ fn mistakes_with_stand_ins_are_found() {
         );
         assert!(found, "{plant}");
     }
+}
+
+/// Nodes that are gone for moments, while a file on a chain or circle gets longer.
+fn layout_under_failures(seed: u64, kept: LayoutKind) -> PowerOptions {
+    PowerOptions {
+        policy: PolicyKind::AlwaysOn,
+        faults: vec![Fault::Node],
+        fault_pause: Duration::from_millis(700),
+        chaos: Duration::from_secs(40),
+        kept: Some(kept),
+        ..PowerOptions::drawn(seed)
+    }
+}
+
+#[test]
+fn after_failures_every_node_has_its_share_again() {
+    for kept in [LayoutKind::Geared, LayoutKind::PowerBalanced] {
+        swarm::run_each(
+            0..4,
+            NonZeroUsize::MIN,
+            |seed| run(seed, layout_under_failures(seed, kept)),
+            |report| {
+                assert!(report.violations.is_empty(), "{kept:?}, seed {}: {:?}", report.seed, report.violations);
+                Next::GoOn
+            },
+        );
+    }
+}
+
+/// Goal: that the layout does not come back is seen.
+#[test]
+fn copies_that_stay_off_their_layout_are_found() {
+    let mut found = false;
+    let plant = Some(Plant::StaysMisplaced);
+    swarm::run_each(
+        0..100,
+        NonZeroUsize::MIN,
+        |seed| run(seed, PowerOptions { plant, ..layout_under_failures(seed, LayoutKind::Geared) }),
+        |report| {
+            found = report.violations.iter().any(|violation| violation.invariant == "placed");
+            if found { Next::Stop } else { Next::GoOn }
+        },
+    );
+    assert!(found);
 }
 
 #[test]
