@@ -110,10 +110,7 @@ struct FileLeases {
 
 impl FileLeases {
     fn is_idle(&self) -> bool {
-        self.readers.is_empty()
-            && self.opens.is_empty()
-            && self.queue.is_empty()
-            && !is_awaited(&self.changed)
+        self.readers.is_empty() && self.opens.is_empty() && self.queue.is_empty() && !is_awaited(&self.changed)
     }
 
     fn knows(&self, session: SessionId) -> bool {
@@ -302,10 +299,7 @@ impl Leases {
     /// Sessions that have a read lease or an open handle: they hear of changes by others.
     #[must_use]
     pub fn interested(&self, inode: InodeId) -> BTreeSet<SessionId> {
-        self.files
-            .get(&inode)
-            .map(|file| file.readers.iter().chain(file.opens.iter()).collect())
-            .unwrap_or_default()
+        self.files.get(&inode).map(|file| file.readers.iter().chain(file.opens.iter()).collect()).unwrap_or_default()
     }
 
     /// Told when anything about the file's leases changes. Whoever waits takes it before looking.

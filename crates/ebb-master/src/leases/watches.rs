@@ -48,10 +48,7 @@ struct Watched {
 
 impl Watched {
     fn is_idle(&self) -> bool {
-        self.keepers.is_empty()
-            && self.forgetting.is_empty()
-            && self.fences.is_empty()
-            && !is_awaited(&self.changed)
+        self.keepers.is_empty() && self.forgetting.is_empty() && self.fences.is_empty() && !is_awaited(&self.changed)
     }
 
     fn others(sessions: &FewSessions, by: SessionId) -> impl Iterator<Item = SessionId> {

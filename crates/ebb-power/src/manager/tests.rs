@@ -155,7 +155,12 @@ fn migration_waits_until_data_have_moved_while_there_is_power() {
     bench.read(265.0);
     bench.tick();
     bench.wall_ms += INTERVAL;
-    bench.holdings.push(Holding { nodes: vec![NodeId::new(8)], copies: 1, metablocks: 1, example: "/data/late".into() });
+    bench.holdings.push(Holding {
+        nodes: vec![NodeId::new(8)],
+        copies: 1,
+        metablocks: 1,
+        example: "/data/late".into(),
+    });
     // The battery carries nobody for good: a drop of supply comes first.
     bench.read(265.0 - 24.0);
     bench.wall_ms += 1;

@@ -304,8 +304,7 @@ fn a_node_that_slept_is_not_ready_before_it_has_woken() {
 fn of_what_lies_somewhere_on_many_nodes_some_may_have_its_last_copies_switched_off() {
     let case = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
     let plan = case.plan(PolicyKind::Migration);
-    let dark: Vec<NodeId> =
-        case.circle.iter().copied().filter(|node| plan.nodes[node].duty == Duty::Off).collect();
+    let dark: Vec<NodeId> = case.circle.iter().copied().filter(|node| plan.nodes[node].duty == Duty::Off).collect();
     let stake = |copies: usize, dead: &[NodeId]| {
         let held = Holding { nodes: case.circle.clone(), copies, metablocks: 3, example: "/data".into() };
         at_stake(&plan, &[held], &dead.iter().copied().collect()).len()
