@@ -70,10 +70,14 @@ fn what_lies_off_the_circle_is_counted() {
     assert_eq!(census(&facts, &sets), Census::default());
     let beside: [(DatasetId, &[pb::Member]); 1] = [(CHAIN, &[member(1), member(6)])];
     assert_eq!(census(&facts, &beside).misplaced, 1, "not opposite");
-    // Ten blocks more for one place and the one opposite: two is what a node may have too few.
+    // Ten blocks more for one place and the one opposite: two is what a node may be off by.
     (0..10).for_each(|_| circle.add(&opposite[0]));
     facts.datasets.insert(CHAIN, (2, Arc::new(circle)));
-    assert_eq!(census(&facts, &sets).misplaced, 6, "each of the six others lacks 2.5");
+    assert_eq!(
+        census(&facts, &sets).misplaced,
+        12,
+        "each of the two has 7.5 too many, each of the six others lacks 2.5"
+    );
 }
 
 #[test]
