@@ -350,6 +350,7 @@ impl Testbed {
             circle: &circle,
             chains: &[],
             dead: &BTreeSet::new(),
+            late: &BTreeSet::new(),
             popularity,
             rotational: Rotational::Spare,
             timing: Timing::every(interval_ms, (now_ms + LEAD_MS).next_multiple_of(interval_ms)),

@@ -52,7 +52,7 @@ pub(crate) struct Known {
     circle: Vec<NodeId>,
     chains: Vec<DatasetChain>,
     holdings: Vec<Holding>,
-    dead: BTreeSet<NodeId>,
+    silent: Silent,
     /// Reads that go to each node's data.
     loads: BTreeMap<NodeId, f64>,
     pub hosts: BTreeMap<NodeId, String>,
@@ -70,7 +70,7 @@ impl Known {
             circle: nodes,
             chains: told.datasets.iter().map(chain).collect::<Result<_>>()?,
             holdings: told.holdings.iter().map(holding).collect(),
-            dead: silent(&told.nodes),
+            silent: Silent::of(&told.nodes),
             away: told.away.clone(),
             loads: choose_loads(before.map_or(&BTreeMap::new(), |before| &before.loads), &loads),
             hosts: told.nodes.iter().map(|node| (NodeId::new(node.id), node.host.clone())).collect(),
@@ -83,7 +83,8 @@ impl Known {
             circle: &self.circle,
             chains: &self.chains,
             holdings: &self.holdings,
-            dead: &self.dead,
+            dead: &self.silent.all,
+            late: &self.silent.late,
             popularity: &self.loads,
         }
     }
@@ -100,11 +101,29 @@ pub fn holding(told: &pb::PowerHolding) -> Holding {
     }
 }
 
-/// Nodes that do not answer though they should. Whether they are dead shows later; what they hold is out of reach now, and
-/// a node that is woken in vain costs no more than its watts.
-fn silent(nodes: &[pb::Node]) -> BTreeSet<NodeId> {
-    let is_silent = |node: &&pb::Node| node.late || node.state() == pb::NodeState::NodeDead;
-    nodes.iter().filter(is_silent).map(|node| NodeId::new(node.id)).collect()
+/// Nodes that do not answer though they should.
+#[derive(Debug, Default)]
+struct Silent {
+    /// All of them. Whether they are dead shows later; what they hold is out of reach now.
+    all: BTreeSet<NodeId>,
+    /// Those that the master still waits for: they keep their turns, so that they can speak.
+    late: BTreeSet<NodeId>,
+}
+
+impl Silent {
+    fn of(nodes: &[pb::Node]) -> Self {
+        let mut silent = Self::default();
+        for node in nodes {
+            let (id, is_dead) = (NodeId::new(node.id), node.state() == pb::NodeState::NodeDead);
+            if node.late && !is_dead {
+                silent.late.insert(id);
+            }
+            if node.late || is_dead {
+                silent.all.insert(id);
+            }
+        }
+        silent
+    }
 }
 
 fn chain(dataset: &pb::Dataset) -> Result<DatasetChain> {
@@ -266,7 +285,7 @@ impl PowerManager {
         let told = channel.call(&pb::DescribePower { nodes_only: true }, CALL).await?;
         let mut state = self.state.lock();
         if let Some(known) = &mut state.known {
-            known.dead = silent(&told.nodes);
+            known.silent = Silent::of(&told.nodes);
             known.away = told.away;
         }
         state.on_served(told.served);

@@ -210,6 +210,7 @@ mod tests {
             circle: &circle,
             chains: &[],
             dead: &BTreeSet::new(),
+            late: &BTreeSet::new(),
             popularity: &BTreeMap::new(),
             rotational: Rotational::Spare,
             timing: Timing::every(60_000, start_ms),

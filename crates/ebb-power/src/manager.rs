@@ -53,6 +53,8 @@ pub struct Cluster<'a> {
     pub holdings: &'a [Holding],
     /// Nodes that do not answer though they should.
     pub dead: &'a BTreeSet<NodeId>,
+    /// Those of them that have not been given up.
+    pub late: &'a BTreeSet<NodeId>,
     /// Reads that go to each node's data.
     pub popularity: &'a BTreeMap<NodeId, f64>,
 }
@@ -278,6 +280,7 @@ impl Manager {
             circle: cluster.circle,
             chains: cluster.chains,
             dead: cluster.dead,
+            late: cluster.late,
             popularity: cluster.popularity,
             rotational: settings.rotational,
             timing: Timing { start_ms, ..settings.timing },

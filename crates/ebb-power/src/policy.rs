@@ -134,9 +134,7 @@ impl FromStr for PolicyKind {
 /// before publishing it.
 pub fn choose(policy: PolicyKind, ask: &Ask<'_>) -> Result<PowerPlan> {
     ask.check()?;
-    let ask = &Ask { dead: doubt::dead(ask), ..*ask };
-    let mut schedule = policy.schedule(ask);
-    doubt::lend_spare(ask, &mut schedule);
+    let schedule = doubt::schedule(ask, |ask| policy.schedule(ask));
     refuse_to_wear_disks_out(policy, ask, &schedule)?;
     let version = ask.last.map_or(PlanVersion::default(), |last| last.version);
     let interval_ms = schedule.interval_ms;

@@ -51,6 +51,7 @@ fn active(supply: Supply) -> Result<u32> {
         circle: &circle,
         chains: &[],
         dead: &BTreeSet::new(),
+        late: &BTreeSet::new(),
         popularity: &std::collections::BTreeMap::new(),
         rotational: Rotational::Spare,
         timing: Timing::every(interval_ms, 0),

@@ -129,6 +129,7 @@ impl<'a> Player<'a> {
             circle: &self.circle,
             chains: std::slice::from_ref(&self.chain),
             dead: &BTreeSet::new(),
+            late: &BTreeSet::new(),
             popularity: &BTreeMap::new(),
             rotational: Rotational::Blink,
             timing: Timing::every(self.interval_ms, 0),

@@ -15,6 +15,7 @@ struct Bench {
     chains: Vec<DatasetChain>,
     holdings: Vec<Holding>,
     dead: BTreeSet<NodeId>,
+    late: BTreeSet<NodeId>,
     popularity: BTreeMap<NodeId, f64>,
     manager: Manager,
     wall_ms: u64,
@@ -37,8 +38,18 @@ impl Bench {
             example: format!("/data/{node}"),
         };
         let holdings = (1..=2).map(holding).collect();
-        let (dead, popularity) = (BTreeSet::new(), BTreeMap::new());
-        Self { hardware, circle, chains: vec![chain], holdings, dead, popularity, manager, wall_ms: 10 * INTERVAL + 17 }
+        let (dead, late, popularity) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+        Self {
+            hardware,
+            circle,
+            chains: vec![chain],
+            holdings,
+            dead,
+            late,
+            popularity,
+            manager,
+            wall_ms: 10 * INTERVAL + 17,
+        }
     }
 
     fn now(&self) -> Now {
@@ -52,6 +63,7 @@ impl Bench {
             chains: &self.chains,
             holdings: &self.holdings,
             dead: &self.dead,
+            late: &self.late,
             popularity: &self.popularity,
         };
         let now = Now { moment: Duration::from_millis(self.wall_ms), wall_ms: self.wall_ms };

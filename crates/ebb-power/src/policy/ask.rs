@@ -64,6 +64,8 @@ pub struct Ask<'a> {
     pub chains: &'a [DatasetChain],
     /// Nodes that do not answer. Others come in their place; they are on only where nobody else needs the power.
     pub dead: &'a BTreeSet<NodeId>,
+    /// Those of them that have not been given up: they may be heard again, if they have power to speak.
+    pub late: &'a BTreeSet<NodeId>,
     /// Reads that go to each node's data, in any unit; for `load-proportional`.
     pub popularity: &'a BTreeMap<NodeId, f64>,
     /// Whether rotational disks may blink.
@@ -113,10 +115,17 @@ impl Ask<'_> {
         self.nodes_watts() - self.hardware.asleep_watts()
     }
 
-    /// Nodes that could be woken, in blink order.
+    /// Nodes that answer when they are woken, in blink order.
     #[must_use]
     pub fn living(&self) -> Vec<NodeId> {
         self.circle.iter().copied().filter(|node| !self.dead.contains(node)).collect()
+    }
+
+    /// Nodes that take turns where nodes blink, in blink order: who is late has its turns until it is given up.
+    #[must_use]
+    pub fn turns(&self) -> Vec<NodeId> {
+        let takes_turns = |node: &NodeId| !self.dead.contains(node) || self.late.contains(node);
+        self.circle.iter().copied().filter(takes_turns).collect()
     }
 
     pub(super) fn power(&self, node: NodeId) -> &NodePower {
@@ -163,7 +172,7 @@ impl Ask<'_> {
     /// All nodes on.
     pub(super) fn all_on(&self, why: impl Into<String>) -> Schedule {
         Schedule {
-            duties: self.living().into_iter().map(|node| (node, Duty::On)).collect(),
+            duties: self.turns().into_iter().map(|node| (node, Duty::On)).collect(),
             interval_ms: self.timing.interval_ms,
             stalled: Vec::new(),
             why: why.into(),

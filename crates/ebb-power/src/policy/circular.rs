@@ -14,7 +14,7 @@ use super::{Ask, Schedule};
 use crate::plan::Duty;
 
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
-    blink(ask, &ask.living())
+    blink(ask, &ask.turns())
 }
 
 /// When node `index` of `count` is powered, with `at_once` of them at any instant: (start, length) in milliseconds.

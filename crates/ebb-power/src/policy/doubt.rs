@@ -1,36 +1,91 @@
 //! Power for nodes that do not answer.
 //!
-//! A node that is silent may be broken, and it may be one that nothing has woken: the power client was gone when it should
-//! have. To leave it off for good would make sure that it is never heard again. So it is powered whenever that costs nobody
+//! A node that is silent may be broken, and it may be one that nothing has woken, or that a network has cut off for a
+//! moment. To leave it off would make sure that it is never heard again: it would die of the silence that it was put to. So
+//! who is late keeps its turns where nodes blink ([`Ask::turns`]), and where whole nodes are on, one node's watts are set
+//! aside for those who are late, as long as no dataset stalls for that. Who was given up is powered whenever that costs nobody
 //! anything; and where no node answers at all, all of them are planned for as if they did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_types::NodeId;
 
-use super::{Ask, Schedule};
+use super::circular::around;
+use super::{Ask, Rotational, Schedule};
+use crate::hardware::Supply;
 use crate::plan::Duty;
 use crate::plan::profile::{Profile, SLACK_WATTS};
 
 const NOBODY: &BTreeSet<NodeId> = &BTreeSet::new();
 
-/// Who is planned for as dead.
-pub(super) fn dead<'a>(ask: &Ask<'a>) -> &'a BTreeSet<NodeId> {
-    if ask.living().is_empty() { NOBODY } else { ask.dead }
+/// The schedule of a policy, and what is left of the power for those who do not answer.
+pub(super) fn schedule(ask: &Ask<'_>, policy: impl Fn(&Ask<'_>) -> Schedule) -> Schedule {
+    if ask.living().is_empty() {
+        return policy(&Ask { dead: NOBODY, late: NOBODY, ..*ask });
+    }
+    let mut schedule = policy(ask);
+    lend_spare(ask, &mut schedule);
+    set_aside(ask, &schedule, policy).unwrap_or(schedule)
 }
 
-/// Has nodes that do not answer on, as far as there are watts that the others leave at every instant.
-pub(super) fn lend_spare(ask: &Ask<'_>, schedule: &mut Schedule) {
-    let peak_watts = |duties: &BTreeMap<NodeId, Duty>| {
-        let all = ask.hardware.nodes().iter();
-        let all = all.map(|(id, power)| (power, duties.get(id).copied().unwrap_or(Duty::Off)));
-        Profile::new(all, schedule.interval_ms).peak_watts()
-    };
-    for node in ask.circle.iter().filter(|node| ask.dead.contains(node)) {
+/// Has nodes that do not answer on, the late ones first, as far as there are watts that the others leave at every instant.
+fn lend_spare(ask: &Ask<'_>, schedule: &mut Schedule) {
+    let of_late = |is_late: bool| move |node: &&NodeId| ask.dead.contains(node) && ask.late.contains(node) == is_late;
+    let late_first = ask.circle.iter().filter(of_late(true)).chain(ask.circle.iter().filter(of_late(false)));
+    for node in late_first {
+        if !is_off(schedule, node) {
+            continue;
+        }
         let mut duties = schedule.duties.clone();
         duties.insert(*node, Duty::On);
-        if peak_watts(&duties) <= ask.nodes_watts() + SLACK_WATTS {
+        if is_powered(ask, &duties, schedule.interval_ms) {
             schedule.duties = duties;
         }
     }
+}
+
+/// Nodes that are late and would be off get one node's watts, in turns: what the policy does with the rest, if no dataset
+/// stalls and no node has to blink for that.
+fn set_aside(ask: &Ask<'_>, schedule: &Schedule, policy: impl Fn(&Ask<'_>) -> Schedule) -> Option<Schedule> {
+    let is_waiting = |node: &NodeId| ask.late.contains(node) && is_off(schedule, node);
+    let waiting: Vec<NodeId> = ask.circle.iter().copied().filter(is_waiting).collect();
+    let most = waiting.iter().map(|node| ask.extra(*node)).reduce(f64::max)?;
+    let supply = Supply::Watts(ask.hardware.cluster_watts(ask.supply) - most);
+    let mut rest = policy(&Ask { supply, ..*ask });
+    let is_gear = rest.duties.values().all(|duty| *duty == Duty::On);
+    if !is_gear || rest.duties.is_empty() || rest.stalled != schedule.stalled {
+        return None;
+    }
+    let (turns, interval_ms) = turns(ask, &waiting);
+    rest.interval_ms = interval_ms;
+    rest.duties.extend(turns);
+    rest.why.push_str(&format!("; one node's watts are set aside for {} late", waiting.len()));
+    let is_powered = is_powered(ask, &rest.duties, rest.interval_ms);
+    lend_spare(ask, &mut rest);
+    is_powered.then_some(rest)
+}
+
+/// One after the other; the first alone where turns would be too short, or would wear disks out.
+fn turns(ask: &Ask<'_>, waiting: &[NodeId]) -> (Vec<(NodeId, Duty)>, u64) {
+    let count = waiting.len() as u64;
+    let may_blink =
+        waiting.iter().all(|node| ask.power(*node).rotational_disks == 0) || ask.rotational == Rotational::Blink;
+    match ask.stretched(1.0 / count as f64, ask.least_active_of(waiting)).filter(|_| may_blink) {
+        Some(interval_ms) if count > 1 => {
+            let turn = |index: usize| around(index as u64, count, 1, interval_ms);
+            let turn = |index| Duty::Blink { start_ms: turn(index).0, active_ms: turn(index).1 };
+            (waiting.iter().enumerate().map(|(index, node)| (*node, turn(index))).collect(), interval_ms)
+        }
+        _ => (vec![(waiting[0], Duty::On)], ask.timing.interval_ms),
+    }
+}
+
+fn is_off(schedule: &Schedule, node: &NodeId) -> bool {
+    schedule.duties.get(node).is_none_or(|duty| *duty == Duty::Off)
+}
+
+fn is_powered(ask: &Ask<'_>, duties: &BTreeMap<NodeId, Duty>, interval_ms: u64) -> bool {
+    let all = ask.hardware.nodes().iter();
+    let all = all.map(|(id, power)| (power, duties.get(id).copied().unwrap_or(Duty::Off)));
+    Profile::new(all, interval_ms).peak_watts() <= ask.nodes_watts() + SLACK_WATTS
 }

@@ -28,7 +28,7 @@ pub(super) fn largest(
     further: &[f64],
     duties: impl Fn(f64, u64) -> BTreeMap<NodeId, Duty>,
 ) -> Schedule {
-    let nodes = ask.living();
+    let nodes = ask.turns();
     if share >= 1.0 {
         return ask.all_on(format!("power for all of {} nodes", nodes.len()));
     }
@@ -65,6 +65,6 @@ pub(super) fn largest(
 /// Share of the interval that every node could be powered: `(p - p_inactive) / (p_total - p_inactive)`, between 0 and 1
 /// (BlinkFS, Sec. 4.2).
 pub(super) fn even_share(ask: &Ask<'_>) -> f64 {
-    let all = ask.extra_of(&ask.living());
+    let all = ask.extra_of(&ask.turns());
     if all <= 0.0 { 0.0 } else { (ask.headroom_watts() / all).clamp(0.0, 1.0) }
 }

@@ -11,7 +11,7 @@ use super::{Ask, Schedule, stagger_start};
 use crate::plan::Duty;
 
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
-    let nodes = ask.living();
+    let nodes = ask.turns();
     let share = even_share(ask);
     let count = nodes.len() as u64;
     largest(ask, "load-proportional", share, &[], |scale, interval_ms| {

@@ -16,7 +16,7 @@ pub fn stagger_start(index: u64, count: u64, active_ms: u64, interval_ms: u64) -
 }
 
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
-    let nodes = ask.living();
+    let nodes = ask.turns();
     let share = even_share(ask);
     let count = nodes.len() as u64;
     // Where one node more begins to overlap: just below it, the peak is a node lower.

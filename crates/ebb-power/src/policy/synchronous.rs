@@ -5,7 +5,7 @@ use super::{Ask, Schedule};
 use crate::plan::Duty;
 
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
-    let nodes = ask.living();
+    let nodes = ask.turns();
     let share = even_share(ask);
     largest(ask, "synchronous", share, &[], |scale, interval_ms| {
         let active = (interval_ms as f64 * share * scale) as u64;

@@ -18,6 +18,7 @@ struct Case {
     circle: Vec<NodeId>,
     chains: Vec<DatasetChain>,
     dead: BTreeSet<NodeId>,
+    late: BTreeSet<NodeId>,
     popularity: BTreeMap<NodeId, f64>,
     rotational: Rotational,
     timing: Timing,
@@ -38,6 +39,7 @@ impl Case {
             supply: Supply::Fraction(share),
             chains: Vec::new(),
             dead: BTreeSet::new(),
+            late: BTreeSet::new(),
             popularity: BTreeMap::new(),
             rotational: Rotational::Spare,
             timing: Timing::every(60_000, 1_700_000_000_000),
@@ -62,6 +64,7 @@ impl Case {
             circle: &self.circle,
             chains: &self.chains,
             dead: &self.dead,
+            late: &self.late,
             popularity: &self.popularity,
             rotational: self.rotational,
             timing: self.timing,
@@ -199,6 +202,65 @@ fn who_does_not_answer_is_on_where_that_costs_nobody_anything() {
         assert_eq!(silent, plan, "nobody answers: planned for as if all did");
         assert!(plan.nodes.values().any(|node| node.duty != Duty::Off), "{plan}");
     }
+}
+
+#[test]
+fn who_is_late_keeps_its_turns_where_nodes_blink() {
+    use PolicyKind::{BlinkCircular, BlinkStaggered, BlinkSynchronous, LoadProportional};
+    for policy in [BlinkCircular, BlinkStaggered, BlinkSynchronous, LoadProportional] {
+        let mut case = Case::blinkfs(0.3);
+        let before = case.plan(policy);
+        case.dead = [3, 4].map(NodeId::new).into();
+        case.late = case.dead.clone();
+        assert_eq!(case.plan(policy), before, "it may have been cut off for a moment");
+        case.late.clear();
+        let plan = case.plan(policy);
+        assert!(case.dead.iter().all(|node| plan.nodes[node].duty == Duty::Off), "given up: {plan}");
+    }
+}
+
+#[test]
+fn tide_has_who_is_late_take_turns_with_those_that_hold_everything() {
+    let mut case = Case::of(9, NodePower::REFERENCE, 0.2).with_chain(ChainShape::EqualWork, 2, 3);
+    case.dead = [1].map(NodeId::new).into();
+    case.late = case.dead.clone();
+    let plan = case.plan(PolicyKind::Tide);
+    let blinking: BTreeSet<NodeId> = plan.blinking().collect();
+    let cover = case.chains[0].cover(&case.dead);
+    assert!(cover.iter().chain(&case.late).all(|node| blinking.contains(node)), "{cover:?} {plan}");
+}
+
+#[test]
+fn one_nodes_watts_are_set_aside_for_who_is_late() {
+    // Power for five: two hold everything.
+    let mut case = Case::of(9, NodePower::REFERENCE, 0.58).with_chain(ChainShape::EqualWork, 2, 3);
+    for policy in [PolicyKind::Activation, PolicyKind::Tide] {
+        case.dead = [9].map(NodeId::new).into();
+        case.late.clear();
+        assert_eq!(on(&case.plan(policy)), [1, 2, 3, 4, 5], "given up");
+        case.late = case.dead.clone();
+        assert_eq!(on(&case.plan(policy)), [1, 2, 3, 4, 9]);
+        // Several have it one after the other.
+        case.dead = [7, 8, 9].map(NodeId::new).into();
+        case.late = case.dead.clone();
+        let plan = case.plan(policy);
+        assert_eq!(on(&plan), [1, 2, 3, 4], "{plan}");
+        assert_eq!(plan.blinking().collect::<BTreeSet<_>>(), case.late, "{plan}");
+        let (peak, _) = case.watts(&plan);
+        assert!(peak <= case.budget() + 1e-6, "{peak} W: {plan}");
+        // Disks that spin are not blinked for it.
+        let spinning = NodePower { rotational_disks: 1, ..NodePower::REFERENCE };
+        let mut spin = Case::of(9, spinning, 0.58).with_chain(ChainShape::EqualWork, 2, 3);
+        (spin.dead, spin.late) = (case.dead.clone(), case.late.clone());
+        assert_eq!(on(&spin.plan(policy)), [1, 2, 3, 4, 7]);
+    }
+    // Nothing stalls for it.
+    let mut least = Case::of(9, NodePower::REFERENCE, 0.0).with_chain(ChainShape::EqualWork, 2, 3);
+    least.supply = Supply::Watts(40.0 + least.hardware.asleep_watts() + 2.0 * 24.0);
+    least.dead = [9].map(NodeId::new).into();
+    least.late = least.dead.clone();
+    let plan = least.plan(PolicyKind::Activation);
+    assert_eq!((on(&plan), plan.stalled.len()), (vec![1, 2], 0), "{plan}");
 }
 
 #[test]
@@ -362,7 +424,8 @@ prop_compose! {
     fn cases()(draws in proptest::collection::vec((5.0_f64..60.0, 0.0_f64..4.0, 0_u64..3_000, 0_u64..3_000), 4..14),
         share in 0.0_f64..1.1, battery_s in prop_oneof![Just(0.0), 0.0_f64..3.0, Just(300.0)],
         filled in 0.0_f64..=1.0, efficiency in 0.5_f64..=1.0,
-        dead in proptest::collection::btree_set(1_u64..14, 0..3), start_ms in 0_u64..10_000_000,
+        dead in proptest::collection::btree_set(1_u64..14, 0..4), late in proptest::collection::btree_set(1_u64..14, 0..14),
+        start_ms in 0_u64..10_000_000,
         loads in proptest::collection::vec(0.0_f64..9.0, 14), interval_ms in 2_000_u64..90_000,
         guard_ms in 0_u64..100) -> Case {
         let node = |(at, draw): (usize, &(f64, f64, u64, u64))| (NodeId::new(at as u64 + 1), NodePower {
@@ -380,10 +443,12 @@ prop_compose! {
             DatasetChain::new(DatasetId::new(1), circle.clone(), ChainShape::EqualWork, 2, 2).unwrap(),
             DatasetChain::new(DatasetId::new(2), circle.clone(), ChainShape::Ring, 0, 3).unwrap(),
         ];
+        let dead: BTreeSet<_> = dead.into_iter().map(NodeId::new).filter(|node| circle.contains(node)).collect();
         Case {
+            late: late.into_iter().map(NodeId::new).filter(|node| dead.contains(node)).collect(),
             battery: Battery { charge_joules: battery.capacity_joules * filled, efficiency, ..battery },
             popularity: circle.iter().copied().zip(loads).collect(),
-            dead: dead.into_iter().map(NodeId::new).filter(|node| circle.contains(node)).collect(),
+            dead,
             supply: Supply::Fraction(share),
             rotational: Rotational::Spare,
             timing: Timing { guard_ms, ..Timing::every(interval_ms, start_ms) },
@@ -453,8 +518,8 @@ proptest! {
         for policy in PolicyKind::ALL {
             let plan = case.plan(*policy);
             plan.check().unwrap();
-            // Who does not answer has what others leave.
-            let lent = case.living_count() > 0 && case.dead.iter().any(|node| plan.nodes[node].duty != Duty::Off);
+            // Who was given up has what others leave.
+            let lent = case.living_count() > 0 && case.dead.difference(&case.late).any(|node| plan.nodes[node].duty != Duty::Off);
             prop_assert!(!lent || case.watts(&plan).0 <= case.budget() + 1e-6, "{policy}: {plan}");
             // A plan promises what it does not call stalled; migration promises only what has been moved.
             let lit = plan.nodes.values().any(|node| node.duty != Duty::Off);

@@ -30,7 +30,9 @@ pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
         let why = format!("{} of {} nodes on, {} hold everything", active.on.len(), ask.living().len(), cover.len());
         return on_for_good(ask, active, why);
     }
-    let all = ask.living();
+    let all = ask.turns();
+    let cover: Vec<NodeId> =
+        all.iter().copied().filter(|node| cover.contains(node) || ask.late.contains(node)).collect();
     let few = blink(ask, &cover);
     if all.len() == cover.len() || cover.is_empty() {
         return few;

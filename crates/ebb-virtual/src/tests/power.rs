@@ -10,7 +10,7 @@ use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{Credentials, InodeId};
 use ebb_wire::pb;
 
-use crate::power::{LOG_DIR, PowerCluster};
+use crate::power::{DEAD_TIME, LOG_DIR, PowerCluster};
 
 const INTERVAL: Duration = Duration::from_secs(2);
 const BLOCK: usize = 64 << 10;
@@ -359,6 +359,42 @@ fn nodes_that_nobody_wakes_are_waited_for() {
             assert_eq!((told.under_replicated, told.nodes.iter().find(is_missed)), (0, None));
             cluster.restart_keeper();
             assert_everything_is_there(&cluster).await;
+        });
+    }
+}
+
+/// Goal: at low power, too, nodes that a network cut off for a moment are heard again when it is whole, and are not given up
+/// for a silence that they were put to. Method: the master hears nothing of four of nine until it misses them, and a plan that
+/// goes by that would be in force.
+#[test]
+fn nodes_that_are_cut_off_for_a_moment_are_heard_again_at_low_power() {
+    for (seed, policy) in [(60, PolicyKind::BlinkCircular), (61, PolicyKind::BlinkStaggered), (62, PolicyKind::Tide)] {
+        World::run(seed, WorldOptions::default(), |world| async move {
+            let cluster = PowerCluster::start(&world, 9, policy, INTERVAL).await.unwrap();
+            let client = cluster.connect("client").await.unwrap();
+            let files = write_files(&client).await;
+            cluster.set_fraction(0.3).await.unwrap();
+            settle(&world).await;
+            let hosts = ["h3", "h4", "h5", "h6"];
+            hosts.iter().for_each(|host| world.partition(host, "master"));
+            let since = world.now();
+            let nodes = async || cluster.cluster_status().await.unwrap().nodes;
+            while nodes().await.iter().filter(|node| node.late).count() < hosts.len() {
+                world.sleep(Duration::from_millis(100)).await;
+                assert!(world.now() - since < DEAD_TIME, "{policy}: not missed");
+            }
+            // A plan that goes by it would be in force.
+            world.sleep(INTERVAL + Duration::from_millis(500)).await;
+            hosts.iter().for_each(|host| world.mend(host, "master"));
+            let whole = world.now();
+            while world.now() - whole < DEAD_TIME * 2 {
+                world.sleep(Duration::from_millis(500)).await;
+                let dead = |node: &&pb::Node| node.state() == pb::NodeState::NodeDead;
+                assert_eq!(nodes().await.iter().find(dead), None, "{policy}: {:?} on", world.now() - whole);
+            }
+            assert_eq!(nodes().await.iter().find(|node| node.late), None, "{policy}");
+            read_all(&world, &client, &files).await;
+            client.disconnect().await.unwrap();
         });
     }
 }
