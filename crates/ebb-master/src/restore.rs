@@ -60,11 +60,8 @@ pub fn choose_successor(chain: &[NodeId], well: &BTreeSet<NodeId>, scores: &BTre
 /// Begins what can be begun: a place that another node takes, or a batch of copies. How much it was. `off` are metablocks
 /// that lie off their chain one by one; what is to be moved besides, so that nodes have their shares, is looked for.
 pub(crate) async fn look(shared: &Arc<Shared>, round: &mut Round, off: &[MetablockId]) -> usize {
-    {
-        let work = shared.state.work.lock();
-        if !work.suspects.is_empty() || !work.copies.is_empty() || !work.recoveries.is_empty() {
-            return 0;
-        }
+    if shared.state.work.lock().is_mending() {
+        return 0;
     }
     let machine = shared.group.snapshot();
     let now = shared.runtime.now();
@@ -80,9 +77,16 @@ pub(crate) async fn look(shared: &Arc<Shared>, round: &mut Round, off: &[Metablo
             let registry = shared.state.registry.lock();
             chain.nodes().iter().copied().filter(|node| registry.is_missed(*node)).collect()
         };
-        match missed.first() {
-            Some(gone) => begun += usize::from(replace(shared, &machine, id, &chain, *gone).await),
-            None => drop(views.insert(id, chain)),
+        if missed.is_empty() {
+            views.insert(id, chain);
+            continue;
+        }
+        for gone in missed {
+            // The chain is another one then.
+            if replace(shared, &machine, id, &chain, gone).await {
+                begun += 1;
+                break;
+            }
         }
     }
     if begun > 0 || views.is_empty() {

@@ -1,6 +1,6 @@
 //! The looks: who is missed, what is wrong, what is to be done about the layout.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 const PAUSES: u32 = 20;
 /// Longest pause while the layout alone is not restored and nothing can be done about it.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// A look at the layout without any cause: files that were removed may have left nodes with unequal shares.
+const PATROL: Duration = Duration::from_secs(600);
 /// Metablocks counted on end.
 const CHUNK: usize = 4096;
 /// Metablocks that are remembered as lying off their chain, of one look.
@@ -29,6 +31,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut round = restore::Round::default();
     // What an earlier master process was about to restore shows in the map alone.
     let (mut is_due, mut pause) = (true, PERIOD);
+    let (mut in_use, mut counted) = (BTreeSet::new(), shared.runtime.now());
     while !shared.is_stopped() {
         shared.runtime.sleep(pause).await;
         let began = shared.runtime.now();
@@ -39,21 +42,40 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             failures.on_look(&missed, now_ms);
             failures.are_open()
         };
-        if !(are_open || is_due) {
+        // A node that is drained leaves its chain's shares to others, and takes its own again when that is undone.
+        let before = std::mem::replace(&mut in_use, nodes_in_use(&shared));
+        if !(are_open || is_due || before != in_use || began.since(counted) >= PATROL) {
             pause = PERIOD;
             continue;
         }
         let (census, off) = count(&shared).await;
+        counted = shared.runtime.now();
         shared.state.failures.lock().on_census(census, shared.wall_ms());
         is_due = census.misplaced > 0;
-        let took = shared.runtime.now().since(began);
-        // Durability goes before layout.
-        let is_calm = census.short == 0 && census.unreachable == 0;
+        let took = counted.since(began);
+        // Durability goes before layout, as far as something can be done for it.
+        let is_calm = (census.short == 0 && census.unreachable == 0) || is_settled(&shared);
         let may_move = is_calm && !shared.runtime.has_plant(Plant::StaysMisplaced);
         let begun = if is_due && may_move { restore::look(&shared, &mut round, &off).await } else { 0 };
         let is_stuck = is_due && is_calm && begun == 0;
         pause = if is_stuck { (pause * 2).min(PAUSE_MAX) } else { PERIOD }.max(took * PAUSES);
     }
+}
+
+/// Nodes that are to have data.
+fn nodes_in_use(shared: &Shared) -> BTreeSet<NodeId> {
+    let machine = shared.group.machine();
+    let usable = machine.nodes().filter(|record| !record.draining).filter_map(|record| record.node.as_ref());
+    usable.map(|node| NodeId::new(node.id)).collect()
+}
+
+/// Whether what lacks copies will go on lacking them: who is missed has been given up, and nothing more can be mended.
+fn is_settled(shared: &Shared) -> bool {
+    let may_come_back = {
+        let registry = shared.state.registry.lock();
+        registry.missed(shared.runtime.now()).any(|(node, _)| !registry.is_dead(node))
+    };
+    !may_come_back && shared.is_safe_start() && !shared.state.work.lock().is_mending()
 }
 
 /// Nodes that are missed, and when they were heard last.

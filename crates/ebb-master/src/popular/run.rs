@@ -113,7 +113,7 @@ fn view(shared: &Shared, machine: &Machine, shares: BTreeMap<DatasetId, f64>) ->
             extras: record.extra.iter().map(|extra| (*extra, fit(extra))).collect(),
         });
     }
-    let is_repairing = !work.suspects.is_empty() || !work.copies.is_empty() || !work.recoveries.is_empty();
+    let is_repairing = work.is_mending();
     View { metablocks, unused_bytes, shares, rule: shared.options.extra_rule, is_warm: popular.is_warm(), is_repairing }
 }
 

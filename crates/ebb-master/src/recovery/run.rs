@@ -54,11 +54,7 @@ async fn recover_until_done(shared: &Arc<Shared>, inode: InodeId) {
         tracing::info!(%inode, %error, "recovery waits");
         shared.runtime.sleep(PAUSE).await;
     }
-    let mut work = shared.state.work.lock();
-    work.recovering.remove(&inode);
-    if done.is_err() {
-        work.recoveries.insert(inode);
-    }
+    shared.state.work.lock().on_recovery_ended(inode, done.is_ok());
 }
 
 /// One attempt, under an epoch of its own. An error means: again later.

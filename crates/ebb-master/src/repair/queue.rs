@@ -65,6 +65,8 @@ pub struct Work {
     pub recoveries: BTreeSet<InodeId>,
     /// Of these, those that are being recovered.
     pub recovering: BTreeSet<InodeId>,
+    /// Files that could not be recovered at the last attempt.
+    pub unrecovered: BTreeSet<InodeId>,
     /// Whose turn is next.
     next_recovery: InodeId,
     /// Files whose holder lives, but has said that it does not hold them any more.
@@ -147,6 +149,25 @@ impl Work {
     pub fn takes(&self, node: NodeId, len: u64, weight_max: usize) -> bool {
         let load = self.copy_load(node);
         load == 0 || load + weight(len) <= weight_max
+    }
+
+    /// Whether something that is wrong can be mended: this goes before what makes better what is right. What cannot (all its copies
+    /// are lost, nobody has room for another) stays queued, and keeps nothing else waiting.
+    #[must_use]
+    pub fn is_mending(&self) -> bool {
+        let recovers = self.recoveries.iter().chain(&self.recovering).any(|inode| !self.unrecovered.contains(inode));
+        recovers || !self.copies.is_empty() || self.suspects.are_promising()
+    }
+
+    /// An attempt to recover a file has ended.
+    pub fn on_recovery_ended(&mut self, inode: InodeId, is_done: bool) {
+        self.recovering.remove(&inode);
+        if is_done {
+            self.unrecovered.remove(&inode);
+        } else {
+            self.recoveries.insert(inode);
+            self.unrecovered.insert(inode);
+        }
     }
 
     /// The next file to recover; it counts as being recovered from now on. Files take turns: those that cannot be recovered now

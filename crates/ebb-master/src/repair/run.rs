@@ -134,10 +134,15 @@ async fn look_at(shared: &Arc<Shared>, marks: &[Mark]) -> Option<Mark> {
     for mark in marks {
         match look(shared, mark.1) {
             Look::Settled => shared.state.work.lock().suspects.remove(&mark.1),
-            Look::Later => {}
+            Look::Later => shared.state.work.lock().suspects.on_looked(mark.1, false),
             Look::Step(step) => {
                 let (task, repair) = *step;
-                crowded += usize::from(start(shared, task, repair).await == Started::NoPair);
+                let found_none = start(shared, task, repair).await == Started::NoPair;
+                let mut work = shared.state.work.lock();
+                // While copies are made, their nodes may be all that it waits for.
+                let could = !found_none || !work.copies.is_empty();
+                work.suspects.on_looked(mark.1, could);
+                crowded += usize::from(found_none);
             }
         }
         if crowded >= CROWDED_MAX {

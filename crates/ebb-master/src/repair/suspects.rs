@@ -16,11 +16,14 @@ pub struct Suspects {
     /// Copies that can be read; 0: none, or nobody has looked yet, which is found out first.
     copies: BTreeMap<MetablockId, u8>,
     order: BTreeSet<Mark>,
+    /// Those for which nothing could be done when they were looked at last.
+    stalled: BTreeSet<MetablockId>,
 }
 
 impl Suspects {
-    /// Queues a set. What is known of its copies stays known.
+    /// Queues a set, or tells that there is news of it. What is known of its copies stays known.
     pub fn insert(&mut self, metablock: MetablockId) {
+        self.stalled.remove(&metablock);
         if let std::collections::btree_map::Entry::Vacant(entry) = self.copies.entry(metablock) {
             entry.insert(0);
             self.order.insert((0, metablock));
@@ -41,21 +44,31 @@ impl Suspects {
 
     /// It is as it should be, or gone.
     pub fn remove(&mut self, metablock: &MetablockId) {
+        self.stalled.remove(metablock);
         if let Some(copies) = self.copies.remove(metablock) {
             self.order.remove(&(copies, *metablock));
         }
+    }
+
+    /// A queued set was looked at: whether something could be done for it.
+    pub fn on_looked(&mut self, metablock: MetablockId, could: bool) {
+        if could {
+            self.stalled.remove(&metablock);
+        } else if self.contains(&metablock) {
+            self.stalled.insert(metablock);
+        }
+    }
+
+    /// Whether there are some for which something may be done.
+    #[must_use]
+    pub fn are_promising(&self) -> bool {
+        self.copies.len() > self.stalled.len()
     }
 
     /// Whether a set is queued.
     #[must_use]
     pub fn contains(&self, metablock: &MetablockId) -> bool {
         self.copies.contains_key(metablock)
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.copies.is_empty()
     }
 
     /// By id.
@@ -98,5 +111,24 @@ mod tests {
         suspects.rank(MetablockId::new(2), 1);
         assert_eq!(order(&suspects, Mark::default()), [4, 3, 1]);
         assert!(!suspects.contains(&MetablockId::new(2)) && suspects.iter().count() == 3);
+    }
+
+    #[test]
+    fn what_nothing_can_be_done_for_promises_nothing_until_there_is_news() {
+        let mut suspects = Suspects::default();
+        assert!(!suspects.are_promising());
+        let (one, other) = (MetablockId::new(1), MetablockId::new(2));
+        suspects.extend([one, other]);
+        suspects.on_looked(one, false);
+        assert!(suspects.are_promising());
+        suspects.on_looked(other, false);
+        assert!(!suspects.are_promising());
+        suspects.insert(one);
+        assert!(suspects.are_promising(), "there is news");
+        suspects.remove(&one);
+        suspects.on_looked(one, false);
+        assert!(!suspects.are_promising(), "it is not queued");
+        suspects.on_looked(other, true);
+        assert!(suspects.are_promising());
     }
 }

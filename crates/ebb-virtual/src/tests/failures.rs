@@ -40,13 +40,17 @@ async fn make(client: &Client, layout: pb::Dataset) -> Result<InodeId> {
 
 /// Writes files of these numbers.
 async fn write(client: &Client, directory: InodeId, numbers: Range<u64>) -> Result<Vec<InodeId>> {
+    write_blocks(client, directory, numbers, BLOCKS).await
+}
+
+async fn write_blocks(client: &Client, directory: InodeId, numbers: Range<u64>, blocks: u64) -> Result<Vec<InodeId>> {
     let root = Credentials::root();
     let mut files = Vec::new();
     for number in numbers {
         let (name, access) = (format!("f{number}"), Access::ReadWrite);
         let (handle, attr, _) =
             client.create(&root, directory, name.as_bytes(), 0o644, 0, true, access, Vec::new()).await?;
-        for block in 0..BLOCKS {
+        for block in 0..blocks {
             client.write(handle, block * BLOCK as u64, Bytes::from(vec![number as u8; BLOCK])).await?;
         }
         client.fsync(handle).await?;
@@ -220,6 +224,53 @@ fn copies_on_the_circle_go_back_to_a_node_that_was_away() {
         assert!(are_opposite(&sets), "{sets:?}");
         assert!(stored.len() == 8 && stored.values().all(|copies| copies.abs_diff(share) <= 2), "{stored:?}");
         check_content(&client, &files).await;
+        client.disconnect().await.unwrap();
+    });
+}
+
+/// Goal: without any failure, too, every node has its share again: after a drain that was undone, and after files were removed
+/// that lay on a few nodes. Method: one of eight nodes is drained and comes back; of files of one block each those that it has
+/// are removed.
+#[test]
+fn shares_are_made_equal_again_after_a_drain_and_after_files_were_removed() {
+    World::run(53, WorldOptions::default(), |world| async move {
+        let cluster = PowerCluster::start(&world, 8, PolicyKind::AlwaysOn, INTERVAL).await.unwrap();
+        let writer = cluster.connect("writer").await.unwrap();
+        let directory =
+            make(&writer, pb::Dataset { layout: "power-balanced".into(), ..Default::default() }).await.unwrap();
+        let mut files = write_blocks(&writer, directory, 0..96, 1).await.unwrap();
+        // What it was granted and has not written goes with it.
+        writer.disconnect().await.unwrap();
+        let client = cluster.connect("client").await.unwrap();
+        let node = chain(&cluster).await[3];
+        let until = async |seconds: u64, what: &str, is_so: &dyn Fn(&BTreeMap<u64, u64>) -> bool, files: &[InodeId]| {
+            let since = world.now();
+            loop {
+                let stored = count(&placed(&client, files).await);
+                if is_so(&stored) {
+                    break;
+                }
+                assert!(world.now() - since < Duration::from_secs(seconds), "{what}: {stored:?}");
+                world.sleep(Duration::from_millis(500)).await;
+            }
+        };
+        let is_even = |stored: &BTreeMap<u64, u64>| {
+            let share = stored.values().sum::<u64>() / 8;
+            stored.len() == 8 && stored.values().all(|copies| copies.abs_diff(share) <= 2)
+        };
+        cluster.drain(node, false).await.unwrap();
+        until(60, "drained", &|stored| !stored.contains_key(&node), &files).await;
+        cluster.drain(node, true).await.unwrap();
+        until(60, "taken back", &is_even, &files).await;
+
+        let sets = placed(&client, &files).await;
+        let (gone, stay): (Vec<usize>, Vec<usize>) = (0..files.len()).partition(|at| sets[*at].contains(&node));
+        for at in &gone {
+            client.unlink(&Credentials::root(), directory, format!("f{at}").as_bytes()).await.unwrap();
+        }
+        files = stay.iter().map(|at| files[*at]).collect();
+        assert!(!is_even(&count(&placed(&client, &files).await)));
+        until(700, "after files were removed", &is_even, &files).await;
         client.disconnect().await.unwrap();
     });
 }
