@@ -1,5 +1,7 @@
 //! `ebb node`.
 
+use std::collections::BTreeSet;
+
 use clap::Subcommand;
 use ebb_types::{HostName, Result, err};
 use ebb_wire::pb;
@@ -42,9 +44,11 @@ pub async fn run(context: &Context, command: NodeCommand) -> Result<()> {
 }
 
 async fn list(context: &Context) -> Result<()> {
-    let reply = status::ask(&context.cluster()?).await?;
+    let cluster = context.cluster()?;
+    let reply = status::ask(&cluster).await?;
+    let asleep = status::asleep(&cluster)?;
     if context.output.json() {
-        let nodes: Vec<_> = reply.nodes.iter().map(node_json).collect();
+        let nodes: Vec<_> = reply.nodes.iter().map(|node| node_json(node, &asleep)).collect();
         context.output.print_json(&json!(nodes));
         return Ok(());
     }
@@ -56,7 +60,7 @@ async fn list(context: &Context) -> Result<()> {
                 node.host.clone(),
                 node.rack.clone(),
                 node.pid.to_string(),
-                state(node.state()).to_owned(),
+                state(node, &asleep).to_owned(),
                 node.load.to_string(),
                 volume.path.clone(),
                 volume.replicas.to_string(),
@@ -69,7 +73,7 @@ async fn list(context: &Context) -> Result<()> {
     Ok(())
 }
 
-fn node_json(node: &pb::Node) -> serde_json::Value {
+fn node_json(node: &pb::Node, asleep: &BTreeSet<String>) -> serde_json::Value {
     let volumes: Vec<_> = node
         .volumes
         .iter()
@@ -88,13 +92,16 @@ fn node_json(node: &pb::Node) -> serde_json::Value {
         .collect();
     json!({
         "id": format!("n{}", node.id), "host": node.host, "rack": node.rack, "pid": node.pid,
-        "address": node.address, "state": state(node.state()), "load": node.load, "volumes": volumes,
+        "address": node.address, "state": state(node, asleep), "load": node.load, "volumes": volumes,
     })
 }
 
-/// As people read it. A node that is registered and silent since the master started is not live yet.
-fn state(state: pb::NodeState) -> &'static str {
-    match state {
+/// As people read it. A node that is registered and silent since the master started is not live yet; one that has missed its
+/// heartbeats is not dead yet.
+fn state(node: &pb::Node, asleep: &BTreeSet<String>) -> &'static str {
+    match node.state() {
+        pb::NodeState::NodeLive | pb::NodeState::NodeUnknown if asleep.contains(&node.host) => "asleep",
+        pb::NodeState::NodeLive if node.late => "silent",
         pb::NodeState::NodeLive => "live",
         pb::NodeState::NodeDraining => "draining",
         pb::NodeState::NodeDead | pb::NodeState::NodeUnknown => "dead",

@@ -1,5 +1,6 @@
 //! `ebb cluster status`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -182,17 +183,19 @@ pub async fn ask(cluster: &ClusterDir) -> Result<pb::ClusterStatusReply> {
     connector.channel(&master).call(&pb::ClusterStatus {}, ASK).await
 }
 
+/// Hosts whose block servers sleep now.
+pub fn asleep(cluster: &ClusterDir) -> Result<BTreeSet<String>> {
+    let blocks = process::list(cluster)?.into_iter().filter(|process| process.role == "block");
+    Ok(blocks.filter(ProcessFile::is_frozen).map(|process| process.host).collect())
+}
+
 /// Waits until the master serves and `nodes` block servers are live.
 pub async fn wait_serving(cluster: &ClusterDir, nodes: usize, span: Duration) -> Result<()> {
     let start = Instant::now();
     loop {
         let answer = ask(cluster).await;
         // Who sleeps by plan may have told a master that has just been started nothing, and does not until it wakes.
-        let asleep: Vec<String> = process::list(cluster)?
-            .into_iter()
-            .filter(|process| process.role == "block" && process.is_frozen())
-            .map(|process| process.host)
-            .collect();
+        let asleep = asleep(cluster)?;
         let is_there = |node: &&pb::Node| node.state() == pb::NodeState::NodeLive || asleep.contains(&node.host);
         let live = answer.as_ref().map_or(0, |reply| reply.nodes.iter().filter(is_there).count());
         if live >= nodes && answer.as_ref().is_ok_and(|reply| reply.serving) {

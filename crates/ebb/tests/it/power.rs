@@ -91,6 +91,8 @@ fn nine_nodes_blink_and_a_reader_never_fails() {
         more("reads at a fifth of the power", 3);
         let dark = status(&cluster);
         assert_eq!((&dark["budget_watts"], &dark["modelled"]), (&85.0.into(), &true.into()), "{dark}");
+        let nodes = cluster.json(&["node", "list"]).to_string();
+        assert!(nodes.contains("asleep"), "who sleeps is shown asleep: {nodes}");
 
         cluster.ok(&["power", "set", "--fraction", "1.0"]);
         wait_plan(&cluster, "all awake", |status| {
