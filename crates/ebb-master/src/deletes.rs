@@ -70,6 +70,7 @@ async fn delete_on(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> Resu
         // Their ids are never given out again, so it does not matter which replica of them this volume has.
         let all = deleted.iter().map(|metablock| freed(*metablock, 0)).collect();
         send(shared, node, volume, all).await?;
+        shared.state.work.lock().freed = Some(shared.runtime.now());
         let metablocks = deleted.iter().map(|metablock| metablock.raw()).collect();
         // Ordering: the record of a deletion goes only when the volume has made it durable.
         shared.group.propose(Op::DropDeleted(pb::DropDeleted { volume: volume.raw(), metablocks })).await?;
@@ -98,6 +99,9 @@ async fn delete_strays(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> 
         send(shared, node, volume, gone).await?;
     }
     let mut work = shared.state.work.lock();
+    if !sent.is_empty() {
+        work.freed = Some(shared.runtime.now());
+    }
     for metablock in sent.into_iter().chain(kept) {
         work.excess.remove(&(volume, metablock));
     }

@@ -122,11 +122,7 @@ async fn mutate(shared: &Shared, session: SessionId, request: &pb::MetaRequest, 
     if request.request == 0 {
         bail!(Invalid, "a mutation needs a request number above 0");
     }
-    let mut tried = placements(shared, session, op);
-    if room::lacks_room(op, &tried) && room::ask_back(shared, op).await {
-        tried = placements(shared, session, op);
-    }
-    let mut placed = tried?;
+    let mut placed = room::find(shared, op, || placements(shared, session, op)).await?;
     let request = chains::complete(shared, request.clone())?;
     let placements = std::mem::take(&mut placed.placements);
     let command = pb::ClientCommand { request: Some(request), placements };

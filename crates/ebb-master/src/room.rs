@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ebb_meta::{Effect, Machine};
-use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, Result, SessionId, bail};
+use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, NodeId, Result, SessionId, VolumeId, bail};
 use ebb_wire::pb;
 use pb::command::Command;
 use pb::meta_op::Op;
@@ -13,11 +13,12 @@ use crate::leases::Mode;
 use crate::placement::{Need, place_new};
 use crate::reserve::{Offer, Short, choose_reserved};
 use crate::shared::{Shared, State};
+use crate::upkeep::is_reaping;
 
 /// Files whose room is asked back at a time.
 const ASKED_BACK_MAX: usize = 64;
 /// How long their holders have before who asked for room is refused. Less than one attempt of a client's call.
-const RETURN_WAIT: Duration = Duration::from_secs(2);
+const RETURN_WAIT: Duration = Duration::from_secs(3);
 /// Between looks at what came back.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Metablocks that one Grant may ask for.
@@ -103,38 +104,72 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
     Ok(placed)
 }
 
-/// Whether a request was refused for want of room that may be no more than promised to others.
-pub(crate) fn lacks_room<T>(op: &Op, placed: &Result<T>) -> bool {
-    let is_short = |kind| matches!(kind, ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
-    matches!(op, Op::Grant(_)) && placed.as_ref().is_err_and(|error| is_short(error.kind()))
-}
-
-/// Asks for the leases on files that have room and do not write: with the lease the room comes back. True: some did. Not the
-/// lease on the file that asks: its holder gives nothing back while it waits for room.
-pub(crate) async fn ask_back(shared: &Shared, op: &Op) -> bool {
-    let asks = if let Op::Grant(grant) = op { InodeId::new(grant.inode) } else { InodeId::default() };
-    let idle = shared.state.room().idle(ASKED_BACK_MAX + 1);
-    let asked: Vec<InodeId> = {
-        let machine = shared.group.machine();
-        let mut soft = shared.state.soft.lock();
-        let mut ask = |inode: &InodeId| {
-            let holder = machine.holder(*inode).filter(|holder| soft.sessions.goes_on(*holder));
-            holder.inspect(|holder| soft.sessions.recall(*holder, *inode, Mode::Read)).is_some()
-        };
-        idle.into_iter().filter(|inode| *inode != asks).take(ASKED_BACK_MAX).filter(|inode| ask(inode)).collect()
-    };
+/// Tries to find room. What is refused for want of it is tried again while some is coming back: room that is promised to
+/// others and not used, which is asked back, and that of what was removed, until its volumes have told. For a bounded time.
+pub(crate) async fn find(shared: &Shared, op: &Op, place: impl Fn() -> Result<Placed>) -> Result<Placed> {
+    let mut tried = place();
+    let Some(mut short) = shortage(op, &tried) else { return tried };
+    let asked = ask_back(shared, op);
     let until = shared.runtime.now().after(RETURN_WAIT);
     loop {
-        let left = {
-            let room = shared.state.room();
-            asked.iter().filter(|inode| room.has_open(**inode)).count()
-        };
-        if left == 0 || shared.runtime.now() >= until {
-            tracing::debug!(asked = asked.len(), left, "room was asked back from files that do not write");
-            return left < asked.len();
+        // Of a quota it is gone when the file is.
+        let is_freed = || is_reaping(shared) || (short == Short::Room && is_deleting(shared));
+        let is_coming = has_idle(shared, &asked) || is_freed();
+        let is_last = !is_coming || shared.runtime.now() >= until;
+        if !is_last {
+            shared.runtime.sleep(LOOK_AGAIN).await;
         }
-        shared.runtime.sleep(LOOK_AGAIN).await;
+        tried = place();
+        match shortage(op, &tried) {
+            Some(still) if !is_last => short = still,
+            shortage => {
+                tracing::debug!(asked = asked.len(), found = shortage.is_none(), "room was waited for");
+                return tried;
+            }
+        }
     }
+}
+
+fn shortage<T>(op: &Op, placed: &Result<T>) -> Option<Short> {
+    match placed.as_ref().err().filter(|_| matches!(op, Op::Grant(_) | Op::Create(_)))?.kind() {
+        ErrorKind::NoSpace => Some(Short::Room),
+        ErrorKind::QuotaExceeded => Some(Short::Quota),
+        _ => None,
+    }
+}
+
+/// Asks for the leases on files that have room and do not write: with the lease the room comes back. Not the lease on the file
+/// that asks: its holder gives nothing back while it waits for room.
+fn ask_back(shared: &Shared, op: &Op) -> Vec<InodeId> {
+    let asks = if let Op::Grant(grant) = op { InodeId::new(grant.inode) } else { InodeId::default() };
+    let idle = shared.state.room().idle(ASKED_BACK_MAX + 1);
+    let machine = shared.group.machine();
+    let mut soft = shared.state.soft.lock();
+    let mut ask = |inode: &InodeId| {
+        let holder = machine.holder(*inode).filter(|holder| soft.sessions.goes_on(*holder));
+        holder.inspect(|holder| soft.sessions.recall(*holder, *inode, Mode::Read)).is_some()
+    };
+    idle.into_iter().filter(|inode| *inode != asks).take(ASKED_BACK_MAX).filter(|inode| ask(inode)).collect()
+}
+
+fn has_idle(shared: &Shared, asked: &[InodeId]) -> bool {
+    let room = shared.state.room();
+    asked.iter().any(|inode| room.has_open(*inode))
+}
+
+/// Whether volumes that serve have something to delete, or have deleted something and may not have told their free space since.
+fn is_deleting(shared: &Shared) -> bool {
+    let told = shared.options.heartbeat * 2;
+    let freed = shared.state.work.lock().freed;
+    if freed.is_some_and(|freed| shared.runtime.now().since(freed) < told) {
+        return true;
+    }
+    let machine = shared.group.machine();
+    let registry = shared.state.registry.lock();
+    let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
+    let mut volumes =
+        nodes.flat_map(|node| node.volumes.iter().map(|volume| (NodeId::new(node.id), VolumeId::new(volume.id))));
+    volumes.any(|(node, volume)| registry.is_sound(node, volume) && machine.deleted_on(volume).next().is_some())
 }
 
 fn refusal(short: Short, dataset: &pb::Dataset) -> ebb_types::Error {

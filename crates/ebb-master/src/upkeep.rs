@@ -141,6 +141,13 @@ pub(crate) async fn run_reaper(shared: Arc<Shared>) {
     }
 }
 
+/// Whether an inode without a name that no session has open has not been freed yet.
+pub(crate) fn is_reaping(shared: &Shared) -> bool {
+    let machine = shared.group.machine();
+    let soft = shared.state.soft.lock();
+    machine.orphans().any(|inode| !soft.leases.is_open(inode))
+}
+
 fn ready_to_reap(shared: &Shared) -> (Vec<InodeId>, bool) {
     let machine = shared.group.machine();
     let (mut soft, now) = (shared.state.soft.lock(), shared.runtime.now());

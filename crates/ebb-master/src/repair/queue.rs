@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ebb_runtime::Moment;
 use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 
@@ -87,6 +88,8 @@ pub struct Work {
     pub doubts: BTreeSet<ReplicaKey>,
     /// Replicas that the map does not name: to be deleted.
     pub excess: BTreeSet<(VolumeId, MetablockId)>,
+    /// When a volume last said that it had deleted something: its free space is told later.
+    pub freed: Option<Moment>,
 }
 
 impl Work {
