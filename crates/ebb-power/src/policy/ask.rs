@@ -169,7 +169,7 @@ impl Ask<'_> {
         (times * interval_ms as f64 <= longest_interval_ms.max(interval_ms) as f64).then(|| interval_ms * times as u64)
     }
 
-    /// All nodes on.
+    /// All nodes on that may answer.
     pub(super) fn all_on(&self, why: impl Into<String>) -> Schedule {
         Schedule {
             duties: self.turns().into_iter().map(|node| (node, Duty::On)).collect(),
