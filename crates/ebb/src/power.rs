@@ -33,6 +33,7 @@ pub enum PowerCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 #[group(required = true, multiple = false)]
 pub struct SetArgs {
     /// For the whole cluster, what is always drawn included.

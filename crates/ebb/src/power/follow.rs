@@ -11,6 +11,7 @@ use pb::follow_source::Source;
 use crate::units::Span;
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct FollowArgs {
     /// A trace: CSV with columns seconds,watts or seconds,fraction (or seconds,price with --per-hour). It begins now, and
     /// again when it is over.

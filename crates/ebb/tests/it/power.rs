@@ -257,6 +257,9 @@ fn bad_words_about_power_are_explained() {
     let refused = cluster.ebb(&["power", "follow", trace.to_str().unwrap(), "--compress", "60"]);
     assert!(refused.code == 2 && refused.err.contains("trace.csv, line 3"), "{}", refused.err);
     assert_eq!(cluster.ebb(&["power", "set", "--fraction", "1.5"]).code, 2);
+    let refused = cluster.ebb(&["power", "set", "--watts", "-4"]);
+    assert!(refused.code == 2 && refused.err.contains("-4"), "{}", refused.err);
+    assert!(!refused.err.contains("unexpected argument"), "{}", refused.err);
     assert_eq!(cluster.ebb(&["power", "policy", "moonlight"]).code, 2);
     let nobody = cluster.ebb(&["power", "follow", "--ups", "rack1@127.0.0.1:1"]);
     assert!(nobody.code == 1 && nobody.err.contains("asking upsd at 127.0.0.1:1"), "{}", nobody.err);
