@@ -17,6 +17,7 @@ need setfacl acl
 need fio fio
 need xz xz-utils
 need bonnie++ bonnie++            # `ebb lab metablocks`
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)    # the Redfish emulator of tests/power
 
 if [ "${#missing[@]}" -gt 0 ]; then
     echo "setup: installing ${missing[*]}"

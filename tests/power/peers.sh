@@ -19,7 +19,11 @@ packages=(nut-server nut-client libupsclient6 openipmi libopenipmi0 ipmitool fre
 
 if [ "$(cat "$peers/unpacked" 2>/dev/null)" != "${packages[*]}" ]; then
     mkdir -p "$peers/packages" "$root"
-    (cd "$peers/packages" && apt-get download -qq "${packages[@]}" 2>"$peers/apt.log") ||
+    fetch() { (cd "$peers/packages" && apt-get download -qq "${packages[@]}" 2>"$peers/apt.log"); }
+    as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
+    # Lists may be missing, or older than the packages.
+    fetch || { "${as_root[@]}" apt-get update -qq && fetch; } ||
         { cat "$peers/apt.log" >&2; echo "peers: no Debian packages here; need: ${packages[*]}" >&2; exit 1; }
     for package in "$peers"/packages/*.deb; do
         dpkg -x "$package" "$root"

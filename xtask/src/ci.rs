@@ -1,10 +1,13 @@
-//! What CI runs, and anybody can: all of `verify`, then the suites on a real mount, then some real software there.
+//! What CI runs, and anybody can: all of `verify`, then the suites on a real mount, the peers that power is switched by, and
+//! some real software on a mount.
 
 use crate::software;
 use crate::step::{Step, run_all};
 use crate::tree::{Tree, root};
 
 const SUITES: &str = "tests/posix/";
+/// upsd, an IPMI controller and a Redfish one.
+const PEERS: &str = "tests/power/peers.sh";
 
 /// Everything. The suites run even when a check failed: one run shows all that is wrong.
 pub fn run() -> bool {
@@ -16,7 +19,9 @@ pub fn run() -> bool {
     if !Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run() {
         return false;
     }
-    let steps: Vec<Step> = suites.iter().map(|script| Step::program("suite", &[script])).collect();
+    let peers = root().join(PEERS).display().to_string();
+    let suites = suites.iter().map(|script| Step::program("suite", &[script]));
+    let steps: Vec<Step> = suites.chain([Step::program("peers", &[&peers])]).collect();
     // All of them, whatever comes of the first.
     let passed = [run_all(&steps), software::run(&software::SHORT), verified];
     passed.iter().all(|good| *good)
