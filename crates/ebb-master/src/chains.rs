@@ -220,6 +220,12 @@ pub(crate) fn complete(shared: &Shared, mut request: pb::MetaRequest) -> Result<
     Ok(request)
 }
 
+/// Nodes that are to have data.
+pub(crate) fn nodes_in_use(machine: &Machine) -> impl Iterator<Item = NodeId> + '_ {
+    let usable = machine.nodes().filter(|record| !record.draining).filter_map(|record| record.node.as_ref());
+    usable.map(|node| NodeId::new(node.id))
+}
+
 /// Nodes by ascending score: what is early in one chain is late in others (Rabbit, Sec. 3.4).
 fn complete_dataset(machine: &Machine, asked: &mut pb::Dataset) -> Result<()> {
     asked.chain.clear();
@@ -234,8 +240,7 @@ fn complete_dataset(machine: &Machine, asked: &mut pb::Dataset) -> Result<()> {
     if !layout.has_chain() {
         return Ok(());
     }
-    let usable = machine.nodes().filter(|record| !record.draining).filter_map(|record| record.node.as_ref());
-    let nodes: Vec<NodeId> = usable.map(|node| NodeId::new(node.id)).collect();
+    let nodes: Vec<NodeId> = nodes_in_use(machine).collect();
     let others: Vec<DatasetChain> = machine
         .datasets()
         .filter(|dataset| !dataset.chain.is_empty() && !dataset.path.is_empty())

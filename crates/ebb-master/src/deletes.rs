@@ -34,15 +34,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 async fn delete_all(shared: &Arc<Shared>) {
-    let volumes: Vec<(NodeId, VolumeId)> = {
-        let machine = shared.group.machine();
-        let registry = shared.state.registry.lock();
-        let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
-        let all =
-            nodes.flat_map(|node| node.volumes.iter().map(|volume| (NodeId::new(node.id), VolumeId::new(volume.id))));
-        all.filter(|(node, volume)| registry.is_sound(*node, *volume)).collect()
-    };
-    let tasks: Vec<_> = volumes
+    let tasks: Vec<_> = sound_volumes(shared)
         .into_iter()
         .filter(|(_, volume)| has_work(shared, *volume))
         .map(|(node, volume)| {
@@ -59,6 +51,26 @@ async fn delete_all(shared: &Arc<Shared>) {
     }
 }
 
+/// Volumes that serve, and could delete something.
+fn sound_volumes(shared: &Shared) -> Vec<(NodeId, VolumeId)> {
+    let machine = shared.group.machine();
+    let registry = shared.state.registry.lock();
+    let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
+    let all = nodes.flat_map(|node| node.volumes.iter().map(|volume| (NodeId::new(node.id), VolumeId::new(volume.id))));
+    all.filter(|(node, volume)| registry.is_sound(*node, *volume)).collect()
+}
+
+/// Whether volumes that serve have something to delete of what was freed, or have deleted something and may not have told
+/// their free space since.
+pub(crate) fn is_deleting(shared: &Shared) -> bool {
+    let told = shared.options.heartbeat * 2;
+    let freed = shared.state.work.lock().freed;
+    freed.is_some_and(|freed| shared.runtime.now().since(freed) < told)
+        || sound_volumes(shared)
+            .into_iter()
+            .any(|(_, volume)| shared.group.machine().deleted_on(volume).next().is_some())
+}
+
 fn has_work(shared: &Shared, volume: VolumeId) -> bool {
     let machine = shared.group.machine();
     machine.deleted_on(volume).next().is_some() || !strays(shared, volume).is_empty()
@@ -70,7 +82,6 @@ async fn delete_on(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> Resu
         // Their ids are never given out again, so it does not matter which replica of them this volume has.
         let all = deleted.iter().map(|metablock| freed(*metablock, 0)).collect();
         send(shared, node, volume, all).await?;
-        shared.state.work.lock().freed = Some(shared.runtime.now());
         let metablocks = deleted.iter().map(|metablock| metablock.raw()).collect();
         // Ordering: the record of a deletion goes only when the volume has made it durable.
         shared.group.propose(Op::DropDeleted(pb::DropDeleted { volume: volume.raw(), metablocks })).await?;
@@ -99,9 +110,6 @@ async fn delete_strays(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> 
         send(shared, node, volume, gone).await?;
     }
     let mut work = shared.state.work.lock();
-    if !sent.is_empty() {
-        work.freed = Some(shared.runtime.now());
-    }
     for metablock in sent.into_iter().chain(kept) {
         work.excess.remove(&(volume, metablock));
     }
@@ -181,5 +189,7 @@ async fn send(shared: &Shared, node: NodeId, volume: VolumeId, replicas: Vec<pb:
     let call = pb::DeleteReplicas { volume: volume.raw(), replicas };
     // Unlinking many files takes a disk a while.
     shared.awake(node).await?;
-    shared.channel(node)?.call(&call, shared.options.call_timeout * 4).await.map(|_| ())
+    shared.channel(node)?.call(&call, shared.options.call_timeout * 4).await?;
+    shared.state.work.lock().freed = Some(shared.runtime.now());
+    Ok(())
 }

@@ -103,9 +103,7 @@ async fn replace(shared: &Arc<Shared>, machine: &Machine, id: DatasetId, chain: 
         if !registry.is_dead(gone) || silent.is_none_or(|silent| silent < shared.options.replace_after) {
             return false;
         }
-        let usable = machine.nodes().filter(|record| !record.draining).filter_map(|record| record.node.as_ref());
-        let ids = usable.map(|node| NodeId::new(node.id));
-        ids.filter(|node| registry.is_live(*node) && !registry.is_missed(*node)).collect()
+        chains::nodes_in_use(machine).filter(|node| registry.is_live(*node) && !registry.is_missed(*node)).collect()
     };
     let all: Vec<NodeId> = well.iter().copied().collect();
     let charted: Vec<_> = machine

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use ebb_meta::{Effect, Machine};
-use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, NodeId, Result, SessionId, VolumeId, bail};
+use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, Result, SessionId, bail};
 use ebb_wire::pb;
 use pb::command::Command;
 use pb::meta_op::Op;
 
 use crate::chains::Promise;
+use crate::deletes::is_deleting;
 use crate::leases::Mode;
 use crate::placement::{Need, place_new};
 use crate::reserve::{Offer, Short, choose_reserved};
@@ -111,23 +112,22 @@ pub(crate) async fn find(shared: &Shared, op: &Op, place: impl Fn() -> Result<Pl
     let Some(mut short) = shortage(op, &tried) else { return tried };
     let asked = ask_back(shared, op);
     let until = shared.runtime.now().after(RETURN_WAIT);
-    loop {
-        // Of a quota it is gone when the file is.
-        let is_freed = || is_reaping(shared) || (short == Short::Room && is_deleting(shared));
-        let is_coming = has_idle(shared, &asked) || is_freed();
-        let is_last = !is_coming || shared.runtime.now() >= until;
-        if !is_last {
-            shared.runtime.sleep(LOOK_AGAIN).await;
-        }
+    // Of a quota it is gone when the file is.
+    let is_freed = |short| is_reaping(shared) || (short == Short::Room && is_deleting(shared));
+    let is_coming = |short| has_idle(shared, &asked) || is_freed(short);
+    let mut goes_on = is_coming(short);
+    while goes_on {
+        shared.runtime.sleep(LOOK_AGAIN).await;
+        // Ordering: looked at before the try, which finds what has come until then.
+        goes_on = is_coming(short) && shared.runtime.now() < until;
         tried = place();
         match shortage(op, &tried) {
-            Some(still) if !is_last => short = still,
-            shortage => {
-                tracing::debug!(asked = asked.len(), found = shortage.is_none(), "room was waited for");
-                return tried;
-            }
+            Some(still) => short = still,
+            None => break,
         }
     }
+    tracing::debug!(asked = asked.len(), found = tried.is_ok(), "room was looked for again");
+    tried
 }
 
 fn shortage<T>(op: &Op, placed: &Result<T>) -> Option<Short> {
@@ -155,21 +155,6 @@ fn ask_back(shared: &Shared, op: &Op) -> Vec<InodeId> {
 fn has_idle(shared: &Shared, asked: &[InodeId]) -> bool {
     let room = shared.state.room();
     asked.iter().any(|inode| room.has_open(*inode))
-}
-
-/// Whether volumes that serve have something to delete, or have deleted something and may not have told their free space since.
-fn is_deleting(shared: &Shared) -> bool {
-    let told = shared.options.heartbeat * 2;
-    let freed = shared.state.work.lock().freed;
-    if freed.is_some_and(|freed| shared.runtime.now().since(freed) < told) {
-        return true;
-    }
-    let machine = shared.group.machine();
-    let registry = shared.state.registry.lock();
-    let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
-    let mut volumes =
-        nodes.flat_map(|node| node.volumes.iter().map(|volume| (NodeId::new(node.id), VolumeId::new(volume.id))));
-    volumes.any(|(node, volume)| registry.is_sound(node, volume) && machine.deleted_on(volume).next().is_some())
 }
 
 fn refusal(short: Short, dataset: &pb::Dataset) -> ebb_types::Error {

@@ -12,7 +12,7 @@ use crate::describe::settle_doubts;
 use crate::leases::Mode;
 use crate::nodes::on_losses;
 use crate::shared::Shared;
-use crate::waker::{Silence, judge};
+use crate::waker::{Silence, before, judge, millis};
 
 const PERIOD: Duration = Duration::from_millis(500);
 /// Inodes freed by one command.
@@ -79,14 +79,6 @@ fn node_hosts(shared: &Shared) -> BTreeMap<String, NodeId> {
     let machine = shared.group.machine();
     let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
     nodes.map(|node| (node.host.clone(), NodeId::new(node.id))).collect()
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn before(now_ms: u64, span: Duration) -> u64 {
-    now_ms.saturating_sub(millis(span))
 }
 
 fn note_deaths(shared: &Shared) {

@@ -41,12 +41,11 @@ pub(crate) struct Silence {
 /// moment by the wall's clock, in milliseconds since the Unix epoch.
 pub(crate) fn judge(plans: &Timetable, waker: Option<Waker>, silence: Silence, now: Moment, wall_ms: u64) -> Word {
     let Silence { node, silent, patience } = silence;
-    let before = |span: Duration| wall_ms.saturating_sub(millis(span));
-    let (from_ms, until_ms) = if plans.serves_throughout(node, before(silent), wall_ms) {
-        (before(silent), wall_ms)
+    let (from_ms, until_ms) = if plans.serves_throughout(node, before(wall_ms, silent), wall_ms) {
+        (before(wall_ms, silent), wall_ms)
     } else if let Some(Waker { heard, kept }) = waker {
         let since_heard = now.since(heard);
-        (before(silent.min(since_heard.saturating_add(kept))), before(since_heard))
+        (before(wall_ms, silent.min(since_heard.saturating_add(kept))), before(wall_ms, since_heard))
     } else {
         (wall_ms, wall_ms)
     };
@@ -59,8 +58,14 @@ pub(crate) fn judge(plans: &Timetable, waker: Option<Waker>, silence: Silence, n
     }
 }
 
-fn millis(span: Duration) -> u64 {
+/// Whole milliseconds that have passed.
+pub(crate) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// So long before `now_ms`.
+pub(crate) fn before(now_ms: u64, span: Duration) -> u64 {
+    now_ms.saturating_sub(millis(span))
 }
 
 #[cfg(test)]

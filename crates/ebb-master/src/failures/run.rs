@@ -8,6 +8,7 @@ use ebb_runtime::Plant;
 use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
 
 use super::{Census, Counting, Facts, VolumeFacts};
+use crate::chains;
 use crate::placement::rest;
 use crate::registry::Rest;
 use crate::restore;
@@ -43,7 +44,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             failures.are_open()
         };
         // A node that is drained leaves its chain's shares to others, and takes its own again when that is undone.
-        let before = std::mem::replace(&mut in_use, nodes_in_use(&shared));
+        let before = std::mem::replace(&mut in_use, chains::nodes_in_use(&shared.group.machine()).collect());
         if !(are_open || is_due || before != in_use || began.since(counted) >= PATROL) {
             pause = PERIOD;
             continue;
@@ -60,13 +61,6 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let is_stuck = is_due && is_calm && begun == 0;
         pause = if is_stuck { (pause * 2).min(PAUSE_MAX) } else { PERIOD }.max(took * PAUSES);
     }
-}
-
-/// Nodes that are to have data.
-fn nodes_in_use(shared: &Shared) -> BTreeSet<NodeId> {
-    let machine = shared.group.machine();
-    let usable = machine.nodes().filter(|record| !record.draining).filter_map(|record| record.node.as_ref());
-    usable.map(|node| NodeId::new(node.id)).collect()
 }
 
 /// Whether what lacks copies will go on lacking them: who is missed has been given up, and nothing more can be mended.

@@ -40,7 +40,12 @@ impl<V> FewSessions<V> {
         self.find(session).ok().map(|at| &self.0[at].1)
     }
 
-    /// What is known of it, to be changed; `value` if nothing is.
+    /// What is known of it, to be changed.
+    pub fn get_mut(&mut self, session: SessionId) -> Option<&mut V> {
+        self.find(session).ok().map(|at| &mut self.0[at].1)
+    }
+
+    /// The same; `value` if nothing is.
     pub fn get_or_insert(&mut self, session: SessionId, value: V) -> &mut V {
         let at = match self.find(session) {
             Ok(at) => at,

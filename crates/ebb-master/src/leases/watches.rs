@@ -114,8 +114,7 @@ impl Watches {
     /// The change is over, or given up.
     pub fn lower(&mut self, session: SessionId, inode: InodeId) {
         if let Some(watched) = self.inodes.get_mut(&inode) {
-            if watched.fences.contains(session) {
-                let count = watched.fences.get_or_insert(session, 1);
+            if let Some(count) = watched.fences.get_mut(session) {
                 *count -= 1;
                 if *count == 0 {
                     watched.fences.remove(session);

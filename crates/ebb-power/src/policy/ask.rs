@@ -9,7 +9,7 @@ use crate::battery::Battery;
 use crate::chain::DatasetChain;
 use crate::hardware::{Hardware, NodePower, Supply};
 use crate::plan::profile::SLACK_WATTS;
-use crate::plan::{Duty, INTERVAL_MS_MAX, PowerPlan};
+use crate::plan::{INTERVAL_MS_MAX, PowerPlan};
 
 /// When, and in which steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,16 +167,6 @@ impl Ask<'_> {
         let wanted = (least_ms as f64 + 1.0) / share;
         let times = (wanted / interval_ms as f64 - 1e-9).ceil().max(1.0);
         (times * interval_ms as f64 <= longest_interval_ms.max(interval_ms) as f64).then(|| interval_ms * times as u64)
-    }
-
-    /// All nodes on that may answer.
-    pub(super) fn all_on(&self, why: impl Into<String>) -> Schedule {
-        Schedule {
-            duties: self.turns().into_iter().map(|node| (node, Duty::On)).collect(),
-            interval_ms: self.timing.interval_ms,
-            stalled: Vec::new(),
-            why: why.into(),
-        }
     }
 
     /// All nodes asleep, all datasets out of reach.

@@ -11,10 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use ebb_types::NodeId;
 
 use super::circular::around;
+use super::fit::profile;
 use super::{Ask, Rotational, Schedule};
 use crate::hardware::Supply;
 use crate::plan::Duty;
-use crate::plan::profile::{Profile, SLACK_WATTS};
+use crate::plan::profile::SLACK_WATTS;
 
 const NOBODY: &BTreeSet<NodeId> = &BTreeSet::new();
 
@@ -85,7 +86,5 @@ fn is_off(schedule: &Schedule, node: &NodeId) -> bool {
 }
 
 fn is_powered(ask: &Ask<'_>, duties: &BTreeMap<NodeId, Duty>, interval_ms: u64) -> bool {
-    let all = ask.hardware.nodes().iter();
-    let all = all.map(|(id, power)| (power, duties.get(id).copied().unwrap_or(Duty::Off)));
-    Profile::new(all, interval_ms).peak_watts() <= ask.nodes_watts() + SLACK_WATTS
+    profile(ask, duties, interval_ms).peak_watts() <= ask.nodes_watts() + SLACK_WATTS
 }

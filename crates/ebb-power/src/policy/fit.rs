@@ -4,15 +4,21 @@ use std::collections::BTreeMap;
 
 use ebb_types::NodeId;
 
+use super::activation::{Active, on_for_good};
 use super::{Ask, Schedule};
 use crate::plan::Duty;
 use crate::plan::profile::Profile;
 
-/// Whether supply and battery carry these duties.
-pub(super) fn carried(ask: &Ask<'_>, duties: &BTreeMap<NodeId, Duty>, interval_ms: u64) -> bool {
+/// What all nodes draw with these duties; who has none is off.
+pub(super) fn profile(ask: &Ask<'_>, duties: &BTreeMap<NodeId, Duty>, interval_ms: u64) -> Profile {
     let all = ask.hardware.nodes().iter();
     let all = all.map(|(id, power)| (power, duties.get(id).copied().unwrap_or(Duty::Off)));
-    Profile::new(all, interval_ms).is_carried_by(&ask.battery, ask.nodes_watts(), ask.timing.start_ms)
+    Profile::new(all, interval_ms)
+}
+
+/// Whether supply and battery carry these duties.
+pub(super) fn carried(ask: &Ask<'_>, duties: &BTreeMap<NodeId, Duty>, interval_ms: u64) -> bool {
+    profile(ask, duties, interval_ms).is_carried_by(&ask.battery, ask.nodes_watts(), ask.timing.start_ms)
 }
 
 /// Steps between all that the supply pays for and nothing.
@@ -30,7 +36,8 @@ pub(super) fn largest(
 ) -> Schedule {
     let nodes = ask.turns();
     if share >= 1.0 {
-        return ask.all_on(format!("power for all of {} nodes", nodes.len()));
+        let why = format!("power for all of {} nodes", nodes.len());
+        return on_for_good(ask, Active { on: nodes.into_iter().collect(), stalled: Vec::new() }, why);
     }
     if ask.headroom_watts() <= 0.0 || nodes.is_empty() {
         return ask.all_off("too little power to wake any node");
