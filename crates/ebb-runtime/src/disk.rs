@@ -221,12 +221,14 @@ impl Disk {
         Self(Arc::new(backend))
     }
 
-    /// Opens a file for reading and writing. A new name is durable only after [`Disk::sync_dir`].
+    /// Opens a file for reading and writing. A new name is durable only after [`Disk::sync_dir`]. A new file is for its owner
+    /// alone.
     pub async fn open(&self, path: &Path, mode: OpenMode) -> Result<File> {
         self.0.open(path, mode).await
     }
 
-    /// Makes a directory and those above it. Unlike other names they are durable on return.
+    /// Makes a directory and those above it, for the owner alone; one that is there and lets others in is narrowed. Unlike
+    /// other names they are durable on return.
     pub async fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.0.create_dir_all(path).await
     }
@@ -278,10 +280,16 @@ impl Disk {
         file.read_at(0, usize::try_from(len).expect("a file that fits in memory")).await
     }
 
+    /// Reads a whole small file that [`Disk::replace`] has written, perhaps in an earlier process. What it returns is
+    /// what a crash leaves, too: the sync behind the rename may have failed, and then only the cache has the new name.
+    pub async fn read_replaced(&self, path: &Path) -> Result<Bytes> {
+        let data = self.read(path).await?;
+        self.sync_dir(parent(path)).await?;
+        Ok(data)
+    }
+
     /// Replaces a small file as one step: after a crash it has the old or the new contents, and after return the new.
     pub async fn replace(&self, path: &Path, data: Bytes) -> Result<()> {
-        // An empty parent is how a relative path spells the working directory.
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let temporary: PathBuf = path.with_extension("new");
         let file = self.open(&temporary, OpenMode::Create).await?;
         file.set_len(0).await?;
@@ -289,8 +297,13 @@ impl Disk {
         // Ordering: contents before the name, the name before return.
         file.sync_data().await?;
         self.rename(&temporary, path).await?;
-        self.sync_dir(parent).await
+        self.sync_dir(parent(path)).await
     }
+}
+
+/// The directory that a name is in. An empty parent is how a relative path spells the working directory.
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 impl fmt::Debug for Disk {

@@ -51,6 +51,8 @@ plants! {
     StaysAway = "stays-away";
     /// What lies where its chain does not want it stays there.
     StaysMisplaced = "stays-misplaced";
+    /// A master believes what it reads of its log at a start, whether or not it was ever synced.
+    CacheTrusted = "cache-trusted";
 }
 
 impl Plant {

@@ -12,6 +12,7 @@ mod local;
 pub mod memory;
 mod net;
 mod pace;
+mod private;
 mod words;
 
 use std::path::Path;

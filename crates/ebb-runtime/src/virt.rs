@@ -31,6 +31,7 @@ pub mod world;
 mod tests;
 
 pub use dice::Dice;
+pub use disk::PowerCut;
 pub use options::{DiskFaults, DiskOptions, DiskWork, LinkOptions, PlannedFault, WorldOptions};
 pub use process::Process;
 pub use trace::{Event, Fault};

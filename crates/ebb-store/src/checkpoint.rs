@@ -142,7 +142,9 @@ pub(crate) async fn retry_stuck(shared: &Shared) -> Result<()> {
 
 async fn sync_contents(shared: &Shared, files: BTreeSet<MetablockId>, shards: BTreeSet<u8>) -> Result<()> {
     let files: Vec<MetablockId> = files.into_iter().collect();
-    if files.len() > shared.options.sync_each_max {
+    // Of a file that was closed since it was written only the file system still knows what it could not store.
+    let was_closed = shared.files.take_closed_one();
+    if files.len() > shared.options.sync_each_max || was_closed {
         // Names and contents, of the replicas that the index will tell of and of everything else. A file that somebody
         // has taken away is found when it is read, or scrubbed.
         shared.syncs.fetch_add(1, Ordering::Relaxed);

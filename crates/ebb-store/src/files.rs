@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ebb_runtime::{Disk, File, OpenMode};
 use ebb_types::{MetablockId, Result};
@@ -55,6 +56,8 @@ pub(crate) struct FileCache {
     root: PathBuf,
     open_max: usize,
     cells: Mutex<Cells>,
+    /// One was closed for want of room since this was asked last.
+    closed_one: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +69,7 @@ struct Cells {
 
 impl FileCache {
     pub(crate) fn new(disk: Disk, root: &Path, open_max: usize) -> Self {
-        Self { disk, root: root.to_owned(), open_max, cells: Mutex::default() }
+        Self { disk, root: root.to_owned(), open_max, cells: Mutex::default(), closed_one: AtomicBool::new(false) }
     }
 
     /// The replica's file. Kind `NotFound` if it must exist and does not.
@@ -82,8 +85,17 @@ impl FileCache {
     /// The replica's file is this one from now on.
     pub(crate) fn put(&self, metablock: MetablockId, file: File) {
         let closed = self.cells.lock().insert(metablock, file, self.open_max);
+        if !closed.is_empty() {
+            self.closed_one.store(true, Ordering::SeqCst);
+        }
         // Closing a descriptor may wait for the disk: not under the lock.
         drop(closed);
+    }
+
+    /// Whether a file was closed for want of room since this was asked last. A write to it that the kernel could not store
+    /// later on may never be told of: a descriptor that is opened after that need not hear of it.
+    pub(crate) fn take_closed_one(&self) -> bool {
+        self.closed_one.swap(false, Ordering::SeqCst)
     }
 
     /// Forgets a file that is removed or replaced.

@@ -72,7 +72,7 @@ async fn open_as_it_is(runtime: &Runtime, root: &Path, options: VolumeOptions) -
 
 async fn read_label(disk: &Disk, root: &Path, options: &VolumeOptions) -> Result<Label> {
     let path = root.join(LABEL_FILE);
-    let label = Label::decode(&disk.read(&path).await?, &path)?;
+    let label = Label::decode(&disk.read_replaced(&path).await?, &path)?;
     label.check_owner(options.cluster, options.node, root)?;
     Ok(label)
 }

@@ -1,6 +1,7 @@
 //! Tests of whole volumes, on the virtual disk (which loses and tears what was not synced) and on a real one.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod cuts;
 mod damage;
 mod graves;
 mod life;

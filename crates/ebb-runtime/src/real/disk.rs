@@ -8,8 +8,8 @@ use ebb_types::{Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, ftruncate};
 use rustix::io::Errno;
 
-use super::blocking;
 use super::file::{RealFile, error, retry};
+use super::{blocking, private};
 use crate::backend::Work;
 use crate::disk::{DirLock, DiskBackend, File, FileSystem, FileSystemBackend, OpenMode, Space};
 
@@ -45,7 +45,11 @@ impl DiskBackend for RealDisk {
     }
 
     fn create_dir_all<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
-        on_path("make the directory", path, create_dir_all)
+        let directory = path.to_owned();
+        Box::pin(async move {
+            on_path("make the directory", path, create_dir_all).await?;
+            blocking(move || private::narrow(&directory)).await
+        })
     }
 
     fn read_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Vec<String>>> {
@@ -132,7 +136,7 @@ fn device(number: u64) -> u64 {
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 fn open(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))
+    rustix::fs::open(path, flags, private::FILE)
 }
 
 /// A directory's entries are its data, but its new blocks are metadata: fsync, not fdatasync.
@@ -144,7 +148,7 @@ fn sync_dir(path: &Path) -> rustix::io::Result<()> {
 fn create_dir_all(path: &Path) -> rustix::io::Result<()> {
     // An empty parent is how a relative path spells the working directory.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
+    match rustix::fs::mkdir(path, private::DIRECTORY) {
         Ok(()) => sync_dir(parent),
         Err(Errno::NOENT) if parent != path && parent != Path::new(".") => {
             create_dir_all(parent)?;
@@ -163,6 +167,7 @@ fn errno<T>(result: std::io::Result<T>) -> rustix::io::Result<T> {
 /// Takes `.lock` in the directory with flock(2). The kernel lets go of it when the process ends, however it ends; the
 /// pid in the file is for people and is believed only while the lock is held.
 fn lock(directory: &Path) -> Result<DirLock> {
+    private::narrow(directory)?;
     let path: PathBuf = directory.join(LOCK_NAME);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     let file = retry(|| open(&path, flags)).map_err(|errno| error(errno, "open", &path))?;

@@ -1,5 +1,7 @@
 //! Memory of this process.
 
+use std::time::Duration;
+
 /// What a process keeps of memory that it has freed, before it gives it back to the kernel.
 const KEPT_BYTES: i32 = 64 << 20;
 
@@ -22,5 +24,108 @@ pub fn keep_freed_memory() {
         if taken == 0 {
             tracing::debug!(what, bytes, "the allocator does not take a setting");
         }
+    }
+}
+
+/// How often it is looked whether memory can go back.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// What may be resident beyond what is in use.
+const SPARE_BYTES: u64 = 16 << 20;
+/// A process whose use has changed by more since the last look is at work, and may need what it has freed at once.
+const QUIET_BYTES: u64 = 1 << 20;
+
+/// Gives memory back to the kernel that was freed and is not used again, for as long as the process runs. The allocator gives back
+/// only what lies at the end of an arena: after 200,000 files were made and removed a master had 2 MB in use and kept 200 MB.
+///
+/// Call it within a tokio runtime. Where the C library is not glibc nothing happens.
+pub fn give_back_what_is_unused() {
+    #[cfg(target_env = "gnu")]
+    tokio::spawn(async {
+        let mut before = Use::default();
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let now = Use::of_this_process();
+            if now.is_worth_a_trim(before) {
+                // It walks the free pieces of all arenas.
+                let trimmed = tokio::task::spawn_blocking(|| {
+                    // SAFETY: it takes the allocator's own locks, and touches only what is free.
+                    unsafe { libc::malloc_trim(0) }
+                });
+                let _ = trimmed.await;
+                tracing::debug!(resident = now.resident, in_use = now.in_use, "gave unused memory back");
+            }
+            before = Use::of_this_process();
+        }
+    });
+}
+
+/// Bytes of a process.
+#[derive(Clone, Copy, Default, Debug)]
+struct Use {
+    /// Resident, files not counted.
+    resident: u64,
+    /// What the program has of the allocator.
+    in_use: u64,
+}
+
+impl Use {
+    #[cfg(target_env = "gnu")]
+    fn of_this_process() -> Self {
+        // SAFETY: it reads counters under the allocator's own locks.
+        let told = unsafe { libc::mallinfo2() };
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages: Vec<u64> = statm.split(' ').map_while(|number| number.parse().ok()).collect();
+        let resident = match pages[..] {
+            [_, all, files, ..] => all.saturating_sub(files) * page_bytes(),
+            _ => 0,
+        };
+        Self { resident, in_use: (told.uordblks + told.hblkhd) as u64 }
+    }
+
+    /// Whether much is unused, and was for a while: what is about to be used again would only come back page by page.
+    fn is_worth_a_trim(self, before: Self) -> bool {
+        let spare = |one: Self| one.resident.saturating_sub(one.in_use);
+        let allowed = SPARE_BYTES + self.in_use / 8;
+        spare(self) > allowed && spare(before) > allowed && self.in_use.abs_diff(before.in_use) < QUIET_BYTES
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn page_bytes() -> u64 {
+    // SAFETY: it reads a number.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn told(resident: u64, in_use: u64) -> Use {
+        Use { resident: resident * MIB, in_use: in_use * MIB }
+    }
+
+    #[test]
+    fn what_was_unused_twice_goes_back_and_a_little_stays() {
+        assert!(told(200, 2).is_worth_a_trim(told(200, 2)));
+        assert!(!told(200, 2).is_worth_a_trim(told(200, 190)), "it was in use a moment ago");
+        assert!(!told(200, 2).is_worth_a_trim(told(200, 4)), "it is at work");
+        assert!(!told(18, 2).is_worth_a_trim(told(18, 2)));
+        assert!(!told(240, 200).is_worth_a_trim(told(240, 200)), "an eighth more is ordinary");
+    }
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn this_process_tells_what_it_uses() {
+        let before = Use::of_this_process();
+        let held = vec![1_u8; 128 << 20];
+        let now = Use::of_this_process();
+        // Other tests of this process come and go.
+        assert!(
+            now.in_use >= before.in_use + 64 * MIB && now.resident >= before.resident + 64 * MIB,
+            "{before:?} {now:?}"
+        );
+        drop(held);
     }
 }

@@ -12,6 +12,7 @@
 //! page cache and then lost, kept or torn like any other.
 
 mod content;
+mod cut;
 mod door;
 mod file;
 mod inode;
@@ -27,6 +28,7 @@ use ebb_types::{Error, Result, bail, err};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+pub use self::cut::PowerCut;
 use self::door::Door;
 use self::inode::{Change, Inode};
 use self::names::{InodeNumber, Names};
@@ -291,6 +293,19 @@ impl VirtualDisk {
                 self.fault(kind, String::new());
             }
         }
+    }
+
+    /// What a power failure now could leave.
+    pub(super) fn power_cut(&self) -> PowerCut {
+        PowerCut::of(&self.state.lock())
+    }
+
+    /// Makes the disk what the power failure left, in one of its outcomes.
+    pub(super) fn restore(&self, cut: &PowerCut, keeps: impl Fn(usize) -> bool) {
+        let mut state = self.state.lock();
+        state.life += 1;
+        cut.restore(&mut state, keeps);
+        state.used_bytes_bound = state.used_bytes();
     }
 
     /// Flips a bit in each stored byte of a range, out of sight of the process. Returns how many were flipped.

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::clock::Clock;
 use super::dice::Dice;
-use super::disk::VirtualDisk;
+use super::disk::{PowerCut, VirtualDisk};
 use super::executor::{Executor, GroupId};
 use super::local::{VirtualPeer, VirtualWords};
 use super::net::{self, End, HostId, Network};
@@ -239,6 +239,19 @@ impl Process {
     #[must_use]
     pub fn disk_files(&self) -> Vec<(PathBuf, u64)> {
         self.0.disk.files()
+    }
+
+    /// Its disk at this moment, with everything that a power failure now could leave on it.
+    #[must_use]
+    pub fn power_cut(&self) -> PowerCut {
+        self.0.disk.power_cut()
+    }
+
+    /// Makes its disk what a power failure left: all that was synced, and of the rest the parts that `keeps` says yes to.
+    /// The process must have ended.
+    pub fn restore_disk(&self, cut: &PowerCut, keeps: impl Fn(usize) -> bool) {
+        assert!(!self.is_alive(), "a disk is not changed under a running process");
+        self.0.disk.restore(cut, keeps);
     }
 
     /// The contents of a file, as the process would see them; none if there is no such file.

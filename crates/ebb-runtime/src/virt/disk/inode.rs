@@ -6,7 +6,7 @@ use super::content::Content;
 use crate::virt::Dice;
 
 /// What a disk writes as one: a crash tears writes at its borders.
-const SECTOR: u64 = 512;
+pub(super) const SECTOR: u64 = 512;
 
 /// A change that is in the page cache and may not be on the platter.
 #[derive(Clone)]
@@ -18,7 +18,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    fn apply(&self, content: &mut Content) {
+    pub(super) fn apply(&self, content: &mut Content) {
         match self {
             Self::Write { offset, data } => {
                 let mut at = *offset;
@@ -72,12 +72,12 @@ pub(super) struct Toll {
 ///
 /// Invariant: `current` is `durable` with `pending` applied in order, unless a failed sync has made some changes
 /// unsavable; those are in `current` alone.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Inode {
     pub(super) current: Content,
-    durable: Content,
+    pub(super) durable: Content,
     /// With their numbers, which grow.
-    pending: Vec<(u64, Change)>,
+    pub(super) pending: Vec<(u64, Change)>,
     pub(super) open_count: usize,
 }
 

@@ -20,7 +20,7 @@ pub(super) enum Node {
 /// Names by their full path. Directories are durable from the start; see [`crate::Disk::create_dir_all`].
 ///
 /// Invariant: every name's directory is there, in `current` and in `durable`.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Names {
     current: BTreeMap<PathBuf, Node>,
     durable: BTreeMap<PathBuf, Node>,
@@ -28,6 +28,7 @@ pub(super) struct Names {
 }
 
 /// A change of names that happens as a whole or not at all.
+#[derive(Clone)]
 struct NameChange {
     number: u64,
     /// Syncing this directory makes it durable.
@@ -188,6 +189,12 @@ impl Names {
         }
         self.current = self.durable.clone();
         (lost.len() as u64, kept)
+    }
+
+    /// Power is lost, and every unsynced change with it.
+    pub(super) fn lose_unsynced(&mut self) {
+        self.pending.clear();
+        self.current = self.durable.clone();
     }
 
     /// Every file that a name leads to, now or after a crash.

@@ -336,3 +336,54 @@ fn a_disk_that_something_else_fills_is_full_until_it_goes() {
         file.write_at(3 << 20, filled(1, 1 << 20)).await.unwrap();
     });
 }
+
+/// The sync behind a rename fails, and its process is killed: the next one reads the new contents from the cache.
+#[test]
+fn a_replaced_file_that_was_read_is_there_after_a_crash() {
+    with_seeds(0..30, |world| async move {
+        let process = world.process("h1");
+        let disk = process.runtime().disk();
+        let path = with_directory(&process.runtime()).await.join("f");
+        disk.replace(&path, Bytes::from_static(b"old")).await.unwrap();
+        process.plan_disk_fault(PlannedFault::next(DiskWork::SyncDir, ""));
+        assert_eq!(disk.replace(&path, Bytes::from_static(b"new")).await.unwrap_err().kind(), ErrorKind::Io);
+        process.kill();
+        assert_eq!(process.restart().disk().read_replaced(&path).await.unwrap(), "new");
+        process.crash();
+        assert_eq!(process.restart().disk().read(&path).await.unwrap(), "new");
+    });
+}
+
+/// All outcomes of a power failure can be put on the disk, one after the other, from one moment of it.
+#[test]
+fn each_outcome_of_a_power_failure_can_be_chosen() {
+    with_seeds(0..2, |world| async move {
+        let process = world.process("h1");
+        let disk = process.runtime().disk();
+        let directory = with_directory(&process.runtime()).await;
+        let path = directory.join("f");
+        let file = disk.open(&path, OpenMode::Create).await.unwrap();
+        file.write_at(0, filled(1, 1000)).await.unwrap();
+        file.sync_data().await.unwrap();
+        disk.sync_dir(directory).await.unwrap();
+        file.write_at(700, filled(2, 900)).await.unwrap();
+        disk.open(&directory.join("unsynced"), OpenMode::Create).await.unwrap();
+        let cut = process.power_cut();
+        assert_eq!(cut.part_count(), 4, "three sectors and the length");
+        process.kill();
+        let mut outcomes = BTreeSet::new();
+        for kept in 0..16 {
+            process.restore_disk(&cut, |part| kept >> part & 1 == 1);
+            let disk = process.restart().disk();
+            let data = disk.read(&path).await.unwrap();
+            assert!(data[..700].iter().all(|byte| *byte == 1));
+            assert!(data[700..1000].iter().all(|byte| *byte == 1 || *byte == 2));
+            assert!(data[1000..].iter().all(|byte| *byte == 0 || *byte == 2));
+            assert!(!disk.exists(&directory.join("unsynced")).await.unwrap());
+            outcomes.insert(data);
+            process.kill();
+        }
+        // With the last sector the file is as long as with its length.
+        assert_eq!(outcomes.len(), 12);
+    });
+}
