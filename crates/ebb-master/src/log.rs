@@ -2,7 +2,8 @@
 //!
 //! The raft log is the only log. Its format is in `docs/formats/master-log.md`, the checkpoints' in
 //! `docs/formats/checkpoint.md`. Reading order: [`record`] (bytes of one record), [`segment`] (one file, and what a
-//! damaged one means), [`wal`] (the sequence of files), [`hint`] (up to where it was synced), [`memory`] (raft's view), [`checkpoint`], [`data_dir`].
+//! damaged one means), [`wal`] (the sequence of files), [`hint`] (up to where it was synced), [`tail`] (what lies behind that, at a start),
+//! [`memory`] (raft's view), [`checkpoint`], [`data_dir`].
 
 pub mod checkpoint;
 pub mod data_dir;
@@ -12,6 +13,7 @@ pub mod hint;
 pub mod memory;
 pub mod record;
 pub mod segment;
+mod tail;
 pub mod wal;
 
 #[cfg(test)]

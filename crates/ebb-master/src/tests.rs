@@ -1,10 +1,12 @@
 //! Tests of the master as a whole, and what the tests of its parts share.
 
+mod disk_faults;
 mod durability;
 mod fake;
 mod guests;
 mod harness;
 mod leases;
+mod opening;
 mod overload;
 mod recovery;
 mod repair;

@@ -28,7 +28,7 @@ impl DataDir {
         })?;
         let identity = path.join(NAME);
         if disk.exists(&identity).await? {
-            check(&disk.read(&identity).await?, &identity, cluster)?;
+            check(&disk.read_replaced(&identity).await?, &identity, cluster)?;
         } else {
             refuse_strangers(runtime, path).await?;
             disk.replace(&identity, Bytes::from(text(cluster))).await?;
@@ -58,7 +58,9 @@ pub(super) fn check(bytes: &[u8], path: &Path, cluster: ClusterId) -> Result<()>
     }
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     let format = text.strip_prefix("ebb master\nformat ").and_then(|rest| rest.lines().next()?.parse::<u32>().ok());
-    if let Some(other) = format.filter(|format| *format != FORMAT) {
+    // A damaged digit is no other format: where there is a sum, it is looked at first.
+    let is_whole = !text.contains("checksum ") || is_sum_right(text);
+    if let Some(other) = format.filter(|format| *format != FORMAT && is_whole) {
         bail!(Unsupported, "{shown}: data format {other}, this release reads {FORMAT}: use the release that wrote it");
     }
     if let Some(owner) = owner(text) {
@@ -81,10 +83,15 @@ pub(super) fn check(bytes: &[u8], path: &Path, cluster: ClusterId) -> Result<()>
 
 /// The cluster that a whole identity file names.
 fn owner(text: &str) -> Option<u64> {
-    let at = text.rfind("checksum ")?;
-    let sum = u32::from_str_radix(text[at..].strip_prefix("checksum ")?.strip_suffix('\n')?, 16).ok()?;
-    let line = text.lines().nth(2)?;
-    (crc32c(&text.as_bytes()[..at]) == sum).then(|| u64::from_str_radix(line.strip_prefix("cluster ")?, 16).ok())?
+    let line = text.lines().nth(2).filter(|_| is_sum_right(text))?;
+    u64::from_str_radix(line.strip_prefix("cluster ")?, 16).ok()
+}
+
+fn is_sum_right(text: &str) -> bool {
+    let Some(at) = text.rfind("checksum ") else { return false };
+    let sum =
+        text[at..].strip_prefix("checksum ").and_then(|sum| u32::from_str_radix(sum.strip_suffix('\n')?, 16).ok());
+    sum == Some(crc32c(&text.as_bytes()[..at]))
 }
 
 /// A directory without identity must not hold a log: its identity was lost, and beginning anew would hide that.
@@ -110,8 +117,10 @@ mod tests {
     #[test]
     fn another_format_is_refused_by_name() {
         let cluster = ClusterId::new(7);
-        for format in [1, 3] {
-            let other = text(cluster).replace("format 2", &format!("format {format}"));
+        let lines = |format| format!("ebb master\nformat {format}\ncluster {:016x}\n", cluster.raw());
+        let summed = |text: String| format!("{text}checksum {:08x}\n", crc32c(text.as_bytes()));
+        // The first format had no sum.
+        for (format, other) in [(1, lines(1)), (1, summed(lines(1))), (3, summed(lines(3)))] {
             let error = check(other.as_bytes(), Path::new("/m/master"), cluster).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(
@@ -119,6 +128,9 @@ mod tests {
                 "{error}"
             );
         }
+        let damaged = text(cluster).replace("format 2", "format 3");
+        let error = check(damaged.as_bytes(), Path::new("/m/master"), cluster).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "a flipped bit is no other format: {error}");
         check(text(cluster).as_bytes(), Path::new("/m/master"), cluster).unwrap();
     }
 }

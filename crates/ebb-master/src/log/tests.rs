@@ -13,6 +13,8 @@ use raft::eraftpb::{ConfState, Entry, HardState};
 use super::*;
 use crate::tests::block_on;
 
+mod cuts;
+
 const CLUSTER: ClusterId = ClusterId::new(7);
 
 fn entry(index: u64, len: usize) -> Entry {

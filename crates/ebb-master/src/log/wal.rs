@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_runtime::{File, Moment, OpenMode, Runtime, Task};
+use ebb_runtime::{File, Moment, OpenMode, Plant, Runtime, Task};
 use ebb_types::{ClusterId, Error, ErrorKind, Result, bail};
 use raft::eraftpb::{ConfState, Entry, HardState};
 
 use crate::log::hint::{Hint, Synced};
 use crate::log::record::{PAYLOAD_LEN_MAX, Record, padded};
 use crate::log::segment::{Position, SEGMENT_HEADER_LEN, Scan, Scanned, SegmentHeader, damage, scan};
+use crate::log::tail::{confirm_records, confirm_zeros};
 
 /// How a log is kept.
 #[derive(Clone, Debug)]
@@ -102,6 +103,10 @@ impl Wal {
         after: u64,
     ) -> Result<(Self, Recovered)> {
         remove_unfinished(runtime, dir).await?;
+        // Ordering: a name is believed only after a sync of its directory, for the sync behind its rename may have failed.
+        if !runtime.has_plant(Plant::CacheTrusted) {
+            runtime.disk().sync_dir(dir).await?;
+        }
         let names = segment_names(runtime, dir).await?;
         let synced = Hint::read(runtime, dir, cluster).await?;
         let mut found = Recovered::default();
@@ -131,8 +136,10 @@ impl Wal {
             }
             let highest = replay(scanned.records, after, &mut found, &path)?;
             segments.push_back((*sequence, highest));
-            if scanned.torn {
-                cut_tail(&file, scanned.end, bytes.len()).await?;
+            // Ordering: what was read is on stable storage before anything of it is used.
+            confirm_records(runtime, &file, &bytes, synced, *sequence, scanned.end).await?;
+            if position == Position::Last {
+                confirm_zeros(runtime, &file, scanned.end, bytes.len(), scanned.torn).await?;
             }
             tail = Some((file, scanned.end, bytes.len(), scanned.torn));
         }
@@ -208,6 +215,11 @@ impl Wal {
             // There is room here or in the next segment; what is larger than a segment gets one of its size.
             _ => Ok(()),
         }
+    }
+
+    /// Whether the disk had no room for the next segment when it was last tried.
+    pub fn lacks_segment(&self) -> bool {
+        matches!(self.spare, Spare::Failed(..))
     }
 
     /// Sees to it that the next segment is there, or on its way; with `now`, that it is there or known not to fit.
@@ -502,11 +514,4 @@ async fn activate(runtime: &Runtime, dir: &Path, file: &File, header: SegmentHea
     runtime.disk().rename(file.path(), &path).await?;
     runtime.disk().sync_dir(dir).await?;
     runtime.disk().open(&path, OpenMode::Existing).await
-}
-
-async fn cut_tail(file: &File, end: usize, size: usize) -> Result<()> {
-    if end < size {
-        file.write_at(end as u64, vec![Bytes::from(vec![0; size - end])]).await?;
-    }
-    file.sync_data().await
 }

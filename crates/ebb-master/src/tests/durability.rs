@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ebb_runtime::virt::{World, WorldOptions};
+use ebb_runtime::virt::{DiskWork, PlannedFault, World, WorldOptions};
 use ebb_types::ErrorKind;
 
 use super::harness::{Cluster, create, options, with_cluster};
@@ -222,4 +222,27 @@ fn malformed_and_foreign_requests_are_refused_with_a_reason() {
         let report = ebb_wire::pb::ReplicaReport { node: 5, ..Default::default() };
         assert_eq!(channel.call(&report, wait).await.unwrap_err().kind(), ErrorKind::Stale);
     });
+}
+
+/// Goal: what a failed sync has left in the page cache is on the disk before it is believed. Method: the sync of a change
+/// fails; the process is killed and started again, and so reads the cache; a change is acknowledged; the power fails.
+#[test]
+fn what_a_failed_sync_left_in_the_cache_is_synced_before_it_is_believed() {
+    for seed in 0..12 {
+        with_cluster(seed, 3, |mut cluster| async move {
+            let client = cluster.watcher().await;
+            client.create("before").await.unwrap();
+            cluster.process.plan_disk_fault(PlannedFault::next(DiskWork::Sync, ".segment"));
+            assert!(client.create("during").await.is_err(), "seed {seed}: its sync failed");
+            cluster.process.kill();
+            cluster.master = None;
+            cluster.start_master().await;
+            cluster.until("safe start", |status| status.safe_start && status.nodes.len() == 3).await;
+            client.create("after").await.unwrap();
+            let seen = client.list().await;
+            cluster.crash_master().await;
+            let names = client.list().await;
+            assert!(seen.contains_key("after") && seen == names, "seed {seed}: {seen:?} was shown, {names:?} is there");
+        });
+    }
 }

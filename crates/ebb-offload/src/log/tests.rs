@@ -1,4 +1,4 @@
-use ebb_runtime::virt::{Process, World, WorldOptions};
+use ebb_runtime::virt::{DiskWork, PlannedFault, Process, World, WorldOptions};
 use ebb_types::Version;
 
 use super::*;
@@ -180,4 +180,74 @@ fn a_doubt_is_remembered_until_it_is_laid_to_rest() {
         lost.trust().await.unwrap();
         assert_eq!(open(true).await.unwrap().doubt().await, None);
     });
+}
+
+/// Goal: whatever sectors of a record are on the disk, the log has what was confirmed before it, and that record whole or
+/// not at all. Method: the power fails while a record is written; each subset of its sectors, with and without the file's new length, is
+/// tried.
+#[test]
+fn every_subset_of_a_records_sectors_leaves_the_record_or_nothing_of_it() {
+    World::run(5, WorldOptions::default(), |world| async move {
+        let process = world.process("h1");
+        let log = open(&process).await;
+        let (message, payload) = writes(2, 1..=2, 700);
+        log.append(message, payload).await.unwrap();
+        let (message, payload) = writes(2, 3..=3, 3900);
+        let task = process.runtime().spawn("append", async move { log.append(message, payload).await.unwrap() });
+        let cut = loop {
+            world.sleep(std::time::Duration::from_micros(5)).await;
+            let cut = process.power_cut();
+            if cut.part_count() > 0 {
+                break cut;
+            }
+        };
+        process.kill();
+        assert!(task.join().await.is_err(), "it had not been synced");
+        assert!((8..=12).contains(&cut.part_count()), "{}", cut.part_count());
+        let (mut whole, outcomes) = (0, 1_u32 << cut.part_count());
+        for kept in 0..outcomes {
+            process.restore_disk(&cut, |part| kept >> part & 1 == 1);
+            process.restart();
+            let log = open(&process).await;
+            let found = seqs(&log).await;
+            assert!(found == [1, 2] || found == [1, 2, 3], "sectors {kept:b}: {found:?}");
+            let doubt = log.doubt().await;
+            assert!(doubt.as_ref().is_none_or(|doubt| !doubt.is_certain), "sectors {kept:b}: {doubt:?}");
+            whole += u32::from(found.len() == 3);
+            log.promise(FILE, Epoch::new(9)).await.unwrap();
+            process.crash();
+            process.restart();
+            assert_eq!(seqs(&open(&process).await).await, found, "sectors {kept:b}: what was shown stays");
+            process.kill();
+        }
+        assert!(whole > 0 && whole < outcomes, "{whole} of {outcomes}");
+    });
+}
+
+/// Goal: what a failed sync has left in the cache is synced before it is shown to a recovery. Method: its process is killed;
+/// the next one answers a read, then the power fails.
+#[test]
+fn what_a_failed_sync_left_in_the_cache_is_synced_before_it_is_shown() {
+    for seed in 0..16 {
+        World::run(seed, WorldOptions::default(), |world| async move {
+            let process = world.process("h1");
+            let log = open(&process).await;
+            let (message, payload) = writes(2, 1..=1, 700);
+            log.append(message, payload).await.unwrap();
+            process.plan_disk_fault(PlannedFault::next(DiskWork::Sync, "/log/offload-"));
+            let (message, payload) = writes(2, 2..=2, 900);
+            log.append(message, payload).await.unwrap_err();
+            drop(log);
+            process.kill();
+            process.restart();
+            let log = open(&process).await;
+            let shown =
+                log.read(&pb::ReadLog { inode: 7, epoch: 3, ..Default::default() }).await.unwrap().0.writes.len();
+            drop(log);
+            process.crash();
+            process.restart();
+            let log = open(&process).await;
+            assert_eq!(log.writes(FILE).await.len(), shown, "seed {seed}");
+        });
+    }
 }
