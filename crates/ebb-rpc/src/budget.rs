@@ -1,47 +1,149 @@
-//! Bytes that requests and answers may take in memory.
+//! What the peers of a server may take of it: memory, connections, handshakes. Each peer has a share ([`Fair`]).
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
-/// A bound on bytes. Requests wait for their part, in order, before they are read; answers, which are in memory
-/// already, take theirs without waiting, and so hold back later requests. What is in memory is then at most the bound
-/// and the answers of the requests in progress, and answers never wait for requests: no deadlock.
-#[derive(Clone, Debug)]
-pub(crate) struct Budget(Arc<Semaphore>);
+use crate::PeerInfo;
+use crate::fair::{Fair, Held};
 
-/// A part of a budget, given back when dropped.
+/// Whose share it is: a peer's address without its port, and the host that it declared. The host is the peer's own word, as
+/// all of its identity is: a process that holds the secret and claims many hosts has many shares.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct PeerKey {
+    address: String,
+    host: String,
+}
+
+impl PeerKey {
+    pub fn of(peer: &PeerInfo) -> Self {
+        Self { address: host_of(&peer.address).to_owned(), host: peer.host.as_str().to_owned() }
+    }
+}
+
+/// `10.0.0.1:7001` without its port.
+pub(crate) fn host_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
+type Waiter<K> = oneshot::Sender<Share<K>>;
+
+/// A bounded resource of which each owner has its share.
 #[derive(Debug)]
-pub(crate) struct Share {
-    budget: Arc<Semaphore>,
-    bytes: usize,
+pub(crate) struct Quota<K: Ord + Clone>(Arc<Mutex<Fair<K, Waiter<K>>>>);
+
+/// A part of a quota, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share<K: Ord + Clone> {
+    quota: Quota<K>,
+    key: K,
+    held: Held,
+}
+
+impl<K: Ord + Clone> Clone for Quota<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Ord + Clone> Quota<K> {
+    /// `guaranteed`: what each owner gets in its turn, however much others want.
+    pub fn new(units: usize, guaranteed: usize) -> Self {
+        Self(Arc::new(Mutex::new(Fair::new(units, guaranteed.min(units)))))
+    }
+
+    /// Waits for `units`, at most what is guaranteed to each or half of all.
+    ///
+    /// Cancel-safety: dropped, it waits no more, and what it got meanwhile goes back.
+    pub async fn take(&self, key: &K, units: usize) -> Share<K> {
+        if let Some(share) = self.try_take(key, units) {
+            return share;
+        }
+        let (waiter, granted) = oneshot::channel();
+        self.0.lock().wait(key, units, waiter);
+        self.pass_on();
+        granted.await.expect("the quota outlives those who wait for it")
+    }
+
+    /// `units`, if nobody waits and the owner may have them now.
+    pub fn try_take(&self, key: &K, units: usize) -> Option<Share<K>> {
+        let held = self.0.lock().try_take(key, units)?;
+        Some(self.share(key.clone(), held))
+    }
+
+    /// Charges units that are in use already to their owner. Others lose no more by it than the owner's share.
+    pub fn charge(&self, key: &K, units: usize) -> Share<K> {
+        let held = self.0.lock().charge(key, units);
+        self.share(key.clone(), held)
+    }
+
+    /// What this owner has, and what nobody has.
+    pub fn told(&self, key: &K) -> (usize, usize) {
+        let fair = self.0.lock();
+        (fair.held(key), fair.free())
+    }
+
+    fn share(&self, key: K, held: Held) -> Share<K> {
+        Share { quota: self.clone(), key, held }
+    }
+
+    /// Hands what is free to those whose turn it is.
+    fn pass_on(&self) {
+        loop {
+            let granted = self.0.lock().next_grants(oneshot::Sender::is_closed);
+            if granted.is_empty() {
+                return;
+            }
+            for (key, held, waiter) in granted {
+                // Who has gone at this very moment gives it back by dropping it, outside of the lock.
+                let _ = waiter.send(self.share(key, held));
+            }
+        }
+    }
+}
+
+impl<K: Ord + Clone> Drop for Share<K> {
+    fn drop(&mut self) {
+        self.quota.0.lock().give_back(&self.key, self.held);
+        self.quota.pass_on();
+    }
+}
+
+/// Requests of up to so many bytes have memory of their own: calls that say who lives and who holds what wait for no bulk.
+pub(crate) const SMALL: usize = 64 << 10;
+/// Of the memory, the part for them: one in so many.
+const SMALL_PART: usize = 8;
+
+/// Bytes that requests and answers may take in memory. Requests wait for their part before they are read; answers, which are
+/// in memory already, are charged to their peer without waiting, and so hold back its later requests. What is in memory is
+/// then at most the bound and the answers of the requests in progress, and answers never wait for requests: no deadlock.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    small: Quota<PeerKey>,
+    large: Quota<PeerKey>,
 }
 
 impl Budget {
-    pub fn new(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(bytes.min(u32::MAX as usize))))
+    /// `largest`: the largest request. It fits, whatever `bytes` is: a peer that sends one would wait for ever.
+    pub fn new(bytes: usize, largest: usize) -> Self {
+        let small = (bytes / SMALL_PART).max(4 * SMALL);
+        let large = bytes.saturating_sub(small).max(largest);
+        Self { small: Quota::new(small, SMALL.max(small / 64)), large: Quota::new(large, largest) }
     }
 
-    /// Waits for `bytes`, which must not be more than the whole budget.
-    pub async fn take(&self, bytes: usize) -> OwnedSemaphorePermit {
-        let count = u32::try_from(bytes).expect("frames are far below 4 GiB");
-        self.0.clone().acquire_many_owned(count).await.expect("a budget is never closed")
+    fn of(&self, bytes: usize) -> &Quota<PeerKey> {
+        if bytes <= SMALL { &self.small } else { &self.large }
     }
 
-    /// As much of `bytes` as is free now.
-    pub fn take_now(&self, bytes: usize) -> Share {
-        Share { budget: self.0.clone(), bytes: self.0.forget_permits(bytes) }
+    /// Waits for the memory of a request, which must not be larger than the largest.
+    pub async fn take(&self, peer: &PeerKey, bytes: usize) -> Share<PeerKey> {
+        self.of(bytes).take(peer, bytes).await
     }
 
-    #[cfg(test)]
-    pub fn free(&self) -> usize {
-        self.0.available_permits()
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.budget.add_permits(self.bytes);
+    /// Counts an answer.
+    pub fn charge(&self, peer: &PeerKey, bytes: usize) -> Share<PeerKey> {
+        self.of(bytes).charge(peer, bytes)
     }
 }
 
@@ -50,14 +152,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_take_what_is_free_and_give_back_exactly_that() {
-        let budget = Budget::new(100);
-        let first = budget.take_now(70);
-        let second = budget.take_now(70);
-        assert_eq!((first.bytes, second.bytes, budget.free()), (70, 30, 0));
-        drop(first);
-        assert_eq!(budget.free(), 70);
-        drop(second);
-        assert_eq!(budget.free(), 100);
+    fn who_gives_up_waiting_leaves_what_it_would_have_got_to_others() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let quota = Quota::new(10, 10);
+            let all = quota.take(&1, 10).await;
+            let mut gone = Box::pin(quota.take(&2, 10));
+            let mut granted = Box::pin(quota.take(&3, 10));
+            let mut last = Box::pin(quota.take(&4, 10));
+            for waiting in [&mut gone, &mut granted, &mut last] {
+                assert!(futures_poll(waiting).is_none());
+            }
+            drop(gone);
+            drop(all);
+            // Granted, and given up before it was heard of.
+            drop(granted);
+            let share = last.await;
+            assert_eq!(quota.told(&4), (10, 0));
+            drop(share);
+            assert_eq!(quota.told(&4), (0, 10));
+        });
+    }
+
+    fn futures_poll<T>(future: &mut std::pin::Pin<Box<impl Future<Output = T>>>) -> Option<T> {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(value) => Some(value),
+            std::task::Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn large_requests_and_answers_leave_room_for_small_ones() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let key = |host: &str| PeerKey { address: "10.0.0.1".into(), host: host.into() };
+        let budget = Budget::new(256 << 20, 20 << 20);
+        let held: Vec<_> = (0..30)
+            .map(|host| key(&host.to_string()))
+            .filter_map(|peer| budget.large.try_take(&peer, 20 << 20))
+            .collect();
+        assert_eq!(held.len(), 11);
+        let _answer = budget.charge(&key("x"), 100 << 20);
+        runtime.block_on(budget.take(&key("y"), SMALL));
     }
 }

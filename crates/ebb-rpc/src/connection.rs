@@ -222,7 +222,7 @@ async fn read_answer(reader: &mut FrameReader, pending: &Pending, link: &Link) -
     let (message_len, payload_len) = (header.message_len as usize, header.payload_len as usize);
     // Nothing is allocated for an answer that comes too late.
     if !pending.is_waiting(header.request) {
-        reader.skip(message_len + payload_len).await?;
+        reader.skip_rest().await?;
         return Ok(true);
     }
     let message = reader.bytes(message_len).await?;

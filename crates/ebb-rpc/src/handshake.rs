@@ -49,11 +49,12 @@ pub(crate) async fn receive<T: Send>(
     stream: &mut Stream,
     identity: &Identity,
     counters: &Counters,
-    admit: impl FnOnce() -> Result<T> + Send,
+    admit: impl FnOnce(&PeerInfo) -> Result<T> + Send,
 ) -> Result<(PeerInfo, T)> {
     let mut wire = Wire::new(stream);
     let mut admitted = None;
-    let outcome = receive_on(&mut wire, runtime, identity, || admit().map(|token| admitted = Some(token))).await;
+    let outcome =
+        receive_on(&mut wire, runtime, identity, |peer| admit(peer).map(|token| admitted = Some(token))).await;
     let peer = wire.settle(counters, identity, outcome)?;
     Ok((peer, admitted.expect("a client is welcomed after it was admitted")))
 }
@@ -94,7 +95,7 @@ async fn receive_on(
     wire: &mut Wire<'_>,
     runtime: &Runtime,
     identity: &Identity,
-    admit: impl FnOnce() -> Result<()> + Send,
+    admit: impl FnOnce(&PeerInfo) -> Result<()> + Send,
 ) -> Result<PeerInfo> {
     let hello: pb::ClientHello = wire.receive().await?;
     if let Err(refusal) =
@@ -129,12 +130,13 @@ async fn receive_on(
         wire.refuse(&refusal).await;
         return Err(refusal.context(wire.peer()));
     }
-    if let Err(refusal) = admit() {
+    let peer = PeerInfo { host: HostName::new(hello.host), role: hello.role, address: wire.peer().to_owned() };
+    if let Err(refusal) = admit(&peer) {
         wire.refuse(&refusal).await;
         return Err(refusal.context(wire.peer()));
     }
     wire.send(&pb::Welcome {}).await?;
-    Ok(PeerInfo { host: HostName::new(hello.host), role: hello.role, address: wire.peer().to_owned() })
+    Ok(peer)
 }
 
 fn nonce(runtime: &Runtime) -> Vec<u8> {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use ebb_runtime::{ReadHalf, Runtime, transfer_buffer};
@@ -11,6 +10,7 @@ use ebb_wire::{FrameHeader, HEADER_LEN};
 use tokio::io::AsyncReadExt;
 
 use crate::counters::Link;
+use crate::pace::{Course, Pace};
 
 /// Bytes taken from the socket at once when looking for headers: several small frames, little of a big one.
 const BUFFER_LEN: usize = 16 << 10;
@@ -19,23 +19,28 @@ const BUFFER_LEN: usize = 16 << 10;
 /// everything long is read from the socket straight into a buffer of its exact size, which can then be handed on
 /// uncopied.
 ///
-/// Cancel-safety: none. A reader whose future was dropped in the middle of a frame is only good for dropping.
+/// Cancel-safety: a reader whose future was dropped in the middle of a frame can pass over the frame's rest
+/// ([`FrameReader::skip_rest`]), and no more.
 pub(crate) struct FrameReader {
     read: ReadHalf,
     buffer: BytesMut,
     link: Link,
     peer: String,
     runtime: Runtime,
-    /// A peer that sends not one byte for this long in the middle of a frame is given up.
-    stall: Option<Duration>,
+    /// A peer that is slower in the middle of a frame is given up.
+    pace: Option<Pace>,
+    course: Option<Course>,
+    /// Bytes of the frame that have not been handed out.
+    rest: usize,
     /// Bytes that have arrived so far: a sign of life for those who wait.
     arrived: Arc<AtomicU64>,
 }
 
 impl FrameReader {
-    pub fn new(read: ReadHalf, link: Link, peer: &str, runtime: Runtime, stall: Option<Duration>) -> Self {
+    pub fn new(read: ReadHalf, link: Link, peer: &str, runtime: Runtime, pace: Option<Pace>) -> Self {
         let buffer = BytesMut::with_capacity(BUFFER_LEN);
-        Self { read, buffer, link, peer: peer.to_owned(), runtime, stall, arrived: Arc::default() }
+        let (peer, arrived) = (peer.to_owned(), Arc::default());
+        Self { read, buffer, link, peer, runtime, pace, course: None, rest: 0, arrived }
     }
 
     /// Bytes that have arrived, for those who want to know whether the peer says anything at all.
@@ -59,7 +64,14 @@ impl FrameReader {
         let bytes = self.buffer.first_chunk().expect("filled above");
         let header = FrameHeader::decode(bytes).map_err(|error| error.context(&self.peer))?;
         self.buffer.advance(HEADER_LEN);
+        self.rest = header.message_len as usize + header.payload_len as usize;
+        self.course = self.pace.map(|pace| pace.begin(self.rest as u64, self.runtime.now()));
         Ok(Some(header))
+    }
+
+    /// The peer's time for the frame begins now: it was we who did not read.
+    pub fn restart_clock(&mut self) {
+        self.course = self.pace.map(|pace| pace.begin(self.rest as u64, self.runtime.now()));
     }
 
     /// The next `len` bytes of the frame, in a buffer of their own.
@@ -73,6 +85,7 @@ impl FrameReader {
             let buffered = self.buffer.len().min(len - out.len());
             out.extend_from_slice(&self.buffer[..buffered]);
             self.buffer.advance(buffered);
+            self.rest -= buffered;
             let rest = len - out.len();
             if rest == 0 {
                 return Ok(out.freeze());
@@ -83,14 +96,13 @@ impl FrameReader {
         }
     }
 
-    /// Passes over the next `len` bytes without keeping them.
-    pub async fn skip(&mut self, len: usize) -> Result<()> {
-        let mut left = len;
+    /// Passes over what is left of the frame without keeping it.
+    pub async fn skip_rest(&mut self) -> Result<()> {
         loop {
-            let count = self.buffer.len().min(left);
+            let count = self.buffer.len().min(self.rest);
             self.buffer.advance(count);
-            left -= count;
-            if left == 0 {
+            self.rest -= count;
+            if self.rest == 0 {
                 return Ok(());
             }
             self.read_more(None).await?;
@@ -98,8 +110,11 @@ impl FrameReader {
     }
 
     /// Reads at least a byte of the frame: into `direct`, at most as many as it names, or else into the buffer.
+    ///
+    /// Cancel-safety: dropped before it is done, it has read nothing.
     async fn read_more(&mut self, direct: Option<(&mut BytesMut, usize)>) -> Result<()> {
         let (read, buffer) = (&mut self.read, &mut self.buffer);
+        let is_direct = direct.is_some();
         let reading = async {
             if let Some((out, rest)) = direct {
                 let mut limited = out.limit(rest);
@@ -109,18 +124,22 @@ impl FrameReader {
                 read.read_buf(buffer).await
             }
         };
-        let read = match self.stall {
+        let read = match self.course {
             None => reading.await,
-            Some(stall) => tokio::select! {
+            Some(course) => tokio::select! {
                 biased;
                 read = reading => read,
-                () = self.runtime.sleep(stall) => {
-                    bail!(Timeout, "{} sent no byte for {} ms within a frame", self.peer, stall.as_millis())
+                () = self.runtime.sleep(course.patience(self.runtime.now())) => {
+                    bail!(Timeout, "{} {}", self.peer, course.reproach(self.runtime.now()))
                 }
             },
         };
-        if self.count(read)? == 0 {
+        let count = self.count(read)?;
+        if count == 0 {
             bail!(Disconnected, "{} closed the connection within a frame", self.peer);
+        }
+        if is_direct {
+            self.rest -= count;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use ebb_wire::{FrameHeader, FrameKind, Message, Method, pb};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::PeerInfo;
-use crate::budget::{Budget, Share};
+use crate::budget::{Budget, PeerKey, SMALL, Share};
 use crate::counters::Link;
 use crate::outbox::{Outbox, Outgoing};
 use crate::reader::FrameReader;
@@ -45,12 +45,12 @@ struct Answered {
     frame: Frame,
     /// After this nobody waits for it.
     expires: Moment,
-    memory: Share,
+    memory: Share<PeerKey>,
     place: OwnedSemaphorePermit,
 }
 
 impl Outgoing for Answered {
-    type Held = (Share, OwnedSemaphorePermit);
+    type Held = (Share<PeerKey>, OwnedSemaphorePermit);
 
     fn len(&self) -> u64 {
         self.frame.len()
@@ -72,10 +72,10 @@ pub(crate) async fn serve(
     link: Link,
     stop: watch::Receiver<bool>,
 ) {
-    let stall = Some(common.options.stall_timeout);
+    let pace = Some(common.options.pace());
     let runtime = &common.runtime;
-    let reader = FrameReader::new(stream.read, link.clone(), &stream.peer, runtime.clone(), stall);
-    let writer = FrameWriter::new(stream.write, link.clone(), &stream.peer, runtime.clone(), stall);
+    let reader = FrameReader::new(stream.read, link.clone(), &stream.peer, runtime.clone(), pace);
+    let writer = FrameWriter::new(stream.write, link.clone(), &stream.peer, runtime.clone(), pace);
     // Bounded: each answer holds one of the connection's places.
     let answers = Outbox::new(writer);
     let (broken, mut is_broken) = watch::channel(false);
@@ -87,7 +87,8 @@ pub(crate) async fn serve(
     });
     let places_max = common.options.requests_per_connection_max.max(1);
     let places = Arc::new(Semaphore::new(places_max));
-    let mut served = Served { common: common.clone(), reader, answers: answers.clone(), places, peer, link };
+    let key = PeerKey::of(&peer);
+    let mut served = Served { common: common.clone(), reader, answers: answers.clone(), places, peer, key, link };
     let ended = {
         let mut reading = std::pin::pin!(served.read_requests());
         let gathering = std::future::poll_fn(|context| answers.gather(|| reading.as_mut().poll(context)));
@@ -130,6 +131,7 @@ struct Served {
     answers: Outbox<Answered>,
     places: Arc<Semaphore>,
     peer: Arc<PeerInfo>,
+    key: PeerKey,
     link: Link,
 }
 
@@ -159,6 +161,7 @@ impl Served {
         let reply = Reply {
             common: self.common.clone(),
             answers: self.answers.clone(),
+            key: self.key.clone(),
             link: self.link.clone(),
             method: header.method,
             request: header.request,
@@ -167,13 +170,28 @@ impl Served {
         };
         let (message_len, payload_len) = (header.message_len as usize, header.payload_len as usize);
         let Some(method) = Method::from_raw(header.method) else {
-            self.reader.skip(message_len + payload_len).await?;
+            self.reader.skip_rest().await?;
             reply.send(Err(err!(Unsupported, "this release does not know call {}: update it", header.method)));
             return Ok(());
         };
-        let memory = self.common.memory.take(message_len + payload_len + REQUEST_OVERHEAD).await;
-        let message = self.reader.bytes(message_len).await?;
-        let payload = self.reader.bytes(payload_len).await?;
+        let bytes = message_len + payload_len + REQUEST_OVERHEAD;
+        let received = if bytes <= SMALL {
+            Some(self.receive(bytes, message_len, payload_len).await?)
+        } else {
+            // What is large holds memory that others wait for: no longer than its caller waits for the answer.
+            let runtime = self.common.runtime.clone();
+            tokio::select! {
+                biased;
+                received = self.receive(bytes, message_len, payload_len) => Some(received?),
+                () = runtime.sleep(deadline) => None,
+            }
+        };
+        let Some((memory, message, payload)) = received else {
+            self.reader.restart_clock();
+            self.reader.skip_rest().await?;
+            reply.send(Err(err!(Timeout, "{method:?} was not received within {} ms", deadline.as_millis())));
+            return Ok(());
+        };
         let request = Request { method, message, payload, peer: self.peer.clone(), deadline };
         let common = self.common.clone();
         let work = async move {
@@ -187,6 +205,22 @@ impl Served {
             self.common.runtime.begin("rpc-request", work);
         }
         Ok(())
+    }
+}
+
+impl Served {
+    /// Waits for the peer's part of the memory, then for the bytes.
+    async fn receive(
+        &mut self,
+        bytes: usize,
+        message_len: usize,
+        payload_len: usize,
+    ) -> Result<(Share<PeerKey>, Bytes, Bytes)> {
+        let memory = self.common.memory.take(&self.key, bytes).await;
+        self.reader.restart_clock();
+        let message = self.reader.bytes(message_len).await?;
+        let payload = self.reader.bytes(payload_len).await?;
+        Ok((memory, message, payload))
     }
 }
 
@@ -205,6 +239,7 @@ async fn answer(common: &Common, request: Request) -> Result<Answer> {
 struct Reply {
     common: Arc<Common>,
     answers: Outbox<Answered>,
+    key: PeerKey,
     link: Link,
     method: u16,
     request: u64,
@@ -225,7 +260,7 @@ impl Reply {
             Err(error) => self.failure_frame(&error),
         };
         self.link.count_call();
-        let memory = self.common.memory.take_now(frame.memory());
+        let memory = self.common.memory.charge(&self.key, frame.memory());
         // A connection that is gone needs no answer.
         let runtime = self.common.runtime.clone();
         let _ = self.answers.put(Answered { runtime, frame, expires: self.expires, memory, place });

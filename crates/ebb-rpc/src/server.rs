@@ -10,10 +10,11 @@ use ebb_runtime::{File, Listener, Moment, Runtime, Stream};
 use ebb_types::{Error, ErrorKind, Result, err};
 use ebb_wire::{Message, Method};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, PeerKey, Quota, Share, host_of};
 use crate::counters::Link;
+use crate::pace::Pace;
 use crate::served::{self, Common};
 use crate::{Counters, Identity, PeerInfo, handshake};
 
@@ -88,16 +89,19 @@ pub trait Service: Send + Sync + 'static {
 pub struct ServerOptions {
     /// Requests in progress on one connection; more wait in the socket.
     pub requests_per_connection_max: usize,
-    /// Bytes of requests and answers in memory over all connections; more wait in the sockets.
+    /// Bytes of requests and answers in memory over all connections; more wait in the sockets. Each peer has a share.
     pub memory_bytes_max: usize,
-    /// Connections; further ones are closed at once.
+    /// Connections. Each peer has a share: at most as many as are left for all others. Further ones are closed at once.
     pub connections_max: usize,
     /// Time for the handshake.
     pub handshake_timeout: Duration,
-    /// Handshakes in progress; more strangers wait in the listening socket's queue.
+    /// Handshakes in progress. Each address has a share; up to [`STRANGERS`] times as many strangers wait for their turn, and
+    /// further ones are closed at once.
     pub handshakes_max: usize,
     /// A peer that neither sends the rest of a frame nor takes a byte of an answer for this long loses its connection.
     pub stall_timeout: Duration,
+    /// So does one that sends a frame, or takes an answer, at a lower rate than this, `stall_timeout` not counted.
+    pub bytes_per_sec_min: u64,
     /// A connection without requests for this long is closed. Callers stop using theirs well before.
     pub idle_timeout: Duration,
 }
@@ -111,8 +115,16 @@ impl Default for ServerOptions {
             handshake_timeout: Duration::from_secs(5),
             handshakes_max: 128,
             stall_timeout: Duration::from_secs(15),
+            // A quarter of a link of 1 Mbit/s, for a peer has several connections.
+            bytes_per_sec_min: 32 << 10,
             idle_timeout: Duration::from_secs(600),
         }
+    }
+}
+
+impl ServerOptions {
+    pub(crate) fn pace(&self) -> Pace {
+        Pace { stall: self.stall_timeout, bytes_per_sec_min: self.bytes_per_sec_min }
     }
 }
 
@@ -167,6 +179,10 @@ impl Server {
 pub const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// Pause when no connection can be accepted for lack of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// For each handshake in progress so many connections may be open that have not proved themselves.
+const STRANGERS: usize = 8;
+/// Connections that a peer has as long as there are any: those of one client to a server.
+const CONNECTIONS_GUARANTEED: usize = 8;
 /// Refused strangers are told of at most this often.
 const REFUSAL_LOG_PAUSE: Duration = Duration::from_secs(1);
 
@@ -180,8 +196,10 @@ struct Entrance {
     common: Arc<Common>,
     identity: Identity,
     counters: Counters,
-    handshakes: Arc<Semaphore>,
-    connections: Arc<Semaphore>,
+    /// Of addresses whose peers have not proved themselves: sockets, and those of them whose turn has come.
+    strangers: Quota<String>,
+    handshakes: Quota<String>,
+    connections: Quota<PeerKey>,
     refusals: Mutex<Refusals>,
 }
 
@@ -200,22 +218,29 @@ impl Gate {
         options: ServerOptions,
         service: Arc<dyn Service>,
     ) -> Self {
-        // The largest frame must fit, or a peer that sends one would wait for ever.
-        let memory = Budget::new(options.memory_bytes_max.max(served::FRAME_BYTES_MAX));
-        let handshakes = Arc::new(Semaphore::new(options.handshakes_max.max(1)));
-        let connections = Arc::new(Semaphore::new(options.connections_max));
+        let memory = Budget::new(options.memory_bytes_max, served::FRAME_BYTES_MAX);
+        let strangers = Quota::new(STRANGERS * options.handshakes_max.max(1), 1);
+        let handshakes = Quota::new(options.handshakes_max.max(1), 1);
+        let connections = Quota::new(options.connections_max, CONNECTIONS_GUARANTEED);
         let common = Arc::new(Common { runtime, service, options, memory });
         let refusals = Mutex::default();
-        let entrance = Entrance { common, identity, counters, handshakes, connections, refusals };
+        let entrance = Entrance { common, identity, counters, strangers, handshakes, connections, refusals };
         Self { entrance: Arc::new(entrance), stop: watch::Sender::new(false) }
     }
 
     async fn accept(&self, listener: &Listener) -> Result<()> {
         let runtime = &self.entrance.common.runtime;
         loop {
-            let place = self.entrance.handshakes.clone().acquire_owned().await.expect("never closed");
             match listener.accept().await {
                 Ok(stream) => {
+                    let address = host_of(&stream.peer).to_owned();
+                    let Some(place) = self.entrance.strangers.try_take(&address, 1) else {
+                        let (waiting, _) = self.entrance.strangers.told(&address);
+                        let full =
+                            err!(Overloaded, "{waiting} connections of {address} have not proved themselves yet");
+                        self.entrance.tell_refusal(&stream.peer, &full);
+                        continue;
+                    };
                     let entering = self.entrance.clone().enter(stream, place, self.stop.subscribe());
                     runtime.spawn("rpc-connection", entering);
                 }
@@ -243,7 +268,7 @@ impl Gate {
 
 impl Entrance {
     /// Life of one connection.
-    async fn enter(self: Arc<Self>, mut stream: Stream, place: OwnedSemaphorePermit, stop: watch::Receiver<bool>) {
+    async fn enter(self: Arc<Self>, mut stream: Stream, place: Share<String>, stop: watch::Receiver<bool>) {
         let address = stream.peer.clone();
         let met = tokio::select! {
             biased;
@@ -260,12 +285,18 @@ impl Entrance {
         }
     }
 
-    async fn meet(&self, stream: &mut Stream) -> Result<(PeerInfo, OwnedSemaphorePermit)> {
+    async fn meet(&self, stream: &mut Stream) -> Result<(PeerInfo, Share<PeerKey>)> {
         let common = &self.common;
-        let admit = || {
-            let connections = self.connections.clone();
-            connections.try_acquire_owned().map_err(|_| {
-                err!(Overloaded, "the server has {} connections, its most", common.options.connections_max)
+        let _turn = self.handshakes.take(&host_of(&stream.peer).to_owned(), 1).await;
+        let admit = |peer: &PeerInfo| {
+            let key = PeerKey::of(peer);
+            self.connections.try_take(&key, 1).ok_or_else(|| {
+                let ((held, free), most) = (self.connections.told(&key), common.options.connections_max);
+                err!(
+                    Overloaded,
+                    "host {} has {held} of the server's {most} connections, {free} are left for all",
+                    peer.host
+                )
             })
         };
         let handshake = handshake::receive(&common.runtime, stream, &self.identity, &self.counters, admit);

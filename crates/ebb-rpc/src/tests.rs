@@ -19,6 +19,7 @@ macro_rules! both {
 
 mod calls;
 mod faults;
+mod greedy;
 mod hostile;
 mod outbox;
 mod payloads;

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use ebb_runtime::{File, Runtime, WriteHalf};
@@ -12,6 +11,7 @@ use ebb_wire::{FrameHeader, FrameKind, Message};
 use tokio::io::AsyncWriteExt;
 
 use crate::counters::Link;
+use crate::pace::{Course, Pace};
 
 /// Buffers handed to the kernel at once.
 const SLICES_MAX: usize = 64;
@@ -128,8 +128,8 @@ pub(crate) struct FrameWriter {
     link: Link,
     peer: String,
     runtime: Runtime,
-    /// A peer that takes not one byte for this long is given up.
-    stall: Option<Duration>,
+    /// A peer that takes bytes more slowly is given up.
+    pace: Option<Pace>,
     /// What goes out next, in order.
     buffers: VecDeque<Bytes>,
     /// Headers and small pieces behind `buffers`, copied together: one buffer for the kernel instead of many.
@@ -137,8 +137,8 @@ pub(crate) struct FrameWriter {
 }
 
 impl FrameWriter {
-    pub fn new(write: WriteHalf, link: Link, peer: &str, runtime: Runtime, stall: Option<Duration>) -> Self {
-        Self { write, link, peer: peer.to_owned(), runtime, stall, buffers: VecDeque::new(), small: BytesMut::new() }
+    pub fn new(write: WriteHalf, link: Link, peer: &str, runtime: Runtime, pace: Option<Pace>) -> Self {
+        Self { write, link, peer: peer.to_owned(), runtime, pace, buffers: VecDeque::new(), small: BytesMut::new() }
     }
 
     /// Writes all frames, in order.
@@ -157,7 +157,8 @@ impl FrameWriter {
             }
         }
         self.write_buffers().await?;
-        let flushed = bounded(&self.runtime, self.stall, &self.peer, async { self.write.flush().await }).await;
+        let course = self.begin(0);
+        let flushed = bounded(&self.runtime, course, &self.peer, async { self.write.flush().await }).await;
         flushed.map_err(|error| self.broken(&error))
     }
 
@@ -178,6 +179,7 @@ impl FrameWriter {
 
     async fn write_buffers(&mut self) -> Result<()> {
         self.close_small();
+        let course = self.begin(self.buffers.iter().map(|buffer| buffer.len() as u64).sum());
         while !self.buffers.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let mut used = 0;
@@ -186,7 +188,7 @@ impl FrameWriter {
                 used += 1;
             }
             let writing = self.write.write_vectored(&slices[..used]);
-            let written = bounded(&self.runtime, self.stall, &self.peer, writing).await;
+            let written = bounded(&self.runtime, course, &self.peer, writing).await;
             let count = written.map_err(|error| self.broken(&error))?;
             if count == 0 {
                 bail!(Disconnected, "{} takes no more bytes", self.peer);
@@ -214,9 +216,10 @@ impl FrameWriter {
         let mut at = offset;
         while at < end {
             let step = FILE_STEP.min(end - at);
+            let course = self.begin(step);
             let sending = self.write.send_file(file, at, step);
-            match self.stall {
-                Some(stall) => self.runtime.timeout(stall, &self.peer, sending).await?,
+            match course {
+                Some(course) => self.runtime.timeout(course.allowed, &self.peer, sending).await?,
                 None => sending.await?,
             }
             self.link.sent(step);
@@ -225,25 +228,30 @@ impl FrameWriter {
         Ok(())
     }
 
+    /// What is written next has so many bytes.
+    fn begin(&self, len: u64) -> Option<Course> {
+        self.pace.map(|pace| pace.begin(len, self.runtime.now()))
+    }
+
     fn broken(&self, error: &std::io::Error) -> Error {
         // Whatever ails a connection that stood, its calls may have been done: the kind is always the same.
         err!(Disconnected, "connection to {}: {error}", self.peer)
     }
 }
 
-/// Waits for a write for at most `stall`.
+/// Waits for a write as long as the peer takes bytes fast enough.
 async fn bounded<T>(
     runtime: &Runtime,
-    stall: Option<Duration>,
+    course: Option<Course>,
     peer: &str,
     writing: impl Future<Output = std::io::Result<T>>,
 ) -> std::io::Result<T> {
-    let Some(stall) = stall else { return writing.await };
+    let Some(course) = course else { return writing.await };
     tokio::select! {
         biased;
         done = writing => done,
-        () = runtime.sleep(stall) => {
-            let what = format!("{peer} took no byte for {} ms", stall.as_millis());
+        () = runtime.sleep(course.patience(runtime.now())) => {
+            let what = format!("{peer} {}", course.reproach(runtime.now()));
             Err(std::io::Error::new(std::io::ErrorKind::TimedOut, what))
         }
     }

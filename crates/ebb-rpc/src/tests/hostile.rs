@@ -134,7 +134,7 @@ fn a_caller_survives_any_bytes() {
                         if attack.proved {
                             let own = identity("h1", "block");
                             let counters = Counters::default();
-                            if handshake::receive(&world, &mut stream, &own, &counters, || Ok(())).await.is_err() {
+                            if handshake::receive(&world, &mut stream, &own, &counters, |_| Ok(())).await.is_err() {
                                 continue;
                             }
                         }

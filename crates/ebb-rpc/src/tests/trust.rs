@@ -21,7 +21,7 @@ async fn meet(
     let world = runtime.clone();
     let receiving = runtime.spawn("server", async move {
         let mut stream = listener.accept().await.unwrap();
-        handshake::receive(&world, &mut stream, &server, &Counters::default(), || Ok(())).await.map(|(peer, ())| peer)
+        handshake::receive(&world, &mut stream, &server, &Counters::default(), |_| Ok(())).await.map(|(peer, ())| peer)
     });
     let mut stream = runtime.connect(&address).await.unwrap();
     let greeted = handshake::greet(runtime, &mut stream, &client, &Counters::default()).await;

@@ -1,0 +1,268 @@
+//! One bounded resource for many who want it, so that nobody takes it all. Pure.
+//!
+//! Each has an account under its key. A wish is granted
+//! - as soon as there is room, if its owner then has no more than what is guaranteed to each;
+//! - otherwise only while its owner has no more than what is left for all others: one greedy owner ends with half, two with a
+//!   third each, and there is always something left for the next.
+//!
+//! Those who wait take turns by owner, so a long line of one owner delays only its own wishes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// The accounts. `W` is who waits, as the caller knows it.
+#[derive(Debug)]
+pub(crate) struct Fair<K, W> {
+    free: usize,
+    guaranteed: usize,
+    accounts: BTreeMap<K, Account<W>>,
+    /// Owners with a line; the first one's turn is next.
+    turns: VecDeque<K>,
+}
+
+#[derive(Debug)]
+struct Account<W> {
+    held: usize,
+    line: VecDeque<(usize, W)>,
+}
+
+/// What an owner has of the resource.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Held {
+    /// Counts for its owner.
+    pub charged: usize,
+    /// Of that, what others cannot have meanwhile.
+    pub taken: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Now,
+    /// As soon as there is room: nobody overtakes it.
+    WhenFree,
+    /// Its owner has enough already.
+    NotYet,
+}
+
+impl<K: Ord + Clone, W> Fair<K, W> {
+    pub fn new(units: usize, guaranteed: usize) -> Self {
+        Self { free: units, guaranteed, accounts: BTreeMap::new(), turns: VecDeque::new() }
+    }
+
+    /// What nobody has.
+    pub fn free(&self) -> usize {
+        self.free
+    }
+
+    /// What this owner has.
+    pub fn held(&self, key: &K) -> usize {
+        self.accounts.get(key).map_or(0, |account| account.held)
+    }
+
+    fn verdict(&self, key: &K, units: usize) -> Verdict {
+        let wanted = self.held(key) + units;
+        if wanted <= self.guaranteed {
+            if units <= self.free { Verdict::Now } else { Verdict::WhenFree }
+        } else if wanted <= self.free {
+            Verdict::Now
+        } else {
+            Verdict::NotYet
+        }
+    }
+
+    /// Takes units if nobody waits and they may be had at once.
+    pub fn try_take(&mut self, key: &K, units: usize) -> Option<Held> {
+        let is_free = self.turns.is_empty() && self.verdict(key, units) == Verdict::Now;
+        is_free.then(|| self.grant(key, units, units))
+    }
+
+    /// Charges units that are in use already: of the resource it takes only as much as the owner may have.
+    pub fn charge(&mut self, key: &K, units: usize) -> Held {
+        let held = self.held(key);
+        let may = self.guaranteed.saturating_sub(held).max(self.free.saturating_sub(held));
+        self.grant(key, units, units.min(may).min(self.free))
+    }
+
+    fn grant(&mut self, key: &K, charged: usize, taken: usize) -> Held {
+        self.free -= taken;
+        self.account(key).held += charged;
+        Held { charged, taken }
+    }
+
+    fn account(&mut self, key: &K) -> &mut Account<W> {
+        self.accounts.entry(key.clone()).or_insert_with(|| Account { held: 0, line: VecDeque::new() })
+    }
+
+    /// Joins the line of its owner. [`Fair::next_grants`] tells when it is its turn.
+    pub fn wait(&mut self, key: &K, units: usize, waiter: W) {
+        let line = &mut self.account(key).line;
+        line.push_back((units, waiter));
+        if line.len() == 1 {
+            self.turns.push_back(key.clone());
+        }
+    }
+
+    /// Gives back what was taken.
+    pub fn give_back(&mut self, key: &K, held: Held) {
+        self.free += held.taken;
+        self.account(key).held -= held.charged;
+        self.forget_idle(key);
+    }
+
+    fn forget_idle(&mut self, key: &K) {
+        if self.accounts.get(key).is_some_and(|account| account.held == 0 && account.line.is_empty()) {
+            self.accounts.remove(key);
+        }
+    }
+
+    /// Those whose turn has come, with what they got. `is_gone`: whether somebody waits no more.
+    pub fn next_grants(&mut self, is_gone: impl Fn(&W) -> bool) -> Vec<(K, Held, W)> {
+        let mut grants = Vec::new();
+        let mut passed_over = 0;
+        while passed_over < self.turns.len() {
+            let Some(key) = self.turns.pop_front() else { break };
+            let line = &mut self.account(&key).line;
+            while line.front().is_some_and(|(_, waiter)| is_gone(waiter)) {
+                line.pop_front();
+            }
+            let Some(units) = line.front().map(|(units, _)| *units) else {
+                self.forget_idle(&key);
+                continue;
+            };
+            match self.verdict(&key, units) {
+                Verdict::WhenFree => {
+                    self.turns.push_front(key);
+                    break;
+                }
+                Verdict::NotYet => {
+                    passed_over += 1;
+                    self.turns.push_back(key);
+                }
+                Verdict::Now => {
+                    passed_over = 0;
+                    let held = self.grant(&key, units, units);
+                    let line = &mut self.account(&key).line;
+                    let (_, waiter) = line.pop_front().expect("looked at above");
+                    if !line.is_empty() {
+                        self.turns.push_back(key.clone());
+                    }
+                    grants.push((key, held, waiter));
+                }
+            }
+        }
+        grants
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Pool = Fair<u8, u32>;
+
+    fn take_all(pool: &mut Pool, key: u8, units: usize) -> Vec<Held> {
+        std::iter::from_fn(|| pool.try_take(&key, units)).collect()
+    }
+
+    fn names(pool: &mut Pool) -> Vec<u32> {
+        pool.next_grants(|_| false).into_iter().map(|(_, _, waiter)| waiter).collect()
+    }
+
+    #[test]
+    fn a_greedy_owner_leaves_as_much_as_it_has_and_the_next_one_finds_room() {
+        let mut pool = Pool::new(240, 20);
+        assert_eq!(take_all(&mut pool, 1, 10).len(), 12);
+        assert_eq!(take_all(&mut pool, 2, 10).len(), 6);
+        assert_eq!(take_all(&mut pool, 3, 10).len(), 3);
+        assert!(pool.try_take(&4, 20).is_some(), "what is guaranteed to each is there");
+    }
+
+    #[test]
+    fn owners_take_turns_and_a_long_line_delays_only_its_own() {
+        let mut pool = Pool::new(100, 10);
+        let held = take_all(&mut pool, 1, 10);
+        assert_eq!(held.len(), 5);
+        let others: Vec<Held> = (2..7).map(|key| pool.try_take(&key, 10).unwrap()).collect();
+        for waiter in 0..5 {
+            pool.wait(&1, 10, waiter);
+        }
+        pool.wait(&7, 10, 70);
+        pool.wait(&7, 10, 71);
+        assert_eq!(names(&mut pool), []);
+        pool.give_back(&2, others[0]);
+        assert_eq!(names(&mut pool), [70], "the first in line has its share already");
+        held.iter().for_each(|held| pool.give_back(&1, *held));
+        assert_eq!(names(&mut pool), [0, 71, 1], "each has as much as is left");
+    }
+
+    #[test]
+    fn nobody_overtakes_an_owner_that_waits_for_what_is_guaranteed() {
+        let mut pool = Pool::new(30, 20);
+        let first = pool.try_take(&1, 15).unwrap();
+        pool.wait(&2, 20, 2);
+        assert_eq!(names(&mut pool), []);
+        assert!(pool.try_take(&3, 1).is_none());
+        pool.wait(&3, 1, 3);
+        assert_eq!(names(&mut pool), [], "small ones would keep it waiting for ever");
+        pool.give_back(&1, first);
+        assert_eq!(names(&mut pool), [2, 3]);
+    }
+
+    #[test]
+    fn what_is_in_use_already_is_charged_to_its_owner_and_takes_no_more_than_its_share() {
+        let mut pool = Pool::new(100, 10);
+        let answers = pool.charge(&1, 1000);
+        assert_eq!(answers, Held { charged: 1000, taken: 100 });
+        pool.give_back(&1, answers);
+        let first = pool.charge(&1, 40);
+        let second = pool.charge(&1, 40);
+        assert_eq!((first.taken, second.taken, pool.free()), (40, 20, 40));
+        assert!(pool.try_take(&1, 1).is_none());
+        assert!(pool.try_take(&2, 40).is_some());
+        pool.give_back(&1, second);
+        assert_eq!(pool.held(&1), 40);
+    }
+
+    #[test]
+    fn those_who_wait_no_more_hold_up_nobody() {
+        let mut pool = Pool::new(10, 10);
+        let held = pool.try_take(&1, 10).unwrap();
+        for waiter in 0..3 {
+            pool.wait(&2, 10, waiter);
+        }
+        pool.wait(&3, 5, 9);
+        pool.give_back(&1, held);
+        let granted: Vec<u32> = pool.next_grants(|waiter| *waiter < 3).into_iter().map(|(.., waiter)| waiter).collect();
+        assert_eq!(granted, [9]);
+        assert_eq!(pool.accounts.len(), 1, "who has nothing and wants nothing is forgotten");
+    }
+
+    proptest! {
+        /// Whatever comes: never more than there is, and once all is given back nobody waits.
+        #[test]
+        fn nothing_is_lost_and_nobody_waits_for_ever(wishes in proptest::collection::vec((0..5_u8, 1..20_usize, any::<bool>()), 1..80)) {
+            let mut pool = Pool::new(40, 20);
+            let mut held: VecDeque<(u8, Held)> = VecDeque::new();
+            let mut waiting = 0;
+            for (number, (key, units, gives_back)) in wishes.into_iter().enumerate() {
+                pool.wait(&key, units, number as u32);
+                waiting += 1;
+                if gives_back && let Some((key, one)) = held.pop_front() {
+                    pool.give_back(&key, one);
+                }
+                let granted = pool.next_grants(|_| false);
+                waiting -= granted.len();
+                held.extend(granted.into_iter().map(|(key, one, _)| (key, one)));
+                prop_assert_eq!(pool.free() + held.iter().map(|(_, one)| one.taken).sum::<usize>(), 40);
+            }
+            while let Some((key, one)) = held.pop_front() {
+                pool.give_back(&key, one);
+                let granted = pool.next_grants(|_| false);
+                waiting -= granted.len();
+                held.extend(granted.into_iter().map(|(key, one, _)| (key, one)));
+            }
+            prop_assert_eq!((waiting, pool.free(), pool.accounts.len()), (0, 40, 0));
+        }
+    }
+}
