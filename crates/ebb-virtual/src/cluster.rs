@@ -18,6 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::faults::budget::Budget;
 use crate::faults::kind::{BLOCK_DIR, Kind, VOLUME_DIR};
+use crate::faults::master_disk::{self, MASTER_DIR, Rot};
 use crate::files::ClientFiles;
 use crate::options::VirtualOptions;
 use crate::workload::{Board, Worker};
@@ -77,6 +78,8 @@ struct Inner {
     away: Mutex<BTreeSet<String>>,
     /// The host that is being drained.
     drained: Mutex<Option<String>>,
+    /// What is wrong on the master's disk.
+    rot: Mutex<Option<Rot>>,
     /// Clients that have done their work.
     finished: Mutex<BTreeSet<usize>>,
 }
@@ -107,6 +110,7 @@ impl Cluster {
             given_up: Mutex::default(),
             away: Mutex::default(),
             drained: Mutex::default(),
+            rot: Mutex::default(),
             finished: Mutex::default(),
         }));
         for member in cluster.members().iter().filter(|member| !matches!(member.role, Role::Client(_))) {
@@ -180,6 +184,11 @@ impl Cluster {
     #[must_use]
     pub fn drained(&self) -> Option<String> {
         self.0.drained.lock().clone()
+    }
+
+    /// What is wrong on the master's disk.
+    pub fn rot(&self) -> MutexGuard<'_, Option<Rot>> {
+        self.0.rot.lock()
     }
 
     /// Whether every client has ended its work and said so.
@@ -270,9 +279,11 @@ impl Cluster {
         });
     }
 
-    /// Does what the error asks of an operator: formats the volume anew. Only the world's own damage may lead there.
+    /// Does what the error asks of an operator: formats the volume anew, or puts the master's file back. Only the world's own damage may lead there.
     fn replace_disk(&self, member: &Member, error: &ebb_types::Error) {
-        if member.role == Role::Block && self.budget().was_marred(member.process.name()) {
+        if member.role == Role::Master && master_disk::restore(self, member, &error.to_string()) {
+            self.world().note("master_restored", &[]);
+        } else if member.role == Role::Block && self.budget().was_marred(member.process.name()) {
             member.process.wipe_disk(Path::new(VOLUME_DIR));
         } else {
             let complaint = format!("{} refuses a disk that nothing has damaged: {error}", member.process.name());
@@ -299,7 +310,7 @@ impl Cluster {
 
     async fn run_master(&self, runtime: Runtime) -> Result<()> {
         let mut options =
-            ebb_master::Options::new("/master".into(), self.0.master_address.clone(), identity("master", "master"));
+            ebb_master::Options::new(MASTER_DIR.into(), self.0.master_address.clone(), identity("master", "master"));
         // Extra copies come and go within a run, also of what is written all the time.
         options.popularity_interval = Duration::from_secs(1);
         (options.extra_rule.often_read, options.extra_rule.often_written) = (0.05, 50.0);

@@ -8,6 +8,7 @@
 pub mod budget;
 pub mod drain;
 pub mod kind;
+pub mod master_disk;
 
 use std::time::Duration;
 
@@ -108,6 +109,7 @@ pub fn heal(cluster: &Cluster, world: &World) {
         process.skew(0);
         process.fill_disk(None);
         process.cancel_misdirection();
+        process.cancel_disk_faults();
         process.disk_faults(DiskFaults::default());
         // A volume that has seen an error of its disk is checked at the start of its process, as an operator would have
         // it checked.

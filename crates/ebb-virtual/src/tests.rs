@@ -5,6 +5,7 @@ mod drain;
 mod extras;
 mod failures;
 mod hostile;
+mod master_disk;
 mod memory;
 mod oracle;
 mod power;

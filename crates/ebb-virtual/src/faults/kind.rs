@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebb_runtime::virt::{Dice, DiskFaults, World};
 
-use super::drain;
+use super::{drain, master_disk};
 use crate::cluster::{Cluster, Member, Role};
 
 /// Where a block server keeps everything.
@@ -83,6 +83,10 @@ kinds! {
     Drain,
     /// A proxy's process is killed, or the master's with the proxy in it, and soon started again.
     LostProxy,
+    /// The master's disk fails once and is good again; the master is started on what the cache has, then its power fails.
+    MasterError,
+    /// A bit of a file of the master flips, and the master is started again.
+    MasterRot,
 }
 
 impl Kind {
@@ -99,12 +103,13 @@ impl Kind {
     #[must_use]
     pub fn befalls(self, role: Role) -> bool {
         match self {
-            // What a client has on disk is nothing, and the names have one copy, on the master's disk.
+            // What a client has on disk is nothing, and the master's disk has faults of its own.
             Self::DiskError | Self::BitFlip | Self::Misdirect | Self::LostVolume | Self::LostNode => {
                 role == Role::Block
             }
             Self::PartialReturn | Self::Absence | Self::Drain => role == Role::Block,
             Self::LostProxy => matches!(role, Role::Master | Role::Proxy),
+            Self::MasterError | Self::MasterRot => role == Role::Master,
             Self::SlowDisk | Self::FullDisk => !matches!(role, Role::Client(_)),
             Self::Oversleep => matches!(role, Role::Client(_)),
             _ => true,
@@ -123,6 +128,7 @@ impl Kind {
             }
             // A node is dead after thirty; longer is another fault.
             Self::Absence => dice.span_between(Duration::from_secs(31), Duration::from_secs(45)),
+            Self::MasterError => master_disk::error_span(dice),
             Self::LostVolume | Self::PowerCut | Self::PartialReturn | Self::LostProxy => {
                 dice.span(Duration::from_secs(3))
             }
@@ -243,6 +249,8 @@ impl Fault {
                 })
             }
             Kind::Drain => drain::begin(cluster, &member, dice),
+            Kind::MasterError => master_disk::begin_error(&member, dice),
+            Kind::MasterRot => master_disk::begin_rot(cluster, &member, dice),
             Kind::LostNode => {
                 process.power_off();
                 cluster.give_up(&member);
