@@ -17,6 +17,8 @@ need setfacl acl
 need fio fio
 need xz xz-utils
 need bonnie++ bonnie++            # `ebb lab metablocks`
+need mkfs.xfs xfsprogs            # `cargo xtask powercut`
+need mkfs.ext4 e2fsprogs
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)    # the Redfish emulator of tests/power
 
 if [ "${#missing[@]}" -gt 0 ]; then

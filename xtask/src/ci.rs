@@ -1,9 +1,9 @@
 //! What CI runs, and anybody can: all of `verify`, then the suites on a real mount, the peers that power is switched by, and
-//! some real software on a mount.
+//! some real software on a mount, and a few power cuts.
 
-use crate::software;
 use crate::step::{Step, run_all};
 use crate::tree::{Tree, root};
+use crate::{powercut, software};
 
 const SUITES: &str = "tests/posix/";
 /// upsd, an IPMI controller and a Redfish one.
@@ -23,7 +23,7 @@ pub fn run() -> bool {
     let suites = suites.iter().map(|script| Step::program("suite", &[script]));
     let steps: Vec<Step> = suites.chain([Step::program("peers", &[&peers])]).collect();
     // All of them, whatever comes of the first.
-    let passed = [run_all(&steps), software::run(&software::SHORT), verified];
+    let passed = [run_all(&steps), software::run(&software::SHORT), powercut::run_short(), verified];
     passed.iter().all(|good| *good)
 }
 

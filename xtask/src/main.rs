@@ -7,7 +7,8 @@
 //! | `tidy` | what compilers do not check: the map, dependency arrows, invariants, links, words | nothing |
 //! | `bench` | measures a cluster's mount and its parts, beside references of the same run | scratch files in the target directory |
 //! | `software` | databases, git, builds and other programs on a real mount and on the host (`tests/software`) | Debian's packages |
-//! | `ci` | `verify`, then the suites on a real mount (`tests/posix/*.sh`), then a selection of `software` | the target directory |
+//! | `powercut` | cuts the power of nodes and of the master on loop-mounted file systems while programs write; reads back what was acknowledged | the target directory, loop devices |
+//! | `ci` | `verify`, then the suites on a real mount (`tests/posix/*.sh`), a selection of `software`, five power cuts | the target directory |
 //!
 //! Exit codes: 0 good, 1 something was found, 2 usage.
 #![allow(
@@ -19,6 +20,7 @@
 mod bench;
 mod ci;
 mod fix;
+mod powercut;
 mod software;
 mod step;
 mod tidy;
@@ -27,8 +29,8 @@ mod verify;
 
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo xtask verify | fix | tidy | bench [--json] [--quick] [NAME] | software [SUITE...] | ci";
+const USAGE: &str = "usage: cargo xtask verify | fix | tidy | bench [--json] [--quick] [NAME] | software [SUITE...] | \
+     powercut [--short | --cuts N] [--on xfs|ext4] [--seed N] | ci";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -42,6 +44,10 @@ fn main() -> ExitCode {
             None => return wrong(),
         },
         ["software", ref suites @ ..] => software::run(suites),
+        ["powercut", ref words @ ..] => match powercut::run(words) {
+            Some(good) => good,
+            None => return wrong(),
+        },
         ["ci"] => ci::run(),
         _ => return wrong(),
     };

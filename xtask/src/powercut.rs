@@ -1,0 +1,267 @@
+//! Real power cuts: the directories of nodes and of the master lie on file systems of their own, which are cut off while a
+//! program writes; everything that an fsync had acknowledged is read back.
+//!
+//! Killing a process is no power cut, for its page cache stays. Here each directory is an XFS or ext4 image on a loop
+//! device, and the kernel is told to forget it at once, log included (`XFS_IOC_GOINGDOWN`, which ext4 takes too): no
+//! byte that was not synced gets there any more. Then the processes are killed, the image is mounted again, which
+//! replays its journal, and the cluster starts on what is left.
+//!
+//! [`image`] has the disks, [`cluster`] the processes, [`writer`] writes and keeps the ledger of what was acknowledged,
+//! which is in memory and so on no disk that is cut, [`record`] says what each byte must be, [`check`] reads it back,
+//! [`kernel`] has the two calls that std lacks.
+
+mod check;
+mod cluster;
+mod image;
+mod kernel;
+mod record;
+mod writer;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use self::cluster::Cluster;
+use self::image::FileSystem;
+use self::record::Ledger;
+use crate::step::Step;
+use crate::tree::root;
+
+/// Cuts of the long form and of the one that CI runs.
+const LONG: usize = 100;
+const SHORT: usize = 5;
+
+/// How long writers write before a cut: from, and up to so much more.
+const WRITE_MIN: Duration = Duration::from_millis(400);
+const WRITE_SPREAD_MS: u64 = 1200;
+
+/// What a sentence says when something went wrong.
+type Result<T> = std::result::Result<T, String>;
+
+/// Whose power fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cut {
+    /// One node, while all else goes on.
+    Node(usize),
+    /// All nodes at once, and the mount.
+    Nodes,
+    /// The master, while all else goes on.
+    Master,
+    /// All nodes, the master and the mount.
+    Everything,
+}
+
+impl Cut {
+    /// The kinds take turns, and the nodes among themselves.
+    fn nth(number: usize) -> Self {
+        match number % 4 {
+            0 => Self::Node(number / 4 % cluster::NODES + 1),
+            1 => Self::Nodes,
+            2 => Self::Master,
+            _ => Self::Everything,
+        }
+    }
+
+    /// Names of the disks that lose their power.
+    fn disks(self) -> Vec<String> {
+        let nodes = (1..=cluster::NODES).map(|node| format!("h{node}"));
+        match self {
+            Self::Node(node) => vec![format!("h{node}")],
+            Self::Nodes => nodes.collect(),
+            Self::Master => vec!["master".to_owned()],
+            Self::Everything => nodes.chain(["master".to_owned()]).collect(),
+        }
+    }
+
+    /// Whether the machine with the mount loses its power too.
+    fn takes_mount(self) -> bool {
+        matches!(self, Self::Nodes | Self::Everything)
+    }
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => write!(f, "node h{node}"),
+            Self::Nodes => f.write_str("all nodes"),
+            Self::Master => f.write_str("the master"),
+            Self::Everything => f.write_str("everything"),
+        }
+    }
+}
+
+/// What was asked for.
+struct Plan {
+    cuts: usize,
+    systems: Vec<FileSystem>,
+    seed: u64,
+}
+
+/// What was seen.
+#[derive(Default)]
+struct Counts {
+    cuts: usize,
+    acknowledged: u64,
+    lost: u64,
+}
+
+/// The command; none: the words are not understood.
+pub fn run(words: &[&str]) -> Option<bool> {
+    let mut plan = Plan { cuts: LONG, systems: FileSystem::ALL.to_vec(), seed: 1 };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--short" => plan.cuts = SHORT,
+            "--cuts" => plan.cuts = words.next()?.parse().ok()?,
+            "--seed" => plan.seed = words.next()?.parse().ok()?,
+            "--on" => plan.systems = vec![FileSystem::from_name(words.next()?)?],
+            _ => return None,
+        }
+    }
+    if let Err(why) = possible() {
+        println!("powercut: cannot be run here: {why}");
+        return Some(false);
+    }
+    Some(carry_out(&plan))
+}
+
+/// The form that CI runs. Where the machine does not allow it, it says so and that is all.
+pub fn run_short() -> bool {
+    match possible() {
+        Ok(()) => carry_out(&Plan { cuts: SHORT, systems: FileSystem::ALL.to_vec(), seed: 1 }),
+        Err(why) => {
+            println!("== powercut: left out, no power was cut: {why}");
+            true
+        }
+    }
+}
+
+/// Whether this machine can cut the power of a file system.
+fn possible() -> Result<()> {
+    let status = std::fs::read_to_string("/proc/self/status").map_err(|error| format!("/proc/self/status: {error}"))?;
+    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")).and_then(|ids| ids.split_whitespace().nth(1));
+    if uid != Some("0") {
+        return Err("mounting images takes root; run it as root".to_owned());
+    }
+    if !std::path::Path::new("/dev/loop-control").exists() {
+        return Err("there is no /dev/loop-control: load the kernel's loop module (modprobe loop)".to_owned());
+    }
+    for system in FileSystem::ALL {
+        let made = Command::new(system.mkfs()).arg("-V").output();
+        made.map_err(|error| format!("{}: {error}; `make setup` installs it", system.mkfs()))?;
+    }
+    let scratch = scratch();
+    image::clear(&scratch)?;
+    std::fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
+    for system in FileSystem::ALL {
+        image::Image::make(*system, &scratch, "trial")?.try_cut()?;
+    }
+    image::clear(&scratch)
+}
+
+fn scratch() -> PathBuf {
+    root().join("target/powercut")
+}
+
+fn carry_out(plan: &Plan) -> bool {
+    if !Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run() {
+        return false;
+    }
+    kernel::catch_signals();
+    println!("== powercut: {} cuts, seed {}", plan.cuts, plan.seed);
+    let started = Instant::now();
+    let mut counts = Counts::default();
+    let mut good = true;
+    for (place, system) in plan.systems.iter().enumerate() {
+        let share = plan.cuts / plan.systems.len() + usize::from(place < plan.cuts % plan.systems.len());
+        // Where there are few cuts, the next file system has the kinds that this one had not.
+        let first = plan.cuts / plan.systems.len() * place;
+        if let Err(sentence) = cut_one(*system, first..first + share, plan.seed, &mut counts) {
+            println!("powercut: {}: {sentence}", system.name());
+            good = false;
+        }
+        if kernel::is_interrupted() {
+            println!("powercut: interrupted");
+            good = false;
+            break;
+        }
+    }
+    if let Err(sentence) = image::clear(&scratch()) {
+        println!("powercut: {sentence}");
+        good = false;
+    }
+    good &= counts.lost == 0;
+    let Counts { cuts, acknowledged, lost } = counts;
+    let seconds = started.elapsed().as_secs();
+    let verdict = if good { "ok" } else { "FAILED" };
+    println!("== powercut: {verdict} cuts={cuts} acknowledged={acknowledged} lost={lost} seconds={seconds}");
+    good
+}
+
+/// Cuts on one kind of file system, each after the one before was looked at and every copy was made good.
+fn cut_one(system: FileSystem, cuts: std::ops::Range<usize>, seed: u64, counts: &mut Counts) -> Result<()> {
+    let scratch = scratch();
+    image::clear(&scratch)?;
+    let mut cluster = Cluster::begin(system, &scratch)?;
+    let mut ledger = Ledger::new(seed);
+    let total = cuts.len();
+    for (done, number) in cuts.enumerate() {
+        if kernel::is_interrupted() {
+            break;
+        }
+        let cut = Cut::nth(number);
+        let before = ledger.acknowledged();
+        let span = WRITE_MIN + Duration::from_millis(record::draw(seed, number as u64) % WRITE_SPREAD_MS);
+        let lost = match cut_once(&mut cluster, &mut ledger, cut, span) {
+            Ok(lost) => lost,
+            Err(sentence) => {
+                println!("{}", cluster.last_words());
+                return Err(format!("cut {} ({cut}): {sentence}", done + 1));
+            }
+        };
+        let fresh = ledger.acknowledged() - before;
+        println!("{} cut {}/{total} ({cut}): {fresh} acknowledged, {lost} lost", system.name(), done + 1);
+        counts.cuts += 1;
+        counts.acknowledged += fresh;
+        counts.lost += lost;
+    }
+    cluster.end()
+}
+
+/// Writes, cuts, starts again, reads back. How many acknowledged records are lost.
+fn cut_once(cluster: &mut Cluster, ledger: &mut Ledger, cut: Cut, span: Duration) -> Result<u64> {
+    let mount = cluster.mount().to_owned();
+    let written = writer::during(&mount, ledger, || {
+        kernel::sleep(span);
+        cluster.cut(&cut.disks(), cut.takes_mount())?;
+        cluster.start_again()?;
+        if !cut.takes_mount() {
+            // The mount has lived on: its writers go on for a while with who came back.
+            kernel::sleep(WRITE_MIN);
+        }
+        Ok(())
+    });
+    written?;
+    cluster.mount_anew()?;
+    let findings = check::read_back(&mount, ledger);
+    for finding in findings.iter().take(10) {
+        println!("LOST after a cut of {cut}: {finding}");
+    }
+    // Every copy is good again before the next cut, or two cuts would be one failure of two nodes.
+    cluster.wait_healthy()?;
+    Ok(findings.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_cuts_are_of_every_kind() {
+        let kinds: Vec<Cut> = (0..SHORT).map(Cut::nth).collect();
+        assert_eq!(kinds[..4], [Cut::Node(1), Cut::Nodes, Cut::Master, Cut::Everything]);
+        assert_eq!(kinds[4], Cut::Node(2));
+        assert_eq!(Cut::Everything.disks(), ["h1", "h2", "h3", "master"]);
+    }
+}

@@ -1,0 +1,84 @@
+//! Reads everything back and compares it with the ledger.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use super::record::{Kind, Ledger, Place, Told};
+
+/// Acknowledged records that are not there, or are older than what was acknowledged, in sentences. What was tried and not
+/// acknowledged may be there or not, but not by half where something acknowledged stood.
+pub fn read_back(mount: &Path, ledger: &Ledger) -> Vec<String> {
+    let mut lost = Vec::new();
+    let mut open: Option<(String, Result<Vec<u8>, String>)> = None;
+    for (place, told) in ledger.places.iter().filter(|(_, told)| told.acknowledged > 0) {
+        let file = place.file();
+        if open.as_ref().is_none_or(|(name, _)| *name != file) {
+            open = Some((file.clone(), read(&mount.join(&file))));
+        }
+        let Some((_, content)) = &open else { continue };
+        let found = match content {
+            Ok(bytes) => look(place, told, bytes, ledger.seed),
+            Err(sentence) => Err(sentence.clone()),
+        };
+        if let Err(sentence) = found {
+            lost.push(format!("{place}: {sentence}"));
+        }
+    }
+    lost
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err("the file is gone".to_owned()),
+        Err(error) => Err(format!("cannot be read: {error}")),
+    }
+}
+
+/// Whether the file's bytes have at this place what was acknowledged, or what was tried after it.
+fn look(place: &Place, told: &Told, bytes: &[u8], seed: u64) -> Result<(), String> {
+    let Told { acknowledged, tried } = *told;
+    let offset = usize::try_from(place.offset(seed)).map_err(|_| "its place is not known".to_owned())?;
+    let record = bytes.get(offset..).unwrap_or_default();
+    match place.version_in(seed, record) {
+        Some(version) if (acknowledged..=tried).contains(&version) => Ok(()),
+        Some(version) => Err(format!("version {version}, but {acknowledged} was acknowledged")),
+        // An overwrite that nobody acknowledged may be there by half: POSIX promises no more of a write in place.
+        None if place.kind == Kind::Slots && tried > acknowledged && is_mixture(place, told, record, seed) => Ok(()),
+        None => {
+            Err(format!("at {offset} of {} bytes is no whole record; {acknowledged} was acknowledged", bytes.len()))
+        }
+    }
+}
+
+/// Whether each byte is that of a version that may be there.
+fn is_mixture(place: &Place, told: &Told, record: &[u8], seed: u64) -> bool {
+    let versions: Vec<Vec<u8>> = (told.acknowledged..=told.tried).map(|version| place.record(seed, version)).collect();
+    let len = place.bytes(seed);
+    record.len() >= len && (0..len).all(|at| versions.iter().any(|version| version[at] == record[at]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_missing_and_torn_records_are_found() {
+        let slot = Place { writer: 1, round: 1, kind: Kind::Slots, place: 0 };
+        let told = Told { acknowledged: 3, tried: 4 };
+        let version = |version| slot.record(7, version);
+        assert!(look(&slot, &told, &version(3), 7).is_ok());
+        assert!(look(&slot, &told, &version(4), 7).is_ok());
+        assert!(look(&slot, &told, &version(2), 7).is_err(), "an old version");
+        assert!(look(&slot, &told, &[], 7).is_err(), "nothing");
+        let half = [&version(3)[..4096], &version(4)[4096..]].concat();
+        assert!(look(&slot, &told, &half, 7).is_ok(), "nobody was told that version 4 is there");
+        let done = Told { acknowledged: 4, tried: 4 };
+        assert!(look(&slot, &done, &half, 7).is_err());
+        let zeros = [&version(4)[..4096], &vec![0; 4096][..]].concat();
+        assert!(look(&slot, &told, &zeros, 7).is_err(), "bytes of no version");
+    }
+}

@@ -1,0 +1,212 @@
+//! A cluster of processes, each of whose data directories is a disk of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::image::{FileSystem, Image, run};
+use super::{Result, kernel};
+use crate::tree::root;
+
+/// Block servers; as many copies are kept, so that each cut hits a copy of everything.
+pub const NODES: usize = 3;
+
+/// How long copies may take to be made good.
+const HEALTHY_MAX: Duration = Duration::from_secs(180);
+/// How long a killed process may take to be gone.
+const END_MAX: Duration = Duration::from_secs(20);
+
+/// The cluster. Ended, and its disks unmounted, when dropped.
+pub struct Cluster {
+    ebb: PathBuf,
+    dir: PathBuf,
+    mount: PathBuf,
+    images: Vec<Image>,
+}
+
+impl Cluster {
+    /// Makes one below `scratch`, its directories on disks of this kind, mounted.
+    pub fn begin(system: FileSystem, scratch: &Path) -> Result<Self> {
+        let (dir, mount) = (scratch.join("cluster"), scratch.join("mnt"));
+        fs::create_dir_all(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
+        let mut cluster = Self { ebb: root().join("target/debug/ebb"), dir, mount, images: Vec::new() };
+        // Started once, so that its directories are there.
+        cluster.up()?;
+        cluster.ebb(&["cluster", "down"])?;
+        let nodes = (1..=NODES).map(|node| (format!("h{node}"), format!("nodes/h{node}")));
+        for (name, directory) in nodes.chain([("master".to_owned(), "master".to_owned())]) {
+            let mut image = Image::make(system, scratch, &name)?;
+            image.take_place_of(&cluster.dir.join(directory))?;
+            cluster.images.push(image);
+        }
+        cluster.up()?;
+        cluster.mount_it()?;
+        Ok(cluster)
+    }
+
+    /// Where it is mounted.
+    pub fn mount(&self) -> &Path {
+        &self.mount
+    }
+
+    /// The power of these disks fails, and with it the processes on them; with `takes_mount` that of the mount, too.
+    pub fn cut(&self, disks: &[String], takes_mount: bool) -> Result<()> {
+        let hit: Vec<&Image> = self.images.iter().filter(|image| disks.contains(&image.name)).collect();
+        for image in &hit {
+            image.cut()?;
+        }
+        for process in self.processes()? {
+            let is_hit = disks.iter().any(|disk| process.belongs_to(disk));
+            if is_hit || takes_mount && process.role == "mount" {
+                process.kill()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The power is back where it had failed, and what had ended starts again.
+    pub fn start_again(&mut self) -> Result<()> {
+        let running = self.processes()?;
+        for image in &mut self.images {
+            if !running.iter().any(|process| process.belongs_to(&image.name)) {
+                image.remount()?;
+            }
+        }
+        self.up()
+    }
+
+    /// Unmounted and mounted again: what is then read comes from the nodes.
+    pub fn mount_anew(&self) -> Result<()> {
+        // One whose process was killed is gone already, or left as a dead mount.
+        if self.ebb(&["umount", &self.mount.display().to_string()]).is_err() {
+            let _ = run(Command::new("umount").arg("-l").arg(&self.mount));
+        }
+        self.mount_it()
+    }
+
+    fn mount_it(&self) -> Result<()> {
+        // On a node's host, so that the node tells the master at once when it is killed.
+        self.ebb(&["mount", "--host", "h1", &self.mount.display().to_string()])
+    }
+
+    /// Waits until a file-system check finds every copy good.
+    pub fn wait_healthy(&self) -> Result<()> {
+        let end = Instant::now() + HEALTHY_MAX;
+        loop {
+            match self.ebb(&["fsck"]) {
+                Ok(()) => return Ok(()),
+                Err(sentence) if kernel::is_interrupted() || Instant::now() >= end => {
+                    return Err(format!("copies were not good again within {} s: {sentence}", HEALTHY_MAX.as_secs()));
+                }
+                Err(_) => kernel::sleep(Duration::from_millis(200)),
+            }
+        }
+    }
+
+    /// Reads every replica, then ends the cluster.
+    pub fn end(self) -> Result<()> {
+        self.ebb(&["fsck", "--scrub"])
+    }
+
+    /// The ends of all logs, for a person who looks for what went wrong.
+    pub fn last_words(&self) -> String {
+        let Ok(logs) = fs::read_dir(self.dir.join("log")) else { return String::new() };
+        let mut words = String::new();
+        for log in logs.flatten() {
+            let text = fs::read_to_string(log.path()).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            words += &format!("--- {}\n", log.path().display());
+            lines[lines.len().saturating_sub(15)..].iter().for_each(|line| words += &format!("{line}\n"));
+        }
+        words
+    }
+
+    /// Starts what does not run.
+    fn up(&self) -> Result<()> {
+        // Sessions of mounts that were cut off end sooner than by default: the run waits for each.
+        self.ebb(&["cluster", "up", "--nodes", &NODES.to_string(), "--session-ttl-ms", "4000"])
+    }
+
+    fn ebb(&self, words: &[&str]) -> Result<()> {
+        run(Command::new(&self.ebb).args(words).env("EBB_DIR", &self.dir))
+    }
+
+    fn processes(&self) -> Result<Vec<Process>> {
+        let run_dir = self.dir.join("run");
+        let entries = fs::read_dir(&run_dir).map_err(|error| format!("{}: {error}", run_dir.display()))?;
+        let texts = entries.flatten().filter(|entry| entry.path().extension().is_some_and(|end| end == "json"));
+        let all = texts.filter_map(|entry| Process::parse(&fs::read_to_string(entry.path()).ok()?));
+        Ok(all.filter(Process::is_running).collect())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Err(sentence) = self.ebb(&["cluster", "down"]) {
+            println!("powercut: {sentence}");
+        }
+    }
+}
+
+/// A process, as its file under `run/` tells it.
+struct Process {
+    role: String,
+    host: String,
+    pid: u32,
+    started: u64,
+}
+
+impl Process {
+    fn parse(text: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let rest = text.split_once(&format!("\"{name}\":"))?.1.trim_start();
+            Some(rest.split([',', '\n', '}']).next()?.trim().trim_matches('"').to_owned())
+        };
+        let (pid, started) = (field("pid")?.parse().ok()?, field("started")?.parse().ok()?);
+        Some(Self { role: field("role")?, host: field("host")?, pid, started })
+    }
+
+    /// Whether it runs on this disk.
+    fn belongs_to(&self, disk: &str) -> bool {
+        match self.role.as_str() {
+            "block" | "worker" => self.host == disk,
+            "master" => disk == "master",
+            _ => false,
+        }
+    }
+
+    /// Whether it is that very process, and not another with its number; field 22 of proc_pid_stat(5).
+    fn is_running(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        fields.first() != Some(&"Z") && fields.get(19).and_then(|ticks| ticks.parse().ok()) == Some(self.started)
+    }
+
+    /// `kill -9`, and waits for its end.
+    fn kill(&self) -> Result<()> {
+        run(Command::new("kill").arg("-9").arg(self.pid.to_string()))?;
+        let end = Instant::now() + END_MAX;
+        while self.is_running() {
+            if Instant::now() >= end {
+                return Err(format!("process {} does not end when it is killed", self.pid));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_file_is_read() {
+        let text = "{\n  \"name\": \"block-h2\",\n  \"role\": \"block\",\n  \"host\": \"h2\",\n  \"pid\": 417,\n  \"started\": 99\n}";
+        let process = Process::parse(text).unwrap();
+        assert_eq!((process.pid, process.started), (417, 99));
+        assert!(process.belongs_to("h2") && !process.belongs_to("h1") && !process.belongs_to("master"));
+    }
+}

@@ -1,0 +1,60 @@
+//! Calls of the kernel that std has no words for.
+
+use std::ffi::{c_int, c_ulong};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::Result;
+
+/// `_IOR('X', 125, __u32)`: XFS_IOC_GOINGDOWN of xfs_fs.h, and EXT4_IOC_SHUTDOWN of ext4.h, which is the same number.
+const GOING_DOWN: c_ulong = (2 << 30) | (4 << 16) | ((b'X' as c_ulong) << 8) | 125;
+/// XFS_FSOP_GOING_FLAGS_NOLOGFLUSH: not even the journal's buffers are written out.
+const NO_LOG_FLUSH: u32 = 2;
+
+const SIGINT: c_int = 2;
+const SIGTERM: c_int = 15;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" {
+    fn ioctl(descriptor: c_int, request: c_ulong, ...) -> c_int;
+    fn signal(number: c_int, handler: extern "C" fn(c_int)) -> usize;
+}
+
+extern "C" fn on_signal(_number: c_int) {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// From now on ctrl-C and SIGTERM only ask for an end: disks and mounts are taken down first.
+pub fn catch_signals() {
+    for number in [SIGINT, SIGTERM] {
+        // SAFETY: the handler only stores to an atomic, which a signal handler may do.
+        unsafe { signal(number, on_signal) };
+    }
+}
+
+/// Whether an end was asked for.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Waits, or until an end is asked for.
+pub fn sleep(span: Duration) {
+    let end = Instant::now() + span;
+    while !is_interrupted() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20).min(end.saturating_duration_since(Instant::now())));
+    }
+}
+
+/// The file system mounted here loses what it has not synced, and does nothing more.
+pub fn shut_down(mountpoint: &Path) -> Result<()> {
+    let what = |error: std::io::Error| format!("shutting down {}: {error}", mountpoint.display());
+    let directory = File::open(mountpoint).map_err(what)?;
+    let flags = NO_LOG_FLUSH;
+    // SAFETY: the request takes a pointer to a u32, which outlives the call.
+    let done = unsafe { ioctl(directory.as_raw_fd(), GOING_DOWN, &raw const flags) };
+    if done == 0 { Ok(()) } else { Err(what(std::io::Error::last_os_error())) }
+}
