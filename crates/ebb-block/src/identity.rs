@@ -22,7 +22,7 @@ pub(crate) async fn read(disk: &Disk, directory: &Path, cluster: ClusterId) -> R
     if !disk.exists(&path).await? {
         return Ok(NodeId::new(0));
     }
-    decode(&disk.read(&path).await?, &path, cluster)
+    decode(&disk.read_replaced(&path).await?, &path, cluster)
 }
 
 /// The id in the file's bytes; `path` is for messages.

@@ -161,7 +161,8 @@ async fn describe_volumes(node: &Node) -> Vec<pb::Volume> {
     let mut volumes = Vec::with_capacity(node.volumes.len());
     for volume in &node.volumes {
         let space = volume.space().await.unwrap_or_default();
-        let state = match volume.poisoned() {
+        let trouble = volume.poisoned();
+        let state = match trouble {
             Some(_) => pb::VolumeState::VolumePoisoned,
             None => pb::VolumeState::VolumeLive,
         };
@@ -175,6 +176,7 @@ async fn describe_volumes(node: &Node) -> Vec<pb::Volume> {
             state: state.into(),
             replicas: volume.replica_count() as u64,
             device: space.device,
+            trouble: trouble.unwrap_or_default(),
         });
     }
     volumes

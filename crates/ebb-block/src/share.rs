@@ -37,7 +37,7 @@ const SLOT_WORDS: usize = 3;
 const CONNECTIONS_MAX: usize = 64;
 /// Requests of one client worked on side by side.
 const OPENS_AT_ONCE: usize = 32;
-/// A ticket is good for so long, and as many are out at most.
+/// A ticket is good for so long, and as many are out at most: then the oldest of the connection that has most gives way.
 const TICKET_TIME: Duration = Duration::from_secs(10);
 const TICKETS_MAX: usize = 256;
 /// For the first message of a connection.
@@ -50,8 +50,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Shares {
     /// Where it listens; none if it does not.
     path: Mutex<Option<PathBuf>>,
-    tickets: Mutex<BTreeMap<[u8; 16], Moment>>,
+    tickets: Mutex<BTreeMap<[u8; 16], Given>>,
     connections: Arc<Semaphore>,
+}
+
+/// A ticket that is out.
+#[derive(Debug)]
+struct Given {
+    at: Moment,
+    /// Address and port of who asked for it.
+    to: String,
 }
 
 impl Default for Shares {
@@ -68,18 +76,20 @@ impl Shares {
     }
 
     /// Lets one connection in.
-    pub(crate) fn ticket(&self, runtime: &Runtime) -> Result<pb::ShareTicketReply> {
+    pub(crate) fn ticket(&self, runtime: &Runtime, to: &str) -> Result<pb::ShareTicketReply> {
         let Some(path) = self.path.lock().clone() else {
             bail!(Unsupported, "this block server gives no descriptors");
         };
         let mut ticket = [0; 16];
         runtime.fill_random(&mut ticket);
         let mut tickets = self.tickets.lock();
-        tickets.retain(|_, given| runtime.now().since(*given) < TICKET_TIME);
-        if tickets.len() >= TICKETS_MAX {
-            bail!(Overloaded, "{TICKETS_MAX} tickets are out");
+        tickets.retain(|_, given| runtime.now().since(given.at) < TICKET_TIME);
+        if tickets.len() >= TICKETS_MAX
+            && let Some(least) = least_wanted(&tickets)
+        {
+            tickets.remove(&least);
         }
-        tickets.insert(ticket, runtime.now());
+        tickets.insert(ticket, Given { at: runtime.now(), to: to.to_owned() });
         let path = path.to_str().ok_or_else(|| err!(Unsupported, "the socket's path is no text"))?;
         Ok(pb::ShareTicketReply { path: path.to_owned(), ticket: ticket.to_vec() })
     }
@@ -87,10 +97,19 @@ impl Shares {
     fn redeem(&self, runtime: &Runtime, ticket: &[u8]) -> Result<()> {
         let given = <[u8; 16]>::try_from(ticket).ok().and_then(|ticket| self.tickets.lock().remove(&ticket));
         match given {
-            Some(given) if runtime.now().since(given) < TICKET_TIME => Ok(()),
+            Some(given) if runtime.now().since(given.at) < TICKET_TIME => Ok(()),
             _ => bail!(Unauthorized, "a client of this host came with a ticket that was not given out"),
         }
     }
+}
+
+/// The oldest ticket of the connection that has most of them.
+fn least_wanted(tickets: &BTreeMap<[u8; 16], Given>) -> Option<[u8; 16]> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    tickets.values().for_each(|given| *counts.entry(&given.to).or_default() += 1);
+    let most = counts.values().copied().max()?;
+    let greedy = tickets.iter().filter(|(_, given)| counts[given.to.as_str()] == most);
+    greedy.min_by_key(|(_, given)| given.at).map(|(ticket, _)| *ticket)
 }
 
 /// Serves clients of this host, until it is stopped.
@@ -305,5 +324,21 @@ impl Table {
 
     fn take_revoked(&self) -> Vec<(usize, u64)> {
         std::mem::take(&mut self.cells.lock().revoked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greedy_connection_loses_its_own_tickets() {
+        let given = |at: u64, to: &str| Given { at: Moment(Duration::from_secs(at)), to: to.to_owned() };
+        let mut tickets: BTreeMap<[u8; 16], Given> = (1..=5).map(|at| ([at as u8; 16], given(at, "greedy"))).collect();
+        tickets.insert([9; 16], given(0, "modest"));
+        assert_eq!(least_wanted(&tickets), Some([1; 16]), "not the oldest of all");
+        tickets.retain(|ticket, _| [[5; 16], [9; 16]].contains(ticket));
+        assert_eq!(least_wanted(&tickets), Some([9; 16]));
+        assert_eq!(least_wanted(&BTreeMap::new()), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Bytes of direct writes, between the client that puts them and the proxy that says when they are written. Pure.
 //!
 //! They are in memory alone: what a crash takes away the proxy fetches from another member, or the client is told. Bounded in
-//! bytes and in time: whoever has lost its proxy, or never had an answer, comes back for nothing.
+//! bytes and in time: whoever has lost its proxy, or never had an answer, comes back for nothing. No session has more than is
+//! left for all others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,17 +45,19 @@ pub(crate) struct Staging {
     bytes_max: usize,
     bytes: usize,
     kept: BTreeMap<Name, (Put, Moment)>,
+    /// Of the bytes, those of each session.
+    of_session: BTreeMap<u64, usize>,
 }
 
 impl Staging {
     /// Nothing, and at most so many bytes.
     pub fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, bytes: 0, kept: BTreeMap::new() }
+        Self { bytes_max, bytes: 0, kept: BTreeMap::new(), of_session: BTreeMap::new() }
     }
 
     /// Keeps bytes. What came before under this name stays: it is the same, sent again.
     ///
-    /// Errors: `Overloaded` if there is no room, `Invalid` if it is not the same.
+    /// Errors: `Overloaded` if there is no room, or the session has its share; `Invalid` if it is not the same.
     pub fn put(&mut self, name: Name, put: Put, now: Moment) -> Result<()> {
         self.sweep(now);
         if let Some((before, _)) = self.kept.get(&name) {
@@ -64,10 +67,19 @@ impl Staging {
             return Ok(());
         }
         let weight = weight(&put);
-        if self.bytes + weight > self.bytes_max {
-            bail!(Overloaded, "{} bytes of direct writes wait here already, {} may", self.bytes, self.bytes_max);
+        let (held, free) = (self.of_session.get(&name.0).copied().unwrap_or(0), self.bytes_max - self.bytes);
+        // The first one of a session has whatever is left.
+        if weight > free || held > 0 && held + weight > free {
+            bail!(
+                Overloaded,
+                "{} bytes of direct writes wait here already, {held} of them of s{}, {} may",
+                self.bytes,
+                name.0,
+                self.bytes_max
+            );
         }
         self.bytes += weight;
+        *self.of_session.entry(name.0).or_default() += weight;
         self.kept.insert(name, (put, now.after(KEPT_FOR)));
         Ok(())
     }
@@ -80,7 +92,7 @@ impl Staging {
     /// It is not needed any more.
     pub fn drop_one(&mut self, name: &Name) {
         if let Some((put, _)) = self.kept.remove(name) {
-            self.bytes -= weight(&put);
+            self.give_back(name.0, weight(&put));
         }
     }
 
@@ -95,14 +107,19 @@ impl Staging {
     }
 
     fn drop_if(&mut self, is_over: impl Fn(&Name, &Put, Moment) -> bool) {
-        let bytes = &mut self.bytes;
-        self.kept.retain(|name, (put, until)| {
-            let stays = !is_over(name, put, *until);
-            if !stays {
-                *bytes -= weight(put);
+        let over = self.kept.extract_if(.., |name, (put, until)| is_over(name, put, *until));
+        let over: Vec<(u64, usize)> = over.map(|(name, (put, _))| (name.0, weight(&put))).collect();
+        over.into_iter().for_each(|(session, weight)| self.give_back(session, weight));
+    }
+
+    fn give_back(&mut self, session: u64, weight: usize) {
+        self.bytes -= weight;
+        if let Some(held) = self.of_session.get_mut(&session) {
+            *held -= weight;
+            if *held == 0 {
+                self.of_session.remove(&session);
             }
-            stays
-        });
+        }
     }
 }
 
@@ -116,7 +133,9 @@ mod tests {
 
     use super::*;
 
-    const ROOM: usize = 3 * (1000 + OVERHEAD);
+    const ONE: usize = 1000 + OVERHEAD;
+    /// For three of one session: that many more are left for others.
+    const ROOM: usize = 5 * ONE;
 
     fn at(seconds: u64) -> Moment {
         Moment::default().after(Duration::from_secs(seconds))
@@ -157,7 +176,18 @@ mod tests {
         staging.put(name(9, 1), put(3, 1), at(60)).unwrap();
         assert_eq!(staging.get(&name(0, 1)), None);
         staging.sweep(at(500));
-        assert_eq!((staging.bytes, staging.kept.len()), (0, 0));
+        assert_eq!((staging.bytes, staging.kept.len(), staging.of_session.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_greedy_session_leaves_room_for_others() {
+        let mut staging = Staging::new(16 * ONE);
+        let mut kept = |session: u64| {
+            let put = |request| staging.put((session, request, MetablockId::new(1)), put(3, 1), at(0)).is_ok();
+            (0..100).map(put).filter(|is_kept| *is_kept).count()
+        };
+        assert_eq!([kept(1), kept(2), kept(3)], [8, 4, 2]);
+        assert_eq!([kept(4), kept(5), kept(6)], [1, 1, 0], "the first one of a session has whatever is left");
     }
 
     #[test]
@@ -169,6 +199,6 @@ mod tests {
         staging.drop_below(MetablockId::new(1), Epoch::new(4));
         let left: Vec<Name> = staging.kept.keys().copied().collect();
         assert_eq!(left, [name(1, 2), name(2, 1)]);
-        assert_eq!(staging.bytes, 2 * (1000 + OVERHEAD));
+        assert_eq!((staging.bytes, staging.of_session[&7]), (2 * ONE, 2 * ONE));
     }
 }

@@ -31,6 +31,8 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         let work = shared.state.work.lock();
         (work.unsettled_sets(is_written), (work.copies.len() + work.recovering.len()) as u64, work.copied)
     };
+    // No lock is held while the disk is asked.
+    let disk = disk(shared).await;
     pb::ClusterStatusReply {
         cluster: cluster.map_or(0, ebb_types::ClusterId::raw),
         serving: !shared.is_stopped(),
@@ -48,7 +50,20 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         repair_rate_bytes_per_sec: shared.options.copy_rate_bytes_per_sec,
         offload: Some(offload::status(shared).await),
         failures: shared.state.failures.lock().iter().map(crate::failures::Failure::to_message).collect(),
+        disk,
     }
+}
+
+/// The disk of the log and the checkpoints; nothing if it cannot be asked, which is in the log of what failed there.
+async fn disk(shared: &Shared) -> Option<pb::MasterDisk> {
+    let path = &shared.options.data_dir;
+    let space = shared.runtime.disk().space(path).await.ok()?;
+    Some(pb::MasterDisk {
+        path: path.display().to_string(),
+        free_bytes: space.free_bytes,
+        capacity_bytes: space.capacity_bytes,
+        needed_bytes: shared.options.group.wal.segment_bytes as u64,
+    })
 }
 
 /// Answers `DrainNode`: also the way to ask how far it is.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ebb_meta::{Applied, Machine, Reply};
 use ebb_runtime::{Moment, Runtime, Task};
-use ebb_types::{ClusterId, Result, bail, err};
+use ebb_types::{ClusterId, Error, Result, bail, err};
 use ebb_wire::{Message, pb};
 use parking_lot::{RwLock, RwLockReadGuard};
 use pb::command::Command as Op;
@@ -136,6 +136,7 @@ impl Group {
             checkpoint_done,
             checkpoints,
             next_tick: runtime.now().after(TICK),
+            is_full: false,
         };
         driver.take_lead().await?;
         let propose_timeout = options.propose_timeout;
@@ -287,6 +288,8 @@ struct Driver {
     checkpoint_done: mpsc::Sender<(u64, Result<u64>)>,
     checkpoints: mpsc::Receiver<(u64, Result<u64>)>,
     next_tick: Moment,
+    /// The log has said that the disk is full.
+    is_full: bool,
 }
 
 impl Driver {
@@ -376,7 +379,9 @@ impl Driver {
     /// Those that there is room for. On a full disk growth is refused first, so that removing can go on.
     async fn with_room(&mut self, batch: Vec<(Proposal, Vec<u8>)>) -> Vec<(Proposal, Vec<u8>)> {
         let bytes = |batch: &[(Proposal, Vec<u8>)]| batch.iter().map(|(_, data)| data.len()).sum();
-        let Err(full) = self.wal.make_room(batch.len(), bytes(&batch), Urgency::Growth).await else { return batch };
+        let room = self.wal.make_room(batch.len(), bytes(&batch), Urgency::Growth).await;
+        self.note_full(room.as_ref().err());
+        let Err(full) = room else { return batch };
         let (growth, relief): (Vec<_>, Vec<_>) =
             batch.into_iter().partition(|(proposal, _)| urgency(&proposal.command) == Urgency::Growth);
         for (proposal, _) in growth {
@@ -391,6 +396,19 @@ impl Driver {
                 Vec::new()
             }
         }
+    }
+
+    /// Says once in the log that the disk is full, and once that there is room again.
+    fn note_full(&mut self, full: Option<&Error>) {
+        match full {
+            Some(error) if !self.is_full => tracing::error!(%error, "refuse what makes or grows something"),
+            None if self.is_full && !self.wal.lacks_segment() => {
+                tracing::info!("the master's disk has room again: all changes are taken");
+                self.is_full = false;
+            }
+            _ => {}
+        }
+        self.is_full |= full.is_some();
     }
 
     fn propose(&mut self, proposal: Proposal, data: Vec<u8>) {

@@ -59,6 +59,9 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
     let machine = shared.group.snapshot();
     let ids = volumes.iter().map(|volume| VolumeId::new(volume.id)).chain(lost_volumes(&machine));
     suspect_volumes(shared, &machine, &ids.collect::<Vec<_>>());
+    for volume in volumes.iter().filter(|volume| volume.state() == pb::VolumeState::VolumePoisoned) {
+        tracing::warn!(volume = %VolumeId::new(volume.id), trouble = volume.trouble, "a volume is poisoned since before this master heard of it");
+    }
     shared.tell_node_map();
     Ok(reply)
 }

@@ -24,6 +24,8 @@ pub struct Options {
     /// A session that has not polled for so long is ended. Ten seconds: longer than any pause of a healthy client,
     /// short enough that others wait for a dead writer's file about as long as for a slow disk.
     pub session_ttl: Duration,
+    /// Sessions at a time; each is in the log. A host has at most as many as are left for all others.
+    pub sessions_max: usize,
     /// A node that is silent for so long is dead: its replicas are made again elsewhere.
     pub dead_time: Duration,
     /// A node that is silent for so long is lost for good: another one that is on no such chain takes its place on expansion
@@ -73,6 +75,7 @@ impl Options {
             identity,
             default_replicas: 3,
             session_ttl: Duration::from_secs(10),
+            sessions_max: 1 << 14,
             dead_time: Duration::from_secs(30),
             replace_after: Duration::from_secs(600),
             suspect_time: Duration::from_secs(3),

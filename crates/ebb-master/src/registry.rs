@@ -54,6 +54,8 @@ struct Volume {
     /// 0: not known.
     device: u64,
     poisoned: bool,
+    /// Why.
+    trouble: String,
     reported: bool,
     /// While a report comes in: what it named so far.
     named: BTreeSet<MetablockId>,
@@ -361,6 +363,7 @@ impl Registry {
                 volume.free_bytes = known.free_bytes;
                 volume.replicas = known.replicas;
                 volume.device = known.device;
+                volume.trouble.clone_from(&known.trouble);
                 let state = if known.poisoned { pb::VolumeState::VolumePoisoned } else { pb::VolumeState::VolumeLive };
                 volume.state = state as i32;
             }
@@ -420,6 +423,7 @@ impl Volume {
         self.replicas = told.replicas;
         self.device = told.device;
         self.poisoned = told.state == pb::VolumeState::VolumePoisoned as i32;
+        self.trouble.clone_from(&told.trouble);
     }
 }
 

@@ -308,6 +308,8 @@ impl Front {
         if call.host.is_empty() {
             bail!(Invalid, "a session is opened with the client's declared host");
         }
+        let host = HostName::new(call.host.clone());
+        shared.state.soft.lock().sessions.check_room(&host, shared.options.sessions_max)?;
         let open = pb::OpenSessionCommand { host: call.host.clone(), role: call.role.clone() };
         let session = match shared.group.propose(Op::OpenSession(open)).await? {
             Reply::Session(session) => session,

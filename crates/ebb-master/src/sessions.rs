@@ -6,12 +6,13 @@
 //! What was told may be lost with the answer, so recalls are repeated until they are dealt with; lock grants and
 //! changes, which are harmless when they come twice, are repeated in the answers of the next seconds.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::{HostName, InodeId, SessionId};
+use ebb_types::{HostName, InodeId, Result, SessionId, bail};
 use ebb_wire::pb;
 use tokio::sync::Notify;
 
@@ -25,6 +26,8 @@ const REMEMBER: Duration = Duration::from_secs(3);
 /// Of a file without a name a session is asked whether it is still open there when it has counted as that for so long, and
 /// again after each such time. Most files that are removed while they are open are closed sooner.
 const ASK_AFTER: Duration = Duration::from_secs(10);
+/// Sessions that a host may have as long as there is room for any.
+const SESSIONS_GUARANTEED: usize = 16;
 /// Files asked about in one answer.
 const ASKED_MAX: usize = 1000;
 
@@ -32,6 +35,7 @@ const ASKED_MAX: usize = 1000;
 #[derive(Debug, Default)]
 pub struct Sessions {
     sessions: BTreeMap<SessionId, Session>,
+    of_host: BTreeMap<HostName, usize>,
     ttl: Duration,
     /// Number of the last question.
     question: u64,
@@ -101,7 +105,7 @@ impl Sessions {
     /// No sessions yet; they end after `ttl` without a poll.
     #[must_use]
     pub fn new(ttl: Duration) -> Self {
-        Self { sessions: BTreeMap::new(), ttl, question: 0 }
+        Self { sessions: BTreeMap::new(), of_host: BTreeMap::new(), ttl, question: 0 }
     }
 
     /// Questions are numbered from here on: no two processes of a master should use the same numbers, for a holder's
@@ -113,7 +117,9 @@ impl Sessions {
 
     /// A session that was opened now, or one from the log that this process has not heard of yet (`reclaimed` false).
     pub fn insert(&mut self, session: SessionId, host: HostName, reclaimed: bool, now: Moment) {
-        self.sessions.entry(session).or_insert_with(|| Session {
+        let Entry::Vacant(place) = self.sessions.entry(session) else { return };
+        *self.of_host.entry(host.clone()).or_default() += 1;
+        place.insert(Session {
             host,
             touched: now,
             reclaimed,
@@ -133,6 +139,12 @@ impl Sessions {
     pub fn remove(&mut self, session: SessionId) {
         if let Some(gone) = self.sessions.remove(&session) {
             gone.news.notify_waiters();
+            if let Some(count) = self.of_host.get_mut(&gone.host) {
+                *count -= 1;
+                if *count == 0 {
+                    self.of_host.remove(&gone.host);
+                }
+            }
         }
     }
 
@@ -161,6 +173,23 @@ impl Sessions {
     #[must_use]
     pub fn host(&self, session: SessionId) -> Option<HostName> {
         self.sessions.get(&session).map(|session| session.host.clone())
+    }
+
+    /// Refuses one more session of a host that has its share of `most`: as many as are left for all others.
+    ///
+    /// Errors: `Overloaded`.
+    pub fn check_room(&self, host: &HostName, most: usize) -> Result<()> {
+        let (held, free) = (self.of_host.get(host).copied().unwrap_or(0), most.saturating_sub(self.sessions.len()));
+        if free == 0 || held >= free.max(SESSIONS_GUARANTEED) {
+            bail!(
+                Overloaded,
+                "host {host} has {held} of {} open sessions, {most} may be open: end mounts or commands there, or wait {} s \
+                 for those to expire that are gone",
+                self.sessions.len(),
+                self.ttl.as_secs()
+            );
+        }
+        Ok(())
     }
 
     /// How many there are.

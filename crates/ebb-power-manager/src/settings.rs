@@ -164,7 +164,7 @@ impl Settings {
     /// Reads them. `NotFound` if there are none.
     pub async fn read(runtime: &Runtime, dir: &Path) -> Result<Self> {
         let path = Self::path(dir);
-        let bytes = runtime.disk().read(&path).await?;
+        let bytes = runtime.disk().read_replaced(&path).await?;
         Self::decode(&bytes).map_err(|error| error.context(path.display()))
     }
 

@@ -106,7 +106,7 @@ impl Operation {
     /// Gives a direct write its place among those that overlap it, and says where its bytes are to be put; nowhere, if not now.
     async fn direct(&self, handle: Handle, ask: &shared_op::Direct) -> Result<Vec<pb::DirectPart>> {
         let range = ask.offset..ask.offset.saturating_add(ask.length);
-        if !self.file.takes_tickets() {
+        if !self.file.takes_tickets(self.session) {
             return Ok(Vec::new());
         }
         let place = self.file.ranges.intend(range.clone());

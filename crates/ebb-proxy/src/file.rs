@@ -100,9 +100,9 @@ impl SharedFile {
         }
     }
 
-    /// Whether another direct write may be on its way.
-    pub fn takes_tickets(&self) -> bool {
-        self.state.lock().tickets.has_room()
+    /// Whether another direct write of this session may be on its way.
+    pub fn takes_tickets(&self, session: SessionId) -> bool {
+        self.state.lock().tickets.has_room(session)
     }
 
     /// A direct write has its place.

@@ -12,7 +12,7 @@ use ebb_wire::pb;
 
 /// How long the bytes may take: a call to members has four seconds.
 const LIFE: Duration = Duration::from_secs(6);
-/// Of one file at a time; further writes go by way of the proxy.
+/// Of one file at a time, and no session has more than are left for all others; further writes go by way of the proxy.
 const TICKETS_MAX: usize = 256;
 
 /// A direct write; `T` is its place in the queue, which it has as long as this lives.
@@ -38,10 +38,11 @@ impl<T> Default for Tickets<T> {
 }
 
 impl<T> Tickets<T> {
-    /// Whether there may be another one.
+    /// Whether there may be another one of this session.
     #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.0.len() < TICKETS_MAX
+    pub fn has_room(&self, session: SessionId) -> bool {
+        let held = self.0.range((session, 0)..=(session, u64::MAX)).count();
+        held < TICKETS_MAX - self.0.len()
     }
 
     /// Gives one to the request of a session.
@@ -92,13 +93,33 @@ mod tests {
     #[test]
     fn old_ones_go_and_there_are_not_too_many() {
         let mut tickets = Tickets::default();
-        for request in 0..TICKETS_MAX as u64 {
-            assert!(tickets.has_room());
+        let half = TICKETS_MAX as u64 / 2;
+        for request in 0..half {
+            assert!(tickets.has_room(ONE.0));
             tickets.give((ONE.0, request), 0..10, Vec::new(), (), at(request % 2));
         }
-        assert!(!tickets.has_room());
-        assert_eq!(tickets.take_old(at(6)).len(), TICKETS_MAX / 2);
-        assert!(tickets.has_room());
+        assert!(!tickets.has_room(ONE.0));
+        assert_eq!(tickets.take_old(at(6)).len() as u64, half / 2);
+        assert!(tickets.has_room(ONE.0));
         assert!(tickets.take((ONE.0, 1), at(6)).is_some() && tickets.take((ONE.0, 0), at(6)).is_none());
+    }
+
+    #[test]
+    fn a_greedy_session_leaves_tickets_for_others() {
+        let mut tickets = Tickets::default();
+        let mut given = |session: u64| {
+            let session = SessionId::new(session);
+            (0..)
+                .take_while(|request| {
+                    let has_room = tickets.has_room(session);
+                    if has_room {
+                        tickets.give((session, *request), 0..10, Vec::new(), (), at(0));
+                    }
+                    has_room
+                })
+                .count()
+        };
+        assert_eq!([given(1), given(2), given(3)], [128, 64, 32]);
+        assert!((4..10).all(|session| given(session) > 0), "there is something left for each that comes");
     }
 }

@@ -135,11 +135,14 @@ fn an_unknown_start_is_told_to_register() {
 fn a_volume_that_becomes_poisoned_is_told_once_and_lost() {
     let mut registry = registry();
     registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
-    let bad = pb::Volume { state: pb::VolumeState::VolumePoisoned as i32, ..volume(1) };
+    let trouble = "sync of a replica: Input/output error".to_owned();
+    let bad = pb::Volume { state: pb::VolumeState::VolumePoisoned as i32, trouble: trouble.clone(), ..volume(1) };
     let (_, losses) = registry.on_heartbeat(&beat(7, vec![bad.clone()]), at(2));
     assert_eq!(losses, [Loss::VolumePoisoned(VolumeId::new(1))]);
     assert_eq!(registry.on_heartbeat(&beat(7, vec![bad]), at(3)).1, []);
     assert!(registry.is_poisoned(N1, VolumeId::new(1)) && registry.is_live(N1));
+    let shown = registry.describe(&record(1, vec![volume(1)], false)).volumes.remove(0);
+    assert_eq!((shown.state(), shown.trouble), (pb::VolumeState::VolumePoisoned, trouble));
     assert_eq!(registry.space(&Reservations::default()), Space::default());
 }
 

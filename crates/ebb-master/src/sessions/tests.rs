@@ -221,3 +221,26 @@ fn who_has_very_many_nameless_files_is_asked_about_all_of_them_in_turn() {
     }
     assert_eq!(asked.len() as u64, files);
 }
+
+#[test]
+fn a_host_has_at_most_as_many_sessions_as_are_left_for_all_others() {
+    let mut sessions = Sessions::new(Duration::from_secs(10));
+    let mut next = 0;
+    let mut opened = |sessions: &mut Sessions, host: &str| {
+        let (host, before) = (HostName::new(host), next);
+        while sessions.check_room(&host, 100).is_ok() {
+            next += 1;
+            sessions.insert(SessionId::new(next), host.clone(), true, at(0));
+        }
+        next - before
+    };
+    let counts = ["h1", "h2", "h3", "h4", "h5"].map(|host| opened(&mut sessions, host));
+    assert_eq!(counts, [50, 25, 16, 9, 0], "what is guaranteed to each is there as long as anything is");
+    let told = sessions.check_room(&HostName::new("h1"), 100).unwrap_err();
+    assert!(told.detail().contains("host h1 has 50 of 100 open sessions"), "{told}");
+    for session in 1..=40 {
+        sessions.remove(SessionId::new(session));
+        sessions.remove(SessionId::new(session));
+    }
+    assert_eq!((opened(&mut sessions, "h1"), opened(&mut sessions, "h6")), (15, 16));
+}
