@@ -8,8 +8,10 @@ use ebb_power::read::Candidate;
 use ebb_rpc::Response;
 use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, ReadRule, Result, Version, err};
 use ebb_wire::{convert, pb};
+use parking_lot::Mutex;
 
 use crate::deliver::verify;
+use crate::hopeless::{Barren, Hopeless, is_refusal};
 use crate::inode::{Fetch, Inode, Lease};
 use crate::plan::NEED_MS;
 use crate::power::Way;
@@ -69,13 +71,19 @@ where
 {
     let started = shared.runtime.now();
     let (mut attempt, mut pause) = (ATTEMPT, PAUSE);
+    let mut hopeless = Hopeless::default();
     loop {
         let with_extras = shared.extras.readable(&wanted.record);
         let with_extras = with_extras.map(|record| Wanted { record, lease: wanted.lease.clone(), ..wanted });
-        let error = match one_round(shared, with_extras.as_ref().unwrap_or(&wanted), attempt).await {
+        let asked = with_extras.as_ref().unwrap_or(&wanted);
+        let barren = match one_round(shared, asked, attempt).await {
             Ok(data) => return Ok(data),
-            Err(error) => error,
+            Err(barren) => barren,
         };
+        if hopeless.on_round(&asked.record.members, &barren, shared.runtime.now()) {
+            return Err(no_good_copy(&asked.record, &barren.error));
+        }
+        let error = barren.error;
         if shared.runtime.now().since(started) + pause > shared.session.deadline() {
             return Err(Error::new(ErrorKind::Io, format!("no member could be read: {error}")));
         }
@@ -89,15 +97,39 @@ where
     }
 }
 
-/// Every member once; the error that says most if none has it.
-pub(crate) async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes> {
+/// What a program cannot read, and why.
+fn no_good_copy(record: &pb::Metablock, last: &Error) -> Error {
+    let nodes: Vec<String> = record.members.iter().map(|member| format!("n{}", member.node)).collect();
+    err!(
+        Io,
+        "none of {} has a good copy of m{} (index {}): {last}. `ebb fsck` tells what is lost, `ebb fsck --repair` what can be done",
+        nodes.join(", "),
+        record.id,
+        record.index
+    )
+}
+
+/// Every member once; what they said if none has it.
+async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes, Barren> {
+    let refusals = Mutex::new(Vec::new());
+    let done = ask_members(shared, wanted, attempt, &refusals).await;
+    done.map_err(|error| Barren { error, refusals: refusals.into_inner() })
+}
+
+/// The same; those that have no good copy are noted in `refusals`.
+async fn ask_members(
+    shared: &Arc<Shared>,
+    wanted: &Wanted,
+    attempt: Duration,
+    refusals: &Mutex<Vec<ErrorKind>>,
+) -> Result<Bytes> {
     let mut worst = err!(NoReplica, "m{} has no members in the map", wanted.record.id);
     let mut places = match shared.way_to(wanted.rule, &wanted.record).await? {
         Way::Direct(places) => places.into_iter(),
         Way::Relay => return by_relay(shared, wanted).await,
     };
     while let Some(place) = places.next() {
-        let first = from_or_report(shared, wanted, place, attempt);
+        let first = from_or_report(shared, wanted, place, attempt, refusals);
         tokio::pin!(first);
         // Cancel-safety: who answers later is forgotten with its call.
         let late = tokio::select! {
@@ -110,7 +142,7 @@ pub(crate) async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Du
             Ok(()) => match places.next() {
                 Some(second) => {
                     shared.metrics.hedged_reads.add(1);
-                    either(first, from_or_report(shared, wanted, second, attempt)).await
+                    either(first, from_or_report(shared, wanted, second, attempt, refusals)).await
                 }
                 None => first.await,
             },
@@ -170,7 +202,13 @@ async fn either(
     }
 }
 
-async fn from_or_report(shared: &Arc<Shared>, wanted: &Wanted, place: usize, attempt: Duration) -> Result<Bytes> {
+async fn from_or_report(
+    shared: &Arc<Shared>,
+    wanted: &Wanted,
+    place: usize,
+    attempt: Duration,
+    refusals: &Mutex<Vec<ErrorKind>>,
+) -> Result<Bytes> {
     let member = wanted.record.members[place];
     // Who falls asleep meanwhile answers when it wakes, which may be long: others are asked before.
     let left = Duration::from_millis(shared.awake_left_ms(member.node)).saturating_add(SLACK);
@@ -182,6 +220,9 @@ async fn from_or_report(shared: &Arc<Shared>, wanted: &Wanted, place: usize, att
     }
     answer.inspect_err(|error| {
         shared.metrics.failed_reads.add(1);
+        if is_refusal(error.kind()) {
+            refusals.lock().push(error.kind());
+        }
         shared.extras.on_failed(&wanted.record, &member, error);
         tracing::debug!(node = member.node, metablock = wanted.record.id, %error, "read from a member");
         members::report(shared, wanted.record.metablock_id(), member, error);
@@ -273,15 +314,23 @@ pub(crate) async fn by_map(
         rule: ReadRule::default(),
     };
     let mut attempt = ATTEMPT;
+    let mut hopeless = Hopeless::default();
     let started = shared.runtime.now();
     let data = loop {
-        match one_round(shared, &wanted, attempt).await {
+        let barren = match one_round(shared, &wanted, attempt).await {
             Ok(data) => break data,
-            // The map is out of date: the caller fetches another.
-            Err(error) if matches!(error.kind(), ErrorKind::StaleVersion | ErrorKind::NoReplica) => return Err(error),
-            Err(error) if shared.runtime.now().since(started) > shared.session.deadline() => return Err(error),
-            Err(_) => shared.runtime.sleep(PAUSE_MAX).await,
+            Err(barren) => barren,
+        };
+        let now = shared.runtime.now();
+        // The map is out of date: the caller fetches another.
+        let is_other = matches!(barren.error.kind(), ErrorKind::StaleVersion | ErrorKind::NoReplica);
+        if is_other || now.since(started) > shared.session.deadline() {
+            return Err(barren.error);
         }
+        if hopeless.on_round(&wanted.record.members, &barren, now) {
+            return Err(no_good_copy(&wanted.record, &barren.error));
+        }
+        shared.runtime.sleep(PAUSE_MAX).await;
         attempt = (attempt * 2).min(ATTEMPT_MAX);
     };
     let skip = (offset - start) as usize;

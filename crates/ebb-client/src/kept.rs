@@ -195,14 +195,18 @@ impl Shared {
         let about = reply.attr.filter(|attr| !inodes.contains(&InodeId::new(attr.inode)));
         if let Some(attr) = &reply.attr {
             let id = InodeId::new(attr.inode);
+            if attr.nlink == 0 {
+                // Nobody finds it by a name any more, and its number is never given again: it would be kept for nothing.
+                self.known.forget_removed(id);
+            }
             let mut now = Some(*attr).filter(|_| leased(attr.inode));
             if let Some(inode) = self.find(id) {
                 let mut core = inode.core.lock();
                 core.note_attr(attr, now.is_some() && asking.is_undisturbed(id));
-                now = now.filter(|_| core.lease != Lease::Write);
+                now = now.filter(|_| core.lease != Lease::Write && attr.nlink > 0);
                 self.known.on_own_change(asking, id, now);
             } else {
-                self.known.on_own_change(asking, id, now);
+                self.known.on_own_change(asking, id, now.filter(|_| attr.nlink > 0));
             }
         }
         for inode in inodes.iter().filter(|inode| reply.attr.is_none_or(|attr| attr.inode != inode.raw())) {

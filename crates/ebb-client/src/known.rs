@@ -197,6 +197,12 @@ impl Known {
         }
     }
 
+    /// Of how many inodes attributes are kept.
+    #[cfg(test)]
+    pub fn attrs_kept(&self) -> usize {
+        self.0.lock().attrs.len()
+    }
+
     /// Attributes, if they are known.
     pub fn attr(&self, inode: InodeId) -> Option<pb::Attr> {
         self.0.lock().attrs.get(&inode).copied()
@@ -273,6 +279,13 @@ impl Known {
             Some(now) => drop(state.attrs.insert(inode, now)),
             None => drop(state.attrs.remove(&inode)),
         }
+    }
+
+    /// This client took the inode's last name.
+    pub fn forget_removed(&self, inode: InodeId) {
+        let mut state = self.0.lock();
+        state.attrs.remove(&inode);
+        state.drop_directory(inode);
     }
 
     /// This client made a name of the directory lead where it did not before. `now`: the directory's attributes as the

@@ -39,6 +39,7 @@ mod flush;
 mod gather;
 mod handles;
 mod hedge;
+mod hopeless;
 mod inode;
 mod inspect;
 mod kept;

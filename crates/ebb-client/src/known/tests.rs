@@ -144,3 +144,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn nothing_is_kept_of_what_has_lost_its_last_name() {
+    let known = Known::default();
+    let asking = known.ask();
+    known.put_attr(&asking, attr(FILE, 1));
+    known.put_empty(&asking, FILE);
+    known.put_name(&asking, FILE, b"below", Some(DIRECTORY));
+    known.forget_removed(FILE);
+    let state = known.0.lock();
+    assert_eq!((state.attrs.len(), state.directories.len(), state.names), (0, 0, 0));
+}

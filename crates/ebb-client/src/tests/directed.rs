@@ -272,6 +272,39 @@ fn a_damaged_replica_is_passed_over_and_reported() {
     });
 }
 
+/// Goal: a program is not kept waiting for bytes that nobody has, and is for those of a node that may come back. Method: all
+/// copies are damaged; then one of them is on a node that is frozen.
+#[test]
+fn a_file_without_a_good_copy_fails_at_once_and_one_on_a_silent_node_is_waited_for() {
+    run_with(Blocks::Fake, 10, 3, |cluster| async move {
+        let client = cluster.client("h0").await;
+        let (handle, inode) = create(&client, InodeId::ROOT, "file").await;
+        client.write(handle, 0, pattern(1, 50_000)).await.unwrap();
+        client.fsync(handle).await.unwrap();
+        client.disconnect().await.unwrap();
+        cluster.nodes.iter().for_each(|node| node.disk.lock().corrupt = true);
+        let reader = cluster.client("reader").await;
+        let (handle, _) = reader.open(&root(), inode, Access::Read).await.unwrap();
+        let begun = cluster.world.now();
+        let error = read_all(&reader, handle).await.unwrap_err();
+        let took = cluster.world.now() - begun;
+        assert_eq!(error.errno(), 5);
+        assert!(error.detail().contains("has a good copy of m") && error.detail().contains("ebb fsck"), "{error}");
+        assert!(took < Duration::from_secs(3), "{took:?}");
+
+        cluster.nodes[2].disk.lock().corrupt = false;
+        cluster.nodes[2].process.freeze();
+        let begun = cluster.world.now();
+        let thaw = async {
+            cluster.world.sleep(Duration::from_secs(15)).await;
+            cluster.nodes[2].process.thaw();
+        };
+        let (read, ()) = tokio::join!(biased; read_all(&reader, handle), thaw);
+        assert_eq!(read.unwrap(), &pattern(1, 50_000)[..]);
+        assert!(cluster.world.now() - begun >= Duration::from_secs(15));
+    });
+}
+
 #[test]
 fn allocate_punch_and_seek() {
     run(11, 3, |cluster| async move {

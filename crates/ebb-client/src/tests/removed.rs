@@ -161,3 +161,23 @@ fn links_and_modes_are_answered_with_what_is_not_committed_yet() {
         assert_eq!(writer.set_attr(&root(), inode, set).await.unwrap().size, 8000);
     });
 }
+
+/// Goal: a client keeps nothing of files that it made and removed. Method: each is read elsewhere before, so that it has no write
+/// lease any more, as that of a file which was made long ago.
+#[test]
+fn a_client_keeps_nothing_of_files_that_it_made_and_removed() {
+    run(1, 3, |cluster| async move {
+        let (client, other) = (cluster.client("h0").await, cluster.client("h1").await);
+        for index in 0..20 {
+            let name = format!("f{index}");
+            let (handle, inode) = create(&client, InodeId::ROOT, &name).await;
+            client.close(handle).await;
+            let (reader, _) = other.open(&root(), inode, Access::Read).await.unwrap();
+            other.close(reader).await;
+            client.get_attr(&root(), inode).await.unwrap();
+            client.unlink(&root(), InodeId::ROOT, name.as_bytes()).await.unwrap();
+        }
+        let kept = client.shared().known.attrs_kept();
+        assert!(kept <= 1, "attributes of {kept} inodes, of which one is there");
+    });
+}
