@@ -28,6 +28,27 @@ pub struct Flags {
     pub read_only: bool,
     /// Other users may use it.
     pub allow_other: bool,
+    /// Programs with a set-user-id or set-group-id bit, or with capabilities, run with what these give.
+    pub allow_suid: bool,
+    /// Device files open devices.
+    pub allow_devices: bool,
+}
+
+impl Flags {
+    /// For mount(2).
+    fn bits(self) -> MountFlags {
+        let mut bits = MountFlags::empty();
+        bits.set(MountFlags::RDONLY, self.read_only);
+        bits.set(MountFlags::NOSUID, !self.allow_suid);
+        bits.set(MountFlags::NODEV, !self.allow_devices);
+        bits
+    }
+
+    /// For the helper, which allows neither unless root asks for it.
+    fn words(self) -> String {
+        let words = [(self.read_only, "ro"), (self.allow_suid, "suid"), (self.allow_devices, "dev")];
+        words.iter().filter(|(is_set, _)| *is_set).map(|(_, word)| format!(",{word}")).collect()
+    }
 }
 
 /// Mounts at `path`; what comes back is the connection, on which INIT waits.
@@ -56,9 +77,7 @@ fn mount_directly(path: &Path, flags: Flags) -> Result<Device> {
         options(flags)
     );
     let data = CString::new(data).expect("options are made of numbers and words");
-    // Devices and set-user-id programs work as on any file system: only root can mount this way.
-    let mount_flags = if flags.read_only { MountFlags::RDONLY } else { MountFlags::empty() };
-    rustix::mount::mount("ebb", path, mountinfo::FS_TYPE, mount_flags, data.as_c_str()).map_err(
+    rustix::mount::mount("ebb", path, mountinfo::FS_TYPE, flags.bits(), data.as_c_str()).map_err(
         |error| match error {
             Errno::NODEV => err!(Unavailable, "the kernel does not know FUSE: load its module with `modprobe fuse`"),
             Errno::PERM => err!(NotPermitted, "mounting at {} is not permitted here (CAP_SYS_ADMIN)", path.display()),
@@ -72,10 +91,7 @@ fn mount_directly(path: &Path, flags: Flags) -> Result<Device> {
 pub(crate) fn mount_by_helper(path: &Path, flags: Flags) -> Result<Device> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(|error| Error::from_io(&error.into(), "making a socket for the mount helper"))?;
-    let mut options = format!("{},fsname=ebb,subtype=ebb", options(flags));
-    if flags.read_only {
-        options.push_str(",ro");
-    }
+    let options = format!("{},fsname=ebb,subtype=ebb{}", options(flags), flags.words());
     let child = Command::new(HELPER)
         .args(["-o", &options, "--"])
         .arg(path)

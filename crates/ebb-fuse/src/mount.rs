@@ -31,6 +31,11 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Other users may use it. Root always may; others need `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
+    /// Programs on the mount may run with their owner's rights (set-user-id, set-group-id, capabilities). Otherwise these bits
+    /// are kept and shown, and the kernel ignores them: a peer that can set modes would be root on every host that mounts.
+    pub allow_suid: bool,
+    /// Device files on the mount open devices of this host. Otherwise they can be made and seen, and not opened.
+    pub allow_devices: bool,
     /// How long the kernel may believe a name without asking, whatever happens. Zero: for as long as the client may keep
     /// it, so that mounts on all hosts see a change at once.
     pub entry_timeout: Duration,
@@ -50,6 +55,8 @@ impl Default for MountOptions {
         Self {
             read_only: false,
             allow_other: rustix::process::geteuid().is_root(),
+            allow_suid: false,
+            allow_devices: false,
             entry_timeout: Duration::ZERO,
             attr_timeout: Duration::ZERO,
             threads: cores.clamp(2, 8),
@@ -130,7 +137,12 @@ struct Connection {
 /// Makes the mount point ready, mounts, shakes hands. Blocks shortly.
 fn connect(mountpoint: &Path, options: &MountOptions) -> Result<(PathBuf, Connection)> {
     let path = make_ready(mountpoint)?;
-    let flags = Flags { read_only: options.read_only, allow_other: options.allow_other };
+    let flags = Flags {
+        read_only: options.read_only,
+        allow_other: options.allow_other,
+        allow_suid: options.allow_suid,
+        allow_devices: options.allow_devices,
+    };
     let device = kernel::mount(&path, flags)?;
     let plus = !options.entry_timeout.is_zero() && !options.attr_timeout.is_zero();
     let connection = handshake(&device, options.max_write, plus).and_then(|agreement| {

@@ -174,7 +174,7 @@ impl Cli {
             Command::Fs(command) => fs::run(&context, command).await.map(|()| true),
             Command::Dataset(command) => dataset::run(&context, command).await.map(|()| true),
             Command::Power(command) => power::run(&context, command).await.map(|()| true),
-            Command::Node(command) => node::run(&context, command).await.map(|()| true),
+            Command::Node(command) => node::run(&context, command).await,
             Command::Fsck(args) => fsck::run(&context, args).await,
             Command::Lab(command) => lab::run(&context, command).await,
             Command::Plan(command) => plan::run(&context, command).map(|()| true),

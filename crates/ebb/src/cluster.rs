@@ -5,9 +5,12 @@
 //! DIR/secret            proved in every handshake, 0600       DIR/log/NAME.log    what it printed
 //! DIR/master/           raft log and checkpoints              DIR/nodes/hN/       a block server's volumes
 //! ```
+//! All of it is for the owner alone: directories have mode 0700, files 0600.
 
 pub mod config;
 pub mod down;
+pub mod health;
+mod private;
 pub mod process;
 pub mod status;
 pub mod up;

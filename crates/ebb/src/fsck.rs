@@ -11,6 +11,8 @@ use serde_json::json;
 
 use crate::admin;
 use crate::cli::Context;
+use crate::cluster::health::troubles;
+use crate::cluster::status;
 
 /// A scrub reads every byte of every volume.
 const SCRUB_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
@@ -40,7 +42,9 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
     let master = admin::master(&context.cluster()?)?;
     let deadline = if args.scrub { SCRUB_TIMEOUT } else { patience(&master).await? };
     let reply = master.call(&pb::Fsck { scrub: args.scrub }, deadline).await?;
-    let healthy = reply.missing == 0
+    let troubles = troubles(&status::ask(&context.cluster()?).await?);
+    let healthy = troubles.is_empty()
+        && reply.missing == 0
         && reply.under_replicated == 0
         && reply.over_replicated == 0
         && reply.corrupt == 0
@@ -52,7 +56,7 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
             "under_replicated": reply.under_replicated, "over_replicated": reply.over_replicated,
             "corrupt": reply.corrupt, "orphaned": reply.orphaned, "unsettled": reply.unsettled,
             "unscrubbed": reply.unscrubbed, "asleep": reply.asleep, "unseen": reply.unseen,
-            "findings": reply.findings,
+            "findings": reply.findings, "troubles": troubles,
             "lost": reply.lost.iter().map(|file| json!({
                 "inode": file.inode, "path": file.path, "size": file.size, "metablocks": file.indexes,
             })).collect::<Vec<_>>(),
@@ -68,6 +72,7 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
     if reply.findings.len() > FINDINGS_SHOWN {
         context.output.say("... and more; --json prints up to a hundred of them");
     }
+    troubles.iter().for_each(|trouble| context.output.say(trouble));
     context.output.say(&format!(
         "{}: {} metablocks, {} missing, {} under-replicated, {} over-replicated, {} corrupt, {} orphaned, {} unsettled",
         if healthy { "healthy" } else { "NOT healthy" },

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::admin;
 use crate::cli::Context;
-use crate::cluster::{process, status, up};
+use crate::cluster::{health, process, status, up};
 use crate::output::{Table, human_bytes};
 
 #[derive(Debug, Subcommand)]
@@ -34,23 +34,24 @@ pub enum NodeCommand {
     },
 }
 
-/// Does it.
-pub async fn run(context: &Context, command: NodeCommand) -> Result<()> {
+/// Does it; false: a volume needs an operator.
+pub async fn run(context: &Context, command: NodeCommand) -> Result<bool> {
     match command {
         NodeCommand::List => list(context).await,
-        NodeCommand::Drain { node, undo, no_wait } => drain(context, &node, undo, no_wait).await,
-        NodeCommand::Start { node } => start(context, &node).await,
+        NodeCommand::Drain { node, undo, no_wait } => drain(context, &node, undo, no_wait).await.map(|()| true),
+        NodeCommand::Start { node } => start(context, &node).await.map(|()| true),
     }
 }
 
-async fn list(context: &Context) -> Result<()> {
+async fn list(context: &Context) -> Result<bool> {
     let cluster = context.cluster()?;
     let reply = status::ask(&cluster).await?;
     let asleep = status::asleep(&cluster)?;
+    let troubles: Vec<String> = reply.nodes.iter().flat_map(health::of_node).collect();
     if context.output.json() {
         let nodes: Vec<_> = reply.nodes.iter().map(|node| node_json(node, &asleep)).collect();
         context.output.print_json(&json!(nodes));
-        return Ok(());
+        return Ok(troubles.is_empty());
     }
     let mut table = Table::new(&["NODE", "HOST", "RACK", "PID", "STATE", "LOAD", "VOLUME", "REPLICAS", "USED", "FREE"]);
     for node in &reply.nodes {
@@ -60,7 +61,7 @@ async fn list(context: &Context) -> Result<()> {
                 node.host.clone(),
                 node.rack.clone(),
                 node.pid.to_string(),
-                state(node, &asleep).to_owned(),
+                if health::is_poisoned(volume) { "poisoned" } else { state(node, &asleep) }.to_owned(),
                 node.load.to_string(),
                 volume.path.clone(),
                 volume.replicas.to_string(),
@@ -70,7 +71,8 @@ async fn list(context: &Context) -> Result<()> {
         }
     }
     context.output.table(&table);
-    Ok(())
+    troubles.iter().for_each(|trouble| context.output.say(trouble));
+    Ok(troubles.is_empty())
 }
 
 fn node_json(node: &pb::Node, asleep: &BTreeSet<String>) -> serde_json::Value {
@@ -81,7 +83,7 @@ fn node_json(node: &pb::Node, asleep: &BTreeSet<String>) -> serde_json::Value {
             json!({
                 "id": format!("v{}", volume.id), "path": volume.path, "used_bytes": volume.used_bytes,
                 "free_bytes": volume.free_bytes, "capacity_bytes": volume.capacity_bytes,
-                "replicas": volume.replicas, "device": volume.device,
+                "replicas": volume.replicas, "device": volume.device, "trouble": volume.trouble,
                 "state": match volume.state() {
                     pb::VolumeState::VolumeLive => "live",
                     pb::VolumeState::VolumePoisoned => "poisoned",

@@ -92,3 +92,52 @@ fn a_read_only_mount_refuses_changes() {
     assert_eq!(error.raw_os_error(), Some(libc::EROFS));
     assert_eq!(fs::read_dir(mounted.root()).unwrap().count(), 0);
 }
+
+#[test]
+fn set_user_id_bits_are_kept_and_shown_and_give_nothing() {
+    let script = "cp /usr/bin/id id; chmod 4755 id; stat -c %a id";
+    let effective = |options: MountOptions| {
+        let mounted = Mounted::with(options);
+        open_to_all(&mounted);
+        assert_eq!(mounted.shell(script), "4755\n");
+        as_nobody(&mounted, "", "./id -u")
+    };
+    assert_eq!(effective(MountOptions::default()), (true, "65534\n".to_owned()));
+    let allowed = MountOptions { allow_suid: true, ..MountOptions::default() };
+    assert_eq!(effective(allowed), (true, "0\n".to_owned()), "who asks for it has it");
+}
+
+#[test]
+fn device_files_can_be_made_and_not_opened() {
+    let script = "mknod null c 1 3; stat -c '%F %t %T' null";
+    let opened = |options: MountOptions| {
+        let mounted = Mounted::with(options);
+        assert_eq!(mounted.shell(script), "character special file 1 3\n");
+        fs::read(mounted.path("null")).map_err(|error| error.raw_os_error())
+    };
+    assert_eq!(opened(MountOptions::default()), Err(Some(libc::EACCES)));
+    assert_eq!(opened(MountOptions { allow_devices: true, ..MountOptions::default() }), Ok(Vec::new()));
+}
+
+#[test]
+fn the_helper_mounts_without_devices_and_set_user_id_too() {
+    use crate::kernel::{self, Flags, Unmount};
+    use crate::session::handshake;
+
+    let directory = tempfile::tempdir().unwrap();
+    let told = |flags: Flags| {
+        let device = kernel::mount_by_helper(directory.path(), flags).unwrap();
+        handshake(&device, 1 << 20, false).unwrap();
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let place = format!(" {} ", directory.path().display());
+        let line = table.lines().rfind(|line| line.contains(&place)).unwrap();
+        let options = line.split(' ').nth(5).unwrap().to_owned();
+        kernel::unmount(directory.path(), Unmount::IfUnused).unwrap();
+        options
+    };
+    let flags = Flags { read_only: false, allow_other: true, allow_suid: false, allow_devices: false };
+    let options = told(flags);
+    assert!(options.contains("nosuid") && options.contains("nodev"), "{options}");
+    let options = told(Flags { allow_suid: true, allow_devices: true, ..flags });
+    assert!(!options.contains("nosuid") && !options.contains("nodev"), "{options}");
+}

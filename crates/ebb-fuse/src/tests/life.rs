@@ -163,7 +163,7 @@ fn unmounting_from_another_process_waits_for_the_server() {
 #[test]
 fn the_helper_mounts_what_root_mounts_itself() {
     let directory = tempfile::tempdir().unwrap();
-    let flags = Flags { read_only: true, allow_other: true };
+    let flags = Flags { read_only: true, allow_other: true, allow_suid: false, allow_devices: false };
     let device = kernel::mount_by_helper(directory.path(), flags).unwrap();
     let agreement = handshake(&device, 1 << 20, false).unwrap();
     assert_eq!(agreement.max_write, 1 << 20);

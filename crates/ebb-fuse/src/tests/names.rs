@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, CWD, RenameFlags, Timespec, Timestamps, XattrFlags, re
 use rustix::io::Errno;
 
 use super::fixture::Mounted;
+use crate::MountOptions;
 
 #[test]
 fn files_are_made_found_moved_and_removed() {
@@ -73,7 +74,7 @@ fn attributes_are_set_and_told() {
 
 #[test]
 fn every_kind_of_node_is_made() {
-    let mounted = Mounted::new();
+    let mounted = Mounted::with(MountOptions { allow_devices: true, ..MountOptions::default() });
     let kinds = mounted.shell("mkfifo p; mknod c c 1 3; mknod b b 7 300; chmod 644 c; cat c; stat -c '%F %t %T' p c b");
     assert_eq!(kinds, "fifo 0 0\ncharacter special file 1 3\nblock special file 7 12c\n");
     let socket = std::os::unix::net::UnixListener::bind(mounted.path("s")).unwrap();

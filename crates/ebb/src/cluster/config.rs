@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ebb_rpc::{Counters, Identity, Secret};
 use ebb_runtime::Runtime;
 use ebb_types::{ClusterId, Error, ErrorKind, HostName, Result, bail, err};
 use serde::{Deserialize, Serialize};
+
+use super::private;
 
 /// Contents of `cluster.toml`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -121,6 +122,7 @@ impl ClusterDir {
         let parsed = ClusterFile::parse(&text).and_then(|file| Ok((file.id()?, file)));
         let (id, file) = parsed.map_err(|error| error.context(toml_path.display()))?;
         let secret_path = path.join("secret");
+        private::check_secret(&secret_path)?;
         let secret = fs::read_to_string(&secret_path).map_err(|error| Error::from_io(&error, secret_path.display()))?;
         let secret = Secret::from_hex(&secret).map_err(|error| error.context(secret_path.display()))?;
         Ok(Self { path, file, id, secret })
@@ -130,19 +132,16 @@ impl ClusterDir {
     pub fn create(path: &Path, replicas: u32) -> Result<Self> {
         let what =
             |error: std::io::Error| Error::from_io(&error, format!("making cluster directory {}", path.display()));
-        fs::create_dir_all(path).map_err(what)?;
+        private::make_dir(path).map_err(what)?;
+        private::narrow(path)?;
         let mut random = [0_u8; 40];
         getrandom::fill(&mut random).map_err(|error| err!(Io, "no random bytes from the system: {error}"))?;
         let secret = Secret::new(random[..32].try_into().expect("32 of 40 bytes"));
         let id = u64::from_le_bytes(random[32..].try_into().expect("8 of 40 bytes")) | 1;
-        let mut out = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path.join("secret"))
-            .map_err(what)?;
-        writeln!(out, "{}", secret.to_hex()).map_err(what)?;
+        // A file that is there already would keep its mode, and whoever has it open.
+        let mut out = private::file().write(true).create_new(true).open(path.join("secret")).map_err(what)?;
+        // Ordering: the secret is on the disk before there is a cluster that needs it.
+        writeln!(out, "{}", secret.to_hex()).and_then(|()| out.sync_all()).map_err(what)?;
         let file = ClusterFile {
             format: FORMAT,
             cluster: format!("{id:016x}"),
@@ -155,17 +154,32 @@ impl ClusterDir {
         };
         let created = Self { path: fs::canonicalize(path).map_err(what)?, file, id: ClusterId::new(id), secret };
         created.save()?;
+        if let Some(parent) = created.path.parent() {
+            fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(what)?;
+        }
         Ok(created)
     }
 
-    /// Writes `cluster.toml` back, in one step.
+    /// Writes `cluster.toml` back, in one step; durable when it returns, and with it the names beside it.
     pub fn save(&self) -> Result<()> {
         let text = toml::to_string(&self.file).map_err(|error| err!(Internal, "cluster.toml: {error}"))?;
         let path = self.path.join("cluster.toml");
         let new = self.path.join("cluster.toml.new");
-        fs::write(&new, text)
+        // Ordering: contents before the name, the name before return.
+        private::file()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&new)
+            .and_then(|mut out| out.write_all(text.as_bytes()).and_then(|()| out.sync_all()))
             .and_then(|()| fs::rename(&new, &path))
+            .and_then(|()| fs::File::open(&self.path)?.sync_all())
             .map_err(|error| Error::from_io(&error, path.display()))
+    }
+
+    /// Takes away what lets other users of this machine into the directory; the mode that it had, if that was too wide.
+    pub fn narrow(&self) -> Result<Option<u32>> {
+        private::narrow(&self.path)
     }
 
     /// What a process of this cluster presents to its peers.

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use super::config::ClusterDir;
+use super::private;
 
 /// Time for a process that was killed to end: what it does on a disk ends first.
 const ENDING: Duration = Duration::from_secs(10);
@@ -69,8 +70,8 @@ impl ProcessFile {
         let path = dir.join(format!("{}.json", self.name));
         let new = dir.join(format!("{}.new", self.name));
         let text = serde_json::to_vec_pretty(self).map_err(|error| err!(Internal, "{}: {error}", path.display()))?;
-        fs::create_dir_all(&dir)
-            .and_then(|()| fs::write(&new, text))
+        private::make_dir(&dir)
+            .and_then(|()| private::write(&new, &text))
             .and_then(|()| fs::rename(&new, &path))
             .map_err(|error| Error::from_io(&error, path.display()))?;
         Ok(Registration { path })
@@ -204,8 +205,8 @@ pub fn start(cluster: &ClusterDir, name: &str, arguments: &[OsString]) -> Result
     let program = std::env::current_exe().map_err(|error| Error::from_io(&error, "finding the ebb program"))?;
     let path = log_path(cluster, name);
     let failed = |error: std::io::Error| Error::from_io(&error, path.display());
-    fs::create_dir_all(cluster.log_dir()).map_err(failed)?;
-    let log = fs::OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+    private::make_dir(&cluster.log_dir()).map_err(failed)?;
+    let log = private::file().create(true).append(true).open(&path).map_err(failed)?;
     let log_from = log.metadata().map_err(failed)?.len();
     let errors = log.try_clone().map_err(failed)?;
     let child = Command::new(&program)

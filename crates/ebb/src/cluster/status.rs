@@ -10,13 +10,14 @@ use ebb_wire::pb;
 use serde_json::json;
 
 use super::config::ClusterDir;
+use super::health::troubles;
 use super::process::{self, ProcessFile};
 use crate::output::{Output, human_bytes};
 
 /// How long one question to the master may take.
 const ASK: Duration = Duration::from_secs(2);
 
-/// Prints the state of the cluster; false: it does not serve.
+/// Prints the state of the cluster; false: it does not serve, or something needs an operator.
 pub async fn status(path: &Path, output: &Output) -> Result<bool> {
     let cluster = ClusterDir::open(path)?;
     let answer = ask(&cluster).await;
@@ -26,6 +27,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
         0 | 1 => "one copy".to_owned(),
         masters => format!("{masters} copies"),
     };
+    let troubles = answer.as_ref().map_or_else(|_| Vec::new(), troubles);
     let processes = process::list(&cluster)?;
     if output.json() {
         let processes: Vec<_> = processes
@@ -43,14 +45,14 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
             "failures": answer.as_ref().map_or_else(|_| Vec::new(), |reply| reply.failures.iter().map(failure_json).collect()),
             "offload": answer.as_ref().ok().and_then(|reply| reply.offload.as_ref()).map(offload_json),
             "cluster_id": cluster.file.cluster, "serving": serving, "safe_start": safe_start,
-            "metadata": metadata, "processes": processes,
+            "metadata": metadata, "processes": processes, "troubles": troubles,
             "repair": answer.as_ref().ok().map(|reply| json!({
                 "under_replicated": reply.under_replicated, "running": reply.repairs_running,
                 "copies": reply.repaired, "bytes": reply.repaired_bytes,
                 "rate_bytes_per_sec": reply.repair_rate_bytes_per_sec,
             })),
         }));
-        return Ok(serving);
+        return Ok(serving && troubles.is_empty());
     }
     output.say(&format!(
         "cluster {} {}{}, metadata: {metadata}",
@@ -79,6 +81,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
         if let Some(offload) = &reply.offload {
             offload_lines(offload).iter().for_each(|line| output.say(line));
         }
+        troubles.iter().for_each(|trouble| output.say(trouble));
     } else if let Err(error) = &answer {
         output.say(&format!("master: {error}"));
     }
@@ -95,7 +98,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
         ]);
     }
     output.table(&table);
-    Ok(serving)
+    Ok(serving && troubles.is_empty())
 }
 
 /// The processes of a node that sleeps are stopped.

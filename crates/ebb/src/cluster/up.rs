@@ -9,7 +9,7 @@ use std::time::Duration;
 use ebb_types::{Error, HostName, Result, bail};
 
 use super::config::{ClusterDir, is_absent};
-use super::{process, status};
+use super::{private, process, status};
 use crate::output::Output;
 use crate::role::power_manager::PowerFigures;
 use crate::role::{power_client, power_manager};
@@ -55,6 +55,11 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         Err(error) => return Err(error),
     };
     let _lock = lock(&cluster)?;
+    if let Some(mode) = cluster.narrow()? {
+        let dir = cluster.path.display();
+        output
+            .say(&format!("{dir} had mode {mode:04o}, now 0700: other users of this machine could read what is in it"));
+    }
     let running = process::running(&cluster, |process| process.role != "mount")?;
     let known = known_nodes(&cluster);
     if running.is_empty() && known > options.nodes {
@@ -218,7 +223,7 @@ fn known_nodes(cluster: &ClusterDir) -> u32 {
 /// Two `up` at once must not both start processes.
 fn lock(cluster: &ClusterDir) -> Result<fs::File> {
     let path = cluster.path.join(LOCK);
-    let file = fs::OpenOptions::new()
+    let file = private::file()
         .create(true)
         .truncate(false)
         .write(true)

@@ -22,6 +22,7 @@ pub struct MasterArgs {}
 
 /// Serves until it is asked to end.
 pub async fn run(context: &Context, _args: MasterArgs) -> Result<()> {
+    ebb_runtime::real::memory::give_back_what_is_unused();
     let cluster = context.cluster()?;
     let host = HostName::new(HOST);
     let mut options =

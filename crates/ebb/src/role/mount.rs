@@ -29,6 +29,13 @@ pub struct MountArgs {
     /// Refuse changes.
     #[arg(long)]
     read_only: bool,
+    /// Let programs on the mount run with their owner's rights (set-user-id and set-group-id bits, capabilities). Without it
+    /// the bits are kept and shown, and the kernel ignores them.
+    #[arg(long)]
+    suid: bool,
+    /// Let device files on the mount open devices of this host.
+    #[arg(long)]
+    dev: bool,
     /// How much of what a sequential reader will want is fetched before it asks: a percentage of the full window, or
     /// spare, for what leaves other traffic alone [default: as each dataset says].
     #[arg(long)]
@@ -62,13 +69,16 @@ pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
     };
     if args.foreground {
         ebb_runtime::real::memory::keep_freed_memory();
+        ebb_runtime::real::memory::give_back_what_is_unused();
         return serve(&cluster, &args, &name, &mountpoint).await;
     }
     cluster.masters()?;
     let mut arguments: Vec<OsString> =
         ["mount", "--foreground", "--name", &name, "--host", &args.host].map(OsString::from).to_vec();
-    if args.read_only {
-        arguments.push("--read-only".into());
+    for (is_set, option) in [(args.read_only, "--read-only"), (args.suid, "--suid"), (args.dev, "--dev")] {
+        if is_set {
+            arguments.push(option.into());
+        }
     }
     arguments.extend(args.client_arguments());
     arguments.extend(["--dir".into(), cluster.path.clone().into_os_string(), mountpoint.clone().into_os_string()]);
@@ -109,7 +119,12 @@ impl MountArgs {
 async fn serve(cluster: &ClusterDir, args: &MountArgs, name: &str, mountpoint: &Path) -> Result<()> {
     let host = HostName::new(args.host.clone());
     let client = args.client(cluster, &host).await?;
-    let options = ebb_fuse::MountOptions { read_only: args.read_only, ..ebb_fuse::MountOptions::default() };
+    let options = ebb_fuse::MountOptions {
+        read_only: args.read_only,
+        allow_suid: args.suid,
+        allow_devices: args.dev,
+        ..ebb_fuse::MountOptions::default()
+    };
     let mount = ebb_fuse::mount(&Runtime::real(), client, options, mountpoint).await?;
     let mut file = ProcessFile::of_this_process(cluster, name, "mount", host.as_str());
     file.mountpoint = Some(mountpoint.to_owned());

@@ -105,6 +105,17 @@ fn a_master_without_space_takes_removals_and_goes_on_with_space() {
     let made = std::fs::read_dir(&mount).unwrap().count();
     assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
     assert_eq!(std::fs::read(mount.join("before")).unwrap(), pattern(5000, 1));
+    for command in [["cluster", "status"], ["fsck", "--repair"]] {
+        let told = cluster.ebb(&command);
+        assert!(
+            told.code == 1 && told.out.contains("the master's disk is full: "),
+            "{command:?}: {}{}",
+            told.out,
+            told.err
+        );
+    }
+    let log = std::fs::read_to_string(cluster.dir().join("log/master.log")).unwrap();
+    assert_eq!(log.matches("refuse what makes or grows something").count(), 1, "{log}");
     std::fs::remove_dir(mount.join("d0")).expect("what makes the state smaller is taken");
     drop(ballast);
     std::fs::remove_file(dir.join("ballast")).unwrap();

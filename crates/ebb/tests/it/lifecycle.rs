@@ -1,12 +1,14 @@
 //! Up, status, down.
 
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ebb_power_client::Process;
 use serde_json::Value;
 
-use crate::harness::{Cluster, shell, wait_for};
+use crate::harness::{Cluster, pattern, shell, wait_for, write_synced};
 
 #[test]
 fn a_cluster_comes_up_tells_its_state_and_leaves_nothing() {
@@ -194,4 +196,54 @@ fn completions_and_manual_pages_come_out() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(cluster.ok(&["completions", shell]).contains("locations"));
     }
+}
+
+/// Everything below a directory that another user could use, with its mode; mounts are not entered.
+fn open_to_others(dir: &Path, found: &mut Vec<String>) {
+    for path in std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        let about = std::fs::symlink_metadata(&path).unwrap();
+        if about.mode() & 0o077 != 0 && !about.is_symlink() {
+            found.push(format!("{} {:o}", path.display(), about.mode()));
+        }
+        if about.is_dir() {
+            open_to_others(&path, found);
+        }
+    }
+}
+
+#[test]
+fn everything_of_a_cluster_is_for_its_owner_alone() {
+    let cluster = Cluster::none();
+    cluster.ok(&["cluster", "up", "--nodes", "3", "--policy", "always-on"]);
+    let mount = cluster.mount("mnt");
+    for index in 0..20 {
+        write_synced(&mount.join(format!("f{index}")), &pattern(3000, index)).unwrap();
+    }
+    let check = |when: &str| {
+        let (dir, mut found) = (cluster.dir(), Vec::new());
+        assert_eq!(std::fs::metadata(&dir).unwrap().mode() & 0o7777, 0o700, "{when}");
+        open_to_others(&dir, &mut found);
+        assert_eq!(found, Vec::<String>::new(), "{when}");
+    };
+    check("while it serves");
+    cluster.ok(&["cluster", "down"]);
+    check("when it is down");
+
+    // As an earlier release made it.
+    let widen = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    for directory in ["", "master", "nodes/h1", "nodes/h1/volume-1"] {
+        widen(&cluster.dir().join(directory), 0o755);
+    }
+    let secret = cluster.dir().join("secret");
+    widen(&secret, 0o640);
+    let refused = cluster.ebb(&["cluster", "up", "--nodes", "3"]);
+    assert_eq!(refused.code, 3, "{}", refused.err);
+    assert!(refused.err.contains("has mode 0640") && refused.err.contains("chmod 600"), "{}", refused.err);
+    widen(&secret, 0o600);
+    let said = cluster.ok(&["cluster", "up", "--nodes", "3"]);
+    assert!(said.contains("had mode 0755, now 0700"), "{said}");
+    check("when it has been narrowed");
+    let log = std::fs::read_to_string(cluster.dir().join("log/block-h1.log")).unwrap();
+    assert_eq!(log.matches("narrowed a directory of data").count(), 2, "{log}");
+    cluster.ok(&["cluster", "down"]);
 }

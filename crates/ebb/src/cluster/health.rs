@@ -1,0 +1,90 @@
+//! What needs an operator, in sentences: where, what it does, and the way on. Pure.
+
+use ebb_types::{NodeId, VolumeId};
+use ebb_wire::pb;
+
+use crate::output::human_bytes;
+
+/// All that is wrong with disks, as the master knows it.
+pub fn troubles(reply: &pb::ClusterStatusReply) -> Vec<String> {
+    let disk = reply.disk.as_ref().and_then(of_disk);
+    disk.into_iter().chain(reply.nodes.iter().flat_map(of_node)).collect()
+}
+
+/// What is wrong with a node's volumes.
+pub fn of_node(node: &pb::Node) -> Vec<String> {
+    node.volumes.iter().filter(|volume| is_poisoned(volume)).map(|volume| sentence(node, volume)).collect()
+}
+
+/// Whether the volume takes no work.
+pub fn is_poisoned(volume: &pb::Volume) -> bool {
+    volume.state() == pb::VolumeState::VolumePoisoned
+}
+
+fn sentence(node: &pb::Node, volume: &pb::Volume) -> String {
+    let id = NodeId::new(node.id);
+    let why = if volume.trouble.is_empty() { "a write or a sync failed there" } else { &volume.trouble };
+    format!(
+        "volume {} of {id} ({}, {}) is poisoned: {why}. It takes no work, and its replicas are made again elsewhere. Look at the \
+         disk; if it is sound, end process {} there, then `ebb node start {id}`; if not, `ebb node drain {id}`",
+        VolumeId::new(volume.id),
+        node.host,
+        volume.path,
+        node.pid
+    )
+}
+
+fn of_disk(disk: &pb::MasterDisk) -> Option<String> {
+    (disk.free_bytes < disk.needed_bytes).then(|| {
+        format!(
+            "the master's disk is full: {} has {} of {} free, the log's next segment needs {}. What makes or grows something is \
+             refused before long; reading and removing go on. Free space there",
+            disk.path,
+            human_bytes(disk.free_bytes),
+            human_bytes(disk.capacity_bytes),
+            human_bytes(disk.needed_bytes)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(state: pb::VolumeState) -> pb::Node {
+        let volume = pb::Volume { id: 5, path: "/d/v0".into(), state: state.into(), ..Default::default() };
+        let state = pb::NodeState::NodeLive.into();
+        pb::Node { id: 3, host: "h3".into(), pid: 77, state, volumes: vec![volume], ..Default::default() }
+    }
+
+    #[test]
+    fn a_poisoned_volume_is_told_with_its_reason_and_the_way_on() {
+        let mut poisoned = node(pb::VolumeState::VolumePoisoned);
+        poisoned.volumes[0].trouble = "sync of a replica: Input/output error".into();
+        let told = of_node(&poisoned);
+        assert_eq!(told.len(), 1);
+        for part in [
+            "v5 of n3 (h3, /d/v0) is poisoned: sync of a replica: Input/output error",
+            "process 77",
+            "`ebb node drain n3`",
+        ] {
+            assert!(told[0].contains(part), "{}", told[0]);
+        }
+        assert_eq!(of_node(&node(pb::VolumeState::VolumeLive)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_full_disk_of_the_master_is_told() {
+        let disk = pb::MasterDisk {
+            path: "/c/master".into(),
+            free_bytes: 3 << 20,
+            capacity_bytes: 1 << 30,
+            needed_bytes: 16 << 20,
+        };
+        let mut reply = pb::ClusterStatusReply { disk: Some(disk), ..Default::default() };
+        assert!(troubles(&reply)[0].contains("/c/master has 3.0 MiB of 1.0 GiB free"), "{:?}", troubles(&reply));
+        reply.disk.as_mut().unwrap().free_bytes = 16 << 20;
+        assert!(troubles(&reply).is_empty());
+        assert!(troubles(&pb::ClusterStatusReply::default()).is_empty(), "an older master does not tell");
+    }
+}

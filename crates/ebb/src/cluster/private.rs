@@ -1,0 +1,93 @@
+//! What only the owner of a cluster's directory may read.
+//!
+//! Whoever can read `secret` is root in the cluster, and logs and process files name users' files. The directory itself
+//! keeps all of that out of others' reach.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use ebb_types::{Error, Result, bail};
+
+/// The bits of a mode that let others in.
+const OTHERS: u32 = 0o077;
+
+/// Makes a directory, and those above it, with mode 0700.
+pub fn make_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// How a private file is opened: 0600 from its first moment.
+pub fn file() -> OpenOptions {
+    let mut options = File::options();
+    options.mode(0o600);
+    options
+}
+
+/// Writes a whole private file.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    io::Write::write_all(&mut file().write(true).create(true).truncate(true).open(path)?, bytes)
+}
+
+/// Takes away what lets others into a directory; the mode that it had, if that was too wide.
+pub fn narrow(directory: &Path) -> Result<Option<u32>> {
+    let failed = |error: io::Error| Error::from_io(&error, directory.display());
+    let mode = fs::metadata(directory).map_err(failed)?.mode() & 0o7777;
+    if mode & OTHERS == 0 {
+        return Ok(None);
+    }
+    fs::set_permissions(directory, fs::Permissions::from_mode(mode & !OTHERS)).map_err(failed)?;
+    Ok(Some(mode))
+}
+
+/// Refuses a secret that others may read: it may be known to them already, so narrowing it in silence would not do.
+pub fn check_secret(path: &Path) -> Result<()> {
+    let found = fs::metadata(path).map_err(|error| Error::from_io(&error, path.display()))?;
+    let mode = found.mode() & 0o7777;
+    if mode & OTHERS != 0 {
+        bail!(
+            NotPermitted,
+            "{0} has mode {mode:04o}: other users of this machine can read it, and whoever knows it has all rights in the \
+             cluster. If nobody has read it: `chmod 600 {0}`",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_types::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_that_others_can_read_is_refused_with_the_way_on() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("secret");
+        write(&path, b"s").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        check_secret(&path).unwrap();
+        for wide in [0o640, 0o604, 0o644, 0o601] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(wide)).unwrap();
+            let error = check_secret(&path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotPermitted);
+            assert!(
+                error.detail().contains(&format!("mode {wide:04o}")) && error.detail().contains("chmod 600"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wide_directory_is_narrowed_and_its_mode_told() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("a/b");
+        make_dir(&path).unwrap();
+        assert_eq!(narrow(&path).unwrap(), None);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(narrow(&path).unwrap(), Some(0o755));
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o700);
+    }
+}
