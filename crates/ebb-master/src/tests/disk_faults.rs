@@ -48,6 +48,8 @@ impl Scene {
         match Master::start(self.cluster.process.restart(), options).await {
             Ok(master) => {
                 self.cluster.master = Some(master);
+                // Its keep-alive finds the way to the new process.
+                self.cluster.world.sleep(Duration::from_secs(1)).await;
                 let names = self.client.list().await;
                 let missing: Vec<_> = self.names.keys().filter(|name| !names.contains_key(*name)).collect();
                 assert!(self.names == names, "{what}: the master serves without {missing:?}");
@@ -56,6 +58,7 @@ impl Scene {
                 true
             }
             Err(error) => {
+                self.cluster.process.kill();
                 check_refusal(what, &error);
                 false
             }
@@ -64,7 +67,9 @@ impl Scene {
 
     fn files(&self) -> Vec<(PathBuf, u64)> {
         let files = self.cluster.process.disk_files();
-        files.into_iter().filter(|(path, len)| *len > 0 && path.starts_with("/data")).collect()
+        // What is being made has no synced name, and is not on the disk that the tries begin with.
+        let is_made = |path: &Path| path.extension().is_none_or(|end| end != "unfinished");
+        files.into_iter().filter(|(path, len)| *len > 0 && path.starts_with("/data") && is_made(path)).collect()
     }
 }
 
@@ -123,7 +128,7 @@ fn the_loss_of_any_file_is_refused_or_harmless() {
                 &mut refused
             } += 1;
         }
-        assert!(served > 0 && refused > 3, "{served} served, {refused} refused");
+        assert!(served > 0 && refused > 1, "{served} served, {refused} refused");
     });
 }
 

@@ -140,6 +140,8 @@ async fn after_an_unsynced_name(_: World, process: Process) -> Option<String> {
     let mut due = write(&runtime, DIR.as_ref(), &vec![vec![400]; 6]).await;
     let (mut wal, _) = open(&runtime, DIR.as_ref(), 0).await.unwrap();
     let before = wal.segment_count();
+    // A hint that was never written is made anew, which syncs the directory.
+    wal.note_synced().await.unwrap();
     process.plan_disk_fault(PlannedFault::next(DiskWork::SyncDir, DIR));
     let failed = wal.append(batch(vec![entry(7, 3000)])).await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Io, "{failed}");
