@@ -87,6 +87,7 @@ impl Shared {
             served,
             rest,
             reads: self.extras.take_reads(),
+            working: self.recalls.lock().keys().map(|inode| inode.raw()).collect(),
         };
         let sent = self.runtime.now();
         let deadline = Duration::from_millis(u64::from(wait_ms)) + LATE;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ebb_runtime::Moment;
+use ebb_runtime::{Moment, Plant};
 use ebb_types::InodeId;
 use ebb_wire::pb;
 
@@ -79,6 +79,7 @@ impl Shared {
         {
             tracing::debug!(inode = %inode.id, %error, "giving back a lease that is not known here");
         }
+        let mut failing = None;
         while inode.core.lock().lease > keep(&self) {
             let returned = match keep(&self) {
                 Lease::None => self.return_closed_lease(inode, &mut caches).await,
@@ -89,6 +90,16 @@ impl Shared {
                 Err(error) => {
                     tracing::debug!(inode = %inode.id, %error, "giving a lease back");
                     self.note_lease_error(inode, &error);
+                    let now = self.runtime.now();
+                    let failing_for = now.since(*failing.get_or_insert(now));
+                    if failing_for >= self.session.deadline() && !self.runtime.has_plant(Plant::KeepsForever) {
+                        // The flush has tried as long before it failed. Others wait, and the programs have been told.
+                        self.lose_lease(inode, &error);
+                        let (shared, id) = (self.clone(), inode.id);
+                        // A task of its own: the kernel may wait for a read that waits at the gate.
+                        self.runtime.spawn("invalidate what was lost", async move { shared.invalidate(id).await });
+                        break;
+                    }
                     self.runtime.sleep(FLUSH_PAUSE).await;
                 }
             }

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod counts;
+mod cut;
 mod directed;
 mod ends;
 mod fake_block;

@@ -57,6 +57,7 @@ mod namespace;
 mod nodes;
 pub mod offload;
 pub mod options;
+pub mod patience;
 mod placement;
 mod poll;
 pub mod popular;
@@ -76,6 +77,7 @@ mod shared;
 mod tests;
 mod transfer;
 mod upkeep;
+pub mod vigil;
 mod vouched;
 mod waker;
 

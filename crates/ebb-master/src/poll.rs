@@ -15,7 +15,14 @@ use crate::shared::{Shared, Soft};
 /// Answers `Poll`: at once if there is news, else within the caller's wait.
 pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) -> Result<pb::PollReply> {
     let session = SessionId::new(call.session);
-    let begun = shared.state.soft.lock().sessions.begin_poll(session, shared.runtime.now());
+    let begun = {
+        let mut soft = shared.state.soft.lock();
+        let begun = soft.sessions.begin_poll(session, &call.working, shared.runtime.now());
+        begun.map(|(number, news, passed)| {
+            soft.watches.on_poll(session, passed);
+            (number, news)
+        })
+    };
     let Some((number, news)) = begun else {
         bail!(SessionExpired, "session {session} is over: open a new one");
     };

@@ -205,6 +205,14 @@ impl Registry {
         losses
     }
 
+    /// The master did not run for so long until now: that was nobody's silence.
+    pub fn on_pause(&mut self, pause: Duration, now: Moment) {
+        self.started = self.started.after(pause).min(now);
+        for node in self.nodes.values_mut() {
+            node.heard = node.heard.map(|heard| heard.after(pause).min(now));
+        }
+    }
+
     /// The node that registered this start: a registration that is repeated because its answer was lost.
     #[must_use]
     pub fn by_boot(&self, boot: BootId) -> Option<NodeId> {

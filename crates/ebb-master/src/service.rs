@@ -7,7 +7,7 @@ use std::time::Duration;
 use ebb_meta::Reply;
 use ebb_offload::OffloadLog;
 use ebb_rpc::{Answer, Connector, Counters, PeerInfo, Request, Server, Service, ServiceFuture};
-use ebb_runtime::{Runtime, Task};
+use ebb_runtime::{Plant, Runtime, Task};
 use ebb_types::{HostName, Result, SessionId, bail};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ use crate::sessions::Sessions;
 use crate::shared::{Shared, Soft, State};
 use crate::vouched::{BELIEF, Vouched};
 use crate::{
-    acquire, admin, deletes, fsck, namespace, nodes, offload, poll, popular, power, recovery, repair, room, upkeep,
+    acquire, admin, deletes, fsck, namespace, nodes, offload, poll, popular, power, recovery, repair, room, upkeep, vigil,
 };
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
@@ -34,6 +34,9 @@ const MARGIN: Duration = Duration::from_millis(200);
 
 /// What a proxy calls itself when it opens its session.
 const PROXY_ROLE: &str = "proxy";
+
+/// What a mount calls itself: it has a kernel that keeps pages and attributes.
+const MOUNT_ROLE: &str = "mount";
 
 /// A running master.
 pub struct Master {
@@ -198,6 +201,7 @@ async fn end_old_proxies(shared: &Shared) -> Result<()> {
 fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
     let runtime = &shared.runtime;
     vec![
+        runtime.spawn("vigil", vigil::run(Arc::clone(shared))),
         runtime.spawn("upkeep", upkeep::run(Arc::clone(shared))),
         runtime.spawn("doubts", upkeep::run_doubts(Arc::clone(shared))),
         runtime.spawn("reaper", upkeep::run_reaper(Arc::clone(shared))),
@@ -345,7 +349,16 @@ impl Front {
             );
         }
         tracing::info!(%session, %host, "the session's process has ended");
-        shared.end_session(session).await?;
+        let has_kernel = {
+            let machine = shared.group.machine();
+            machine.sessions().any(|(id, _, role)| id == session && role == MOUNT_ROLE)
+        };
+        if has_kernel && !shared.runtime.has_plant(Plant::EndsMountAtOnce) {
+            // The upkeep ends it when the kernel's pages are not believed any more.
+            shared.state.soft.lock().sessions.on_outlived(session);
+        } else {
+            shared.end_session(session).await?;
+        }
         Ok(done())
     }
 

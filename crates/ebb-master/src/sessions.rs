@@ -17,6 +17,7 @@ use ebb_wire::pb;
 use tokio::sync::Notify;
 
 use crate::leases::Mode;
+use crate::patience::Owed;
 
 /// A recall that was not dealt with is told again after this.
 const REPEAT_AFTER: Duration = Duration::from_secs(1);
@@ -26,6 +27,8 @@ const REMEMBER: Duration = Duration::from_secs(3);
 /// Of a file without a name a session is asked whether it is still open there when it has counted as that for so long, and
 /// again after each such time. Most files that are removed while they are open are closed sooner.
 const ASK_AFTER: Duration = Duration::from_secs(10);
+/// A client stops believing in its session so long before it ends (docs/protocol.md, Sessions).
+const TRUST_MARGIN: Duration = Duration::from_secs(2);
 /// Sessions that a host may have as long as there is room for any.
 const SESSIONS_GUARANTEED: usize = 16;
 /// Files asked about in one answer.
@@ -55,10 +58,14 @@ struct Session {
     host: HostName,
     /// When it was last answered (or began to poll).
     touched: Moment,
+    /// When it last began to poll.
+    polled: Moment,
     /// It has told this master process what it holds, or began after it.
     reclaimed: bool,
     /// Its end has begun: whoever has it must hear that, and not that it lives.
     ending: bool,
+    /// Its process is gone, but a kernel may answer programs in its name for a while.
+    outlived: bool,
     /// Number of its newest poll: an older one that still waits gives up.
     poll: u64,
     /// Highest number among its applied mutations.
@@ -76,6 +83,7 @@ struct Session {
 struct Recall {
     keep: Mode,
     told: Option<Moment>,
+    owed: Owed,
 }
 
 /// A question for size and times. Invariant: answered <= told <= asked; at most one number is told and not answered,
@@ -122,8 +130,10 @@ impl Sessions {
         place.insert(Session {
             host,
             touched: now,
+            polled: now,
             reclaimed,
             ending: false,
+            outlived: false,
             poll: 0,
             newest_request: 0,
             recalls: BTreeMap::new(),
@@ -154,6 +164,15 @@ impl Sessions {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.ending = true;
             session.news.notify_waiters();
+        }
+    }
+
+    /// The process of a mount has ended. The kernel that it served goes on answering programs from its pages, for as long as the
+    /// process let it: no longer than the client believed in its session. The session ends when that is over.
+    pub fn on_outlived(&mut self, session: SessionId) {
+        self.begin_end(session);
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.outlived = true;
         }
     }
 
@@ -210,9 +229,27 @@ impl Sessions {
     pub fn expired(&self, now: Moment, owes_word: impl Fn(&HostName, Duration) -> bool) -> Vec<SessionId> {
         let is_late = |session: &Session| {
             let silent = now.since(session.touched);
+            if session.outlived {
+                return silent + TRUST_MARGIN >= self.ttl;
+            }
             silent >= self.ttl && (session.poll == 0 || owes_word(&session.host, silent))
         };
         self.sessions.iter().filter(|(_, session)| is_late(session)).map(|(id, _)| *id).collect()
+    }
+
+    /// The master did not run for so long until now: that was nobody's silence.
+    pub fn on_pause(&mut self, pause: Duration, now: Moment) {
+        for session in self.sessions.values_mut() {
+            session.touched = session.touched.after(pause).min(now);
+        }
+    }
+
+    /// Sessions that were told long ago to give a lease back and have not done so, with such a file.
+    pub fn overdue(&self) -> impl Iterator<Item = (SessionId, InodeId)> + '_ {
+        self.sessions.iter().filter_map(|(id, session)| {
+            let (inode, _) = session.recalls.iter().find(|(_, recall)| recall.owed.is_overdue())?;
+            Some((*id, *inode))
+        })
     }
 
     /// It has told what it holds.
@@ -237,14 +274,24 @@ impl Sessions {
 
     // --- Polls -----------------------------------------------------------------------------------------------------
 
-    /// A poll came in: the session lives. Returns its number and what wakes it; `None`: no such session, or it is ending.
-    pub fn begin_poll(&mut self, session: SessionId, now: Moment) -> Option<(u64, Arc<Notify>)> {
+    /// A poll came in: the session lives. `working`: leases that it is at work to give back. Returns its number, what wakes it,
+    /// and how long after the one before it came; `None`: no such session, or it is ending.
+    pub fn begin_poll(
+        &mut self,
+        session: SessionId,
+        working: &[u64],
+        now: Moment,
+    ) -> Option<(u64, Arc<Notify>, Duration)> {
         let session = self.sessions.get_mut(&session).filter(|session| !session.ending)?;
+        let passed = now.since(std::mem::replace(&mut session.polled, now));
+        for (inode, recall) in session.recalls.iter_mut().filter(|(_, recall)| recall.told.is_some()) {
+            recall.owed.on_poll(passed, working.contains(&inode.raw()));
+        }
         session.touched = now;
         session.poll += 1;
         // An older poll of the same session gives up: its caller has.
         session.news.notify_waiters();
-        Some((session.poll, Arc::clone(&session.news)))
+        Some((session.poll, Arc::clone(&session.news), passed))
     }
 
     /// Whether this is still the session's newest poll; `None`: no such session any more.
@@ -313,7 +360,8 @@ impl Sessions {
         match session.recalls.get_mut(&inode) {
             Some(recall) if recall.keep <= keep => {}
             _ => {
-                session.recalls.insert(inode, Recall { keep, told: None });
+                let owed = session.recalls.get(&inode).map_or_else(Owed::default, |recall| recall.owed);
+                session.recalls.insert(inode, Recall { keep, told: None, owed });
                 session.news.notify_waiters();
             }
         }

@@ -1,6 +1,6 @@
 //! What all parts of a master share, and the hook that keeps soft state in step with the logged one.
 //!
-//! Lock order: the state machine (through [`Group::machine`]), then [`State::soft`], then [`State::registry`], then
+//! Lock order: [`State::vigil`], then the state machine (through [`Group::machine`]), then [`State::soft`], then [`State::registry`], then
 //! [`State::room`], then [`State::work`], then [`State::chains`], then
 //! [`State::popular`], then [`State::plans`]. None of them is held across an await.
 
@@ -35,6 +35,7 @@ use crate::repair::queue::Work;
 use crate::reserve::Reservations;
 use crate::served::Served;
 use crate::sessions::Sessions;
+use crate::vigil::Vigil;
 use crate::vouched::Vouched;
 use crate::waker::Waker;
 
@@ -71,6 +72,8 @@ pub(crate) struct State {
     pub served: Mutex<Served>,
     /// What was logged for nodes that sleep, and they cannot have yet.
     pub drain: Mutex<Drain>,
+    /// Before all others.
+    pub vigil: Mutex<Vigil>,
     pub wake: Wake,
 }
 
@@ -108,6 +111,7 @@ impl Soft {
 
 impl State {
     pub(crate) fn new(runtime: Runtime, soft: Soft, registry: Registry) -> Self {
+        let vigil = Mutex::new(Vigil::new(runtime.now()));
         Self {
             runtime,
             soft: Mutex::new(soft),
@@ -121,6 +125,7 @@ impl State {
             failures: Mutex::default(),
             served: Mutex::default(),
             drain: Mutex::default(),
+            vigil,
             wake: Wake::default(),
         }
     }

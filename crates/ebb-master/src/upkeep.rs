@@ -11,7 +11,8 @@ use pb::command::Command as Op;
 use crate::describe::settle_doubts;
 use crate::leases::Mode;
 use crate::nodes::on_losses;
-use crate::shared::Shared;
+use crate::shared::{Shared, Soft};
+use crate::vigil;
 use crate::waker::{Silence, before, judge, millis};
 
 const PERIOD: Duration = Duration::from_millis(500);
@@ -31,8 +32,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 fn end_reclaim(shared: &Shared) {
+    let now = vigil::mark(shared);
     let mut soft = shared.state.soft.lock();
-    let now = shared.runtime.now();
     let Some(until) = soft.reclaim_until else { return };
     if now >= until || !soft.sessions.any_unclaimed(crate::leases::MASTER) {
         soft.reclaim_until = None;
@@ -44,6 +45,7 @@ fn end_reclaim(shared: &Shared) {
 
 async fn end_sessions(shared: &Shared) {
     let expired = {
+        let now = vigil::mark(shared);
         let hosts = node_hosts(shared);
         let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
         let owes_word = |host: &HostName, silent: Duration| {
@@ -52,8 +54,9 @@ async fn end_sessions(shared: &Shared) {
             let wakes = plans.next_wake_ms(*node, now_ms).is_some();
             !wakes || plans.is_overdue(*node, before(now_ms, silent), now_ms, millis(shared.options.session_ttl))
         };
-        let (soft, now) = (shared.state.soft.lock(), shared.runtime.now());
+        let soft = shared.state.soft.lock();
         let mut expired: BTreeSet<SessionId> = soft.sessions.expired(now, owes_word).into_iter().collect();
+        expired.extend(overdue(&soft));
         expired.extend(soft.vouched.iter().flat_map(|vouched| vouched.due(now)));
         expired
     };
@@ -74,6 +77,16 @@ async fn end_sessions(shared: &Shared) {
     }
 }
 
+/// Sessions for which others have waited long enough, though they poll.
+fn overdue(soft: &Soft) -> impl Iterator<Item = SessionId> + '_ {
+    let leases = soft.sessions.overdue().map(|(session, inode)| (session, inode, "give a lease back"));
+    let names = soft.watches.overdue().map(|(session, inode)| (session, inode, "forget"));
+    leases.chain(names).map(|(session, inode, what)| {
+        tracing::warn!(%session, %inode, "it was told long ago to {what} and did not: its session ends");
+        session
+    })
+}
+
 /// Nodes by the hosts that they are.
 fn node_hosts(shared: &Shared) -> BTreeMap<String, NodeId> {
     let machine = shared.group.machine();
@@ -82,11 +95,12 @@ fn node_hosts(shared: &Shared) -> BTreeMap<String, NodeId> {
 }
 
 fn note_deaths(shared: &Shared) {
+    let now = vigil::mark(shared);
     let machine = shared.group.machine();
     let recorded: Vec<_> =
         machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id)).collect();
     let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    let (now, waker) = (shared.runtime.now(), *shared.state.waker.lock());
+    let waker = *shared.state.waker.lock();
     let word = |node, silent, patience| judge(&plans, waker, Silence { node, silent, patience }, now, now_ms);
     let (losses, changed) = {
         let mut registry = shared.state.registry.lock();

@@ -53,6 +53,12 @@ plants! {
     StaysMisplaced = "stays-misplaced";
     /// A master believes what it reads of its log at a start, whether or not it was ever synced.
     CacheTrusted = "cache-trusted";
+    /// A master that did not run for a while takes for silence what it did not hear.
+    BlamesSilence = "blames-silence";
+    /// A client that cannot give a lease back keeps it as long as it polls, and the master waits.
+    KeepsForever = "keeps-forever";
+    /// The session of a dead mount ends while its kernel may still answer programs from its pages.
+    EndsMountAtOnce = "ends-mount-at-once";
 }
 
 impl Plant {

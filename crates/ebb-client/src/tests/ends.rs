@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use ebb_rpc::{Connector, Counters};
+use ebb_runtime::Plant;
 use ebb_types::{ErrorKind, InodeId};
 use ebb_wire::pb;
 
-use super::harness::{Cluster, create, identity, pattern, read_all, root, run};
+use super::harness::{Cluster, create, identity, pattern, read_all, root, run, run_planted};
 use crate::{Access, Client, Handle};
 
 /// A session lives for so long without a sign of life.
@@ -40,6 +41,32 @@ fn nobody_waits_for_a_client_that_was_killed_beside_a_block_server() {
         far.kill();
         assert!(append(&cluster, &other, files[1]).await > SESSION_TTL / 2, "nobody knows whether it lives");
     });
+}
+
+/// How long another waits for the file of a mount that was killed beside a block server.
+fn wait_for_a_dead_mount(plant: Option<Plant>) -> Duration {
+    run_planted(plant, 65, 3, |cluster| async move {
+        let options = crate::ClientOptions { role: "mount".to_owned(), ..cluster.options("h0") };
+        let (mount, client) = cluster.process_with(options).await;
+        let other = cluster.client("h1").await;
+        let (handle, inode) = create(&client, InodeId::ROOT, "file").await;
+        client.write(handle, 0, pattern(1, 100)).await.unwrap();
+        client.fsync(handle).await.unwrap();
+        cluster.world.sleep(Duration::from_secs(3)).await;
+        mount.kill();
+        append(&cluster, &other, inode).await
+    })
+}
+
+#[test]
+fn a_mount_that_was_killed_is_waited_for_until_its_kernel_forgets() {
+    // Its last poll was answered at most a quarter of the session's time ago.
+    let trust = SESSION_TTL - Duration::from_secs(2);
+    let until_forgotten = trust - SESSION_TTL / 4 - Duration::from_secs(1)..trust + Duration::from_secs(2);
+    let took = wait_for_a_dead_mount(None);
+    assert!(until_forgotten.contains(&took), "{took:?}");
+    let took = wait_for_a_dead_mount(Some(Plant::EndsMountAtOnce));
+    assert!(took < until_forgotten.start, "its pages may be read until then: {took:?}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ebb_block::{BlockOptions, BlockServer};
 use ebb_master::{Master, Options};
 use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_runtime::Plant;
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result};
 use ebb_wire::pb;
@@ -58,6 +59,18 @@ pub(crate) enum Blocks {
 /// Runs a test in a world with a cluster of so many block servers.
 pub(crate) fn run<F: Future<Output = ()>>(seed: u64, nodes: usize, test: impl FnOnce(Arc<Cluster>) -> F) {
     run_with(Blocks::Real, seed, nodes, test);
+}
+
+/// The same with a mistake planted, or none; what the test returns.
+pub(crate) fn run_planted<F: Future>(
+    plant: Option<Plant>,
+    seed: u64,
+    nodes: usize,
+    test: impl FnOnce(Arc<Cluster>) -> F,
+) -> F::Output {
+    World::run(seed, WorldOptions { plant, ..WorldOptions::default() }, |world| async move {
+        test(Arc::new(Cluster::start(world, Blocks::Real, SESSION_TTL, nodes).await)).await
+    })
 }
 
 /// The same, with sessions that are over after this time.

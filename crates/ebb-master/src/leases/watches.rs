@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 
 use super::few::FewSessions;
 use super::{is_awaited, wake};
+use crate::patience::Owed;
 
 /// Inodes that one session may watch; told more, it may not keep them.
 const WATCHES_MAX: usize = 1 << 20;
@@ -67,6 +68,13 @@ struct Watcher {
 struct Told {
     what: What,
     at: Option<Moment>,
+    owed: Owed,
+}
+
+impl Told {
+    fn new(what: What) -> Self {
+        Self { what, at: None, owed: Owed::default() }
+    }
 }
 
 /// What a session has to forget.
@@ -136,7 +144,7 @@ impl Watches {
             let watcher = self.sessions.entry(*session).or_default();
             watcher.inodes.remove(&inode);
             self.next_number = self.next_number.wrapping_add(1);
-            watcher.forgetting.insert(self.next_number, Told { what: What::One(inode), at: None });
+            watcher.forgetting.insert(self.next_number, Told::new(What::One(inode)));
         }
         told
     }
@@ -155,7 +163,7 @@ impl Watches {
             }
         }
         self.next_number = self.next_number.wrapping_add(1);
-        watcher.forgetting.insert(self.next_number, Told { what: What::All(all), at: None });
+        watcher.forgetting.insert(self.next_number, Told::new(What::All(all)));
     }
 
     /// Whether nobody but `by` keeps anything of the inode.
@@ -172,6 +180,26 @@ impl Watches {
         if let Some(told) = told {
             self.end_told(session, told);
         }
+    }
+
+    /// The session polls, so long after the time before.
+    pub fn on_poll(&mut self, session: SessionId, passed: Duration) {
+        let Some(watcher) = self.sessions.get_mut(&session) else { return };
+        for told in watcher.forgetting.values_mut().filter(|told| told.at.is_some()) {
+            told.owed.on_poll(passed, false);
+        }
+    }
+
+    /// Sessions that were told long ago to forget something and have not done so, with such an inode.
+    pub fn overdue(&self) -> impl Iterator<Item = (SessionId, InodeId)> + '_ {
+        self.sessions.iter().filter_map(|(session, watcher)| {
+            let told = watcher.forgetting.values().find(|told| told.owed.is_overdue())?;
+            let inode = match &told.what {
+                What::One(inode) => Some(*inode),
+                What::All(inodes) => inodes.first().copied(),
+            };
+            Some((*session, inode.unwrap_or_default()))
+        })
     }
 
     fn end_told(&mut self, session: SessionId, told: Told) {

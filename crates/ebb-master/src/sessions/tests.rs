@@ -17,7 +17,7 @@ fn sessions() -> Sessions {
 
 /// One poll that is answered at once: what it brings.
 fn poll(sessions: &mut Sessions, session: SessionId, now: Moment) -> (bool, pb::PollReply) {
-    sessions.begin_poll(session, now).unwrap();
+    sessions.begin_poll(session, &[], now).unwrap();
     let mut reply = pb::PollReply::default();
     let news = sessions.take_news(session, now, &mut reply);
     sessions.finish_poll(session, now, &mut reply);
@@ -44,7 +44,7 @@ fn a_session_ends_when_it_has_not_polled_for_its_time() {
     assert_eq!(sessions.expired(at(10_000), |_, _| true), [S2]);
     assert_eq!(sessions.expired(at(14_000), |_, _| true), [S1, S2]);
     sessions.remove(S2);
-    assert!(sessions.begin_poll(S2, at(10_001)).is_none());
+    assert!(sessions.begin_poll(S2, &[], at(10_001)).is_none());
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn a_session_whose_end_has_begun_is_not_told_that_it_lives() {
     let mut sessions = sessions();
     poll(&mut sessions, S1, at(2000));
     assert_eq!(sessions.expired(at(12_000), |_, _| true), [S1, S2]);
-    let late = sessions.begin_poll(S2, at(11_999)).expect("it lives until its end begins");
+    let late = sessions.begin_poll(S2, &[], at(11_999)).expect("it lives until its end begins");
     sessions.begin_end(S1);
-    assert!(sessions.begin_poll(S1, at(12_001)).is_none(), "an answer would be believed for another time to live");
+    assert!(sessions.begin_poll(S1, &[], at(12_001)).is_none(), "an answer would be believed for another time to live");
     assert!(sessions.contains(S1) && !sessions.goes_on(S1), "what it holds is nobody else's yet");
     sessions.begin_end(S2);
     assert!(!sessions.goes_on(S2), "a poll that waits hears it, too");
@@ -87,8 +87,8 @@ fn a_recall_is_repeated_until_it_is_dealt_with() {
 #[test]
 fn an_older_poll_knows_that_it_is_not_the_newest() {
     let mut sessions = sessions();
-    let (first, _) = sessions.begin_poll(S1, at(1)).unwrap();
-    let (second, _) = sessions.begin_poll(S1, at(2)).unwrap();
+    let (first, ..) = sessions.begin_poll(S1, &[], at(1)).unwrap();
+    let (second, ..) = sessions.begin_poll(S1, &[], at(2)).unwrap();
     assert_eq!(sessions.is_newest(S1, first), Some(false));
     assert_eq!(sessions.is_newest(S1, second), Some(true));
 }
@@ -243,4 +243,40 @@ fn a_host_has_at_most_as_many_sessions_as_are_left_for_all_others() {
         sessions.remove(SessionId::new(session));
     }
     assert_eq!((opened(&mut sessions, "h1"), opened(&mut sessions, "h6")), (15, 16));
+}
+
+#[test]
+fn who_polls_and_gives_nothing_back_is_overdue_and_who_sleeps_or_works_is_not() {
+    let mut sessions = Sessions::new(Duration::from_secs(10));
+    for session in [S1, S2] {
+        sessions.insert(session, HostName::new("h"), true, at(0));
+        sessions.recall(session, InodeId::new(7), Mode::None);
+        sessions.take_news(session, at(1), &mut pb::PollReply::default());
+    }
+    for second in 1..60 {
+        sessions.begin_poll(S1, &[], at(second * 1000)).unwrap();
+        sessions.begin_poll(S2, &[7], at(second * 1000)).unwrap();
+        assert_eq!(sessions.overdue().count(), 0, "{second} s");
+    }
+    sessions.begin_poll(S1, &[], at(60_000)).unwrap();
+    sessions.begin_poll(S2, &[7], at(60_000)).unwrap();
+    assert_eq!(sessions.overdue().collect::<Vec<_>>(), [(S1, InodeId::new(7))]);
+    // A day without a poll is no day of owing.
+    sessions.begin_poll(S2, &[], at(86_400_000)).unwrap();
+    assert_eq!(sessions.overdue().count(), 1);
+    sessions.on_held(S1, InodeId::new(7), Mode::None, HolderView { size: 0, mtime_ns: 0 }, 0);
+    assert_eq!(sessions.overdue().count(), 0);
+}
+
+#[test]
+fn a_pause_of_the_master_is_nobodys_silence() {
+    let mut sessions = Sessions::new(Duration::from_secs(10));
+    sessions.insert(S1, HostName::new("h"), true, at(0));
+    sessions.begin_poll(S1, &[], at(1000)).unwrap();
+    sessions.on_pause(Duration::from_secs(12), at(14_000));
+    assert_eq!(sessions.expired(at(22_999), |_, _| true), []);
+    assert_eq!(sessions.expired(at(23_000), |_, _| true), [S1]);
+    sessions.begin_poll(S1, &[], at(22_000)).unwrap();
+    sessions.on_pause(Duration::from_secs(12), at(22_000));
+    assert_eq!(sessions.expired(at(32_000), |_, _| true), [S1], "never later than if it were heard now");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebb_runtime::virt::{Dice, DiskFaults, World};
 
-use super::{drain, master_disk};
+use super::{drain, links, master_disk};
 use crate::cluster::{Cluster, Member, Role};
 
 /// Where a block server keeps everything.
@@ -87,6 +87,10 @@ kinds! {
     MasterError,
     /// A bit of a file of the master flips, and the master is started again.
     MasterRot,
+    /// A client reaches the master and no block server.
+    ClientCut,
+    /// The links of a host lose segments, or are slow, or narrow.
+    GrayLink,
 }
 
 impl Kind {
@@ -111,7 +115,7 @@ impl Kind {
             Self::LostProxy => matches!(role, Role::Master | Role::Proxy),
             Self::MasterError | Self::MasterRot => role == Role::Master,
             Self::SlowDisk | Self::FullDisk => !matches!(role, Role::Client(_)),
-            Self::Oversleep => matches!(role, Role::Client(_)),
+            Self::Oversleep | Self::ClientCut => matches!(role, Role::Client(_)),
             _ => true,
         }
     }
@@ -129,6 +133,8 @@ impl Kind {
             // A node is dead after thirty; longer is another fault.
             Self::Absence => dice.span_between(Duration::from_secs(31), Duration::from_secs(45)),
             Self::MasterError => master_disk::error_span(dice),
+            // Up to a minute members may come back, and nothing is given up.
+            Self::ClientCut => dice.span_between(Duration::from_secs(1), Duration::from_secs(90)),
             Self::LostVolume | Self::PowerCut | Self::PartialReturn | Self::LostProxy => {
                 dice.span(Duration::from_secs(3))
             }
@@ -200,7 +206,8 @@ impl Fault {
                 process.freeze();
                 Box::new(move |_| again.process.thaw())
             }
-            Kind::Partition | Kind::OneWay | Kind::Isolate => cut(cluster, world, kind, &member, &other),
+            Kind::GrayLink => links::begin_gray(cluster, world, &member, dice),
+            Kind::Partition | Kind::OneWay | Kind::Isolate | Kind::ClientCut => cut(cluster, world, kind, &member, &other),
             Kind::SlowDisk => {
                 process.slow_disk(dice.between(10, 1000) as f64);
                 Box::new(move |_| again.process.slow_disk(1.0))
@@ -264,6 +271,10 @@ fn cut(cluster: &Cluster, world: &World, kind: Kind, member: &Member, other: &Me
     let own = member.process.host().to_owned();
     let others: Vec<String> = match kind {
         Kind::Isolate => cluster.members().iter().map(|other| other.process.host().to_owned()).collect(),
+        Kind::ClientCut => {
+            let blocks = cluster.members().iter().filter(|other| other.role == Role::Block);
+            blocks.map(|other| other.process.host().to_owned()).collect()
+        }
         _ => vec![other.process.host().to_owned()],
     };
     let others: Vec<String> = others.into_iter().filter(|other| *other != own).collect();

@@ -1,0 +1,107 @@
+//! A client that reaches the master and no member, and a master that did not run for a while.
+
+use std::time::Duration;
+
+use ebb_runtime::Plant;
+use ebb_types::{ErrorKind, InodeId, Result};
+
+use super::harness::{Cluster, create, pattern, read_all, root, run_planted};
+use crate::{Access, Client, Handle};
+
+/// Cuts a host off from all block servers and from nothing else, or mends that.
+fn set_cut(cluster: &Cluster, host: &str, is_cut: bool) {
+    for node in &cluster.nodes {
+        if is_cut {
+            cluster.world.partition(host, node.process.host());
+        } else {
+            cluster.world.mend(host, node.process.host());
+        }
+    }
+}
+
+async fn try_append(client: &Client, inode: InodeId) -> Result<()> {
+    let (handle, _) = client.open(&root(), inode, Access::ReadWrite).await?;
+    let written = match client.append(handle, pattern(9, 10)).await {
+        Ok(_) => client.fsync(handle).await,
+        Err(error) => Err(error),
+    };
+    client.close(handle).await;
+    written
+}
+
+async fn reader(client: &Client, inode: InodeId) -> Handle {
+    client.open(&root(), inode, Access::Read).await.unwrap().0
+}
+
+/// A client has synced and unsynced bytes, loses its way to all members, and goes on polling; another appends until that is
+/// done, or for 200 s. How long that took; then the network heals, and the first is told what it lost.
+fn take_from_a_client_without_members(plant: Option<Plant>) -> Option<Duration> {
+    run_planted(plant, 71, 3, |cluster| async move {
+        let first = cluster.client("away").await;
+        let other = cluster.client("h1").await;
+        let (handle, inode) = create(&first, InodeId::ROOT, "file").await;
+        first.write(handle, 0, pattern(1, 1000)).await.unwrap();
+        first.fsync(handle).await.unwrap();
+        set_cut(&cluster, "away", true);
+        first.write(handle, 1000, pattern(2, 1000)).await.unwrap();
+        let (begun, session) = (cluster.world.now(), first.session());
+        while try_append(&other, inode).await.is_err() {
+            if cluster.world.now() - begun > Duration::from_secs(200) {
+                return None;
+            }
+        }
+        let took = cluster.world.now() - begun;
+        assert_eq!(first.session(), session, "one file is lost, and no more");
+        set_cut(&cluster, "away", false);
+        let lost = first.fsync(handle).await.unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::Io, "{lost}");
+        cluster.world.sleep(Duration::from_secs(6)).await;
+        let whole = read_all(&other, reader(&other, inode).await).await.unwrap();
+        let seen = read_all(&first, reader(&first, inode).await).await.unwrap();
+        assert_eq!(whole, seen, "both see the same");
+        assert_eq!(whole[..1000], pattern(1, 1000), "what was synced is there");
+        assert_eq!(whole[1000..], pattern(9, 10));
+        first.write(handle, 0, pattern(3, 10)).await.unwrap();
+        first.fsync(handle).await.unwrap();
+        Some(took)
+    })
+}
+
+#[test]
+fn a_client_that_reaches_no_member_gives_up_what_others_want() {
+    let took = take_from_a_client_without_members(None).expect("it has an end");
+    assert!((45..100).contains(&took.as_secs()), "members may come back for a while: {took:?}");
+    assert_eq!(take_from_a_client_without_members(Some(Plant::KeepsForever)), None);
+}
+
+/// The master gets no processor for longer than a session lives, and then for longer than a node may be silent, each time while a
+/// client has unsynced bytes. Whether that cost the client something.
+fn costs_of_a_frozen_master(plant: Option<Plant>, seed: u64) -> bool {
+    run_planted(plant, seed, 3, |cluster| async move {
+        let client = cluster.client("h0").await;
+        let (handle, _) = create(&client, InodeId::ROOT, "file").await;
+        let session = client.session();
+        for (at, pause) in [(0, 12), (100, 40)] {
+            client.write(handle, at, pattern(at, 100)).await.unwrap();
+            cluster.master.freeze();
+            cluster.world.sleep(Duration::from_secs(pause)).await;
+            cluster.master.thaw();
+            cluster.world.sleep(Duration::from_secs(2)).await;
+            if client.fsync(handle).await.is_err() || client.session() != session {
+                return true;
+            }
+        }
+        assert_eq!(read_all(&client, handle).await.unwrap().len(), 200);
+        false
+    })
+}
+
+#[test]
+fn a_master_that_was_frozen_blames_nobody_for_it() {
+    for seed in 0..8 {
+        assert!(!costs_of_a_frozen_master(None, seed), "seed {seed}");
+    }
+    // It depends on which task goes on first.
+    let costs = |seed| costs_of_a_frozen_master(Some(Plant::BlamesSilence), seed);
+    assert!((0..8).any(costs));
+}
