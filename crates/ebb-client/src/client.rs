@@ -22,7 +22,7 @@ use crate::session::{ATTEMPT, Session};
 use crate::shared::Shared;
 use crate::types::{Access, Allocate, CacheListener, Handle, Location, Privileges, SetAttr};
 use crate::write::Place;
-use crate::{ClientOptions, HostPower, committer, fetch, poll, rest, witness};
+use crate::{ClientOptions, HostPower, committer, fetch, poll, rest, suspend, witness};
 
 /// Blocks that [`Client::read_by_map`] asks for at a time.
 const MAP_READS: usize = 4;
@@ -98,7 +98,7 @@ impl Client {
 
     /// Who wants to hear of invalidations; at most one.
     pub fn set_listener(&self, listener: Arc<dyn CacheListener>) {
-        *self.shared.listener.lock() = Some(listener);
+        suspend::listen(&self.shared, listener);
     }
 
     /// What its connections carried.

@@ -76,6 +76,7 @@ mod short;
 mod silence;
 mod spare;
 mod sticky;
+mod suspend;
 #[cfg(test)]
 mod tests;
 mod types;

@@ -55,6 +55,8 @@ plants! {
     CacheTrusted = "cache-trusted";
     /// A master that did not run for a while takes for silence what it did not hear.
     BlamesSilence = "blames-silence";
+    /// A mount whose host slept lets its kernel go on believing.
+    TrustStandsStill = "trust-stands-still";
     /// A client that cannot give a lease back keeps it as long as it polls, and the master waits.
     KeepsForever = "keeps-forever";
     /// The session of a dead mount ends while its kernel may still answer programs from its pages.

@@ -1,11 +1,12 @@
 //! A client that reaches the master and no member, and a master that did not run for a while.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_runtime::Plant;
 use ebb_types::{ErrorKind, InodeId, Result};
 
-use super::harness::{Cluster, create, pattern, read_all, root, run_planted};
+use super::harness::{Cluster, Heard, create, pattern, read_all, root, run_planted};
 use crate::{Access, Client, Handle};
 
 /// Cuts a host off from all block servers and from nothing else, or mends that.
@@ -104,4 +105,31 @@ fn a_master_that_was_frozen_blames_nobody_for_it() {
     // It depends on which task goes on first.
     let costs = |seed| costs_of_a_frozen_master(Some(Plant::BlamesSilence), seed);
     assert!((0..8).any(costs));
+}
+
+/// A client with a kernel reads a file and sleeps for some seconds. Whether the kernel was made to forget the file at its waking, and
+/// nothing before that.
+fn is_forgotten_after_sleep(plant: Option<Plant>) -> bool {
+    run_planted(plant, 73, 3, |cluster| async move {
+        let (process, client) = cluster.process_with(cluster.options("h0")).await;
+        let heard = Heard::default();
+        client.set_listener(Arc::new(heard.clone()));
+        let (handle, inode) = create(&client, InodeId::ROOT, "file").await;
+        client.write(handle, 0, pattern(1, 100)).await.unwrap();
+        client.fsync(handle).await.unwrap();
+        assert_eq!(read_all(&client, handle).await.unwrap().len(), 100);
+        cluster.world.sleep(Duration::from_secs(4)).await;
+        assert!(!heard.0.lock().contains(&inode), "it is awake");
+        process.freeze();
+        cluster.world.sleep(Duration::from_secs(4)).await;
+        process.thaw();
+        cluster.world.sleep(Duration::from_millis(300)).await;
+        heard.0.lock().contains(&inode)
+    })
+}
+
+#[test]
+fn a_kernel_whose_host_slept_forgets_what_it_kept() {
+    assert!(is_forgotten_after_sleep(None));
+    assert!(!is_forgotten_after_sleep(Some(Plant::TrustStandsStill)));
 }
