@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ebb_layout::restore::check_off;
 use ebb_layout::{ChainView, LayoutKind};
 use ebb_meta::Machine;
 use ebb_power::chain::{ChainShape, DatasetChain, choose_chain, sum_scores};
@@ -55,6 +56,11 @@ impl Chains {
     /// What lies on a dataset's chain; none for a dataset that is not known.
     pub(crate) fn chain(&self, dataset: DatasetId) -> Option<Arc<ChainView>> {
         self.datasets.get(&dataset).cloned()
+    }
+
+    /// Whether some node of a chain has not its share, near as online placement comes.
+    pub(crate) fn is_uneven(&self) -> bool {
+        self.datasets.values().any(|chain| check_off(chain) > 0)
     }
 
     /// A node has another's place: which copy is a primary goes by the chain, so it is counted anew.

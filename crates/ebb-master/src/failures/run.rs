@@ -22,6 +22,9 @@ const PAUSES: u32 = 20;
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A look at the layout without any cause: files that were removed may have left nodes with unequal shares.
 const PATROL: Duration = Duration::from_secs(600);
+/// Between two looks at least while a node of a chain has not its share, and nobody was missed: a writer that met a node which was
+/// gone for a moment took another one.
+const UNEVEN: Duration = Duration::from_secs(10);
 /// Metablocks counted on end.
 const CHUNK: usize = 4096;
 /// Metablocks that are remembered as lying off their chain, of one look.
@@ -45,7 +48,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         };
         // A node that is drained leaves its chain's shares to others, and takes its own again when that is undone.
         let before = std::mem::replace(&mut in_use, chains::nodes_in_use(&shared.group.machine()).collect());
-        if !(are_open || is_due || before != in_use || began.since(counted) >= PATROL) {
+        let rested = began.since(counted);
+        let is_uneven = rested >= UNEVEN && shared.state.chains.lock().is_uneven();
+        if !(are_open || is_due || before != in_use || is_uneven || rested >= PATROL) {
             pause = PERIOD;
             continue;
         }
