@@ -53,6 +53,8 @@ plants! {
     StaysMisplaced = "stays-misplaced";
     /// A master believes what it reads of its log at a start, whether or not it was ever synced.
     CacheTrusted = "cache-trusted";
+    /// An open of a file whose name was taken since it was looked up is answered that there is no such name.
+    OpenDisplaced = "open-displaced";
 }
 
 impl Plant {
