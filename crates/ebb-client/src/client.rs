@@ -60,7 +60,6 @@ impl Client {
         for handle in shared.handles.all() {
             shared.close(handle);
         }
-        shared.returns.take_left(None).into_iter().for_each(|id| shared.let_go(id));
         shared.release_all().await;
         for inode in shared.inodes() {
             let _gate = inode.gate.write().await;

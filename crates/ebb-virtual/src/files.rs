@@ -21,7 +21,7 @@ pub fn directory_of(client: usize) -> String {
     format!("d{client}")
 }
 
-/// The directory of names that all clients use, below the root.
+/// The directory of names that all clients use, in the run's own.
 pub const NAMES: &str = "names";
 
 /// A directory of files and of directories of files, as one client sees it. Files are opened at their first use.
@@ -87,7 +87,7 @@ impl ClientFiles {
             directories.insert(name, InodeId::new(found.inode));
         }
         // Not there in most runs: clients that use names make it.
-        let names = format!("/{NAMES}");
+        let names = format!("/run/{NAMES}");
         if let Ok(found) = client.resolve(&Credentials::root(), names.as_bytes(), true).await {
             directories.insert(NAMES.to_owned(), InodeId::new(found.inode));
         }

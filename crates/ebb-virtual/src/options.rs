@@ -107,7 +107,6 @@ impl VirtualOptions {
                 DatasetKind::SingleSource,
             ]),
             in_turns: Dice::new(seed, "turns").chance(0.25),
-            names: Dice::new(seed, "names").chance(0.2),
             // From one cell on, from chunks on, or never.
             direct_bytes_min: *Dice::new(seed, "direct").pick(&[1, 32 << 10, u64::MAX]),
             extra_share_percent: if Dice::new(seed, "extra copies").coin() { 50 } else { 0 },

@@ -14,7 +14,7 @@ use ebb_wire::pb::meta_op::Rename;
 use super::{Answer, File, Name, Operation, Record};
 use crate::workload::Worker;
 
-/// The directory, below the root.
+/// The directory, in the run's own.
 const DIRECTORY: &[u8] = crate::files::NAMES.as_bytes();
 /// Names that clients meet at.
 const NAMES: u64 = 4;
@@ -39,8 +39,9 @@ impl Names {
     /// The directory is made if it is not there.
     pub async fn new(worker: Worker, client: Client, runtime: Runtime) -> Result<Self> {
         let root = Credentials::root();
-        let made = match client.make_dir(&root, InodeId::ROOT, DIRECTORY, 0o755, 0).await {
-            Err(error) if error.kind() == ErrorKind::Exists => client.lookup(&root, InodeId::ROOT, DIRECTORY).await?,
+        let above = InodeId::new(client.resolve(&root, b"/run", true).await?.inode);
+        let made = match client.make_dir(&root, above, DIRECTORY, 0o755, 0).await {
+            Err(error) if error.kind() == ErrorKind::Exists => client.lookup(&root, above, DIRECTORY).await?,
             made => made?,
         };
         Ok(Self { worker, client, runtime, directory: InodeId::new(made.inode) })
