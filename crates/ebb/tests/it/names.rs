@@ -102,11 +102,6 @@ fn under(faults: &[(&str, &str, Fault)], seed: u64) {
 }
 
 #[test]
-fn names_are_linearizable_while_block_servers_freeze_and_die() {
-    under(&[("block", "h2", Fault::Frozen(1500)), ("block", "h3", Fault::Killed(500))], 4);
-}
-
-#[test]
 fn names_are_linearizable_while_the_master_freezes_and_dies() {
     let master = |fault| ("master", "", fault);
     under(&[master(Fault::Frozen(1500)), master(Fault::Killed(200)), master(Fault::Frozen(6000))], 5);
