@@ -128,11 +128,18 @@ fn start_flushes(shared: &Arc<Shared>, permits: &Arc<Semaphore>) {
         let mut state = shared.queue.state.lock();
         let now = shared.runtime.now();
         let late = state.waiting().any(|(_, since)| now.since(since) >= shared.options.commit_interval);
-        if !late && !state.urgent && !shared.closing.load(Ordering::Relaxed) {
+        let hurries = state.urgent || shared.closing.load(Ordering::Relaxed);
+        if !late && !hurries {
             return;
         }
         state.urgent = false;
-        let due: Vec<InodeId> = state.waiting().map(|(inode, _)| inode).collect();
+        let mut due: Vec<InodeId> = state.waiting().map(|(inode, _)| inode).collect();
+        if !hurries {
+            // Of what will soon be thrown away nothing needs to be sent. Somebody may open it after all: it comes by again.
+            for inode in due.extract_if(.., |inode| shared.returns.is_leaving(*inode)) {
+                state.dirty.insert(inode, now);
+            }
+        }
         for inode in &due {
             state.dirty.remove(inode);
             state.flushing.insert(*inode);
@@ -280,6 +287,7 @@ fn build(id: InodeId, core: &Core, release: bool) -> Option<pb::CommitFile> {
         trimmed: core.trimmed,
         kill_privileges: core.kill_privileges,
         size_generation: Some(attr.size_generation),
+        gone: false,
     })
 }
 

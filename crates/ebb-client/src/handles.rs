@@ -15,6 +15,9 @@ use crate::prefetch::ReadAhead;
 use crate::shared::Shared;
 use crate::types::{Access, Handle};
 
+/// How often a file that is found may be gone before it is opened.
+const REPLACED_MAX: usize = 8;
+
 /// One open file.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
@@ -135,6 +138,25 @@ impl Shared {
 
     /// Opens or makes a file; true: it was made.
     pub async fn create(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        create: Create,
+        access: Access,
+        hosts: Vec<HostName>,
+    ) -> Result<(Handle, pb::Attr, bool)> {
+        for _ in 1..REPLACED_MAX {
+            match self.try_create(credentials, create.clone(), access, hosts.clone()).await {
+                // It was there, and it was replaced before it was opened: what is there now is as good.
+                Err(error) if error.kind() == ErrorKind::Stale && !create.exclusive && !create.unnamed => {
+                    tracing::debug!(%error, "a file was found and is gone; looking again");
+                }
+                done => return done,
+            }
+        }
+        self.try_create(credentials, create, access, hosts).await
+    }
+
+    async fn try_create(
         self: &Arc<Self>,
         credentials: &Credentials,
         create: Create,

@@ -92,7 +92,12 @@ impl Shared {
         };
         let mut core = inode.core.lock();
         // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
-        core.note_attr(&attr, leased && asking.is_undisturbed(id));
+        let undisturbed = asking.is_undisturbed(id);
+        // A lease that was taken since the question brought attributes of its own, and what another client committed before:
+        // the answer may be from before that, with another size and the same times.
+        if undisturbed || core.lease == Lease::None {
+            core.note_attr(&attr, leased && undisturbed);
+        }
         if leased && core.lease != Lease::Write {
             self.known.put_attr(asking, attr);
         }

@@ -43,8 +43,9 @@ impl Shared {
         Ok(())
     }
 
-    /// An inode lost a name. If it was the last and nobody has it open, nothing of it needs to be written any more: its
-    /// lease goes back with many others', and the master need not ask for it.
+    /// An inode lost a name. If it was the last and nobody has it open, nothing of it needs to be written any more, unless
+    /// somebody comes soon who has looked it up before. Then its lease goes back with many others', and the master need
+    /// not ask for it.
     fn on_displaced(&self, id: InodeId, left: Left) {
         let Some(inode) = self.find(id) else { return };
         let mut core = inode.core.lock();
@@ -59,19 +60,33 @@ impl Shared {
             return;
         }
         let forget = core.registered || core.maybe_registered;
+        drop(core);
         if left == Left::Nothing {
-            let held = (core.lease == Lease::Write).then(|| returns::gone(id, &core));
-            let (weight, _) = core.lose(&self.cache, id);
-            // Its number is never given again, so there is no later lease to tell from this one.
-            core.lost_epoch = None;
-            drop(core);
-            self.budget.give(weight);
-            inode.progress.notify_waiters();
-            if let Some(held) = held {
-                self.return_gone(held);
-            }
-        } else {
-            drop(core);
+            self.returns.leave(id, self.runtime.now());
+            self.queue.wake();
+        } else if forget {
+            self.return_closed(id);
+        }
+    }
+
+    /// Nobody came for a file that lost its last name a while ago: what was written to it and not committed is thrown
+    /// away. Whoever opened it meanwhile keeps it; then it goes when it is closed, or by a recall.
+    pub fn let_go(&self, id: InodeId) {
+        let Some(inode) = self.find(id) else { return };
+        let mut core = inode.core.lock();
+        if core.open_count > 0 || core.attr.as_ref().is_some_and(|attr| attr.nlink > 0) {
+            return;
+        }
+        let forget = core.registered || core.maybe_registered;
+        let held = (core.lease == Lease::Write).then(|| returns::gone(id, &core));
+        let (weight, _) = core.lose(&self.cache, id);
+        // Its number is never given again, so there is no later lease to tell from this one.
+        core.lost_epoch = None;
+        drop(core);
+        self.budget.give(weight);
+        inode.progress.notify_waiters();
+        if let Some(held) = held {
+            self.return_gone(held);
         }
         if forget {
             self.return_closed(id);

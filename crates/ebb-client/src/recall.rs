@@ -254,6 +254,7 @@ impl Shared {
     /// Flushes everything, many files at a time, and gives back what can be given back in batches. What is left (in
     /// use, or in trouble) is dealt with one by one.
     pub async fn release_all(self: &Arc<Self>) {
+        self.returns.take_left(None).into_iter().for_each(|id| self.let_go(id));
         self.release_files(&self.inodes()).await;
     }
 

@@ -3,7 +3,7 @@
 //! Nobody waits for it, so it goes together with what comes within a moment, carried by the committer's task. What is not
 //! given back so (a call failed, or nobody here knows that there is something to give back) the master asks for itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,6 +21,10 @@ use crate::shared::Shared;
 
 /// How long something waits for more of its kind.
 const GATHER: Duration = Duration::from_millis(100);
+
+/// How long a file without a name stays as it is for those who have looked it up and come to open it. The master's own
+/// time is longer, so that nobody comes to a file that it has freed.
+const KEPT: Duration = Duration::from_secs(1);
 
 /// Between looks whether questions that were under way have been answered.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -41,13 +45,37 @@ struct State {
     closed: BTreeSet<InodeId>,
     /// Since when there is something.
     since: Option<Moment>,
+    /// Files that lost their last name and that nobody has open, by the time when nobody will come for them any more.
+    leaving: BTreeMap<InodeId, Moment>,
 }
 
 impl Returns {
     /// How long it is until something is due; `None`: there is nothing.
     pub fn wait(&self, now: Moment) -> Option<Duration> {
-        let since = self.state.lock().since?;
-        Some(GATHER.saturating_sub(now.since(since)))
+        let state = self.state.lock();
+        let first = state.leaving.values().min().copied();
+        let since = state.since.into_iter().chain(first).min()?;
+        // A file's time may end in the future.
+        Some(since.after(GATHER).since(now))
+    }
+
+    /// A file has lost its last name, and nobody has it open.
+    pub fn leave(&self, inode: InodeId, now: Moment) {
+        self.state.lock().leaving.entry(inode).or_insert(now.after(KEPT));
+    }
+
+    /// Whether a file stays only for those who may come to open it.
+    pub fn is_leaving(&self, inode: InodeId) -> bool {
+        self.state.lock().leaving.contains_key(&inode)
+    }
+
+    /// Files for which nobody will come any more; all of them, without a time.
+    pub fn take_left(&self, now: Option<Moment>) -> Vec<InodeId> {
+        let mut state = self.state.lock();
+        let left = |until: &Moment| now.is_none_or(|now| *until <= now);
+        let gone = state.leaving.iter().filter(|(_, until)| left(until)).map(|(inode, _)| *inode).collect();
+        state.leaving.retain(|_, until| !left(until));
+        gone
     }
 
     /// True: it is the first since something went back.
@@ -60,7 +88,11 @@ impl Returns {
     }
 
     fn take(&self) -> State {
-        std::mem::take(&mut self.state.lock())
+        let mut state = self.state.lock();
+        let leaving = std::mem::take(&mut state.leaving);
+        let taken = std::mem::take(&mut *state);
+        state.leaving = leaving;
+        taken
     }
 }
 
@@ -113,6 +145,7 @@ impl Shared {
 
     /// Gives back what waits.
     pub async fn give_back_idle(self: &Arc<Self>) {
+        self.returns.take_left(Some(self.runtime.now())).into_iter().for_each(|id| self.let_go(id));
         let State { gone, closed, .. } = self.returns.take();
         // Ordering: leases first. The master asks for the one on a file without a name once nobody has it open.
         for part in gone.chunks(COMMIT_MAX) {
@@ -168,6 +201,7 @@ pub(crate) fn gone(id: InodeId, core: &Core) -> pb::CommitFile {
         epoch: core.epoch.raw(),
         size: core.attr.as_ref().map_or(0, |attr| attr.size),
         release: true,
+        gone: true,
         ..Default::default()
     }
 }

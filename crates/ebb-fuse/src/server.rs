@@ -2,6 +2,7 @@
 
 mod complaint;
 mod files;
+mod gone;
 mod locks;
 mod names;
 
@@ -58,8 +59,9 @@ impl<V: Vfs> Server<V> {
 
     /// Does what is asked; the body of the reply.
     pub async fn perform(&self, header: &Header, request: Request) -> Result<Bytes> {
-        let name = complaint::name_of(&request);
-        self.dispatch(header, request).await.inspect_err(|error| self.complain(header, name.as_ref(), error))
+        let (name, about) = (complaint::name_of(&request), gone::About::of(&request));
+        let done = self.dispatch(header, request).await.map_err(|error| about.told(error));
+        done.inspect_err(|error| self.complain(header, name.as_ref(), error))
     }
 
     async fn dispatch(&self, header: &Header, request: Request) -> Result<Bytes> {

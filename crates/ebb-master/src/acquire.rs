@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_meta::{METABLOCKS_PER_REPLY, Machine, Reply};
-use ebb_runtime::Moment;
+use ebb_runtime::{Moment, Plant, Runtime};
 use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, SessionId, bail, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
@@ -164,7 +164,15 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
     let until = shared.runtime.now().after(deadline);
     let credentials = call.credentials.clone().map(Credentials::from);
     let check = |machine: &Machine, soft: &Soft| {
-        check_file(machine, soft, session, inode, &call_access(call.open, call.access), credentials.as_ref())
+        check_file(
+            &shared.runtime,
+            machine,
+            soft,
+            session,
+            inode,
+            &call_access(call.open, call.access),
+            credentials.as_ref(),
+        )
     };
     {
         let machine = shared.group.machine();
@@ -274,6 +282,7 @@ fn note_open(soft: &mut Soft, call: &pb::Acquire) {
 }
 
 fn check_file(
+    runtime: &Runtime,
     machine: &Machine,
     soft: &Soft,
     session: SessionId,
@@ -289,7 +298,12 @@ fn check_file(
         bail!(Invalid, "{inode} is not a regular file: there are no leases on it");
     }
     if attr.nlink == 0 && !soft.leases.is_open_by(session, inode) {
-        bail!(Stale, "{inode} was removed");
+        if runtime.has_plant(Plant::OpenDisplaced) {
+            bail!(NotFound, "{inode} was removed");
+        }
+        if !soft.nameless.is_kept(inode, runtime.now()) {
+            bail!(Stale, "{inode} was removed");
+        }
     }
     match credentials {
         Some(credentials) if *access != 0 => machine.check_access(inode, credentials, *access),

@@ -87,12 +87,17 @@ fn refresh(attr: &mut pb::Attr, fresh: &BTreeMap<u64, pb::Attr>) -> bool {
     differs
 }
 
-/// The inode, if what is committed may not be what a stat has to show.
+/// The inode, if what the answer says of it may not be what a stat has to show.
 fn unsure(shared: &Shared, session: SessionId, attr: &pb::Attr) -> Option<InodeId> {
     let inode = InodeId::new(attr.inode);
-    let holder = shared.group.machine().holder(inode);
-    let held_elsewhere = holder.is_some_and(|holder| holder != session);
-    (attr.kind == FileKind::File.raw() && (held_elsewhere || attr.size_unknown)).then_some(inode)
+    if attr.kind != FileKind::File.raw() {
+        return None;
+    }
+    let machine = shared.group.machine();
+    let held_elsewhere = machine.holder(inode).is_some_and(|holder| holder != session);
+    // A holder may have committed and gone since the answer was made: what it wrote is missing from the answer.
+    let overtaken = machine.attr(inode).is_ok_and(|now| now != *attr);
+    (held_elsewhere || attr.size_unknown || overtaken).then_some(inode)
 }
 
 /// One file's question to its holder. Taken back when dropped.
@@ -121,8 +126,13 @@ impl Inquiry {
             let changed = changes.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let Ok(committed) = self.shared.group.machine().attr(self.inode) else { return Ok(None) };
-            if let Some(attr) = self.answer(&committed) {
+            // Ordering: both of one moment. A holder that is gone by then has committed.
+            let (committed, holder) = {
+                let machine = self.shared.group.machine();
+                let Ok(committed) = machine.attr(self.inode) else { return Ok(None) };
+                (committed, machine.holder(self.inode).filter(|holder| *holder != self.session))
+            };
+            if let Some(attr) = self.answer(&committed, holder) {
                 return Ok(Some(attr));
             }
             let left = until.since(self.shared.runtime.now());
@@ -138,11 +148,10 @@ impl Inquiry {
         }
     }
 
-    fn answer(&self, committed: &pb::Attr) -> Option<pb::Attr> {
+    fn answer(&self, committed: &pb::Attr, holder: Option<SessionId>) -> Option<pb::Attr> {
         if committed.size_unknown {
             return None;
         }
-        let holder = self.shared.group.machine().holder(self.inode).filter(|holder| *holder != self.session);
         let Some(holder) = holder else { return Some(*committed) };
         let soft = self.shared.state.soft.lock();
         if !soft.sessions.contains(holder) {

@@ -53,6 +53,7 @@ mod holdings;
 mod keep;
 pub mod leases;
 pub mod log;
+mod nameless;
 mod namespace;
 mod nodes;
 pub mod offload;

@@ -19,6 +19,7 @@ use crate::leases::Leases;
 use crate::leases::sharing::{Proxy, Sharing};
 use crate::leases::watches::Watches;
 use crate::log::DataDir;
+use crate::nameless::Nameless;
 use crate::options::Options;
 use crate::registry::Registry;
 use crate::reserve::Reservations;
@@ -133,7 +134,8 @@ fn assemble(
     let watches = Watches::new(runtime.random_u64());
     let sharing = Sharing::new(options.sharing);
     let vouched = (!options.hosts_proxy).then(|| Vouched::new(now));
-    let mut soft = Soft { leases: Leases::default(), watches, sharing, sessions, vouched, reclaim_until: None };
+    let (leases, nameless) = (Leases::default(), Nameless::default());
+    let mut soft = Soft { leases, watches, sharing, sessions, nameless, vouched, reclaim_until: None };
     let mut work = repair::queue::Work::default();
     {
         let machine = group.machine();
@@ -141,6 +143,7 @@ fn assemble(
             soft.sessions.insert(session, HostName::new(host.as_str()), false, now);
         }
         // They cannot tell: their clients may not know yet which files they are.
+        machine.orphans().for_each(|inode| soft.nameless.add(inode, now));
         machine.untold().for_each(|(session, inode)| soft.leases.add_open(session, inode, 0));
         if !soft.sessions.is_empty() {
             soft.reclaim_until = Some(now.after(options.session_ttl));

@@ -26,6 +26,7 @@ use crate::group::{Group, Observer};
 use crate::leases::sharing::Sharing;
 use crate::leases::watches::Watches;
 use crate::leases::{FileView, Leases};
+use crate::nameless::Nameless;
 use crate::offload::Drain;
 use crate::options::Options;
 use crate::placement;
@@ -83,6 +84,7 @@ pub(crate) struct Soft {
     pub watches: Watches,
     pub sharing: Sharing,
     pub sessions: Sessions,
+    pub nameless: Nameless,
     /// What proxies in processes of their own were told of sessions; none: the proxy is in this process.
     pub vouched: Option<Vouched>,
     /// Until when sessions of an earlier master process may tell what they hold; `None`: all have, or it is over.
@@ -283,16 +285,24 @@ impl State {
                 if let Ok(Reply::Meta(pb::MetaReply { dataset: Some(dataset), .. })) = reply {
                     self.chains.lock().on_dataset(dataset);
                 }
-                self.on_commit(client, reply);
+                self.on_commit(soft, client, reply);
                 on_client(machine, soft, client, reply);
             }
             _ => {}
         }
     }
 
-    fn on_commit(&self, client: &pb::ClientCommand, reply: &Result<Reply>) {
+    fn on_commit(&self, soft: &mut Soft, client: &pb::ClientCommand, reply: &Result<Reply>) {
         let op = client.request.as_ref().and_then(|request| request.op.as_ref()?.op.as_ref());
-        if let (Some(MetaOp::Commit(commit)), Ok(_)) = (op, reply) {
+        if let (Some(MetaOp::Commit(commit)), Ok(Reply::Meta(reply))) = (op, reply) {
+            // Who holds a file no more had given it back whole when it threw away what it remembered.
+            let stays = |file: &&pb::CommitFile| {
+                let refusal = reply.refusals.iter().find(|refusal| refusal.inode == file.inode);
+                let failure = refusal.and_then(|refusal| refusal.failure.as_ref());
+                failure.is_some_and(|failure| ErrorKind::from_raw(failure.kind) == ErrorKind::StaleEpoch)
+            };
+            let gone = commit.files.iter().filter(|file| file.gone && !stays(file));
+            gone.for_each(|file| soft.nameless.end(InodeId::new(file.inode)));
             self.popular.lock().on_commit(&commit.files);
         }
     }
@@ -337,8 +347,10 @@ impl State {
                 }
                 self.wake.deletes.notify_one();
             }
-            Effect::Orphaned(_) => self.wake.reap.notify_one(),
+            // It is reaped when nobody can come for it any more: the reaper looks by itself.
+            Effect::Orphaned(inode) => soft.nameless.add(*inode, self.runtime.now()),
             Effect::Freed(inode) => {
+                soft.nameless.end(*inode);
                 soft.leases.drop_file(*inode);
                 soft.watches.drop_inode(*inode);
                 self.wake.deletes.notify_one();

@@ -20,6 +20,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 const REAP_MAX: usize = 500;
 /// Removals that turn up together go out together.
 const GATHER: Duration = Duration::from_millis(20);
+/// So do those whose time ends together.
+const GATHER_KEPT: Duration = Duration::from_millis(100);
 
 /// Ends sessions and declares nodes dead. Runs as long as the master.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -129,7 +131,7 @@ pub(crate) async fn run_doubts(shared: Arc<Shared>) {
 /// Frees inodes without a name that no session has open. Runs as long as the master.
 pub(crate) async fn run_reaper(shared: Arc<Shared>) {
     while !shared.is_stopped() {
-        let (inodes, more) = ready_to_reap(&shared);
+        let Ready { inodes, more, next } = ready_to_reap(&shared);
         if !inodes.is_empty() {
             let inodes = inodes.iter().map(|inode| inode.raw()).collect();
             if let Err(error) = shared.group.propose(Op::Reap(pb::Reap { inodes })).await {
@@ -142,7 +144,7 @@ pub(crate) async fn run_reaper(shared: Arc<Shared>) {
         tokio::select! {
             biased;
             () = shared.state.wake.reap.notified() => shared.runtime.sleep(GATHER).await,
-            () = shared.runtime.sleep(PERIOD * 4) => {}
+            () = shared.runtime.sleep(next.map_or(PERIOD * 4, |next| next + GATHER_KEPT)) => {}
         }
     }
 }
@@ -154,15 +156,29 @@ pub(crate) fn is_reaping(shared: &Shared) -> bool {
     machine.orphans().any(|inode| !soft.leases.is_open(inode))
 }
 
-fn ready_to_reap(shared: &Shared) -> (Vec<InodeId>, bool) {
+/// What can be freed.
+#[derive(Default)]
+struct Ready {
+    inodes: Vec<InodeId>,
+    /// There are more.
+    more: bool,
+    /// When the next one can be, as far as time alone decides that.
+    next: Option<Duration>,
+}
+
+fn ready_to_reap(shared: &Shared) -> Ready {
     let machine = shared.group.machine();
     let (mut soft, now) = (shared.state.soft.lock(), shared.runtime.now());
     // Sessions of an earlier master process may have them open.
     if soft.reclaim_until.is_some() {
-        return (Vec::new(), false);
+        return Ready::default();
     }
+    let next = soft.nameless.next_end(now);
     let mut inodes = Vec::new();
     for inode in machine.orphans() {
+        if soft.nameless.is_kept(inode, now) {
+            continue;
+        }
         if soft.leases.is_open(inode) {
             tracing::trace!(%inode, "a removed file stays: a session has it open");
             for session in soft.leases.openers(inode).collect::<Vec<_>>() {
@@ -178,8 +194,8 @@ fn ready_to_reap(shared: &Shared) -> (Vec<InodeId>, bool) {
         }
         inodes.push(inode);
         if inodes.len() == REAP_MAX {
-            return (inodes, true);
+            return Ready { inodes, more: true, next };
         }
     }
-    (inodes, false)
+    Ready { inodes, more: false, next }
 }

@@ -61,6 +61,8 @@ plants! {
     KeepsForever = "keeps-forever";
     /// The session of a dead mount ends while its kernel may still answer programs from its pages.
     EndsMountAtOnce = "ends-mount-at-once";
+    /// An open of a file whose name was taken since it was looked up is answered that there is no such name.
+    OpenDisplaced = "open-displaced";
 }
 
 impl Plant {

@@ -20,6 +20,7 @@ use crate::faults::budget::Budget;
 use crate::faults::kind::{BLOCK_DIR, Kind, VOLUME_DIR};
 use crate::faults::master_disk::{self, MASTER_DIR, Rot};
 use crate::files::ClientFiles;
+use crate::names::work::Names;
 use crate::options::VirtualOptions;
 use crate::workload::{Board, Worker};
 
@@ -363,6 +364,17 @@ impl Cluster {
         let dice = self.world().dice(&format!("locks {number} {}", self.world().now().as_nanos()));
         let locks = worker.clone().run_locks(runtime.clone(), dice, self.0.options.work_pause_max);
         tasks.push(runtime.spawn("locks", locks));
+        if self.0.options.names {
+            let dice = self.world().dice(&format!("names {number} {}", self.world().now().as_nanos()));
+            let pause_max = self.0.options.work_pause_max;
+            let (worker, client, runtime_there) = (worker.clone(), files.client().clone(), runtime.clone());
+            tasks.push(runtime.spawn("names", async move {
+                match Names::new(worker, client, runtime_there).await {
+                    Ok(names) => names.run(dice, pause_max).await,
+                    Err(error) => tracing::debug!(number, %error, "no directory of names"),
+                }
+            }));
+        }
         for task in tasks {
             task.join().await?;
         }

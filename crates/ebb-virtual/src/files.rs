@@ -21,6 +21,9 @@ pub fn directory_of(client: usize) -> String {
     format!("d{client}")
 }
 
+/// The directory of names that all clients use, in the run's own.
+pub const NAMES: &str = "names";
+
 /// A directory of files and of directories of files, as one client sees it. Files are opened at their first use.
 pub trait Files: Send + Sync + 'static {
     /// Writes all of `data`.
@@ -82,6 +85,11 @@ impl ClientFiles {
             let name = directory_of(number);
             let found = client.resolve(&Credentials::root(), format!("/run/{name}").as_bytes(), true).await?;
             directories.insert(name, InodeId::new(found.inode));
+        }
+        // Not there in most runs: clients that use names make it.
+        let names = format!("/run/{NAMES}");
+        if let Ok(found) = client.resolve(&Credentials::root(), names.as_bytes(), true).await {
+            directories.insert(NAMES.to_owned(), InodeId::new(found.inode));
         }
         Ok(Self { client, directories, open: Mutex::default() })
     }

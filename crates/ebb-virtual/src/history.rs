@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::cell::{Value, WriteId};
 use crate::invariants::Violation;
 use crate::locks::Hold;
+use crate::names::{Answer, Record};
 use crate::workload::OWN_FIRST;
 
 /// Virtual nanoseconds.
@@ -149,6 +150,8 @@ pub struct History {
     reads: Vec<Read>,
     own: BTreeMap<usize, OwnFile>,
     holds: Vec<Hold>,
+    names: Vec<Record>,
+    files_named: u32,
     complaints: Vec<Violation>,
 }
 
@@ -241,6 +244,31 @@ impl History {
     #[must_use]
     pub fn holds(&self) -> &[Hold] {
         &self.holds
+    }
+
+    /// An operation on a name is begun; tells its number.
+    pub fn begin_name(&mut self, record: Record) -> usize {
+        self.names.push(record);
+        self.names.len() - 1
+    }
+
+    /// It was answered.
+    pub fn end_name(&mut self, number: usize, answer: Answer, end: Time) {
+        if let Some(record) = self.names.get_mut(number) {
+            (record.answer, record.end) = (answer, end);
+        }
+    }
+
+    /// What was done to names, in the order of beginning.
+    #[must_use]
+    pub fn names(&self) -> &[Record] {
+        &self.names
+    }
+
+    /// The number of a file that is to be named.
+    pub fn next_file(&mut self) -> u32 {
+        self.files_named += 1;
+        self.files_named
     }
 
     /// An answer was wrong.

@@ -8,6 +8,7 @@ pub mod atomic;
 pub mod disks;
 pub mod fresh;
 pub mod healthy;
+pub mod linear;
 pub mod locks;
 pub mod names;
 pub mod placed;
@@ -45,5 +46,6 @@ pub fn check_history(history: &History) -> Vec<Violation> {
     violations.extend(atomic::check(history));
     violations.extend(append::check(history));
     violations.extend(locks::check(history));
+    violations.extend(linear::check(history));
     violations
 }

@@ -24,6 +24,7 @@ pub mod files;
 pub mod history;
 pub mod invariants;
 pub mod locks;
+pub mod names;
 pub mod observer;
 pub mod options;
 pub mod own;
@@ -88,6 +89,7 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         firm,
         reads: history.reads().len() as u64,
         locks: history.holds().len() as u64,
+        names: history.names().len() as u64,
         extra_reads: counts.values().map(|counts| counts.extra_reads).sum(),
         away_from_on: 0,
         proxy: ProxyUse::of(counts.values()),

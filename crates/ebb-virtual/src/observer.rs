@@ -1,6 +1,6 @@
 //! A client that sets up and looks, and meets no fault.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -136,8 +136,9 @@ impl<'a> Observer<'a> {
 
     async fn look_at_disks(&self, listing: &[(String, u64)]) -> Result<Vec<Violation>> {
         let mut found = healthy::check_fsck(&self.cluster.fsck(&self.client, true, SCRUB_MAX).await?);
-        let inodes = listing.iter().map(|(_, inode)| *inode);
-        let survey = Survey::take(self.cluster, &self.client, inodes).await?;
+        // One with several names counts once.
+        let inodes: BTreeSet<u64> = listing.iter().map(|(_, inode)| *inode).collect();
+        let survey = Survey::take(self.cluster, &self.client, inodes.into_iter()).await?;
         found.extend(disks::check(&survey));
         // A host whose disk was replaced is another node by now, which nobody has drained.
         let drained = self.cluster.drained().filter(|host| !self.cluster.budget().was_marred(host));

@@ -45,6 +45,8 @@ pub struct VirtualOptions {
     pub direct_bytes_min: u64,
     /// Percent of the unused capacity that extra copies of what is read often may take; 0: there are none.
     pub extra_share_percent: u32,
+    /// Clients use a few names of one directory, too.
+    pub names: bool,
     /// Longest pause of a worker between two operations.
     pub work_pause_max: Duration,
     /// A mistake that the code is to make, to see whether it is found.
@@ -71,6 +73,7 @@ impl Default for VirtualOptions {
             in_turns: false,
             direct_bytes_min: 32 << 10,
             extra_share_percent: 0,
+            names: false,
             work_pause_max: Duration::from_millis(150),
             plant: None,
         }

@@ -30,6 +30,8 @@ pub struct Report {
     pub reads: u64,
     /// Locks that were had for a while.
     pub locks: u64,
+    /// Operations on names.
+    pub names: u64,
     /// Reads that extra copies answered, as clients counted them until shortly before their ends.
     pub extra_reads: u64,
     /// The most copies that were seen away from homes that no plan lets sleep, in runs under power.

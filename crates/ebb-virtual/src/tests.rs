@@ -7,6 +7,7 @@ mod failures;
 mod hostile;
 mod master_disk;
 mod memory;
+mod names;
 mod oracle;
 mod power;
 mod power_runs;

@@ -31,12 +31,16 @@ mod linear;
 mod load;
 #[path = "it/mount.rs"]
 mod mount;
+#[path = "it/names.rs"]
+mod names;
 #[path = "it/plan.rs"]
 mod plan;
 #[path = "it/plan_lsn.rs"]
 mod plan_lsn;
 #[path = "it/power.rs"]
 mod power;
+#[path = "it/programs.rs"]
+mod programs;
 #[path = "it/promises.rs"]
 mod promises;
 #[path = "it/proxies.rs"]

@@ -51,7 +51,8 @@ fn removing_many_files_takes_little_more_than_a_call_for_each() {
         for number in 0..FILES {
             client.unlink(&root(), InodeId::ROOT, format!("f{number}").as_bytes()).await.unwrap();
         }
-        cluster.world.sleep(Duration::from_secs(2)).await;
+        // Longer than they stay for those who have looked them up.
+        cluster.world.sleep(Duration::from_secs(4)).await;
         assert!(calls(&client) - before < FILES + FILES / 4, "{} calls", calls(&client) - before);
         for inode in inodes {
             let gone = client.get_attr(&root(), inode).await;
@@ -78,6 +79,76 @@ fn what_was_written_before_the_last_name_went_is_read_by_who_has_the_file_open()
         reader.close(open).await;
         cluster.world.sleep(Duration::from_secs(10)).await;
         assert!(writer.get_attr(&root(), inode).await.is_err(), "nobody keeps it");
+    });
+}
+
+/// Goal: who has looked a name up opens what it found, with all its bytes, also if the name went to another file or away
+/// meanwhile; and not for ever. Method: a writer that has synced and not committed, so that only it knows the size, takes the
+/// names of its own files, or others do.
+#[test]
+fn who_looked_a_file_up_opens_it_after_its_name_is_taken() {
+    for other_replaces in [false, true] {
+        run(76, 3, move |cluster| async move {
+            let (writer, reader) = (cluster.client("h0").await, cluster.client("h1").await);
+            let mut made = Vec::new();
+            for (number, name) in ["replaced", "removed", "source"].into_iter().enumerate() {
+                let (handle, inode) = create(&writer, InodeId::ROOT, name).await;
+                writer.write(handle, 0, pattern(number as u64, 5000)).await.unwrap();
+                writer.fsync(handle).await.unwrap();
+                writer.close(handle).await;
+                made.push(inode);
+            }
+            let changer = if other_replaces { &reader } else { &writer };
+            let rename = Rename {
+                source_parent: InodeId::ROOT.raw(),
+                source_name: b"source".to_vec(),
+                target_parent: InodeId::ROOT.raw(),
+                target_name: b"replaced".to_vec(),
+                ..Rename::default()
+            };
+            changer.rename(&root(), rename).await.unwrap();
+            changer.unlink(&root(), InodeId::ROOT, b"removed").await.unwrap();
+            for client in [&writer, &reader] {
+                for (number, inode) in made[..2].iter().enumerate() {
+                    let (late, attr) = client.open(&root(), *inode, Access::Read).await.unwrap();
+                    assert_eq!(attr.nlink, 0);
+                    assert_eq!(read_all(client, late).await.unwrap(), &pattern(number as u64, 5000)[..]);
+                    client.close(late).await;
+                }
+            }
+            cluster.world.sleep(Duration::from_secs(8)).await;
+            for client in [&writer, &reader] {
+                for inode in &made[..2] {
+                    let too_late = client.open(&root(), *inode, Access::Read).await;
+                    assert_eq!(too_late.unwrap_err().kind(), ErrorKind::Stale, "{inode} is gone");
+                }
+            }
+        });
+    }
+}
+
+/// Goal: nobody finds less in a removed file than was in it: once its writer has thrown away what it had not committed, the
+/// file is gone for those who come late, however soon that is.
+#[test]
+fn nobody_opens_a_removed_file_whose_bytes_are_thrown_away() {
+    run(78, 3, |cluster| async move {
+        let (writer, reader) = (cluster.client("h0").await, cluster.client("h1").await);
+        for step in 0..30 {
+            let name = format!("f{step}");
+            let (handle, inode) = create(&writer, InodeId::ROOT, &name).await;
+            writer.write(handle, 0, pattern(step, 5000)).await.unwrap();
+            writer.fsync(handle).await.unwrap();
+            writer.close(handle).await;
+            writer.unlink(&root(), InodeId::ROOT, name.as_bytes()).await.unwrap();
+            cluster.world.sleep(Duration::from_millis(100 * step)).await;
+            match reader.open(&root(), inode, Access::Read).await {
+                Ok((late, _)) => {
+                    assert_eq!(read_all(&reader, late).await.unwrap(), &pattern(step, 5000)[..], "after {step} steps");
+                    reader.close(late).await;
+                }
+                Err(error) => assert_eq!((error.kind(), step > 8), (ErrorKind::Stale, true), "after {step} steps"),
+            }
+        }
     });
 }
 

@@ -1,0 +1,229 @@
+//! What clients do with names: replace by rename, make exclusively, move, exchange, remove, look up and read whole files, all
+//! in one directory with few names. A path is walked as a kernel walks it: a name is looked up, and then the inode is asked
+//! for that it led to.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_client::{Access, Client};
+use ebb_runtime::Runtime;
+use ebb_runtime::virt::Dice;
+use ebb_types::{Credentials, ErrorKind, InodeId, Result, err};
+use ebb_wire::pb::meta_op::Rename;
+
+use super::{Answer, File, Name, Operation, Record};
+use crate::workload::Worker;
+
+/// The directory, in the run's own.
+const DIRECTORY: &[u8] = crate::files::NAMES.as_bytes();
+/// Names that clients meet at.
+const NAMES: u64 = 4;
+/// Bytes of a file: its number, and then zeroes.
+const LEN: usize = 600;
+/// Between the steps of an operation at most.
+const STEP_MAX: Duration = Duration::from_millis(20);
+/// A kernel begins again once; in a cluster with faults a step may take longer than anything is kept.
+const WALKS_MAX: usize = 6;
+/// In so little time nothing goes that a name led to.
+const PROMPT: Duration = Duration::from_secs(1);
+
+/// One client's work on names.
+pub struct Names {
+    worker: Worker,
+    client: Client,
+    runtime: Runtime,
+    directory: InodeId,
+}
+
+impl Names {
+    /// The directory is made if it is not there.
+    pub async fn new(worker: Worker, client: Client, runtime: Runtime) -> Result<Self> {
+        let root = Credentials::root();
+        let above = InodeId::new(client.resolve(&root, b"/run", true).await?.inode);
+        let made = match client.make_dir(&root, above, DIRECTORY, 0o755, 0).await {
+            Err(error) if error.kind() == ErrorKind::Exists => client.lookup(&root, above, DIRECTORY).await?,
+            made => made?,
+        };
+        Ok(Self { worker, client, runtime, directory: InodeId::new(made.inode) })
+    }
+
+    /// Works until told to stop, resting a little between operations.
+    pub async fn run(self, mut dice: Dice, pause_max: Duration) {
+        while !self.worker.board.done.load(std::sync::atomic::Ordering::Relaxed) {
+            self.step(&mut dice).await;
+            self.runtime.sleep(dice.span(pause_max)).await;
+        }
+    }
+
+    async fn step(&self, dice: &mut Dice) {
+        let one = dice.below(NAMES);
+        let other = (one + dice.between(1, NAMES - 1)) % NAMES;
+        let (one, other) = (Name(one as usize), Name(other as usize));
+        match dice.below(100) {
+            0..35 => {
+                let rest = dice.span(STEP_MAX);
+                self.note(Operation::Read(one), self.read(one, rest)).await;
+            }
+            35..45 => self.note(Operation::Look(one), self.look(one)).await,
+            45..65 => self.put(one, dice).await,
+            65..80 => self.put_new(one, dice).await,
+            80..88 => {
+                let unlinked = async { self.client.unlink(&root(), self.directory, &text(one)).await.map(done) };
+                self.note(Operation::Unlink(one), unlinked).await;
+            }
+            88..92 => self.note(Operation::Move(one, other), self.rename(&text(one), other, false, false)).await,
+            92..96 => self.note(Operation::MoveNew(one, other), self.rename(&text(one), other, true, false)).await,
+            _ => self.note(Operation::Exchange(one, other), self.rename(&text(one), other, false, true)).await,
+        }
+    }
+
+    /// Does it and notes what was answered. One that is never answered, for its client dies, is noted too.
+    async fn note(&self, operation: Operation, work: impl Future<Output = Result<Answer>>) {
+        let (board, client) = (&self.worker.board, self.worker.client);
+        let start = self.worker.now();
+        let record = Record { client, operation, answer: Answer::Unknown, start, end: u64::MAX };
+        let number = board.history.lock().begin_name(record);
+        let result = work.await;
+        let end = self.worker.now();
+        let answer = match &result {
+            Ok(answer) => *answer,
+            Err(error) if error.kind() == ErrorKind::NotFound => Answer::Missing,
+            Err(error) if error.kind() == ErrorKind::Exists => Answer::Exists,
+            Err(error) => {
+                tracing::debug!(client, ?operation, %error, "nobody knows whether it was done");
+                Answer::Unknown
+            }
+        };
+        tracing::trace!(client, ?operation, ?result, start, end, "a name was used");
+        board.history.lock().end_name(number, answer, end);
+    }
+
+    async fn look(&self, name: Name) -> Result<Answer> {
+        self.client.lookup(&root(), self.directory, &text(name)).await.map(done)
+    }
+
+    async fn read(&self, name: Name, rest: Duration) -> Result<Answer> {
+        let began = self.runtime.now();
+        let mut last = err!(Stale, "a name was never looked up");
+        for _ in 0..WALKS_MAX {
+            let found = self.client.lookup(&root(), self.directory, &text(name)).await?;
+            self.runtime.sleep(rest).await;
+            match self.client.open(&root(), InodeId::new(found.inode), Access::Read).await {
+                Ok((handle, _)) => {
+                    let data = self.client.read(handle, 0, LEN as u32 * 2).await;
+                    self.client.close(handle).await;
+                    return self.inspect(name, &data?);
+                }
+                Err(error) if error.kind() == ErrorKind::Stale => last = error,
+                Err(error) => return Err(error),
+            }
+            if self.runtime.now().since(began) < PROMPT {
+                let what = format!("{name:?} led client {} to a file that is gone: {last}", self.worker.client);
+                self.worker.board.history.lock().complain("linear", what);
+            }
+        }
+        Err(last.context("looked up again and again"))
+    }
+
+    fn inspect(&self, name: Name, data: &[u8]) -> Result<Answer> {
+        if data.is_empty() {
+            return Ok(Answer::Empty);
+        }
+        let number = data.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)).unwrap_or_default();
+        if data != contents(File(number)) {
+            let what = format!("{name:?} has {} bytes that are no file: {number}", data.len());
+            self.worker.board.history.lock().complain("linear", what);
+        }
+        Ok(Answer::File(File(number)))
+    }
+
+    /// A synced file that nobody else knows, and its name.
+    async fn temporary(&self) -> Result<(InodeId, Vec<u8>, File)> {
+        let file = File(self.worker.board.history.lock().next_file());
+        let name = format!(".{}", file.0).into_bytes();
+        let inode = self.fill(&name, file).await?;
+        Ok((inode, name, file))
+    }
+
+    async fn fill(&self, name: &[u8], file: File) -> Result<InodeId> {
+        let root = root();
+        let made = self.client.create(&root, self.directory, name, 0o644, 0, true, Access::Write, Vec::new());
+        let (handle, attr, _) = made.await?;
+        let filled = match self.client.write(handle, 0, contents(file)).await {
+            Ok(()) => self.client.fsync(handle).await,
+            failed => failed,
+        };
+        self.client.close(handle).await;
+        filled.map(|()| InodeId::new(attr.inode))
+    }
+
+    async fn put(&self, name: Name, dice: &mut Dice) {
+        // What was made in part under a name of its own is in nobody's way.
+        let Ok((_, temporary, file)) = self.temporary().await else { return };
+        self.runtime.sleep(dice.span(STEP_MAX)).await;
+        self.note(Operation::Put(name, file), self.rename(&temporary, name, false, false)).await;
+    }
+
+    /// By link, by a rename that does not replace, or by O_EXCL.
+    async fn put_new(&self, name: Name, dice: &mut Dice) {
+        let way = dice.below(3);
+        if way == 0 {
+            let file = File(self.worker.board.history.lock().next_file());
+            let mut made = None;
+            let making = async {
+                let (root, text) = (root(), text(name));
+                let making =
+                    self.client.create(&root, self.directory, &text, 0o644, 0, true, Access::Write, Vec::new());
+                made = Some(making.await?.0);
+                Ok(Answer::Done)
+            };
+            self.note(Operation::Make(name, file), making).await;
+            if let Some(handle) = made {
+                self.runtime.sleep(dice.span(STEP_MAX)).await;
+                // Whoever finds it empty may do so for ever.
+                let _ = self.client.write(handle, 0, contents(file)).await;
+                self.client.close(handle).await;
+            }
+            return;
+        }
+        let Ok((inode, temporary, file)) = self.temporary().await else { return };
+        if way == 1 {
+            self.note(Operation::PutNew(name, file), self.rename(&temporary, name, true, false)).await;
+            return;
+        }
+        let linking = async { self.client.link(&root(), inode, self.directory, &text(name)).await.map(done) };
+        self.note(Operation::PutNew(name, file), linking).await;
+        // One that stays is in nobody's way.
+        let _ = self.client.unlink(&root(), self.directory, &temporary).await;
+    }
+
+    async fn rename(&self, source: &[u8], target: Name, no_replace: bool, exchange: bool) -> Result<Answer> {
+        let rename = Rename {
+            source_parent: self.directory.raw(),
+            source_name: source.to_vec(),
+            target_parent: self.directory.raw(),
+            target_name: text(target),
+            no_replace,
+            exchange,
+        };
+        self.client.rename(&root(), rename).await.map(done)
+    }
+}
+
+fn root() -> Credentials {
+    Credentials::root()
+}
+
+fn text(Name(name): Name) -> Vec<u8> {
+    format!("n{name}").into_bytes()
+}
+
+fn contents(file: File) -> Bytes {
+    let mut data = vec![0; LEN];
+    data[..4].copy_from_slice(&file.0.to_le_bytes());
+    data.into()
+}
+
+fn done<T>(_: T) -> Answer {
+    Answer::Done
+}

@@ -1,0 +1,50 @@
+//! Names of one directory that several clients use at a time, under faults.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::time::Duration;
+
+use ebb_runtime::Plant;
+
+use super::cluster::good;
+use crate::swarm::{self, Next};
+use crate::{VirtualOptions, run};
+
+const SEEDS: Range<u64> = 2000..2012;
+
+fn options(seed: u64) -> VirtualOptions {
+    VirtualOptions {
+        names: true,
+        clients: 3,
+        // Clients meet at names more often than faults meet clients.
+        work_pause_max: Duration::from_millis(60),
+        fault_pause: Duration::from_secs(3),
+        chaos: Duration::from_secs(25),
+        ..VirtualOptions::drawn(seed)
+    }
+}
+
+/// Goal: one order explains what clients were told of names, whatever kind of fault hits whom. Method: replacements, exclusive
+/// makers, moves, exchanges, removals, looks and reads of three clients on four names.
+#[test]
+fn names_are_linearizable_whatever_fails() {
+    let mut each = Vec::new();
+    swarm::run_all(SEEDS, NonZeroUsize::MIN, options, |report| {
+        good(&report);
+        each.push(report.names);
+        Next::GoOn
+    });
+    let most = each.len() * 3 / 4;
+    assert!(each.iter().filter(|operations| **operations > 300).count() >= most, "operations by seed: {each:?}");
+}
+
+/// Goal: a name that is not there while it is replaced is found. Method: a master that answers who opens a file that has just
+/// lost its name as if there had never been one.
+#[test]
+fn an_open_that_misses_a_file_whose_name_was_taken_is_found() {
+    let found = (0..5).any(|seed| {
+        let planted = VirtualOptions { plant: Some(Plant::OpenDisplaced), ..options(seed) };
+        run(seed, planted).violations.iter().any(|violation| violation.invariant == "linear")
+    });
+    assert!(found, "nobody noticed");
+}

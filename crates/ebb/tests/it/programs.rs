@@ -1,0 +1,273 @@
+//! Programs that use a few names of one directory as editors, databases and package managers do: they replace by rename,
+//! make exclusively by O_EXCL and by link, move, exchange, remove, look, list and read whole files. Each notes what it was
+//! answered, for [`ebb_virtual::names::check`].
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use ebb_virtual::names::check::{Verdict, check};
+use ebb_virtual::names::{Answer, Directory, File as Content, NAMES_MAX, Name, Operation, Record};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use crate::harness::Dice;
+
+/// Names that programs meet at.
+const NAMES: usize = 5;
+/// A file's contents are its number, so often at most.
+const LINES_MAX: u32 = 40;
+/// Bytes of a line.
+const LINE: usize = 9;
+
+/// What all programs of a run share.
+pub struct Run {
+    epoch: Instant,
+    next: AtomicU32,
+    left: AtomicU64,
+    /// Programs end when it is set.
+    pub stop: AtomicBool,
+    records: Mutex<Vec<Record>>,
+    complaints: Mutex<Vec<String>>,
+}
+
+/// One program: a thread that works in a directory by one mount.
+struct Program<'a> {
+    run: &'a Run,
+    number: usize,
+    shared: PathBuf,
+    /// Where it makes files before it names them: beside the names, or in a directory of its own.
+    makes_in: PathBuf,
+    dice: Dice,
+}
+
+impl Run {
+    /// Programs that do so many operations together.
+    pub fn of(operations: u64) -> Self {
+        Self {
+            epoch: Instant::now(),
+            next: AtomicU32::new(1),
+            left: AtomicU64::new(operations),
+            stop: AtomicBool::new(false),
+            records: Mutex::default(),
+            complaints: Mutex::default(),
+        }
+    }
+
+    /// Has a program for each of these paths of the one directory work until all operations are done.
+    pub fn work(&self, paths: &[PathBuf], seed: u64) {
+        std::thread::scope(|scope| {
+            for (number, path) in paths.iter().enumerate() {
+                let own = path.join(format!(".own{number}"));
+                fs::create_dir_all(&own).unwrap();
+                let makes_in = if number % 2 == 0 { path.clone() } else { own };
+                let dice = Dice::new(seed * 100 + number as u64);
+                let mut program = Program { run: self, number, shared: path.clone(), makes_in, dice };
+                scope.spawn(move || program.work());
+            }
+        });
+    }
+
+    /// Fails unless all that programs were answered can be explained. Tells how many operations there were, and how many
+    /// of them without an answer.
+    pub fn judge(self) -> (usize, usize) {
+        let records = self.records.into_inner().unwrap();
+        let complaints = self.complaints.into_inner().unwrap();
+        let first: Directory = [None; NAMES_MAX];
+        let verdict = check(first, &records);
+        let shown = &complaints[..complaints.len().min(5)];
+        assert!(
+            complaints.is_empty() && verdict == Verdict::Linear,
+            "{} operations, {} complaints: {shown:#?}\n{}",
+            records.len(),
+            complaints.len(),
+            match &verdict {
+                Verdict::Linear => "the rest is as it should be",
+                Verdict::Illegal(why) | Verdict::Undecided(why) => why,
+            }
+        );
+        let unknown = records.iter().filter(|record| record.answer == Answer::Unknown).count();
+        (records.len(), unknown)
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap()
+    }
+}
+
+/// What is in a file of this number.
+fn contents(number: u32) -> Vec<u8> {
+    format!("{number:08}\n").repeat((1 + number % LINES_MAX) as usize).into_bytes()
+}
+
+/// The file that these bytes are, whole.
+fn inspect(bytes: &[u8]) -> Option<Answer> {
+    if bytes.is_empty() {
+        return Some(Answer::Empty);
+    }
+    let number = std::str::from_utf8(bytes.get(..LINE - 1)?).ok()?.parse().ok()?;
+    (bytes == contents(number)).then_some(Answer::File(Content(number)))
+}
+
+fn path_of(directory: &Path, Name(name): Name) -> PathBuf {
+    directory.join(format!("n{name}"))
+}
+
+impl Program<'_> {
+    fn work(&mut self) {
+        let take = |left: u64| left.checked_sub(1);
+        while !self.run.stop.load(Ordering::Relaxed)
+            && self.run.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        {
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        let (one, other) = self.two_names();
+        match self.dice.below(100) {
+            0..30 => self.note(Operation::Read(one), |own| own.read(one)),
+            30..38 => self.note(Operation::Look(one), |own| own.look(one)),
+            38..43 => self.list(),
+            // The first name is there always, once it is: it is only replaced.
+            43..50 => self.put(Name(0)),
+            50..65 => self.put(one),
+            65..72 => self.link(other),
+            72..76 => self.put_new(other),
+            76..82 => self.make(other),
+            82..90 => self.note(Operation::Unlink(other), |own| fs::remove_file(path_of(&own.shared, other)).map(done)),
+            90..94 if one != Name(0) => self.rename(Operation::Move(one, other), one, other, RenameFlags::empty()),
+            94..97 if one != Name(0) => {
+                self.rename(Operation::MoveNew(one, other), one, other, RenameFlags::NOREPLACE);
+            }
+            _ => self.rename(Operation::Exchange(one, other), one, other, RenameFlags::EXCHANGE),
+        }
+    }
+
+    /// Any name, and another one that is not the first.
+    fn two_names(&mut self) -> (Name, Name) {
+        let one = self.dice.below(NAMES as u64) as usize;
+        let other = 1 + self.dice.below(NAMES as u64 - 1) as usize;
+        if one == other { (Name(one), Name(1 + other % (NAMES - 1))) } else { (Name(one), Name(other)) }
+    }
+
+    /// Does it, and notes it with times around it.
+    fn note(&mut self, operation: Operation, work: impl FnOnce(&mut Self) -> Result<Answer>) {
+        let start = self.run.now();
+        let result = work(self);
+        let end = self.run.now();
+        let answer = match &result {
+            Ok(answer) => *answer,
+            Err(error) => match error.kind() {
+                ErrorKind::NotFound => Answer::Missing,
+                ErrorKind::AlreadyExists => Answer::Exists,
+                ErrorKind::StaleNetworkFileHandle | ErrorKind::InvalidData => {
+                    self.complain(format!("program {}: {operation:?}: {error}, at {} us", self.number, end / 1000));
+                    Answer::Unknown
+                }
+                _ => Answer::Unknown,
+            },
+        };
+        self.run.records.lock().unwrap().push(Record { client: self.number, operation, answer, start, end });
+    }
+
+    fn complain(&self, what: String) {
+        self.run.complaints.lock().unwrap().push(what);
+    }
+
+    fn read(&self, name: Name) -> Result<Answer> {
+        let mut bytes = Vec::new();
+        File::open(path_of(&self.shared, name))?.read_to_end(&mut bytes)?;
+        inspect(&bytes).ok_or_else(|| {
+            let (len, start) = (bytes.len(), String::from_utf8_lossy(&bytes[..bytes.len().min(40)]));
+            Error::new(ErrorKind::InvalidData, format!("{len} bytes that are no file: {start:?}"))
+        })
+    }
+
+    fn look(&self, name: Name) -> Result<Answer> {
+        fs::metadata(path_of(&self.shared, name)).map(|_| Answer::Done)
+    }
+
+    /// A listing tells of each name whether it was there some time meanwhile; not of all for one moment.
+    fn list(&mut self) {
+        let start = self.run.now();
+        let Ok(names) = self.names() else { return };
+        let end = self.run.now();
+        let told = (0..NAMES).map(|name| Record {
+            client: self.number,
+            operation: Operation::Look(Name(name)),
+            answer: if names.contains(&name) { Answer::Done } else { Answer::Missing },
+            start,
+            end,
+        });
+        self.run.records.lock().unwrap().extend(told);
+    }
+
+    fn names(&self) -> Result<BTreeSet<usize>> {
+        let mut names = BTreeSet::new();
+        for entry in fs::read_dir(&self.shared)? {
+            let entry = entry?.file_name();
+            names.extend(entry.to_str().and_then(|name| name.strip_prefix('n')?.parse::<usize>().ok()));
+        }
+        Ok(names)
+    }
+
+    /// A file that nobody else knows, synced.
+    fn temporary(&self) -> Option<(PathBuf, Content)> {
+        let number = self.run.next.fetch_add(1, Ordering::Relaxed);
+        let path = self.makes_in.join(format!(".t{number}"));
+        let made = File::create(&path).and_then(|mut file| {
+            file.write_all(&contents(number))?;
+            file.sync_all()
+        });
+        // Under faults it may not come about; then there is nothing to name.
+        made.ok().map(|()| (path, Content(number)))
+    }
+
+    fn put(&mut self, name: Name) {
+        let Some((path, file)) = self.temporary() else { return };
+        self.note(Operation::Put(name, file), |own| fs::rename(path, path_of(&own.shared, name)).map(done));
+    }
+
+    fn put_new(&mut self, name: Name) {
+        let Some((path, file)) = self.temporary() else { return };
+        self.note(Operation::PutNew(name, file), |own| {
+            renameat_with(CWD, path, CWD, path_of(&own.shared, name), RenameFlags::NOREPLACE)?;
+            Ok(Answer::Done)
+        });
+    }
+
+    fn link(&mut self, name: Name) {
+        let Some((path, file)) = self.temporary() else { return };
+        self.note(Operation::PutNew(name, file), |own| fs::hard_link(&path, path_of(&own.shared, name)).map(done));
+        // One that stays is in nobody's way.
+        let _ = fs::remove_file(path);
+    }
+
+    fn make(&mut self, name: Name) {
+        let number = self.run.next.fetch_add(1, Ordering::Relaxed);
+        let mut made = None;
+        self.note(Operation::Make(name, Content(number)), |own| {
+            made = Some(OpenOptions::new().write(true).create_new(true).open(path_of(&own.shared, name))?);
+            Ok(Answer::Done)
+        });
+        if let Some(mut file) = made {
+            // Whoever finds it empty may do so for ever.
+            let _ = file.write_all(&contents(number));
+        }
+    }
+
+    fn rename(&mut self, operation: Operation, from: Name, to: Name, flags: RenameFlags) {
+        self.note(operation, |own| {
+            renameat_with(CWD, path_of(&own.shared, from), CWD, path_of(&own.shared, to), flags)?;
+            Ok(Answer::Done)
+        });
+    }
+}
+
+fn done<T>(_: T) -> Answer {
+    Answer::Done
+}
