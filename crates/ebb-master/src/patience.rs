@@ -47,11 +47,12 @@ mod tests {
     /// Polls until it is overdue.
     fn polls(working: bool) -> u32 {
         let mut owed = Owed::default();
-        (1..).find(|_| {
-            owed.on_poll(POLL, working);
-            owed.is_overdue()
-        })
-        .expect("it ends")
+        (1..)
+            .find(|_| {
+                owed.on_poll(POLL, working);
+                owed.is_overdue()
+            })
+            .expect("it ends")
     }
 
     #[test]

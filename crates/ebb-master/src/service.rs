@@ -27,7 +27,8 @@ use crate::sessions::Sessions;
 use crate::shared::{Shared, Soft, State};
 use crate::vouched::{BELIEF, Vouched};
 use crate::{
-    acquire, admin, deletes, fsck, namespace, nodes, offload, poll, popular, power, recovery, repair, room, upkeep, vigil,
+    acquire, admin, deletes, fsck, namespace, nodes, offload, poll, popular, power, recovery, repair, room, upkeep,
+    vigil,
 };
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.

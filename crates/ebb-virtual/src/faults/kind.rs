@@ -207,7 +207,9 @@ impl Fault {
                 Box::new(move |_| again.process.thaw())
             }
             Kind::GrayLink => links::begin_gray(cluster, world, &member, dice),
-            Kind::Partition | Kind::OneWay | Kind::Isolate | Kind::ClientCut => cut(cluster, world, kind, &member, &other),
+            Kind::Partition | Kind::OneWay | Kind::Isolate | Kind::ClientCut => {
+                cut(cluster, world, kind, &member, &other)
+            }
             Kind::SlowDisk => {
                 process.slow_disk(dice.between(10, 1000) as f64);
                 Box::new(move |_| again.process.slow_disk(1.0))

@@ -9,8 +9,11 @@ use crate::cluster::{Cluster, Member};
 
 /// One segment of a hundred is lost, and sent again after Linux' least time for that (200 ms); what is behind it waits. Drawn for
 /// each segment, that is a delay by up to so much.
-const LOSSY: LinkOptions =
-    LinkOptions { latency: Duration::from_micros(80), jitter: Duration::from_millis(200), bandwidth_bytes_per_sec: 1_250_000_000 };
+const LOSSY: LinkOptions = LinkOptions {
+    latency: Duration::from_micros(80),
+    jitter: Duration::from_millis(200),
+    bandwidth_bytes_per_sec: 1_250_000_000,
+};
 
 /// Half of the way around the world.
 const SLOW: LinkOptions = LinkOptions {
@@ -20,8 +23,11 @@ const SLOW: LinkOptions = LinkOptions {
 };
 
 /// One Mbit/s.
-const NARROW: LinkOptions =
-    LinkOptions { latency: Duration::from_micros(80), jitter: Duration::from_micros(60), bandwidth_bytes_per_sec: 125_000 };
+const NARROW: LinkOptions = LinkOptions {
+    latency: Duration::from_micros(80),
+    jitter: Duration::from_micros(60),
+    bandwidth_bytes_per_sec: 125_000,
+};
 
 /// All links of a host turn bad in the same way.
 pub fn begin_gray(cluster: &Cluster, world: &World, member: &Member, dice: &mut Dice) -> Undo {
