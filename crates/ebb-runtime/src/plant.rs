@@ -53,6 +53,8 @@ plants! {
     StaysMisplaced = "stays-misplaced";
     /// A master believes what it reads of its log at a start, whether or not it was ever synced.
     CacheTrusted = "cache-trusted";
+    /// The master deletes what the map does not name, however few good copies the set has.
+    MapAlone = "map-alone";
 }
 
 impl Plant {
