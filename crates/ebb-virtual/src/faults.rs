@@ -9,6 +9,7 @@ pub mod budget;
 pub mod drain;
 pub mod kind;
 pub mod master_disk;
+mod returns;
 
 use std::time::Duration;
 
@@ -101,6 +102,7 @@ async fn may_mar(cluster: &Cluster, watch: &Watch<'_>, name: &str) -> bool {
 
 /// Undoes whatever is still wrong.
 pub fn heal(cluster: &Cluster, world: &World) {
+    cluster.end_faults();
     world.heal();
     for member in cluster.members() {
         let process = &member.process;
