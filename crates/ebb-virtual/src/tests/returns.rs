@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client};
-use ebb_runtime::Plant;
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, InodeId};
 use ebb_wire::pb;
@@ -13,7 +12,6 @@ use ebb_wire::pb;
 use crate::VirtualOptions;
 use crate::cluster::{Cluster, Member, Role};
 use crate::faults::kind::BLOCK_DIR;
-use crate::invariants::{Violation, copies};
 
 const FILES: u8 = 8;
 const LENGTH: usize = 200_000;
@@ -132,50 +130,4 @@ fn nodes_that_were_left_out_come_back_with_what_they_have() {
         assert_eq!((status.repaired, status.repaired_bytes), (0, 0), "seed {seed}: copied again");
         assert!(status.rejoined >= u64::from(FILES), "seed {seed}: {} members rejoined", status.rejoined);
     }
-}
-
-/// A node was replaced while it was dead, and comes back when all but one of the others are gone: what it has is in no set, and
-/// is one of two copies. What is found wrong meanwhile.
-fn excess_returns(seed: u64, plant: Option<Plant>) -> Vec<Violation> {
-    let world_options = WorldOptions { plant, ..WorldOptions::default() };
-    World::run(seed, world_options, |world| async move {
-        let options = VirtualOptions { block_servers: 4, clients: 0, racks: 1, plant, ..VirtualOptions::default() };
-        let cluster = Cluster::start(crate::board(&world), options);
-        until(&cluster, "four nodes", |status| status.safe_start && status.nodes.len() == 4).await;
-        let client = connect(&cluster, "writer").await;
-        write(&client).await;
-        client.disconnect().await.unwrap();
-        let blocks = blocks(&cluster);
-        let dead = |status: &pb::ClusterStatusReply| {
-            status.nodes.iter().filter(|node| node.state() == pb::NodeState::NodeDead).count()
-        };
-        blocks[0].process.power_off();
-        until(&cluster, "a death", |status| dead(status) == 1 && status.under_replicated > 0).await;
-        until(&cluster, "three copies", |status| status.under_replicated == 0 && status.repairs_running == 0).await;
-        blocks[1].process.power_off();
-        blocks[2].process.power_off();
-        until(&cluster, "two more deaths", |status| dead(status) == 3).await;
-        cluster.restart(&blocks[0]);
-        let (mut before, mut found) = (copies::take(&cluster), Vec::new());
-        for _ in 0..600 {
-            world.sleep(Duration::from_millis(50)).await;
-            let now = copies::take(&cluster);
-            found.extend(copies::check(&before, &now, 3));
-            before = now;
-        }
-        assert!(before.values().filter(|hosts| hosts.len() == 2).count() >= usize::from(FILES), "{before:?}");
-        found
-    })
-}
-
-#[test]
-fn what_is_in_no_set_is_kept_while_the_set_lacks_copies() {
-    for seed in 6..9 {
-        assert_eq!(excess_returns(seed, None), [], "seed {seed}");
-    }
-}
-
-#[test]
-fn a_deletion_by_the_map_alone_is_found() {
-    assert!((6..9).any(|seed| !excess_returns(seed, Some(Plant::MapAlone)).is_empty()));
 }
