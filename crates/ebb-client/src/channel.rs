@@ -562,6 +562,7 @@ impl Channel {
             reserved: 0,
             // While somebody may write there are none.
             extra: Vec::new(),
+            left_out: Vec::new(),
         }
     }
 }

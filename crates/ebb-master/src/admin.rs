@@ -51,6 +51,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         offload: Some(offload::status(shared).await),
         failures: shared.state.failures.lock().iter().map(crate::failures::Failure::to_message).collect(),
         disk,
+        rejoined: copied.rejoined,
     }
 }
 

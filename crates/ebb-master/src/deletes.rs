@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ebb_meta::Machine;
+use ebb_power::NodeState;
+use ebb_runtime::Plant;
 use ebb_types::{InodeId, MetablockId, NodeId, Result, VolumeId};
-use ebb_wire::pb;
+use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 
-use crate::describe::describe;
-use crate::repair::run::is_free;
+use crate::describe::{Place, describe};
+use crate::repair::Condition;
+use crate::repair::run::{condition, is_free};
 use crate::shared::Shared;
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -98,9 +102,10 @@ async fn delete_strays(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> 
     // Ordering: first which replica the volume has, then whether it belongs to a set, by a map that is not older. A
     // replica joins a set only by a copy, which gives it another life: whatever is sent now, and however late it
     // comes, it does not hit a member.
-    let lives = lives(shared, node, volume, &candidates).await;
+    let asked = [asked_of(node, volume, &candidates), members_of(shared, &candidates)].concat();
+    let told = describe(shared, asked).await;
     shared.group.read_barrier().await?;
-    let Verdict { gone, kept, held } = judge(shared, volume, &candidates, &lives);
+    let Verdict { gone, kept, held } = judge(shared, volume, &candidates, &told);
     for inode in held {
         // A lease is kept long after its last write. Once it is back the stray is judged again.
         is_free(shared, inode);
@@ -116,17 +121,53 @@ async fn delete_strays(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> 
     Ok(())
 }
 
-/// Which replica the volume has of each of these; 0: none. What it does not answer for is not there.
-async fn lives(
-    shared: &Arc<Shared>,
-    node: NodeId,
-    volume: VolumeId,
-    metablocks: &[MetablockId],
-) -> BTreeMap<MetablockId, u64> {
+/// What to ask the volume for.
+fn asked_of(node: NodeId, volume: VolumeId, metablocks: &[MetablockId]) -> Vec<(MetablockId, pb::Member)> {
     let member = pb::Member { node: node.raw(), volume: volume.raw(), incarnation: 0, home: 0 };
-    let wanted = metablocks.iter().map(|metablock| (*metablock, member)).collect();
-    let answers = describe(shared, wanted).await;
-    answers.into_iter().map(|((metablock, _), replica)| (metablock, replica.life)).collect()
+    metablocks.iter().map(|metablock| (*metablock, member)).collect()
+}
+
+/// Members of their sets that can be asked now.
+fn members_of(shared: &Shared, metablocks: &[MetablockId]) -> Vec<(MetablockId, pb::Member)> {
+    let machine = shared.group.machine();
+    let registry = shared.state.registry.lock();
+    let records = metablocks.iter().filter_map(|metablock| Some((*metablock, machine.find_metablock(*metablock)?.1)));
+    let members = records.flat_map(|(metablock, record)| record.members.into_iter().map(move |one| (metablock, one)));
+    let sound = members.filter(|(_, member)| registry.is_sound(member.node_id(), member.volume_id()));
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock());
+    sound.filter(|(_, member)| plans.state(member.node_id(), now_ms) == NodeState::Awake).collect()
+}
+
+/// Whether a set has as many good copies as wanted without what is in excess, by what members told just now. Who sleeps by the
+/// power plan cannot be asked and changes nothing: it counts.
+fn is_dispensable(
+    shared: &Shared,
+    machine: &Machine,
+    record: &pb::Metablock,
+    wanted: usize,
+    told: &BTreeMap<Place, pb::DescribedReplica>,
+) -> bool {
+    // The planted mistake: the map says so.
+    if shared.runtime.has_plant(Plant::MapAlone) {
+        return true;
+    }
+    let (metablock, committed) = (record.metablock_id(), record.min_version());
+    let registry = shared.state.registry.lock();
+    let work = shared.state.work.lock();
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock());
+    let is_good = |member: &&pb::Member| match condition(machine, &registry, &work, metablock, member) {
+        Condition::Good | Condition::Draining | Condition::Unknown
+            if plans.state(member.node_id(), now_ms) != NodeState::Awake =>
+        {
+            true
+        }
+        Condition::Good | Condition::Draining => told
+            .get(&(metablock, member.volume_id()))
+            .is_some_and(|told| !told.absent && !told.corrupt && convert::version(told.version) >= committed),
+        _ => false,
+    };
+    let nodes: BTreeSet<u64> = record.members.iter().filter(is_good).map(|member| member.node).collect();
+    nodes.len() >= wanted
 }
 
 fn freed(metablock: MetablockId, life: u64) -> pb::DeletedReplica {
@@ -150,24 +191,30 @@ struct Verdict {
     held: BTreeSet<InodeId>,
 }
 
-fn judge(shared: &Shared, volume: VolumeId, candidates: &[MetablockId], lives: &BTreeMap<MetablockId, u64>) -> Verdict {
+fn judge(
+    shared: &Shared,
+    volume: VolumeId,
+    candidates: &[MetablockId],
+    told: &BTreeMap<Place, pb::DescribedReplica>,
+) -> Verdict {
     let machine = shared.group.machine();
     let Verdict { mut gone, mut kept, mut held } = Verdict::default();
     for metablock in candidates.iter().copied() {
-        let life = match lives.get(&metablock) {
+        let stray = match told.get(&(metablock, volume)) {
             // Not told: asked for again.
             None => continue,
-            Some(0) => {
+            Some(none) if none.life == 0 => {
                 kept.push(metablock);
                 continue;
             }
-            Some(life) => *life,
+            Some(stray) => stray,
         };
-        let Some((inode, _)) = machine.find_metablock(metablock) else {
+        let life = stray.life;
+        let Some((inode, record)) = machine.find_metablock(metablock) else {
             gone.push(freed(metablock, life));
             continue;
         };
-        if machine.is_placed_on(metablock, volume) {
+        if machine.is_placed_on(metablock, volume) || machine.is_left_out(metablock, volume) {
             kept.push(metablock);
             continue;
         }
@@ -177,6 +224,11 @@ fn judge(shared: &Shared, volume: VolumeId, candidates: &[MetablockId], lives: &
             continue;
         }
         let Some(attr) = machine.attr(inode).ok().filter(|attr| !attr.size_unknown) else { continue };
+        // What no map can explain that is as new as the replica is not deleted by this one.
+        let is_newer = convert::version(stray.version).epoch.raw() > attr.epoch;
+        if is_newer || !is_dispensable(shared, &machine, &record, attr.replicas.max(1) as usize, told) {
+            continue;
+        }
         let work = shared.state.work.lock();
         if !work.copies.contains_key(&metablock) && !work.extra_copies.contains_key(&metablock) {
             gone.push(pb::DeletedReplica { metablock: metablock.raw(), epoch: attr.epoch, life });

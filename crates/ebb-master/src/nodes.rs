@@ -217,11 +217,13 @@ fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
         if first {
             work.suspects.extend(machine.on_volume(volume));
         }
+        work.on_node_back();
         tracing::info!(%volume, replicas = named.len(), first, "volume reported");
         let foreign = machine.quarantined().filter(|(on, id)| *on == volume && !named.contains(id));
         gone.extend(foreign.map(|(_, id)| id.raw()));
     }
     drop((work, popular));
+    shared.state.wake.recovery.notify_one();
     shared.state.wake.repair.notify_one();
     shared.state.wake.deletes.notify_one();
     Ok(gone)
@@ -238,6 +240,10 @@ fn compare(machine: &Machine, work: &mut Work, popular: &mut Popular, volume: Vo
         if replica.corrupt || convert::version(replica.version) < record.min_version() {
             popular.condemn((metablock, volume));
         }
+    } else if machine.is_left_out(metablock, volume) {
+        // It may be what the set lacks.
+        work.excess.remove(&(volume, metablock));
+        work.suspects.insert(metablock);
     } else if !record.members.iter().any(|member| member.volume_id() == volume) {
         work.excess.insert((volume, metablock));
     } else if replica.corrupt {

@@ -5,6 +5,7 @@
 //! synced by the whole set, so any one member that answers has it.
 
 pub mod run;
+pub mod wait;
 
 use ebb_types::{Epoch, MetablockId, Version};
 use ebb_wire::pb;
@@ -112,12 +113,30 @@ fn trimmed(base: Version, length: u64, case: &Case) -> u64 {
 /// The record of a metablock after its members were stamped under `epoch`.
 #[must_use]
 pub fn settled(settle: &Settle, epoch: Epoch, stamped: Vec<pb::Member>) -> pb::Metablock {
+    let left_out = left_out(settle, epoch, &stamped);
     pb::Metablock {
         version: Some(Version::new(epoch, 0).into()),
         length: settle.length,
         members: stamped,
+        left_out,
         ..settle.record.clone()
     }
+}
+
+/// Whom the recovery goes on without: members that were not stamped, and those that an earlier one went on without if nothing
+/// was written since.
+fn left_out(settle: &Settle, epoch: Epoch, stamped: &[pb::Member]) -> Vec<pb::LeftOut> {
+    let is_stamped = |member: &pb::Member| stamped.iter().any(|other| other.node == member.node);
+    let now = settle.record.members.iter().filter(|member| !is_stamped(member)).map(|member| pb::LeftOut {
+        member: Some(*member),
+        base: Some(settle.base.into()),
+        length: settle.length,
+        epoch: epoch.raw(),
+    });
+    let is_unchanged = |one: &&pb::LeftOut| settle.base == Version::new(Epoch::new(one.epoch), 0);
+    let earlier = settle.record.left_out.iter().filter(is_unchanged);
+    let earlier = earlier.map(|one| pb::LeftOut { length: settle.length, epoch: epoch.raw(), ..*one });
+    now.chain(earlier.filter(|one| one.member.is_some_and(|member| !is_stamped(&member)))).collect()
 }
 
 /// The file's size: the larger of the committed one and the end of the last written metablock.

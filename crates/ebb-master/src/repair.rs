@@ -6,6 +6,7 @@
 
 pub(crate) mod copy;
 pub mod queue;
+pub(crate) mod rejoin;
 pub mod run;
 pub mod suspects;
 
@@ -57,6 +58,8 @@ pub enum Reason {
     TooFew,
     /// There are enough good copies without this member.
     Superfluous,
+    /// A member that a recovery went on without is there again.
+    Returned,
     /// A guest's home is on again.
     GoesHome,
     /// It lies where the dataset's chain does not want it.
@@ -72,6 +75,7 @@ impl fmt::Display for Reason {
             Self::NodeDrains => "a member's node is being drained",
             Self::TooFew => "there are fewer members than copies wanted",
             Self::Superfluous => "there are enough good copies without this member",
+            Self::Returned => "a member that was left out is there again",
             Self::GoesHome => "a guest's home is on again",
             Self::Misplaced => "a copy lies where the dataset's chain does not want it",
         })

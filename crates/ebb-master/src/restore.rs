@@ -231,7 +231,7 @@ async fn carry_out(shared: &Arc<Shared>, task: Task, shift: Shift) -> Option<boo
         if !is_time(shared, &task, source.node_id(), shift.to) {
             return None;
         }
-        begin(shared, task, Copy { source, target: joins, set: Some(set) }, Reason::Misplaced);
+        begin(shared, task, Copy { source, target: joins, set: Some(set), rejoins: None }, Reason::Misplaced);
         return Some(true);
     }
     if is_free(shared, task.inode) && change_set(shared, &task, set).await.is_ok() {

@@ -349,6 +349,20 @@ impl State {
             }
             // It is reaped when nobody can come for it any more: the reaper looks by itself.
             Effect::Orphaned(inode) => soft.nameless.add(*inode, self.runtime.now()),
+            Effect::LeftOutChanged { metablock, old } => {
+                let mut work = self.work.lock();
+                let now = machine.find_metablock(*metablock).map(|(_, record)| record.left_out);
+                for member in old.iter().chain(now.iter().flatten()).filter_map(|one| one.member) {
+                    let volume = member.volume_id();
+                    let is_wanted = machine.is_left_out(*metablock, volume) || machine.is_placed_on(*metablock, volume);
+                    if is_wanted {
+                        work.excess.remove(&(volume, *metablock));
+                    } else if now.is_some() {
+                        work.excess.insert((volume, *metablock));
+                    }
+                }
+                self.wake.deletes.notify_one();
+            }
             Effect::Freed(inode) => {
                 soft.nameless.end(*inode);
                 soft.leases.drop_file(*inode);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ebb_types::{InodeId, MetablockId};
+use ebb_wire::pb;
 
 use crate::checkpoint::trim_version;
 use crate::dir::{check_name, is_dots};
@@ -129,6 +130,10 @@ impl Machine {
             expect(block.length <= settings.metablock_size, "a metablock is longer than metablocks are");
             expect(check_members(&block.members).is_ok(), "a metablock's set is malformed");
             expect(self.replicas.knows(id, block), "a metablock is not in the index");
+            let is_member = |one: &pb::LeftOut| {
+                block.members.iter().any(|member| Some(member.node) == one.member.map(|left| left.node))
+            };
+            expect(!block.left_out().iter().any(is_member), "a node is in a set and left out of it");
         }
         let lengths = file.map.iter().map(|block| block.length).sum::<u64>();
         expect(lengths == file.map.allocated_bytes(), "its allocated bytes are miscounted");

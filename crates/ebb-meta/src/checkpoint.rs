@@ -20,7 +20,7 @@ use crate::dir::Entries;
 use crate::inode::{Body, DirectoryBody, FILE_SIZE_MAX, FileBody, Inode, LINK_MAX};
 use crate::locks::{Lock, LockOwner, LockTable};
 use crate::machine::{Machine, NUMBER_MAX, NextIds};
-use crate::map::{Map, Metablock};
+use crate::map::{LEFT_OUT_MAX, Map, Metablock};
 use crate::ops::grant::check_members;
 use crate::session::Session;
 use crate::xattr::{ACL_ACCESS, ACL_DEFAULT, Xattrs};
@@ -574,6 +574,10 @@ fn check_attr(attr: &pb::Attr) -> Result<()> {
 fn check_block(block: &Metablock, next: MetablockId) -> Result<()> {
     if block.id >= next || block.generation > NUMBER_MAX || block.length > FILE_SIZE_MAX {
         bail!(Corrupt, "{} of {} bytes at generation {}; {next} is next", block.id, block.length, block.generation);
+    }
+    let mut left_out = block.left_out().iter();
+    if left_out.len() > LEFT_OUT_MAX || left_out.any(|one| one.member.is_none()) {
+        bail!(Corrupt, "{}: {:?} were left out of it", block.id, block.left_out());
     }
     check_members(&block.members).map_err(|error| ebb_types::err!(Corrupt, "{}: {error}", block.id))
 }

@@ -69,6 +69,17 @@ impl Machine {
         block.is_some_and(|block| block.members.iter().any(is_there)) || self.extras(id).iter().any(is_there)
     }
 
+    /// Whether a recovery went on without what this volume has of a metablock, and the set may still want it.
+    #[must_use]
+    pub fn is_left_out(&self, id: MetablockId, volume: VolumeId) -> bool {
+        let Some(inode) = self.replicas.owner(id) else { return false };
+        let wanted = self.wanted_copies(inode);
+        let block = self.inodes.get(&inode).and_then(|inode| inode.file()?.map.get(id));
+        let block = block.filter(|block| block.members.len() < wanted);
+        let mut members = block.into_iter().flat_map(|block| block.left_out()).filter_map(|one| one.member);
+        members.any(|member| member.volume_id() == volume)
+    }
+
     /// Replaces the extra copies of a metablock: compare-and-swap on epoch, generation and what there was, while nobody
     /// holds the file.
     pub(crate) fn change_extras(&mut self, call: &mut Call<'_>, op: &pb::ChangeExtras) -> Result<Reply> {

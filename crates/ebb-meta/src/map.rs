@@ -5,6 +5,9 @@ use std::sync::Arc;
 use ebb_types::{MetablockId, Version};
 use ebb_wire::pb;
 
+/// Members that are remembered as left out of one set.
+pub(crate) const LEFT_OUT_MAX: usize = 16;
+
 /// A metablock as it is recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct Metablock {
@@ -18,6 +21,8 @@ pub(crate) struct Metablock {
     /// Raised at each change of the set.
     pub(crate) generation: u64,
     pub(crate) members: Arc<[pb::Member]>,
+    /// Members that a recovery went on without; hardly any metablock has some.
+    pub(crate) left_out: Option<Arc<Vec<pb::LeftOut>>>,
 }
 
 impl Metablock {
@@ -33,7 +38,28 @@ impl Metablock {
             // Room is the leader's to tell; extra copies are told beside the map ([`crate::Machine::told`]).
             reserved: 0,
             extra: Vec::new(),
+            left_out: self.left_out().to_vec(),
         }
+    }
+
+    /// Members that a recovery went on without.
+    pub(crate) fn left_out(&self) -> &[pb::LeftOut] {
+        self.left_out.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    /// Replaces them by those for which there is room: a set that is as large as wanted needs none, and a node that is in it
+    /// has what is needed.
+    pub(crate) fn leave_out(&mut self, left_out: &[pb::LeftOut], wanted: usize) {
+        let is_member = |node: u64| self.members.iter().any(|member| member.node == node);
+        let mut kept: Vec<pb::LeftOut> = Vec::new();
+        for one in left_out.iter().filter(|_| self.members.len() < wanted) {
+            let Some(member) = one.member.filter(|member| !is_member(member.node)) else { continue };
+            let is_known = kept.iter().any(|other| other.member.is_some_and(|other| other.node == member.node));
+            if !is_known && kept.len() < LEFT_OUT_MAX {
+                kept.push(*one);
+            }
+        }
+        self.left_out = (!kept.is_empty()).then(|| Arc::new(kept));
     }
 
     pub(crate) fn from_pb(metablock: &pb::Metablock) -> Self {
@@ -44,6 +70,7 @@ impl Metablock {
             length: metablock.length,
             generation: metablock.generation,
             members: metablock.members.as_slice().into(),
+            left_out: (!metablock.left_out.is_empty()).then(|| Arc::new(metablock.left_out.clone())),
         }
     }
 }

@@ -100,6 +100,13 @@ pub enum Effect {
         /// Its last holder.
         session: SessionId,
     },
+    /// Who is left out of a set. `old` were so before; who is now, the record tells. After [`Effect::SetChanged`].
+    LeftOutChanged {
+        /// The metablock.
+        metablock: MetablockId,
+        /// Before.
+        old: Vec<pb::LeftOut>,
+    },
     /// The file's holder is gone without giving the lease back.
     NeedsRecovery(InodeId),
 }

@@ -9,7 +9,7 @@ use crate::inode::{FILE_SIZE_MAX, Inode};
 use crate::machine::{Call, Machine};
 use crate::map::Metablock;
 use crate::ops::grant::{check_generation, check_members};
-use crate::outcome::Reply;
+use crate::outcome::{Effect, Reply};
 use crate::tree::freed;
 
 impl Machine {
@@ -118,8 +118,12 @@ impl Machine {
     }
 
     fn stamp(&mut self, call: &mut Call<'_>, id: InodeId, block: MetablockId, found: &pb::Metablock) {
+        let wanted = self.wanted_copies(id);
         let Some(file) = self.edit(id).file_mut() else { return };
-        let Some(old) = file.map.get(block).map(|block| block.members.clone()) else { return };
+        let Some((old, before)) = file.map.get(block).map(|block| (block.members.clone(), block.left_out().to_vec()))
+        else {
+            return;
+        };
         file.map.update(block, |block| {
             block.version = found.min_version();
             block.length = found.length;
@@ -127,6 +131,17 @@ impl Machine {
         if *old != found.members[..] {
             self.swap_set(call, id, block, &found.members, Version::ZERO);
         }
+        let Some(file) = self.edit(id).file_mut() else { return };
+        file.map.update(block, |block| block.leave_out(&found.left_out, wanted));
+        if !before.is_empty() || !found.left_out.is_empty() {
+            call.effects.push(Effect::LeftOutChanged { metablock: block, old: before });
+        }
+    }
+
+    /// Copies of its metablocks that a file is to have.
+    pub(crate) fn wanted_copies(&self, id: InodeId) -> usize {
+        let dataset = self.inode(id).map(|inode| inode.dataset);
+        dataset.map_or(0, |dataset| self.datasets.settings(dataset).replicas.max(1) as usize)
     }
 
     /// Replaces a set on the master's own account: compare-and-swap on epoch and generation, while nobody holds the file.

@@ -40,8 +40,9 @@ impl Replicas {
     pub(crate) fn free(&mut self, block: &Metablock) {
         self.owners.remove(&block.id);
         self.unindex(block.id, &block.members);
-        for member in block.members.iter() {
-            self.queue_delete(block.id, *member);
+        let left_out = block.left_out().iter().filter_map(|one| one.member);
+        for member in block.members.iter().copied().chain(left_out) {
+            self.queue_delete(block.id, member);
         }
     }
 

@@ -63,6 +63,8 @@ plants! {
     EndsMountAtOnce = "ends-mount-at-once";
     /// An open of a file whose name was taken since it was looked up is answered that there is no such name.
     OpenDisplaced = "open-displaced";
+    /// The master deletes what the map does not name, however few good copies the set has.
+    MapAlone = "map-alone";
 }
 
 impl Plant {

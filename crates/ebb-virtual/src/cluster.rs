@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_block::{BlockOptions, BlockServer};
@@ -81,6 +82,8 @@ struct Inner {
     drained: Mutex<Option<String>>,
     /// What is wrong on the master's disk.
     rot: Mutex<Option<Rot>>,
+    /// No fault begins any more.
+    are_faults_over: AtomicBool,
     /// Clients that have done their work.
     finished: Mutex<BTreeSet<usize>>,
 }
@@ -112,6 +115,7 @@ impl Cluster {
             away: Mutex::default(),
             drained: Mutex::default(),
             rot: Mutex::default(),
+            are_faults_over: AtomicBool::default(),
             finished: Mutex::default(),
         }));
         for member in cluster.members().iter().filter(|member| !matches!(member.role, Role::Client(_))) {
@@ -168,6 +172,17 @@ impl Cluster {
         } else {
             all.remove(name);
         }
+    }
+
+    /// No fault does anything from now on but end.
+    pub fn end_faults(&self) {
+        self.0.are_faults_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether faults are over for good.
+    #[must_use]
+    pub fn are_faults_over(&self) -> bool {
+        self.0.are_faults_over.load(Ordering::Relaxed)
     }
 
     /// Whether some process stays away.

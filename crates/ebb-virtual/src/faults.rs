@@ -10,6 +10,7 @@ pub mod drain;
 pub mod kind;
 pub mod links;
 pub mod master_disk;
+mod returns;
 
 use std::time::Duration;
 
@@ -102,6 +103,7 @@ async fn may_mar(cluster: &Cluster, watch: &Watch<'_>, name: &str) -> bool {
 
 /// Undoes whatever is still wrong.
 pub fn heal(cluster: &Cluster, world: &World) {
+    cluster.end_faults();
     world.heal();
     links::mend_gray(cluster, world);
     for member in cluster.members() {

@@ -13,5 +13,6 @@ mod power;
 mod power_runs;
 mod relay;
 mod rest;
+mod returns;
 mod stopovers;
 mod turns;

@@ -156,7 +156,7 @@ async fn carry_out(shared: &Arc<Shared>, task: Task, guest: pb::Member, choice: 
         if !is_time(shared, &task, source.node_id(), joins.node_id()) {
             return Begun::Nothing;
         }
-        begin(shared, task, Copy { source, target: joins, set: Some(set) }, Reason::GoesHome);
+        begin(shared, task, Copy { source, target: joins, set: Some(set), rejoins: None }, Reason::GoesHome);
         return Begun::Copy;
     }
     // Nobody has anything of what was granted and never written, so there is nothing to copy.

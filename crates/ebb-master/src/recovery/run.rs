@@ -1,6 +1,6 @@
 //! Carrying recoveries out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +10,11 @@ use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 use tokio::sync::Semaphore;
 
+use super::wait::{Silence, patience};
 use super::{Case, Settle, Step, Told, plan, settled, size};
 use crate::offload;
+use crate::placement::rest;
+use crate::registry::Rest;
 use crate::shared::Shared;
 use crate::transfer::transfer;
 
@@ -27,7 +30,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let slots = Arc::new(Semaphore::new(shared.options.recoveries_max));
     while !shared.is_stopped() {
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        let next = shared.state.work.lock().take_recovery();
+        let next = shared.state.work.lock().take_recovery(shared.runtime.now());
         match next {
             Some(inode) => {
                 let task = Arc::clone(&shared);
@@ -50,36 +53,67 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 async fn recover_until_done(shared: &Arc<Shared>, inode: InodeId) {
     let done = recover(shared, inode).await;
-    if let Err(error) = &done {
-        tracing::info!(%inode, %error, "recovery waits");
-        shared.runtime.sleep(PAUSE).await;
+    match &done {
+        // Whoever waits for a node holds nobody up: its turn is over.
+        Ok(Ended::Silent(nodes)) => {
+            tracing::info!(%inode, ?nodes, "recovery waits for nodes that are only silent");
+            shared.state.work.lock().on_recovery_waits(inode, shared.runtime.now());
+            return;
+        }
+        Ok(Ended::Done) => {}
+        Err(error) => {
+            tracing::info!(%inode, %error, "recovery waits");
+            shared.runtime.sleep(PAUSE).await;
+        }
     }
     shared.state.work.lock().on_recovery_ended(inode, done.is_ok());
 }
 
+/// What came of an attempt.
+enum Ended {
+    /// There is nothing left to recover.
+    Done,
+    /// These have members and did not answer, but are not dead.
+    Silent(BTreeSet<NodeId>),
+}
+
 /// One attempt, under an epoch of its own. An error means: again later.
-async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<()> {
-    let Some(expected_epoch) = needed(shared, inode) else { return Ok(()) };
+async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
+    let Some(expected_epoch) = needed(shared, inode) else { return Ok(Ended::Done) };
+    let members: BTreeSet<NodeId> = {
+        let machine = shared.group.machine();
+        let metablocks = machine.metablocks(inode).unwrap_or_default();
+        metablocks.iter().flat_map(|record| &record.members).map(pb::Member::node_id).collect()
+    };
+    // Who is known to be silent is not asked: each such call would take its whole deadline.
+    let silent = waited_for(shared, inode, members, |silence| silence.is_known());
+    if !silent.is_empty() {
+        return Ok(Ended::Silent(silent));
+    }
     let begin = pb::BeginRecovery { inode: inode.raw(), expected_epoch: expected_epoch.raw() };
     let epoch = match shared.group.propose(Op::BeginRecovery(begin)).await {
         Ok(Reply::Epoch(epoch)) => epoch,
         Ok(other) => bail!(Internal, "BeginRecovery was answered with {other:?}"),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => return Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => return Ok(Ended::Done),
         Err(error) => return Err(error),
     };
     // The lease is over with this epoch, whatever comes of the recovery.
     shared.state.work.lock().abandoned.remove(&inode);
     let (metablocks, trim) = {
         let machine = shared.group.machine();
-        let Ok(metablocks) = machine.metablocks(inode) else { return Ok(()) };
+        let Ok(metablocks) = machine.metablocks(inode) else { return Ok(Ended::Done) };
         (metablocks, machine.pending_trim(inode))
     };
     // Ordering: the epoch is over with the log before members are asked. What a holder of it was told is safe is in the log
     // then, or with every member.
     let logged = offload::gather(shared, inode, epoch).await?;
-    let mut answers = promise(shared, epoch, &metablocks).await;
+    let (mut answers, unreached) = promise(shared, epoch, &metablocks).await;
+    let silent = waited_for(shared, inode, unreached, |_| true);
+    if !silent.is_empty() {
+        return Ok(Ended::Silent(silent));
+    }
     if offload::replay(shared, epoch, &metablocks, &answers, &logged).await? {
-        answers = promise(shared, epoch, &metablocks).await;
+        (answers, _) = promise(shared, epoch, &metablocks).await;
     }
     let mut settles = Vec::new();
     for record in metablocks {
@@ -98,7 +132,34 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<()> {
     }
     let written = settles.iter().any(Settle::is_ahead);
     let metablocks = settle_all(shared, epoch, settles).await?;
-    finish(shared, inode, epoch, metablocks, written).await
+    finish(shared, inode, epoch, metablocks, written).await.map(|()| Ended::Done)
+}
+
+/// Which of these nodes a recovery waits for: those that are neither dead nor off by plan, as long as it may wait.
+fn waited_for(
+    shared: &Shared,
+    inode: InodeId,
+    nodes: BTreeSet<NodeId>,
+    counts: impl Fn(&Silence) -> bool,
+) -> BTreeSet<NodeId> {
+    let (now, now_ms) = (shared.runtime.now(), shared.wall_ms());
+    let longest = patience(shared.options.dead_time, shared.options.session_ttl);
+    let registry = shared.state.registry.lock();
+    let work = shared.state.work.lock();
+    let plans = shared.state.plans.lock();
+    let silence = |node: NodeId| Silence {
+        state: registry.state(node),
+        late: registry.is_missed(node),
+        off: rest(&plans, node, now_ms) == Rest::Off,
+    };
+    let waited = work.waiting.span(inode, now);
+    nodes
+        .into_iter()
+        .filter(|node| {
+            let silence = silence(*node);
+            counts(&silence) && silence.is_waited_for(waited, longest)
+        })
+        .collect()
 }
 
 /// The file's epoch, if it still needs recovery.
@@ -118,8 +179,13 @@ fn key(record: &pb::Metablock, member: &pb::Member) -> Key {
     (record.id, member.volume)
 }
 
-/// Asks all members to refuse lower epochs from now on, and for their versions. Who does not answer is left out.
-async fn promise(shared: &Arc<Shared>, epoch: Epoch, metablocks: &[pb::Metablock]) -> BTreeMap<Key, (Version, u64)> {
+/// Asks all members to refuse lower epochs from now on, and for their versions. Who does not
+/// answer is left out; nodes that were not reached at all are told.
+async fn promise(
+    shared: &Arc<Shared>,
+    epoch: Epoch,
+    metablocks: &[pb::Metablock],
+) -> (BTreeMap<Key, (Version, u64)>, BTreeSet<NodeId>) {
     let mut by_node: BTreeMap<NodeId, Vec<pb::ReplicaName>> = BTreeMap::new();
     for record in metablocks {
         for member in &record.members {
@@ -132,18 +198,22 @@ async fn promise(shared: &Arc<Shared>, epoch: Epoch, metablocks: &[pb::Metablock
         for names in names.chunks(NAMES_MAX) {
             let call = pb::PromiseEpoch { epoch: epoch.raw(), replicas: names.to_vec() };
             let shared = Arc::clone(shared);
-            calls.push(shared.clone().runtime.spawn("promise", async move {
+            let task = shared.clone().runtime.spawn("promise", async move {
                 shared.awake(node).await?;
                 shared.channel(node)?.call(&call, shared.options.call_timeout).await
-            }));
+            });
+            calls.push((node, task));
         }
     }
-    let mut answers = BTreeMap::new();
-    for call in calls {
-        let Ok(Ok(reply)) = call.join().await else { continue };
-        answers.extend(reply.replicas.into_iter().filter_map(promised));
+    let (mut answers, mut unreached) = (BTreeMap::new(), BTreeSet::new());
+    for (node, call) in calls {
+        match call.join().await {
+            Ok(Ok(reply)) => answers.extend(reply.replicas.into_iter().filter_map(promised)),
+            Ok(Err(error)) if error.kind() == ErrorKind::StaleEpoch => {}
+            _ => drop(unreached.insert(node)),
+        }
     }
-    answers
+    (answers, unreached)
 }
 
 fn promised(replica: pb::PromisedReplica) -> Option<(Key, (Version, u64))> {

@@ -8,6 +8,7 @@ use ebb_types::{ErrorKind, Result, Version, bail};
 use ebb_wire::{convert, pb};
 
 use super::Reason;
+use super::rejoin;
 use super::run::{PAUSE, Task, change_set};
 use crate::acquire::Turn;
 use crate::leases::{MASTER, Mode};
@@ -44,6 +45,8 @@ pub(crate) struct Copy {
     pub target: pb::Member,
     /// The set when it is made; none if it stays as it is.
     pub set: Option<Vec<pb::Member>>,
+    /// The target was left out of the set and may have everything: it is stamped, and the copy finds nothing to do.
+    pub rejoins: Option<pb::LeftOut>,
 }
 
 /// Begins a copy, which ends by itself.
@@ -77,14 +80,20 @@ fn note_end(shared: &Shared, task: &Task, copy: &Copy, done: &Result<()>) {
     let mut work = shared.state.work.lock();
     let (metablock, at_target) = (task.metablock, (task.metablock, copy.target.volume_id()));
     let Err(error) = done else {
-        work.copied.count += 1;
-        work.copied.bytes += task.record.length;
+        if copy.rejoins.is_some() {
+            work.copied.rejoined += 1;
+        } else {
+            work.copied.count += 1;
+            work.copied.bytes += task.record.length;
+        }
         if copy.set.is_none() {
             work.on_renewed(metablock, copy.target.volume_id());
         }
         return;
     };
     match copy.set {
+        // It is left out as before.
+        Some(_) if copy.rejoins.is_some() => {}
         // Whole or in part, it is in no set.
         Some(_) => {
             work.excess.insert((copy.target.volume_id(), metablock));
@@ -114,6 +123,9 @@ async fn settle(shared: &Arc<Shared>, task: &Task, turn: &Turn) -> Result<Option
 }
 
 async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, at: Version, turn: &Turn) -> Result<()> {
+    if let Some(left_out) = &copy.rejoins {
+        rejoin::restamp(shared, task, left_out, at).await?;
+    }
     let pulling = pull(shared, task, copy.source, copy.target, at);
     tokio::pin!(pulling);
     tokio::select! {

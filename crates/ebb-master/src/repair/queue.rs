@@ -10,6 +10,7 @@ use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 
 use super::suspects::Suspects;
+use crate::recovery::wait::Waiting;
 
 /// A replica, as the map or a report names it.
 pub type ReplicaKey = (MetablockId, VolumeId);
@@ -57,6 +58,8 @@ pub struct Copied {
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Members that recoveries had left out and that came back with everything: nothing was copied.
+    pub rejoined: u64,
 }
 
 /// Queues of background work.
@@ -68,6 +71,10 @@ pub struct Work {
     pub recovering: BTreeSet<InodeId>,
     /// Files that could not be recovered at the last attempt.
     pub unrecovered: BTreeSet<InodeId>,
+    /// Files whose recovery waits for members that are only silent.
+    pub waiting: Waiting,
+    /// What recoveries left out, and turned out not to be what the set lacks: it is not asked again.
+    pub unfit: BTreeSet<ReplicaKey>,
     /// Whose turn is next.
     next_recovery: InodeId,
     /// Files whose holder lives, but has said that it does not hold them any more.
@@ -123,6 +130,7 @@ impl Work {
     pub fn on_renewed(&mut self, metablock: MetablockId, volume: VolumeId) {
         self.damaged.remove(&(metablock, volume));
         self.cramped.remove(&(metablock, volume));
+        self.unfit.remove(&(metablock, volume));
     }
 
     /// Volumes where a stray replica of this metablock waits for its deletion: it would take a new copy with it.
@@ -166,6 +174,7 @@ impl Work {
     pub fn on_recovery_ended(&mut self, inode: InodeId, is_done: bool) {
         self.recovering.remove(&inode);
         if is_done {
+            self.waiting.on_done(inode);
             self.unrecovered.remove(&inode);
         } else {
             self.recoveries.insert(inode);
@@ -173,9 +182,22 @@ impl Work {
         }
     }
 
+    /// An attempt to recover a file has met members that are silent and may come back.
+    pub fn on_recovery_waits(&mut self, inode: InodeId, now: Moment) {
+        self.recovering.remove(&inode);
+        self.unrecovered.insert(inode);
+        self.waiting.on_attempt(inode, now);
+    }
+
+    /// A node has told what it has: whoever waited for it looks again.
+    pub fn on_node_back(&mut self) {
+        self.recoveries.append(&mut self.waiting.take_all());
+    }
+
     /// The next file to recover; it counts as being recovered from now on. Files take turns: those that cannot be recovered now
     /// come again and again, and there may be more of them than are recovered at a time.
-    pub fn take_recovery(&mut self) -> Option<InodeId> {
+    pub fn take_recovery(&mut self, now: Moment) -> Option<InodeId> {
+        self.recoveries.append(&mut self.waiting.take_due(now));
         let behind = self.recoveries.range(self.next_recovery..).chain(self.recoveries.range(..self.next_recovery));
         let inode = behind.copied().find(|inode| !self.recovering.contains(inode))?;
         self.next_recovery = InodeId::new(inode.raw().saturating_add(1));

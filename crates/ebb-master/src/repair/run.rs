@@ -10,6 +10,7 @@ use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use super::copy::{Copy, begin};
+use super::rejoin;
 use super::suspects::Mark;
 use super::{Condition, Reason, Repair, SetView, choose_repair, readable};
 use crate::acquire::Turn;
@@ -225,16 +226,27 @@ async fn start(shared: &Arc<Shared>, task: Task, repair: Repair) -> Started {
             let is_busy = busy_nodes(shared, task.record.length).contains(&member.node_id());
             let source = choose_source(shared, &task, &sources, member.node_id()).filter(|_| !is_busy);
             let Some(source) = source else { return Started::NoPair };
-            begin(shared, task, Copy { source, target: member, set: None }, Reason::MemberDamaged);
+            begin(shared, task, Copy { source, target: member, set: None, rejoins: None }, Reason::MemberDamaged);
         }
         Repair::Copy { sources, replaced, staying, reason } => {
+            if let Some(left_out) = rejoin::choose(shared, &task, &staying)
+                && let Some(target) = left_out.member
+            {
+                let is_busy = busy_nodes(shared, task.record.length).contains(&target.node_id());
+                let source = choose_source(shared, &task, &sources, target.node_id()).filter(|_| !is_busy);
+                let Some(source) = source else { return Started::NoPair };
+                let set = staying.into_iter().chain([target]).collect();
+                let copy = Copy { source, target, set: Some(set), rejoins: Some(left_out) };
+                begin(shared, task, copy, Reason::Returned);
+                return Started::Yes;
+            }
             let Some((source, target)) = choose_pair(shared, &task, &sources, replaced, &staying, reason) else {
                 // Where nobody else has room, room may come where the damage is.
                 replaced.map(|member| shared.state.work.lock().cramped.remove(&(task.metablock, member.volume_id())));
                 return Started::NoPair;
             };
             let set = staying.into_iter().chain([target]).collect();
-            begin(shared, task, Copy { source, target, set: Some(set) }, reason);
+            begin(shared, task, Copy { source, target, set: Some(set), rejoins: None }, reason);
         }
     }
     Started::Yes
@@ -263,7 +275,7 @@ fn choose_pair(
     let members = task.record.members.iter().filter(|member| Some(**member) != comes_back);
     let mut exclude = busy;
     exclude.extend(members.map(pb::Member::node_id));
-    exclude.extend(nodes_with_strays(shared, task.metablock));
+    let strays = nodes_with_strays(shared, task.metablock);
     // What was away from home stays away from there, or goes there now.
     let home = replaced.and_then(|member| crate::away::home_to_keep(shared, &[member], staying));
     if home.is_none()
@@ -282,10 +294,15 @@ fn choose_pair(
         present: staying.to_vec(),
         home,
         replicas: staying.len() + 1,
-        exclude,
+        exclude: exclude.iter().copied().chain(strays.iter().copied()).collect(),
         bytes: task.record.length,
     };
-    match place(shared, &need) {
+    // Where there is no other node the copy takes a stray's place, with a life of its own: nothing is deleted for a set that
+    // lacks copies.
+    let beside = |error| {
+        if strays.is_empty() { Err(error) } else { place(shared, &Need { exclude: exclude.clone(), ..need.clone() }) }
+    };
+    match place(shared, &need).or_else(beside) {
         Ok(members) => {
             let target = *members.first()?;
             choose_source(shared, task, sources, target.node_id()).map(|source| (source, target))

@@ -129,9 +129,9 @@ fn queues_follow_the_map() {
     assert_eq!(work.unsettled_sets(|_| true), 0);
     assert_eq!(work.excess.len(), 1, "what was freed as a whole is the state machine's to delete");
     work.recoveries.insert(InodeId::new(3));
-    assert_eq!(work.take_recovery(), Some(InodeId::new(3)));
+    assert_eq!(work.take_recovery(ebb_runtime::Moment::default()), Some(InodeId::new(3)));
     work.recoveries.insert(InodeId::new(3));
-    assert_eq!(work.take_recovery(), None, "one attempt at a time");
+    assert_eq!(work.take_recovery(ebb_runtime::Moment::default()), None, "one attempt at a time");
 }
 
 /// Two files are recovered at a time, and two cannot be: their members are gone.
@@ -141,7 +141,10 @@ fn files_that_cannot_be_recovered_keep_no_other_waiting() {
     work.recoveries.extend((1..=4).map(InodeId::new));
     let mut tried = Vec::new();
     for _ in 0..3 {
-        for inode in [work.take_recovery().unwrap(), work.take_recovery().unwrap()] {
+        for inode in [
+            work.take_recovery(ebb_runtime::Moment::default()).unwrap(),
+            work.take_recovery(ebb_runtime::Moment::default()).unwrap(),
+        ] {
             tried.push(inode.raw());
             work.on_recovery_ended(inode, inode.raw() > 2);
         }

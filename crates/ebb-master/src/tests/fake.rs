@@ -234,10 +234,16 @@ impl FakeService {
             bail!(StaleVersion, "the source is at {version}");
         }
         let mut held = self.held.lock();
-        held.pulls += 1;
-        held.pull_rates.push(call.rate_bytes_per_sec);
         held.lives += 1;
         let life = held.lives;
+        if let Some(replica) =
+            held.replicas.get_mut(&call.metablock).filter(|replica| replica.version == version && !replica.corrupt)
+        {
+            (replica.life, replica.promised) = (life, call.epoch);
+            return Ok(Answer::new(&pb::PullReplicaReply { version: Some(version.into()), length: replica.length }));
+        }
+        held.pulls += 1;
+        held.pull_rates.push(call.rate_bytes_per_sec);
         held.replicas.insert(
             call.metablock,
             Replica { version, length: described.length, promised: call.epoch, corrupt: false, life },

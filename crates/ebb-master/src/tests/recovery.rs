@@ -140,3 +140,83 @@ fn a_holder_that_gives_its_lease_up_without_committing_is_recovered() {
         assert_eq!(refused.refusals.len(), 1, "the old epoch is fenced off");
     });
 }
+
+/// All nodes go down with the holder, and one comes back before its session ends.
+async fn alone(cluster: &Cluster) -> (pb::Attr, pb::Metablock) {
+    let (attr, block) = abandoned(cluster, [3, 3, 3]).await;
+    (1..=3).for_each(|number| cluster.kill_fake(number));
+    cluster.world.sleep(Duration::from_secs(4)).await;
+    cluster.start_fake(cluster.number(block.members[0].node)).await;
+    (attr, block)
+}
+
+async fn start_others(cluster: &Cluster, block: &pb::Metablock) {
+    for member in &block.members[1..] {
+        cluster.start_fake(cluster.number(member.node)).await;
+    }
+}
+
+fn pulls(cluster: &Cluster) -> u64 {
+    cluster.fakes.iter().map(|fake| fake.held.lock().pulls).sum()
+}
+
+#[test]
+fn a_recovery_waits_for_nodes_that_are_only_silent() {
+    with_cluster(27, 3, |cluster| async move {
+        let (attr, block) = alone(&cluster).await;
+        let client = cluster.watcher().await;
+        cluster.world.sleep(Duration::from_secs(14)).await;
+        let status = cluster.status().await;
+        assert_eq!(status.sessions, 1, "the holder's is over");
+        start_others(&cluster, &block).await;
+        let (now, map) = settled(&cluster, &client, attr.inode).await;
+        assert_eq!((now.size, map[0].members.len()), (3000, 3));
+        assert_eq!(pulls(&cluster), 0);
+        assert!(cluster.fakes.iter().all(|fake| fake.held.lock().deletions.is_empty()));
+    });
+}
+
+#[test]
+fn who_was_left_out_with_everything_is_a_member_again_without_a_copy() {
+    with_cluster(28, 3, |cluster| async move {
+        let (attr, block) = alone(&cluster).await;
+        let client = cluster.watcher().await;
+        let (now, map) = settled(&cluster, &client, attr.inode).await;
+        assert_eq!((now.size, map[0].members.len(), map[0].left_out.len()), (3000, 1, 2));
+        start_others(&cluster, &block).await;
+        cluster.until("three copies again", |status| status.under_replicated == 0 && status.safe_start).await;
+        let map = client.map(attr.inode).await;
+        assert_eq!((map[0].members.len(), map[0].left_out.len()), (3, 0));
+        assert_eq!(pulls(&cluster), 0, "nothing is copied");
+        assert!(cluster.fakes.iter().all(|fake| fake.held.lock().deletions.is_empty()), "nothing is deleted");
+        for member in &block.members {
+            let replica = cluster.node(member.node).replica(block.id).unwrap();
+            assert_eq!((replica.version, replica.length), (Version::new(Epoch::new(now.epoch), 0), 3000));
+        }
+    });
+}
+
+#[test]
+fn who_was_left_out_and_missed_a_write_gets_a_copy() {
+    with_cluster(29, 3, |cluster| async move {
+        let (attr, block) = alone(&cluster).await;
+        let client = cluster.watcher().await;
+        let (_, map) = settled(&cluster, &client, attr.inode).await;
+        assert_eq!(map[0].members.len(), 1);
+        let lease = client.acquire(attr.inode, LeaseWrite, true).await.unwrap();
+        let held = lease.attr.unwrap();
+        let version = Version::new(Epoch::new(held.epoch), 1);
+        cluster.node(block.members[0].node).put(block.id, version, 4000);
+        let committed = pb::CommitMetablock { id: block.id, version: Some(version.into()), length: 4000 };
+        client.commit(&held, vec![committed], 4000, true).await.unwrap();
+        let release = pb::Release { session: client.session, inodes: vec![attr.inode] };
+        client.channel.call(&release, super::harness::DEADLINE).await.unwrap();
+        start_others(&cluster, &block).await;
+        cluster.until("three copies again", |status| status.under_replicated == 0 && status.safe_start).await;
+        assert_eq!(pulls(&cluster), 2);
+        for member in &block.members {
+            let replica = cluster.node(member.node).replica(block.id).unwrap();
+            assert_eq!((replica.version, replica.length), (version, 4000));
+        }
+    });
+}

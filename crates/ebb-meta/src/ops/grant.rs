@@ -59,6 +59,7 @@ impl Machine {
             length: 0,
             generation: 1,
             members: members.into(),
+            left_out: None,
         };
         let inode = self.edit(id);
         let dataset = inode.dataset;
@@ -99,20 +100,25 @@ impl Machine {
         members: &[pb::Member],
         synced: Version,
     ) -> Option<pb::Metablock> {
+        let wanted = self.wanted_copies(id);
         let inode = self.edit(id);
         let dataset = inode.dataset;
         let file = inode.file_mut()?;
-        let old = file.map.get(block)?.members.clone();
+        let (old, before) = file.map.get(block).map(|block| (block.members.clone(), block.left_out().to_vec()))?;
         file.map.update(block, |block| {
             block.members = members.into();
             block.generation += 1;
             block.version = block.version.max(synced);
+            block.leave_out(&before, wanted);
         });
         let now = file.map.get(block).map(Metablock::to_pb);
         self.replicas.change_set(block, &old, members);
         let (old, new) = (old.to_vec(), members.to_vec());
         call.effects.push(Effect::SetChanged { inode: id, dataset, metablock: block, old, new });
         self.yield_extras(call, id, block, members);
+        if !before.is_empty() {
+            call.effects.push(Effect::LeftOutChanged { metablock: block, old: before });
+        }
         now
     }
 

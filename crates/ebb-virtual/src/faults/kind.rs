@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebb_runtime::virt::{Dice, DiskFaults, World};
 
-use super::{drain, links, master_disk};
+use super::{drain, links, master_disk, returns};
 use crate::cluster::{Cluster, Member, Role};
 
 /// Where a block server keeps everything.
@@ -77,6 +77,10 @@ kinds! {
     LostNode,
     /// Power fails everywhere at once, and one host never comes back.
     PartialReturn,
+    /// Power fails everywhere at once; hosts come back one by one, some after sessions have ended.
+    StaggeredReturn,
+    /// Block servers are started again one after the other, and a client dies meanwhile.
+    RollingRestart,
     /// A host is away until it counts as dead, and comes back with what is out of date by then.
     Absence,
     /// An operator drains a node.
@@ -111,7 +115,9 @@ impl Kind {
             Self::DiskError | Self::BitFlip | Self::Misdirect | Self::LostVolume | Self::LostNode => {
                 role == Role::Block
             }
-            Self::PartialReturn | Self::Absence | Self::Drain => role == Role::Block,
+            Self::PartialReturn | Self::StaggeredReturn | Self::RollingRestart | Self::Absence | Self::Drain => {
+                role == Role::Block
+            }
             Self::LostProxy => matches!(role, Role::Master | Role::Proxy),
             Self::MasterError | Self::MasterRot => role == Role::Master,
             Self::SlowDisk | Self::FullDisk => !matches!(role, Role::Client(_)),
@@ -132,6 +138,10 @@ impl Kind {
             }
             // A node is dead after thirty; longer is another fault.
             Self::Absence => dice.span_between(Duration::from_secs(31), Duration::from_secs(45)),
+            // Sessions end after ten seconds, and nodes are dead after thirty.
+            Self::StaggeredReturn | Self::RollingRestart => {
+                dice.span_between(Duration::from_secs(8), Duration::from_secs(28))
+            }
             Self::MasterError => master_disk::error_span(dice),
             // Up to a minute members may come back, and nothing is given up.
             Self::ClientCut => dice.span_between(Duration::from_secs(1), Duration::from_secs(90)),
@@ -169,7 +179,9 @@ impl Fault {
             blocks.map(|member| member.process.name().to_owned()).collect::<Vec<_>>()
         };
         match self.kind {
-            Kind::PowerCut => blocks(&cluster.members().iter().collect::<Vec<_>>()),
+            Kind::PowerCut | Kind::StaggeredReturn | Kind::RollingRestart => {
+                blocks(&cluster.members().iter().collect::<Vec<_>>())
+            }
             Kind::Partition | Kind::OneWay => blocks(&[&self.member, &self.other]),
             // All but one are back in a moment, with everything.
             Kind::Skew | Kind::Drain | Kind::PartialReturn => Vec::new(),
@@ -202,6 +214,8 @@ impl Fault {
                 }
                 Box::new(|cluster| cluster.members().iter().for_each(|member| cluster.restart(member)))
             }
+            Kind::StaggeredReturn => returns::begin_staggered(cluster, &member, dice),
+            Kind::RollingRestart => returns::begin_rolling(cluster, dice),
             Kind::Freeze | Kind::Oversleep => {
                 process.freeze();
                 Box::new(move |_| again.process.thaw())
