@@ -222,6 +222,7 @@ impl Dice<'_> {
             release: self.one_in(3),
             trimmed: self.one_in(2),
             kill_privileges: self.one_in(9),
+            gone: self.one_in(9),
             size_generation: self.maybe(|dice| dice.below(2)),
         }
     }
