@@ -87,6 +87,7 @@ impl Shared {
             served,
             rest,
             reads: self.extras.take_reads(),
+            position: self.session.position(),
         };
         let sent = self.runtime.now();
         let deadline = Duration::from_millis(u64::from(wait_ms)) + LATE;
@@ -99,6 +100,7 @@ impl Shared {
                 return Err(error);
             }
         };
+        self.session.on_position(reply.position);
         if self.boot.is_new(session.generation, reply.master_boot) {
             tracing::info!("another master process answers: telling it what this client holds");
             self.nodes.forget_version();
@@ -211,10 +213,10 @@ impl Shared {
 
     /// Opens a session and tells it which files are open here.
     pub async fn open_session(self: &Arc<Self>) -> Result<()> {
-        let message = pb::OpenSession {
-            host: self.options.host.as_str().to_owned(),
+        let message = pb::OpenSession { host: self.options.host.as_str().to_owned(),
             role: self.options.role.clone(),
             pid: self.options.pid,
+            position: self.session.position(),
         };
         let reply = self.session.open(&message).await?;
         self.on_plans(&reply.plans);

@@ -53,6 +53,8 @@ plants! {
     StaysMisplaced = "stays-misplaced";
     /// A master believes what it reads of its log at a start, whether or not it was ever synced.
     CacheTrusted = "cache-trusted";
+    /// A master serves whatever others say that they have seen of a newer one.
+    OldMasterServes = "old-master-serves";
 }
 
 impl Plant {

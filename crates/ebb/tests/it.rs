@@ -23,6 +23,8 @@ mod harness;
 mod jobs;
 #[path = "it/kills.rs"]
 mod kills;
+#[path = "it/lineage.rs"]
+mod lineage;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
 #[path = "it/linear.rs"]
