@@ -112,7 +112,9 @@ mod tests {
             let other = written.replace("ebb-node 2", &format!("ebb-node {other}"));
             let refused = decode(other.as_bytes(), path, cluster).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Unsupported);
-            assert!(refused.to_string().contains("/d/node has format") && refused.to_string().contains("reads 1 and 2"));
+            assert!(
+                refused.to_string().contains("/d/node has format") && refused.to_string().contains("reads 1 and 2")
+            );
         }
         let cut = written.replace(" 1234", "");
         assert_eq!(decode(cut.as_bytes(), path, cluster).unwrap_err().kind(), ErrorKind::Corrupt);

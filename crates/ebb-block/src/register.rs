@@ -7,9 +7,9 @@ use ebb_store::Volume;
 use ebb_types::{Error, ErrorKind, NodeId, Result, VolumeId, bail};
 use ebb_wire::{Call, pb};
 
-use crate::{identity, seen};
 use crate::node::Node;
 use crate::report::{self, Rounds};
+use crate::{identity, seen};
 
 /// For one call to a master.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
@@ -129,7 +129,7 @@ async fn take_ids(node: &Node, reply: &pb::RegisterNodeReply) -> Result<()> {
 }
 
 /// Sends heartbeats until a master asks for a new registration.
-async fn heartbeats(node: &Node, masters: &mut Masters, interval: Duration, rounds: &mut Rounds) {
+async fn heartbeats(node: &Arc<Node>, masters: &mut Masters, interval: Duration, rounds: &mut Rounds) {
     loop {
         // What says that a node woke doubles as a heartbeat (BlinkFS, Sec. 4.3).
         tokio::select! {
@@ -156,7 +156,9 @@ async fn heartbeats(node: &Node, masters: &mut Masters, interval: Duration, roun
             Ok(reply) => {
                 // Told: what was found meanwhile comes with the next one.
                 drop(node.damaged.lock().drain(..corrupt.len()));
-                seen::note(node, reply.position).await;
+                // A slow disk keeps no heartbeat.
+                let (noting, position) = (Arc::clone(node), reply.position);
+                node.runtime.spawn("note", async move { seen::note(&noting, position).await });
             }
             Err(error) => {
                 tracing::debug!(%error, "heartbeat not answered");

@@ -32,6 +32,8 @@ struct Known {
     newest: pb::Position,
     noted: pb::Position,
     noted_at: Moment,
+    /// A note is being written.
+    noting: bool,
 }
 
 impl Known {
@@ -43,14 +45,15 @@ impl Known {
             self.newest = told;
         }
         let is_new_run = run(&self.newest) != run(&self.noted);
-        is_new_run || (self.newest != self.noted && now.since(self.noted_at) >= NOTE_EVERY)
+        let is_due = is_new_run || (self.newest != self.noted && now.since(self.noted_at) >= NOTE_EVERY);
+        is_due && !self.noting
     }
 }
 
 impl Seen {
     /// What was noted before this start.
     pub(crate) fn new(noted: pb::Position) -> Self {
-        let known = Known { newest: noted, noted, noted_at: Moment::default() };
+        let known = Known { newest: noted, noted, noted_at: Moment::default(), noting: false };
         Self { known: Mutex::new(known), refused: Mutex::default(), registered: AtomicBool::new(false) }
     }
 
@@ -98,13 +101,16 @@ pub(crate) async fn note(node: &Node, told: Option<pb::Position>) {
         if !known.on_told(told, now) {
             return;
         }
-        known.noted_at = now;
+        (known.noted_at, known.noting) = (now, true);
         known.newest
     };
     let identity = Identity { node: node.id(), position };
     let cluster = node.connector.identity().cluster;
-    match identity::write(&node.runtime.disk(), &node.data_dir, cluster, &identity).await {
-        Ok(()) => node.seen.known.lock().noted = position,
+    let written = identity::write(&node.runtime.disk(), &node.data_dir, cluster, &identity).await;
+    let mut known = node.seen.known.lock();
+    known.noting = false;
+    match written {
+        Ok(()) => known.noted = position,
         Err(error) => tracing::warn!(%error, "what was seen of the master is not noted on disk"),
     }
 }
@@ -117,11 +123,14 @@ mod tests {
     fn a_new_run_is_noted_at_once_and_what_it_does_every_ten_seconds() {
         let at = |seconds| Moment::default().after(Duration::from_secs(seconds));
         let position = |run, index| pb::Position { lineage: 7, run, mark: run * 10, index };
-        let mut known = Known { newest: position(1, 50), noted: position(1, 50), noted_at: at(100) };
+        let mut known = Known { newest: position(1, 50), noted: position(1, 50), noted_at: at(100), noting: false };
         assert!(!known.on_told(position(1, 60), at(101)));
         assert!(!known.on_told(position(1, 55), at(102)), "an answer that came late");
         assert_eq!(known.newest.index, 60);
         assert!(known.on_told(position(1, 60), at(110)));
+        known.noting = true;
+        assert!(!known.on_told(position(2, 61), at(111)), "one note at a time");
+        known.noting = false;
         assert!(known.on_told(position(2, 61), at(111)));
         (known.noted, known.noted_at) = (known.newest, at(111));
         assert!(!known.on_told(position(2, 61), at(200)), "nothing has moved");

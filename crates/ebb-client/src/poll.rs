@@ -213,7 +213,8 @@ impl Shared {
 
     /// Opens a session and tells it which files are open here.
     pub async fn open_session(self: &Arc<Self>) -> Result<()> {
-        let message = pb::OpenSession { host: self.options.host.as_str().to_owned(),
+        let message = pb::OpenSession {
+            host: self.options.host.as_str().to_owned(),
             role: self.options.role.clone(),
             pid: self.options.pid,
             position: self.session.position(),

@@ -115,9 +115,8 @@ impl Session {
         let Some(told) = told else { return };
         let mut position = self.position.lock();
         // Answers may overtake each other. Another lineage took the place of the one before.
-        let is_newer = |known: &pb::Position| {
-            known.lineage != told.lineage || (known.run, known.index) < (told.run, told.index)
-        };
+        let is_newer =
+            |known: &pb::Position| known.lineage != told.lineage || (known.run, known.index) < (told.run, told.index);
         if position.as_ref().is_none_or(is_newer) {
             *position = Some(told);
         }

@@ -49,7 +49,14 @@ async fn meta(group: &Group, op: Op) -> Result<pb::MetaReply> {
 }
 
 async fn session(group: &Group) -> Result<u64> {
-    match group.propose(Op::OpenSession(pb::OpenSessionCommand { host: "h1".into(), role: "mount".into(), ..Default::default() })).await? {
+    match group
+        .propose(Op::OpenSession(pb::OpenSessionCommand {
+            host: "h1".into(),
+            role: "mount".into(),
+            ..Default::default()
+        }))
+        .await?
+    {
         Reply::Session(session) => Ok(session.raw()),
         other => bail!(Internal, "answered with {other:?}"),
     }

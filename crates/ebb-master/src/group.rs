@@ -146,8 +146,17 @@ impl Group {
         driver.take_lead().await?;
         let (propose_timeout, epoch_step_max) = (options.propose_timeout, options.epoch_step_max);
         let runtime = runtime.clone();
-        let group =
-            Self { runtime, proposals, machine, applied, syncs, stop, checkpoint_wanted, propose_timeout, epoch_step_max };
+        let group = Self {
+            runtime,
+            proposals,
+            machine,
+            applied,
+            syncs,
+            stop,
+            checkpoint_wanted,
+            propose_timeout,
+            epoch_step_max,
+        };
         Ok(Opened { driver, group })
     }
 

@@ -106,7 +106,14 @@ impl Registry {
     /// Nobody heard of yet.
     #[must_use]
     pub fn new(started: Moment, dead_time: Duration, suspect_time: Duration, first_version: u64) -> Self {
-        Self { nodes: BTreeMap::new(), started, dead_time, suspect_time, version: first_version, twins: BTreeMap::new() }
+        Self {
+            nodes: BTreeMap::new(),
+            started,
+            dead_time,
+            suspect_time,
+            version: first_version,
+            twins: BTreeMap::new(),
+        }
     }
 
     /// Version of the node map.

@@ -27,7 +27,8 @@ use crate::shared::{Shared, Soft, State};
 use crate::standing::{self, Standings};
 use crate::vouched::{BELIEF, Vouched};
 use crate::{
-    accept, acquire, admin, deletes, fsck, namespace, nodes, offload, poll, popular, power, recovery, repair, room, upkeep,
+    accept, acquire, admin, deletes, fsck, namespace, nodes, offload, poll, popular, power, recovery, repair, room,
+    upkeep,
 };
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.

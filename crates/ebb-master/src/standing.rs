@@ -194,7 +194,8 @@ impl Shared {
     pub(crate) fn is_of_lost_history(&self, told: Option<&pb::Position>) -> bool {
         let machine = self.group.machine();
         let judged = told.map(|told| machine.judge_position(self.group.applied_index(), told));
-        judged == Some(Told::Superseded) || judged.is_some_and(|judged| judged != Told::Known) && self.standing.is_accepting()
+        judged == Some(Told::Superseded)
+            || judged.is_some_and(|judged| judged != Told::Known) && self.standing.is_accepting()
     }
 
     /// A replica has, or has promised, an epoch that this master never gave to its file. True: it is to be recovered, for
@@ -313,7 +314,8 @@ fn recorded(shared: &Shared) -> Vec<pb::Node> {
 
 /// Whether every node has reported that has to before a loss is accepted.
 fn gathered(shared: &Shared) -> std::result::Result<(), String> {
-    let without = shared.standing.accepting.lock().as_ref().map(|accepting| accepting.without.clone()).unwrap_or_default();
+    let without =
+        shared.standing.accepting.lock().as_ref().map(|accepting| accepting.without.clone()).unwrap_or_default();
     let nodes = recorded(shared);
     let registry = shared.state.registry.lock();
     let missing: Vec<String> = nodes
@@ -340,7 +342,11 @@ async fn accept_loss(shared: &Shared) -> Result<()> {
     // Ordering: the word is taken back only when it is recorded that it was followed.
     accept::clear(&shared.runtime, &shared.options.data_dir).await?;
     *shared.standing.accepting.lock() = None;
-    tracing::warn!(lineage, epoch = gathered.epoch, "a loss was accepted: no replica is deleted until `ebb fsck` has come to its end");
+    tracing::warn!(
+        lineage,
+        epoch = gathered.epoch,
+        "a loss was accepted: no replica is deleted until `ebb fsck` has come to its end"
+    );
     Ok(())
 }
 

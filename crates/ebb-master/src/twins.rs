@@ -58,7 +58,10 @@ pub(crate) fn check(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
             }
         };
         let path = call.volumes.iter().find(|told| told.id == volume).map_or("", |told| told.path.as_str());
-        let found = format!("volume v{volume} of {node} {what} ({}, {}, process {}, {path})", call.host, call.address, call.pid);
+        let found = format!(
+            "volume v{volume} of {node} {what} ({}, {}, process {}, {path})",
+            call.host, call.address, call.pid
+        );
         match registry.lately(node, now).filter(|(boot, _)| boot.raw() != call.boot) {
             Some((_, pid)) => format!(
                 "two processes say that they are {node}: {found}; the other one is process {pid} at {} and serves. One \
@@ -99,7 +102,11 @@ mod tests {
         assert_eq!(judged(8, 71, 100), Verdict::Welcome, "started again");
         assert_eq!(judged(12, 71, 100), Verdict::Welcome, "starts that never came to register leave gaps");
         assert_eq!(judged(0, 71, 100), Verdict::Welcome, "a release that does not count");
-        assert_eq!(judged(7, 71, 100), Verdict::Older { volume: 5, recorded: 7, told: 7 }, "a copy that was started beside it");
+        assert_eq!(
+            judged(7, 71, 100),
+            Verdict::Older { volume: 5, recorded: 7, told: 7 },
+            "a copy that was started beside it"
+        );
         assert_eq!(judged(6, 71, 100), Verdict::Older { volume: 5, recorded: 7, told: 6 }, "put back");
         assert_eq!(judged(8, 71, 99), Verdict::Shorter { volume: 5, recorded: 100, told: 99 }, "copied while it ran");
     }

@@ -124,11 +124,9 @@ mod tests {
     #[test]
     fn labels_survive_and_damage_is_noticed() {
         let bytes = label().encode();
-        assert!(
-            bytes.starts_with(
-                b"ebb-volume 4\ncluster 5\nnode 4\nvolume 7\nincarnation 18446744073709551615\nstarts 6\ncrc "
-            )
-        );
+        assert!(bytes.starts_with(
+            b"ebb-volume 4\ncluster 5\nnode 4\nvolume 7\nincarnation 18446744073709551615\nstarts 6\ncrc "
+        ));
         assert_eq!(Label::decode(&bytes, Path::new("x")).unwrap(), label());
         for at in 0..bytes.len() {
             let mut bad = bytes.to_vec();

@@ -98,7 +98,8 @@ async fn format(runtime: &Runtime, root: &Path, names: &[String], options: &Volu
     disk.sync_dir(&root.join(REPLICAS_DIR)).await?;
     let incarnation = Incarnation::new(runtime.random_u64().max(1));
     IndexWriter::begin(&disk, root, IndexHead { segment: 1, lsn: 1, incarnation }).await?.finish().await?;
-    let label = Label { cluster: options.cluster, node: options.node, volume: VolumeId::new(0), incarnation, starts: 0 };
+    let label =
+        Label { cluster: options.cluster, node: options.node, volume: VolumeId::new(0), incarnation, starts: 0 };
     // Ordering: last, so that what has a label is whole.
     disk.replace(&root.join(LABEL_FILE), label.encode()).await?;
     if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {

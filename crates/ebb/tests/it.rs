@@ -23,10 +23,10 @@ mod harness;
 mod jobs;
 #[path = "it/kills.rs"]
 mod kills;
-#[path = "it/lineage.rs"]
-mod lineage;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
+#[path = "it/lineage.rs"]
+mod lineage;
 #[path = "it/linear.rs"]
 mod linear;
 #[path = "it/load.rs"]

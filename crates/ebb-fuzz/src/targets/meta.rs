@@ -172,12 +172,23 @@ fn write_history() -> Writer {
     let mut writer = Writer { now_ns: 1_000_000_000, ..Writer::default() };
     writer.apply(Change::InitCluster(pb::InitCluster { cluster: 7, default_replicas: 2 }));
     for host in ["h1", "h2"] {
-        writer.apply(Change::OpenSession(pb::OpenSessionCommand { host: host.into(), role: "mount".into(), ..Default::default() }));
+        writer.apply(Change::OpenSession(pb::OpenSessionCommand {
+            host: host.into(),
+            role: "mount".into(),
+            ..Default::default()
+        }));
     }
     for host in ["h1", "h2", "h3"] {
         let volumes = vec![pb::Volume { incarnation: 1, capacity_bytes: 1 << 40, ..Default::default() }];
         let (host, rack, address) = (host.to_owned(), "r1".to_owned(), "127.0.0.1:1".to_owned());
-        writer.apply(Change::RegisterNode(pb::RegisterNodeCommand { node: 0, host, rack, address, volumes, ..Default::default() }));
+        writer.apply(Change::RegisterNode(pb::RegisterNodeCommand {
+            node: 0,
+            host,
+            rack,
+            address,
+            volumes,
+            ..Default::default()
+        }));
     }
     write_names(&mut writer);
     write_file(&mut writer);

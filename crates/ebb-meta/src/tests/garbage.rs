@@ -332,7 +332,9 @@ impl Dice<'_> {
 
     fn change(&mut self, now: i64) -> Change {
         match self.below(80) {
-            0 => Change::OpenSession(pb::OpenSessionCommand { host: "h".into(), role: "r".into(), ..Default::default() }),
+            0 => {
+                Change::OpenSession(pb::OpenSessionCommand { host: "h".into(), role: "r".into(), ..Default::default() })
+            }
             1 => Change::CloseSession(self.session()),
             2 => {
                 let volumes = (0..self.below(3)).map(|_| pb::Volume { id: self.below(4), ..Default::default() });

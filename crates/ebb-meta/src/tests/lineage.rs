@@ -50,9 +50,8 @@ fn a_history_knows_where_it_has_been_and_nothing_else() {
 fn a_loss_that_is_accepted_gives_no_number_twice() {
     let mut world = World::new();
     begin(&mut world, 10, 2);
-    let create = |name: &str| {
-        Op::Create(meta_op::Create { parent: ROOT, name: name.into(), mode: 0o644, ..Default::default() })
-    };
+    let create =
+        |name: &str| Op::Create(meta_op::Create { parent: ROOT, name: name.into(), mode: 0o644, ..Default::default() });
     let kept = world.run(create("kept")).unwrap().attr.unwrap();
     let mut lost = world.machine.clone();
     let told = 1_000_000;

@@ -107,7 +107,8 @@ fn a_registration_whose_answer_was_lost_makes_no_second_node() {
     let volume = |path: &str, incarnation| pb::Volume { path: path.into(), incarnation, ..Default::default() };
     let mut register = |host: &str, volumes: Vec<pb::Volume>| {
         let node = pb::RegisterNodeCommand { host: host.into(), volumes, ..Default::default() };
-        let command = pb::Command { now_ns: 1, command: Some(pb::command::Command::RegisterNode(node)), ..Default::default() };
+        let command =
+            pb::Command { now_ns: 1, command: Some(pb::command::Command::RegisterNode(node)), ..Default::default() };
         match machine.apply(&command).reply.unwrap() {
             Reply::Node(reply) => (reply.node, reply.volumes.iter().map(|volume| volume.id).collect::<Vec<_>>()),
             other => panic!("{other:?}"),
@@ -125,7 +126,14 @@ fn replicas_of_another_history_keep_their_ids_through_a_checkpoint() {
     let (volume, near, far) = (ebb_types::VolumeId::new(3), 1000, u64::MAX);
     let quarantine = |machine: &mut Machine, metablocks: Vec<u64>, release| {
         let op = pb::Quarantine { volume: volume.raw(), metablocks, release };
-        machine.apply(&pb::Command { now_ns: 1, command: Some(pb::command::Command::Quarantine(op)), ..Default::default() }).reply.unwrap();
+        machine
+            .apply(&pb::Command {
+                now_ns: 1,
+                command: Some(pb::command::Command::Quarantine(op)),
+                ..Default::default()
+            })
+            .reply
+            .unwrap();
     };
     quarantine(&mut machine, vec![near, far], false);
     assert_eq!(machine.next_metablock().raw(), near + 1, "never given out, and one far up does not use the counter up");

@@ -9,7 +9,8 @@ use crate::output::human_bytes;
 pub fn troubles(reply: &pb::ClusterStatusReply) -> Vec<String> {
     let standing = Some(reply.standing.clone()).filter(|standing| !standing.is_empty());
     let held = reply.deletions_held.then(|| {
-        "a loss was accepted, and no replica is deleted until `ebb fsck` has come to its end and found none missing".to_owned()
+        "a loss was accepted, and no replica is deleted until `ebb fsck` has come to its end and found none missing"
+            .to_owned()
     });
     let disk = reply.disk.as_ref().and_then(of_disk);
     let own = standing.into_iter().chain(held).chain(disk);
