@@ -51,6 +51,21 @@ pub(crate) async fn clear(runtime: &Runtime, data_dir: &Path) -> Result<()> {
     disk.sync_dir(data_dir).await
 }
 
+/// What `ebb-fuzz` sees of the file: whether the bytes read as an accepted loss.
+#[doc(hidden)]
+#[must_use]
+pub fn fuzz(bytes: &[u8]) -> bool {
+    decode(std::str::from_utf8(bytes).unwrap_or_default(), Path::new(NAME)).is_ok()
+}
+
+/// Files for it.
+#[doc(hidden)]
+#[must_use]
+pub fn fuzz_samples() -> Vec<Vec<u8>> {
+    let nodes: String = (1..20).map(|node| format!("without {node}\n")).collect();
+    vec![format!("{FIRST}\n").into_bytes(), format!("{FIRST}\n{nodes}").into_bytes()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
