@@ -459,6 +459,11 @@ impl Loader {
 
     fn finish(mut self) -> Result<(Machine, u64, u64)> {
         let Some((index, term)) = self.place else { bail!(Corrupt, "the checkpoint has no header") };
+        // Ids of sessions are drawn since masters have a lineage.
+        let highest = self.machine.sessions.iter().map(|(id, _)| id).max();
+        if let Some(id) = highest.filter(|id| *id >= self.machine.next.session && !self.machine.lineage.is_begun()) {
+            bail!(Corrupt, "{id} is above the counter of sessions, {}", self.machine.next.session);
+        }
         if self.machine.directory(InodeId::ROOT).is_err() {
             bail!(Corrupt, "the checkpoint has no root directory");
         }

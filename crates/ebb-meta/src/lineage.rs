@@ -69,6 +69,11 @@ impl Lineage {
         Epoch::new(from.saturating_add(step.clamp(1, EPOCH_STEP_MAX)).min(NUMBER_MAX))
     }
 
+    /// Whether a run has begun that drew a lineage, or found one.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.id != 0
+    }
+
     /// Whether this history never gave the id, below its counter.
     pub(crate) fn is_foreign(&self, id: MetablockId) -> bool {
         self.never_given.iter().any(|(begin, end)| (*begin..*end).contains(&id.raw()))

@@ -114,6 +114,7 @@ fn epochs_rise_by_the_step_that_was_drawn() {
 #[test]
 fn session_ids_are_the_drawn_ones_and_none_is_open_twice() {
     let mut world = World::new();
+    begin(&mut world, 10, 2);
     let mut open = |session| {
         let open = pb::OpenSessionCommand { host: "h".into(), role: "r".into(), session };
         world.apply(Change::OpenSession(open)).reply.map_err(|error| error.kind())

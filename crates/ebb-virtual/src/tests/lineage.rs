@@ -3,19 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Access, Client};
-use ebb_master::Master;
-use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Plant;
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, ErrorKind, InodeId, Result};
 use ebb_wire::pb;
 
 use crate::VirtualOptions;
-use crate::cluster::{Cluster, Member, Role, identity};
-use crate::faults::kind::BLOCK_DIR;
-use crate::faults::master_disk::MASTER_DIR;
+use crate::cluster::{Cluster, Member, Role};
 
 /// No wait of a test is longer: a client of a master that serves nothing never ends by itself.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -126,50 +121,6 @@ fn an_old_master_that_serves_is_found() {
         let (seen, told) = put_master_back(seed, seed % 2 == 0, Some(Plant::OldMasterServes));
         assert!(!keeps_its_word(&seen, &told), "seed {seed}: {seen:?}");
     }
-}
-
-/// Goal: of two masters that go on from one log the second one ends when it meets a node of the first, which serves on. Method:
-/// both are started, and a block server with the second one's address.
-#[test]
-fn of_two_masters_on_copies_of_a_log_one_serves() {
-    World::run(7, WorldOptions::default(), |world| async move {
-        let cluster = start(&world);
-        on_host(&world, &cluster, "one", |client| async move { write(&client, "f", b'a').await }).await.unwrap();
-        world.sleep(PAUSE).await;
-        let first = cluster.members()[0].clone();
-        let saved = first.process.power_cut();
-        first.process.kill();
-        cluster.restart(&first);
-        world.sleep(PAUSE).await;
-
-        let second = world.process("second");
-        second.kill();
-        second.restore_disk(&saved, |_| true);
-        let address = format!("{}:7000", second.ip());
-        let options = ebb_master::Options::new(MASTER_DIR.into(), address.clone(), identity("master", "master"));
-        let _master = Master::start(second.restart(), options).await.unwrap();
-        let node = block_servers(&cluster)[0].clone();
-        node.process.kill();
-        let runtime = node.process.restart();
-        let own = identity(node.process.host(), "block");
-        let mut options = BlockOptions::new(BLOCK_DIR.into(), own, vec![address.clone()]);
-        options.listen = format!("{}:7100", node.process.ip());
-        let _server = BlockServer::start(runtime, options).await.unwrap();
-        world.sleep(Duration::from_secs(5)).await;
-        let runtime = world.process("operator").runtime();
-        let connector = Connector::new(runtime, identity("operator", "virtual"), Counters::default());
-        let told = connector.channel(&address).call(&pb::ClusterStatus {}, PATIENCE).await.unwrap();
-        assert!(told.refused && told.standing.contains("another master"), "{}", told.standing);
-        let told = status(&cluster).await;
-        assert!(told.serving && !told.refused, "{}", told.standing);
-
-        node.process.kill();
-        cluster.restart(&node);
-        world.sleep(PAUSE).await;
-        on_host(&world, &cluster, "two", |client| async move { write(&client, "f", b'b').await }).await.unwrap();
-        let work = |client: Client| async move { read(&client, "f").await };
-        assert_eq!(on_host(&world, &cluster, "three", work).await, Ok(b'b'));
-    });
 }
 
 /// Goal: a loss that is accepted gives no number twice, and loses no bytes that a node has. Method: as above, and then the
