@@ -17,5 +17,7 @@ pub fn identity(bytes: &[u8]) -> bool {
 /// Files of two clusters.
 #[must_use]
 pub fn identities() -> Vec<Vec<u8>> {
-    [CLUSTER, ClusterId::new(u64::MAX)].map(|cluster| identity::text(cluster, NodeId::new(4)).into_bytes()).to_vec()
+    let position = ebb_wire::pb::Position { lineage: 17, run: 3, mark: 99, index: 1234 };
+    let identity = identity::Identity { node: NodeId::new(4), position };
+    [CLUSTER, ClusterId::new(u64::MAX)].map(|cluster| identity::text(cluster, &identity).into_bytes()).to_vec()
 }

@@ -24,6 +24,7 @@ impl Service for BlockService {
         Box::pin(async move {
             let _in_progress = in_progress;
             node.check_awake(request.method)?;
+            node.seen.check(request.method)?;
             match request.method {
                 Method::ReadReplica => read(&node, request.decode()?).await,
                 Method::SeekReplica => reply(seek(&node, request.decode()?).await),

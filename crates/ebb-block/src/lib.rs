@@ -25,6 +25,7 @@ mod patrol;
 mod register;
 mod report;
 mod rest;
+mod seen;
 pub mod service;
 mod share;
 mod source;

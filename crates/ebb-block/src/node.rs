@@ -13,10 +13,12 @@ use ebb_rpc::{Connector, Counters};
 use ebb_runtime::{Moment, Runtime};
 use ebb_store::Volume;
 use ebb_types::{BootId, MetablockId, NodeId, Result, VolumeId, err};
+use ebb_wire::pb;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use crate::rest::Resting;
+use crate::seen::Seen;
 use crate::share::Shares;
 use crate::staging::Staging;
 
@@ -36,6 +38,8 @@ pub(crate) struct Node {
     /// Those that have an id.
     by_id: RwLock<BTreeMap<VolumeId, Volume>>,
     id: RwLock<NodeId>,
+    /// What this process and those before it have seen of the master.
+    pub(crate) seen: Seen,
     pub(crate) data_dir: PathBuf,
     /// Masters' addresses.
     pub(crate) masters: Vec<String>,
@@ -62,7 +66,7 @@ impl Node {
     pub(crate) fn new(
         runtime: &Runtime,
         volumes: Vec<Volume>,
-        id: NodeId,
+        (id, position): (NodeId, pb::Position),
         data_dir: PathBuf,
         masters: Vec<String>,
         connector: Connector,
@@ -74,6 +78,7 @@ impl Node {
             volumes,
             by_id: RwLock::default(),
             id: RwLock::new(id),
+            seen: Seen::new(position),
             data_dir,
             masters,
             counters: connector.counters().clone(),

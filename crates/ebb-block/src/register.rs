@@ -7,9 +7,9 @@ use ebb_store::Volume;
 use ebb_types::{Error, ErrorKind, NodeId, Result, VolumeId, bail};
 use ebb_wire::{Call, pb};
 
-use crate::identity;
 use crate::node::Node;
 use crate::report::{self, Rounds};
+use crate::{identity, seen};
 
 /// For one call to a master.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
@@ -39,6 +39,9 @@ pub(crate) async fn run(node: Arc<Node>, introduction: Introduction, report_ever
             match register(&node, &mut masters, &introduction).await {
                 Ok(interval) => break interval,
                 Err(error) => {
+                    if node.seen.on_refused(&error) {
+                        tracing::error!(%error, "this process is refused, and serves nothing");
+                    }
                     tracing::info!(%error, "not registered yet");
                     node.runtime.sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -92,6 +95,7 @@ async fn register(node: &Node, masters: &mut Masters, introduction: &Introductio
         boot: node.boot.raw(),
         pid: introduction.pid,
         volumes: describe_volumes(node).await,
+        position: Some(node.seen.position()),
     };
     let reply = masters.call(&message, DEADLINE).await?;
     take_ids(node, &reply).await?;
@@ -110,18 +114,22 @@ async fn take_ids(node: &Node, reply: &pb::RegisterNodeReply) -> Result<()> {
     }
     if id != node.id() {
         let cluster = node.connector.identity().cluster;
-        identity::write(&node.runtime.disk(), &node.data_dir, cluster, id).await?;
+        let identity = identity::Identity { node: id, position: node.seen.position() };
+        identity::write(&node.runtime.disk(), &node.data_dir, cluster, &identity).await?;
         node.set_id(id);
     }
+    // Ordering: whoever asks this node from now on is asked by a master that it will know again.
+    seen::note(node, reply.position).await;
     for (volume, given) in node.volumes.iter().zip(&reply.volumes) {
         volume.assign(id, VolumeId::new(given.id)).await?;
     }
     node.list_volumes();
+    node.seen.on_registered();
     Ok(())
 }
 
 /// Sends heartbeats until a master asks for a new registration.
-async fn heartbeats(node: &Node, masters: &mut Masters, interval: Duration, rounds: &mut Rounds) {
+async fn heartbeats(node: &Arc<Node>, masters: &mut Masters, interval: Duration, rounds: &mut Rounds) {
     loop {
         // What says that a node woke doubles as a heartbeat (BlinkFS, Sec. 4.3).
         tokio::select! {
@@ -141,11 +149,17 @@ async fn heartbeats(node: &Node, masters: &mut Masters, interval: Duration, roun
             corrupt: corrupt.iter().map(|metablock| metablock.raw()).collect(),
             load: node.load(),
             write_bytes_per_sec: node.write_bytes_per_sec(),
+            position: Some(node.seen.position()),
         };
         match masters.call(&message, HEARTBEAT_DEADLINE).await {
             Ok(reply) if reply.report => return,
-            // Told: what was found meanwhile comes with the next one.
-            Ok(_) => drop(node.damaged.lock().drain(..corrupt.len())),
+            Ok(reply) => {
+                // Told: what was found meanwhile comes with the next one.
+                drop(node.damaged.lock().drain(..corrupt.len()));
+                // A slow disk keeps no heartbeat.
+                let (noting, position) = (Arc::clone(node), reply.position);
+                node.runtime.spawn("note", async move { seen::note(&noting, position).await });
+            }
             Err(error) => {
                 tracing::debug!(%error, "heartbeat not answered");
                 continue;
@@ -177,6 +191,8 @@ async fn describe_volumes(node: &Node) -> Vec<pb::Volume> {
             replicas: volume.replica_count() as u64,
             device: space.device,
             trouble: trouble.unwrap_or_default(),
+            starts: volume.label().starts,
+            lsn: volume.lsn(),
         });
     }
     volumes

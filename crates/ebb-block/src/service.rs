@@ -109,7 +109,8 @@ impl BlockServer {
     pub async fn start(runtime: Runtime, options: BlockOptions) -> Result<Self> {
         let disk = runtime.disk();
         disk.create_dir_all(&options.data_dir).await?;
-        let id = identity::read(&disk, &options.data_dir, options.identity.cluster).await?;
+        let identity::Identity { node: id, position } =
+            identity::read(&disk, &options.data_dir, options.identity.cluster).await?;
         let volumes = open_volumes(&runtime, &options, id).await?;
         // The volumes know their node even if its own file is lost.
         let of_volume = volumes.iter().map(|volume| volume.label().node).find(|node| node.raw() != 0);
@@ -122,7 +123,7 @@ impl BlockServer {
         let offload =
             OffloadLog::open(&runtime, &options.data_dir.join(OFFLOAD_DIR), options.offload_bytes_max, false).await?;
         let (data_dir, masters) = (options.data_dir.clone(), options.masters);
-        let node = Node::new(&runtime, volumes, id, data_dir, masters, connector, offload);
+        let node = Node::new(&runtime, volumes, (id, position), data_dir, masters, connector, offload);
         let node = Arc::new(node.with_staging(options.staged_bytes_max));
         let (stop, stopped) = oneshot::channel::<()>();
         let service = Arc::new(BlockService(node.clone()));

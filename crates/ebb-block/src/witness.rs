@@ -5,7 +5,7 @@
 //! can ask that kernel. A client says on its socket which session it has (`ShareSession`); when the socket ends, its
 //! process is waited for, and once it is gone, the master is told.
 
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,15 +27,17 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// The sessions of the process at the other end of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<BTreeSet<u64>>);
+pub(crate) struct Sessions(Mutex<VecDeque<u64>>);
 
 impl Sessions {
-    /// The process says that it has this session. Later ones have higher numbers.
+    /// The process says that it has this session: the ones that it said first are over.
     pub(crate) fn note(&self, session: u64) {
         let mut sessions = self.0.lock();
-        sessions.insert(session);
+        if !sessions.contains(&session) {
+            sessions.push_back(session);
+        }
         if sessions.len() > SESSIONS_MAX {
-            sessions.pop_first();
+            sessions.pop_front();
         }
     }
 }

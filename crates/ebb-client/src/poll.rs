@@ -88,6 +88,7 @@ impl Shared {
             rest,
             reads: self.extras.take_reads(),
             working: self.recalls.lock().keys().map(|inode| inode.raw()).collect(),
+            position: self.session.position(),
         };
         let sent = self.runtime.now();
         let deadline = Duration::from_millis(u64::from(wait_ms)) + LATE;
@@ -100,6 +101,7 @@ impl Shared {
                 return Err(error);
             }
         };
+        self.session.on_position(reply.position);
         if self.boot.is_new(session.generation, reply.master_boot) {
             tracing::info!("another master process answers: telling it what this client holds");
             self.nodes.forget_version();
@@ -216,6 +218,7 @@ impl Shared {
             host: self.options.host.as_str().to_owned(),
             role: self.options.role.clone(),
             pid: self.options.pid,
+            position: self.session.position(),
         };
         let reply = self.session.open(&message).await?;
         self.on_plans(&reply.plans);

@@ -30,6 +30,8 @@ pub(crate) struct Session {
     /// Number of the last open that the master was asked for; 1: none yet, for 0 says nothing.
     openings: AtomicU64,
     state: Mutex<State>,
+    /// The newest position of a master that was told: an older master that is started instead is refused so.
+    position: Mutex<Option<pb::Position>>,
     /// A poll was answered or a new session was opened.
     changed: Notify,
     /// Asks the poll loop to poll at once.
@@ -75,6 +77,7 @@ impl Session {
             least_ms,
             openings: AtomicU64::new(1),
             state: Mutex::new(state),
+            position: Mutex::default(),
             changed: Notify::new(),
             poke: Notify::new(),
         }
@@ -84,6 +87,7 @@ impl Session {
     pub async fn open(&self, open: &pb::OpenSession) -> Result<pb::OpenSessionReply> {
         let sent = self.runtime.now();
         let reply = self.masters.call(open, ATTEMPT, self.deadline()).await.result?;
+        self.on_position(reply.position);
         let ttl = Duration::from_millis(reply.session_ttl_ms);
         if ttl <= TTL_MARGIN {
             return Err(err!(Protocol, "a session of {} ms is too short to hold leases", reply.session_ttl_ms));
@@ -99,6 +103,23 @@ impl Session {
         }
         self.changed.notify_waiters();
         Ok(reply)
+    }
+
+    /// The newest position of a master that was told.
+    pub fn position(&self) -> Option<pb::Position> {
+        *self.position.lock()
+    }
+
+    /// A master that was told the position before, and does not contradict it, is at this one.
+    pub fn on_position(&self, told: Option<pb::Position>) {
+        let Some(told) = told else { return };
+        let mut position = self.position.lock();
+        // Answers may overtake each other. Another lineage took the place of the one before.
+        let is_newer =
+            |known: &pb::Position| known.lineage != told.lineage || (known.run, known.index) < (told.run, told.index);
+        if position.as_ref().is_none_or(is_newer) {
+            *position = Some(told);
+        }
     }
 
     /// The session now.

@@ -23,6 +23,7 @@ pub const ALL: &[Target] = &[
     store::MASTER_SEGMENT,
     store::MASTER_HINT,
     store::MASTER_IDENTITY,
+    store::MASTER_ACCEPTED,
     store::MASTER_CHECKPOINT,
     store::INDEX,
     store::JOURNAL,

@@ -39,7 +39,7 @@ async fn keep_alive(channel: Channel, session: u64) {
 }
 
 async fn caller(runtime: Runtime, channel: Channel, name: String, count: u64) -> Result<()> {
-    let open = pb::OpenSession { host: "h1".into(), role: "cli".into(), pid: 1 };
+    let open = pb::OpenSession { host: "h1".into(), role: "cli".into(), pid: 1, ..Default::default() };
     let session = channel.call(&open, DEADLINE).await?.session;
     // It ends when the session does.
     runtime.spawn("keep-alive", keep_alive(channel.clone(), session));

@@ -49,7 +49,14 @@ async fn meta(group: &Group, op: Op) -> Result<pb::MetaReply> {
 }
 
 async fn session(group: &Group) -> Result<u64> {
-    match group.propose(Op::OpenSession(pb::OpenSessionCommand { host: "h1".into(), role: "mount".into() })).await? {
+    match group
+        .propose(Op::OpenSession(pb::OpenSessionCommand {
+            host: "h1".into(),
+            role: "mount".into(),
+            ..Default::default()
+        }))
+        .await?
+    {
         Reply::Session(session) => Ok(session.raw()),
         other => bail!(Internal, "answered with {other:?}"),
     }
@@ -109,6 +116,7 @@ async fn fill(runtime: &Runtime, dir: &Path, options: GroupOptions, files: u64) 
             rack: format!("r{node}"),
             address: format!("127.0.0.1:{node}"),
             volumes: vec![volume],
+            ..Default::default()
         };
         group.propose(Op::RegisterNode(register)).await?;
     }

@@ -17,9 +17,9 @@ use crate::shared::Shared;
 /// Answers `ClusterStatus`.
 pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
     let (_, nodes) = shared.node_map();
-    let (counts, cluster) = {
+    let (counts, cluster, deletions_held) = {
         let machine = shared.group.machine();
-        (machine.counts(), machine.cluster())
+        (machine.counts(), machine.cluster(), machine.deletions_held())
     };
     let (under_replicated, repairs_running, copied) = {
         let machine = shared.group.snapshot();
@@ -35,7 +35,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
     let disk = disk(shared).await;
     pb::ClusterStatusReply {
         cluster: cluster.map_or(0, ebb_types::ClusterId::raw),
-        serving: !shared.is_stopped(),
+        serving: shared.standing.is_serving() && !shared.is_stopped(),
         safe_start: shared.is_safe_start(),
         masters: 1,
         nodes,
@@ -52,6 +52,9 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         failures: shared.state.failures.lock().iter().map(crate::failures::Failure::to_message).collect(),
         disk,
         rejoined: copied.rejoined,
+        refused: shared.standing.check().is_err(),
+        standing: shared.standing.sentence(),
+        deletions_held,
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ebb_meta::Machine;
 use ebb_types::{Error, InodeId, MetablockId, NodeId, Result, VolumeId, bail};
 use ebb_wire::pb;
+use pb::command::Command as Op;
 
 use crate::describe::{Place, describe};
 use crate::nodes::{is_damaged, volumes_of};
@@ -125,7 +126,28 @@ pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Durati
     }
     name_lost(&machine, &mut reply);
     count_strays(shared, &machine, &mut reply);
+    release_deletions(shared, &mut reply).await?;
     Ok(reply)
+}
+
+/// A loss was accepted, and replicas that the map does not name were kept since: once every metablock has a replica that
+/// serves, nobody needs them.
+async fn release_deletions(shared: &Shared, reply: &mut pb::FsckReply) -> Result<()> {
+    if !shared.group.machine().deletions_held() {
+        return Ok(());
+    }
+    if reply.missing == 0 {
+        shared.group.propose(Op::ReleaseDeletions(pb::Empty {})).await?;
+        tracing::info!("every metablock has a replica that serves: deletions, held since a loss was accepted, go on");
+        return Ok(());
+    }
+    let held = format!(
+        "a loss was accepted, and no replica is deleted as long as {} metablocks have none that serves: one that no set \
+         names may have their bytes",
+        reply.missing
+    );
+    reply.findings.insert(0, held);
+    Ok(())
 }
 
 /// Files that a person has to decide about, as many as an answer holds.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ebb_meta::{Applied, Machine, Reply};
+use ebb_meta::{Applied, EPOCH_STEP_MAX, Machine, Reply};
 use ebb_runtime::{Moment, Runtime, Task};
 use ebb_types::{ClusterId, Error, Result, bail, err};
 use ebb_wire::{Message, pb};
@@ -50,6 +50,9 @@ pub struct GroupOptions {
     pub checkpoint_bytes: u64,
     /// How long a proposal may take before its caller is told `Timeout`.
     pub propose_timeout: Duration,
+    /// Epochs rise by a number up to this one, drawn for each command, so that two histories that part do not give the same
+    /// ones. One: they count.
+    pub epoch_step_max: u64,
 }
 
 impl Default for GroupOptions {
@@ -60,6 +63,7 @@ impl Default for GroupOptions {
             checkpoint_entries: 25_000,
             checkpoint_bytes: 64 << 20,
             propose_timeout: Duration::from_secs(20),
+            epoch_step_max: EPOCH_STEP_MAX,
         }
     }
 }
@@ -82,6 +86,7 @@ pub struct Group {
     stop: Arc<Notify>,
     checkpoint_wanted: Arc<Notify>,
     propose_timeout: Duration,
+    epoch_step_max: u64,
 }
 
 /// A group that has read its disk and not yet begun to serve.
@@ -139,9 +144,19 @@ impl Group {
             is_full: false,
         };
         driver.take_lead().await?;
-        let propose_timeout = options.propose_timeout;
+        let (propose_timeout, epoch_step_max) = (options.propose_timeout, options.epoch_step_max);
         let runtime = runtime.clone();
-        let group = Self { runtime, proposals, machine, applied, syncs, stop, checkpoint_wanted, propose_timeout };
+        let group = Self {
+            runtime,
+            proposals,
+            machine,
+            applied,
+            syncs,
+            stop,
+            checkpoint_wanted,
+            propose_timeout,
+            epoch_step_max,
+        };
         Ok(Opened { driver, group })
     }
 
@@ -152,7 +167,8 @@ impl Group {
     }
 
     async fn propose_observed(&self, op: Op) -> Result<Applied> {
-        let command = pb::Command { now_ns: self.runtime.wall().0, command: Some(op) };
+        let step = self.draw_step(&op);
+        let command = pb::Command { now_ns: self.runtime.wall().0, command: Some(op), step };
         let (reply, answer) = oneshot::channel();
         self.proposals.try_send(Proposal { command, reply }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
@@ -166,6 +182,16 @@ impl Group {
             answer.await.map_err(|_| err!(ShuttingDown, "the master's log stopped while a change was on its way"))?
         };
         self.runtime.timeout(self.propose_timeout, "logging a change", answer).await
+    }
+
+    /// By how much the command raises an epoch, if it raises one. Drawn here, so that all who apply it do the same.
+    fn draw_step(&self, op: &Op) -> u64 {
+        match op {
+            Op::Client(_) | Op::AcquireWrite(_) | Op::BeginRecovery(_) if self.epoch_step_max > 1 => {
+                1 + self.runtime.random_u64() % self.epoch_step_max
+            }
+            _ => 0,
+        }
     }
 
     /// Returns when reads see everything that was answered before the call. A group of one leads as long as it runs,

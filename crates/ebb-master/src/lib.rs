@@ -37,6 +37,7 @@
 //! Reading order: [`log`] (what is on disk), [`group`] (the raft task), `shared` (locks and the hook between logged
 //! and soft state), the deciders, then [`service`] (who answers which call) and `upkeep` (what time brings).
 
+pub mod accept;
 mod acquire;
 mod admin;
 pub mod away;
@@ -74,9 +75,11 @@ pub mod served;
 pub mod service;
 pub mod sessions;
 mod shared;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod twins;
 mod upkeep;
 pub mod vigil;
 mod vouched;

@@ -12,6 +12,7 @@ use crate::registry::{Loss, Pulse, Reported};
 use crate::repair::queue::Work;
 use crate::repair::run::{lost_volumes, suspect_volumes};
 use crate::shared::Shared;
+use crate::twins;
 
 /// Answers `RegisterNode`. Logged if it says anything new.
 pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Result<pb::RegisterNodeReply> {
@@ -27,10 +28,14 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
     if call.volumes.is_empty() {
         bail!(Invalid, "a node registers with at least one volume");
     }
+    let who = || format!("n{} ({}, {})", call.node, call.host, call.address);
+    shared.hear(who, call.position.as_ref())?;
+    check_new(shared, &call)?;
     adopt_ids(shared, &mut call);
+    twins::check(shared, &call)?;
     let known = is_recorded(&shared.group.machine(), &call);
     let mut reply = if known {
-        pb::RegisterNodeReply { node: call.node, volumes: call.volumes.clone(), heartbeat_ms: 0 }
+        pb::RegisterNodeReply { node: call.node, volumes: call.volumes.clone(), ..Default::default() }
     } else {
         let register = pb::RegisterNodeCommand {
             node: call.node,
@@ -38,6 +43,8 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
             rack: call.rack.clone(),
             address: call.address.clone(),
             volumes: call.volumes.clone(),
+            boot: call.boot,
+            adopt: shared.is_of_lost_history(call.position.as_ref()),
         };
         match shared.group.propose(Op::RegisterNode(register)).await? {
             Reply::Node(reply) => reply,
@@ -63,7 +70,16 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
         tracing::warn!(volume = %VolumeId::new(volume.id), trouble = volume.trouble, "a volume is poisoned since before this master heard of it");
     }
     shared.tell_node_map();
+    reply.position = Some(shared.position());
     Ok(reply)
+}
+
+/// A log that may be out of date gives no ids: a node that is not on may have them.
+fn check_new(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
+    if call.node == 0 && !shared.standing.is_serving() && shared.group.machine().nodes().next().is_some() {
+        bail!(Unavailable, "a new node waits: {}", shared.standing.sentence());
+    }
+    Ok(())
 }
 
 /// A new node that registers twice, because the first answer was lost, gets the ids that it was given then.
@@ -87,8 +103,9 @@ fn adopt_ids(shared: &Shared, call: &mut pb::RegisterNode) {
 
 fn is_recorded(machine: &Machine, call: &pb::RegisterNode) -> bool {
     let same = |record: &&pb::Node| {
-        let volume = |volume: &pb::Volume| (volume.id, volume.incarnation, volume.path.clone());
+        let volume = |volume: &pb::Volume| (volume.id, volume.incarnation, volume.starts, volume.path.clone());
         record.id == call.node
+            && record.boot == call.boot
             && (&record.host, &record.rack, &record.address) == (&call.host, &call.rack, &call.address)
             && record.volumes.iter().map(volume).collect::<Vec<_>>()
                 == call.volumes.iter().map(volume).collect::<Vec<_>>()
@@ -97,7 +114,9 @@ fn is_recorded(machine: &Machine, call: &pb::RegisterNode) -> bool {
 }
 
 /// Answers `Heartbeat`.
-pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> pb::HeartbeatReply {
+pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> Result<pb::HeartbeatReply> {
+    shared.hear(|| format!("n{}", call.node), call.position.as_ref())?;
+    let position = Some(shared.position());
     let machine = shared.group.machine();
     let (pulse, losses, changed) = {
         let mut registry = shared.state.registry.lock();
@@ -112,7 +131,7 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> pb::HeartbeatR
         }
     }
     if pulse == Pulse::Register {
-        return pb::HeartbeatReply { report: true };
+        return Ok(pb::HeartbeatReply { report: true, position });
     }
     for metablock in call.corrupt.iter().map(|id| MetablockId::new(*id)) {
         let Some((_, record)) = machine.find_metablock(metablock) else { continue };
@@ -130,7 +149,7 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> pb::HeartbeatR
     if changed {
         shared.tell_node_map();
     }
-    pb::HeartbeatReply { report: false }
+    Ok(pb::HeartbeatReply { report: false, position })
 }
 
 /// Queues what lost members.
@@ -160,8 +179,8 @@ async fn quarantine(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport
     let volume = VolumeId::new(call.volume);
     let is_foreign = |id: &u64| {
         let id = MetablockId::new(*id);
-        // Ids come from a durable counter: below it, what is not in the map was deleted; above it is another history.
-        id >= machine.next_metablock() && !machine.is_quarantined(volume, id)
+        // Ids come from a durable counter: below it, what is not in the map was deleted, but for what the counter passed over.
+        machine.is_foreign(id) && !machine.is_quarantined(volume, id)
     };
     let foreign: Vec<u64> = call.replicas.iter().map(|replica| replica.metablock).filter(is_foreign).collect();
     if foreign.is_empty() {
@@ -175,11 +194,31 @@ async fn quarantine(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport
 /// Answers `ReplicaReport`: compares what a volume has with the map.
 pub(crate) async fn report(shared: &Shared, call: &pb::ReplicaReport) -> Result<()> {
     let machine = shared.group.snapshot();
+    hear_epochs(shared, &machine, call)?;
     quarantine(shared, &machine, call).await?;
     let gone = take_report(shared, call)?;
     if !gone.is_empty() {
         let op = pb::Quarantine { volume: call.volume, metablocks: gone, release: true };
         shared.group.propose(Op::Quarantine(op)).await?;
+    }
+    Ok(())
+}
+
+/// Epochs that this log never gave to a file tell of another history.
+fn hear_epochs(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport) -> Result<()> {
+    for replica in &call.replicas {
+        let metablock = MetablockId::new(replica.metablock);
+        let told = replica.promised_epoch.max(convert::version(replica.version).epoch.raw());
+        let Some((inode, _)) = machine.find_metablock(metablock) else { continue };
+        let given = machine.attr(inode).map_or(u64::MAX, |attr| attr.epoch);
+        let who = || format!("the replica of {metablock} on n{} v{}", call.node, call.volume);
+        if shared.hear_epoch(who, told, given) {
+            let mut work = shared.state.work.lock();
+            work.ahead.insert(inode);
+            work.recoveries.insert(inode);
+            shared.state.wake.recovery.notify_one();
+        }
+        shared.standing.check()?;
     }
     Ok(())
 }

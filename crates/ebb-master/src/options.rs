@@ -34,6 +34,9 @@ pub struct Options {
     /// A node that is silent for so long gets no new replicas as long as there are others, and clients are told that it is
     /// late. Three heartbeats: on a busy machine one may be.
     pub suspect_time: Duration,
+    /// How long a master that starts waits for further nodes to say which master they saw last, once one has; where none is
+    /// on by plan, for any. Three heartbeats. Zero: it waits for nobody.
+    pub hear_time: Duration,
     /// How often nodes tell that they live.
     pub heartbeat: Duration,
     /// Deadline of a short call to a block server.
@@ -79,6 +82,7 @@ impl Options {
             dead_time: Duration::from_secs(30),
             replace_after: Duration::from_secs(600),
             suspect_time: Duration::from_secs(3),
+            hear_time: Duration::from_secs(3),
             heartbeat: Duration::from_secs(1),
             call_timeout: Duration::from_secs(5),
             copies_per_node_max: 16,

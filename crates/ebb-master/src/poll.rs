@@ -15,6 +15,8 @@ use crate::shared::{Shared, Soft};
 /// Answers `Poll`: at once if there is news, else within the caller's wait.
 pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) -> Result<pb::PollReply> {
     let session = SessionId::new(call.session);
+    // Ordering: before the session is looked for. A log that is out of date does not know it, and must not end it.
+    shared.hear(|| format!("the client with session {session}"), call.position.as_ref())?;
     let begun = {
         let mut soft = shared.state.soft.lock();
         let begun = soft.sessions.begin_poll(session, &call.working, shared.runtime.now());
@@ -57,7 +59,9 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
         }
         let has_news = look(shared, session, &call, &mut reply)?;
         let now = shared.runtime.now();
+        shared.standing.check()?;
         if has_news || now >= until || shared.is_stopped() {
+            reply.position = Some(shared.position());
             reply.extras = extras(shared, &call.reads);
             finish(shared, session, now, &mut reply);
             return Ok(reply);

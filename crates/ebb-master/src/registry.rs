@@ -17,6 +17,9 @@ mod space;
 
 pub use space::Space;
 
+/// A process that was refused is told of for so long after its last try.
+const TWIN_TOLD: Duration = Duration::from_secs(15);
+
 /// A pace that differs from the one that was told by more than this part of it is told.
 const PACE_PART: u64 = 4;
 
@@ -29,6 +32,8 @@ pub struct Registry {
     suspect_time: Duration,
     /// Of the node map, as clients see it. Begins at a number of this process, so that it differs from an earlier one's.
     version: u64,
+    /// Processes that were refused because they are not the node that they say, and when they last tried.
+    twins: BTreeMap<NodeId, (String, Moment)>,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +64,8 @@ struct Volume {
     reported: bool,
     /// While a report comes in: what it named so far.
     named: BTreeSet<MetablockId>,
+    /// Of its journal, as it was last told: it never goes back.
+    lsn: u64,
 }
 
 /// What a heartbeat is answered with.
@@ -99,7 +106,14 @@ impl Registry {
     /// Nobody heard of yet.
     #[must_use]
     pub fn new(started: Moment, dead_time: Duration, suspect_time: Duration, first_version: u64) -> Self {
-        Self { nodes: BTreeMap::new(), started, dead_time, suspect_time, version: first_version }
+        Self {
+            nodes: BTreeMap::new(),
+            started,
+            dead_time,
+            suspect_time,
+            version: first_version,
+            twins: BTreeMap::new(),
+        }
     }
 
     /// Version of the node map.
@@ -121,6 +135,7 @@ impl Registry {
         for told in volumes {
             let id = VolumeId::new(told.id);
             let mut volume = old.volumes.get(&id).filter(|_| !fresh).cloned().unwrap_or_default();
+            volume.lsn = old.volumes.get(&id).map_or(0, |old| old.lsn);
             volume.take(told);
             // A report that broke off is begun anew.
             volume.named.clear();
@@ -211,6 +226,33 @@ impl Registry {
         for node in self.nodes.values_mut() {
             node.heard = node.heard.map(|heard| heard.after(pause).min(now));
         }
+    }
+
+    /// The process that is this node, if it was heard of lately: its boot and its number.
+    #[must_use]
+    pub fn lately(&self, node: NodeId, now: Moment) -> Option<(BootId, u32)> {
+        let known = self.nodes.get(&node)?;
+        let is_lately = known.heard.is_some_and(|heard| now.since(heard) < self.suspect_time);
+        is_lately.then_some((known.boot, known.pid))
+    }
+
+    /// Of the volume's journal, as it was last told; 0: it was not.
+    #[must_use]
+    pub fn lsn(&self, node: NodeId, volume: VolumeId) -> u64 {
+        self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).map_or(0, |volume| volume.lsn)
+    }
+
+    /// A process was refused because it is not the node that it says. True: it is news.
+    pub fn on_twin(&mut self, node: NodeId, sentence: String, now: Moment) -> bool {
+        let before = self.twins.insert(node, (sentence.clone(), now));
+        before.is_none_or(|(known, _)| known != sentence)
+    }
+
+    /// Why a process that says that it is this node is refused, if one was lately.
+    #[must_use]
+    pub fn twin(&self, node: NodeId, now: Moment) -> Option<&str> {
+        let (sentence, tried) = self.twins.get(&node)?;
+        (now.since(*tried) < TWIN_TOLD).then_some(sentence)
     }
 
     /// The node that registered this start: a registration that is repeated because its answer was lost.
@@ -432,6 +474,7 @@ impl Volume {
         self.device = told.device;
         self.poisoned = told.state == pb::VolumeState::VolumePoisoned as i32;
         self.trouble.clone_from(&told.trouble);
+        self.lsn = told.lsn;
     }
 }
 

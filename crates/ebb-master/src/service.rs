@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ebb_meta::Reply;
+use ebb_meta::{Reply, SESSION_DRAWN_MIN};
 use ebb_offload::OffloadLog;
 use ebb_rpc::{Answer, Connector, Counters, PeerInfo, Request, Server, Service, ServiceFuture};
 use ebb_runtime::{Plant, Runtime, Task};
-use ebb_types::{HostName, Result, SessionId, bail};
+use ebb_types::{ErrorKind, HostName, Result, SessionId, bail};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 use pb::command::Command as Op;
@@ -25,14 +25,18 @@ use crate::registry::Registry;
 use crate::reserve::Reservations;
 use crate::sessions::Sessions;
 use crate::shared::{Shared, Soft, State};
+use crate::standing::{self, Standings};
 use crate::vouched::{BELIEF, Vouched};
 use crate::{
-    acquire, admin, deletes, fsck, namespace, nodes, offload, poll, popular, power, recovery, repair, room, upkeep,
-    vigil,
+    accept, acquire, admin, deletes, fsck, namespace, nodes, offload, poll, popular, power, recovery, repair, room,
+    upkeep, vigil,
 };
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
 const MARGIN: Duration = Duration::from_millis(200);
+
+/// How often a session id is drawn: that one is in use already is next to impossible.
+const DRAWS: usize = 8;
 
 /// What a proxy calls itself when it opens its session.
 const PROXY_ROLE: &str = "proxy";
@@ -65,8 +69,10 @@ impl Master {
         let address = listener.address();
         let is_begun = opened.group().machine().cluster().is_some();
         let offload = offload::open(&runtime, &options, is_begun).await?;
-        let (shared, raft) = assemble(&runtime, options, opened, connector, offload);
+        let standing = Standings::new(accept::read(&runtime, &options.data_dir).await?);
+        let (shared, raft) = assemble(&runtime, options, opened, connector, offload, standing);
         init_cluster(&shared).await?;
+        begin_run(&shared).await?;
         end_old_proxies(&shared).await?;
         let tasks = start_tasks(&shared);
         let front = Arc::new(Front { shared: Arc::clone(&shared), counters: counters.clone() });
@@ -128,6 +134,7 @@ fn assemble(
     opened: Opened,
     connector: Connector,
     offload: OffloadLog,
+    standing: Standings,
 ) -> (Arc<Shared>, Task<Result<()>>) {
     let group = opened.group().clone();
     let now = runtime.now();
@@ -169,6 +176,7 @@ fn assemble(
         boot: runtime.random_u64() | 1,
         offload,
         stopped: AtomicBool::new(false),
+        standing,
     };
     (Arc::new(shared), raft)
 }
@@ -184,6 +192,13 @@ async fn init_cluster(shared: &Shared) -> Result<()> {
             shared.group.propose(Op::InitCluster(init)).await.map(|_| ())
         }
     }
+}
+
+/// Counts this start, under a mark of its own: whoever goes on from a copy of the log has another one.
+async fn begin_run(shared: &Shared) -> Result<()> {
+    let draw = || (shared.runtime.random_u64() >> 1) | 1;
+    let begin = pb::BeginRun { lineage: draw(), mark: draw(), after: shared.group.applied_index() };
+    shared.group.propose(Op::BeginRun(begin)).await.map(drop)
 }
 
 /// Their files are recovered at once, and nobody waits for them to tell what they held.
@@ -204,18 +219,27 @@ async fn end_old_proxies(shared: &Shared) -> Result<()> {
 
 fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
     let runtime = &shared.runtime;
+    let when_serving = |name, work: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
+        let shared = Arc::clone(shared);
+        runtime.spawn(name, async move {
+            shared.standing.until_serving().await;
+            work.await;
+        })
+    };
     vec![
         runtime.spawn("vigil", vigil::run(Arc::clone(shared))),
+        runtime.spawn("standing", standing::run(Arc::clone(shared))),
         runtime.spawn("upkeep", upkeep::run(Arc::clone(shared))),
-        runtime.spawn("doubts", upkeep::run_doubts(Arc::clone(shared))),
-        runtime.spawn("reaper", upkeep::run_reaper(Arc::clone(shared))),
-        runtime.spawn("recoveries", recovery::run::run(Arc::clone(shared))),
-        runtime.spawn("repairs", repair::run::run(Arc::clone(shared))),
-        runtime.spawn("failures", crate::failures::run::run(Arc::clone(shared))),
-        runtime.spawn("guests", crate::away::run::run(Arc::clone(shared))),
-        runtime.spawn("extra copies", popular::run::run(Arc::clone(shared))),
-        runtime.spawn("deletes", deletes::run(Arc::clone(shared))),
-        runtime.spawn("offload", offload::tidy(Arc::clone(shared))),
+        // What follows changes or places something, or frees what nobody seems to need: a log that is out of date must not.
+        when_serving("doubts", Box::pin(upkeep::run_doubts(Arc::clone(shared)))),
+        when_serving("reaper", Box::pin(upkeep::run_reaper(Arc::clone(shared)))),
+        when_serving("recoveries", Box::pin(recovery::run::run(Arc::clone(shared)))),
+        when_serving("repairs", Box::pin(repair::run::run(Arc::clone(shared)))),
+        when_serving("failures", Box::pin(crate::failures::run::run(Arc::clone(shared)))),
+        when_serving("guests", Box::pin(crate::away::run::run(Arc::clone(shared)))),
+        when_serving("extra copies", Box::pin(popular::run::run(Arc::clone(shared)))),
+        when_serving("deletes", Box::pin(deletes::run(Arc::clone(shared)))),
+        when_serving("offload", Box::pin(offload::tidy(Arc::clone(shared)))),
     ]
 }
 
@@ -228,9 +252,10 @@ struct Front {
 impl Service for Front {
     fn handle(&self, request: Request) -> ServiceFuture<'_> {
         Box::pin(async move {
-            if self.shared.is_stopped() {
+            if self.shared.stopped.load(Ordering::Acquire) {
                 bail!(ShuttingDown, "this master is shutting down");
             }
+            self.shared.admit(request.method, request.deadline.saturating_sub(MARGIN)).await?;
             match request.method as u16 {
                 0..20 => self.for_clients(request).await,
                 20..40 => self.for_operators(request).await,
@@ -295,7 +320,7 @@ impl Front {
         match request.method {
             Method::RegisterNode => nodes::register(shared, request.decode()?).await.map(|reply| Answer::new(&reply)),
             Method::ReplicaReport => nodes::report(shared, &request.decode()?).await.map(|()| done()),
-            Method::Heartbeat => Ok(Answer::new(&nodes::heartbeat(shared, &request.decode()?))),
+            Method::Heartbeat => nodes::heartbeat(shared, &request.decode()?).map(|reply| Answer::new(&reply)),
             Method::SessionEnded => self.session_ended(&request.decode()?, &request.peer).await,
             Method::PublishPlan => power::publish(shared, request.decode()?).await.map(|()| done()),
             Method::WatchPower => {
@@ -318,11 +343,8 @@ impl Front {
         }
         let host = HostName::new(call.host.clone());
         shared.state.soft.lock().sessions.check_room(&host, shared.options.sessions_max)?;
-        let open = pb::OpenSessionCommand { host: call.host.clone(), role: call.role.clone() };
-        let session = match shared.group.propose(Op::OpenSession(open)).await? {
-            Reply::Session(session) => session,
-            other => bail!(Internal, "OpenSession was answered with {other:?}"),
-        };
+        shared.hear(|| format!("{} on {}", call.role, call.host), call.position.as_ref())?;
+        let session = open_drawn(shared, &call).await?;
         tracing::info!(%session, host = call.host, role = call.role, pid = call.pid, "session opened");
         let (_, nodes) = shared.node_map();
         Ok(Answer::new(&pb::OpenSessionReply {
@@ -331,6 +353,7 @@ impl Front {
             session_ttl_ms: u64::try_from(shared.options.session_ttl.as_millis()).unwrap_or(u64::MAX),
             nodes,
             plans: power::encoded(&shared.group.machine()),
+            position: Some(shared.position()),
         }))
     }
 
@@ -395,6 +418,21 @@ impl Front {
         }
         Ok(done())
     }
+}
+
+/// Session ids are drawn, not counted: a log that was put back would give those again that clients still have.
+async fn open_drawn(shared: &Shared, call: &pb::OpenSession) -> Result<SessionId> {
+    for _ in 0..DRAWS {
+        let session = (shared.runtime.random_u64() >> 2) | SESSION_DRAWN_MIN;
+        let open = pb::OpenSessionCommand { host: call.host.clone(), role: call.role.clone(), session };
+        match shared.group.propose(Op::OpenSession(open)).await {
+            Ok(Reply::Session(session)) => return Ok(session),
+            Ok(other) => bail!(Internal, "OpenSession was answered with {other:?}"),
+            Err(error) if error.kind() == ErrorKind::Busy => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bail!(Internal, "{DRAWS} session ids were drawn, and all are in use")
 }
 
 fn done() -> Answer {

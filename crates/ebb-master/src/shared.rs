@@ -36,6 +36,7 @@ use crate::repair::queue::Work;
 use crate::reserve::Reservations;
 use crate::served::Served;
 use crate::sessions::Sessions;
+use crate::standing::Standings;
 use crate::vigil::Vigil;
 use crate::vouched::Vouched;
 use crate::waker::Waker;
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     /// Number of this start, for clients.
     pub boot: u64,
     pub stopped: AtomicBool,
+    /// Whether the master may serve.
+    pub standing: Standings,
 }
 
 /// Soft state and what wakes the background work.
@@ -205,12 +208,16 @@ impl Shared {
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
+        self.stopped.load(Ordering::Acquire) || self.standing.check().is_err()
     }
 
     /// Whether replicas may be deleted (docs/protocol.md, "Repair").
     pub(crate) fn is_safe_start(&self) -> bool {
         let machine = self.group.machine();
+        // What a lost history left behind may be all that there is of a file.
+        if machine.deletions_held() {
+            return false;
+        }
         let (now_ms, plans) = (self.wall_ms(), self.state.plans.lock().clone());
         let is_off = |node| placement::rest(&plans, node, now_ms) == Rest::Off;
         self.state.registry.lock().is_safe_start(machine.nodes(), is_off)
@@ -219,8 +226,13 @@ impl Shared {
     /// All nodes as clients see them, with the version of this view.
     pub(crate) fn node_map(&self) -> (u64, Vec<pb::Node>) {
         let machine = self.group.machine();
-        let registry = self.state.registry.lock();
-        (registry.version(), machine.nodes().map(|record| registry.describe(record)).collect())
+        let (registry, now) = (self.state.registry.lock(), self.runtime.now());
+        let describe = |record: &pb::NodeRecord| {
+            let mut node = registry.describe(record);
+            node.twin = registry.twin(NodeId::new(node.id), now).unwrap_or_default().to_owned();
+            node
+        };
+        (registry.version(), machine.nodes().map(describe).collect())
     }
 
     /// Clients learn of a change of the node map with their next answer.

@@ -172,7 +172,7 @@ impl Machine {
 
     fn check_sessions(&self, broken: &mut Vec<String>) {
         for (id, session) in self.sessions.iter() {
-            if id >= self.next.session {
+            if !self.is_session_id(id) {
                 broken.push(format!("{id} is above the counter of sessions"));
             }
             if session.replies.keys().next().is_some_and(|request| *request < session.acknowledged) {

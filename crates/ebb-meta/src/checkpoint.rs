@@ -18,6 +18,7 @@ use ebb_wire::{Message, convert};
 use crate::acl::Acl;
 use crate::dir::Entries;
 use crate::inode::{Body, DirectoryBody, FILE_SIZE_MAX, FileBody, Inode, LINK_MAX};
+use crate::lineage::Lineage;
 use crate::locks::{Lock, LockOwner, LockTable};
 use crate::machine::{Machine, NUMBER_MAX, NextIds};
 use crate::map::{LEFT_OUT_MAX, Map, Metablock};
@@ -122,6 +123,7 @@ impl Machine {
         let extras = self.extras.iter().map(|(inode, id, members)| {
             Record::Extra(pb::ExtraRecord { inode: inode.raw(), metablock: id.raw(), members: members.to_vec() })
         });
+        let lineage = self.lineage.to_record().map(Record::Lineage);
         inodes
             .chain(entries)
             .chain(sessions)
@@ -131,6 +133,7 @@ impl Machine {
             .chain(quarantined)
             .chain(plans)
             .chain(extras)
+            .chain(lineage)
     }
 
     fn inode_record(&self, id: InodeId, inode: &Inode) -> pb::InodeRecord {
@@ -324,6 +327,10 @@ impl Loader {
                 self.machine.extras.put(inode, id, &extra.members);
                 Ok(())
             }
+            Record::Lineage(record) => {
+                self.machine.lineage = Lineage::from_record(&record)?;
+                Ok(())
+            }
             Record::Deleted(deleted) => {
                 for member in &deleted.members {
                     self.machine.replicas.queue_delete(MetablockId::new(deleted.metablock), *member);
@@ -443,7 +450,7 @@ impl Loader {
             replies,
         };
         let id = SessionId::new(record.session);
-        if id >= self.machine.next.session {
+        if !self.machine.is_session_id(id) {
             bail!(Corrupt, "{id} is above the counter of sessions, {}", self.machine.next.session);
         }
         self.machine.sessions.insert(id, session);
@@ -452,6 +459,11 @@ impl Loader {
 
     fn finish(mut self) -> Result<(Machine, u64, u64)> {
         let Some((index, term)) = self.place else { bail!(Corrupt, "the checkpoint has no header") };
+        // Ids of sessions are drawn since masters have a lineage.
+        let highest = self.machine.sessions.iter().map(|(id, _)| id).max();
+        if let Some(id) = highest.filter(|id| *id >= self.machine.next.session && !self.machine.lineage.is_begun()) {
+            bail!(Corrupt, "{id} is above the counter of sessions, {}", self.machine.next.session);
+        }
         if self.machine.directory(InodeId::ROOT).is_err() {
             bail!(Corrupt, "the checkpoint has no root directory");
         }

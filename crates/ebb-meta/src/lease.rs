@@ -32,8 +32,9 @@ impl Machine {
     /// A new epoch for a file that nobody holds. Its extra copies end before anything is written.
     pub(crate) fn give_lease(&mut self, call: &mut Call<'_>, id: InodeId, session: SessionId) {
         self.drop_extras(call, id);
+        let epoch = self.lineage.raised(self.inode_epoch(id), call.step);
         let inode = self.edit(id);
-        inode.epoch = inode.epoch.next();
+        inode.epoch = epoch;
         if let Some(file) = inode.file_mut() {
             file.holder = Some(session);
         }

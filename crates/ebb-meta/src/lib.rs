@@ -27,7 +27,7 @@
 //! - An inode without names stays until `Reap`, whatever its kind.
 //!
 //! Reading order: [`outcome`], [`machine`], `inode`, `dir`, `tree`, `permission`, `acl`, then `ops/` one operation at a
-//! time; `map`, `replicas`, `extras`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`, `dataset`; `query`, `resolve`,
+//! time; `map`, `replicas`, `extras`, `lineage`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`, `dataset`; `query`, `resolve`,
 //! `views`; `checkpoint`, `check`.
 
 mod acl;
@@ -38,6 +38,7 @@ mod dir;
 mod extras;
 mod inode;
 mod lease;
+mod lineage;
 mod locks;
 pub mod machine;
 mod map;
@@ -60,6 +61,7 @@ mod xattr;
 mod tests;
 
 pub use checkpoint::{CHECKPOINT_FORMAT, Names, Rest};
+pub use lineage::{EPOCH_STEP_MAX, SESSION_DRAWN_MIN, Told};
 pub use machine::Machine;
 pub use outcome::{Applied, Counts, Effect, Reply};
 pub use permission::{EXECUTE, READ, WRITE};

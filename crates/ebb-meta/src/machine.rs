@@ -14,6 +14,7 @@ use crate::dataset::Datasets;
 use crate::dir::Entries;
 use crate::extras::Extras;
 use crate::inode::{Body, COOKIE_FIRST, DirectoryBody, Inode};
+use crate::lineage::{Lineage, SESSION_DRAWN_MIN};
 use crate::outcome::{Applied, Effect, Reply};
 use crate::registry::Registry;
 use crate::replicas::Replicas;
@@ -41,6 +42,7 @@ pub struct Machine {
     pub(crate) datasets: Datasets,
     /// Power plans in force and announced, oldest first.
     pub(crate) plans: Vec<pb::PublishedPlan>,
+    pub(crate) lineage: Lineage,
 }
 
 /// Ids, epochs and generations are never higher: what counts on from one that was told does not overflow.
@@ -90,12 +92,15 @@ pub(crate) struct Call<'a> {
     /// Members for new metablocks, in the order in which they are asked for.
     pub(crate) placements: &'a [pb::Placement],
     pub(crate) effects: Vec<Effect>,
+    /// By how much an epoch rises, as the leader drew it; 0: by one.
+    pub(crate) step: u64,
 }
 
 impl Call<'_> {
     /// The master's own doing.
-    fn by_master(now: i64) -> Self {
-        Self { now, session: SessionId::new(0), credentials: Credentials::root(), placements: &[], effects: Vec::new() }
+    fn by_master(now: i64, step: u64) -> Self {
+        let (session, credentials) = (SessionId::new(0), Credentials::root());
+        Self { now, session, credentials, placements: &[], effects: Vec::new(), step }
     }
 
     /// Notes that attributes or entries of this inode changed.
@@ -154,6 +159,7 @@ impl Machine {
             registry: Registry::default(),
             datasets: Datasets::empty(),
             plans: Vec::new(),
+            lineage: Lineage::default(),
         }
     }
 
@@ -163,9 +169,9 @@ impl Machine {
             return Applied::refused(ebb_types::err!(Invalid, "a command of a kind that this release does not know"));
         };
         if let Change::Client(client) = change {
-            return self.apply_client(command.now_ns, client);
+            return self.apply_client(command, client);
         }
-        let mut call = Call::by_master(command.now_ns);
+        let mut call = Call::by_master(command.now_ns, command.step);
         match self.apply_own(&mut call, change) {
             Ok(reply) => Applied { reply: Ok(reply), effects: call.effects },
             Err(error) => Applied::refused(error),
@@ -176,7 +182,7 @@ impl Machine {
     fn apply_own(&mut self, call: &mut Call<'_>, change: &Change) -> Result<Reply> {
         match change {
             Change::Client(_) => bail!(Internal, "a client's command is applied by apply_client"),
-            Change::OpenSession(open) => Ok(Reply::Session(self.open_session(open))),
+            Change::OpenSession(open) => self.open_session(open).map(Reply::Session),
             Change::CloseSession(session) => {
                 self.close_session(call, SessionId::new(*session));
                 Ok(Reply::None)
@@ -214,11 +220,23 @@ impl Machine {
                 self.publish_plan(call.now, plan)?;
                 Ok(Reply::None)
             }
+            Change::BeginRun(begin) => {
+                self.begin_run(begin);
+                Ok(Reply::None)
+            }
+            Change::RaiseFloors(raise) => {
+                self.raise_floors(raise)?;
+                Ok(Reply::None)
+            }
+            Change::ReleaseDeletions(_) => {
+                self.release_deletions();
+                Ok(Reply::None)
+            }
         }
     }
 
     /// A client's mutation: done once, and answered as often as it is asked.
-    fn apply_client(&mut self, now: i64, client: &pb::ClientCommand) -> Applied {
+    fn apply_client(&mut self, command: &pb::Command, client: &pb::ClientCommand) -> Applied {
         let Some(request) = &client.request else {
             return Applied::refused(ebb_types::err!(Invalid, "a client's command without a request"));
         };
@@ -229,7 +247,8 @@ impl Machine {
             Ok(None) => {}
         }
         let mut call = Call {
-            now,
+            now: command.now_ns,
+            step: command.step,
             session,
             credentials: Credentials::default(),
             placements: &client.placements,
@@ -284,8 +303,15 @@ impl Machine {
         }
     }
 
-    fn open_session(&mut self, open: &pb::OpenSessionCommand) -> SessionId {
-        let id = take_id!(self.next.session, SessionId);
+    /// Under the id that the leader drew, if nobody has it: a counter would give ids of a lost history again.
+    fn open_session(&mut self, open: &pb::OpenSessionCommand) -> Result<SessionId> {
+        let drawn = SessionId::new(open.session);
+        let id = match open.session {
+            0 => take_id!(self.next.session, SessionId),
+            raw if !(SESSION_DRAWN_MIN..=NUMBER_MAX).contains(&raw) => bail!(Invalid, "{drawn} cannot be drawn"),
+            _ if self.sessions.get(drawn).is_ok() => bail!(Busy, "{drawn} is open already: draw another id"),
+            _ => drawn,
+        };
         let session = Session {
             host: ebb_types::HostName::new(open.host.clone()),
             role: open.role.as_str().into(),
@@ -293,7 +319,7 @@ impl Machine {
             replies: std::collections::BTreeMap::new(),
         };
         self.sessions.insert(id, session);
-        id
+        Ok(id)
     }
 
     /// Ends a session, if it is there: its locks go, and its write leases leave files that need recovery.
@@ -318,7 +344,9 @@ impl Machine {
                 self.replicas.quarantine(volume, id);
                 // The counter never comes to ids so far up; it must not be used up by one of them.
                 if id.raw() < 1 << 62 {
-                    self.next.metablock = self.next.metablock.max(MetablockId::new(id.raw() + 1));
+                    let next = self.next.metablock.max(MetablockId::new(id.raw() + 1));
+                    self.lineage.pass_over(self.next.metablock, next);
+                    self.next.metablock = next;
                 }
             }
         }

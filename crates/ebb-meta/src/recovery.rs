@@ -25,9 +25,9 @@ impl Machine {
         }
         self.lose_lease(call, id);
         self.drop_extras(call, id);
+        let epoch = self.lineage.raised(self.inode_epoch(id), call.step);
         let inode = self.edit(id);
-        inode.epoch = inode.epoch.next();
-        let epoch = inode.epoch;
+        inode.epoch = epoch;
         if let Some(file) = inode.file_mut() {
             file.recovering = true;
         }

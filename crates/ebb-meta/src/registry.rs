@@ -7,7 +7,7 @@ use ebb_types::{NodeId, Result, VolumeId, bail};
 use ebb_wire::pb;
 use imbl::OrdMap;
 
-use crate::machine::{NextIds, take_id};
+use crate::machine::{NUMBER_MAX, NextIds, take_id};
 
 /// How often a node tells that it lives.
 const HEARTBEAT_MS: u32 = 1000;
@@ -71,14 +71,18 @@ impl Registry {
         let again = if node.node == 0 { self.made_before(node) } else { None };
         let node = again.as_ref().unwrap_or(node);
         let known = NodeId::new(node.node);
-        if known.raw() != 0 && !self.nodes.contains_key(&known) {
+        if node.adopt && known.raw() < NUMBER_MAX {
+            next.node = next.node.max(NodeId::new(known.raw() + 1));
+            let named = node.volumes.iter().map(|volume| volume.id).filter(|id| *id < NUMBER_MAX).max();
+            next.volume = next.volume.max(VolumeId::new(named.unwrap_or_default() + 1));
+        } else if known.raw() != 0 && !self.nodes.contains_key(&known) {
             bail!(NotFound, "no node {known} was ever registered here: its data directory is another cluster's");
         }
         self.check_volumes(known, next.volume, &node.volumes)?;
         let id = if known.raw() == 0 { take_id!(next.node, NodeId) } else { known };
         let volumes: Vec<pb::Volume> = node.volumes.iter().map(|volume| adopt(next, volume)).collect();
         self.replace(id, node, volumes.clone());
-        Ok(pb::RegisterNodeReply { node: id.raw(), volumes, heartbeat_ms: HEARTBEAT_MS })
+        Ok(pb::RegisterNodeReply { node: id.raw(), volumes, heartbeat_ms: HEARTBEAT_MS, position: None })
     }
 
     /// A new node whose registration was recorded, and the answer lost: the same host, and the same volumes in the same
@@ -134,6 +138,7 @@ impl Registry {
             rack: node.rack.clone(),
             address: node.address.clone(),
             volumes,
+            boot: node.boot,
             ..Default::default()
         };
         self.nodes.insert(id, Arc::new(pb::NodeRecord { node: Some(node), draining }));
@@ -150,6 +155,7 @@ fn adopt(next: &mut NextIds, volume: &pb::Volume) -> pb::Volume {
         capacity_bytes: volume.capacity_bytes,
         used_bytes: volume.used_bytes,
         free_bytes: volume.free_bytes,
+        starts: volume.starts,
         ..Default::default()
     }
 }

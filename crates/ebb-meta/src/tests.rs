@@ -7,6 +7,7 @@ mod extras;
 mod files;
 mod garbage;
 mod harness;
+mod lineage;
 mod listing;
 mod lock_model;
 mod locks;

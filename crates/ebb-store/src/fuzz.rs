@@ -175,7 +175,7 @@ pub fn label(bytes: &[u8]) -> bool {
 #[must_use]
 pub fn labels() -> Vec<Vec<u8>> {
     let (cluster, node, volume) = (ClusterId::new(5), NodeId::new(4), VolumeId::new(7));
-    vec![Label { cluster, node, volume, incarnation: INCARNATION }.encode().to_vec()]
+    vec![Label { cluster, node, volume, incarnation: INCARNATION, starts: 3 }.encode().to_vec()]
 }
 
 /// Makes a label's sum right.

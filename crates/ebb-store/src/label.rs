@@ -9,7 +9,9 @@ use ebb_types::{ClusterId, Error, Incarnation, NodeId, Result, VolumeId, bail, e
 use crate::crc::crc32c;
 
 /// Version of everything in a volume's directory.
-const FORMAT_VERSION: u64 = 3;
+const FORMAT_VERSION: u64 = 4;
+/// The one before, which has no count of starts, is read too.
+const UNCOUNTED_VERSION: u64 = 3;
 
 /// Name of the file.
 pub(crate) const LABEL_FILE: &str = "volume";
@@ -25,18 +27,27 @@ pub struct Label {
     pub volume: VolumeId,
     /// This life of the directory.
     pub incarnation: Incarnation,
+    /// How often the volume was opened; 0: its label is of a release that did not count.
+    pub starts: u64,
 }
 
 impl Label {
     /// The file's contents.
     pub(crate) fn encode(&self) -> Bytes {
+        self.encode_as(FORMAT_VERSION)
+    }
+
+    fn encode_as(&self, version: u64) -> Bytes {
         let mut text = format!(
-            "ebb-volume {FORMAT_VERSION}\ncluster {}\nnode {}\nvolume {}\nincarnation {}\n",
+            "ebb-volume {version}\ncluster {}\nnode {}\nvolume {}\nincarnation {}\n",
             self.cluster.raw(),
             self.node.raw(),
             self.volume.raw(),
             self.incarnation.raw()
         );
+        if version != UNCOUNTED_VERSION {
+            writeln!(text, "starts {}", self.starts).expect("writing to a string");
+        }
         let crc = crc32c(text.as_bytes());
         writeln!(text, "crc {crc:08x}").expect("writing to a string");
         text.into()
@@ -55,10 +66,10 @@ impl Label {
             value.parse().map_err(|_| damaged())
         };
         let version = field("ebb-volume")?;
-        if version != FORMAT_VERSION {
+        if !matches!(version, UNCOUNTED_VERSION | FORMAT_VERSION) {
             bail!(
                 Unsupported,
-                "{} says format {version}, this program knows {FORMAT_VERSION}: use the release that wrote it",
+                "{} says format {version}, this program knows {UNCOUNTED_VERSION} and {FORMAT_VERSION}: use the release that wrote it",
                 path.display()
             );
         }
@@ -67,8 +78,9 @@ impl Label {
             node: NodeId::new(field("node")?),
             volume: VolumeId::new(field("volume")?),
             incarnation: Incarnation::new(field("incarnation")?),
+            starts: if version == UNCOUNTED_VERSION { 0 } else { field("starts")? },
         };
-        if label.encode() != bytes {
+        if label.encode_as(version) != bytes {
             return Err(damaged());
         }
         Ok(label)
@@ -105,23 +117,26 @@ mod tests {
             node: NodeId::new(4),
             volume: VolumeId::new(7),
             incarnation: Incarnation::new(u64::MAX),
+            starts: 6,
         }
     }
 
     #[test]
     fn labels_survive_and_damage_is_noticed() {
         let bytes = label().encode();
-        assert!(
-            bytes.starts_with(b"ebb-volume 3\ncluster 5\nnode 4\nvolume 7\nincarnation 18446744073709551615\ncrc ")
-        );
+        assert!(bytes.starts_with(
+            b"ebb-volume 4\ncluster 5\nnode 4\nvolume 7\nincarnation 18446744073709551615\nstarts 6\ncrc "
+        ));
         assert_eq!(Label::decode(&bytes, Path::new("x")).unwrap(), label());
         for at in 0..bytes.len() {
             let mut bad = bytes.to_vec();
             bad[at] ^= 1;
             assert!(Label::decode(&bad, Path::new("x")).is_err(), "byte {at}");
         }
-        let newer = String::from_utf8(bytes.to_vec()).unwrap().replace("ebb-volume 3", "ebb-volume 4");
-        assert!(Label::decode(newer.as_bytes(), Path::new("x")).unwrap_err().to_string().contains("format 4"));
+        let newer = String::from_utf8(bytes.to_vec()).unwrap().replace("ebb-volume 4", "ebb-volume 5");
+        assert!(Label::decode(newer.as_bytes(), Path::new("x")).unwrap_err().to_string().contains("format 5"));
+        let uncounted = Label { starts: 0, ..label() };
+        assert_eq!(Label::decode(&uncounted.encode_as(3), Path::new("x")).unwrap(), uncounted);
     }
 
     #[test]

@@ -67,6 +67,9 @@ async fn open_as_it_is(runtime: &Runtime, root: &Path, options: VolumeOptions) -
         false => format(runtime, root, &names, &options).await?,
     };
     let loaded = load(runtime, root, &options, label.incarnation).await?;
+    // Ordering: before anybody hears of this start. A copy of the directory that is started has counted less, or the same.
+    let label = Label { starts: label.starts + 1, ..label };
+    disk.replace(&root.join(LABEL_FILE), label.encode()).await?;
     Ok(Shared::new(runtime, root, options, label, loaded, file_system, lock))
 }
 
@@ -95,7 +98,8 @@ async fn format(runtime: &Runtime, root: &Path, names: &[String], options: &Volu
     disk.sync_dir(&root.join(REPLICAS_DIR)).await?;
     let incarnation = Incarnation::new(runtime.random_u64().max(1));
     IndexWriter::begin(&disk, root, IndexHead { segment: 1, lsn: 1, incarnation }).await?.finish().await?;
-    let label = Label { cluster: options.cluster, node: options.node, volume: VolumeId::new(0), incarnation };
+    let label =
+        Label { cluster: options.cluster, node: options.node, volume: VolumeId::new(0), incarnation, starts: 0 };
     // Ordering: last, so that what has a label is whole.
     disk.replace(&root.join(LABEL_FILE), label.encode()).await?;
     if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {

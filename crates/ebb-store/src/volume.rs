@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ebb_runtime::{DirLock, Disk, FileSystem, Runtime, Space, Task};
+use ebb_runtime::{DirLock, Disk, FileSystem, Plant, Runtime, Space, Task};
 use ebb_types::{ClusterId, Error, Incarnation, MetablockId, NodeId, Result, VolumeId, bail, err};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
@@ -135,6 +135,8 @@ pub(crate) struct Shared {
     pub(crate) unmarked: Mutex<BTreeSet<MetablockId>>,
     /// lsn of the journal when housekeeping looked last.
     pub(crate) last_lsn: AtomicU64,
+    /// lsn that this start found.
+    opened_lsn: u64,
     /// How long the index in force is.
     pub(crate) index_bytes: AtomicU64,
     pub(crate) closing: AtomicBool,
@@ -167,6 +169,17 @@ impl Volume {
     #[must_use]
     pub fn id(&self) -> VolumeId {
         self.label().volume
+    }
+
+    /// How far its journal has come, as housekeeping saw it last, up to the last batch but one: damage to that one is not
+    /// taken for a torn write. It never goes back, through crashes.
+    #[must_use]
+    pub fn lsn(&self) -> u64 {
+        // Where syncs are left out on purpose the number says nothing.
+        if self.shared.runtime.has_plant(Plant::SkipFsync) {
+            return 0;
+        }
+        self.shared.opened_lsn.max(self.shared.last_lsn.load(Ordering::Relaxed).saturating_sub(1))
     }
 
     /// Its directory.
@@ -286,6 +299,7 @@ impl Shared {
             root: root.to_owned(),
             label: Mutex::new(label),
             replicas: RwLock::new(replicas),
+            opened_lsn: journal.lsn(),
             journal: tokio::sync::Mutex::new(journal),
             queue: flush::Queue::default(),
             unsynced: Mutex::new(Unsynced::new(index)),

@@ -129,6 +129,10 @@ kinds! {
     Unavailable = 50, 5, Safe;
     /// The file is held elsewhere, or under another epoch: ask the master where. Nothing was done.
     Moved = 51, 5, Safe;
+    /// What the master remembers is older than what others have seen of it: it serves nothing until an operator has decided.
+    WentBack = 52, 5, Never;
+    /// The caller is not who it says: its directory is a copy or went back in time, and another has its place.
+    Superseded = 53, 5, Never;
 
     /// The deadline passed. What was asked may have been done.
     Timeout = 60, 110, IfIdempotent;

@@ -5,6 +5,7 @@ mod drain;
 mod extras;
 mod failures;
 mod hostile;
+mod lineage;
 mod master_disk;
 mod memory;
 mod names;

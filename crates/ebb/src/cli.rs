@@ -68,8 +68,7 @@ enum Command {
         /// A directory of a manual path, as /usr/local/share/man/man1.
         directory: PathBuf,
     },
-    /// Run a master (usually started by `cluster up`).
-    #[command(hide = true)]
+    /// Run a master (usually started by `cluster up`), or decide for one.
     Master(role::master::MasterArgs),
     /// Run a proxy.
     #[command(hide = true)]
@@ -198,7 +197,7 @@ impl Cli {
         use Command as C;
         matches!(
             self.command,
-            C::Master(_)
+            C::Master(role::master::MasterArgs { command: None })
                 | C::Proxy(_)
                 | C::Block(_)
                 | C::Worker(_)

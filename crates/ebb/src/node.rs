@@ -1,9 +1,10 @@
 //! `ebb node`.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use clap::Subcommand;
-use ebb_types::{HostName, Result, err};
+use ebb_types::{Error, HostName, Result, bail, err};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -27,6 +28,11 @@ pub enum NodeCommand {
         #[arg(long)]
         no_wait: bool,
     },
+    /// Take a node in again whose directory went back in time: it begins empty, and what it has is kept aside.
+    Readmit {
+        /// Node id or host.
+        node: String,
+    },
     /// Start the block server of a node that is not running.
     Start {
         /// Node id or host.
@@ -39,6 +45,7 @@ pub async fn run(context: &Context, command: NodeCommand) -> Result<bool> {
     match command {
         NodeCommand::List => list(context).await,
         NodeCommand::Drain { node, undo, no_wait } => drain(context, &node, undo, no_wait).await.map(|()| true),
+        NodeCommand::Readmit { node } => readmit(context, &node).await.map(|()| true),
         NodeCommand::Start { node } => start(context, &node).await.map(|()| true),
     }
 }
@@ -142,6 +149,30 @@ async fn drain(context: &Context, name: &str, undo: bool, no_wait: bool) -> Resu
             .say(&format!("n{node} is draining: {left} metablocks to move, {}", human_bytes(reply.bytes_left)));
     }
     Ok(())
+}
+
+/// A copy that went back says of what it lacks that it was never there. So nothing of it is believed: the node gets new
+/// volumes, and repair makes their replicas again.
+async fn readmit(context: &Context, name: &str) -> Result<()> {
+    let cluster = context.cluster()?;
+    let nodes = status::ask(&cluster).await?.nodes;
+    let node = find(&nodes, name)?;
+    let own = |process: &process::ProcessFile| process.role == "block" && process.host == node.host;
+    if let Some(process) = process::running(&cluster, own)?.first() {
+        bail!(Busy, "n{} runs (process {}): end it first", node.id, process.pid);
+    }
+    let volumes = &node.volumes;
+    for path in volumes.iter().map(|volume| PathBuf::from(&volume.path)).filter(|path| path.is_dir()) {
+        let aside = (1..).map(|number| path.with_extension(format!("aside-{number}"))).find(|aside| !aside.exists());
+        let aside = aside.expect("numbers do not end");
+        std::fs::rename(&path, &aside).map_err(|error| Error::from_io(&error, path.display()))?;
+        context.output.say(&format!(
+            "{} is kept as {}: remove it when `ebb fsck` misses nothing",
+            path.display(),
+            aside.display()
+        ));
+    }
+    start(context, name).await
 }
 
 async fn start(context: &Context, name: &str) -> Result<()> {

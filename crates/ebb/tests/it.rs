@@ -25,6 +25,8 @@ mod jobs;
 mod kills;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
+#[path = "it/lineage.rs"]
+mod lineage;
 #[path = "it/linear.rs"]
 mod linear;
 #[path = "it/load.rs"]

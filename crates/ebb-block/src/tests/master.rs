@@ -62,7 +62,7 @@ impl FakeMaster {
             volume.id = 100 + told.next_volume;
         }
         told.nodes.insert(node, pb::RegisterNode { volumes: volumes.clone(), node, ..message });
-        pb::RegisterNodeReply { node, volumes, heartbeat_ms: 100 }
+        pb::RegisterNodeReply { node, volumes, heartbeat_ms: 100, position: None }
     }
 
     fn report(&self, message: pb::ReplicaReport) {
@@ -83,7 +83,7 @@ impl FakeMaster {
         let known = told.nodes.get(&message.node).is_some_and(|node| node.boot == message.boot);
         told.last_heartbeat.insert(message.node, message);
         let report = std::mem::take(&mut told.forget) || !known;
-        pb::HeartbeatReply { report }
+        pb::HeartbeatReply { report, position: None }
     }
 
     fn answer(&self, request: &Request) -> Result<Answer> {

@@ -465,7 +465,7 @@ fn a_split_is_read_by_its_map_and_an_old_map_is_told() {
         let read = client.read_by_map(&map, METABLOCK, 600_000, 100_001, 800_000).await.unwrap();
         assert!(read == data[100_001..]);
         for record in &mut map {
-            record.version = Some(pb::Version { epoch: 99, seq: 1 });
+            record.version = Some(pb::Version { epoch: 1 << 60, seq: 1 });
         }
         let kind = client.read_by_map(&map, METABLOCK, 600_000, 0, 10).await.unwrap_err().kind();
         assert_eq!(kind, ErrorKind::StaleVersion);

@@ -164,6 +164,7 @@ async fn live(
         boot,
         pid: 1,
         volumes: vec![space.clone()],
+        ..Default::default()
     };
     let reply = channel.call(&register, deadline).await?;
     let volume = reply.volumes[0].id;

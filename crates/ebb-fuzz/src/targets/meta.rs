@@ -128,7 +128,7 @@ struct Writer {
 impl Writer {
     fn apply(&mut self, change: Change) {
         self.now_ns += 1000;
-        let command = pb::Command { now_ns: self.now_ns, command: Some(change) };
+        let command = pb::Command { now_ns: self.now_ns, command: Some(change), ..Default::default() };
         self.last = match self.machine.apply(&command).reply {
             Ok(Reply::Meta(reply)) => reply,
             _ => pb::MetaReply::default(),
@@ -172,12 +172,23 @@ fn write_history() -> Writer {
     let mut writer = Writer { now_ns: 1_000_000_000, ..Writer::default() };
     writer.apply(Change::InitCluster(pb::InitCluster { cluster: 7, default_replicas: 2 }));
     for host in ["h1", "h2"] {
-        writer.apply(Change::OpenSession(pb::OpenSessionCommand { host: host.into(), role: "mount".into() }));
+        writer.apply(Change::OpenSession(pb::OpenSessionCommand {
+            host: host.into(),
+            role: "mount".into(),
+            ..Default::default()
+        }));
     }
     for host in ["h1", "h2", "h3"] {
         let volumes = vec![pb::Volume { incarnation: 1, capacity_bytes: 1 << 40, ..Default::default() }];
         let (host, rack, address) = (host.to_owned(), "r1".to_owned(), "127.0.0.1:1".to_owned());
-        writer.apply(Change::RegisterNode(pb::RegisterNodeCommand { node: 0, host, rack, address, volumes }));
+        writer.apply(Change::RegisterNode(pb::RegisterNodeCommand {
+            node: 0,
+            host,
+            rack,
+            address,
+            volumes,
+            ..Default::default()
+        }));
     }
     write_names(&mut writer);
     write_file(&mut writer);

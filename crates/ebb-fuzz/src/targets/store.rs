@@ -40,6 +40,17 @@ pub(super) const MASTER_IDENTITY: Target = Target {
     repair: master::repair_identity,
 };
 
+pub(super) const MASTER_ACCEPTED: Target = Target {
+    name: "master/accepted",
+    source: "accept-loss",
+    cap: Cap { base: 4 << 10, times: 64 },
+    shape: Shape::Text,
+    cases: 5_000,
+    decode: ebb_master::accept::fuzz,
+    samples: ebb_master::accept::fuzz_samples,
+    repair: nothing,
+};
+
 pub(super) const MASTER_CHECKPOINT: Target = Target {
     name: "master/checkpoint",
     source: "checkpoint-N",

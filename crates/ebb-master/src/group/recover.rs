@@ -14,7 +14,7 @@ use ebb_wire::{Message, pb};
 use raft::eraftpb::{ConfState, Entry};
 
 use super::{GroupOptions, SELF_ID};
-use crate::log::{Batch, Checkpoint, CheckpointWriter, Recovered, Wal};
+use crate::log::{Batch, Checkpoint, CheckpointWriter, OLDER, Recovered, Wal};
 
 /// A point of the log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -144,7 +144,7 @@ fn explain(error: Error, damaged: &[(u64, Error)]) -> Error {
     err!(
         Corrupt,
         "{}. What is older does not make up for it: {error}. Copy the data directory away; then restore the damaged file, or \
-         the whole directory, from a saved copy",
+         the whole directory, from the newest saved copy; {OLDER}",
         found.join("; ")
     )
 }
@@ -166,7 +166,7 @@ async fn begin(mut start: Start, dir: &Path) -> Result<Start> {
         if start.at.index > 0 {
             bail!(
                 Corrupt,
-                "{}: there is a checkpoint up to entry {} but no log; restore the data directory from one saved copy",
+                "{}: there is a checkpoint up to entry {} but no log; restore the data directory from the newest saved copy; {OLDER}",
                 dir.display(),
                 start.at.index
             );

@@ -44,8 +44,12 @@ pub fn segment(bytes: &[u8]) -> bool {
 /// Segments.
 #[must_use]
 pub fn segments() -> Vec<Vec<u8>> {
-    let open = pb::command::Command::OpenSession(pb::OpenSessionCommand { host: "h1".into(), role: "mount".into() });
-    let command = pb::Command { now_ns: 5, command: Some(open) }.encode_to_vec();
+    let open = pb::command::Command::OpenSession(pb::OpenSessionCommand {
+        host: "h1".into(),
+        role: "mount".into(),
+        ..Default::default()
+    });
+    let command = pb::Command { now_ns: 5, command: Some(open), ..Default::default() }.encode_to_vec();
     let entry = |index: u64, data: &[u8]| {
         Record::Entry(Entry { index, term: 3, data: data.to_vec(), context: vec![9; 3], ..Entry::default() })
     };

@@ -80,7 +80,8 @@ impl SegmentHeader {
 }
 
 const ADVICE: &str = "the disk lost or changed bytes that were synced: copy the data directory away before anything \
-                      else, then put a saved copy of it in place (see docs/formats/master-log.md)";
+                      else, then put the newest saved copy of it in place; one that is older than what nodes have seen is \
+                      refused, and `ebb master accept-loss` goes on with it (see docs/formats/master-log.md)";
 
 /// Where a segment stands in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -314,9 +314,15 @@ proptest! {
 
 fn machine(files: u64) -> Machine {
     let mut machine = Machine::new();
-    let mut apply = |command| machine.apply(&pb::Command { now_ns: 1, command: Some(command) }).reply.unwrap();
+    let mut apply = |command| {
+        machine.apply(&pb::Command { now_ns: 1, command: Some(command), ..Default::default() }).reply.unwrap()
+    };
     apply(pb::command::Command::InitCluster(pb::InitCluster { cluster: CLUSTER.raw(), default_replicas: 3 }));
-    apply(pb::command::Command::OpenSession(pb::OpenSessionCommand { host: "h1".into(), role: "cli".into() }));
+    apply(pb::command::Command::OpenSession(pb::OpenSessionCommand {
+        host: "h1".into(),
+        role: "cli".into(),
+        ..Default::default()
+    }));
     for number in 1..=files {
         apply(pb::command::Command::Client(crate::tests::create_command(1, number, &format!("file {number}"))));
     }

@@ -9,6 +9,7 @@ use ebb_runtime::{File, Moment, OpenMode, Plant, Runtime, Task};
 use ebb_types::{ClusterId, Error, ErrorKind, Result, bail};
 use raft::eraftpb::{ConfState, Entry, HardState};
 
+use crate::log::OLDER;
 use crate::log::hint::{Hint, Synced};
 use crate::log::record::{PAYLOAD_LEN_MAX, Record, padded};
 use crate::log::segment::{Position, SEGMENT_HEADER_LEN, Scan, Scanned, SegmentHeader, damage, scan};
@@ -384,7 +385,7 @@ pub(super) fn replay(records: Vec<Scanned>, after: u64, found: &mut Recovered, p
                     bail!(
                         Corrupt,
                         "{}: the log goes on with entry {} where {expected} is due behind checkpoint {after}: a segment or \
-                         the checkpoint that it belongs to is missing; restore the data directory from one saved copy",
+                         the checkpoint that it belongs to is missing; restore the data directory from the newest saved copy; {OLDER}",
                         path.display(),
                         entry.index
                     );
@@ -435,7 +436,7 @@ fn check_place(
         if previous + 1 != sequence {
             bail!(
                 Corrupt,
-                "{path}: segment {} before it is missing; restore the data directory from a saved copy",
+                "{path}: segment {} before it is missing; restore the data directory from the newest saved copy; {OLDER}",
                 sequence - 1
             );
         }
@@ -443,7 +444,7 @@ fn check_place(
             bail!(
                 Corrupt,
                 "{path}: begins with batch {}, but segment {previous} ends with batch {last_batch}: synced records are lost; \
-                 restore the data directory from a saved copy",
+                 restore the data directory from the newest saved copy; {OLDER}",
                 header.first_batch
             );
         }

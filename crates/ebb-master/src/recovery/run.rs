@@ -98,7 +98,11 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
         Err(error) => return Err(error),
     };
     // The lease is over with this epoch, whatever comes of the recovery.
-    shared.state.work.lock().abandoned.remove(&inode);
+    {
+        let mut work = shared.state.work.lock();
+        work.abandoned.remove(&inode);
+        work.ahead.remove(&inode);
+    }
     let (metablocks, trim) = {
         let machine = shared.group.machine();
         let Ok(metablocks) = machine.metablocks(inode) else { return Ok(Ended::Done) };
@@ -168,9 +172,12 @@ fn needed(shared: &Shared, inode: InodeId) -> Option<Epoch> {
     let attr = machine.attr(inode).ok()?;
     let holder = machine.holder(inode);
     let soft = shared.state.soft.lock();
-    let abandoned = shared.state.work.lock().abandoned.contains(&inode);
+    let (abandoned, ahead) = {
+        let work = shared.state.work.lock();
+        (work.abandoned.contains(&inode), work.ahead.contains(&inode))
+    };
     let orphaned = holder.is_some_and(|holder| abandoned || !soft.sessions.contains(holder));
-    (attr.size_unknown || orphaned).then(|| Epoch::new(attr.epoch))
+    (attr.size_unknown || orphaned || ahead).then(|| Epoch::new(attr.epoch))
 }
 
 type Key = (u64, u64);

@@ -79,6 +79,8 @@ pub struct Work {
     next_recovery: InodeId,
     /// Files whose holder lives, but has said that it does not hold them any more.
     pub abandoned: BTreeSet<InodeId>,
+    /// Files with replicas of a higher epoch than was ever given here, after a loss was accepted.
+    pub ahead: BTreeSet<InodeId>,
     /// Sets to look at; they stay until they are as they should be.
     pub suspects: Suspects,
     /// Copies in progress.

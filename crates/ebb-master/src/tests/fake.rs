@@ -98,6 +98,7 @@ impl Fake {
             boot,
             pid: 1,
             volumes: vec![told.clone()],
+            ..Default::default()
         };
         let reply = master.call(&register, deadline).await?;
         let volume = reply.volumes[0].id;

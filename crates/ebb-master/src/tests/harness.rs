@@ -53,6 +53,9 @@ pub(crate) fn options() -> Options {
     let mut options = Options::new(PathBuf::from("/data"), "0.0.0.0:6000", identity());
     options.group.wal.segment_bytes = 64 << 10;
     options.group.checkpoint_entries = 400;
+    // Tests name epochs, and stop all nodes.
+    options.group.epoch_step_max = 1;
+    options.hear_time = Duration::ZERO;
     options
 }
 
@@ -106,7 +109,7 @@ impl Cluster {
 
     pub(crate) async fn client(&self) -> TestClient {
         let (channel, runtime) = self.channel();
-        let open = pb::OpenSession { host: "client".into(), role: "cli".into(), pid: 1 };
+        let open = pb::OpenSession { host: "client".into(), role: "cli".into(), pid: 1, ..Default::default() };
         let reply = channel.call(&open, DEADLINE).await.unwrap();
         let (next, node_map_version) = (AtomicU64::new(1), AtomicU64::new(0));
         TestClient { channel, runtime, session: reply.session, next, node_map_version }

@@ -16,7 +16,7 @@ fn a_host_that_opens_sessions_without_end_leaves_some_for_others() {
         cluster.master = Some(Master::start(runtime, options).await.unwrap());
         let (channel, _runtime) = cluster.channel();
         let open = |host: &str| {
-            let call = pb::OpenSession { host: host.into(), role: "cli".into(), pid: 1 };
+            let call = pb::OpenSession { host: host.into(), role: "cli".into(), pid: 1, ..Default::default() };
             let channel = channel.clone();
             async move { channel.call(&call, DEADLINE).await }
         };

@@ -333,7 +333,9 @@ impl Dice<'_> {
 
     fn change(&mut self, now: i64) -> Change {
         match self.below(80) {
-            0 => Change::OpenSession(pb::OpenSessionCommand { host: "h".into(), role: "r".into() }),
+            0 => {
+                Change::OpenSession(pb::OpenSessionCommand { host: "h".into(), role: "r".into(), ..Default::default() })
+            }
             1 => Change::CloseSession(self.session()),
             2 => {
                 let volumes = (0..self.below(3)).map(|_| pb::Volume { id: self.below(4), ..Default::default() });
@@ -391,7 +393,7 @@ impl Dice<'_> {
 
 /// A command that the throws decide about, mostly one that fits the machine.
 pub(crate) fn command(machine: &Machine, now: i64, throws: Throws) -> pb::Command {
-    pb::Command { now_ns: now, command: Some(Dice { machine, throws, at: 0 }.change(now)) }
+    pb::Command { now_ns: now, command: Some(Dice { machine, throws, at: 0 }.change(now)), ..Default::default() }
 }
 
 /// A machine with two sessions.
@@ -399,7 +401,7 @@ pub(crate) fn started() -> Machine {
     let mut machine = Machine::new();
     for _ in 0..2 {
         let open = Change::OpenSession(pb::OpenSessionCommand::default());
-        machine.apply(&pb::Command { now_ns: 1, command: Some(open) }).reply.unwrap();
+        machine.apply(&pb::Command { now_ns: 1, command: Some(open), ..Default::default() }).reply.unwrap();
     }
     machine
 }

@@ -75,7 +75,7 @@ impl World {
     /// Proposes a command at a later time than all before.
     pub(crate) fn apply(&mut self, command: Change) -> Applied {
         self.now += 1000;
-        let command = pb::Command { now_ns: self.now, command: Some(command) };
+        let command = pb::Command { now_ns: self.now, command: Some(command), ..Default::default() };
         let applied = self.machine.apply(&command);
         self.log.push(command);
         if self.checked {
@@ -87,7 +87,7 @@ impl World {
     }
 
     pub(crate) fn open_session(&mut self) -> u64 {
-        let open = pb::OpenSessionCommand { host: "client".into(), role: "test".into() };
+        let open = pb::OpenSessionCommand { host: "client".into(), role: "test".into(), ..Default::default() };
         match self.apply(Change::OpenSession(open)).reply.unwrap() {
             Reply::Session(session) => session.raw(),
             other => panic!("not a session: {other:?}"),

@@ -14,7 +14,7 @@ fn volume(id: u64, path: &str) -> pb::Volume {
 
 fn register(world: &mut World, node: u64, address: &str, volumes: Vec<pb::Volume>) -> Result<pb::RegisterNodeReply, E> {
     let (host, rack) = (format!("h{node}"), "r1".to_owned());
-    let command = pb::RegisterNodeCommand { node, host, rack, address: address.into(), volumes };
+    let command = pb::RegisterNodeCommand { node, host, rack, address: address.into(), volumes, ..Default::default() };
     match world.apply(Change::RegisterNode(command)).reply {
         Ok(Reply::Node(reply)) => Ok(reply),
         Ok(other) => panic!("not a node: {other:?}"),
@@ -91,7 +91,7 @@ fn a_cluster_is_named_once() {
     assert_eq!(world.apply(init(8, 3)).reply.unwrap_err().kind(), E::Invalid);
     let mut fresh = crate::Machine::new();
     let mut try_init = |cluster, replicas| {
-        let command = pb::Command { now_ns: 5, command: Some(init(cluster, replicas)) };
+        let command = pb::Command { now_ns: 5, command: Some(init(cluster, replicas)), ..Default::default() };
         fresh.apply(&command).reply.map_err(|error| error.kind())
     };
     assert_eq!(try_init(0, 3), Err(E::Invalid));
@@ -107,7 +107,8 @@ fn a_registration_whose_answer_was_lost_makes_no_second_node() {
     let volume = |path: &str, incarnation| pb::Volume { path: path.into(), incarnation, ..Default::default() };
     let mut register = |host: &str, volumes: Vec<pb::Volume>| {
         let node = pb::RegisterNodeCommand { host: host.into(), volumes, ..Default::default() };
-        let command = pb::Command { now_ns: 1, command: Some(pb::command::Command::RegisterNode(node)) };
+        let command =
+            pb::Command { now_ns: 1, command: Some(pb::command::Command::RegisterNode(node)), ..Default::default() };
         match machine.apply(&command).reply.unwrap() {
             Reply::Node(reply) => (reply.node, reply.volumes.iter().map(|volume| volume.id).collect::<Vec<_>>()),
             other => panic!("{other:?}"),
@@ -125,7 +126,14 @@ fn replicas_of_another_history_keep_their_ids_through_a_checkpoint() {
     let (volume, near, far) = (ebb_types::VolumeId::new(3), 1000, u64::MAX);
     let quarantine = |machine: &mut Machine, metablocks: Vec<u64>, release| {
         let op = pb::Quarantine { volume: volume.raw(), metablocks, release };
-        machine.apply(&pb::Command { now_ns: 1, command: Some(pb::command::Command::Quarantine(op)) }).reply.unwrap();
+        machine
+            .apply(&pb::Command {
+                now_ns: 1,
+                command: Some(pb::command::Command::Quarantine(op)),
+                ..Default::default()
+            })
+            .reply
+            .unwrap();
     };
     quarantine(&mut machine, vec![near, far], false);
     assert_eq!(machine.next_metablock().raw(), near + 1, "never given out, and one far up does not use the counter up");

@@ -8,7 +8,8 @@ use crate::Machine;
 
 fn publish(machine: &mut Machine, now_ms: i64, version: u64, start_ms: u64) -> Result<(), E> {
     let plan = pb::PublishedPlan { version, start_ms, plan: vec![version as u8] };
-    let command = pb::Command { now_ns: now_ms * 1_000_000, command: Some(Change::PublishPlan(plan)) };
+    let command =
+        pb::Command { now_ns: now_ms * 1_000_000, command: Some(Change::PublishPlan(plan)), ..Default::default() };
     machine.apply(&command).reply.map(drop).map_err(|error| error.kind())
 }
 

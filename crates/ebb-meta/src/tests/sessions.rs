@@ -69,7 +69,7 @@ fn requests_must_be_whole() {
     assert_eq!(apply(&mut world, Some(empty)), E::Invalid);
     assert_eq!(send(&mut world, 8, 0, Op::GetAttr(meta_op::GetAttr { inode: ROOT })), Err(E::Invalid));
     assert_eq!(world.ask(mkdir("a")), Err(E::Invalid));
-    let command = pb::Command { now_ns: 1, command: None };
+    let command = pb::Command { now_ns: 1, command: None, ..Default::default() };
     assert_eq!(world.machine.apply(&command).reply.unwrap_err().kind(), E::Invalid);
 }
 

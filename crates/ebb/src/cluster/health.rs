@@ -7,13 +7,21 @@ use crate::output::human_bytes;
 
 /// All that is wrong with disks, as the master knows it.
 pub fn troubles(reply: &pb::ClusterStatusReply) -> Vec<String> {
+    let standing = Some(reply.standing.clone()).filter(|standing| !standing.is_empty());
+    let held = reply.deletions_held.then(|| {
+        "a loss was accepted, and no replica is deleted until `ebb fsck` has come to its end and found none missing"
+            .to_owned()
+    });
     let disk = reply.disk.as_ref().and_then(of_disk);
-    disk.into_iter().chain(reply.nodes.iter().flat_map(of_node)).collect()
+    let own = standing.into_iter().chain(held).chain(disk);
+    own.chain(reply.nodes.iter().flat_map(of_node)).collect()
 }
 
-/// What is wrong with a node's volumes.
+/// What is wrong with a node: a process that is refused, and its volumes.
 pub fn of_node(node: &pb::Node) -> Vec<String> {
-    node.volumes.iter().filter(|volume| is_poisoned(volume)).map(|volume| sentence(node, volume)).collect()
+    let twin = Some(node.twin.clone()).filter(|twin| !twin.is_empty());
+    let poisoned = node.volumes.iter().filter(|volume| is_poisoned(volume)).map(|volume| sentence(node, volume));
+    twin.into_iter().chain(poisoned).collect()
 }
 
 /// Whether the volume takes no work.

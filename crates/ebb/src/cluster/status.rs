@@ -192,20 +192,28 @@ pub fn asleep(cluster: &ClusterDir) -> Result<BTreeSet<String>> {
     Ok(blocks.filter(ProcessFile::is_frozen).map(|process| process.host).collect())
 }
 
-/// Waits until the master serves and `nodes` block servers are live.
-pub async fn wait_serving(cluster: &ClusterDir, nodes: usize, span: Duration) -> Result<()> {
+/// Waits until the master serves and `nodes` block servers are live; what needs an operator all the same.
+pub async fn wait_serving(cluster: &ClusterDir, nodes: usize, span: Duration) -> Result<Vec<String>> {
     let start = Instant::now();
     loop {
         let answer = ask(cluster).await;
         // Who sleeps by plan may have told a master that has just been started nothing, and does not until it wakes.
         let asleep = asleep(cluster)?;
-        let is_there = |node: &&pb::Node| node.state() == pb::NodeState::NodeLive || asleep.contains(&node.host);
+        // One whose directory is refused waits for an operator, who needs the others.
+        let is_there = |node: &&pb::Node| {
+            node.state() == pb::NodeState::NodeLive || asleep.contains(&node.host) || !node.twin.is_empty()
+        };
         let live = answer.as_ref().map_or(0, |reply| reply.nodes.iter().filter(is_there).count());
-        if live >= nodes && answer.as_ref().is_ok_and(|reply| reply.serving) {
-            return Ok(());
+        if let Some(reply) = answer.as_ref().ok().filter(|reply| live >= nodes && reply.serving) {
+            return Ok(troubles(reply));
+        }
+        // Waiting does not help: an operator decides.
+        if let Some(refused) = answer.as_ref().ok().filter(|reply| reply.refused) {
+            bail!(WentBack, "{}", refused.standing);
         }
         if start.elapsed() > span {
             match answer {
+                Ok(reply) if !reply.serving => bail!(Timeout, "the master does not serve yet: {}", reply.standing),
                 Ok(_) => bail!(
                     Timeout,
                     "{live} of {nodes} block servers are live after {} s: see {}",

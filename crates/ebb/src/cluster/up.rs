@@ -154,7 +154,7 @@ async fn start_all(cluster: &ClusterDir, parts: &[&Part], options: &UpOptions, o
         }
     }
     let nodes = options.nodes as usize;
-    status::wait_serving(cluster, nodes, START_TIMEOUT).await?;
+    let troubles = status::wait_serving(cluster, nodes, START_TIMEOUT).await?;
     output.say(&format!(
         "cluster {} serves: 1 master, {} block server{}, {} volume{} each",
         cluster.file.cluster,
@@ -163,6 +163,7 @@ async fn start_all(cluster: &ClusterDir, parts: &[&Part], options: &UpOptions, o
         options.volumes,
         if options.volumes == 1 { "" } else { "s" },
     ));
+    troubles.iter().for_each(|trouble| output.say(trouble));
     output.say(&format!("next: ebb mount --dir {} MOUNTPOINT", cluster.path.display()));
     Ok(())
 }

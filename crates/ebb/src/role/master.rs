@@ -1,27 +1,73 @@
 //! `ebb master`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+use ebb_master::accept;
 use ebb_master::options::Options;
 use ebb_master::service::Master;
 use ebb_proxy::{Hosted, ProxyOptions, Sessions};
 use ebb_runtime::Runtime;
-use ebb_types::{HostName, Result};
+use ebb_types::{HostName, NodeId, Result, bail, err};
 
 use super::wait_for_end;
 use crate::cli::Context;
 use crate::cluster::config::ClusterDir;
-use crate::cluster::process::ProcessFile;
+use crate::cluster::process::{self, ProcessFile};
 
 /// The master's own declared host: no block server's, so that talk with it counts as network.
 const HOST: &str = "master";
 
 #[derive(Debug, Args)]
-pub struct MasterArgs {}
+pub struct MasterArgs {
+    /// What to decide; nothing: run.
+    #[command(subcommand)]
+    pub command: Option<MasterCommand>,
+}
 
-/// Serves until it is asked to end.
-pub async fn run(context: &Context, _args: MasterArgs) -> Result<()> {
+#[derive(Debug, Subcommand)]
+pub enum MasterCommand {
+    /// Go on with a data directory that is older than what nodes and clients have seen: what came after it is lost.
+    AcceptLoss {
+        /// A node that need not report before (its id, as `node list` shows it); may be repeated.
+        #[arg(long, value_name = "NODE")]
+        without: Vec<String>,
+    },
+}
+
+/// Serves until it is asked to end, or writes down what an operator decides.
+pub async fn run(context: &Context, args: MasterArgs) -> Result<()> {
+    match args.command {
+        Some(MasterCommand::AcceptLoss { without }) => accept_loss(context, &without).await,
+        None => serve(context).await,
+    }
+}
+
+/// The master follows it at its next start, when the nodes have reported.
+async fn accept_loss(context: &Context, without: &[String]) -> Result<()> {
+    let cluster = context.cluster()?;
+    if let Some(master) = process::running(&cluster, |process| process.role == "master")?.first() {
+        bail!(Busy, "the master runs (process {}): end the cluster first, with `ebb cluster down`", master.pid);
+    }
+    let data_dir = cluster.path.join("master");
+    if !data_dir.is_dir() {
+        bail!(NotFound, "{} is not there: this cluster has had no master", data_dir.display());
+    }
+    let node = |name: &String| {
+        let id = name.strip_prefix('n').unwrap_or(name).parse().ok().map(NodeId::new);
+        id.ok_or_else(|| err!(Invalid, "--without {name}: give the node's id, as n3"))
+    };
+    let without = without.iter().map(node).collect::<Result<BTreeSet<NodeId>>>()?;
+    accept::write(&Runtime::real(), &data_dir, &without).await?;
+    context.output.say(
+        "the loss is accepted with the master's next start, once the nodes have reported: what came after this directory was \
+         saved is lost. Until `ebb fsck` has come to its end no replica is deleted",
+    );
+    Ok(())
+}
+
+async fn serve(context: &Context) -> Result<()> {
     ebb_runtime::real::memory::give_back_what_is_unused();
     let cluster = context.cluster()?;
     let host = HostName::new(HOST);
@@ -30,6 +76,7 @@ pub async fn run(context: &Context, _args: MasterArgs) -> Result<()> {
     options.default_replicas = cluster.file.replicas;
     options.dead_time = Duration::from_millis(cluster.file.dead_after_ms);
     options.suspect_time = options.suspect_time.min(options.dead_time / 2);
+    options.hear_time = options.suspect_time;
     options.session_ttl = Duration::from_millis(cluster.file.session_ttl_ms);
     options.heartbeat = options.heartbeat.min(options.dead_time / 4);
     options.copy_rate_bytes_per_sec = cluster.file.repair_mb_per_s.saturating_mul(1_000_000);

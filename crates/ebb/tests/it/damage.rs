@@ -59,7 +59,7 @@ fn a_damaged_master_log_is_refused_by_file_and_offset() {
     let refused = cluster.ebb(&["cluster", "up", "--nodes", "3"]);
     assert_ne!(refused.code, 0);
     assert!(refused.err.contains(&format!("{}: damaged at offset", log.display())), "{}", refused.err);
-    assert!(refused.err.contains("put a saved copy of it in place"), "{}", refused.err);
+    assert!(refused.err.contains("put the newest saved copy of it in place"), "{}", refused.err);
     flip(&log, at);
     cluster.ok(&["cluster", "up", "--nodes", "3"]);
     for index in 0..30 {
