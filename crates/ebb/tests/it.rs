@@ -47,6 +47,8 @@ mod programs;
 mod promises;
 #[path = "it/proxies.rs"]
 mod proxies;
+#[path = "it/returns.rs"]
+mod returns;
 #[path = "it/shared.rs"]
 mod shared;
 #[path = "it/soak.rs"]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Machine;
+use ebb_runtime::Plant;
 use ebb_types::{HostName, InodeId, MetablockId, NodeId, Result, Version, VolumeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
@@ -300,7 +301,11 @@ fn choose_pair(
     // Where there is no other node the copy takes a stray's place, with a life of its own: nothing is deleted for a set that
     // lacks copies.
     let beside = |error| {
-        if strays.is_empty() { Err(error) } else { place(shared, &Need { exclude: exclude.clone(), ..need.clone() }) }
+        if strays.is_empty() || shared.runtime.has_plant(Plant::MapAlone) {
+            Err(error)
+        } else {
+            place(shared, &Need { exclude: exclude.clone(), ..need.clone() })
+        }
     };
     match place(shared, &need).or_else(beside) {
         Ok(members) => {

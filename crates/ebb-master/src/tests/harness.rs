@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ebb_rpc::{Channel, Connector, Counters, Identity, Secret};
+use ebb_runtime::Plant;
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{ClusterId, Epoch, HostName, Result, Version};
 use ebb_wire::pb;
@@ -35,7 +36,17 @@ pub(crate) fn identity() -> Identity {
 
 /// Runs a test in a world with `nodes` fakes that have all reported.
 pub(crate) fn with_cluster<F: Future<Output = ()>>(seed: u64, nodes: usize, test: impl FnOnce(Cluster) -> F) {
-    World::run(seed, WorldOptions::default(), |world| async move {
+    with_planted(None, seed, nodes, test);
+}
+
+/// The same with a mistake planted, or none; what the test returns.
+pub(crate) fn with_planted<F: Future>(
+    plant: Option<Plant>,
+    seed: u64,
+    nodes: usize,
+    test: impl FnOnce(Cluster) -> F,
+) -> F::Output {
+    World::run(seed, WorldOptions { plant, ..WorldOptions::default() }, |world| async move {
         let process = world.process("m");
         let mut cluster = Cluster { world, master: None, process, fakes: Vec::new(), clients: AtomicU64::new(0) };
         cluster.start_master().await;
@@ -45,8 +56,8 @@ pub(crate) fn with_cluster<F: Future<Output = ()>>(seed: u64, nodes: usize, test
             cluster.start_fake(number).await;
         }
         cluster.until("safe start", |status| status.safe_start && status.nodes.len() == nodes).await;
-        test(cluster).await;
-    });
+        test(cluster).await
+    })
 }
 
 pub(crate) fn options() -> Options {

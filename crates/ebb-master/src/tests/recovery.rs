@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use ebb_runtime::Plant;
 use ebb_types::{Epoch, Version};
 use ebb_wire::pb;
 use pb::LeaseMode::{LeaseRead, LeaseWrite};
 
-use super::harness::{Cluster, TestClient, held, with_cluster};
+use super::harness::{Cluster, TestClient, held, with_cluster, with_planted};
 
 /// A file that a session made, wrote to each member in turn up to these seqs, and left by dying.
 async fn abandoned(cluster: &Cluster, seqs: [u64; 3]) -> (pb::Attr, pb::Metablock) {
@@ -219,4 +220,36 @@ fn who_was_left_out_and_missed_a_write_gets_a_copy() {
             assert_eq!((replica.version, replica.length), (version, 4000));
         }
     });
+}
+
+/// A node is replaced while it is dead, and comes back when of the others only one is left: what it has is in no set, and is one
+/// of two copies. How many replicas it was told to delete.
+fn deletions_while_copies_lack(plant: Option<Plant>) -> usize {
+    with_planted(plant, 30, 4, |cluster| async move {
+        let (attr, block) = abandoned(&cluster, [3, 3, 3]).await;
+        let client = cluster.watcher().await;
+        settled(&cluster, &client, attr.inode).await;
+        let away = cluster.number(block.members[2].node);
+        cluster.kill_fake(away);
+        let mut members = block.members.clone();
+        while members.len() != 3 || members.contains(&block.members[2]) {
+            cluster.world.sleep(Duration::from_secs(1)).await;
+            members = client.map(attr.inode).await[0].members.clone();
+        }
+        for member in members.iter().filter(|member| member.node != block.members[0].node) {
+            cluster.kill_fake(cluster.number(member.node));
+        }
+        let is_dead = |node: &&pb::Node| node.state() == pb::NodeState::NodeDead;
+        cluster.until("three deaths", |status| status.nodes.iter().filter(is_dead).count() == 3).await;
+        cluster.start_fake(away).await;
+        cluster.until("it is back", |status| status.nodes.iter().filter(is_dead).count() == 2).await;
+        cluster.world.sleep(Duration::from_secs(20)).await;
+        cluster.fakes[away - 1].held.lock().deletions.len()
+    })
+}
+
+#[test]
+fn what_is_in_no_set_is_kept_while_the_set_lacks_copies() {
+    assert_eq!(deletions_while_copies_lack(None), 0);
+    assert!(deletions_while_copies_lack(Some(Plant::MapAlone)) > 0);
 }

@@ -12,6 +12,7 @@ use ebb_wire::pb;
 use crate::VirtualOptions;
 use crate::cluster::{Cluster, Member, Role};
 use crate::faults::kind::BLOCK_DIR;
+use crate::invariants::copies;
 
 const FILES: u8 = 8;
 const LENGTH: usize = 200_000;
@@ -101,6 +102,13 @@ fn return_after(seed: u64, later: Duration) -> pb::ClusterStatusReply {
         world.sleep(later).await;
         cluster.restart(&blocks[1]);
         cluster.restart(&blocks[2]);
+        let mut before = copies::take(&cluster);
+        for _ in 0..400 {
+            world.sleep(Duration::from_millis(50)).await;
+            let now = copies::take(&cluster);
+            assert_eq!(copies::check(&before, &now, 3), [], "seed {seed}");
+            before = now;
+        }
         // Until recoveries have ended, and whatever comes of them.
         let reader = connect(&cluster, "reader").await;
         check(&reader, &files).await;

@@ -48,7 +48,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
             "metadata": metadata, "processes": processes, "troubles": troubles,
             "repair": answer.as_ref().ok().map(|reply| json!({
                 "under_replicated": reply.under_replicated, "running": reply.repairs_running,
-                "copies": reply.repaired, "bytes": reply.repaired_bytes,
+                "copies": reply.repaired, "rejoined": reply.rejoined, "bytes": reply.repaired_bytes,
                 "rate_bytes_per_sec": reply.repair_rate_bytes_per_sec,
             })),
         }));
