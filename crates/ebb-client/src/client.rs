@@ -167,14 +167,14 @@ impl Client {
     /// this time is over.
     #[must_use]
     pub fn kept_attr(&self, inode: InodeId) -> Option<(pb::Attr, Duration)> {
-        let left = self.shared.session.trust_left();
+        let left = self.shared.session.kernel_trust();
         self.shared.kept_attr(inode).filter(|_| !left.is_zero()).map(|attr| (attr, left))
     }
 
     /// The same for a name: where it leads, or that it is not there.
     #[must_use]
     pub fn kept_name(&self, parent: InodeId, name: &[u8]) -> Option<(Option<InodeId>, Duration)> {
-        let left = self.shared.session.trust_left();
+        let left = self.shared.session.kernel_trust();
         match self.shared.kept_name(parent, name) {
             _ if left.is_zero() => None,
             Name::Unknown => None,

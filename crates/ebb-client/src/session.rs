@@ -15,6 +15,9 @@ use crate::masters::{Masters, Outcome};
 
 /// Taken off the session's time to live, for clocks that drift and answers that linger.
 const TTL_MARGIN: Duration = Duration::from_secs(2);
+/// A kernel is told to believe no longer than this, however long the session lives: it goes on believing when the mount has died,
+/// and the master waits for that (docs/protocol.md, Sessions).
+const KERNEL_TRUST_MAX: Duration = Duration::from_secs(8);
 /// One attempt of a call that the master answers at once.
 pub(crate) const ATTEMPT: Duration = Duration::from_secs(6);
 
@@ -161,6 +164,11 @@ impl Session {
     /// How long leases may still be believed.
     pub fn trust_left(&self) -> Duration {
         self.state.lock().trusted_until.since(self.runtime.now())
+    }
+
+    /// How long a kernel behind this client may believe what it is told now.
+    pub fn kernel_trust(&self) -> Duration {
+        self.trust_left().min(KERNEL_TRUST_MAX)
     }
 
     /// A poll of session `id`, sent at `sent`, was answered.

@@ -382,7 +382,7 @@ impl Front {
         };
         if has_kernel && !shared.runtime.has_plant(Plant::EndsMountAtOnce) {
             // The upkeep ends it when the kernel's pages are not believed any more.
-            shared.state.soft.lock().sessions.on_outlived(session);
+            shared.state.soft.lock().sessions.on_outlived(session, shared.runtime.now());
         } else {
             shared.end_session(session).await?;
         }

@@ -29,6 +29,8 @@ const REMEMBER: Duration = Duration::from_secs(3);
 const ASK_AFTER: Duration = Duration::from_secs(10);
 /// A client stops believing in its session so long before it ends (docs/protocol.md, Sessions).
 const TRUST_MARGIN: Duration = Duration::from_secs(2);
+/// No mount tells its kernel to believe for longer.
+const KERNEL_TRUST_MAX: Duration = Duration::from_secs(8);
 /// Sessions that a host may have as long as there is room for any.
 const SESSIONS_GUARANTEED: usize = 16;
 /// Files asked about in one answer.
@@ -64,8 +66,8 @@ struct Session {
     reclaimed: bool,
     /// Its end has begun: whoever has it must hear that, and not that it lives.
     ending: bool,
-    /// Its process is gone, but a kernel may answer programs in its name for a while.
-    outlived: bool,
+    /// Its process is gone since then at the latest, but a kernel may answer programs in its name for a while.
+    outlived: Option<Moment>,
     /// Number of its newest poll: an older one that still waits gives up.
     poll: u64,
     /// Highest number among its applied mutations.
@@ -133,7 +135,7 @@ impl Sessions {
             polled: now,
             reclaimed,
             ending: false,
-            outlived: false,
+            outlived: None,
             poll: 0,
             newest_request: 0,
             recalls: BTreeMap::new(),
@@ -168,11 +170,11 @@ impl Sessions {
     }
 
     /// The process of a mount has ended. The kernel that it served goes on answering programs from its pages, for as long as the
-    /// process let it: no longer than the client believed in its session. The session ends when that is over.
-    pub fn on_outlived(&mut self, session: SessionId) {
+    /// process let it: no longer than the client believed in its session, and no longer than 8 s. The session ends when that is over.
+    pub fn on_outlived(&mut self, session: SessionId, now: Moment) {
         self.begin_end(session);
         if let Some(session) = self.sessions.get_mut(&session) {
-            session.outlived = true;
+            session.outlived.get_or_insert(now);
         }
     }
 
@@ -229,8 +231,8 @@ impl Sessions {
     pub fn expired(&self, now: Moment, owes_word: impl Fn(&HostName, Duration) -> bool) -> Vec<SessionId> {
         let is_late = |session: &Session| {
             let silent = now.since(session.touched);
-            if session.outlived {
-                return silent + TRUST_MARGIN >= self.ttl;
+            if let Some(gone) = session.outlived {
+                return silent + TRUST_MARGIN >= self.ttl || now.since(gone) >= KERNEL_TRUST_MAX;
             }
             silent >= self.ttl && (session.poll == 0 || owes_word(&session.host, silent))
         };
