@@ -49,6 +49,7 @@ mod locks;
 mod masters;
 mod members;
 mod metrics;
+mod moving;
 mod names;
 mod nodes;
 mod offload;

@@ -24,6 +24,7 @@ use crate::inode::Inode;
 use crate::known::Known;
 use crate::locks::LockWaiters;
 use crate::metrics::Cells;
+use crate::moving::Moving;
 use crate::nodes::NodeMap;
 use crate::poll::MasterBoot;
 use crate::proxied::IN_FLIGHT_MAX;
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub plans: Mutex<ebb_power::Timetable>,
     pub cache: BlockCache,
     pub known: Known,
+    pub moving: Moving,
     pub budget: Budget,
     pub queue: Queue,
     pub returns: Returns,
@@ -95,6 +97,7 @@ impl Shared {
             cache: BlockCache::new(options.read_cache_bytes),
             budget: Budget::new(options.dirty_bytes_max),
             known: Known::default(),
+            moving: Moving::default(),
             runtime,
             connector,
             options,
