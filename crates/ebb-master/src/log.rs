@@ -2,7 +2,7 @@
 //!
 //! The raft log is the only log. Its format is in `docs/formats/master-log.md`, the checkpoints' in
 //! `docs/formats/checkpoint.md`. Reading order: [`record`] (bytes of one record), [`segment`] (one file, and what a
-//! damaged one means), [`wal`] (the sequence of files), [`hint`] (up to where it was synced), [`tail`] (what lies behind that, at a start),
+//! damaged one means), [`wal`] (the sequence of files), [`hint`] (up to where it was synced), `tail` (what lies behind that, at a start),
 //! [`memory`] (raft's view), [`checkpoint`], [`data_dir`].
 
 pub mod checkpoint;

@@ -95,7 +95,7 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// Time for the handshake.
     pub handshake_timeout: Duration,
-    /// Handshakes in progress. Each address has a share; up to [`STRANGERS`] times as many strangers wait for their turn, and
+    /// Handshakes in progress. Each address has a share; up to `STRANGERS` times as many strangers wait for their turn, and
     /// further ones are closed at once.
     pub handshakes_max: usize,
     /// A peer that neither sends the rest of a frame nor takes a byte of an answer for this long loses its connection.
