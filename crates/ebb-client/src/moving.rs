@@ -1,8 +1,8 @@
 //! Directories in which this client renames just now: of their names the kernel is told nothing to keep.
 //!
-//! A kernel moves what it keeps of a name when its own rename is answered, and not when it is done. If another mount has renamed
-//! back meanwhile, and a program here has looked the old name up again, what the kernel has found to be fresh is moved to
-//! a name that does not lead there any more, and would be believed for seconds. A name that may not be kept is asked for at
+//! A kernel moves what it keeps of a name when its own rename is answered, and not when it is done. Meanwhile another mount may
+//! have renamed back, and a program here may have looked the old name up again. Then the kernel moves a fresh entry to a name
+//! that does not lead there any more, and would believe it for seconds. A name that may not be kept is asked for at
 //! its next use.
 
 use std::collections::BTreeMap;

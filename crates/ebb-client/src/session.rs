@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ebb_runtime::{Moment, Runtime};
-use ebb_types::{Credentials, ErrorKind, Result, SessionId, err};
+use ebb_types::{Credentials, ErrorKind, KERNEL_TRUST_MAX, Result, SESSION_MARGIN, SessionId, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::Op;
 use parking_lot::Mutex;
@@ -13,11 +13,6 @@ use tokio::sync::Notify;
 
 use crate::masters::{Masters, Outcome};
 
-/// Taken off the session's time to live, for clocks that drift and answers that linger.
-const TTL_MARGIN: Duration = Duration::from_secs(2);
-/// A kernel is told to believe no longer than this, however long the session lives: it goes on believing when the mount has died,
-/// and the master waits for that (docs/protocol.md, Sessions).
-const KERNEL_TRUST_MAX: Duration = Duration::from_secs(8);
 /// One attempt of a call that the master answers at once.
 pub(crate) const ATTEMPT: Duration = Duration::from_secs(6);
 
@@ -92,7 +87,7 @@ impl Session {
         let reply = self.masters.call(open, ATTEMPT, self.deadline()).await.result?;
         self.on_position(reply.position);
         let ttl = Duration::from_millis(reply.session_ttl_ms);
-        if ttl <= TTL_MARGIN {
+        if ttl <= SESSION_MARGIN {
             return Err(err!(Protocol, "a session of {} ms is too short to hold leases", reply.session_ttl_ms));
         }
         {
@@ -102,7 +97,7 @@ impl Session {
             state.next_request = 1;
             state.outstanding.clear();
             state.ttl = ttl;
-            state.trusted_until = sent.after(ttl - TTL_MARGIN);
+            state.trusted_until = sent.after(ttl - SESSION_MARGIN);
         }
         self.changed.notify_waiters();
         Ok(reply)
@@ -178,7 +173,7 @@ impl Session {
             if state.id != id {
                 return;
             }
-            let until = sent.after(state.ttl - TTL_MARGIN);
+            let until = sent.after(state.ttl - SESSION_MARGIN);
             state.trusted_until = state.trusted_until.max(until);
         }
         self.changed.notify_waiters();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::{HostName, InodeId, Result, SessionId, bail};
+use ebb_types::{HostName, InodeId, KERNEL_TRUST_MAX, Result, SESSION_MARGIN, SessionId, bail};
 use ebb_wire::pb;
 use tokio::sync::Notify;
 
@@ -27,10 +27,6 @@ const REMEMBER: Duration = Duration::from_secs(3);
 /// Of a file without a name a session is asked whether it is still open there when it has counted as that for so long, and
 /// again after each such time. Most files that are removed while they are open are closed sooner.
 const ASK_AFTER: Duration = Duration::from_secs(10);
-/// A client stops believing in its session so long before it ends (docs/protocol.md, Sessions).
-const TRUST_MARGIN: Duration = Duration::from_secs(2);
-/// No mount tells its kernel to believe for longer.
-const KERNEL_TRUST_MAX: Duration = Duration::from_secs(8);
 /// Sessions that a host may have as long as there is room for any.
 const SESSIONS_GUARANTEED: usize = 16;
 /// Files asked about in one answer.
@@ -232,7 +228,7 @@ impl Sessions {
         let is_late = |session: &Session| {
             let silent = now.since(session.touched);
             if let Some(gone) = session.outlived {
-                return silent + TRUST_MARGIN >= self.ttl || now.since(gone) >= KERNEL_TRUST_MAX;
+                return silent + SESSION_MARGIN >= self.ttl || now.since(gone) >= KERNEL_TRUST_MAX;
             }
             silent >= self.ttl && (session.poll == 0 || owes_word(&session.host, silent))
         };

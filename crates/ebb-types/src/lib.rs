@@ -1,7 +1,7 @@
 //! The nouns of Ebb: ids, epochs, versions, units and error kinds.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number. Reading order: [`ids`], [`version`],
-//! [`geometry`], [`prefetch`], [`read_rule`], [`error`], [`attr`].
+//! [`geometry`], [`prefetch`], [`read_rule`], [`error`], [`attr`], [`trust`].
 
 pub mod attr;
 pub mod error;
@@ -9,6 +9,7 @@ pub mod geometry;
 pub mod ids;
 pub mod prefetch;
 pub mod read_rule;
+pub mod trust;
 pub mod version;
 
 pub use attr::{Credentials, FileKind, NAME_LEN_MAX, WallTime, check_name_len};
@@ -20,4 +21,5 @@ pub use ids::{
 };
 pub use prefetch::Prefetch;
 pub use read_rule::ReadRule;
+pub use trust::{KERNEL_TRUST_MAX, SESSION_MARGIN};
 pub use version::Version;

@@ -51,6 +51,12 @@ async fn write(client: &Client, name: &str, letter: u8) -> Result<()> {
     client.fsync(handle).await
 }
 
+/// What the copies of a directory do not know of.
+async fn overwrite_and_add(client: Client) -> Result<()> {
+    write(&client, "f", b'b').await?;
+    write(&client, "g", b'c').await
+}
+
 /// The letter that a file is full of.
 async fn read(client: &Client, name: &str) -> Result<u8> {
     let found = client.resolve(&Credentials::root(), format!("/{name}").as_bytes(), true).await?;
@@ -81,11 +87,7 @@ fn put_master_back(seed: u64, restarted: bool, plant: Option<Plant>) -> (Result<
             master.process.kill();
             cluster.restart(&master);
         }
-        let work = |client: Client| async move {
-            write(&client, "f", b'b').await?;
-            write(&client, "g", b'c').await
-        };
-        on_host(&world, &cluster, "two", work).await.unwrap();
+        on_host(&world, &cluster, "two", overwrite_and_add).await.unwrap();
         world.sleep(PAUSE).await;
         master.process.kill();
         master.process.restore_disk(&saved, |_| true);
@@ -134,11 +136,7 @@ fn an_accepted_loss_keeps_what_nodes_have() {
             on_host(&world, &cluster, "one", |client| async move { write(&client, "f", b'a').await }).await.unwrap();
             world.sleep(PAUSE).await;
             let saved = master.process.power_cut();
-            let work = |client: Client| async move {
-                write(&client, "f", b'b').await?;
-                write(&client, "g", b'c').await
-            };
-            on_host(&world, &cluster, "two", work).await.unwrap();
+            on_host(&world, &cluster, "two", overwrite_and_add).await.unwrap();
             world.sleep(PAUSE).await;
             master.process.kill();
             master.process.restore_disk(&saved, |_| true);

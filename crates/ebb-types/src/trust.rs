@@ -1,0 +1,11 @@
+//! How long a client, and a kernel behind it, believe in a session. Client and master count with the same numbers
+//! (docs/protocol.md, Sessions).
+
+use std::time::Duration;
+
+/// A client stops believing in its session so long before the session can end, for clocks that drift and answers that linger.
+pub const SESSION_MARGIN: Duration = Duration::from_secs(2);
+
+/// A mount tells its kernel to believe no longer than this, however long the session lives. The kernel goes on believing when
+/// the mount has died, and the master waits for that.
+pub const KERNEL_TRUST_MAX: Duration = Duration::from_secs(8);
