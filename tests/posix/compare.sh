@@ -4,6 +4,7 @@
 #
 # Usage: tests/posix/compare.sh MOUNT [HOST_DIRECTORY] [SUITE...]   (suites: pjdfstest fsx fio-verify)
 # $SUITES_IN: another folder with suites, and a host-only.txt of its own.
+# $FAILS_ON_HOST=refused: what fails on the host fails the run. Without it such a check is left out of the comparison.
 . "$(dirname "$0")/common.sh"
 
 folder=${SUITES_IN:-$here}
@@ -30,6 +31,10 @@ for suite in "${suites[@]:-pjdfstest fsx fio-verify}"; do
             <({ grep $'\tok$' "$lists/mount" | cut -f1; cat "$lists/excused"; } | sort))
         if [ ! -s "$lists/host" ] || [ ! -s "$lists/mount" ]; then
             echo "$name: one side left no results" >&2
+            status=1
+        elif [ "${FAILS_ON_HOST:-allowed}" = refused ] && failing=$(grep $'\tfailed$' "$lists/host" | cut -f1); then
+            echo "$name: fails on the host, so the mount was compared with nothing:" >&2
+            echo "$failing" | sed 's/^/    /' >&2
             status=1
         elif [ -n "$missing" ]; then
             echo "$name: passes on the host and not on the mount:" >&2

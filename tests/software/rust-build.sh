@@ -19,7 +19,8 @@ sources() {
     cp -a "$repository/crates/ebb-types" "$repository/crates/ebb-layout" ws/crates/
     cp "$repository"/{Cargo.lock,rust-toolchain.toml} ws/
     sed 's|^members = .*|members = ["crates/*"]|' "$repository/Cargo.toml" >ws/Cargo.toml
-    cd ws && cargo vendor vendor >.cargo/config.toml
+    # The lock file names crates of other platforms, too, which no build here has fetched: this step alone may fetch.
+    cd ws && CARGO_NET_OFFLINE=false cargo vendor vendor >.cargo/config.toml
     grep -q '^directory = "vendor"' .cargo/config.toml && [ -d vendor/proptest ]
 }
 # Versions are those that the project's own build uses.

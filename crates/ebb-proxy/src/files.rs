@@ -125,7 +125,9 @@ impl Files {
         }
         let kept = file.was_given_back();
         self.ended.lock().note(file.inode, file.epoch, kept);
-        if !kept {
+        if kept {
+            tracing::debug!(inode = %file.inode, epoch = %file.epoch, "gave a file back that several clients used");
+        } else {
             tracing::warn!(inode = %file.inode, epoch = %file.epoch, "lost a file that several clients use");
         }
         let gone = now.take();
