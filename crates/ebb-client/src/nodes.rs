@@ -26,6 +26,24 @@ struct State {
     /// Calls in progress.
     outstanding: BTreeMap<u64, usize>,
     silence: Silence,
+    /// Nodes that count as gray for this client alone, and what they take.
+    slow_links: BTreeMap<u64, Duration>,
+    /// All that count as gray.
+    gray: BTreeMap<u64, Duration>,
+}
+
+impl State {
+    /// Finds anew who counts as gray.
+    fn find_gray(&mut self) {
+        let told = |node: &pb::Node| node.gray.map(|gray| (node.id, Duration::from_micros(gray.took_us)));
+        let known = self.nodes.values().filter_map(told);
+        self.gray = known.chain(self.slow_links.iter().map(|(node, took)| (*node, *took))).collect();
+    }
+
+    fn is_well(&self, node: &pb::Node) -> bool {
+        let answers = node.state() == pb::NodeState::NodeLive && !node.late && self.silence.since(node.id).is_none();
+        answers && !self.gray.contains_key(&node.id)
+    }
 }
 
 impl NodeMap {
@@ -37,6 +55,7 @@ impl NodeMap {
             state.nodes = nodes.into_iter().map(|node| (node.id, node)).collect();
             // Of several on a host the first stays.
             state.hosts = state.nodes.values().rev().map(|node| (node.host.clone(), node.id)).collect();
+            state.find_gray();
         }
         self.1.notify_waiters();
     }
@@ -117,6 +136,38 @@ impl NodeMap {
         let works =
             |volume: &pb::Volume| volume.id == member.volume && volume.state() != pb::VolumeState::VolumePoisoned;
         node.is_some_and(|node| !node.volumes.iter().any(works))
+    }
+
+    /// Nodes that count as gray for this client alone, with what they take. Returns all that do.
+    pub fn set_slow_links(&self, links: BTreeMap<u64, Duration>) -> BTreeMap<u64, Duration> {
+        let mut state = self.0.lock();
+        if state.slow_links != links {
+            state.slow_links = links;
+            state.find_gray();
+        }
+        state.gray.clone()
+    }
+
+    /// The one of a set's nodes that counts as gray, if any does: the slowest. So of a set never more than one does.
+    pub fn gray_of(&self, nodes: impl Iterator<Item = u64>) -> Option<u64> {
+        let state = self.0.lock();
+        if state.gray.is_empty() {
+            return None;
+        }
+        let slow = nodes.filter_map(|node| Some((*state.gray.get(&node)?, node)));
+        slow.max().map(|(_, node)| node)
+    }
+
+    /// Whether there is a node that answers, is not gray, and is none of these.
+    pub fn has_well_one_beside(&self, nodes: impl Iterator<Item = u64> + Clone) -> bool {
+        let state = self.0.lock();
+        state.nodes.values().any(|node| state.is_well(node) && !nodes.clone().any(|other| other == node.id))
+    }
+
+    /// A node that answers and is not gray, another one than this.
+    pub fn a_well_one(&self, node: u64) -> Option<u64> {
+        let state = self.0.lock();
+        state.nodes.values().find(|other| other.id != node && state.is_well(other)).map(|other| other.id)
     }
 
     /// Whether the master misses the node's heartbeats.

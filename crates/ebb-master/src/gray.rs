@@ -192,7 +192,9 @@ impl Gray {
     /// A node tells what small commits take on its disks, and whether it works for itself.
     pub fn on_heartbeat(&mut self, node: NodeId, volumes: &[pb::Volume], working: bool, now: Moment) {
         let known = self.nodes.entry(node).or_default();
-        let told = volumes.iter().filter(|volume| volume.commits >= COMMITS_MIN);
+        // Of a very slow disk that nobody writes to only a timing now and then is told.
+        let enough = if known.gray.is_some() { 1 } else { COMMITS_MIN };
+        let told = volumes.iter().filter(|volume| volume.commits >= enough);
         let worst = told.map(|volume| Duration::from_micros(volume.commit_us)).max();
         known.disk = worst.map(|took| (took, now));
         if working {
@@ -281,6 +283,8 @@ impl Gray {
         let others = self.nodes.iter().filter(|(id, other)| **id != node && other.gray.is_none() && other.is_judged(now));
         let peers = median(others.filter_map(|(_, other)| told(other)).collect());
         let own = self.nodes.get(&node).and_then(told);
+        let had_slow_disk = self.verdict(node).is_some_and(|verdict| verdict.disk.is_some());
+        let is_quick = |took| took < FLOOR / 2 || peers.is_some_and(|peers| took < peers * 2);
         let figure = own.zip(peers).map(|(took, peers)| Figure { took, peers });
         let found: Vec<Figure> = self.words.values().filter_map(|word| word.slow.get(&node).copied()).collect();
         let well = self.words.values().filter(|word| word.well.contains(&node)).count();
@@ -289,7 +293,8 @@ impl Gray {
         Evidence {
             disk: figure.filter(|figure| figure.is_slow()),
             answers: worst.filter(|_| found.len() > well).map(|figure| (figure, clients)),
-            is_disk_well: own.is_none_or(|took| took < FLOOR / 2 || peers.is_some_and(|peers| took < peers * 2)),
+            // Where it was slow it has to be told that it is not.
+            is_disk_well: own.map_or(!had_slow_disk, is_quick),
         }
     }
 
