@@ -14,13 +14,14 @@
 //!
 //! Reading order: [`options`], [`report`], [`cluster`] with [`datasets`], [`faults`], [`workload`] with [`own`],
 //! [`locks`], [`cell`] and [`files`], [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
-//! Beside them: [`power`], a cluster that follows its power, with runs of its own ([`power::run`]).
+//! Beside them: [`gray`], runs in which a node is slow for long; [`power`], a cluster that follows its power, with runs of its own ([`power::run`]).
 
 pub mod cell;
 pub mod cluster;
 pub mod datasets;
 pub mod faults;
 pub mod files;
+pub mod gray;
 pub mod history;
 pub mod invariants;
 pub mod locks;
