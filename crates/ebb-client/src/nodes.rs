@@ -255,3 +255,28 @@ impl Drop for Outstanding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u64, gray_ms: u64) -> pb::Node {
+        let gray = (gray_ms > 0).then(|| pb::Gray { took_us: gray_ms * 1000, ..Default::default() });
+        pb::Node { id, gray, state: pb::NodeState::NodeLive.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn of_a_set_the_slowest_alone_is_gray() {
+        let map = NodeMap::default();
+        map.update(1, vec![node(1, 0), node(2, 200), node(3, 900), node(4, 0), node(5, 0)]);
+        let gray = |nodes: &[u64]| map.gray_of(nodes.iter().copied());
+        assert_eq!((gray(&[1, 2, 3]), gray(&[1, 2, 4]), gray(&[1, 4, 5])), (Some(3), Some(2), None));
+        assert_eq!(map.set_slow_links(BTreeMap::from([(4, Duration::from_secs(1))])).len(), 3);
+        assert_eq!((gray(&[3, 4]), gray(&[4, 5])), (Some(4), Some(4)));
+        assert!(map.has_well_one_beside([1, 2, 3].into_iter()), "node 5");
+        assert!(!map.has_well_one_beside([1, 2, 5].into_iter()));
+        assert_eq!((map.a_well_one(1), map.a_well_one(5)), (Some(5), Some(1)));
+        map.set_slow_links(BTreeMap::new());
+        assert_eq!(gray(&[4, 5]), None);
+    }
+}
