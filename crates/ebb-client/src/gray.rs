@@ -1,10 +1,10 @@
 //! Whose answers take far longer than those of their peers: what this client finds by itself, and tells the master.
 //!
 //! The same write, or the same sync, goes to all members of a set at a time; what each takes to answer is a *round*. A member is slow
-//! in a round if it takes five times as long as most of the others, and 50 ms. So a client that gets no processor, a file that
-//! takes long everywhere, or a cluster that is busy blames nobody. Rounds are counted in slots of half a second, because
-//! many that are answered at one moment say no more than one: a member is slow when it was so in nearly all slots for three
-//! seconds.
+//! if it takes five times as long as most of the others, and 50 ms. So a client that gets no processor, a file that
+//! takes long everywhere, or a cluster that is busy blames nobody. Rounds are counted in slots of half a second, by their mean,
+//! because many that are answered at one moment say no more than one: a member is slow when it was so in nearly all slots
+//! for three seconds.
 //!
 //! A member that is not written to any more, because it was slow, is asked something small twice a second, and another one with it.
 //! Plain values: moments come in as arguments. Whether a node counts as gray, the master decides.
@@ -49,15 +49,15 @@ pub(crate) struct Figure {
 struct Slot {
     number: u64,
     rounds: u32,
-    slow: u32,
-    /// Over the slow ones.
+    /// All rounds together.
     took: Duration,
     peers: Duration,
 }
 
 impl Slot {
+    /// By the mean: a node that stops now and then is as slow as its stops are long, however quick it is between them.
     fn is_slow(&self) -> bool {
-        self.slow * 2 > self.rounds
+        is_slow(self.took / self.rounds, self.peers / self.rounds)
     }
 }
 
@@ -107,11 +107,12 @@ impl Evidence {
         known.asked.push_back((slot_of(now), is_quick));
     }
 
-    /// This process got no processor for a while: what it timed says nothing.
-    pub fn on_starved(&mut self) {
+    /// This process got no processor for a while: what it timed since then says nothing.
+    pub fn on_starved(&mut self, since: Moment) {
+        let first = slot_of(since);
         for node in self.nodes.values_mut() {
-            node.slots.clear();
-            node.asked.clear();
+            node.slots.retain(|slot| slot.number < first);
+            node.asked.retain(|(number, _)| *number < first);
         }
     }
 
@@ -156,16 +157,13 @@ impl Evidence {
 impl Node {
     fn add(&mut self, number: u64, took: Duration, peers: Duration) {
         if self.slots.back().is_none_or(|slot| slot.number != number) {
-            let empty = Slot { number, rounds: 0, slow: 0, took: Duration::ZERO, peers: Duration::ZERO };
+            let empty = Slot { number, rounds: 0, took: Duration::ZERO, peers: Duration::ZERO };
             self.slots.push_back(empty);
         }
         let slot = self.slots.back_mut().expect("pushed just now");
         slot.rounds += 1;
-        if is_slow(took, peers) {
-            slot.slow += 1;
-            slot.took += took;
-            slot.peers += peers;
-        }
+        slot.took += took;
+        slot.peers += peers;
     }
 
     /// What it takes, if it is slow: by its rounds, and if there are none any more, by how it answers small questions.
@@ -174,7 +172,7 @@ impl Node {
         let is_nearly_all = slow.len() * 100 >= self.slots.len() * SLOW_PERCENT;
         let apart = slow.last().zip(slow.first()).map_or(0, |(last, first)| last.number - first.number);
         if slow.len() >= SLOW_MIN && is_nearly_all && apart >= APART_MIN {
-            let rounds = slow.iter().map(|slot| slot.slow).sum::<u32>();
+            let rounds = slow.iter().map(|slot| slot.rounds).sum::<u32>();
             let took = slow.iter().map(|slot| slot.took).sum::<Duration>() / rounds;
             let peers = slow.iter().map(|slot| slot.peers).sum::<Duration>() / rounds;
             return Some(Figure { took, peers });

@@ -93,6 +93,7 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         names: history.names().len() as u64,
         extra_reads: counts.values().map(|counts| counts.extra_reads).sum(),
         away_from_on: 0,
+        gray: board.gray.lock().len() as u64,
         proxy: ProxyUse::of(counts.values()),
         violations,
     }
@@ -137,6 +138,7 @@ fn board(world: &World) -> Board {
         last: Arc::default(),
         injected: Arc::default(),
         counts: Arc::default(),
+        gray: Arc::default(),
         in_turns: false,
         done: Arc::default(),
     }

@@ -20,6 +20,9 @@ use crate::shared::Shared;
 const STARVED: Duration = Duration::from_millis(250);
 /// Where nothing is timed, looks are so far apart.
 const IDLE: Duration = Duration::from_secs(5);
+/// Sessions that live no longer are polled for often enough; with longer ones what was timed is told so often.
+const POLLED_OFTEN: Duration = Duration::from_secs(12);
+const TOLD_EVERY: Duration = Duration::from_secs(3);
 /// A small question.
 const ASK_DEADLINE: Duration = Duration::from_secs(1);
 /// Members that may be replaced in a second because they are gray, and so many MiB of their copies count as one more.
@@ -93,7 +96,7 @@ impl Drop for Round {
 
 /// Looks at what was timed, until the client disconnects.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let gray = &shared.gray;
+    let (gray, mut told) = (&shared.gray, shared.runtime.now());
     while !shared.closing.load(Ordering::Relaxed) {
         if gray.evidence.lock().is_empty() {
             tokio::select! {
@@ -108,12 +111,17 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let (is_news, slow) = {
             let mut evidence = gray.evidence.lock();
             if now.since(begun) > SLOT + STARVED {
-                evidence.on_starved();
+                evidence.on_starved(begun);
             }
             (evidence.judge(now), evidence.slow().collect::<Vec<_>>())
         };
         if is_news {
             tracing::debug!(?slow, "members that answer late");
+        }
+        // Where sessions are long, polls are too seldom for the master to know what is so now.
+        let is_seldom = shared.session.ttl() > POLLED_OFTEN && now.since(told) >= TOLD_EVERY;
+        if is_news || is_seldom {
+            told = now;
             shared.session.poke.notify_one();
         }
         for (node, _) in slow {

@@ -66,14 +66,34 @@ fn a_freeze_is_not_slowness() {
 }
 
 #[test]
+fn one_that_stops_now_and_then_is_slow_by_the_mean() {
+    let stops = |every: u64, stopped: u64| {
+        let mut evidence = Evidence::default();
+        for number in 0..600 {
+            let took = if number % every == 0 { Duration::from_millis(stopped) } else { 4 * MS };
+            evidence.on_round(&[(1, 4 * MS), (2, took), (3, 5 * MS)], at(number * 20));
+            evidence.judge(at(number * 20));
+        }
+        slow(&evidence)
+    };
+    assert_eq!(stops(8, 450), [2]);
+    assert_eq!(stops(8, 150), Vec::<u64>::new(), "22 ms are below the floor");
+    assert_eq!(stops(100, 900), Vec::<u64>::new(), "seldom");
+}
+
+#[test]
 fn who_was_starved_blames_nobody() {
     let mut evidence = Evidence::default();
     let mut now = 0;
     for _ in 0..10 {
         now = rounds(&mut evidence, now, 3, 100, [3, 220, 4]);
-        evidence.on_starved();
+        evidence.on_starved(at(now - 3000));
     }
     assert_eq!(slow(&evidence), Vec::<u64>::new());
+    let now = rounds(&mut evidence, now, 2, 100, [3, 220, 4]);
+    evidence.on_starved(at(now));
+    rounds(&mut evidence, now + 1000, 2, 100, [3, 220, 4]);
+    assert_eq!(slow(&evidence), [2], "what came before counts");
 }
 
 #[test]
