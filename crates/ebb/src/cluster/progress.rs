@@ -1,7 +1,8 @@
 //! How long a process that was told to end is waited for: as long as it gets on, within reason.
 //!
 //! A block server syncs all that it has before it ends; on a slow disk that takes minutes. One that hangs does nothing. The two are
-//! told apart by what the kernel counts: calls that write (`syscw` of `/proc/PID/io`, proc(5)).
+//! told apart by what the kernel counts: calls that write (`syscw` of `/proc/PID/io`, proc(5)). Syncs are not among them, but a volume
+//! that is being closed writes to the log how far it is.
 
 use std::time::Duration;
 
