@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ebb_runtime::Moment;
 use ebb_types::{Epoch, Error, ErrorKind, MetablockId, Result, Version};
@@ -26,6 +27,10 @@ pub(crate) const SYNC_BYTES: usize = 8 << 20;
 /// Failed attempts to reach a member before it is replaced. With the waits between them (see [`retry_wait_ms`])
 /// they last long enough for a restart of its process.
 const TRIES_MAX: u32 = 5;
+
+/// Between two times that a member of a set is displaced; doubled each time that no other node was to be had.
+const DISPLACE_PAUSE: Duration = Duration::from_secs(10);
+const DISPLACE_DOUBLINGS_MAX: u32 = 5;
 
 /// Wait before an attempt, in milliseconds: 0, 50, 200, 450, 800.
 pub(crate) fn retry_wait_ms(tries: u32) -> u64 {
@@ -51,6 +56,8 @@ pub(crate) struct Peer {
     busy: bool,
     /// Why it must be replaced.
     pub failed: Option<Error>,
+    /// It has not failed, and is to be replaced only because its node is gray.
+    pub displaced: bool,
 }
 
 impl Peer {
@@ -65,6 +72,7 @@ impl Peer {
             tries: 0,
             busy: false,
             failed: None,
+            displaced: false,
         }
     }
 }
@@ -159,6 +167,23 @@ pub(crate) struct Channel {
     pub shrunk: bool,
     /// Writes up to here may go to a shrunk set: their failure has been told.
     shrunk_upto: Version,
+    /// A change of the set whose answer is missing: whether it was recorded is found out before anything else is done.
+    pub asked: Option<Asked>,
+    /// A member on a gray node is not displaced before, and how often none was offered in its place.
+    displace_after: Option<Moment>,
+    displaced_in_vain: u32,
+}
+
+/// A change of a set that the master is asked to record.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Asked {
+    pub members: Vec<pb::Member>,
+    /// Committed with it.
+    pub version: Version,
+    /// What new members have.
+    pub at: Version,
+    /// There are fewer than wanted.
+    pub shrunk: bool,
 }
 
 impl Channel {
@@ -193,6 +218,9 @@ impl Channel {
             repairing: false,
             shrunk: record.members.len() < wanted,
             shrunk_upto: Version::ZERO,
+            asked: None,
+            displace_after: None,
+            displaced_in_vain: 0,
         }
     }
 
@@ -504,10 +532,41 @@ impl Channel {
         self.hold = true;
     }
 
+    /// Whether a member on a gray node may be displaced now.
+    pub fn may_displace(&self, now: Moment) -> bool {
+        self.displace_after.is_none_or(|after| now >= after)
+    }
+
+    /// A member is to be replaced although it has not failed: its node is gray.
+    pub fn displace(&mut self, index: usize, why: Error, now: Moment) {
+        let pause = DISPLACE_PAUSE * (1 << self.displaced_in_vain.min(DISPLACE_DOUBLINGS_MAX));
+        self.displace_after = Some(now.after(pause));
+        self.peers[index].displaced = true;
+        self.fail(index, why);
+    }
+
+    /// A displaced member keeps its place: there is no other node, or another member has failed. True: there was one.
+    pub fn keep_displaced(&mut self) -> bool {
+        let displaced = self.peers.iter().position(|peer| peer.displaced);
+        if let Some(index) = displaced {
+            self.displaced_in_vain += 1;
+            self.revive(index);
+        }
+        displaced.is_some()
+    }
+
+    /// The node that is to be replaced only because it is gray, if no other member has failed or is missing.
+    pub fn only_displaced(&self) -> Option<u64> {
+        let mut failed = self.peers.iter().filter(|peer| peer.failed.is_some());
+        let (first, second) = (failed.next()?, failed.next());
+        (first.displaced && second.is_none() && !self.shrunk).then_some(first.member.node)
+    }
+
     /// A failed member answered again: it stays.
     pub fn revive(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         peer.failed = None;
+        peer.displaced = false;
         peer.tries = 0;
         self.hold = true;
     }
@@ -520,6 +579,7 @@ impl Channel {
             self.peers.push(peer.cloned().unwrap_or_else(|| Peer::new(*member, at)));
         }
         self.generation = generation;
+        (self.asked, self.displaced_in_vain) = (None, 0);
         self.shrunk = shrunk;
         self.shrunk_upto = if shrunk { self.last } else { Version::ZERO };
         self.repairing = false;

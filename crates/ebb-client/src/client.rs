@@ -22,7 +22,7 @@ use crate::session::{ATTEMPT, Session};
 use crate::shared::Shared;
 use crate::types::{Access, Allocate, CacheListener, Handle, Location, Privileges, SetAttr};
 use crate::write::Place;
-use crate::{ClientOptions, HostPower, committer, fetch, poll, rest, suspend, witness};
+use crate::{ClientOptions, HostPower, committer, fetch, gray, poll, rest, suspend, witness};
 
 /// Blocks that [`Client::read_by_map`] asks for at a time.
 const MAP_READS: usize = 4;
@@ -47,6 +47,7 @@ impl Client {
         runtime.spawn("client poll", poll::run(shared.clone()));
         runtime.spawn("client commits", committer::run(shared.clone()));
         runtime.spawn("client rests", rest::run(shared.clone()));
+        runtime.spawn("client times members", gray::run(shared.clone()));
         if shared.options.short_circuit {
             runtime.spawn("client witnesses", witness::run(shared.clone()));
         }

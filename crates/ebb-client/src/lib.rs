@@ -37,6 +37,7 @@ mod extras;
 mod fetch;
 mod flush;
 mod gather;
+mod gray;
 mod handles;
 mod hedge;
 mod hopeless;

@@ -13,7 +13,9 @@ use ebb_types::{Error, ErrorKind, Result, Version, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{ChangeSet, GetMap, Op};
 
+use crate::channel::{Asked, Channel};
 use crate::drive::Target;
+use crate::masters::is_transient;
 use crate::members;
 
 /// Between attempts.
@@ -33,6 +35,8 @@ struct Scene {
     source: Option<(pb::Member, Version)>,
     /// By node, why each failed member did.
     failures: Vec<(u64, Error)>,
+    /// The node that is replaced only because it is gray.
+    slow: Option<u64>,
 }
 
 /// Works until the set is whole again, has been shrunk, or the lease is gone.
@@ -69,6 +73,10 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
         return Ok(false);
     }
     let Some(scene) = look(target) else { return Ok(false) };
+    // Ordering: a change that may have been recorded comes first, or the set would be another than the recorded one.
+    if let Some(asked) = target.with(|channel| channel.asked.clone()).flatten() {
+        return record(target, &scene, asked).await.map(|()| true);
+    }
     if scene.members.iter().all(|(_, failed)| !failed) && !target.with(|channel| channel.shrunk).unwrap_or(false) {
         target.with(|channel| channel.on_revived());
         return Ok(true);
@@ -80,11 +88,27 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
     }
     match replace(target, &scene, refused).await {
         Ok(()) => Ok(true),
+        Err(error) if stays_slow(target, &scene) => {
+            tracing::debug!(inode = %target.inode.id, index = target.index, %error, "a gray member keeps its place");
+            Ok(true)
+        }
         Err(error) => {
             revive(target, &scene).await;
             Err(error)
         }
     }
+}
+
+/// A member that is only slow keeps its place if it could not be replaced, unless the change may have been recorded.
+fn stays_slow(target: &Target, scene: &Scene) -> bool {
+    let keep = |channel: &mut Channel| {
+        let stays = scene.slow.is_some() && channel.asked.is_none() && channel.keep_displaced();
+        if stays {
+            channel.on_revived();
+        }
+        stays
+    };
+    target.with(keep).unwrap_or(false)
 }
 
 /// What is wrong with a set of which no member takes writes any more, as its members told.
@@ -114,6 +138,11 @@ async fn sync_rest(target: &Target) -> Result<bool> {
 fn look(target: &Target) -> Option<Scene> {
     let epoch = target.inode.core.lock().epoch.raw();
     target.with(|channel| {
+        // Two at a time would be one too many: one that is only slow stays where another has failed.
+        if channel.asked.is_none() && channel.only_displaced().is_none() {
+            channel.keep_displaced();
+        }
+        let slow = channel.only_displaced();
         let well = channel.peers.iter().filter(|peer| peer.failed.is_none());
         let source = well.max_by_key(|peer| peer.synced).map(|peer| (peer.member, peer.synced));
         Scene {
@@ -128,6 +157,7 @@ fn look(target: &Target) -> Option<Scene> {
                 .iter()
                 .filter_map(|peer| peer.failed.clone().map(|error| (peer.member.node, error)))
                 .collect(),
+            slow,
         }
     })
 }
@@ -185,7 +215,7 @@ async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) ->
         .with(|channel| channel.peers.iter().filter(|peer| peer.failed.is_none()).map(|peer| peer.synced).min())
         .flatten()
         .unwrap_or(Version::ZERO);
-    record(target, scene, members, least.min(at), at, false).await?;
+    record(target, scene, Asked { members, version: least.min(at), at, shrunk: false }).await?;
     target.shared.metrics.replaced_members.add(fresh);
     Ok(())
 }
@@ -208,20 +238,24 @@ async fn choose(target: &Target, scene: &Scene, members: &[pb::Member], refused:
         metablock: scene.id.raw(),
         exclude_nodes: set.chain(refused.iter().copied()).chain(nodes.silent()).collect(),
         staying: members.to_vec(),
+        slow: scene.slow.unwrap_or(0),
     };
     let outcome = target.shared.session.masters.call(&message, CHOOSE_DEADLINE, CHOOSE_DEADLINE).await;
     outcome.result?.member.ok_or_else(|| err!(Protocol, "the master chose no replacement for {}", scene.id))
 }
 
 /// Records the new set. A change that was recorded before its answer got lost is found in the map.
-async fn record(
-    target: &Target,
-    scene: &Scene,
-    members: Vec<pb::Member>,
-    version: Version,
-    at: Version,
-    shrunk: bool,
-) -> Result<()> {
+async fn record(target: &Target, scene: &Scene, asked: Asked) -> Result<()> {
+    target.with(|channel| channel.asked = Some(asked.clone()));
+    let recorded = record_once(target, scene, asked).await;
+    if recorded.as_ref().is_err_and(|error| !is_transient(error.kind())) {
+        target.with(|channel| channel.asked = None);
+    }
+    recorded
+}
+
+async fn record_once(target: &Target, scene: &Scene, asked: Asked) -> Result<()> {
+    let Asked { members, version, at, shrunk } = asked;
     let change = ChangeSet {
         inode: target.inode.id.raw(),
         epoch: scene.epoch,
@@ -278,7 +312,7 @@ async fn give_up_if_late(target: &Target, error: Error) -> bool {
     let members: Vec<pb::Member> =
         scene.members.iter().filter(|(_, failed)| !failed).map(|(member, _)| *member).collect();
     let version = scene.settled;
-    match record(target, &scene, members, version, at, true).await {
+    match record(target, &scene, Asked { members, version, at, shrunk: true }).await {
         Ok(()) => {
             shared.metrics.shrunk_sets.add(1);
             true

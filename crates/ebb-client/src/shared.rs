@@ -19,6 +19,7 @@ use crate::cache::BlockCache;
 use crate::committer::Queue;
 use crate::extras::Extras;
 use crate::handles::Handles;
+use crate::gray::Gray;
 use crate::hedge::Hedge;
 use crate::inode::Inode;
 use crate::known::Known;
@@ -56,6 +57,7 @@ pub(crate) struct Shared {
     pub resting: Resting,
     pub handles: Handles,
     pub hedge: Hedge,
+    pub gray: Gray,
     pub spare: Spare,
     /// Reads of programs that wait for members.
     pub waiting_reads: AtomicUsize,
@@ -110,6 +112,7 @@ impl Shared {
             resting: Resting::default(),
             handles: Handles::default(),
             hedge: Hedge::default(),
+            gray: Gray::default(),
             spare: Spare::default(),
             waiting_reads: AtomicUsize::new(0),
             short: ShortCircuit::default(),

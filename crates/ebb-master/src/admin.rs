@@ -9,7 +9,7 @@ use pb::command::Command as Op;
 use crate::describe::describe;
 use crate::nodes::volumes_of;
 use crate::offload;
-use crate::placement::{Need, place};
+use crate::placement::{Need, place, place_roomy};
 use crate::repair::Condition;
 use crate::repair::run::{condition, nodes_with_strays, suspect_volumes};
 use crate::shared::Shared;
@@ -168,5 +168,11 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         bytes: dataset.block_size.max(record.length),
         dataset,
     };
-    Ok(pb::ChooseReplacementReply { member: place(shared, &need)?.first().copied() })
+    if call.slow == 0 {
+        return Ok(pb::ChooseReplacementReply { member: place(shared, &need)?.first().copied() });
+    }
+    // A copy that is only slow stays where no node that is well has room.
+    let members = place_roomy(shared, &need)?;
+    shared.state.gray.lock().on_replacement(session, NodeId::new(call.slow), shared.runtime.now())?;
+    Ok(pb::ChooseReplacementReply { member: members.first().copied() })
 }

@@ -21,6 +21,7 @@
 //! | [`leases::sharing`]: which files go to the proxy | `acquire` |
 //! | [`sessions`]: who lives, what each has to be told | `poll`, `freshen` (sizes of files being written) |
 //! | [`registry`]: nodes and volumes | `nodes`, `placement` |
+//! | [`gray`]: which nodes are slow beyond their peers | `gray::run`, `placement` |
 //! | [`reserve`]: room promised to writers | `room` |
 //! | `ebb_layout`, `ebb_power::chain`: where copies go, which chain a dataset gets | `placement`, `chains` |
 //! | [`recovery`]: what members' answers mean | `recovery::run` |
@@ -49,6 +50,7 @@ pub mod failures;
 mod fence;
 mod freshen;
 pub mod fsck;
+pub mod gray;
 pub mod group;
 mod holdings;
 mod keep;

@@ -60,14 +60,18 @@ impl Need {
 /// Homes are chosen among all nodes that are well, switched off by the plan or not; a copy whose home is off becomes a guest
 /// with one that is on, and so does one of a new metablock whose home has too much to write.
 ///
-/// Nodes that have been silent for some seconds are taken only where it does not go without them, and where a whole
-/// metablock finds no room any more, one block must do: the last space of a cluster is not to be wasted.
+/// Gray nodes, and those that have been silent for some seconds, are taken only where it does not go without them, and where a
+/// whole metablock finds no room any more, one block must do: the last space of a cluster is not to be wasted.
 pub(crate) fn place(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
     let block = need.dataset.block_size.min(need.bytes);
-    let tries = [(Patience::Prompt, need.bytes), (Patience::Prompt, block), (Patience::UntilDead, block)];
+    let sizes = if block < need.bytes { vec![need.bytes, block] } else { vec![block] };
+    let gray = gray_beside(shared, need);
+    // Without any of them, then with the least slow, and so on.
+    let among = (0..=gray.len()).rev().map(|without| &gray[..without]);
+    let prompt = among.flat_map(|without| sizes.iter().map(move |bytes| (Patience::Prompt, *bytes, without)));
     let mut last = None;
-    for (patience, bytes) in tries {
-        match ask(shared, need, patience, bytes) {
+    for (patience, bytes, without) in prompt.chain([(Patience::UntilDead, block, &gray[..0])]) {
+        match ask(shared, need, patience, bytes, without) {
             Ok(plan) => return Ok(members(&plan)),
             Err(error) if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable) => last = Some(error),
             Err(error) => return Err(error),
@@ -76,9 +80,16 @@ pub(crate) fn place(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
     Err(last.expect("there was at least one try"))
 }
 
-/// Places what can wait: on nodes that were heard of lately, where all of it finds room.
+/// Places what can wait: on nodes that were heard of lately and are not gray, where all of it finds room.
 pub(crate) fn place_roomy(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
-    ask(shared, need, Patience::Prompt, need.bytes).map(|plan| members(&plan))
+    ask(shared, need, Patience::Prompt, need.bytes, &gray_beside(shared, need)).map(|plan| members(&plan))
+}
+
+/// Gray nodes that have no copy yet, the slowest first.
+fn gray_beside(shared: &Shared, need: &Need) -> Vec<NodeId> {
+    let gray = shared.state.gray.lock().slowest_first();
+    let has_copy = |node: &NodeId| need.present.iter().any(|member| member.node_id() == *node);
+    gray.into_iter().filter(|node| !has_copy(node)).collect()
 }
 
 /// Places the copies of a new metablock. Others that are placed from now on know of it, for as long as the promise is
@@ -89,7 +100,7 @@ pub(crate) fn place_new(shared: &Shared, need: &Need) -> Result<(pb::Placement, 
     Ok((pb::Placement { members }, promise))
 }
 
-fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<Plan> {
+fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[NodeId]) -> Result<Plan> {
     let view = {
         let machine = shared.group.machine();
         let registry = shared.state.registry.lock();
@@ -107,7 +118,7 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<P
         index: need.index,
         inode: need.inode,
         present: need.present.iter().map(|member| (member.home_id(), member.volume_id())).collect(),
-        exclude: need.exclude.clone(),
+        exclude: need.exclude.iter().chain(without).copied().collect(),
         bytes,
         seed: shared.runtime.random_u64(),
     };

@@ -67,6 +67,10 @@ plants! {
     MapAlone = "map-alone";
     /// A master serves whatever others say that they have seen of a newer one.
     OldMasterServes = "old-master-serves";
+    /// No node ever counts as gray, however slow it is.
+    NeverGray = "never-gray";
+    /// A node that was slow for a while counts as gray for good.
+    GrayForGood = "gray-for-good";
 }
 
 impl Plant {

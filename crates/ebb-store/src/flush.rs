@@ -17,6 +17,7 @@ use crate::batch::BatchBody;
 use crate::chunks::SECOND;
 use crate::files::{pull_path, replica_path, shard, shard_path};
 use crate::journal::Journal;
+use crate::latency::SMALL_BYTES;
 use crate::notice::tell_of_stuck;
 use crate::record::{Content, Record};
 use crate::replica::{Replica, Staged};
@@ -241,7 +242,12 @@ async fn append(shared: &Shared, journal: &mut Journal, batch: &[Part]) -> Resul
     let mut body = BatchBody::default();
     batch.iter().flat_map(|part| &part.staged).for_each(|staged| body.push(&staged.record));
     shared.syncs.fetch_add(1, Ordering::Relaxed);
+    let (bytes, begun) = (body.len(), shared.runtime.now());
     let done = journal.append(body, !shared.runtime.has_plant(Plant::SkipFsync)).await;
+    if done.is_ok() && bytes <= SMALL_BYTES {
+        let now = shared.runtime.now();
+        shared.latency.lock().add(now.since(begun), now);
+    }
     done.map_err(|error| match error.kind() {
         ErrorKind::NoSpace => error.context("no room for the journal"),
         _ => shared.poison(&error, "append to the journal"),

@@ -157,6 +157,12 @@ impl Cluster {
         *self.0.board.injected.lock().entry(kind).or_default() += 1;
     }
 
+    /// Notes which nodes are called gray.
+    pub fn note_gray(&self, status: &pb::ClusterStatusReply) {
+        let gray = status.nodes.iter().filter(|node| node.gray.is_some());
+        self.0.board.gray.lock().extend(gray.map(|node| node.id));
+    }
+
     /// Whether a process never comes back.
     #[must_use]
     pub fn is_given_up(&self, member: &Member) -> bool {

@@ -8,6 +8,7 @@ pub mod atomic;
 pub mod copies;
 pub mod disks;
 pub mod fresh;
+pub mod gray;
 pub mod healthy;
 pub mod linear;
 pub mod locks;

@@ -14,13 +14,14 @@
 //!
 //! Reading order: [`options`], [`report`], [`cluster`] with [`datasets`], [`faults`], [`workload`] with [`own`],
 //! [`locks`], [`cell`] and [`files`], [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
-//! Beside them: [`power`], a cluster that follows its power, with runs of its own ([`power::run`]).
+//! Beside them: [`gray`], runs in which a node is slow for long; [`power`], a cluster that follows its power, with runs of its own ([`power::run`]).
 
 pub mod cell;
 pub mod cluster;
 pub mod datasets;
 pub mod faults;
 pub mod files;
+pub mod gray;
 pub mod history;
 pub mod invariants;
 pub mod locks;
@@ -92,6 +93,7 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         names: history.names().len() as u64,
         extra_reads: counts.values().map(|counts| counts.extra_reads).sum(),
         away_from_on: 0,
+        gray: board.gray.lock().len() as u64,
         proxy: ProxyUse::of(counts.values()),
         violations,
     }
@@ -136,6 +138,7 @@ fn board(world: &World) -> Board {
         last: Arc::default(),
         injected: Arc::default(),
         counts: Arc::default(),
+        gray: Arc::default(),
         in_turns: false,
         done: Arc::default(),
     }

@@ -36,6 +36,8 @@ pub struct Report {
     pub extra_reads: u64,
     /// The most copies that were seen away from homes that no plan lets sleep, in runs under power.
     pub away_from_on: u64,
+    /// Nodes that were called gray.
+    pub gray: u64,
     /// How the proxy was used, and what befell those who used it.
     pub proxy: ProxyUse,
     /// Broken promises; empty in a good run.

@@ -4,6 +4,7 @@ mod cluster;
 mod drain;
 mod extras;
 mod failures;
+mod gray;
 mod hostile;
 mod lineage;
 mod master_disk;

@@ -1,7 +1,7 @@
 //! What clients do: write, overwrite, append, truncate, punch holes, read, rename and fsync on a few shared files; make,
 //! fill, rename, link, replace and remove files of their own ([`crate::own`]); lock ([`crate::locks`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -66,6 +66,8 @@ pub struct Board {
     pub injected: Arc<Mutex<BTreeMap<Kind, u64>>>,
     /// What each life of a client counted, by client and start.
     pub counts: Arc<Mutex<BTreeMap<(usize, Time), Metrics>>>,
+    /// Nodes that were called gray.
+    pub gray: Arc<Mutex<BTreeSet<u64>>>,
     /// Most operations go to one file of each kind.
     pub in_turns: bool,
     /// Workers end their loop when it is set.

@@ -17,6 +17,8 @@ mod faults;
 mod frozen;
 #[path = "it/full.rs"]
 mod full;
+#[path = "it/gray.rs"]
+mod gray;
 #[path = "it/harness.rs"]
 mod harness;
 #[path = "it/jobs.rs"]

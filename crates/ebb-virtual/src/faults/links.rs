@@ -9,21 +9,21 @@ use crate::cluster::{Cluster, Member};
 
 /// One segment of a hundred is lost, and sent again after Linux' least time for that (200 ms); what is behind it waits. Drawn for
 /// each segment, that is a delay by up to so much.
-const LOSSY: LinkOptions = LinkOptions {
+pub const LOSSY: LinkOptions = LinkOptions {
     latency: Duration::from_micros(80),
     jitter: Duration::from_millis(200),
     bandwidth_bytes_per_sec: 1_250_000_000,
 };
 
 /// Half of the way around the world.
-const SLOW: LinkOptions = LinkOptions {
+pub const SLOW: LinkOptions = LinkOptions {
     latency: Duration::from_millis(200),
     jitter: Duration::from_millis(20),
     bandwidth_bytes_per_sec: 1_250_000_000,
 };
 
 /// One Mbit/s.
-const NARROW: LinkOptions = LinkOptions {
+pub const NARROW: LinkOptions = LinkOptions {
     latency: Duration::from_micros(80),
     jitter: Duration::from_micros(60),
     bandwidth_bytes_per_sec: 125_000,
@@ -44,7 +44,8 @@ pub fn mend_gray(cluster: &Cluster, world: &World) {
     }
 }
 
-fn set(cluster: &Cluster, world: &World, host: &str, options: LinkOptions) {
+/// All links of a host are of this kind from now on.
+pub fn set(cluster: &Cluster, world: &World, host: &str, options: LinkOptions) {
     let others = cluster.members().iter().map(|member| member.process.host()).filter(|other| *other != host);
     for other in others {
         world.link(host, other, options);

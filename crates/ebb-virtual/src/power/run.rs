@@ -243,6 +243,9 @@ impl Scene {
         };
         let away = told.away.iter().filter(is_on).map(|away| away.metablocks).sum();
         self.away_from_on.fetch_max(away, Ordering::Relaxed);
+        if let Some(node) = told.nodes.iter().find(|node| node.gray.is_some()) {
+            meter.tell("gray", format!("n{} is called gray, and nothing is slow", node.id));
+        }
         let is_dead = |node: &&pb::Node| node.state() == pb::NodeState::NodeDead;
         let dead = told.nodes.iter().filter(is_dead).map(|node| NodeId::new(node.id)).collect();
         let is_excused = now_ms < self.excused_ms.load(Ordering::Relaxed) + 10_000;

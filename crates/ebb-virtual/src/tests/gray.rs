@@ -1,0 +1,62 @@
+//! One node that is slow for long.
+
+use std::time::Duration;
+
+use ebb_runtime::Plant;
+use ebb_runtime::virt::LinkOptions;
+
+use crate::faults::links::{LOSSY, NARROW, SLOW};
+use crate::gray::{GrayReport, Slow, run};
+
+fn check(seed: u64, slow: Slow) -> GrayReport {
+    let report = run(seed, slow, None);
+    println!("{slow:?} seed {seed}: {:?}, {} synced, {} replaced", report.longest, report.synced, report.replaced);
+    let shown: Vec<_> = report.violations.iter().take(5).collect();
+    assert!(shown.is_empty(), "{slow:?}, seed {seed}: {shown:#?}\nof {report:?}");
+    report
+}
+
+#[test]
+fn a_slow_disk_delays_writers_for_a_while_and_is_used_again_when_it_is_well() {
+    for seed in 0..3 {
+        let report = check(seed, Slow::Disk(500.0));
+        assert!(report.longest[1] > Duration::from_millis(200) && report.replaced > 0, "{report:?}");
+    }
+}
+
+#[test]
+fn so_do_slow_and_lossy_links() {
+    let links: [LinkOptions; 2] = [SLOW, LOSSY];
+    for (seed, options) in (0..4).zip(links.into_iter().cycle()) {
+        let report = check(seed, Slow::Links(options));
+        assert!(report.replaced > 0, "{report:?}");
+    }
+}
+
+/// What is small gets through a narrow link quickly: that it is narrow shows in what is written alone, so that the node is not
+/// gray all the time. Nothing waits for it all the same.
+#[test]
+fn a_narrow_link_delays_writers_for_a_while() {
+    let report = run(1, Slow::Links(NARROW), None);
+    println!("{report:?}");
+    let is_delay = |detail: &str| detail.contains("took") || detail.contains("failed");
+    assert!(!report.violations.iter().any(|violation| is_delay(&violation.detail)), "{report:?}");
+}
+
+#[test]
+fn where_nothing_or_everything_is_slow_nothing_is_gray() {
+    for (seed, slow) in [(0, Slow::Nothing), (1, Slow::AllDisks(500.0)), (2, Slow::Disk(20.0))] {
+        let report = run(seed, slow, None);
+        let called: Vec<_> = report.violations.iter().filter(|found| found.detail.contains("is called gray")).collect();
+        assert!(called.is_empty() && report.replaced == 0, "{slow:?}: {report:?}");
+    }
+}
+
+#[test]
+fn a_master_that_never_judges_or_never_forgives_is_found() {
+    for (plant, sentence) in [(Plant::NeverGray, "took"), (Plant::GrayForGood, "is called gray")] {
+        let report = run(0, Slow::Disk(500.0), Some(plant));
+        let is_found = report.violations.iter().any(|violation| violation.detail.contains(sentence));
+        assert!(is_found, "{plant}: {report:?}");
+    }
+}
