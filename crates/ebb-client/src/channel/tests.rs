@@ -84,6 +84,8 @@ struct Bench {
     next_node: u64,
     /// What was sent, by version.
     sent: BTreeMap<Version, Arc<Outgoing>>,
+    /// The master has a volume for a member that is only slow.
+    offers: bool,
 }
 
 fn member(node: u64) -> pb::Member {
@@ -102,6 +104,7 @@ impl Bench {
             flights: Vec::new(),
             next_node: 4,
             sent: BTreeMap::new(),
+            offers: true,
         }
     }
 
@@ -137,6 +140,13 @@ impl Bench {
                 let result = self.members.get_mut(&self.node_of(peer)).unwrap().sync(9);
                 self.channel.note_synced(peer, &result).unwrap();
             }
+        }
+        if self.channel.only_displaced().is_none() {
+            self.channel.keep_displaced();
+        } else if !self.offers {
+            assert!(self.channel.keep_displaced());
+            self.channel.on_revived();
+            return;
         }
         let well = self.channel.peers.iter().filter(|peer| peer.failed.is_none());
         let source = well.max_by_key(|peer| peer.synced).cloned();
@@ -234,6 +244,8 @@ enum Op {
     Kill(u64),
     Fill(u64),
     Restart(u64),
+    /// A member's node is gray, and there is another one, or not.
+    Displace(usize, bool),
     /// A plan comes under which members sleep, or none does any more.
     Plan(Rhythm),
 }
@@ -246,6 +258,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1u64..6).prop_map(Op::Kill),
         1 => (1u64..6).prop_map(Op::Fill),
         2 => (1u64..6).prop_map(Op::Restart),
+        1 => (0usize..3, any::<bool>()).prop_map(|(peer, offers)| Op::Displace(peer, offers)),
         1 => Just(Op::Plan(Rhythm::InTurns)),
         1 => Just(Op::Plan(Rhythm::Together)),
     ]
@@ -273,6 +286,13 @@ proptest! {
                 Op::Kill(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.alive = false },
                 Op::Fill(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.full = true },
                 Op::Restart(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.restart() },
+                Op::Displace(peer, offers) => {
+                    bench.offers = offers;
+                    if bench.channel.peers.len() == 3 && !bench.channel.is_ailing() {
+                        bench.channel.displace(peer, err!(Overloaded, "gray"), Moment::default());
+                        bench.start();
+                    }
+                }
                 Op::Plan(rhythm) => bench.rhythm = rhythm,
             }
         }
@@ -352,4 +372,37 @@ fn what_was_received_is_synced_while_another_member_is_waited_for() {
     bench.channel.want_sync();
     bench.start();
     assert!(bench.flights.iter().any(|flight| matches!(flight, Flight::Sync(peers) if *peers == [1, 2])));
+}
+
+#[test]
+fn a_member_that_is_only_slow_keeps_its_place_where_there_is_no_other() {
+    let mut bench = Bench::new(3);
+    bench.write(1);
+    bench.offers = false;
+    let now = Moment::default();
+    assert!(bench.channel.may_displace(now));
+    bench.channel.displace(1, err!(Overloaded, "gray"), now);
+    assert_eq!(bench.channel.only_displaced(), Some(2));
+    bench.channel.want_sync();
+    (0..100).for_each(|turn| bench.go_on(turn));
+    assert!(!bench.channel.is_unsettled() && bench.node_of(1) == 2, "no write fails for it");
+    let soon = now.after(DISPLACE_PAUSE);
+    assert!(!bench.channel.may_displace(now) && bench.channel.may_displace(soon));
+    bench.write(1);
+    bench.offers = true;
+    bench.channel.displace(1, err!(Overloaded, "gray"), soon);
+    assert!(!bench.channel.may_displace(soon.after(DISPLACE_PAUSE)), "longer after an attempt in vain");
+    bench.channel.want_sync();
+    (0..100).for_each(|turn| bench.go_on(turn));
+    assert_eq!((bench.channel.peers.len(), bench.node_of(1)), (3, 4));
+}
+
+#[test]
+fn of_two_members_the_one_that_failed_is_replaced_first() {
+    let mut bench = Bench::new(3);
+    bench.channel.displace(0, err!(Overloaded, "gray"), Moment::default());
+    bench.channel.fail(2, err!(Unreachable, "dead"));
+    assert_eq!(bench.channel.only_displaced(), None);
+    bench.start();
+    assert_eq!((0..3).map(|peer| bench.node_of(peer)).collect::<Vec<_>>(), [1, 2, 4]);
 }

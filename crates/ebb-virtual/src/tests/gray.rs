@@ -1,12 +1,17 @@
 //! One node that is slow for long.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use ebb_runtime::Plant;
 use ebb_runtime::virt::LinkOptions;
 
+use super::cluster::good;
+use crate::VirtualOptions;
+use crate::faults::kind::Kind;
 use crate::faults::links::{LOSSY, NARROW, SLOW};
 use crate::gray::{GrayReport, Slow, run};
+use crate::swarm::{self, Next};
 
 fn check(seed: u64, slow: Slow) -> GrayReport {
     let report = run(seed, slow, None);
@@ -59,4 +64,21 @@ fn a_master_that_never_judges_or_never_forgives_is_found() {
         let is_found = report.violations.iter().any(|violation| violation.detail.contains(sentence));
         assert!(is_found, "{plant}: {report:?}");
     }
+}
+
+/// Whatever else goes wrong: processes that freeze, die, are cut off, fill up and come back, nodes that are drained and copied.
+/// `EBB_GRAY_SEEDS` sets how many seeds (8).
+#[test]
+fn faults_that_are_no_slowness_make_nothing_gray() {
+    let seeds = std::env::var("EBB_GRAY_SEEDS").map_or(8, |text| text.parse().expect("a number of seeds"));
+    let is_other = |kind: &Kind| !matches!(kind, Kind::SlowDisk | Kind::GrayLink);
+    let kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(is_other).collect();
+    let options = |seed| VirtualOptions { faults: Some(kinds.clone()), ..VirtualOptions::drawn(seed) };
+    let mut called = Vec::new();
+    swarm::run_all(5000..5000 + seeds, NonZeroUsize::MIN, options, |report| {
+        good(&report);
+        called.extend((report.gray > 0).then_some((report.seed, report.gray, report.injected)));
+        Next::GoOn
+    });
+    assert!(called.is_empty(), "{called:#?}");
 }
