@@ -23,6 +23,7 @@
 //!    programs: `inspect`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`, `served`.
 
 mod allocate;
+mod batch;
 mod budget;
 mod cache;
 mod channel;
@@ -41,6 +42,7 @@ mod gray;
 mod handles;
 mod hedge;
 mod hopeless;
+mod idle;
 mod inode;
 mod inspect;
 mod kept;

@@ -21,6 +21,7 @@ use crate::extras::Extras;
 use crate::handles::Handles;
 use crate::gray::Gray;
 use crate::hedge::Hedge;
+use crate::idle::Uses;
 use crate::inode::Inode;
 use crate::known::Known;
 use crate::locks::LockWaiters;
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     pub budget: Budget,
     pub queue: Queue,
     pub returns: Returns,
+    pub uses: Uses,
     pub resting: Resting,
     pub handles: Handles,
     pub hedge: Hedge,
@@ -109,6 +111,7 @@ impl Shared {
             plans: Mutex::default(),
             queue: Queue::default(),
             returns: Returns::default(),
+            uses: Uses::default(),
             resting: Resting::default(),
             handles: Handles::default(),
             hedge: Hedge::default(),
@@ -153,6 +156,11 @@ impl Shared {
     /// Notes that a file is in use.
     pub fn touch(&self, inode: &Inode) {
         inode.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// How often files were used.
+    pub fn use_count(&self) -> u64 {
+        self.clock.load(Ordering::Relaxed)
     }
 
     /// What is known of a file, if anything.
