@@ -160,12 +160,12 @@ impl Model for Direct {
             Property::always(SYNCED, |_: &Self, state: &State| state.is_synced(state.fsynced)),
             Property::always(STAYS, |_: &Self, state: &State| state.is_synced(state.shown)),
             Property::always(HALVES, |_: &Self, state: &State| !state.has_promised_half()),
-            Property::always(COMPLETED, |_: &Self, state: &State| !state.was_left_half),
+            Property::always(COMPLETED, |_: &Self, state: &State| !state.was_not_completed),
             Property::sometimes("a recovery leaves half of a direct write", |_: &Self, state: &State| {
-                state.epoch > 0 && !state.is_dead && (0..state::VIA).any(|write| state.is_half(write))
+                (0..state::VIA).any(|write| state.was_left_half(write))
             }),
             Property::sometimes("a recovery leaves half of a write through the proxy", |_: &Self, state: &State| {
-                state.epoch > 0 && !state.is_dead && state.is_half(state::VIA) && state.queue.is_empty()
+                state.was_left_half(state::VIA)
             }),
             Property::sometimes("a recovery completes a write", |_: &Self, state: &State| state.was_completed),
             Property::sometimes(

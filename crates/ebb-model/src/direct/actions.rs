@@ -198,7 +198,7 @@ pub fn perform(model: &Direct, state: &mut State, action: Action) {
         Action::Settle => {
             state.settled = state.placed[0].len();
             for write in state.placed[0].clone() {
-                if write < VIA {
+                if write < VIA && !state.is_half(write) {
                     drop_staged(state, write);
                 }
             }
@@ -385,7 +385,7 @@ fn recover(model: &Direct, state: &mut State) {
     for member in 0..MEMBERS {
         state.received[member] = [state.placed[0].len(), state.placed[1].len()];
     }
-    state.was_left_half |= (0..VIA).any(|write| is_in(write, may_be_completed) && state.is_half(write));
+    state.was_not_completed |= (0..VIA).any(|write| is_in(write, may_be_completed) && state.is_half(write));
     let is_there = |write: u8| (0..METABLOCKS).all(|metablock| state.placed[metablock].contains(&write));
     let lost = (0..=VIA).filter(|write| is_in(*write, state.answered) && !is_there(*write)).fold(0, |all, one| all | 1 << one);
     if state.crashes >= MEMBERS as u8 {

@@ -143,7 +143,7 @@ pub struct State {
     /// A recovery completed a write.
     pub was_completed: bool,
     /// Something broke: a recovery that could have completed a write did not.
-    pub was_left_half: bool,
+    pub was_not_completed: bool,
 }
 
 impl State {
@@ -172,8 +172,13 @@ impl State {
     /// Whether a recovery has left half of a write of which somebody was told.
     pub fn has_promised_half(&self) -> bool {
         let is_promised = |write: u8| is_in(write, self.answered | self.fsynced | self.shown);
-        let is_under_way = |write: u8| self.queue.iter().any(|entry| entry.write == write && entry.is_half);
-        !self.is_dead && (0..=VIA).any(|write| self.is_half(write) && !is_under_way(write) && is_promised(write))
+        (0..=VIA).any(|write| self.was_left_half(write) && is_promised(write))
+    }
+
+    /// Whether half of a write is there, and the other half will not come.
+    pub fn was_left_half(&self, write: u8) -> bool {
+        let is_under_way = self.queue.iter().any(|entry| entry.write == write && entry.is_half);
+        !self.is_dead && self.is_half(write) && !is_under_way
     }
 
     /// Whether every member has all of these writes on its disk.
