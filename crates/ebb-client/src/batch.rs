@@ -163,4 +163,3 @@ pub(crate) fn is_idle(core: &Core) -> bool {
 pub(crate) fn idle_files(files: Vec<Arc<Inode>>) -> Vec<Arc<Inode>> {
     files.into_iter().filter(|inode| is_idle(&inode.core.lock())).collect()
 }
-

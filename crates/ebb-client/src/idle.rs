@@ -68,7 +68,7 @@ impl Shared {
 }
 
 /// Whether the write lease of a file may be lowered. A removed file's goes in a way of its own.
-fn may_lower(core: &Core) -> bool {
+pub(crate) fn may_lower(core: &Core) -> bool {
     core.lease == Lease::Write && !core.closed && is_idle(core) && core.attr.is_some_and(|attr| attr.nlink > 0)
 }
 

@@ -219,10 +219,12 @@ impl Shared {
             self.lower(&self.shut(batch, is_idle)).await;
         }
         self.lower_idle_leases();
+        // Removed files, and those of which nothing was ever known: nothing of them is asked for again.
+        self.sweep(|core| core.attr.is_none_or(|attr| attr.nlink == 0));
         if self.inode_count() <= HELD_MAX {
             return;
         }
-        self.sweep();
+        self.sweep(|_| true);
         let mut idle = idle_files(self.inodes());
         let excess = self.inode_count().saturating_sub(HELD_MAX * 9 / 10).min(idle.len());
         idle.sort_by_key(|inode| inode.used.load(Ordering::Relaxed));
@@ -230,7 +232,7 @@ impl Shared {
         for batch in idle.chunks(RELEASE_BATCH) {
             self.release_batch(batch).await;
         }
-        self.sweep();
+        self.sweep(|_| true);
     }
 
     /// Gives back all room that is promised to files which nobody here has open, and their leases with it. Callers take

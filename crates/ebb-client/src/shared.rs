@@ -22,7 +22,7 @@ use crate::handles::Handles;
 use crate::gray::Gray;
 use crate::hedge::Hedge;
 use crate::idle::Uses;
-use crate::inode::Inode;
+use crate::inode::{Core, Inode};
 use crate::known::Known;
 use crate::locks::LockWaiters;
 use crate::metrics::Cells;
@@ -178,16 +178,18 @@ impl Shared {
         self.table.lock().len()
     }
 
-    /// Forgets files that nobody uses and of which nothing is held.
+    /// Forgets files that `may` be forgotten, of those that nobody uses and of which nothing is held. What is cached of them cannot
+    /// be used afterwards.
     ///
     /// Invariant: there is never more than one `Inode` for an id: only what nobody else has a reference to goes.
-    pub fn sweep(&self) {
+    pub fn sweep(&self, may: impl Fn(&Core) -> bool) {
         self.table.lock().retain(|_, inode| {
             if Arc::strong_count(inode) > 1 {
                 return true;
             }
             let core = inode.core.lock();
-            core.open_count > 0
+            !may(&core)
+                || core.open_count > 0
                 || core.registered
                 || core.maybe_registered
                 || core.lost_epoch.is_some()

@@ -50,7 +50,8 @@ pub const STAYS: &str = "what was read never goes away";
 /// A write that a recovery leaves half there is one that nobody was promised anything of.
 pub const HALVES: &str = "a write of which half is left was neither answered nor read nor synced";
 /// With [`Variant::RollsForward`] only.
-pub const COMPLETED: &str = "a recovery completes a direct write of which a member knows, and whose bytes a member keeps";
+pub const COMPLETED: &str =
+    "a recovery completes a direct write of which a member knows, and whose bytes a member keeps";
 
 /// What a recovery makes of a write over both metablocks that one of them has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,8 +92,7 @@ impl Bounds {
     /// The proxy dies twice.
     pub const AGAIN: Self = Self { direct: 1, via: false, crashes: 0, deaths: 2, syncs: true };
     /// Every case.
-    pub const ALL: [Self; 6] =
-        [Self::TURNS, Self::CRASHES, Self::DEATHS, Self::BOTH, Self::MEMORY, Self::AGAIN];
+    pub const ALL: [Self; 6] = [Self::TURNS, Self::CRASHES, Self::DEATHS, Self::BOTH, Self::MEMORY, Self::AGAIN];
 }
 
 /// The model: what may happen how often, and which mistake is planted, if any.

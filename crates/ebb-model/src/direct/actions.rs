@@ -387,7 +387,8 @@ fn recover(model: &Direct, state: &mut State) {
     }
     state.was_not_completed |= (0..VIA).any(|write| is_in(write, may_be_completed) && state.is_half(write));
     let is_there = |write: u8| (0..METABLOCKS).all(|metablock| state.placed[metablock].contains(&write));
-    let lost = (0..=VIA).filter(|write| is_in(*write, state.answered) && !is_there(*write)).fold(0, |all, one| all | 1 << one);
+    let lost =
+        (0..=VIA).filter(|write| is_in(*write, state.answered) && !is_there(*write)).fold(0, |all, one| all | 1 << one);
     if state.crashes >= MEMBERS as u8 {
         // Power has failed with the proxy: whoever wrote is told that it may be gone.
         state.answered &= !lost;

@@ -99,7 +99,9 @@ fn may_settle(model: &Returns, state: &State) -> bool {
     let has_answered = |node: usize| state.answered & (1 << node) != 0;
     let is_done = |node: usize| match state.nodes[node].presence {
         Presence::Up => has_answered(node) || model.is(Mutant::DoesNotWait),
-        Presence::Silent => model.is(Mutant::DoesNotWait) || has_answered(node) && model.is(Mutant::DoesNotWaitForStamps),
+        Presence::Silent => {
+            model.is(Mutant::DoesNotWait) || has_answered(node) && model.is(Mutant::DoesNotWaitForStamps)
+        }
         Presence::Gone => true,
     };
     state.recovering
@@ -119,9 +121,8 @@ fn may_grow(state: &State) -> bool {
 }
 
 fn may_rejoin(model: &Returns, state: &State, node: usize) -> bool {
-    let is_left_out = |one: &LeftOut| {
-        one.node == node && (state.may_rejoin(one) || model.is(Mutant::RejoinsAfterAWrite))
-    };
+    let is_left_out =
+        |one: &LeftOut| one.node == node && (state.may_rejoin(one) || model.is(Mutant::RejoinsAfterAWrite));
     may_grow(state)
         && state.is_up(node)
         && !state.is_member(node)
@@ -133,7 +134,11 @@ fn may_rejoin(model: &Returns, state: &State, node: usize) -> bool {
 /// Who may rejoin does so first.
 fn may_copy(model: &Returns, state: &State, node: usize) -> bool {
     let is_kept = model.is(Mutant::KeepsTheUnfit) && state.left_out.iter().any(|one| one.node == node);
-    may_grow(state) && state.is_up(node) && !state.is_member(node) && has_source(state) && !is_kept
+    may_grow(state)
+        && state.is_up(node)
+        && !state.is_member(node)
+        && has_source(state)
+        && !is_kept
         && (0..NODES).all(|other| !may_rejoin(model, state, other))
 }
 
@@ -158,11 +163,8 @@ fn may_judge(model: &Returns, state: &State, node: usize) -> bool {
     };
     let is_coming = state.joining.is_some_and(|joining| joining.node == node);
     // A replica that comes into the set is counted, and is no member yet.
-    let may = if model.is(Mutant::JudgesDuringCopy) {
-        is_whole || is_coming
-    } else {
-        is_whole && state.joining.is_none()
-    };
+    let may =
+        if model.is(Mutant::JudgesDuringCopy) { is_whole || is_coming } else { is_whole && state.joining.is_none() };
     state.is_idle() && may && !state.deletions.contains(&(node, replica.life))
 }
 

@@ -213,9 +213,10 @@ impl State {
 
     /// Whether every member has what is committed. A lost disk is no act of anybody's.
     pub fn members_are_equal(&self) -> bool {
-        self.members().filter_map(|node| self.nodes[node].replica).all(|replica| {
-            replica.version >= self.committed && self.content & !replica.content == 0
-        }) && self.members().filter(|node| self.nodes[*node].replica.is_none()).count() <= usize::from(self.losses)
+        self.members()
+            .filter_map(|node| self.nodes[node].replica)
+            .all(|replica| replica.version >= self.committed && self.content & !replica.content == 0)
+            && self.members().filter(|node| self.nodes[*node].replica.is_none()).count() <= usize::from(self.losses)
     }
 
     /// Whether a recovery waits for a member.
