@@ -27,9 +27,9 @@ const RATIO: u32 = 5;
 /// Rounds are counted together for so long.
 pub(crate) const SLOT: Duration = Duration::from_millis(500);
 /// Slots that are remembered.
-const SLOTS: u64 = 16;
-/// So many must have been slow, the last so many after the first.
-const SLOW_MIN: usize = 4;
+const SLOTS: u64 = 24;
+/// So many must have been slow, the last so many after the first. A member that takes seconds for each round has few of them.
+const SLOW_MIN: usize = 3;
 const APART_MIN: u64 = 6;
 /// Of a hundred slots with rounds so many must have been slow.
 const SLOW_PERCENT: usize = 75;

@@ -157,7 +157,16 @@ pub(crate) mod tests {
     use super::*;
 
     fn candidate(node: u32, awake_left_ms: u64, distance: Distance, outstanding: usize, below: f64) -> Candidate<u32> {
-        Candidate { node, awake_left_ms, distance, is_dead: false, is_slow: false, outstanding, below, draw: u64::from(node) }
+        Candidate {
+            node,
+            awake_left_ms,
+            distance,
+            is_dead: false,
+            is_slow: false,
+            outstanding,
+            below,
+            draw: u64::from(node),
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ebb_runtime::Moment;
 
 /// How far back commits count.
-const WINDOW: Duration = Duration::from_secs(5);
+const WINDOW: Duration = Duration::from_secs(10);
 /// Commits that are remembered.
 const KEPT_MAX: usize = 64;
 /// A batch of more bytes says nothing.
@@ -63,8 +63,8 @@ mod tests {
             latency.add(if number == 4 { 900 * MS } else { 2 * MS }, at(number * 100));
         }
         assert_eq!(latency.median(at(1000)), Some((2 * MS, 9)));
-        latency.add(300 * MS, at(5900));
-        assert_eq!(latency.median(at(6000)), Some((300 * MS, 1)));
-        assert_eq!(latency.median(at(20_000)), None);
+        latency.add(300 * MS, at(10_900));
+        assert_eq!(latency.median(at(11_000)), Some((300 * MS, 1)));
+        assert_eq!(latency.median(at(30_000)), None);
     }
 }

@@ -223,8 +223,7 @@ impl Scene {
             let within = synced.iter().filter(|one| one.at >= from && one.at < until);
             within.map(|one| one.took).max().unwrap_or_default()
         };
-        let longest =
-            [longest(Duration::ZERO, from), longest(from, from + SETTLE), longest(from + SETTLE, until)];
+        let longest = [longest(Duration::ZERO, from), longest(from, from + SETTLE), longest(from + SETTLE, until)];
         let replaced = self.client.metrics().replaced_members;
         GrayReport { violations, longest, synced: synced.len(), replaced, used_again }
     }

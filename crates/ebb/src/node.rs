@@ -83,7 +83,10 @@ async fn list(context: &Context) -> Result<bool> {
         }
     }
     context.output.table(&table);
-    troubles.iter().chain(&health::notices(&reply.nodes, status::now_ms())).for_each(|sentence| context.output.say(sentence));
+    troubles
+        .iter()
+        .chain(&health::notices(&reply.nodes, status::now_ms()))
+        .for_each(|sentence| context.output.say(sentence));
     Ok(troubles.is_empty())
 }
 

@@ -23,7 +23,7 @@ pub const SLOW: LinkOptions = LinkOptions {
 };
 
 /// One Mbit/s.
-pub const NARROW: LinkOptions = LinkOptions {
+const NARROW: LinkOptions = LinkOptions {
     latency: Duration::from_micros(80),
     jitter: Duration::from_micros(60),
     bandwidth_bytes_per_sec: 125_000,

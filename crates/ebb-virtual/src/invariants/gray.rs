@@ -59,7 +59,12 @@ pub fn check_delays(plan: &Plan, synced: &[Synced]) -> Vec<Violation> {
     let concerned = plan.from + plan.settle..plan.until;
     let late = synced.iter().filter(|one| concerned.contains(&one.at) && one.took > before * plan.times);
     let mut late: Vec<String> = late
-        .map(|one| format!("a write to file {} took {:?} at {:?}, before the fault {before:?} at most", one.file, one.took, one.at))
+        .map(|one| {
+            format!(
+                "a write to file {} took {:?} at {:?}, before the fault {before:?} at most",
+                one.file, one.took, one.at
+            )
+        })
         .collect();
     late.truncate(1);
     late.into_iter().map(|detail| Violation::new("gray", detail)).collect()
@@ -107,7 +112,8 @@ pub fn check_verdicts(plan: &Plan, looks: &[Look]) -> Vec<Violation> {
         }
     }
     let concerned = plan.from + plan.settle..plan.until;
-    let is_missed = |look: &&Look| concerned.contains(&look.at) && plan.slow.is_some_and(|slow| !look.gray.contains(&slow));
+    let is_missed =
+        |look: &&Look| concerned.contains(&look.at) && plan.slow.is_some_and(|slow| !look.gray.contains(&slow));
     if let Some(look) = looks.iter().find(is_missed) {
         found.push(format!("{:?} is slow since {:?}, and not called gray at {:?}", plan.slow, plan.from, look.at));
     }

@@ -117,7 +117,10 @@ mod tests {
         let gray = pb::Gray { since_ms: 10_000, took_us: 210_400, peers_us: 2300, clients: 1, ..Default::default() };
         for (cause, sentence) in [
             (pb::GrayCause::GrayDisk, "a small commit on its disk takes 210.4 ms, elsewhere 2.3 ms"),
-            (pb::GrayCause::GrayAnswers, "1 client finds that it takes 210.4 ms to answer what its peers answer in 2.3 ms"),
+            (
+                pb::GrayCause::GrayAnswers,
+                "1 client finds that it takes 210.4 ms to answer what its peers answer in 2.3 ms",
+            ),
             (pb::GrayCause::GrayBoth, "its disk is slow, and 1 client finds its answers late: 210.4 ms"),
         ] {
             slow.gray = Some(pb::Gray { cause: cause.into(), ..gray });
