@@ -78,7 +78,8 @@ impl Verdict {
     /// The worse of the two.
     #[must_use]
     pub fn figure(&self) -> Figure {
-        let worst = self.disk.into_iter().chain(self.answers.map(|(figure, _)| figure)).max_by_key(|figure| figure.took);
+        let worst =
+            self.disk.into_iter().chain(self.answers.map(|(figure, _)| figure)).max_by_key(|figure| figure.took);
         worst.expect("a verdict has a reason")
     }
 
@@ -280,7 +281,8 @@ impl Gray {
 
     fn evidence(&self, node: NodeId, now: Moment) -> Evidence {
         let told = |node: &Node| node.disk.filter(|(_, at)| now.since(*at) < BELIEVED).map(|(took, _)| took);
-        let others = self.nodes.iter().filter(|(id, other)| **id != node && other.gray.is_none() && other.is_judged(now));
+        let others =
+            self.nodes.iter().filter(|(id, other)| **id != node && other.gray.is_none() && other.is_judged(now));
         let peers = median(others.filter_map(|(_, other)| told(other)).collect());
         let own = self.nodes.get(&node).and_then(told);
         let had_slow_disk = self.verdict(node).is_some_and(|verdict| verdict.disk.is_some());
@@ -330,7 +332,10 @@ impl Gray {
             bail!(Unavailable, "n{node} is not gray, so its copy stays")
         }
         if !self.rate.take(now) {
-            bail!(Unavailable, "copies on gray nodes are being replaced as fast as they may: that on n{node} stays for now")
+            bail!(
+                Unavailable,
+                "copies on gray nodes are being replaced as fast as they may: that on n{node} stays for now"
+            )
         }
         Ok(())
     }
