@@ -446,11 +446,9 @@ impl Core {
         self.spoil_fetches();
     }
 
-    /// The write lease is a read lease from now on: everything under it was committed. `attr`: what the master says of the file
-    /// then, if that may be believed.
+    /// The write lease, with everything committed, is a read lease from now on. `attr`: what the master says then, if it may be kept.
     pub fn lower_lease(&mut self, attr: Option<pb::Attr>) {
-        self.record_channels();
-        // What was granted and not written is freed.
+        self.record_channels(); // What was granted and not written is freed.
         self.map.retain(|_, record| record.min_version() != Version::ZERO);
         self.given_back = Some(self.epoch);
         self.lease = Lease::Read;
