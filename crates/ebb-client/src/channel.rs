@@ -31,6 +31,10 @@ const TRIES_MAX: u32 = 5;
 /// Between two times that a member of a set is displaced; doubled each time that no other node was to be had.
 const DISPLACE_PAUSE: Duration = Duration::from_secs(10);
 const DISPLACE_DOUBLINGS_MAX: u32 = 5;
+/// A set that went on with fewer members looks for a further one again after this, if the node map has changed, and after that
+/// in any case.
+const SEEK_AGAIN_MIN: Duration = Duration::from_secs(1);
+const SEEK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Wait before an attempt, in milliseconds: 0, 50, 200, 450, 800.
 pub(crate) fn retry_wait_ms(tries: u32) -> u64 {
@@ -84,6 +88,35 @@ pub(crate) enum Rhythm {
     Together,
     /// Some sleep now and then: each is sent what it lacks when it is awake, whatever the others have.
     InTurns,
+}
+
+/// How many members a set is to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Copies {
+    /// Unless nodes are missing.
+    pub wanted: usize,
+    /// Before a write is acknowledged, whatever is missing.
+    pub min: usize,
+}
+
+/// When a set was last told to go on with fewer members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct WentOn {
+    /// When.
+    pub at: Moment,
+    /// Version of the node map then.
+    pub map: u64,
+}
+
+/// How a repair ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Repaired {
+    /// All members are there.
+    Whole,
+    /// There is none for the place of one that failed, and a write may be acknowledged with those that are left.
+    Fewer(WentOn),
+    /// There is none, a write may not be acknowledged with those that are left, and flushes were told so.
+    GaveUp,
 }
 
 /// What to do next.
@@ -163,10 +196,12 @@ pub(crate) struct Channel {
     hold: bool,
     repairing: bool,
     /// There are fewer members than wanted: a failed one was dropped without a replacement, here or by who had the file
-    /// before. One is sought before the next write.
+    /// before. One is sought before the next write; where writes may go on without it, only every now and then.
     pub shrunk: bool,
-    /// Writes up to here may go to a shrunk set: their failure has been told.
+    /// Writes up to here may go to fewer members than a write needs: their failure has been told.
     shrunk_upto: Version,
+    min: usize,
+    went_on: Option<WentOn>,
     /// A change of the set whose answer is missing: whether it was recorded is found out before anything else is done.
     pub asked: Option<Asked>,
     /// A member on a gray node is not displaced before, and how often none was offered in its place.
@@ -182,17 +217,17 @@ pub(crate) struct Asked {
     pub version: Version,
     /// What new members have.
     pub at: Version,
-    /// There are fewer than wanted.
-    pub shrunk: bool,
+    /// Whether it is whole then.
+    pub repaired: Repaired,
 }
 
 impl Channel {
-    /// The channel of a recorded metablock for a holder of `epoch`, of a file that asks for `wanted` copies. `at` is the
+    /// The channel of a recorded metablock for a holder of `epoch`, of a file that asks for so many `copies`. `at` is the
     /// version that all members have synced.
     ///
-    /// Invariant: what an fsync acknowledges is on as many members as wanted. An earlier holder or a recovery may have
-    /// left fewer: they are made up before the first write.
-    pub fn new(record: &pb::Metablock, at: Version, epoch: Epoch, serial: u64, wanted: usize) -> Self {
+    /// Invariant: what an fsync acknowledges is on as many members as a write needs, and on as many as wanted if there are
+    /// nodes. An earlier holder or a recovery may have left fewer: they are sought before the first write.
+    pub fn new(record: &pb::Metablock, at: Version, epoch: Epoch, serial: u64, copies: Copies) -> Self {
         Self {
             id: record.metablock_id(),
             serial,
@@ -216,11 +251,13 @@ impl Channel {
             flights: 0,
             hold: false,
             repairing: false,
-            shrunk: record.members.len() < wanted,
+            shrunk: record.members.len() < copies.wanted,
             shrunk_upto: Version::ZERO,
             asked: None,
             displace_after: None,
             displaced_in_vain: 0,
+            min: copies.min,
+            went_on: None,
         }
     }
 
@@ -289,9 +326,9 @@ impl Channel {
         })
     }
 
-    /// Whether a member failed, or is missing, and is being replaced.
+    /// Whether a member failed, or one that writes need is missing, and is being replaced.
     pub fn is_ailing(&self) -> bool {
-        self.shrunk || self.repairing || self.peers.iter().any(|peer| peer.failed.is_some())
+        self.peers.len() < self.min || self.repairing || self.peers.iter().any(|peer| peer.failed.is_some())
     }
 
     /// Gives `gather` what pending writes put into the metablock at file offset `base`.
@@ -304,6 +341,29 @@ impl Channel {
         }
     }
 
+    /// Time has passed, or the node map has changed: whether a further member is to be sought.
+    pub fn on_time(&mut self, now: Moment, map: u64) {
+        let is_due = |before: &WentOn| {
+            let passed = now.since(before.at);
+            passed >= SEEK_AGAIN || (map != before.map && passed >= SEEK_AGAIN_MIN)
+        };
+        self.went_on = self.went_on.filter(|before| !is_due(before));
+    }
+
+    /// Members that a write needs before it is acknowledged.
+    pub fn min(&self) -> usize {
+        self.min
+    }
+
+    /// Whether a further member is to be found before the next write.
+    fn seeks(&self) -> bool {
+        let is_allowed = match self.peers.len() < self.min {
+            true => self.last <= self.shrunk_upto,
+            false => self.went_on.is_some(),
+        };
+        self.shrunk && self.sent < self.last && !is_allowed
+    }
+
     /// Decides, and notes that it is being done.
     pub fn next(&mut self, rhythm: Rhythm) -> Step {
         if self.repairing {
@@ -311,7 +371,7 @@ impl Channel {
         }
         let busy = self.peers.iter().any(|peer| peer.busy);
         let failed = self.peers.iter().any(|peer| peer.failed.is_some());
-        if failed || (self.shrunk && self.sent < self.last && self.last > self.shrunk_upto) {
+        if failed || self.seeks() {
             if self.flights > 0 || busy {
                 return Step::None;
             }
@@ -572,7 +632,7 @@ impl Channel {
     }
 
     /// The end of a repair: the recorded set. Members that stay keep what is known of them, new ones have `at`.
-    pub fn on_repaired(&mut self, members: &[pb::Member], generation: u64, at: Version, shrunk: bool) {
+    pub fn on_repaired(&mut self, members: &[pb::Member], generation: u64, at: Version, repaired: Repaired) {
         let known = std::mem::take(&mut self.peers);
         for member in members {
             let peer = known.iter().find(|peer| peer.member == *member && peer.failed.is_none());
@@ -580,20 +640,32 @@ impl Channel {
         }
         self.generation = generation;
         (self.asked, self.displaced_in_vain) = (None, 0);
-        self.shrunk = shrunk;
-        self.shrunk_upto = if shrunk { self.last } else { Version::ZERO };
-        self.repairing = false;
-        self.hold = true;
+        self.shrunk = repaired != Repaired::Whole;
+        self.shrunk_upto = if repaired == Repaired::GaveUp { self.last } else { Version::ZERO };
+        self.went_on = None;
         self.trouble_since = None;
-        self.gave_up = None;
+        if let Repaired::Fewer(went_on) = repaired {
+            self.on_went_on(went_on);
+        }
+        self.on_revived();
     }
 
-    /// The end of a repair that found every member well again.
+    /// Nothing has failed, and the set goes on with fewer members than wanted. The master knows how many a write needs now.
+    pub fn on_went_on(&mut self, went_on: WentOn) {
+        self.went_on = Some(went_on);
+        self.min = self.min.min(self.peers.len());
+        self.on_revived();
+    }
+
+    /// The end of a repair that found every member well again. Whether it is shows when something settles: until then the
+    /// trouble goes on, for a member may answer and take nothing.
     pub fn on_revived(&mut self) {
         self.repairing = false;
         self.hold = true;
-        self.trouble_since = None;
         self.gave_up = None;
+        if !self.is_unsettled() {
+            self.trouble_since = None;
+        }
     }
 
     /// Takes out what every member has synced.
@@ -605,6 +677,9 @@ impl Channel {
             self.settled_length = write.length_after;
             done.push(write.clone());
             self.pending.pop_front();
+        }
+        if !done.is_empty() && !self.repairing {
+            self.trouble_since = None;
         }
         done
     }
