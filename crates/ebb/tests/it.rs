@@ -14,6 +14,7 @@ mod ends;
 #[path = "it/faults.rs"]
 mod faults;
 #[path = "it/frozen.rs"]
+mod fewer;
 mod frozen;
 #[path = "it/full.rs"]
 mod full;
