@@ -13,8 +13,9 @@ mod datasets;
 mod ends;
 #[path = "it/faults.rs"]
 mod faults;
-#[path = "it/frozen.rs"]
+#[path = "it/fewer.rs"]
 mod fewer;
+#[path = "it/frozen.rs"]
 mod frozen;
 #[path = "it/full.rs"]
 mod full;
