@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use ebb_types::{Epoch, Error, ErrorKind, Geometry, InodeId, Result, Version, min_copies};
+use ebb_types::{Epoch, Error, ErrorKind, Geometry, InodeId, Result, Version};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -318,21 +318,12 @@ impl Core {
         recorded + self.channels.values().map(|channel| channel.length).sum::<u64>() + self.dirty.bytes()
     }
 
-    /// How many members its sets are to have.
-    fn copies(&self) -> Copies {
-        let of = |attr: &pb::Attr| Copies {
-            wanted: attr.replicas as usize,
-            min: min_copies(attr.min_copies, attr.replicas) as usize,
-        };
-        self.attr.as_ref().map_or(Copies { wanted: 0, min: 1 }, of)
-    }
-
     /// The channel of a metablock; its record must be there.
     pub fn channel(&mut self, index: u64) -> Option<&mut Channel> {
         if !self.channels.contains_key(&index) {
             let record = self.map.get(&index)?;
             self.next_serial += 1;
-            let copies = self.copies();
+            let copies = Copies::of(self.attr.as_ref());
             let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial, copies);
             self.channels.insert(index, channel);
         }

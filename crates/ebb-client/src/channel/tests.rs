@@ -1,10 +1,12 @@
 //! The channel against members that lose, delay, restart and refuse, as a property.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ebb_types::err;
 use proptest::prelude::*;
 
+use super::sets::DISPLACE_PAUSE;
 use super::*;
 
 const EPOCH: Epoch = Epoch::new(3);
