@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::cache::{Asker, BlockCache, Cause};
-use crate::channel::Channel;
+use crate::channel::{Channel, Copies};
 use crate::extents::Extents;
 use crate::gather::Gather;
 use crate::outgoing::{Content, Outgoing};
@@ -323,8 +323,8 @@ impl Core {
         if !self.channels.contains_key(&index) {
             let record = self.map.get(&index)?;
             self.next_serial += 1;
-            let wanted = self.attr.as_ref().map_or(0, |attr| attr.replicas as usize);
-            let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial, wanted);
+            let copies = Copies::of(self.attr.as_ref());
+            let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial, copies);
             self.channels.insert(index, channel);
         }
         self.channels.get_mut(&index)

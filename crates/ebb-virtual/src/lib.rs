@@ -14,7 +14,8 @@
 //!
 //! Reading order: [`options`], [`report`], [`cluster`] with [`datasets`], [`faults`], [`workload`] with [`own`],
 //! [`locks`], [`cell`] and [`files`], [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
-//! Beside them: [`gray`], runs in which a node is slow for long; [`power`], a cluster that follows its power, with runs of its own ([`power::run`]).
+//! Beside them: [`gray`], runs in which a node is slow for long; [`power`], a cluster that follows its power, with runs of its own
+//! ([`power::run`]); and [`single`], one fault at a time.
 
 pub mod cell;
 pub mod cluster;
@@ -31,6 +32,7 @@ pub mod options;
 pub mod own;
 pub mod power;
 pub mod report;
+pub mod single;
 pub mod survey;
 pub mod swarm;
 #[cfg(test)]
@@ -94,6 +96,7 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         extra_reads: counts.values().map(|counts| counts.extra_reads).sum(),
         away_from_on: 0,
         gray: board.gray.lock().len() as u64,
+        slowest: Default::default(),
         proxy: ProxyUse::of(counts.values()),
         violations,
     }

@@ -38,6 +38,8 @@ pub struct Report {
     pub away_from_on: u64,
     /// Nodes that were called gray.
     pub gray: u64,
+    /// The longest operation of each kind in milliseconds, in runs with one fault at a time.
+    pub slowest: BTreeMap<String, u64>,
     /// How the proxy was used, and what befell those who used it.
     pub proxy: ProxyUse,
     /// Broken promises; empty in a good run.

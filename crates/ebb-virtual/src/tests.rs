@@ -16,5 +16,6 @@ mod power_runs;
 mod relay;
 mod rest;
 mod returns;
+mod single;
 mod stopovers;
 mod turns;

@@ -13,6 +13,8 @@ mod datasets;
 mod ends;
 #[path = "it/faults.rs"]
 mod faults;
+#[path = "it/fewer.rs"]
+mod fewer;
 #[path = "it/frozen.rs"]
 mod frozen;
 #[path = "it/full.rs"]
