@@ -22,14 +22,19 @@ use super::meter::{Look, Meter};
 use super::options::{Fault, PowerOptions};
 use super::work::{self, Ledger};
 use super::{DEAD_TIME, LOG_DIR, OverloadRule, PowerCluster};
-use crate::invariants::{Violation, healthy, placed};
+use crate::invariants::{Violation, healthy, linear, placed};
+use crate::names::work::Names;
 use crate::report::Report;
+use crate::workload::Board;
 
 const FILES: usize = 6;
 /// Where the file is that is kept, and how many metablocks it has before anything goes wrong.
 const KEPT: &str = "/kept";
 const KEPT_FIRST: u32 = 30;
 const WRITERS: usize = 2;
+/// Programs that use the same names, and their longest pause between two operations.
+const NAMERS: usize = 2;
+const NAMERS_PAUSE: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(10);
 /// Looks between two questions to the master.
 const ASK_EVERY: u32 = 20;
@@ -52,6 +57,8 @@ enum Program {
     Burst,
     /// Makes the file longer that is kept.
     Filler(InodeId),
+    /// Uses names of a directory that others use, too, with its number among these.
+    Namer(usize),
 }
 
 /// A directory on an expansion chain.
@@ -105,6 +112,8 @@ struct Scene {
     /// The file that is kept.
     kept: Option<InodeId>,
     ledger: Mutex<Ledger>,
+    /// What was done to names.
+    board: Board,
     meter: Mutex<Meter>,
     injected: Mutex<BTreeMap<String, u64>>,
     /// Until then nodes need not follow their plan, by the wall clock in milliseconds.
@@ -135,6 +144,10 @@ pub fn run(seed: u64, options: PowerOptions) -> Report {
                 let complaints = ledger.complaints.iter().take(5);
                 report.violations.extend(complaints.map(|complaint| Violation::new("synced", complaint.clone())));
                 report.violations.extend(scene.meter.lock().violations().iter().cloned());
+                let history = scene.board.history.lock();
+                report.names = history.names().len() as u64;
+                report.violations.extend(history.complaints().iter().take(5).cloned());
+                report.violations.extend(linear::check(&history));
                 report.violations.extend(found.err());
             }
             Err(error) => report.violations.push(Violation::new("healthy", format!("does not start: {error}"))),
@@ -185,6 +198,7 @@ impl Scene {
             kept,
             away_from_on: AtomicU64::new(0),
             ledger,
+            board: crate::board(world),
             meter: Mutex::new(Meter::new(hardware, battery)),
             injected: Mutex::default(),
             excused_ms: AtomicU64::new(0),
@@ -204,11 +218,18 @@ impl Scene {
         if let Some(file) = scene.kept {
             operator.spawn("filler", Arc::clone(&scene).live("filler".to_owned(), Program::Filler(file)));
         }
+        for namer in 0..scene.namers() {
+            operator.spawn("namer", Arc::clone(&scene).live(format!("n{namer}"), Program::Namer(namer)));
+        }
         Ok(scene)
     }
 
+    fn namers(&self) -> usize {
+        if self.options.names { NAMERS } else { 0 }
+    }
+
     fn programs(&self) -> usize {
-        WRITERS + 1 + usize::from(self.options.bursts) + usize::from(self.kept.is_some())
+        WRITERS + 1 + usize::from(self.options.bursts) + usize::from(self.kept.is_some()) + self.namers()
     }
 
     fn now_ms(&self) -> u64 {
@@ -281,6 +302,11 @@ impl Scene {
             }
             Program::Filler(file) => {
                 work::keep_on(&self.world, &client, file, &self.ledger, u32::MAX, &mut dice, &self.done).await?;
+            }
+            Program::Namer(number) => {
+                let runtime = self.world.process(host).runtime();
+                let names = Names::new(self.board.clone(), number, client.clone(), runtime, "/").await?;
+                names.run(dice, NAMERS_PAUSE).await;
             }
             Program::Reader => {
                 while !self.done.load(Ordering::Relaxed) {
@@ -452,6 +478,7 @@ impl Scene {
         all.for_each(|process: &Process| process.skew(0));
         self.excuse(Duration::ZERO);
         self.done.store(true, Ordering::Relaxed);
+        self.board.done.store(true, Ordering::Relaxed);
     }
 
     async fn come_to_rest(&self) -> Result<(), Violation> {
