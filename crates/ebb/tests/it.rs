@@ -3,6 +3,8 @@
 
 #[path = "it/bad_input.rs"]
 mod bad_input;
+#[path = "it/caches.rs"]
+mod caches;
 #[path = "it/coherence.rs"]
 mod coherence;
 #[path = "it/damage.rs"]
@@ -19,6 +21,8 @@ mod frozen;
 mod full;
 #[path = "it/harness.rs"]
 mod harness;
+#[path = "it/hosts.rs"]
+mod hosts;
 #[path = "it/jobs.rs"]
 mod jobs;
 #[path = "it/kills.rs"]
@@ -49,9 +53,13 @@ mod promises;
 mod proxies;
 #[path = "it/returns.rs"]
 mod returns;
+#[path = "it/scarce.rs"]
+mod scarce;
 #[path = "it/shared.rs"]
 mod shared;
 #[path = "it/soak.rs"]
 mod soak;
+#[path = "it/two_builds.rs"]
+mod two_builds;
 #[path = "it/watch.rs"]
 mod watch;
