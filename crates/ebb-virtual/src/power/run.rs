@@ -16,7 +16,7 @@ use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
 use ebb_types::{DatasetId, InodeId, NodeId, Result, bail};
 use ebb_wire::pb;
 use parking_lot::Mutex;
-use pb::meta_op::{CreateDataset, Op, SetDataset};
+use pb::meta_op::{Op, SetDataset};
 
 use super::meter::{Look, Meter};
 use super::options::{Fault, PowerOptions};
@@ -28,8 +28,7 @@ use crate::report::Report;
 use crate::workload::Board;
 
 const FILES: usize = 6;
-/// Where the file is that is kept, and how many metablocks it has before anything goes wrong.
-const KEPT: &str = "/kept";
+/// How many metablocks the file that is kept has before anything goes wrong.
 const KEPT_FIRST: u32 = 30;
 const WRITERS: usize = 2;
 /// Programs that use the same names, and their longest pause between two operations.
@@ -59,47 +58,6 @@ enum Program {
     Filler(InodeId),
     /// Uses names of a directory that others use, too, with its number among these.
     Namer(usize),
-}
-
-/// A directory on an expansion chain.
-async fn make_chain(client: &Client, nodes: usize) -> Result<InodeId> {
-    let dataset = pb::Dataset {
-        path: "/d".to_owned(),
-        layout: "equal-work".to_owned(),
-        replicas: 3,
-        primaries: if nodes < 6 { 1 } else { 2 },
-        block_size: work::BYTES as u64,
-        metablock_size: work::BYTES as u64,
-        replication: "pipeline".to_owned(),
-        ..Default::default()
-    };
-    let root = ebb_types::Credentials::root();
-    let made = client.make_dir(&root, InodeId::ROOT, b"d", 0o755, 0).await?;
-    client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-    Ok(InodeId::new(made.inode))
-}
-
-/// Makes the file that is kept, on a chain or circle of all nodes.
-async fn make_kept(client: &Client, nodes: usize, layout: LayoutKind) -> Result<InodeId> {
-    // Gears are whole.
-    let primaries = if nodes.is_multiple_of(2) || layout != LayoutKind::Geared { 2 } else { 1 };
-    let dataset = pb::Dataset {
-        path: KEPT.to_owned(),
-        layout: layout.to_string(),
-        replicas: 2,
-        primaries: if layout.has_primaries() { primaries } else { 0 },
-        gear_size: if layout == LayoutKind::Geared { primaries } else { 0 },
-        block_size: work::KEPT_BYTES as u64,
-        metablock_size: work::KEPT_BYTES as u64,
-        ..Default::default()
-    };
-    let root = ebb_types::Credentials::root();
-    let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-    let directory = InodeId::new(made.dataset.unwrap_or_default().root_inode);
-    let access = Access::ReadWrite;
-    let made = client.create(&root, directory, b"all", 0o644, 0, true, access, Vec::new()).await?;
-    client.close(made.0).await;
-    Ok(InodeId::new(made.1.inode))
 }
 
 struct Scene {
@@ -168,13 +126,13 @@ impl Scene {
         let cluster = PowerCluster::start_with(world, settings).await?;
         let client = cluster.connect("maker").await?;
         let (directory, path) =
-            if options.bursts { (make_chain(&client, options.nodes).await?, "/d") } else { (InodeId::ROOT, "") };
+            if options.bursts { (work::make_chain(&client, options.nodes).await?, "/d") } else { (InodeId::ROOT, "") };
         for file in 0..FILES {
             work::make(&client, directory, file).await?;
         }
         let (ledger, mut kept) = (Mutex::new(Ledger::of(FILES)), None);
         if let Some(layout) = options.kept {
-            let file = make_kept(&client, options.nodes, layout).await?;
+            let file = work::make_kept(&client, options.nodes, layout).await?;
             let (mut dice, done) = (world.dice("kept"), AtomicBool::new(false));
             work::keep_on(world, &client, file, &ledger, KEPT_FIRST, &mut dice, &done).await?;
             kept = Some(file);
@@ -539,8 +497,8 @@ impl Scene {
 
     async fn check_places(&self, looker: &Client, file: InodeId) -> Result<Vec<Violation>> {
         let told = self.cluster.describe().await?.datasets;
-        let Some(dataset) = told.into_iter().find(|dataset| dataset.path == KEPT) else {
-            bail!(NotFound, "nobody knows of {KEPT}");
+        let Some(dataset) = told.into_iter().find(|dataset| dataset.path == work::KEPT) else {
+            bail!(NotFound, "nobody knows of {}", work::KEPT);
         };
         let (nodes, shape) = (dataset.chain.into_iter().map(NodeId::new), dataset.layout.parse::<LayoutKind>()?);
         let shape = ChainShape::of(shape, dataset.gear_size);
