@@ -57,5 +57,7 @@ mod returns;
 mod shared;
 #[path = "it/soak.rs"]
 mod soak;
+#[path = "it/two_builds.rs"]
+mod two_builds;
 #[path = "it/watch.rs"]
 mod watch;

@@ -115,6 +115,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
     let (mut passed, mut failed) = (0_u64, Vec::new());
     let mut injected: BTreeMap<String, u64> = what.faults().into_iter().map(|kind| (kind, 0)).collect();
     let (mut proxy, mut lost_in) = (ProxyUse::default(), 0_u64);
+    let (mut names, mut names_in) = (0_u64, 0_u64);
     swarm::run_each(
         seeds,
         jobs,
@@ -126,6 +127,8 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
             }
             proxy = proxy.with(report.proxy);
             lost_in += u64::from(report.proxy.lost > 0);
+            names += report.names;
+            names_in += u64::from(report.names > 0);
             if report.violations.is_empty() {
                 passed += 1;
                 return Next::GoOn;
@@ -146,6 +149,8 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
             "injected": injected,
             "proxy": proxy,
             "seeds_with_lost_stays": lost_in,
+            "names": names,
+            "seeds_with_names": names_in,
         }));
     }
     let counts: Vec<String> = injected.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -155,6 +160,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
          lost, in {lost_in} seeds",
         proxy.done, proxy.repeated, proxy.moved, proxy.unknown, proxy.lost,
     ));
+    context.output.say(&format!("names: {names} operations, in {names_in} seeds"));
     context.output.say(&format!("{passed} passed, {} failed", failed.len()));
     failed.is_empty()
 }
