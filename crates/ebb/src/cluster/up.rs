@@ -126,9 +126,10 @@ fn wanted(options: &UpOptions, proxies: u32, follows_power: bool) -> Vec<Part> {
     let nodes = 1..=options.nodes;
     let power = [Part::PowerClient, Part::PowerManager];
     let power = power.into_iter().filter(|_| follows_power);
+    // Ordering: a master that has nodes in its log opens no session before it has heard from them, and a proxy needs one.
     std::iter::once(Part::Master)
-        .chain((1..=proxies).map(Part::Proxy))
         .chain(nodes.clone().map(Part::Block))
+        .chain((1..=proxies).map(Part::Proxy))
         .chain(nodes.map(Part::Worker))
         .chain(power)
         .collect()

@@ -10,6 +10,19 @@ use serde_json::Value;
 
 use crate::harness::{Cluster, pattern, shell, wait_for, write_synced};
 
+/// A proxy opens a session when it starts, and a master that has nodes in its log opens none before it has heard from them.
+#[test]
+fn a_cluster_with_proxies_of_their_own_comes_up_again() {
+    let cluster = Cluster::none();
+    cluster.ok(&["cluster", "up", "--nodes", "3", "--proxies", "2"]);
+    cluster.ok(&["cluster", "down"]);
+    cluster.ok(&["cluster", "up", "--nodes", "3"]);
+    let status = cluster.json(&["cluster", "status"]);
+    let proxies = status["processes"].as_array().unwrap().iter().filter(|process| process["role"] == "proxy");
+    assert!(proxies.clone().all(|proxy| proxy["state"] == "running"));
+    assert_eq!(proxies.count(), 2);
+}
+
 #[test]
 fn a_cluster_comes_up_tells_its_state_and_leaves_nothing() {
     let cluster = Cluster::up(3);
