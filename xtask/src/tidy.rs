@@ -13,6 +13,7 @@ mod map;
 mod messages;
 mod promises;
 mod reminders;
+mod sentences;
 mod strays;
 mod words;
 
@@ -57,6 +58,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("strays", strays::check),
     ("words", words::check),
     ("links", links::check),
+    ("sentences", sentences::check),
 ];
 
 /// Runs every check and prints what each found.

@@ -1,5 +1,5 @@
-//! Writers wait when a member that sleeps would have to take more than it can within an interval (docs/power.md, "Drain
-//! limit").
+//! Writers wait when a member that sleeps would have to take more than it can within an interval
+//! (docs/power/sleeping-nodes.md, "Drain limit").
 //!
 //! What this client keeps for a node it has in memory: dirty bytes, and writes that the node has not synced. As long as all
 //! dirty bytes together are below what any of the members takes, nothing is counted.

@@ -427,15 +427,9 @@ impl Core {
         weight
     }
 
-    /// The lease is over and everything under it was committed: records are as this holder left them.
+    /// The lease is over and everything under it was committed.
     pub fn close_lease(&mut self) {
-        assert!(self.dirty.is_empty(), "a lease goes back only when nothing is dirty");
-        for (index, channel) in std::mem::take(&mut self.channels) {
-            assert!(!channel.is_unsettled(), "a lease goes back only when everything is synced");
-            let mut record = channel.record(index);
-            record.version = Some(channel.committed.into());
-            self.map.insert(index, record);
-        }
+        self.record_channels();
         if let Some(attr) = &mut self.attr {
             attr.size = self.size;
             attr.mtime_ns = self.mtime_ns;
@@ -450,6 +444,35 @@ impl Core {
         self.lease = Lease::None;
         self.attr_stale = true;
         self.spoil_fetches();
+    }
+
+    /// The write lease is a read lease from now on: everything under it was committed. `attr`: what the master says of the file
+    /// then, if that may be believed.
+    pub fn lower_lease(&mut self, attr: Option<pb::Attr>) {
+        self.record_channels();
+        // What was granted and not written is freed.
+        self.map.retain(|_, record| record.min_version() != Version::ZERO);
+        self.given_back = Some(self.epoch);
+        self.lease = Lease::Read;
+        self.mtime_dirty = false;
+        self.durable = None;
+        self.attr_stale = attr.is_none();
+        if let Some(attr) = attr {
+            self.size = attr.size;
+            self.mtime_ns = attr.mtime_ns;
+            self.attr = Some(attr);
+        }
+    }
+
+    /// Records are as this holder left them.
+    fn record_channels(&mut self) {
+        assert!(self.dirty.is_empty(), "a lease goes back only when nothing is dirty");
+        for (index, channel) in std::mem::take(&mut self.channels) {
+            assert!(!channel.is_unsettled(), "a lease goes back only when everything is synced");
+            let mut record = channel.record(index);
+            record.version = Some(channel.committed.into());
+            self.map.insert(index, record);
+        }
     }
 
     /// The proxy has not got the file any more, or nothing for this session. True: something that was written to it may be lost, and the handles are

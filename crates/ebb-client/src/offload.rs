@@ -1,4 +1,5 @@
-//! `fsync` while members sleep: what they have not got is logged on nodes that are awake (docs/power.md, "Stand-ins").
+//! `fsync` while members sleep: what they have not got is logged on nodes that are awake
+//! (docs/power/sleeping-nodes.md, "Stand-ins").
 //!
 //! The holder keeps the writes and sends them to each member when it wakes, as ever. The log is for the case that it
 //! dies before: then recovery reads it.

@@ -8,6 +8,7 @@ mod ends;
 mod fake_block;
 mod frozen;
 mod harness;
+mod idle;
 mod random;
 mod removed;
 mod room;

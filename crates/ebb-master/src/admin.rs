@@ -40,6 +40,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         masters: 1,
         nodes,
         sessions: counts.sessions,
+        write_leases: counts.held,
         inodes: counts.inodes,
         metablocks: counts.metablocks,
         under_replicated,

@@ -87,7 +87,7 @@ impl Options {
             call_timeout: Duration::from_secs(5),
             copies_per_node_max: 16,
             copy_rate_bytes_per_sec: 200 << 20,
-            recoveries_max: 32,
+            recoveries_max: 128,
             hosts_proxy: true,
             popularity_interval: Duration::from_secs(10),
             overload_rule: OverloadRule::default(),

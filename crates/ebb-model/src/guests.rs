@@ -1,4 +1,4 @@
-//! Copies that lie away from home: "Guests" of `docs/power.md` as a fourth, small model.
+//! Copies that lie away from home: "Guests" of `docs/power/placement-and-repair.md` as a fourth, small model.
 //!
 //! One metablock with two copies, whose homes the layout has chosen once and for all, and two more nodes. Plans switch nodes
 //! off and on; a copy whose home is off lies with an active node, as a guest, and so may one from the beginning whose home

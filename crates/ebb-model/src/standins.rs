@@ -1,4 +1,5 @@
-//! Members that sleep, and the logs that stand in for them: "Stand-ins" of `docs/power.md` as a third, small model.
+//! Members that sleep, and the logs that stand in for them: "Stand-ins" of
+//! `docs/power/sleeping-nodes.md` as a third, small model.
 //!
 //! One metablock on two nodes, each with a replica and an offload log, and the always-on node, which has a log alone. A
 //! holder writes; a member sleeps, and what it lacks is logged on the always-on node and on one that is awake; it wakes and

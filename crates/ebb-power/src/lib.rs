@@ -13,7 +13,7 @@
 //! - nothing is promised for less power than sleep takes.
 //!
 //! Time is wall-clock time in milliseconds since the Unix epoch, with a guard band for clocks that differ. Power is
-//! watts. `docs/power.md` tells the formulas with their sources and the byte form of a plan.
+//! watts. `docs/power/` has the formulas with their sources and the byte form of a plan.
 //!
 //! Reading order: [`hardware`], [`battery`], [`plan`] (its value), [`plan::lookup`], [`plan::timetable`], [`signal`],
 //! [`chain`] (datasets), [`policy`] (the registry; then `policy/circular.rs`, `policy/tide.rs`), [`reach`], [`account`],

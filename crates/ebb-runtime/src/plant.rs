@@ -65,6 +65,8 @@ plants! {
     OpenDisplaced = "open-displaced";
     /// The master deletes what the map does not name, however few good copies the set has.
     MapAlone = "map-alone";
+    /// A client keeps the write leases of files that it has closed.
+    KeepsIdle = "keeps-idle";
     /// A master serves whatever others say that they have seen of a newer one.
     OldMasterServes = "old-master-serves";
     /// No node ever counts as gray, however slow it is.

@@ -1,4 +1,4 @@
-//! The byte form of a plan: the same in messages and in the power manager's file. `docs/power.md` lays it out.
+//! The byte form of a plan: the same in messages and in the power manager's file. `docs/power/plan-format.md` lays it out.
 //!
 //! Little-endian. A decoder takes nothing on trust: every length is bounded before anything is allocated for it, and
 //! what decodes is checked as a plan.

@@ -1,8 +1,8 @@
 //! At rest, with all the power that there is, each node of an expansion chain (or of the circle) has its share of what its
 //! dataset has, whatever failed and slept while it was written.
 //!
-//! Source: "Expansion chains" and "After a failure" in `docs/power.md`; Rabbit, Sec. 3.1 and 3.5. What lies where is counted
-//! here, from the sets; shares are the layouts' targets.
+//! Source: "Expansion chains" and "After a failure" in `docs/power/placement-and-repair.md`; Rabbit, Sec. 3.1 and 3.5.
+//! What lies where is counted here, from the sets; shares are the layouts' targets.
 
 use std::collections::BTreeMap;
 

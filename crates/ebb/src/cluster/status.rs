@@ -64,8 +64,13 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
     ));
     if let Ok(reply) = &answer {
         output.say(&format!(
-            "{} inodes, {} metablocks, {} under-replicated, {} repairs running, {} sessions",
-            reply.inodes, reply.metablocks, reply.under_replicated, reply.repairs_running, reply.sessions
+            "{} inodes, {} metablocks, {} under-replicated, {} repairs running, {} sessions with {} write leases",
+            reply.inodes,
+            reply.metablocks,
+            reply.under_replicated,
+            reply.repairs_running,
+            reply.sessions,
+            reply.write_leases
         ));
         if reply.under_replicated > 0 || reply.repaired > 0 {
             let rate = match reply.repair_rate_bytes_per_sec {
