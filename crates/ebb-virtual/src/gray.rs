@@ -246,7 +246,11 @@ impl Scene {
             }
             Slow::Links(options) => {
                 let options = if begins { options } else { LinkOptions::default() };
-                links::set(&self.cluster, self.world(), member.process.host(), options);
+                let host = member.process.host();
+                links::set(&self.cluster, self.world(), host, options);
+                // The writer is none of the cluster's processes.
+                self.world().link(host, "writer", options);
+                self.world().link("writer", host, options);
             }
         }
     }
