@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use ebb_runtime::Plant;
-use ebb_runtime::virt::LinkOptions;
 
 use super::cluster::good;
 use crate::VirtualOptions;
@@ -29,12 +28,15 @@ fn a_slow_disk_delays_writers_for_a_while_and_is_used_again_when_it_is_well() {
     }
 }
 
+/// Delays are not looked at here: in this world a segment keeps the port of its receiver from the moment that it is sent, so
+/// that the writer's questions to the slow node hold up what others answer meanwhile.
 #[test]
-fn so_do_slow_and_lossy_links() {
-    let links: [LinkOptions; 2] = [SLOW, LOSSY];
-    for (seed, options) in (0..4).zip(links.into_iter().cycle()) {
-        let report = check(seed, Slow::Links(options));
-        assert!(report.replaced > 0, "{report:?}");
+fn slow_and_lossy_links_are_named_done_without_and_used_again() {
+    for (seed, options) in (0..4).zip([SLOW, LOSSY].into_iter().cycle()) {
+        let mut report = run(seed, Slow::Links(options), None);
+        report.violations.retain(|violation| !violation.detail.contains("writes took long"));
+        println!("{options:?} seed {seed}: {} synced, {} replaced", report.synced, report.replaced);
+        assert!(report.violations.is_empty() && report.replaced > 0, "{options:?}, seed {seed}: {report:?}");
     }
 }
 
