@@ -45,6 +45,10 @@ pub(crate) async fn run(node: Arc<Node>, introduction: Introduction, report_ever
                     if node.seen.on_refused(&error) {
                         tracing::error!(%error, "this process is refused, and serves nothing");
                     }
+                    // Of two masters on copies of one directory this is not the one that it has seen last.
+                    if error.kind() == ErrorKind::WentBack {
+                        masters.turn();
+                    }
                     tracing::info!(%error, "not registered yet");
                     node.runtime.sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -73,9 +77,14 @@ impl Masters {
         };
         let done = self.node.connector.channel(address).call(message, deadline).await;
         if done.as_ref().is_err_and(elsewhere) {
-            self.current = (self.current + 1) % self.node.masters.len();
+            self.turn();
         }
         done
+    }
+
+    /// To the next one.
+    fn turn(&mut self) {
+        self.current = (self.current + 1) % self.node.masters.len().max(1);
     }
 }
 

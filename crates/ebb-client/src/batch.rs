@@ -3,10 +3,9 @@
 //! ```text
 //!  closed, settled ── shut ──► nobody enters ── lower ──► write leases are read leases ── release ──► nothing is held
 //! ```
-//! A write lease that is committed and given back leaves a read lease, in one step of the master's: whoever gives a write
-//! lease back counts as a reader until it says otherwise. So what is cached stays good, and nothing has to be asked again
-//! before the file is read. Only a recovery, or the next writer's recall, needs to know of a read lease, and the first
-//! takes no notice of it.
+//! A write lease that is committed and given back leaves a read lease, in one step of the master's: the session that gives it
+//! back counts as a reader until it says otherwise. So what is cached stays good, and nothing has to be asked again
+//! before the file is read. A recovery takes no notice of read leases; the next writer's recall ends them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -101,8 +100,8 @@ impl Shared {
         }
     }
 
-    /// Nobody knows whether these leases went back, or whether a late message still takes them. So they are not believed,
-    /// and a lease under the same epoch would not be either. Nothing was dirty under them.
+    /// These leases may have gone back, or a late message may still take them. So they are not believed, and a lease under the
+    /// same epoch would not be either. Nothing was dirty under them.
     fn doubt_lowered(self: &Arc<Self>, sent: &[(&Arc<Inode>, pb::CommitFile)], error: &Error) {
         tracing::info!(files = sent.len(), %error, "it is not known whether leases went back: they are not used any more");
         for (inode, _) in sent {
@@ -114,7 +113,7 @@ impl Shared {
         self.runtime.spawn("tell of leases in doubt", async move { shared.tell(held).await });
     }
 
-    /// Gives back whatever is held of these files, and forgets their bytes. A file that is in use after all stays.
+    /// Gives back what is held of these files, and forgets their bytes. A file that is in use after all stays.
     pub async fn release_batch(self: &Arc<Self>, files: &[Arc<Inode>]) {
         let shut = self.shut(files, is_idle);
         self.lower(&shut).await;

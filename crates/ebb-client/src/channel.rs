@@ -11,7 +11,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ebb_runtime::Moment;
 use ebb_types::{Epoch, Error, ErrorKind, MetablockId, Result, Version};
@@ -20,6 +19,10 @@ use ebb_wire::{convert, pb};
 use crate::gather::Gather;
 use crate::outgoing::{Content, Outgoing};
 
+mod sets;
+
+pub(crate) use sets::{Asked, Copies, Repaired, WentOn};
+
 /// Writes in flight at a time for each metablock; for each member of one where members sleep.
 pub(crate) const WINDOW: usize = 8;
 /// Bytes sent after which a write also asks for a sync.
@@ -27,10 +30,6 @@ pub(crate) const SYNC_BYTES: usize = 8 << 20;
 /// Failed attempts to reach a member before it is replaced. With the waits between them (see [`retry_wait_ms`])
 /// they last long enough for a restart of its process.
 const TRIES_MAX: u32 = 5;
-
-/// Between two times that a member of a set is displaced; doubled each time that no other node was to be had.
-const DISPLACE_PAUSE: Duration = Duration::from_secs(10);
-const DISPLACE_DOUBLINGS_MAX: u32 = 5;
 
 /// Wait before an attempt, in milliseconds: 0, 50, 200, 450, 800.
 pub(crate) fn retry_wait_ms(tries: u32) -> u64 {
@@ -163,10 +162,12 @@ pub(crate) struct Channel {
     hold: bool,
     repairing: bool,
     /// There are fewer members than wanted: a failed one was dropped without a replacement, here or by who had the file
-    /// before. One is sought before the next write.
+    /// before. One is sought before the next write; where writes may go on without it, only every now and then.
     pub shrunk: bool,
-    /// Writes up to here may go to a shrunk set: their failure has been told.
+    /// Writes up to here may go to fewer members than a write needs: their failure has been told.
     shrunk_upto: Version,
+    min: usize,
+    went_on: Option<WentOn>,
     /// A change of the set whose answer is missing: whether it was recorded is found out before anything else is done.
     pub asked: Option<Asked>,
     /// A member on a gray node is not displaced before, and how often none was offered in its place.
@@ -174,25 +175,13 @@ pub(crate) struct Channel {
     displaced_in_vain: u32,
 }
 
-/// A change of a set that the master is asked to record.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Asked {
-    pub members: Vec<pb::Member>,
-    /// Committed with it.
-    pub version: Version,
-    /// What new members have.
-    pub at: Version,
-    /// There are fewer than wanted.
-    pub shrunk: bool,
-}
-
 impl Channel {
-    /// The channel of a recorded metablock for a holder of `epoch`, of a file that asks for `wanted` copies. `at` is the
+    /// The channel of a recorded metablock for a holder of `epoch`, of a file that asks for so many `copies`. `at` is the
     /// version that all members have synced.
     ///
-    /// Invariant: what an fsync acknowledges is on as many members as wanted. An earlier holder or a recovery may have
-    /// left fewer: they are made up before the first write.
-    pub fn new(record: &pb::Metablock, at: Version, epoch: Epoch, serial: u64, wanted: usize) -> Self {
+    /// Invariant: what an fsync acknowledges is on as many members as a write needs, and on as many as wanted if there are
+    /// nodes. An earlier holder or a recovery may have left fewer: they are sought before the first write.
+    pub fn new(record: &pb::Metablock, at: Version, epoch: Epoch, serial: u64, copies: Copies) -> Self {
         Self {
             id: record.metablock_id(),
             serial,
@@ -216,11 +205,13 @@ impl Channel {
             flights: 0,
             hold: false,
             repairing: false,
-            shrunk: record.members.len() < wanted,
+            shrunk: record.members.len() < copies.wanted,
             shrunk_upto: Version::ZERO,
             asked: None,
             displace_after: None,
             displaced_in_vain: 0,
+            min: copies.min,
+            went_on: None,
         }
     }
 
@@ -289,9 +280,9 @@ impl Channel {
         })
     }
 
-    /// Whether a member failed, or is missing, and is being replaced.
+    /// Whether a member failed, or one that writes need is missing, and is being replaced.
     pub fn is_ailing(&self) -> bool {
-        self.shrunk || self.repairing || self.peers.iter().any(|peer| peer.failed.is_some())
+        self.peers.len() < self.min || self.repairing || self.peers.iter().any(|peer| peer.failed.is_some())
     }
 
     /// Gives `gather` what pending writes put into the metablock at file offset `base`.
@@ -311,7 +302,7 @@ impl Channel {
         }
         let busy = self.peers.iter().any(|peer| peer.busy);
         let failed = self.peers.iter().any(|peer| peer.failed.is_some());
-        if failed || (self.shrunk && self.sent < self.last && self.last > self.shrunk_upto) {
+        if failed || self.seeks() {
             if self.flights > 0 || busy {
                 return Step::None;
             }
@@ -532,36 +523,6 @@ impl Channel {
         self.hold = true;
     }
 
-    /// Whether a member on a gray node may be displaced now.
-    pub fn may_displace(&self, now: Moment) -> bool {
-        self.displace_after.is_none_or(|after| now >= after)
-    }
-
-    /// A member is to be replaced although it has not failed: its node is gray.
-    pub fn displace(&mut self, index: usize, why: Error, now: Moment) {
-        let pause = DISPLACE_PAUSE * (1 << self.displaced_in_vain.min(DISPLACE_DOUBLINGS_MAX));
-        self.displace_after = Some(now.after(pause));
-        self.peers[index].displaced = true;
-        self.fail(index, why);
-    }
-
-    /// A displaced member keeps its place: there is no other node, or another member has failed. True: there was one.
-    pub fn keep_displaced(&mut self) -> bool {
-        let displaced = self.peers.iter().position(|peer| peer.displaced);
-        if let Some(index) = displaced {
-            self.displaced_in_vain += 1;
-            self.revive(index);
-        }
-        displaced.is_some()
-    }
-
-    /// The node that is to be replaced only because it is gray, if no other member has failed or is missing.
-    pub fn only_displaced(&self) -> Option<u64> {
-        let mut failed = self.peers.iter().filter(|peer| peer.failed.is_some());
-        let (first, second) = (failed.next()?, failed.next());
-        (first.displaced && second.is_none() && !self.shrunk).then_some(first.member.node)
-    }
-
     /// A failed member answered again: it stays.
     pub fn revive(&mut self, index: usize) {
         let peer = &mut self.peers[index];
@@ -569,31 +530,6 @@ impl Channel {
         peer.displaced = false;
         peer.tries = 0;
         self.hold = true;
-    }
-
-    /// The end of a repair: the recorded set. Members that stay keep what is known of them, new ones have `at`.
-    pub fn on_repaired(&mut self, members: &[pb::Member], generation: u64, at: Version, shrunk: bool) {
-        let known = std::mem::take(&mut self.peers);
-        for member in members {
-            let peer = known.iter().find(|peer| peer.member == *member && peer.failed.is_none());
-            self.peers.push(peer.cloned().unwrap_or_else(|| Peer::new(*member, at)));
-        }
-        self.generation = generation;
-        (self.asked, self.displaced_in_vain) = (None, 0);
-        self.shrunk = shrunk;
-        self.shrunk_upto = if shrunk { self.last } else { Version::ZERO };
-        self.repairing = false;
-        self.hold = true;
-        self.trouble_since = None;
-        self.gave_up = None;
-    }
-
-    /// The end of a repair that found every member well again.
-    pub fn on_revived(&mut self) {
-        self.repairing = false;
-        self.hold = true;
-        self.trouble_since = None;
-        self.gave_up = None;
     }
 
     /// Takes out what every member has synced.
@@ -605,6 +541,9 @@ impl Channel {
             self.settled_length = write.length_after;
             done.push(write.clone());
             self.pending.pop_front();
+        }
+        if !done.is_empty() && !self.repairing {
+            self.trouble_since = None;
         }
         done
     }

@@ -17,6 +17,9 @@ use crate::plan::SINGLE_SOURCE_MAX;
 use crate::shared::Shared;
 use crate::{members, repair};
 
+/// Who has answered within this is there, whatever the master says.
+const ANSWERED: Duration = Duration::from_secs(2);
+
 /// One metablock's channel, named so that a result does not reach another that took its place.
 #[derive(Clone)]
 pub(crate) struct Target {
@@ -58,6 +61,9 @@ pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
             let mut core = inode.core.lock();
             let Some(channel) = core.channels.get_mut(&index) else { return };
             let target = Target { shared: shared.clone(), inode: inode.clone(), index, serial: channel.serial };
+            if channel.shrunk {
+                channel.on_time(shared.runtime.now(), shared.nodes.version());
+            }
             let rhythm = shared.rhythm(channel);
             shared.displace_gray(channel, rhythm);
             (target, rhythm, channel.next(rhythm))
@@ -218,7 +224,9 @@ impl Target {
         let Lack { peer, wait, writes, handed } = lack;
         let Some(member) = self.with(|channel| channel.peers[peer].member) else { return };
         let nodes = &self.shared.nodes;
-        let gone = match nodes.is_dead(member.node) {
+        // One that is dead to the master, and has answered here just now, is cut off from there alone.
+        let answers = nodes.has_answered_within(member.node, ANSWERED, self.shared.runtime.now());
+        let gone = match nodes.is_dead(member.node) && !answers {
             true => Err(err!(Unreachable, "node n{} is dead, says the master", member.node)),
             false => nodes.check_answers(member.node),
         };

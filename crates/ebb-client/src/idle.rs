@@ -1,6 +1,6 @@
-//! Write leases of files that are closed and were not used for a while become read leases, unasked.
+//! Write leases of files that are closed and were not used for a while become read leases, without a recall.
 //!
-//! A write lease outlives its use, so that who writes a file again need not ask. But when its client dies each file that it
+//! A write lease outlives its use, so that a program can write the file again without a question to the master. But when its client dies each file that it
 //! held is recovered: two entries of the master's log, and a promise and a stamp on every member's disk. A read lease costs
 //! nothing then, and keeps everything that is cached ([`crate::batch`]).
 //!

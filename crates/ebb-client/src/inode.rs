@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::cache::{Asker, BlockCache, Cause};
-use crate::channel::Channel;
+use crate::channel::{Channel, Copies};
 use crate::extents::Extents;
 use crate::gather::Gather;
 use crate::outgoing::{Content, Outgoing};
@@ -323,8 +323,8 @@ impl Core {
         if !self.channels.contains_key(&index) {
             let record = self.map.get(&index)?;
             self.next_serial += 1;
-            let wanted = self.attr.as_ref().map_or(0, |attr| attr.replicas as usize);
-            let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial, wanted);
+            let copies = Copies::of(self.attr.as_ref());
+            let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial, copies);
             self.channels.insert(index, channel);
         }
         self.channels.get_mut(&index)
@@ -446,11 +446,9 @@ impl Core {
         self.spoil_fetches();
     }
 
-    /// The write lease is a read lease from now on: everything under it was committed. `attr`: what the master says of the file
-    /// then, if that may be believed.
+    /// The write lease, with everything committed, is a read lease from now on. `attr`: what the master says then, if it may be kept.
     pub fn lower_lease(&mut self, attr: Option<pb::Attr>) {
-        self.record_channels();
-        // What was granted and not written is freed.
+        self.record_channels(); // What was granted and not written is freed.
         self.map.retain(|_, record| record.min_version() != Version::ZERO);
         self.given_back = Some(self.epoch);
         self.lease = Lease::Read;

@@ -187,6 +187,11 @@ impl NodeMap {
         is_dead || state.silence.since(node).is_some()
     }
 
+    /// Whether the node has answered a call within this span until now.
+    pub fn has_answered_within(&self, node: u64, span: Duration, now: Moment) -> bool {
+        self.0.lock().silence.answered(node).is_some_and(|answered| now.since(answered) <= span)
+    }
+
     /// Nodes that answer nothing at all at present.
     pub fn silent(&self) -> Vec<u64> {
         self.0.lock().silence.all().collect()

@@ -6,6 +6,7 @@ mod cut;
 mod directed;
 mod ends;
 mod fake_block;
+mod fewer;
 mod frozen;
 mod harness;
 mod idle;

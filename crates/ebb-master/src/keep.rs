@@ -43,7 +43,7 @@ fn keep_directory(soft: &mut Soft, session: SessionId, directory: u64, reply: &m
     }
 }
 
-/// Files whose lease a commit gave back: whoever held them goes on reading from its caches.
+/// Files whose lease a commit gave back: their holder goes on reading from its caches.
 fn keep_released(
     machine: &Machine,
     soft: &mut Soft,

@@ -33,6 +33,8 @@
 //! | [`failures`]: what a failed node has cost, and how far the cluster is over it | `failures::run` |
 //! | `ebb_layout::restore`, [`restore`]: what goes back to where its chain wants it, who takes a lost node's place | `restore` |
 //! | [`route`]: from node to node, or by way of a proxy | `repair::copy`, `popular::copy`, `recovery::run` |
+//! | [`fewer`]: with how few copies a set goes on; [`parted`]: who is not brought back at once | `placement`, `admin` |
+//! | [`shortage`]: why a set is short | `admin`, `fsck` |
 //! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
 //!
 //! Reading order: [`log`] (what is on disk), [`group`] (the raft task), `shared` (locks and the hook between logged
@@ -48,6 +50,7 @@ mod describe;
 mod doubt;
 pub mod failures;
 mod fence;
+pub mod fewer;
 mod freshen;
 pub mod fsck;
 pub mod gray;
@@ -61,7 +64,8 @@ mod namespace;
 mod nodes;
 pub mod offload;
 pub mod options;
-pub mod patience;
+pub mod parted;
+mod patience;
 mod placement;
 mod poll;
 pub mod popular;
@@ -77,6 +81,7 @@ pub mod served;
 pub mod service;
 pub mod sessions;
 mod shared;
+pub mod shortage;
 mod standing;
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_layout::{Ask, LayoutKind, Lodging, Plan, Queue, View, choose_lodged, choose_shelter};
 use ebb_power::Timetable;
-use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result};
+use ebb_types::{Error, ErrorKind, HostName, InodeId, NodeId, Result, min_copies};
 use ebb_wire::pb;
 
 use crate::chains::{self, Promise};
+use crate::fewer::attempts;
 use crate::registry::{Patience, Rest};
 use crate::shared::Shared;
 
@@ -60,24 +61,30 @@ impl Need {
 /// Homes are chosen among all nodes that are well, switched off by the plan or not; a copy whose home is off becomes a guest
 /// with one that is on, and so does one of a new metablock whose home has too much to write.
 ///
-/// Gray nodes, and those that have been silent for some seconds, are taken only where it does not go without them, and where a
-/// whole metablock finds no room any more, one block must do: the last space of a cluster is not to be wasted.
+/// Gray nodes are taken only where it does not go without them, and nodes that have been silent for some seconds are not:
+/// nothing could be copied there. Where a whole metablock finds no room any more, one block must do: the last space of a cluster is
+/// not to be wasted.
 pub(crate) fn place(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
     let block = need.dataset.block_size.min(need.bytes);
     let sizes = if block < need.bytes { vec![need.bytes, block] } else { vec![block] };
     let gray = gray_beside(shared, need);
     // Without any of them, then with the least slow, and so on.
     let among = (0..=gray.len()).rev().map(|without| &gray[..without]);
-    let prompt = among.flat_map(|without| sizes.iter().map(move |bytes| (Patience::Prompt, *bytes, without)));
     let mut last = None;
-    for (patience, bytes, without) in prompt.chain([(Patience::UntilDead, block, &gray[..0])]) {
-        match ask(shared, need, patience, bytes, without) {
+    for (bytes, without) in among.flat_map(|without| sizes.iter().map(move |bytes| (*bytes, without))) {
+        match ask(shared, need, Patience::Prompt, bytes, without) {
             Ok(plan) => return Ok(members(&plan)),
             Err(error) if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable) => last = Some(error),
             Err(error) => return Err(error),
         }
     }
     Err(last.expect("there was at least one try"))
+}
+
+/// Places on any node that is not dead: where it does not go without those that are late.
+pub(crate) fn place_late(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
+    let block = need.dataset.block_size.min(need.bytes);
+    ask(shared, need, Patience::UntilDead, block, &[]).map(|plan| members(&plan))
 }
 
 /// Places what can wait: on nodes that were heard of lately and are not gray, where all of it finds room.
@@ -92,22 +99,56 @@ fn gray_beside(shared: &Shared, need: &Need) -> Vec<NodeId> {
     gray.into_iter().filter(|node| !has_copy(node)).collect()
 }
 
-/// Places the copies of a new metablock. Others that are placed from now on know of it, for as long as the promise is
-/// kept: until the command that records it has been applied.
+/// Places the copies of a new metablock; fewer than wanted, if too few nodes work at present. Others that are placed from now
+/// on know of it, for as long as the promise is kept: until the command that records it has been applied.
 pub(crate) fn place_new(shared: &Shared, need: &Need) -> Result<(pb::Placement, Promise)> {
-    let members = place(shared, need)?;
+    let members = place(shared, need).or_else(|error| match error.kind() {
+        ErrorKind::NoSpace | ErrorKind::Unavailable => place_fewer(shared, need, error),
+        _ => Err(error),
+    })?;
     let promise = chains::promise(shared, &need.dataset, &members, need.bytes);
     Ok((pb::Placement { members }, promise))
 }
 
+/// Places a new metablock for which there are not enough nodes with room. `error` is what the whole set lacks.
+fn place_fewer(shared: &Shared, need: &Need, error: Error) -> Result<Vec<pb::Member>> {
+    let min = min_copies(need.dataset.min_copies, need.dataset.replicas) as usize;
+    let (mut last, wanted) = (error, need.replicas);
+    for attempt in attempts(need.replicas, min, sound_nodes(shared, need)) {
+        let need = Need { replicas: attempt.copies, ..need.clone() };
+        let placed = if attempt.takes_late { place_late(shared, &need) } else { place(shared, &need) };
+        match placed {
+            Ok(members) => {
+                tracing::debug!(inode = %need.inode, index = need.index, copies = members.len(), "placed with what there is");
+                return Ok(members);
+            }
+            Err(error) if !matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable) => return Err(error),
+            Err(error) if attempt.copies == wanted => last = error,
+            Err(_) => {}
+        }
+    }
+    Err(last)
+}
+
+fn look(shared: &Shared, patience: Patience) -> View {
+    let machine = shared.group.machine();
+    let registry = shared.state.registry.lock();
+    let reservations = shared.state.room.lock();
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+    registry.view(machine.nodes(), patience, &reservations, shared.runtime.now(), |node| rest(&plans, node, now_ms))
+}
+
+/// Nodes that work and may have copies of this need; those that sleep by plan are among them, full ones, too.
+fn sound_nodes(shared: &Shared, need: &Need) -> usize {
+    let chain = &need.dataset.chain;
+    let view = look(shared, Patience::Prompt);
+    let usable = view.volumes.iter().filter(|volume| volume.usable).map(|volume| volume.node);
+    let of_chain = usable.filter(|node| chain.is_empty() || chain.contains(&node.raw()));
+    of_chain.collect::<BTreeSet<_>>().len()
+}
+
 fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[NodeId]) -> Result<Plan> {
-    let view = {
-        let machine = shared.group.machine();
-        let registry = shared.state.registry.lock();
-        let reservations = shared.state.room.lock();
-        let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-        registry.view(machine.nodes(), patience, &reservations, shared.runtime.now(), |node| rest(&plans, node, now_ms))
-    };
+    let view = look(shared, patience);
     let layout = need.dataset.layout.parse::<LayoutKind>()?;
     let ask = Ask {
         layout,

@@ -340,8 +340,9 @@ impl State {
             Effect::SetChanged { dataset, metablock, old, new, .. } => {
                 self.chains.lock().on_set_changed(*dataset, old, new);
                 let mut work = self.work.lock();
-                // A grant was placed with as many copies as wanted a moment ago.
-                if old.is_empty() {
+                // A grant was placed a moment ago, with as many copies as wanted if there were nodes.
+                let wanted = machine.dataset(*dataset).map_or(0, |dataset| dataset.replicas as usize);
+                if old.is_empty() && new.len() >= wanted {
                     return;
                 }
                 let exists = machine.has_metablock(*metablock);

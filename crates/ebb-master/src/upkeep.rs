@@ -114,6 +114,11 @@ fn note_deaths(shared: &Shared) {
     if !changed {
         return;
     }
+    {
+        let missed: Vec<_> = shared.state.registry.lock().missed(now).map(|(node, _)| node).collect();
+        let mut work = shared.state.work.lock();
+        missed.into_iter().for_each(|node| work.parted.on_missed(node));
+    }
     let snapshot = machine.clone();
     drop(machine);
     if !losses.is_empty() {

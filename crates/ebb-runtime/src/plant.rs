@@ -73,6 +73,10 @@ plants! {
     NeverGray = "never-gray";
     /// A node that was slow for a while counts as gray for good.
     GrayForGood = "gray-for-good";
+    /// A client goes on with fewer members only when the operation's deadline is over.
+    WaitsToGoOn = "waits-to-go-on";
+    /// Repair brings a node back at once that the writer cannot reach.
+    BringsBack = "brings-back";
 }
 
 impl Plant {

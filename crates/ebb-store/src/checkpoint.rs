@@ -9,7 +9,7 @@ use std::time::Duration;
 use ebb_runtime::{Moment, OpenMode};
 use ebb_types::{Error, ErrorKind, MetablockId, Result, bail};
 
-use crate::files::{shard, shard_path};
+use crate::files::{shard, sync_shard};
 use crate::flush::{flush, put_in_place, sync_files};
 use crate::index::{IndexHead, IndexWriter, index_path};
 use crate::notice::{Notice, Word, tell_of_stuck};
@@ -167,6 +167,11 @@ async fn sync_contents(shared: &Shared, files: BTreeSet<MetablockId>, shards: BT
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     shared.mark_damaged(&replica, "its file is missing".into());
                 }
+                // No descriptor is left: as with too many files.
+                Err(error) if error.kind() == ErrorKind::Overloaded => {
+                    shared.syncs.fetch_add(1, Ordering::Relaxed);
+                    return shared.file_system.sync_all().await;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -175,7 +180,7 @@ async fn sync_contents(shared: &Shared, files: BTreeSet<MetablockId>, shards: BT
     let count = shards.len();
     for (number, shard) in shards.into_iter().enumerate() {
         closing.tell("directories", number, count);
-        shared.disk.sync_dir(&shard_path(&shared.root, shard)).await?;
+        sync_shard(&shared.disk, &shared.file_system, &shared.root, shard).await?;
     }
     Ok(())
 }
@@ -230,7 +235,7 @@ async fn settled_state(shared: &Shared, metablock: MetablockId) -> Result<Option
 
 fn broken(shared: &Shared, error: Error, what: &str) -> Error {
     match error.kind() {
-        ErrorKind::NoSpace | ErrorKind::VolumePoisoned | ErrorKind::ShuttingDown => error,
+        ErrorKind::NoSpace | ErrorKind::Overloaded | ErrorKind::VolumePoisoned | ErrorKind::ShuttingDown => error,
         _ => shared.poison(&error, what),
     }
 }

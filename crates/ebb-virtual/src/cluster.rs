@@ -102,7 +102,12 @@ impl Cluster {
             members.push(Member { process: world.process(&format!("h{number}")), role: Role::Block });
         }
         for number in 0..options.clients {
-            members.push(Member { process: world.process(&format!("c{number}")), role: Role::Client(number) });
+            let name = format!("c{number}");
+            let process = match options.shares_hosts && number < options.block_servers {
+                true => world.process_on(&format!("h{}", number + 1), &name),
+                false => world.process(&name),
+            };
+            members.push(Member { process, role: Role::Client(number) });
         }
         let replicas = options.replicas;
         let cluster = Self(Arc::new(Inner {
@@ -388,9 +393,9 @@ impl Cluster {
         if self.0.options.names {
             let dice = self.world().dice(&format!("names {number} {}", self.world().now().as_nanos()));
             let pause_max = self.0.options.work_pause_max;
-            let (worker, client, runtime_there) = (worker.clone(), files.client().clone(), runtime.clone());
+            let (board, client, runtime_there) = (self.0.board.clone(), files.client().clone(), runtime.clone());
             tasks.push(runtime.spawn("names", async move {
-                match Names::new(worker, client, runtime_there).await {
+                match Names::new(board, number, client, runtime_there, "/run").await {
                     Ok(names) => names.run(dice, pause_max).await,
                     Err(error) => tracing::debug!(number, %error, "no directory of names"),
                 }

@@ -5,6 +5,7 @@
 
 pub mod append;
 pub mod atomic;
+pub mod available;
 pub mod copies;
 pub mod disks;
 pub mod fresh;

@@ -74,6 +74,22 @@ pub struct Board {
     pub done: Arc<AtomicBool>,
 }
 
+impl Board {
+    /// The time of an event of the history. No two have the same, for much is done in no virtual time: a write that
+    /// returned after an fsync had begun must not pass for one that the fsync promised to keep.
+    pub(crate) fn now(&self) -> Time {
+        let world = u64::try_from(self.world.now().as_nanos()).unwrap_or(u64::MAX);
+        let time = world.max(self.last.load(Ordering::Relaxed) + 1);
+        self.last.store(time, Ordering::Relaxed);
+        time
+    }
+
+    /// Whether workers end their loop.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Relaxed)
+    }
+}
+
 /// One client as the workload and the oracle see it.
 #[derive(Clone)]
 pub struct Worker {
@@ -99,13 +115,9 @@ impl Worker {
         }
     }
 
-    /// The time of an event of the history. No two have the same, for much is done in no virtual time: a write that
-    /// returned after an fsync had begun must not pass for one that the fsync promised to keep.
+    /// The time of an event of the history.
     pub(crate) fn now(&self) -> Time {
-        let world = u64::try_from(self.board.world.now().as_nanos()).unwrap_or(u64::MAX);
-        let time = world.max(self.board.last.load(Ordering::Relaxed) + 1);
-        self.board.last.store(time, Ordering::Relaxed);
-        time
+        self.board.now()
     }
 
     /// The name that a file has now, as far as is known.

@@ -13,6 +13,8 @@ mod datasets;
 mod ends;
 #[path = "it/faults.rs"]
 mod faults;
+#[path = "it/fewer.rs"]
+mod fewer;
 #[path = "it/frozen.rs"]
 mod frozen;
 #[path = "it/full.rs"]
@@ -55,5 +57,7 @@ mod returns;
 mod shared;
 #[path = "it/soak.rs"]
 mod soak;
+#[path = "it/two_builds.rs"]
+mod two_builds;
 #[path = "it/watch.rs"]
 mod watch;

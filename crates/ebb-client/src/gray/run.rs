@@ -165,7 +165,8 @@ impl Shared {
     /// Has a set that is being written do without its gray member, if it has one and another node is there: one at a time,
     /// and not many in a second. The member keeps its place if the master has no volume to offer.
     pub fn displace_gray(&self, channel: &mut Channel, rhythm: Rhythm) {
-        if rhythm == Rhythm::InTurns || channel.peers.len() < 2 || !channel.is_unsettled() || channel.is_ailing() {
+        let is_short = channel.is_ailing() || channel.shrunk;
+        if rhythm == Rhythm::InTurns || channel.peers.len() < 2 || !channel.is_unsettled() || is_short {
             return;
         }
         let members = || channel.peers.iter().map(|peer| peer.member.node);

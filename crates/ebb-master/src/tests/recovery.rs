@@ -55,7 +55,7 @@ fn members_are_made_equal_to_the_highest_and_stamped() {
 }
 
 #[test]
-fn who_promised_and_is_silent_when_it_is_to_be_stamped_is_waited_for() {
+fn a_member_that_is_silent_when_it_is_to_be_stamped_is_waited_for() {
     with_cluster(32, 3, |cluster| async move {
         let (attr, block) = abandoned(&cluster, [3, 3, 3]).await;
         cluster.node(block.members[1].node).held.lock().silent_stamps = 2;

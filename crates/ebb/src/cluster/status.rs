@@ -52,6 +52,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
                 "under_replicated": reply.under_replicated, "running": reply.repairs_running,
                 "copies": reply.repaired, "rejoined": reply.rejoined, "bytes": reply.repaired_bytes,
                 "rate_bytes_per_sec": reply.repair_rate_bytes_per_sec,
+                "short": shortages_json(&reply.shortages),
             })),
         }));
         return Ok(serving && troubles.is_empty());
@@ -84,6 +85,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
                 reply.under_replicated,
             ));
         }
+        shortage_lines(&reply.shortages).iter().for_each(|line| output.say(line));
         reply.failures.iter().for_each(|failure| output.say(&failure_line(failure, now_ms())));
         if let Some(offload) = &reply.offload {
             offload_lines(offload).iter().for_each(|line| output.say(line));
@@ -164,6 +166,16 @@ fn failure_line(told: &pb::NodeFailure, now_ms: u64) -> String {
     let placed = stage(told.placed_ms, "all in their places", format!("{} lie off their layout", told.misplaced));
     let ago = span_s(told.failed_ms, now_ms);
     format!("{} failed {ago:.0} s ago{back}: {reachable}; {whole}; {placed}", NodeId::new(told.node))
+}
+
+/// Why sets are short.
+pub fn shortages_json(told: &[pb::Shortage]) -> serde_json::Value {
+    json!(told.iter().map(|short| json!({ "metablocks": short.metablocks, "why": short.why })).collect::<Vec<_>>())
+}
+
+/// The same for people.
+pub fn shortage_lines(told: &[pb::Shortage]) -> Vec<String> {
+    told.iter().map(|short| format!("  {} metablocks lack copies: {}", short.metablocks, short.why)).collect()
 }
 
 /// What was logged for nodes that sleep.
