@@ -57,17 +57,18 @@ pub struct Plan {
 pub fn check_delays(plan: &Plan, synced: &[Synced]) -> Vec<Violation> {
     let before = synced.iter().filter(|one| one.at < plan.from).map(|one| one.took).max().unwrap_or_default();
     let concerned = plan.from + plan.settle..plan.until;
-    let late = synced.iter().filter(|one| concerned.contains(&one.at) && one.took > before * plan.times);
-    let mut late: Vec<String> = late
-        .map(|one| {
-            format!(
-                "a write to file {} took {:?} at {:?}, before the fault {before:?} at most",
-                one.file, one.took, one.at
-            )
-        })
-        .collect();
-    late.truncate(1);
-    late.into_iter().map(|detail| Violation::new("gray", detail)).collect()
+    let is_late = |one: &&Synced| concerned.contains(&one.at) && one.took > before * plan.times;
+    let late: Vec<&Synced> = synced.iter().filter(is_late).collect();
+    let (Some(first), Some(last)) = (late.first(), late.last()) else { return Vec::new() };
+    let detail = format!(
+        "{} writes took long, that to file {} {:?} at {:?}, the last at {:?}; before the fault {before:?} at most",
+        late.len(),
+        first.file,
+        first.took,
+        first.at,
+        last.at
+    );
+    vec![Violation::new("gray", detail)]
 }
 
 /// Fewer than half of the nodes are gray; no set is smaller than `copies`; none gets a gray member while a node that is well is free.

@@ -66,7 +66,10 @@ fn with_one_of_three_nodes_missing_programs_go_on_and_the_copies_come_back() {
     eprintln!("a frozen node: the longest step took {longest:.1?}");
     assert!(longest < PROMISED, "{longest:?}");
     let why = short(&status);
-    assert!(why.iter().any(|why| why.contains("sets go on with 2 of 3 copies") && why.contains("is not there")), "{status}");
+    assert!(
+        why.iter().any(|why| why.contains("sets go on with 2 of 3 copies") && why.contains("is not there")),
+        "{status}"
+    );
     until_whole(&cluster);
     check(&mount, 1);
 
