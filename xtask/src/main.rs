@@ -8,6 +8,7 @@
 //! | `bench` | measures a cluster's mount and its parts, beside references of the same run | scratch files in the target directory |
 //! | `software` | databases, git, builds and other programs on a real mount and on the host (`tests/software`) | Debian's packages |
 //! | `powercut` | cuts the power of nodes and of the master on loop-mounted file systems while programs write; reads back what was acknowledged | the target directory, loop devices |
+//! | `upgrade --from PROGRAM` | a cluster whose processes are exchanged, one by one, for those of another build and back | the target directory |
 //! | `ci` | `verify`, then the suites on a real mount (`tests/posix/*.sh`), a selection of `software`, five power cuts | the target directory |
 //!
 //! Exit codes: 0 good, 1 something was found, 2 usage.
@@ -25,12 +26,13 @@ mod software;
 mod step;
 mod tidy;
 mod tree;
+mod upgrade;
 mod verify;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask verify | fix | tidy | bench [--json] [--quick] [NAME] | software [SUITE...] | \
-     powercut [--short | --cuts N] [--on xfs|ext4] [--seed N] | ci";
+     powercut [--short | --cuts N] [--on xfs|ext4] [--seed N] | upgrade --from PROGRAM | ci";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
             Some(good) => good,
             None => return wrong(),
         },
+        ["upgrade", "--from", program] => upgrade::run(program),
         ["ci"] => ci::run(),
         _ => return wrong(),
     };

@@ -15,6 +15,7 @@
 
 mod chain;
 mod direct;
+mod excuse;
 #[doc(hidden)]
 pub mod fuzz;
 mod handle;

@@ -17,6 +17,7 @@ use ebb_wire::pb;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
+use crate::excuse::Excuse;
 use crate::rest::Resting;
 use crate::seen::Seen;
 use crate::share::Shares;
@@ -50,6 +51,8 @@ pub(crate) struct Node {
     /// How fast writes get to the disks here.
     pace: Mutex<Pace>,
     pub(crate) pulls: Arc<Semaphore>,
+    /// One timing of a disk at a time.
+    pub(crate) timing: Arc<Semaphore>,
     pub(crate) shares: Shares,
     pub(crate) resting: Resting,
     /// What members on other nodes have not got yet.
@@ -60,6 +63,7 @@ pub(crate) struct Node {
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
     /// Damage found and not yet told to the master.
     pub(crate) damaged: Mutex<Vec<MetablockId>>,
+    excuse: Mutex<Excuse>,
 }
 
 impl Node {
@@ -90,8 +94,10 @@ impl Node {
             offload,
             staging: Mutex::new(Staging::new(0)),
             pulls: Arc::new(Semaphore::new(PULLS_AT_ONCE)),
+            timing: Arc::new(Semaphore::new(1)),
             scrubbing: tokio::sync::Mutex::default(),
             damaged: Mutex::default(),
+            excuse: Mutex::default(),
         };
         node.list_volumes();
         node
@@ -133,6 +139,13 @@ impl Node {
     /// Bytes a second that this node takes while it has something to write; 0: it has not written enough to tell.
     pub(crate) fn write_bytes_per_sec(&self) -> u64 {
         self.pace.lock().bytes_per_sec()
+    }
+
+    /// Whether the node has work of its own that makes it slow for a while.
+    pub(crate) fn is_excused(&self) -> bool {
+        let copies = self.pulls.available_permits() < PULLS_AT_ONCE;
+        let works = copies || self.scrubbing.try_lock().is_err() || self.volumes.iter().any(Volume::is_checkpointing);
+        self.excuse.lock().is_excused(works, self.runtime.now())
     }
 
     /// A write or sync of so many bytes goes on for as long as the answer is held.

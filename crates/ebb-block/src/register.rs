@@ -17,6 +17,9 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 /// Heartbeats wait less: a late one is worth nothing.
 const HEARTBEAT_DEADLINE: Duration = Duration::from_secs(2);
 
+/// A volume with so many commits in the last seconds need not be timed.
+const TIMED_ENOUGH: u32 = 8;
+
 /// Pause after a call that no master answered; doubled up to the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -41,6 +44,10 @@ pub(crate) async fn run(node: Arc<Node>, introduction: Introduction, report_ever
                 Err(error) => {
                     if node.seen.on_refused(&error) {
                         tracing::error!(%error, "this process is refused, and serves nothing");
+                    }
+                    // Of two masters on copies of one directory this is not the one that it has seen last.
+                    if error.kind() == ErrorKind::WentBack {
+                        masters.turn();
                     }
                     tracing::info!(%error, "not registered yet");
                     node.runtime.sleep(pause).await;
@@ -70,9 +77,14 @@ impl Masters {
         };
         let done = self.node.connector.channel(address).call(message, deadline).await;
         if done.as_ref().is_err_and(elsewhere) {
-            self.current = (self.current + 1) % self.node.masters.len();
+            self.turn();
         }
         done
+    }
+
+    /// To the next one.
+    fn turn(&mut self) {
+        self.current = (self.current + 1) % self.node.masters.len().max(1);
     }
 }
 
@@ -150,10 +162,14 @@ async fn heartbeats(node: &Arc<Node>, masters: &mut Masters, interval: Duration,
             load: node.load(),
             write_bytes_per_sec: node.write_bytes_per_sec(),
             position: Some(node.seen.position()),
+            working: node.is_excused(),
         };
         match masters.call(&message, HEARTBEAT_DEADLINE).await {
             Ok(reply) if reply.report => return,
             Ok(reply) => {
+                if reply.gray {
+                    time_disks(node);
+                }
                 // Told: what was found meanwhile comes with the next one.
                 drop(node.damaged.lock().drain(..corrupt.len()));
                 // A slow disk keeps no heartbeat.
@@ -171,11 +187,28 @@ async fn heartbeats(node: &Arc<Node>, masters: &mut Masters, interval: Duration,
     }
 }
 
+/// Times disks that nothing was committed to lately: one that is well again is told so. Tasks of their own, for a slow disk
+/// keeps no heartbeat.
+fn time_disks(node: &Arc<Node>) {
+    for volume in node.volumes.iter().filter(|volume| volume.poisoned().is_none()) {
+        let timed = volume.commit_latency().is_some_and(|(_, count)| count >= TIMED_ENOUGH);
+        if !timed && let Ok(place) = node.timing.clone().try_acquire_owned() {
+            let volume = volume.clone();
+            node.runtime.spawn("time a disk", async move {
+                let _place = place;
+                if let Err(error) = volume.time_disk().await {
+                    tracing::debug!(%error, "timing a disk");
+                }
+            });
+        }
+    }
+}
+
 async fn describe_volumes(node: &Node) -> Vec<pb::Volume> {
     let mut volumes = Vec::with_capacity(node.volumes.len());
     for volume in &node.volumes {
         let space = volume.space().await.unwrap_or_default();
-        let trouble = volume.poisoned();
+        let (trouble, latency) = (volume.poisoned(), volume.commit_latency());
         let state = match trouble {
             Some(_) => pb::VolumeState::VolumePoisoned,
             None => pb::VolumeState::VolumeLive,
@@ -193,6 +226,8 @@ async fn describe_volumes(node: &Node) -> Vec<pb::Volume> {
             trouble: trouble.unwrap_or_default(),
             starts: volume.label().starts,
             lsn: volume.lsn(),
+            commit_us: latency.map_or(0, |(median, _)| u64::try_from(median.as_micros()).unwrap_or(u64::MAX)),
+            commits: latency.map_or(0, |(_, count)| count),
         });
     }
     volumes

@@ -15,6 +15,11 @@ use crate::gather::Gather;
 
 type Key = (InodeId, u64);
 
+/// For each so many bytes that it may hold the cache may hold one block.
+const BLOCK_BYTES_MIN: usize = 1024;
+/// However few bytes it may hold.
+const BLOCKS_MIN: usize = 64;
+
 /// Cached blocks, the least recently used dropped first.
 #[derive(Debug)]
 pub(crate) struct BlockCache {
@@ -97,6 +102,11 @@ impl BlockCache {
         Self { max, inner: Mutex::default() }
     }
 
+    /// How many blocks it may hold, however small they are: what is kept about each takes some hundred bytes.
+    fn blocks_max(&self) -> usize {
+        (self.max / BLOCK_BYTES_MIN).max(BLOCKS_MIN)
+    }
+
     /// How many bytes it may hold.
     pub fn max(&self) -> usize {
         self.max
@@ -117,7 +127,7 @@ impl BlockCache {
             inner.put(Piece { offset: at, data, unasked }, (inode, at / block_size));
             at = stop;
         }
-        inner.shrink(self.max);
+        inner.shrink(self.max, self.blocks_max());
     }
 
     /// Drops `start..end` of a file.
@@ -229,8 +239,8 @@ impl Inner {
         self.order.insert(self.stamp, key);
     }
 
-    fn shrink(&mut self, max: usize) {
-        while self.bytes > max {
+    fn shrink(&mut self, max: usize, blocks_max: usize) {
+        while self.bytes > max || self.blocks.len() > blocks_max {
             let Some((_, key)) = self.order.pop_first() else { return };
             if let Some(block) = self.blocks.remove(&key) {
                 for piece in block.pieces {
@@ -289,6 +299,16 @@ mod tests {
         assert_eq!(cache.bytes(), 48);
         let now = read(&cache, INODE, 64);
         assert_eq!((now[0], now[16], now[32], now[48]), (1, 0, 3, 4));
+    }
+
+    #[test]
+    fn tiny_blocks_are_bounded_in_number() {
+        let cache = BlockCache::new(100 * BLOCK_BYTES_MIN);
+        for id in 0..150 {
+            cache.put(InodeId::new(id), 16, 0, &vec![1; 1].into(), Cause::Demand);
+        }
+        assert_eq!((cache.bytes(), cache.inner.lock().order.len()), (100, 100));
+        assert_eq!(read(&cache, INODE, 1), vec![0], "the oldest have gone");
     }
 
     #[test]

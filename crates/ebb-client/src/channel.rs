@@ -19,6 +19,10 @@ use ebb_wire::{convert, pb};
 use crate::gather::Gather;
 use crate::outgoing::{Content, Outgoing};
 
+mod sets;
+
+pub(crate) use sets::{Asked, Copies, Repaired, WentOn};
+
 /// Writes in flight at a time for each metablock; for each member of one where members sleep.
 pub(crate) const WINDOW: usize = 8;
 /// Bytes sent after which a write also asks for a sync.
@@ -51,6 +55,8 @@ pub(crate) struct Peer {
     busy: bool,
     /// Why it must be replaced.
     pub failed: Option<Error>,
+    /// It has not failed, and is to be replaced only because its node is gray.
+    pub displaced: bool,
 }
 
 impl Peer {
@@ -65,6 +71,7 @@ impl Peer {
             tries: 0,
             busy: false,
             failed: None,
+            displaced: false,
         }
     }
 }
@@ -155,19 +162,26 @@ pub(crate) struct Channel {
     hold: bool,
     repairing: bool,
     /// There are fewer members than wanted: a failed one was dropped without a replacement, here or by who had the file
-    /// before. One is sought before the next write.
+    /// before. One is sought before the next write; where writes may go on without it, only every now and then.
     pub shrunk: bool,
-    /// Writes up to here may go to a shrunk set: their failure has been told.
+    /// Writes up to here may go to fewer members than a write needs: their failure has been told.
     shrunk_upto: Version,
+    min: usize,
+    went_on: Option<WentOn>,
+    /// A change of the set whose answer is missing: whether it was recorded is found out before anything else is done.
+    pub asked: Option<Asked>,
+    /// A member on a gray node is not displaced before, and how often none was offered in its place.
+    displace_after: Option<Moment>,
+    displaced_in_vain: u32,
 }
 
 impl Channel {
-    /// The channel of a recorded metablock for a holder of `epoch`, of a file that asks for `wanted` copies. `at` is the
+    /// The channel of a recorded metablock for a holder of `epoch`, of a file that asks for so many `copies`. `at` is the
     /// version that all members have synced.
     ///
-    /// Invariant: what an fsync acknowledges is on as many members as wanted. An earlier holder or a recovery may have
-    /// left fewer: they are made up before the first write.
-    pub fn new(record: &pb::Metablock, at: Version, epoch: Epoch, serial: u64, wanted: usize) -> Self {
+    /// Invariant: what an fsync acknowledges is on as many members as a write needs, and on as many as wanted if there are
+    /// nodes. An earlier holder or a recovery may have left fewer: they are sought before the first write.
+    pub fn new(record: &pb::Metablock, at: Version, epoch: Epoch, serial: u64, copies: Copies) -> Self {
         Self {
             id: record.metablock_id(),
             serial,
@@ -191,8 +205,13 @@ impl Channel {
             flights: 0,
             hold: false,
             repairing: false,
-            shrunk: record.members.len() < wanted,
+            shrunk: record.members.len() < copies.wanted,
             shrunk_upto: Version::ZERO,
+            asked: None,
+            displace_after: None,
+            displaced_in_vain: 0,
+            min: copies.min,
+            went_on: None,
         }
     }
 
@@ -261,9 +280,9 @@ impl Channel {
         })
     }
 
-    /// Whether a member failed, or is missing, and is being replaced.
+    /// Whether a member failed, or one that writes need is missing, and is being replaced.
     pub fn is_ailing(&self) -> bool {
-        self.shrunk || self.repairing || self.peers.iter().any(|peer| peer.failed.is_some())
+        self.peers.len() < self.min || self.repairing || self.peers.iter().any(|peer| peer.failed.is_some())
     }
 
     /// Gives `gather` what pending writes put into the metablock at file offset `base`.
@@ -283,7 +302,7 @@ impl Channel {
         }
         let busy = self.peers.iter().any(|peer| peer.busy);
         let failed = self.peers.iter().any(|peer| peer.failed.is_some());
-        if failed || (self.shrunk && self.sent < self.last && self.last > self.shrunk_upto) {
+        if failed || self.seeks() {
             if self.flights > 0 || busy {
                 return Step::None;
             }
@@ -508,32 +527,9 @@ impl Channel {
     pub fn revive(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         peer.failed = None;
+        peer.displaced = false;
         peer.tries = 0;
         self.hold = true;
-    }
-
-    /// The end of a repair: the recorded set. Members that stay keep what is known of them, new ones have `at`.
-    pub fn on_repaired(&mut self, members: &[pb::Member], generation: u64, at: Version, shrunk: bool) {
-        let known = std::mem::take(&mut self.peers);
-        for member in members {
-            let peer = known.iter().find(|peer| peer.member == *member && peer.failed.is_none());
-            self.peers.push(peer.cloned().unwrap_or_else(|| Peer::new(*member, at)));
-        }
-        self.generation = generation;
-        self.shrunk = shrunk;
-        self.shrunk_upto = if shrunk { self.last } else { Version::ZERO };
-        self.repairing = false;
-        self.hold = true;
-        self.trouble_since = None;
-        self.gave_up = None;
-    }
-
-    /// The end of a repair that found every member well again.
-    pub fn on_revived(&mut self) {
-        self.repairing = false;
-        self.hold = true;
-        self.trouble_since = None;
-        self.gave_up = None;
     }
 
     /// Takes out what every member has synced.
@@ -545,6 +541,9 @@ impl Channel {
             self.settled_length = write.length_after;
             done.push(write.clone());
             self.pending.pop_front();
+        }
+        if !done.is_empty() && !self.repairing {
+            self.trouble_since = None;
         }
         done
     }

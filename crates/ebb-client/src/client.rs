@@ -22,12 +22,10 @@ use crate::session::{ATTEMPT, Session};
 use crate::shared::Shared;
 use crate::types::{Access, Allocate, CacheListener, Handle, Location, Privileges, SetAttr};
 use crate::write::Place;
-use crate::{ClientOptions, HostPower, committer, fetch, poll, rest, suspend, witness};
+use crate::{ClientOptions, HostPower, committer, fetch, gray, poll, rest, suspend, witness};
 
-/// Blocks that [`Client::read_by_map`] asks for at a time.
-const MAP_READS: usize = 4;
-/// Blocks that [`Client::copy_range`] has under way ahead of what it writes.
-const COPY_READS: usize = 4;
+/// Blocks that [`Client::read_by_map`] asks for at a time, and that [`Client::copy_range`] has under way ahead of what it writes.
+const READS_AHEAD: usize = 4;
 
 /// A session with a cluster. Cheap to clone.
 #[derive(Clone)]
@@ -47,6 +45,7 @@ impl Client {
         runtime.spawn("client poll", poll::run(shared.clone()));
         runtime.spawn("client commits", committer::run(shared.clone()));
         runtime.spawn("client rests", rest::run(shared.clone()));
+        runtime.spawn("client times members", gray::run(shared.clone()));
         if shared.options.short_circuit {
             runtime.spawn("client witnesses", witness::run(shared.clone()));
         }
@@ -500,7 +499,7 @@ impl Client {
         let (mut done, mut asked) = (0, 0);
         let mut reads = VecDeque::new();
         loop {
-            while reads.len() < COPY_READS && asked < len {
+            while reads.len() < READS_AHEAD && asked < len {
                 let (client, offset) = (self.clone(), source_offset + asked);
                 let wanted = (len - asked).min(BLOCK_SIZE_DEFAULT);
                 let read = async move { client.read(source, offset, wanted as u32).await };
@@ -554,7 +553,7 @@ impl Client {
         let end = offset.saturating_add(len).min(file_size);
         let pieces: Vec<_> = geometry.block_pieces(offset, end.saturating_sub(offset)).collect();
         let mut parts = Vec::with_capacity(pieces.len());
-        for some in pieces.chunks(MAP_READS) {
+        for some in pieces.chunks(READS_AHEAD) {
             let tasks: Vec<_> = some
                 .iter()
                 .map(|piece| {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::{ErrorKind, InodeId, Result, err};
+use ebb_types::{ErrorKind, InodeId, Result};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Commit, Op};
 use parking_lot::Mutex;
@@ -185,7 +185,7 @@ async fn commit_ready(shared: &Arc<Shared>) {
     let ready: Vec<InodeId> = std::mem::take(&mut shared.queue.state.lock().ready).into_iter().collect();
     for part in ready.chunks(COMMIT_MAX) {
         let inodes: Vec<Arc<Inode>> = part.iter().filter_map(|id| shared.find(*id)).collect();
-        if let Err(error) = shared.commit_batch(&inodes, false).await {
+        if let Err(error) = shared.commit_batch(&inodes).await {
             tracing::debug!(%error, "commit");
         }
     }
@@ -193,17 +193,16 @@ async fn commit_ready(shared: &Arc<Shared>) {
 
 impl Shared {
     /// Commits what is synced of these files; one whose commit or truncate is under way is left for the next time.
-    pub async fn commit_batch(self: &Arc<Self>, inodes: &[Arc<Inode>], release: bool) -> Result<()> {
+    pub async fn commit_batch(self: &Arc<Self>, inodes: &[Arc<Inode>]) -> Result<()> {
         let mut guards: Vec<(Arc<Inode>, OwnedMutexGuard<()>)> = Vec::with_capacity(inodes.len());
         for inode in inodes {
             match inode.committing.clone().try_lock_owned() {
                 Ok(guard) => guards.push((inode.clone(), guard)),
-                Err(_) if release => return Err(err!(Busy, "{} is being committed", inode.id)),
                 Err(_) => self.queue.mark(inode.id, self.runtime.now()),
             }
         }
         let files: Vec<Arc<Inode>> = guards.iter().map(|(inode, _)| inode.clone()).collect();
-        self.commit_locked(&files, release).await
+        self.commit_locked(&files, false).await
     }
 
     /// Commits what is synced of one file, now.
@@ -254,7 +253,8 @@ impl Shared {
         verdict
     }
 
-    fn on_refused(&self, inode: &Inode, error: &ebb_types::Error) {
+    /// A commit of a file was refused.
+    pub fn on_refused(&self, inode: &Inode, error: &ebb_types::Error) {
         match error.kind() {
             // Overtaken by a truncate of this client: the next commit says it right.
             ErrorKind::Stale => self.queue.mark(inode.id, self.runtime.now()),
@@ -270,7 +270,7 @@ impl Shared {
 }
 
 /// What to say of a file. Nothing, if there is nothing new and the lease stays.
-fn build(id: InodeId, core: &Core, release: bool) -> Option<pb::CommitFile> {
+pub(crate) fn build(id: InodeId, core: &Core, release: bool) -> Option<pb::CommitFile> {
     if core.lease != Lease::Write || (!release && !core.uncommitted) {
         return None;
     }
@@ -292,7 +292,7 @@ fn build(id: InodeId, core: &Core, release: bool) -> Option<pb::CommitFile> {
 }
 
 /// Takes a commit into account. True: there is more to commit.
-fn note_committed(core: &mut Core, file: &pb::CommitFile) -> bool {
+pub(crate) fn note_committed(core: &mut Core, file: &pb::CommitFile) -> bool {
     if core.lease != Lease::Write || core.epoch.raw() != file.epoch {
         return false;
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ebb_types::deadlines::WRITE_DEADLINE;
 use ebb_types::{CHUNK_SIZE, Error, ErrorKind, Result, Version, bail, err};
 use ebb_wire::frame::crc32c;
 use ebb_wire::pb::relay_call::Call as Held;
@@ -12,8 +13,11 @@ use ebb_wire::pb::relay_reply::Answer;
 use ebb_wire::{convert, pb};
 
 use crate::client::Client;
-use crate::members::{self, PULL_DEADLINE, WRITE_DEADLINE};
+use crate::members;
 use crate::shared::Shared;
+
+/// A copy that a proxy has a node make for who never meets it.
+const RELAYED_PULL: Duration = Duration::from_secs(60);
 
 /// After a failure that may pass.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -138,7 +142,7 @@ async fn attempt(shared: &Arc<Shared>, member: &pb::Member, call: &Held, payload
         Held::Pull(pull) => {
             let pull = pb::PullReplica { volume, incarnation, ..pull.clone() };
             // It goes on while its node sleeps, and is answered when it is over.
-            let answer = members::ask(shared, &hop, &pull, Vec::new(), PULL_DEADLINE).await?;
+            let answer = members::ask(shared, &hop, &pull, Vec::new(), RELAYED_PULL).await?;
             Ok((Answer::Pull(answer.message), Bytes::new()))
         }
     }

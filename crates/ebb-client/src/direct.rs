@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ebb_types::deadlines::WRITE_DEADLINE;
 use ebb_types::{Error, ErrorKind, Result, err};
 use ebb_wire::pb;
 
@@ -18,7 +19,7 @@ use crate::drive::{Target, drive};
 use crate::flush::Goal;
 use crate::inode::{Inode, Lease};
 use crate::lease::Entry;
-use crate::members::{self, WRITE_DEADLINE};
+use crate::members;
 use crate::outgoing::{Content, Outgoing, checksum_runs};
 use crate::plan::grants_needed;
 use crate::shared::Shared;

@@ -10,11 +10,15 @@ use ebb_wire::pb;
 
 use crate::channel::{Channel, Rhythm, SYNC_BYTES, Step, WINDOW};
 use crate::direct;
+use crate::gray::Round;
 use crate::inode::Inode;
 use crate::outgoing::Outgoing;
 use crate::plan::SINGLE_SOURCE_MAX;
 use crate::shared::Shared;
 use crate::{members, repair};
+
+/// Who has answered within this is there, whatever the master says.
+const ANSWERED: Duration = Duration::from_secs(2);
 
 /// One metablock's channel, named so that a result does not reach another that took its place.
 #[derive(Clone)]
@@ -53,11 +57,16 @@ impl Shared {
 /// Lets a channel do what it can do now. Called after everything that may give it something to do.
 pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
     loop {
-        let (target, step) = {
+        let (target, rhythm, step) = {
             let mut core = inode.core.lock();
             let Some(channel) = core.channels.get_mut(&index) else { return };
             let target = Target { shared: shared.clone(), inode: inode.clone(), index, serial: channel.serial };
-            (target, channel.next(shared.rhythm(channel)))
+            if channel.shrunk {
+                channel.on_time(shared.runtime.now(), shared.nodes.version());
+            }
+            let rhythm = shared.rhythm(channel);
+            shared.displace_gray(channel, rhythm);
+            (target, rhythm, channel.next(rhythm))
         };
         let runtime = &shared.runtime;
         match step {
@@ -70,8 +79,9 @@ pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
                 runtime.spawn("catch a member up", target.catch_up(lack));
             }
             Step::Sync { peers, version } => {
+                let round = (rhythm == Rhythm::Together).then(|| Round::begin(shared));
                 for peer in peers {
-                    runtime.spawn("sync a member", target.clone().sync(peer, version));
+                    runtime.spawn("sync a member", target.clone().sync(peer, version, round.clone()));
                 }
             }
             Step::Repair => {
@@ -139,23 +149,42 @@ impl Target {
         sync: bool,
     ) -> Vec<Result<pb::MemberResult>> {
         let Some((last, others)) = members.split_last() else { return Vec::new() };
+        // What is only received says nothing of a disk.
+        let round = sync.then(|| Round::begin(&self.shared));
         let tasks: Vec<_> = others
             .iter()
             .map(|member| {
-                let (target, member, write) = (self.clone(), *member, write.clone());
-                self.shared
-                    .runtime
-                    .spawn("write to a member", async move { target.send_one(&member, &write, sync).await })
+                let (target, member, write, round) = (self.clone(), *member, write.clone(), round.clone());
+                let sent = async move { target.send_timed(&member, &write, sync, round).await };
+                self.shared.runtime.spawn("write to a member", sent)
             })
             .collect();
         // The last one goes from this task: one less to start.
-        let own = self.send_one(last, write, sync).await;
+        let own = self.send_timed(last, write, sync, round).await;
         let mut results = Vec::with_capacity(members.len());
         for task in tasks {
             results.push(task.join().await.and_then(|result| result));
         }
         results.push(own);
         results
+    }
+
+    async fn send_timed(
+        &self,
+        member: &pb::Member,
+        write: &Outgoing,
+        sync: bool,
+        round: Option<Arc<Round>>,
+    ) -> Result<pb::MemberResult> {
+        let sent = self.shared.runtime.now();
+        let result = self.send_one(member, write, sync).await;
+        let has_failed = |answer: &pb::MemberResult| answer.failure.as_ref().is_some_and(|failure| failure.kind != 0);
+        if let (Some(round), Ok(answer)) = (round, &result)
+            && !has_failed(answer)
+        {
+            round.add(member.node, sent);
+        }
+        result
     }
 
     async fn send_one(&self, member: &pb::Member, write: &Outgoing, sync: bool) -> Result<pb::MemberResult> {
@@ -195,7 +224,9 @@ impl Target {
         let Lack { peer, wait, writes, handed } = lack;
         let Some(member) = self.with(|channel| channel.peers[peer].member) else { return };
         let nodes = &self.shared.nodes;
-        let gone = match nodes.is_dead(member.node) {
+        // One that is dead to the master, and has answered here just now, is cut off from there alone.
+        let answers = nodes.has_answered_within(member.node, ANSWERED, self.shared.runtime.now());
+        let gone = match nodes.is_dead(member.node) && !answers {
             true => Err(err!(Unreachable, "node n{} is dead, says the master", member.node)),
             false => nodes.check_answers(member.node),
         };
@@ -264,9 +295,13 @@ impl Target {
         UnderWay { about, lost, answer: runtime.spawn("send a member what it lacks", sent) }
     }
 
-    async fn sync(self, peer: usize, version: Version) {
+    async fn sync(self, peer: usize, version: Version, round: Option<Arc<Round>>) {
         let Some((id, member)) = self.with(|channel| (channel.id, channel.peers[peer].member)) else { return };
+        let sent = self.shared.runtime.now();
         let result = members::sync(&self.shared, id, &member, version).await;
+        if let (Some(round), Ok(_)) = (round, &result) {
+            round.add(member.node, sent);
+        }
         self.land(|channel| channel.on_synced(peer, &result));
     }
 }

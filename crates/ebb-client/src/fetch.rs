@@ -251,11 +251,13 @@ pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock) -> 
         balance.on_plan(plan);
         record.members.iter().map(|member| balance.below(member.node)).collect::<Vec<_>>()
     };
+    let slow = shared.nodes.gray_of(record.members.iter().map(|member| member.node));
     let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
         node: place,
         awake_left_ms: shared.awake_left_ms(member.node),
         distance: shared.nodes.distance(&shared.options.host, member.node),
         is_dead: shared.nodes.is_lost(member.node),
+        is_slow: slow == Some(member.node),
         outstanding: shared.nodes.outstanding(member.node),
         below: balance[place],
         draw: shared.runtime.random_u64(),

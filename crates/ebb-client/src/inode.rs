@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::cache::{Asker, BlockCache, Cause};
-use crate::channel::Channel;
+use crate::channel::{Channel, Copies};
 use crate::extents::Extents;
 use crate::gather::Gather;
 use crate::outgoing::{Content, Outgoing};
@@ -323,8 +323,8 @@ impl Core {
         if !self.channels.contains_key(&index) {
             let record = self.map.get(&index)?;
             self.next_serial += 1;
-            let wanted = self.attr.as_ref().map_or(0, |attr| attr.replicas as usize);
-            let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial, wanted);
+            let copies = Copies::of(self.attr.as_ref());
+            let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial, copies);
             self.channels.insert(index, channel);
         }
         self.channels.get_mut(&index)
@@ -427,15 +427,9 @@ impl Core {
         weight
     }
 
-    /// The lease is over and everything under it was committed: records are as this holder left them.
+    /// The lease is over and everything under it was committed.
     pub fn close_lease(&mut self) {
-        assert!(self.dirty.is_empty(), "a lease goes back only when nothing is dirty");
-        for (index, channel) in std::mem::take(&mut self.channels) {
-            assert!(!channel.is_unsettled(), "a lease goes back only when everything is synced");
-            let mut record = channel.record(index);
-            record.version = Some(channel.committed.into());
-            self.map.insert(index, record);
-        }
+        self.record_channels();
         if let Some(attr) = &mut self.attr {
             attr.size = self.size;
             attr.mtime_ns = self.mtime_ns;
@@ -450,6 +444,33 @@ impl Core {
         self.lease = Lease::None;
         self.attr_stale = true;
         self.spoil_fetches();
+    }
+
+    /// The write lease, with everything committed, is a read lease from now on. `attr`: what the master says then, if it may be kept.
+    pub fn lower_lease(&mut self, attr: Option<pb::Attr>) {
+        self.record_channels(); // What was granted and not written is freed.
+        self.map.retain(|_, record| record.min_version() != Version::ZERO);
+        self.given_back = Some(self.epoch);
+        self.lease = Lease::Read;
+        self.mtime_dirty = false;
+        self.durable = None;
+        self.attr_stale = attr.is_none();
+        if let Some(attr) = attr {
+            self.size = attr.size;
+            self.mtime_ns = attr.mtime_ns;
+            self.attr = Some(attr);
+        }
+    }
+
+    /// Records are as this holder left them.
+    fn record_channels(&mut self) {
+        assert!(self.dirty.is_empty(), "a lease goes back only when nothing is dirty");
+        for (index, channel) in std::mem::take(&mut self.channels) {
+            assert!(!channel.is_unsettled(), "a lease goes back only when everything is synced");
+            let mut record = channel.record(index);
+            record.version = Some(channel.committed.into());
+            self.map.insert(index, record);
+        }
     }
 
     /// The proxy has not got the file any more, or nothing for this session. True: something that was written to it may be lost, and the handles are

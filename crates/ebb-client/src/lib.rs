@@ -15,7 +15,7 @@
 //!    fetched before it is asked for), `plan` (other decisions), `sticky`.
 //! 3. `inode` (what is known of one file), `known` (names and attributes that may be kept), `shared` (what all share).
 //! 4. The session: `masters`, `session`, `poll`, `witness`, `lease`, `recall`.
-//! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `drain` (what may wait for members that sleep), `committer`, `returns` (what goes back unasked), `resize`, `allocate`.
+//! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `drain` (what may wait for members that sleep), `committer`, `returns`, `idle` and `batch` (what goes back unasked), `resize`, `allocate`.
 //! 6. Files that several sessions write: `sharing` (what is known of them), `proxied` (operations by way of the proxy),
 //!    `pinned` (what the proxy itself needs).
 //!    Nodes that are never awake when this client is: `relay` (what it asks a proxy to do), [`deliver`] (what the proxy does).
@@ -23,6 +23,7 @@
 //!    programs: `inspect`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`, `served`.
 
 mod allocate;
+mod batch;
 mod budget;
 mod cache;
 mod channel;
@@ -37,9 +38,11 @@ mod extras;
 mod fetch;
 mod flush;
 mod gather;
+mod gray;
 mod handles;
 mod hedge;
 mod hopeless;
+mod idle;
 mod inode;
 mod inspect;
 mod kept;

@@ -7,21 +7,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_rpc::Response;
 use ebb_runtime::{Moment, Plant};
+use ebb_types::deadlines::{LATE_WAIT, WRITE_DEADLINE};
 use ebb_types::{Error, ErrorKind, MetablockId, Result, Version, err};
 use ebb_wire::{Call, pb};
 
 use crate::outgoing::Outgoing;
 use crate::relay::{self, Relayed};
 use crate::shared::Shared;
-use crate::silence::LATE_WAIT;
 
-/// A write or sync of a member that answers at all answers within this.
-pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(4);
 /// A question to a silent node, and the pause before the next one.
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
-/// Copying a metablock to a new member.
-pub(crate) const PULL_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Sends a write to the first of `hops`, with the others as its chain. Answers in the order of `hops`; a member that
 /// said nothing has an answer that says nothing.
@@ -42,7 +38,13 @@ pub(crate) async fn write(
         chain: chain.to_vec(),
         ..message
     };
-    let mut results = answers(hops, call(shared, first, &message, payload, WRITE_DEADLINE).await);
+    let sent = shared.runtime.now();
+    let mut results = tokio::select! {
+        biased;
+        reply = call(shared, first, &message, payload, WRITE_DEADLINE) => answers(hops, reply),
+        // Cancel-safety: whoever has it answers "done" when it is sent again, to each member by itself.
+        () = chain_is_stuck(shared, chain, sent) => hops.iter().map(|_| silence()).collect(),
+    };
     if shared.runtime.has_plant(Plant::CommitUnsynced) {
         results.iter_mut().flatten().for_each(|answer| answer.synced = answer.received);
     }
@@ -73,9 +75,36 @@ pub(crate) async fn read_put(
     watched(shared, hop, message, Vec::new(), expected, WRITE_DEADLINE).await
 }
 
+/// An answer that says nothing.
+fn silence() -> Result<pb::MemberResult> {
+    Ok(pb::MemberResult::default())
+}
+
+/// Returns when a write that was sent at `sent` waits for a member of its chain that is silent or late: the hop before that one would
+/// wait for the whole deadline.
+async fn chain_is_stuck(shared: &Arc<Shared>, chain: &[pb::Hop], sent: Moment) {
+    let nodes = &shared.nodes;
+    loop {
+        let changed = nodes.changes().notified_owned();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let is_missed = |hop: &pb::Hop| {
+            let node = hop.member.unwrap_or_default().node;
+            nodes.is_silent(node) || nodes.is_late(node)
+        };
+        let waited = shared.runtime.now().since(sent);
+        if !chain.iter().any(is_missed) {
+            changed.await;
+        } else if waited >= LATE_WAIT {
+            return;
+        } else {
+            shared.runtime.sleep(LATE_WAIT.saturating_sub(waited)).await;
+        }
+    }
+}
+
 /// One answer for each hop; of one that said nothing an answer that says nothing.
 fn answers(hops: &[pb::Hop], reply: Result<Response<pb::WriteReplicaReply>>) -> Vec<Result<pb::MemberResult>> {
-    let silence = || Ok(pb::MemberResult::default());
     let reply = match reply {
         Ok(reply) => reply.message,
         Err(error) => return std::iter::once(Err(error)).chain(hops.iter().skip(1).map(|_| silence())).collect(),
@@ -105,7 +134,7 @@ pub(crate) async fn sync(
     Ok(call(shared, &hop, &message, Vec::new(), WRITE_DEADLINE).await?.message)
 }
 
-/// Makes `target` a copy of `source` at `at`.
+/// Makes `target` a copy of `source` at `at`, within a deadline.
 pub(crate) async fn pull(
     shared: &Arc<Shared>,
     metablock: MetablockId,
@@ -113,6 +142,7 @@ pub(crate) async fn pull(
     source: &pb::Member,
     target: &pb::Member,
     at: Version,
+    deadline: Duration,
 ) -> Result<()> {
     let hop = shared.nodes.hop(target)?;
     let message = pb::PullReplica {
@@ -124,7 +154,7 @@ pub(crate) async fn pull(
         at: Some(at.into()),
         rate_bytes_per_sec: 0,
     };
-    let reply = call(shared, &hop, &message, Vec::new(), PULL_DEADLINE).await?.message;
+    let reply = call(shared, &hop, &message, Vec::new(), deadline).await?.message;
     let reached = ebb_wire::convert::version(reply.version);
     if reached < at {
         return Err(err!(StaleVersion, "node n{} copied {metablock} at {reached}, {at} was wanted", target.node));

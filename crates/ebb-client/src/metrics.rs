@@ -28,6 +28,8 @@ metrics! {
     sessions_expired,
     /// Recalls dealt with.
     recalls,
+    /// Write leases of idle files that became read leases.
+    lowered_leases,
     /// Writes sent again to a member that did not have them.
     resent_writes,
     /// Members replaced in a set.

@@ -26,6 +26,24 @@ struct State {
     /// Calls in progress.
     outstanding: BTreeMap<u64, usize>,
     silence: Silence,
+    /// Nodes that count as gray for this client alone, and what they take.
+    slow_links: BTreeMap<u64, Duration>,
+    /// All that count as gray.
+    gray: BTreeMap<u64, Duration>,
+}
+
+impl State {
+    /// Finds anew who counts as gray.
+    fn find_gray(&mut self) {
+        let told = |node: &pb::Node| node.gray.map(|gray| (node.id, Duration::from_micros(gray.took_us)));
+        let known = self.nodes.values().filter_map(told);
+        self.gray = known.chain(self.slow_links.iter().map(|(node, took)| (*node, *took))).collect();
+    }
+
+    fn is_well(&self, node: &pb::Node) -> bool {
+        let answers = node.state() == pb::NodeState::NodeLive && !node.late && self.silence.since(node.id).is_none();
+        answers && !self.gray.contains_key(&node.id)
+    }
 }
 
 impl NodeMap {
@@ -37,6 +55,7 @@ impl NodeMap {
             state.nodes = nodes.into_iter().map(|node| (node.id, node)).collect();
             // Of several on a host the first stays.
             state.hosts = state.nodes.values().rev().map(|node| (node.host.clone(), node.id)).collect();
+            state.find_gray();
         }
         self.1.notify_waiters();
     }
@@ -119,6 +138,38 @@ impl NodeMap {
         node.is_some_and(|node| !node.volumes.iter().any(works))
     }
 
+    /// Nodes that count as gray for this client alone, with what they take. Returns all that do.
+    pub fn set_slow_links(&self, links: BTreeMap<u64, Duration>) -> BTreeMap<u64, Duration> {
+        let mut state = self.0.lock();
+        if state.slow_links != links {
+            state.slow_links = links;
+            state.find_gray();
+        }
+        state.gray.clone()
+    }
+
+    /// The one of a set's nodes that counts as gray, if any does: the slowest. So of a set never more than one does.
+    pub fn gray_of(&self, nodes: impl Iterator<Item = u64>) -> Option<u64> {
+        let state = self.0.lock();
+        if state.gray.is_empty() {
+            return None;
+        }
+        let slow = nodes.filter_map(|node| Some((*state.gray.get(&node)?, node)));
+        slow.max().map(|(_, node)| node)
+    }
+
+    /// Whether there is a node that answers, is not gray, and is none of these.
+    pub fn has_well_one_beside(&self, nodes: impl Iterator<Item = u64> + Clone) -> bool {
+        let state = self.0.lock();
+        state.nodes.values().any(|node| state.is_well(node) && !nodes.clone().any(|other| other == node.id))
+    }
+
+    /// A node that answers and is not gray, another one than this.
+    pub fn a_well_one(&self, node: u64) -> Option<u64> {
+        let state = self.0.lock();
+        state.nodes.values().find(|other| other.id != node && state.is_well(other)).map(|other| other.id)
+    }
+
     /// Whether the master misses the node's heartbeats.
     pub fn is_late(&self, node: u64) -> bool {
         self.0.lock().nodes.get(&node).is_some_and(|node| node.late)
@@ -134,6 +185,11 @@ impl NodeMap {
         let state = self.0.lock();
         let is_dead = state.nodes.get(&node).is_some_and(|node| node.state() == pb::NodeState::NodeDead);
         is_dead || state.silence.since(node).is_some()
+    }
+
+    /// Whether the node has answered a call within this span until now.
+    pub fn has_answered_within(&self, node: u64, span: Duration, now: Moment) -> bool {
+        self.0.lock().silence.answered(node).is_some_and(|answered| now.since(answered) <= span)
     }
 
     /// Nodes that answer nothing at all at present.
@@ -202,5 +258,30 @@ impl Drop for Outstanding {
                 state.outstanding.remove(&self.node);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u64, gray_ms: u64) -> pb::Node {
+        let gray = (gray_ms > 0).then(|| pb::Gray { took_us: gray_ms * 1000, ..Default::default() });
+        pb::Node { id, gray, state: pb::NodeState::NodeLive.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn of_a_set_the_slowest_alone_is_gray() {
+        let map = NodeMap::default();
+        map.update(1, vec![node(1, 0), node(2, 200), node(3, 900), node(4, 0), node(5, 0)]);
+        let gray = |nodes: &[u64]| map.gray_of(nodes.iter().copied());
+        assert_eq!((gray(&[1, 2, 3]), gray(&[1, 2, 4]), gray(&[1, 4, 5])), (Some(3), Some(2), None));
+        assert_eq!(map.set_slow_links(BTreeMap::from([(4, Duration::from_secs(1))])).len(), 3);
+        assert_eq!((gray(&[3, 4]), gray(&[4, 5])), (Some(4), Some(4)));
+        assert!(map.has_well_one_beside([1, 2, 3].into_iter()), "node 5");
+        assert!(!map.has_well_one_beside([1, 2, 5].into_iter()));
+        assert_eq!((map.a_well_one(1), map.a_well_one(5)), (Some(5), Some(1)));
+        map.set_slow_links(BTreeMap::new());
+        assert_eq!(gray(&[4, 5]), None);
     }
 }

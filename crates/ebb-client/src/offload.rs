@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ebb_types::deadlines::WRITE_DEADLINE;
 use ebb_types::{ErrorKind, Result, Version, bail, err};
 use ebb_wire::pb;
 
 use crate::flush::{Goal, begin};
 use crate::inode::{Inode, Lease};
-use crate::members::{self, WRITE_DEADLINE};
+use crate::members;
 use crate::shared::Shared;
 
 /// Members that wake within this are waited for.

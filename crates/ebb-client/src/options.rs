@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ebb_types::deadlines::OPERATION_DEADLINE;
 use ebb_types::{HostName, Prefetch};
 
 /// The least that is fetched for a read that is not part of a stream.
@@ -59,7 +60,7 @@ impl ClientOptions {
             unit: Unit::Chunks,
             dirty_bytes_max: 128 << 20,
             commit_interval: Duration::from_secs(1),
-            operation_deadline: Duration::from_secs(30),
+            operation_deadline: OPERATION_DEADLINE,
             keep_names: true,
             short_circuit: true,
             direct_bytes_min: 256 << 10,

@@ -77,6 +77,7 @@ impl Shared {
         let plan_version = self.plan_version();
         let Word { recalled, forgotten, rest } = word;
         let served = Some(self.served.to_message());
+        let (slow, well) = self.gray.to_message();
         let message = pb::Poll {
             session: id,
             wait_ms,
@@ -89,6 +90,8 @@ impl Shared {
             reads: self.extras.take_reads(),
             working: self.recalls.lock().keys().map(|inode| inode.raw()).collect(),
             position: self.session.position(),
+            slow,
+            well,
         };
         let sent = self.runtime.now();
         let deadline = Duration::from_millis(u64::from(wait_ms)) + LATE;
@@ -120,6 +123,7 @@ impl Shared {
             *self.proxies.lock() = reply.proxies;
             self.nodes.update(reply.node_map_version, reply.nodes);
         }
+        self.on_slow_told(&reply.slow);
         self.extras.on_told(reply.extras);
         if !reply.plans.is_empty() {
             self.on_plans(&reply.plans);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use ebb_types::deadlines::SHARED_ATTEMPT;
 use ebb_types::{Credentials, ErrorKind, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
@@ -30,8 +31,8 @@ use crate::write::Place;
 pub(crate) const SHARED_MAX: u64 = 2 << 20;
 /// Operations of one client on shared files that are under way at a time; further ones wait.
 pub(crate) const IN_FLIGHT_MAX: usize = 64;
-/// One attempt. Replacing a member takes longer: then the next attempt finds the operation under way.
-const ATTEMPT: Duration = Duration::from_secs(8);
+/// One attempt. Where a member is replaced it may take longer: then the next attempt finds the operation under way.
+const ATTEMPT: Duration = SHARED_ATTEMPT;
 /// Longest pause between attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 

@@ -9,7 +9,6 @@
 //! the kernel would wait for that page. Programs that begin to read wait before they lock any, and what was served to
 //! those that had begun is dropped once the gate is shut.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,9 +17,9 @@ use ebb_runtime::{Moment, Plant};
 use ebb_types::InodeId;
 use ebb_wire::pb;
 
+use crate::batch::{RELEASE_BATCH, idle_files, is_idle};
 use crate::inode::{Inode, Lease};
 use crate::poll::Word;
-use crate::session::ATTEMPT;
 use crate::shared::Shared;
 use crate::types::CacheGuard;
 
@@ -28,8 +27,6 @@ use crate::types::CacheGuard;
 const FLUSH_PAUSE: Duration = Duration::from_millis(500);
 /// Leases held before the least recently used go back.
 pub(crate) const HELD_MAX: usize = 50_000;
-/// Leases given back in one go.
-const RELEASE_BATCH: usize = 1000;
 /// Files flushed at a time before everything is given back.
 const FLUSHES_MAX: usize = 32;
 /// Bytes that may stay promised to files that nobody here has open. Others cannot use them, but whoever gives a lease
@@ -219,20 +216,23 @@ impl Shared {
     pub async fn trim_leases(self: &Arc<Self>) {
         // Only what needs no flushing: commits wait for this.
         for batch in self.files_with_room_beyond(IDLE_ROOM_MAX).chunks(RELEASE_BATCH) {
-            self.release_batch(batch).await;
+            self.lower(&self.shut(batch, is_idle)).await;
         }
+        self.lower_idle_leases();
+        // Removed files, and those of which nothing was ever known: nothing of them is asked for again.
+        self.sweep(|core| core.attr.is_none_or(|attr| attr.nlink == 0));
         if self.inode_count() <= HELD_MAX {
             return;
         }
-        self.sweep();
-        let mut idle: Vec<Arc<Inode>> = self.inodes().into_iter().filter(|inode| is_idle(inode)).collect();
+        self.sweep(|_| true);
+        let mut idle = idle_files(self.inodes());
         let excess = self.inode_count().saturating_sub(HELD_MAX * 9 / 10).min(idle.len());
         idle.sort_by_key(|inode| inode.used.load(Ordering::Relaxed));
         idle.truncate(excess);
         for batch in idle.chunks(RELEASE_BATCH) {
             self.release_batch(batch).await;
         }
-        self.sweep();
+        self.sweep(|_| true);
     }
 
     /// Gives back all room that is promised to files which nobody here has open, and their leases with it. Callers take
@@ -271,55 +271,10 @@ impl Shared {
                     }
                 }
             }
-            if let Err(error) = self.commit_batch(some, false).await {
+            if let Err(error) = self.commit_batch(some).await {
                 tracing::debug!(%error, "committing before the end");
             }
             self.release_batch(some).await;
-        }
-    }
-
-    async fn release_batch(self: &Arc<Self>, batch: &[Arc<Inode>]) {
-        let mut gates = BTreeMap::new();
-        let (mut readers, mut writers) = (Vec::new(), Vec::new());
-        for inode in batch {
-            // One that is in use after all stays.
-            let Ok(gate) = inode.gate.clone().try_write_owned() else { continue };
-            if !is_idle(inode) {
-                continue;
-            }
-            match inode.core.lock().lease {
-                Lease::None => {}
-                Lease::Read => readers.push(inode.clone()),
-                Lease::Write => writers.push(inode.clone()),
-            }
-            gates.insert(inode.id, gate);
-        }
-        if let Err(error) = self.commit_batch(&writers, true).await {
-            tracing::debug!(%error, "releasing write leases");
-            return;
-        }
-        let inodes: Vec<u64> = readers.iter().map(|inode| inode.id.raw()).collect();
-        if !inodes.is_empty() {
-            let release = pb::Release { session: self.session.name().id.raw(), inodes };
-            let outcome = self.session.masters.call(&release, ATTEMPT, self.session.deadline()).await;
-            if let Err(error) = outcome.result {
-                tracing::debug!(%error, "releasing read leases");
-                return;
-            }
-        }
-        for inode in readers.iter().chain(&writers) {
-            let mut core = inode.core.lock();
-            if core.lease != Lease::None {
-                core.close_lease();
-                self.close_descriptors(&core);
-                self.known.on_unsure_attr(inode.id);
-            }
-            let forget = (core.registered || core.maybe_registered) && core.open_count == 0;
-            drop(core);
-            self.cache.remove_inode(inode.id);
-            if forget {
-                self.return_closed(inode.id);
-            }
         }
     }
 }
@@ -346,14 +301,6 @@ fn beyond<T>(most: u64, mut rooms: Vec<(u64, u64, T)>) -> Vec<T> {
         (sum > most).then_some(file)
     });
     excess.collect()
-}
-
-fn is_idle(inode: &Inode) -> bool {
-    let core = inode.core.lock();
-    core.open_count == 0
-        && !core.uncommitted
-        && core.dirty.is_empty()
-        && core.channels.values().all(|one| one.is_quiet())
 }
 
 #[cfg(test)]

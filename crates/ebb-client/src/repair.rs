@@ -1,25 +1,25 @@
 //! Replaces failed members of a set under a write lease (docs/protocol.md, Write, 6).
 //!
 //! Writing to the metablock has stopped and nothing is in flight. Sync the rest; choose a replacement; it pulls from a
-//! member that is well; record the new set; go on, which sends again what not all have. If there is no replacement,
-//! the failed member is asked again: it may have come back. When that has gone on for the operation's deadline, flushes
-//! fail (sticky), and the set goes on with the members that are well, so that the file can be given back; a
-//! replacement is sought again before the next write.
+//! member that is well; record the new set; go on, which sends again what not all have. If there is no replacement, the
+//! master may say that the set goes on with those that are well, which are as many as a write needs: nobody is told an error,
+//! and a further member is sought every now and then (docs/protocol.md, Fewer members). If they are too few, or the master
+//! waits for the failed member, that one is asked again: it may have come back. When that has gone on for the operation's
+//! deadline, flushes fail (sticky), and the set goes on with whatever is well, so that the file can be given back; members
+//! are sought again before the next write.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
+use ebb_runtime::{Moment, Plant};
+use ebb_types::deadlines::{CHOOSE_DEADLINE, PULL_DEADLINE, PULL_DEADLINE_LAST, REPLACE_PAUSE};
 use ebb_types::{Error, ErrorKind, Result, Version, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{ChangeSet, GetMap, Op};
 
+use crate::channel::{Asked, Channel, Repaired, WentOn};
 use crate::drive::Target;
+use crate::masters::is_transient;
 use crate::members;
-
-/// Between attempts.
-const PAUSE: Duration = Duration::from_millis(400);
-/// A question to the master for a volume.
-const CHOOSE_DEADLINE: Duration = Duration::from_secs(3);
 
 /// What the repair of one metablock works with.
 struct Scene {
@@ -27,12 +27,18 @@ struct Scene {
     epoch: u64,
     generation: u64,
     settled: Version,
+    /// Members that a write needs.
+    min: usize,
+    /// When the trouble began.
+    since: Moment,
     /// All members, and whether each failed.
     members: Vec<(pb::Member, bool)>,
     /// Who has most, and how much.
     source: Option<(pb::Member, Version)>,
     /// By node, why each failed member did.
     failures: Vec<(u64, Error)>,
+    /// The node that is replaced only because it is gray.
+    slow: Option<u64>,
 }
 
 /// Works until the set is whole again, has been shrunk, or the lease is gone.
@@ -44,7 +50,7 @@ pub(crate) async fn run(target: Target) {
         match attempt(&target, &mut refused).await {
             Ok(true) => break,
             Ok(false) => return,
-            Err(error) if error.kind() == ErrorKind::StaleEpoch || error.kind() == ErrorKind::SessionExpired => {
+            Err(error) if is_lease_lost(&error) => {
                 target.shared.lose_lease(&target.inode, &error);
                 return;
             }
@@ -58,7 +64,7 @@ pub(crate) async fn run(target: Target) {
         if target.with(|_| ()).is_none() {
             return;
         }
-        target.shared.runtime.sleep(PAUSE).await;
+        target.shared.runtime.sleep(REPLACE_PAUSE).await;
     }
     target.land(|_| Ok(()));
 }
@@ -69,6 +75,10 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
         return Ok(false);
     }
     let Some(scene) = look(target) else { return Ok(false) };
+    // Ordering: a change that may have been recorded comes first, or the set would be another than the recorded one.
+    if let Some(asked) = target.with(|channel| channel.asked.clone()).flatten() {
+        return record(target, &scene, asked).await.map(|()| true);
+    }
     if scene.members.iter().all(|(_, failed)| !failed) && !target.with(|channel| channel.shrunk).unwrap_or(false) {
         target.with(|channel| channel.on_revived());
         return Ok(true);
@@ -80,20 +90,55 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
     }
     match replace(target, &scene, refused).await {
         Ok(()) => Ok(true),
+        Err(error) if stays_slow(target, &scene) => {
+            tracing::debug!(inode = %target.inode.id, index = target.index, %error, "a gray member keeps its place");
+            Ok(true)
+        }
+        // Nothing has failed, so nobody is kept waiting for a further member.
+        Err(error) if scene.failures.is_empty() && scene.members.len() >= scene.min && !is_lease_lost(&error) => {
+            tracing::debug!(inode = %target.inode.id, index = target.index, %error, "goes on without a further member");
+            target.with(|channel| channel.on_went_on(went_on(target)));
+            Ok(true)
+        }
         Err(error) => {
             revive(target, &scene).await;
-            Err(error)
+            // What the writer can do about it is what counts, and not that there is no other member.
+            Err(if scene.failures.iter().any(is_full) && !is_lease_lost(&error) { nobody_well(&scene) } else { error })
         }
     }
 }
 
+/// A member that is only slow keeps its place if it could not be replaced, unless the change may have been recorded.
+fn stays_slow(target: &Target, scene: &Scene) -> bool {
+    let keep = |channel: &mut Channel| {
+        let stays = scene.slow.is_some() && channel.asked.is_none() && channel.keep_displaced();
+        if stays {
+            channel.on_revived();
+        }
+        stays
+    };
+    target.with(keep).unwrap_or(false)
+}
+
 /// What is wrong with a set of which no member takes writes any more, as its members told.
+fn is_full((_, error): &(u64, Error)) -> bool {
+    error.kind() == ErrorKind::NoSpace
+}
+
+fn is_lease_lost(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired)
+}
+
+fn went_on(target: &Target) -> WentOn {
+    WentOn { at: target.shared.runtime.now(), map: target.shared.nodes.version() }
+}
+
+/// What is wrong with a set of which members take no writes any more, as they told.
 fn nobody_well(scene: &Scene) -> Error {
     let told = scene.failures.iter().map(|(node, error)| format!("n{node}: {error}"));
     let told = told.collect::<Vec<_>>().join("; ");
-    let is_full = |(_, error): &(u64, Error)| error.kind() == ErrorKind::NoSpace;
     let kind = if scene.failures.iter().any(is_full) { ErrorKind::NoSpace } else { ErrorKind::Unavailable };
-    Error::new(kind, format!("no member of {} takes writes ({told})", scene.id))
+    Error::new(kind, format!("members of {} take no writes ({told})", scene.id))
 }
 
 /// Has every member that is well sync what it received. False: the channel is gone.
@@ -113,7 +158,13 @@ async fn sync_rest(target: &Target) -> Result<bool> {
 
 fn look(target: &Target) -> Option<Scene> {
     let epoch = target.inode.core.lock().epoch.raw();
+    let now = target.shared.runtime.now();
     target.with(|channel| {
+        // Two at a time would be one too many: one that is only slow stays where another has failed.
+        if channel.asked.is_none() && channel.only_displaced().is_none() {
+            channel.keep_displaced();
+        }
+        let slow = channel.only_displaced();
         let well = channel.peers.iter().filter(|peer| peer.failed.is_none());
         let source = well.max_by_key(|peer| peer.synced).map(|peer| (peer.member, peer.synced));
         Scene {
@@ -121,6 +172,8 @@ fn look(target: &Target) -> Option<Scene> {
             epoch,
             generation: channel.generation,
             settled: channel.settled,
+            min: channel.min(),
+            since: channel.trouble_since.unwrap_or(now),
             members: channel.peers.iter().map(|peer| (peer.member, peer.failed.is_some())).collect(),
             source,
             failures: channel
@@ -128,6 +181,7 @@ fn look(target: &Target) -> Option<Scene> {
                 .iter()
                 .filter_map(|peer| peer.failed.clone().map(|error| (peer.member.node, error)))
                 .collect(),
+            slow,
         }
     })
 }
@@ -163,7 +217,8 @@ async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) ->
     let mut fresh = 0;
     while members.len() < wanted {
         let member = match choose(target, scene, &members, refused).await {
-            Ok(member) => member,
+            Ok(Some(member)) => member,
+            Ok(None) => break,
             Err(error) => {
                 // Those that refused may have room or be back the next time.
                 refused.clear();
@@ -172,7 +227,7 @@ async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) ->
         };
         if let Some((source, version)) = &scene.source
             && *version != Version::ZERO
-            && let Err(error) = members::pull(&target.shared, scene.id, scene.epoch, source, &member, *version).await
+            && let Err(error) = pull(target, scene, source, &member, *version, members.len()).await
         {
             refused.insert(member.node);
             return Err(error);
@@ -185,9 +240,29 @@ async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) ->
         .with(|channel| channel.peers.iter().filter(|peer| peer.failed.is_none()).map(|peer| peer.synced).min())
         .flatten()
         .unwrap_or(Version::ZERO);
-    record(target, scene, members, least.min(at), at, false).await?;
+    let is_short = members.len() < wanted;
+    let repaired = if is_short { Repaired::Fewer(went_on(target)) } else { Repaired::Whole };
+    if is_short && fresh == 0 && scene.failures.is_empty() {
+        target.with(|channel| channel.on_went_on(went_on(target)));
+        return Ok(());
+    }
+    record(target, scene, Asked { members, version: least.min(at), at, repaired }).await?;
     target.shared.metrics.replaced_members.add(fresh);
+    target.shared.metrics.shrunk_sets.add(u64::from(is_short));
     Ok(())
+}
+
+/// Copies what `source` has. Where the set may go on without the copy it is not waited for as long.
+async fn pull(
+    target: &Target,
+    scene: &Scene,
+    source: &pb::Member,
+    member: &pb::Member,
+    at: Version,
+    well: usize,
+) -> Result<()> {
+    let deadline = if well >= scene.min { PULL_DEADLINE } else { PULL_DEADLINE_LAST };
+    members::pull(&target.shared, scene.id, scene.epoch, source, member, at, deadline).await
 }
 
 fn wanted(target: &Target, scene: &Scene) -> usize {
@@ -197,8 +272,13 @@ fn wanted(target: &Target, scene: &Scene) -> usize {
 }
 
 /// A volume for one more member beside `members`: on a node that is new to the set, or on one that has other volumes now
-/// than the one that failed.
-async fn choose(target: &Target, scene: &Scene, members: &[pb::Member], refused: &BTreeSet<u64>) -> Result<pb::Member> {
+/// than the one that failed. None: there is none, and the set goes on with `members`.
+async fn choose(
+    target: &Target,
+    scene: &Scene,
+    members: &[pb::Member],
+    refused: &BTreeSet<u64>,
+) -> Result<Option<pb::Member>> {
     let nodes = &target.shared.nodes;
     let failed = scene.members.iter().filter(|(member, failed)| *failed && !nodes.does_without(member));
     let set = members.iter().chain(failed.map(|(member, _)| member)).map(|member| member.node);
@@ -208,20 +288,59 @@ async fn choose(target: &Target, scene: &Scene, members: &[pb::Member], refused:
         metablock: scene.id.raw(),
         exclude_nodes: set.chain(refused.iter().copied()).chain(nodes.silent()).collect(),
         staying: members.to_vec(),
+        slow: scene.slow.unwrap_or(0),
+        failed: failed_members(target, scene),
+        pulls: scene.source.as_ref().is_some_and(|(_, version)| *version != Version::ZERO),
+        may_go_on: true,
     };
-    let outcome = target.shared.session.masters.call(&message, CHOOSE_DEADLINE, CHOOSE_DEADLINE).await;
-    outcome.result?.member.ok_or_else(|| err!(Protocol, "the master chose no replacement for {}", scene.id))
+    let masters = &target.shared.session.masters;
+    // Asked once: the next attempt says what is known then.
+    let reply = masters.call_once(&message, CHOOSE_DEADLINE).await.inspect_err(|error| {
+        if is_transient(error.kind()) && error.kind() != ErrorKind::Unavailable {
+            masters.turn_from(error);
+        }
+    })?;
+    if reply.go_on && waits_to_go_on(target, scene) {
+        return Err(err!(Unavailable, "no member replaces one of {}", scene.id));
+    }
+    match reply.member {
+        None if !reply.go_on => Err(err!(Protocol, "the master chose no replacement for {}", scene.id)),
+        member => Ok(member),
+    }
+}
+
+/// The planted mistake: who waits for a member gives up before the set changes.
+fn waits_to_go_on(target: &Target, scene: &Scene) -> bool {
+    let shared = &target.shared;
+    let span = shared.runtime.now().since(scene.since);
+    shared.runtime.has_plant(Plant::WaitsToGoOn) && !scene.failures.is_empty() && span < shared.session.deadline()
+}
+
+/// What is known here of those that failed.
+fn failed_members(target: &Target, scene: &Scene) -> Vec<pb::FailedMember> {
+    let (nodes, now) = (&target.shared.nodes, target.shared.runtime.now());
+    let for_ms = u64::try_from(now.since(scene.since).as_millis()).unwrap_or(u64::MAX);
+    let failed = scene.failures.iter().map(|(node, error)| pb::FailedMember {
+        node: *node,
+        failure: Some(error.into()),
+        silent: nodes.is_silent(*node),
+        for_ms,
+    });
+    failed.collect()
 }
 
 /// Records the new set. A change that was recorded before its answer got lost is found in the map.
-async fn record(
-    target: &Target,
-    scene: &Scene,
-    members: Vec<pb::Member>,
-    version: Version,
-    at: Version,
-    shrunk: bool,
-) -> Result<()> {
+async fn record(target: &Target, scene: &Scene, asked: Asked) -> Result<()> {
+    target.with(|channel| channel.asked = Some(asked.clone()));
+    let recorded = record_once(target, scene, asked).await;
+    if recorded.as_ref().is_err_and(|error| !is_transient(error.kind())) {
+        target.with(|channel| channel.asked = None);
+    }
+    recorded
+}
+
+async fn record_once(target: &Target, scene: &Scene, asked: Asked) -> Result<()> {
+    let Asked { members, version, at, repaired } = asked;
     let change = ChangeSet {
         inode: target.inode.id.raw(),
         epoch: scene.epoch,
@@ -245,7 +364,7 @@ async fn record(
     };
     let generation = record.map_or(scene.generation + 1, |record| record.generation);
     tracing::info!(inode = %target.inode.id, metablock = %scene.id, members = members.len(), "changed a set");
-    target.with(|channel| channel.on_repaired(&members, generation, at, shrunk));
+    target.with(|channel| channel.on_repaired(&members, generation, at, repaired));
     Ok(())
 }
 
@@ -278,7 +397,9 @@ async fn give_up_if_late(target: &Target, error: Error) -> bool {
     let members: Vec<pb::Member> =
         scene.members.iter().filter(|(_, failed)| !failed).map(|(member, _)| *member).collect();
     let version = scene.settled;
-    match record(target, &scene, members, version, at, true).await {
+    // It has been told: what comes after it may be acknowledged by as many members as a write needs.
+    let repaired = if members.len() < scene.min { Repaired::GaveUp } else { Repaired::Fewer(went_on(target)) };
+    match record(target, &scene, Asked { members, version, at, repaired }).await {
         Ok(()) => {
             shared.metrics.shrunk_sets.add(1);
             true

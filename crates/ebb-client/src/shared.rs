@@ -18,9 +18,11 @@ use crate::budget::Budget;
 use crate::cache::BlockCache;
 use crate::committer::Queue;
 use crate::extras::Extras;
+use crate::gray::Gray;
 use crate::handles::Handles;
 use crate::hedge::Hedge;
-use crate::inode::Inode;
+use crate::idle::Uses;
+use crate::inode::{Core, Inode};
 use crate::known::Known;
 use crate::locks::LockWaiters;
 use crate::metrics::Cells;
@@ -53,9 +55,11 @@ pub(crate) struct Shared {
     pub budget: Budget,
     pub queue: Queue,
     pub returns: Returns,
+    pub uses: Uses,
     pub resting: Resting,
     pub handles: Handles,
     pub hedge: Hedge,
+    pub gray: Gray,
     pub spare: Spare,
     /// Reads of programs that wait for members.
     pub waiting_reads: AtomicUsize,
@@ -107,9 +111,11 @@ impl Shared {
             plans: Mutex::default(),
             queue: Queue::default(),
             returns: Returns::default(),
+            uses: Uses::default(),
             resting: Resting::default(),
             handles: Handles::default(),
             hedge: Hedge::default(),
+            gray: Gray::default(),
             spare: Spare::default(),
             waiting_reads: AtomicUsize::new(0),
             short: ShortCircuit::default(),
@@ -152,6 +158,11 @@ impl Shared {
         inode.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
+    /// How often files were used.
+    pub fn use_count(&self) -> u64 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
     /// What is known of a file, if anything.
     pub fn find(&self, id: InodeId) -> Option<Arc<Inode>> {
         self.table.lock().get(&id).cloned()
@@ -167,16 +178,18 @@ impl Shared {
         self.table.lock().len()
     }
 
-    /// Forgets files that nobody uses and of which nothing is held.
+    /// Forgets files that `may` be forgotten, of those that nobody uses and of which nothing is held. What is cached of them cannot
+    /// be used afterwards.
     ///
     /// Invariant: there is never more than one `Inode` for an id: only what nobody else has a reference to goes.
-    pub fn sweep(&self) {
+    pub fn sweep(&self, may: impl Fn(&Core) -> bool) {
         self.table.lock().retain(|_, inode| {
             if Arc::strong_count(inode) > 1 {
                 return true;
             }
             let core = inode.core.lock();
-            core.open_count > 0
+            !may(&core)
+                || core.open_count > 0
                 || core.registered
                 || core.maybe_registered
                 || core.lost_epoch.is_some()

@@ -12,13 +12,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
+use ebb_types::deadlines::LATE_WAIT;
 
 /// A deadline that passed by more than this was not kept by this process itself, which slept, or was frozen: that says nothing
 /// of the other side.
 const OVERSLEPT: Duration = Duration::from_secs(1);
-
-/// How long a call waits for a node that is late with its heartbeats.
-pub(crate) const LATE_WAIT: Duration = Duration::from_secs(1);
 
 /// What is known of each node's silence.
 #[derive(Debug, Default)]
@@ -47,6 +45,11 @@ impl Silence {
     pub fn on_late(&mut self, node: u64, sent: Moment, now: Moment) -> bool {
         let is_silent = now.since(sent) >= LATE_WAIT && !self.is_heard_since(node, sent);
         is_silent && self.note(node, now)
+    }
+
+    /// When the node last answered.
+    pub fn answered(&self, node: u64) -> Option<Moment> {
+        self.answered.get(&node).copied()
     }
 
     fn is_heard_since(&self, node: u64, sent: Moment) -> bool {

@@ -1,18 +1,25 @@
 //! What operators ask: state of the cluster, draining, locations.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ebb_types::{HostName, InodeId, NodeId, Result, SessionId, bail};
+use ebb_power::NodeState;
+use ebb_runtime::Plant;
+use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, SessionId, bail, min_copies};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use crate::describe::describe;
+use crate::fewer::{Absence, Case, check_go_on};
+use crate::fsck::obstacles;
 use crate::nodes::volumes_of;
 use crate::offload;
-use crate::placement::{Need, place};
-use crate::repair::Condition;
+use crate::placement::{Need, place, place_late, place_roomy};
 use crate::repair::run::{condition, nodes_with_strays, suspect_volumes};
+use crate::repair::{Condition, SetView};
 use crate::shared::Shared;
+use crate::shortage::{Tally, explain};
 
 /// Answers `ClusterStatus`.
 pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
@@ -31,6 +38,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         let work = shared.state.work.lock();
         (work.unsettled_sets(is_written), (work.copies.len() + work.recovering.len()) as u64, work.copied)
     };
+    let shortages = shortages(shared).to_messages();
     // No lock is held while the disk is asked.
     let disk = disk(shared).await;
     pb::ClusterStatusReply {
@@ -40,6 +48,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         masters: 1,
         nodes,
         sessions: counts.sessions,
+        write_leases: counts.held,
         inodes: counts.inodes,
         metablocks: counts.metablocks,
         under_replicated,
@@ -51,11 +60,37 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         offload: Some(offload::status(shared).await),
         failures: shared.state.failures.lock().iter().map(crate::failures::Failure::to_message).collect(),
         disk,
+        shortages,
         rejoined: copied.rejoined,
         refused: shared.standing.check().is_err(),
         standing: shared.standing.sentence(),
         deletions_held,
     }
+}
+
+/// Why written sets are short, as far as is known.
+pub(crate) fn shortages(shared: &Shared) -> Tally {
+    let machine = shared.group.snapshot();
+    let suspects: BTreeSet<_> = {
+        let work = shared.state.work.lock();
+        work.suspects.iter().chain(work.copies.keys()).copied().collect()
+    };
+    let mut tally = Tally::default();
+    for metablock in suspects {
+        let Some((inode, record)) = machine.find_metablock(metablock).filter(|(_, record)| record.is_written()) else {
+            continue;
+        };
+        let Ok(attr) = machine.attr(inode) else { continue };
+        let obstacles = obstacles(shared, inode);
+        let view = {
+            let (registry, work) = (shared.state.registry.lock(), shared.state.work.lock());
+            let members =
+                record.members.iter().map(|member| (*member, condition(&machine, &registry, &work, metablock, member)));
+            SetView { wanted: attr.replicas.max(1) as usize, members: members.collect() }
+        };
+        explain(&view, &obstacles).into_iter().for_each(|why| tally.add(why));
+    }
+    tally
 }
 
 /// The disk of the log and the checkpoints; nothing if it cannot be asked, which is in the log of what failed there.
@@ -154,8 +189,14 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
     let home = crate::away::home_to_keep(shared, &record.members, &present);
     let mut exclude: Vec<NodeId> = call.exclude_nodes.iter().map(|node| NodeId::new(*node)).collect();
     // A stray replica there is about to be deleted, and would take the new one with it.
-    exclude.extend(nodes_with_strays(shared, record.metablock_id()));
-    exclude.extend(shared.state.work.lock().extra_copies.get(&record.metablock_id()).map(|copy| copy.target));
+    let strays = nodes_with_strays(shared, record.metablock_id());
+    {
+        let work = shared.state.work.lock();
+        exclude.extend(work.extra_copies.get(&record.metablock_id()).map(|copy| copy.target));
+        exclude.extend(work.parted.held_back(inode, shared.runtime.now()).map(|(node, _)| node));
+    }
+    let min = min_copies(dataset.min_copies, dataset.replicas) as usize;
+    let well: BTreeSet<u64> = present.iter().map(|member| member.node).collect();
     let need = Need {
         inode,
         index: record.index,
@@ -164,9 +205,81 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         replicas: present.len() + 1,
         present,
         home,
-        exclude,
+        exclude: exclude.iter().chain(&strays).copied().collect(),
         bytes: dataset.block_size.max(record.length),
         dataset,
     };
-    Ok(pb::ChooseReplacementReply { member: place(shared, &need)?.first().copied() })
+    if call.slow != 0 {
+        // A copy that is only slow stays where no node that is well has room.
+        let members = place_roomy(shared, &need)?;
+        shared.state.gray.lock().on_replacement(session, NodeId::new(call.slow), shared.runtime.now())?;
+        return Ok(pb::ChooseReplacementReply { member: members.first().copied(), go_on: false });
+    }
+    // A copy may take a stray's place, with a life of its own: what is sent to delete the stray does not hit it.
+    let beside = |error| match call.pulls && !strays.is_empty() {
+        true => place(shared, &Need { exclude: exclude.clone(), ..need.clone() }),
+        false => Err(error),
+    };
+    let error = match place(shared, &need).or_else(beside) {
+        Ok(members) => return Ok(pb::ChooseReplacementReply { member: members.first().copied(), go_on: false }),
+        Err(error) => error,
+    };
+    let case = Case { min, well: well.len(), absent: absent(shared, &record, &need.present, &call.failed) };
+    let why = match check_go_on(&case, shared.options.suspect_time) {
+        Ok(()) if call.may_go_on => {
+            note_parted(shared, inode, &case);
+            return Ok(pb::ChooseReplacementReply { member: None, go_on: true });
+        }
+        Ok(()) => "the client does not know that it may go on with fewer".to_owned(),
+        Err(why) => why,
+    };
+    let late = place_late(shared, &need).map_err(|_| error.context(format_args!("{why}, and there is no other")))?;
+    Ok(pb::ChooseReplacementReply { member: late.first().copied(), go_on: false })
+}
+
+/// Members of the record that are not well, by what this master and the holder know of them.
+fn absent(
+    shared: &Shared,
+    record: &pb::Metablock,
+    well: &[pb::Member],
+    failed: &[pb::FailedMember],
+) -> Vec<(NodeId, Absence)> {
+    let (machine, registry) = (shared.group.machine(), shared.state.registry.lock());
+    let (work, now_ms, plans) = (shared.state.work.lock(), shared.wall_ms(), shared.state.plans.lock());
+    let absence = |member: &pb::Member| {
+        let node = member.node_id();
+        let told = failed.iter().find(|told| told.node == member.node);
+        let kind = told.and_then(|told| Some(ErrorKind::from_raw(told.failure.as_ref()?.kind)));
+        let condition = condition(&machine, &registry, &work, record.metablock_id(), member);
+        if registry.is_missed(node) || matches!(condition, Condition::NodeLost | Condition::VolumeLost) {
+            return Absence::Missed;
+        }
+        if matches!(kind, Some(ErrorKind::NoSpace | ErrorKind::QuotaExceeded)) {
+            return Absence::Full;
+        }
+        if plans.state(node, now_ms) != NodeState::Awake || plans.awake_left_ms(node, now_ms) != u64::MAX {
+            return Absence::Asleep;
+        }
+        match told {
+            Some(told) if told.silent => Absence::Silent,
+            told => Absence::Failing(Duration::from_millis(told.map_or(0, |told| told.for_ms))),
+        }
+    };
+    let is_well = |member: &&pb::Member| well.iter().any(|other| other.is_at(member));
+    let others = record.members.iter().filter(|member| !is_well(member));
+    others.map(|member| (member.node_id(), absence(member))).collect()
+}
+
+/// Nodes that this master hears, and the holder does not reach: repair is not to bring them back at once.
+fn note_parted(shared: &Shared, inode: InodeId, case: &Case) {
+    // The planted mistake: they are brought back at once, again and again.
+    if shared.runtime.has_plant(Plant::BringsBack) {
+        return;
+    }
+    let mut work = shared.state.work.lock();
+    for (node, absence) in &case.absent {
+        if matches!(absence, Absence::Silent | Absence::Failing(_)) {
+            work.parted.on_lost(inode, *node, shared.runtime.now());
+        }
+    }
 }

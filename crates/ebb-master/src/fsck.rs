@@ -16,6 +16,7 @@ use crate::nodes::{is_damaged, volumes_of};
 use crate::placement::rest;
 use crate::registry::Rest;
 use crate::shared::Shared;
+use crate::shortage::{Obstacles, Tally, explain_found};
 
 /// Sets examined in one go.
 const SLICE: usize = 5000;
@@ -119,11 +120,13 @@ pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Durati
         }
     }
     let metablocks: Vec<MetablockId> = metablocks.into_iter().collect();
+    let mut short = Tally::default();
     for slice in metablocks.chunks(SLICE) {
-        let mut findings = examine_slice(shared, &machine, slice, &mut reply).await;
+        let mut findings = examine_slice(shared, &machine, slice, &mut reply, &mut short).await;
         findings.truncate(FINDINGS_MAX.saturating_sub(reply.findings.len()));
         reply.findings.append(&mut findings);
     }
+    reply.shortages = short.to_messages();
     name_lost(&machine, &mut reply);
     count_strays(shared, &machine, &mut reply);
     release_deletions(shared, &mut reply).await?;
@@ -197,6 +200,7 @@ async fn examine_slice(
     machine: &Machine,
     slice: &[MetablockId],
     reply: &mut pb::FsckReply,
+    short: &mut Tally,
 ) -> Vec<String> {
     let records: Vec<(InodeId, pb::Metablock)> =
         slice.iter().filter_map(|metablock| machine.find_metablock(*metablock)).collect();
@@ -231,13 +235,24 @@ async fn examine_slice(
             found: found.collect(),
             record,
         };
-        let missing = reply.missing;
+        let (missing, under_replicated) = (reply.missing, reply.under_replicated);
         findings.extend(examine(&set, reply));
+        if reply.under_replicated > under_replicated {
+            short.add(explain_found(&set, &obstacles(shared, inode)));
+        }
         if reply.missing > missing {
             note_lost(reply, &attr, set.record.index);
         }
     }
     findings
+}
+
+/// What stands in the way of further members of a file's sets.
+pub(crate) fn obstacles(shared: &Shared, inode: InodeId) -> Obstacles {
+    let now = shared.runtime.now();
+    let missed = shared.state.registry.lock().missed(now).map(|(node, _)| node).collect();
+    let held_back = shared.state.work.lock().parted.held_back(inode, now).map(|(node, _)| node).collect();
+    Obstacles { missed, held_back }
 }
 
 fn place(record: &pb::Metablock, member: &pb::Member) -> Place {

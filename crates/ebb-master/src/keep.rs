@@ -1,9 +1,11 @@
 //! What of an answer the session may keep: decided under the locks, for the state as it is.
 
+use std::collections::BTreeSet;
+
 use ebb_meta::Machine;
 use ebb_types::{FileKind, InodeId, SessionId};
 use ebb_wire::pb;
-use pb::meta_op::Op;
+use pb::meta_op::{self, Op};
 
 use crate::fence::{find, parents};
 use crate::shared::Soft;
@@ -24,6 +26,7 @@ pub(crate) fn keep(machine: &Machine, soft: &mut Soft, session: SessionId, op: &
                 told.filter(|attr| may_keep(machine, soft, session, attr)).map(|attr| attr.inode).collect();
             reply.leased.extend(kept);
         }
+        Op::Commit(commit) => keep_released(machine, soft, session, commit, reply),
         _ if !op.is_query() => keep_changed(machine, soft, session, op, reply),
         _ => {}
     }
@@ -37,6 +40,24 @@ pub(crate) fn keep(machine: &Machine, soft: &mut Soft, session: SessionId, op: &
 fn keep_directory(soft: &mut Soft, session: SessionId, directory: u64, reply: &mut pb::MetaReply) {
     if soft.watches.watch(session, InodeId::new(directory)) {
         reply.leased.push(directory);
+    }
+}
+
+/// Files whose lease a commit gave back: their holder goes on reading from its caches.
+fn keep_released(
+    machine: &Machine,
+    soft: &mut Soft,
+    session: SessionId,
+    commit: &meta_op::Commit,
+    reply: &mut pb::MetaReply,
+) {
+    let refused: BTreeSet<u64> = reply.refusals.iter().map(|refusal| refusal.inode).collect();
+    let back = commit.files.iter().filter(|file| file.release && !file.gone && !refused.contains(&file.inode));
+    for attr in back.filter_map(|file| machine.attr(InodeId::new(file.inode)).ok()) {
+        if may_keep(machine, soft, session, &attr) {
+            reply.leased.push(attr.inode);
+            reply.released.push(attr);
+        }
     }
 }
 

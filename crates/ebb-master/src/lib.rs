@@ -21,6 +21,7 @@
 //! | [`leases::sharing`]: which files go to the proxy | `acquire` |
 //! | [`sessions`]: who lives, what each has to be told | `poll`, `freshen` (sizes of files being written) |
 //! | [`registry`]: nodes and volumes | `nodes`, `placement` |
+//! | [`gray`]: which nodes are slow beyond their peers | `gray::run`, `placement` |
 //! | [`reserve`]: room promised to writers | `room` |
 //! | `ebb_layout`, `ebb_power::chain`: where copies go, which chain a dataset gets | `placement`, `chains` |
 //! | [`recovery`]: what members' answers mean | `recovery::run` |
@@ -32,6 +33,8 @@
 //! | [`failures`]: what a failed node has cost, and how far the cluster is over it | `failures::run` |
 //! | `ebb_layout::restore`, [`restore`]: what goes back to where its chain wants it, who takes a lost node's place | `restore` |
 //! | [`route`]: from node to node, or by way of a proxy | `repair::copy`, `popular::copy`, `recovery::run` |
+//! | [`fewer`]: with how few copies a set goes on; [`parted`]: who is not brought back at once | `placement`, `admin` |
+//! | [`shortage`]: why a set is short | `admin`, `fsck` |
 //! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
 //!
 //! Reading order: [`log`] (what is on disk), [`group`] (the raft task), `shared` (locks and the hook between logged
@@ -47,8 +50,10 @@ mod describe;
 mod doubt;
 pub mod failures;
 mod fence;
+pub mod fewer;
 mod freshen;
 pub mod fsck;
+pub mod gray;
 pub mod group;
 mod holdings;
 mod keep;
@@ -59,7 +64,8 @@ mod namespace;
 mod nodes;
 pub mod offload;
 pub mod options;
-pub mod patience;
+pub mod parted;
+mod patience;
 mod placement;
 mod poll;
 pub mod popular;
@@ -75,6 +81,7 @@ pub mod served;
 pub mod service;
 pub mod sessions;
 mod shared;
+pub mod shortage;
 mod standing;
 #[cfg(test)]
 mod tests;

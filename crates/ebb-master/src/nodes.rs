@@ -60,7 +60,9 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
         .map(|(told, named)| pb::Volume { id: named.id, ..told.clone() })
         .collect();
     let node = NodeId::new(reply.node);
-    shared.state.registry.lock().on_register(node, BootId::new(call.boot), call.pid, &volumes, shared.runtime.now());
+    let now = shared.runtime.now();
+    shared.state.registry.lock().on_register(node, BootId::new(call.boot), call.pid, &volumes, now);
+    shared.state.gray.lock().on_start(node, now);
     tracing::info!(%node, host = call.host, address = call.address, volumes = volumes.len(), "node registered");
     // A volume may have begun a new life, or be gone: its sets have lost a member.
     let machine = shared.group.snapshot();
@@ -131,7 +133,7 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> Result<pb::Hea
         }
     }
     if pulse == Pulse::Register {
-        return Ok(pb::HeartbeatReply { report: true, position });
+        return Ok(pb::HeartbeatReply { report: true, position, gray: false });
     }
     for metablock in call.corrupt.iter().map(|id| MetablockId::new(*id)) {
         let Some((_, record)) = machine.find_metablock(metablock) else { continue };
@@ -149,7 +151,12 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> Result<pb::Hea
     if changed {
         shared.tell_node_map();
     }
-    Ok(pb::HeartbeatReply { report: false, position })
+    let gray = {
+        let (node, mut gray) = (NodeId::new(call.node), shared.state.gray.lock());
+        gray.on_heartbeat(node, &call.volumes, call.working, shared.runtime.now());
+        gray.verdict(node).is_some()
+    };
+    Ok(pb::HeartbeatReply { report: false, position, gray })
 }
 
 /// Queues what lost members.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ebb_layout::OverloadRule;
 use ebb_power::popularity::ExtraRule;
 use ebb_rpc::{Identity, ServerOptions};
+use ebb_types::deadlines;
 
 use crate::group::GroupOptions;
 use crate::leases::sharing::SharingRule;
@@ -79,9 +80,9 @@ impl Options {
             default_replicas: 3,
             session_ttl: Duration::from_secs(10),
             sessions_max: 1 << 14,
-            dead_time: Duration::from_secs(30),
+            dead_time: deadlines::DEAD_TIME,
             replace_after: Duration::from_secs(600),
-            suspect_time: Duration::from_secs(3),
+            suspect_time: deadlines::SUSPECT_TIME,
             hear_time: Duration::from_secs(3),
             heartbeat: Duration::from_secs(1),
             call_timeout: Duration::from_secs(5),

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_layout::{Ask, LayoutKind, Lodging, Plan, Queue, View, choose_lodged, choose_shelter};
 use ebb_power::Timetable;
-use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result};
+use ebb_types::{Error, ErrorKind, HostName, InodeId, NodeId, Result, min_copies};
 use ebb_wire::pb;
 
 use crate::chains::{self, Promise};
+use crate::fewer::attempts;
 use crate::registry::{Patience, Rest};
 use crate::shared::Shared;
 
@@ -60,14 +61,18 @@ impl Need {
 /// Homes are chosen among all nodes that are well, switched off by the plan or not; a copy whose home is off becomes a guest
 /// with one that is on, and so does one of a new metablock whose home has too much to write.
 ///
-/// Nodes that have been silent for some seconds are taken only where it does not go without them, and where a whole
-/// metablock finds no room any more, one block must do: the last space of a cluster is not to be wasted.
+/// Gray nodes are taken only where it does not go without them, and nodes that have been silent for some seconds are not:
+/// nothing could be copied there. Where a whole metablock finds no room any more, one block must do: the last space of a cluster is
+/// not to be wasted.
 pub(crate) fn place(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
     let block = need.dataset.block_size.min(need.bytes);
-    let tries = [(Patience::Prompt, need.bytes), (Patience::Prompt, block), (Patience::UntilDead, block)];
+    let sizes = if block < need.bytes { vec![need.bytes, block] } else { vec![block] };
+    let gray = gray_beside(shared, need);
+    // Without any of them, then with the least slow, and so on.
+    let among = (0..=gray.len()).rev().map(|without| &gray[..without]);
     let mut last = None;
-    for (patience, bytes) in tries {
-        match ask(shared, need, patience, bytes) {
+    for (bytes, without) in among.flat_map(|without| sizes.iter().map(move |bytes| (*bytes, without))) {
+        match ask(shared, need, Patience::Prompt, bytes, without) {
             Ok(plan) => return Ok(members(&plan)),
             Err(error) if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable) => last = Some(error),
             Err(error) => return Err(error),
@@ -76,27 +81,74 @@ pub(crate) fn place(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
     Err(last.expect("there was at least one try"))
 }
 
-/// Places what can wait: on nodes that were heard of lately, where all of it finds room.
-pub(crate) fn place_roomy(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
-    ask(shared, need, Patience::Prompt, need.bytes).map(|plan| members(&plan))
+/// Places on any node that is not dead: where it does not go without those that are late.
+pub(crate) fn place_late(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
+    let block = need.dataset.block_size.min(need.bytes);
+    ask(shared, need, Patience::UntilDead, block, &[]).map(|plan| members(&plan))
 }
 
-/// Places the copies of a new metablock. Others that are placed from now on know of it, for as long as the promise is
-/// kept: until the command that records it has been applied.
+/// Places what can wait: on nodes that were heard of lately and are not gray, where all of it finds room.
+pub(crate) fn place_roomy(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
+    ask(shared, need, Patience::Prompt, need.bytes, &gray_beside(shared, need)).map(|plan| members(&plan))
+}
+
+/// Gray nodes that have no copy yet, the slowest first.
+fn gray_beside(shared: &Shared, need: &Need) -> Vec<NodeId> {
+    let gray = shared.state.gray.lock().slowest_first();
+    let has_copy = |node: &NodeId| need.present.iter().any(|member| member.node_id() == *node);
+    gray.into_iter().filter(|node| !has_copy(node)).collect()
+}
+
+/// Places the copies of a new metablock; fewer than wanted, if too few nodes work at present. Others that are placed from now
+/// on know of it, for as long as the promise is kept: until the command that records it has been applied.
 pub(crate) fn place_new(shared: &Shared, need: &Need) -> Result<(pb::Placement, Promise)> {
-    let members = place(shared, need)?;
+    let members = place(shared, need).or_else(|error| match error.kind() {
+        ErrorKind::NoSpace | ErrorKind::Unavailable => place_fewer(shared, need, error),
+        _ => Err(error),
+    })?;
     let promise = chains::promise(shared, &need.dataset, &members, need.bytes);
     Ok((pb::Placement { members }, promise))
 }
 
-fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<Plan> {
-    let view = {
-        let machine = shared.group.machine();
-        let registry = shared.state.registry.lock();
-        let reservations = shared.state.room.lock();
-        let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-        registry.view(machine.nodes(), patience, &reservations, shared.runtime.now(), |node| rest(&plans, node, now_ms))
-    };
+/// Places a new metablock for which there are not enough nodes with room. `error` is what the whole set lacks.
+fn place_fewer(shared: &Shared, need: &Need, error: Error) -> Result<Vec<pb::Member>> {
+    let min = min_copies(need.dataset.min_copies, need.dataset.replicas) as usize;
+    let (mut last, wanted) = (error, need.replicas);
+    for attempt in attempts(need.replicas, min, sound_nodes(shared, need)) {
+        let need = Need { replicas: attempt.copies, ..need.clone() };
+        let placed = if attempt.takes_late { place_late(shared, &need) } else { place(shared, &need) };
+        match placed {
+            Ok(members) => {
+                tracing::debug!(inode = %need.inode, index = need.index, copies = members.len(), "placed with what there is");
+                return Ok(members);
+            }
+            Err(error) if !matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable) => return Err(error),
+            Err(error) if attempt.copies == wanted => last = error,
+            Err(_) => {}
+        }
+    }
+    Err(last)
+}
+
+fn look(shared: &Shared, patience: Patience) -> View {
+    let machine = shared.group.machine();
+    let registry = shared.state.registry.lock();
+    let reservations = shared.state.room.lock();
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+    registry.view(machine.nodes(), patience, &reservations, shared.runtime.now(), |node| rest(&plans, node, now_ms))
+}
+
+/// Nodes that work and may have copies of this need; those that sleep by plan are among them, full ones, too.
+fn sound_nodes(shared: &Shared, need: &Need) -> usize {
+    let chain = &need.dataset.chain;
+    let view = look(shared, Patience::Prompt);
+    let usable = view.volumes.iter().filter(|volume| volume.usable).map(|volume| volume.node);
+    let of_chain = usable.filter(|node| chain.is_empty() || chain.contains(&node.raw()));
+    of_chain.collect::<BTreeSet<_>>().len()
+}
+
+fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[NodeId]) -> Result<Plan> {
+    let view = look(shared, patience);
     let layout = need.dataset.layout.parse::<LayoutKind>()?;
     let ask = Ask {
         layout,
@@ -107,7 +159,7 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64) -> Result<P
         index: need.index,
         inode: need.inode,
         present: need.present.iter().map(|member| (member.home_id(), member.volume_id())).collect(),
-        exclude: need.exclude.clone(),
+        exclude: need.exclude.iter().chain(without).copied().collect(),
         bytes,
         seed: shared.runtime.random_u64(),
     };

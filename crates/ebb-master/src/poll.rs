@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::{InodeId, MetablockId, Result, SessionId, bail};
+use ebb_types::{InodeId, MetablockId, NodeId, Result, SessionId, bail};
 use ebb_wire::pb;
 
 use crate::leases::Mode;
@@ -31,6 +31,7 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
     if let Some(served) = &call.served {
         shared.state.served.lock().on_told(served);
     }
+    shared.state.gray.lock().on_poll(session, &call.slow, &call.well, shared.runtime.now());
     if !call.reads.is_empty() {
         let machine = shared.group.machine();
         shared.state.popular.lock().on_reads(&machine, &call.reads);
@@ -63,6 +64,8 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
         if has_news || now >= until || shared.is_stopped() {
             reply.position = Some(shared.position());
             reply.extras = extras(shared, &call.reads);
+            let slow = shared.state.gray.lock().slow_for(session, now);
+            reply.slow = slow.into_iter().map(NodeId::raw).collect();
             finish(shared, session, now, &mut reply);
             return Ok(reply);
         }

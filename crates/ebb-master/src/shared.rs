@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 
 use crate::chains::Chains;
 use crate::failures::Failures;
+use crate::gray::Gray;
 use crate::group::{Group, Observer};
 use crate::leases::sharing::Sharing;
 use crate::leases::watches::Watches;
@@ -74,6 +75,8 @@ pub(crate) struct State {
     pub failures: Mutex<Failures>,
     /// Alone: no other lock is taken while it is held.
     pub served: Mutex<Served>,
+    /// Alone: no other lock is taken while it is held.
+    pub gray: Mutex<Gray>,
     /// What was logged for nodes that sleep, and they cannot have yet.
     pub drain: Mutex<Drain>,
     /// Before all others.
@@ -117,6 +120,7 @@ impl Soft {
 impl State {
     pub(crate) fn new(runtime: Runtime, soft: Soft, registry: Registry) -> Self {
         let vigil = Mutex::new(Vigil::new(runtime.now()));
+        let gray = Mutex::new(Gray::for_runtime(&runtime));
         Self {
             runtime,
             soft: Mutex::new(soft),
@@ -129,6 +133,7 @@ impl State {
             popular: Mutex::default(),
             failures: Mutex::default(),
             served: Mutex::default(),
+            gray,
             drain: Mutex::default(),
             vigil,
             wake: Wake::default(),
@@ -230,6 +235,8 @@ impl Shared {
         let describe = |record: &pb::NodeRecord| {
             let mut node = registry.describe(record);
             node.twin = registry.twin(NodeId::new(node.id), now).unwrap_or_default().to_owned();
+            let verdict = self.state.gray.lock().verdict(NodeId::new(node.id));
+            node.gray = verdict.map(|verdict| verdict.to_message());
             node
         };
         (registry.version(), machine.nodes().map(describe).collect())
@@ -333,8 +340,9 @@ impl State {
             Effect::SetChanged { dataset, metablock, old, new, .. } => {
                 self.chains.lock().on_set_changed(*dataset, old, new);
                 let mut work = self.work.lock();
-                // A grant was placed with as many copies as wanted a moment ago.
-                if old.is_empty() {
+                // A grant was placed a moment ago, with as many copies as wanted if there were nodes.
+                let wanted = machine.dataset(*dataset).map_or(0, |dataset| dataset.replicas as usize);
+                if old.is_empty() && new.len() >= wanted {
                     return;
                 }
                 let exists = machine.has_metablock(*metablock);

@@ -9,6 +9,7 @@ use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use crate::describe::settle_doubts;
+use crate::gray::run::judge_pace;
 use crate::leases::Mode;
 use crate::nodes::on_losses;
 use crate::shared::{Shared, Soft};
@@ -29,6 +30,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         end_reclaim(&shared);
         end_sessions(&shared).await;
         note_deaths(&shared);
+        judge_pace(&shared, vigil::mark(&shared));
         shared.runtime.sleep(PERIOD).await;
     }
 }
@@ -111,6 +113,11 @@ fn note_deaths(shared: &Shared) {
     };
     if !changed {
         return;
+    }
+    {
+        let missed: Vec<_> = shared.state.registry.lock().missed(now).map(|(node, _)| node).collect();
+        let mut work = shared.state.work.lock();
+        missed.into_iter().for_each(|node| work.parted.on_missed(node));
     }
     let snapshot = machine.clone();
     drop(machine);

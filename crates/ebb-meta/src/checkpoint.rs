@@ -18,6 +18,7 @@ use ebb_wire::{Message, convert};
 use crate::acl::Acl;
 use crate::dir::Entries;
 use crate::inode::{Body, DirectoryBody, FILE_SIZE_MAX, FileBody, Inode, LINK_MAX};
+use crate::known::decode_known;
 use crate::lineage::Lineage;
 use crate::locks::{Lock, LockOwner, LockTable};
 use crate::machine::{Machine, NUMBER_MAX, NextIds};
@@ -193,8 +194,7 @@ fn is_entry(encoded: &[u8]) -> bool {
 }
 
 fn decode(encoded: &[u8], number: u64) -> Result<pb::CheckpointRecord> {
-    pb::CheckpointRecord::decode(encoded)
-        .map_err(|error| ebb_types::err!(Corrupt, "record {number} does not decode: {error}"))
+    decode_known(encoded).map_err(|error| error.context(format_args!("record {number}")))
 }
 
 impl Names {

@@ -202,6 +202,7 @@ impl Datasets {
             extra_share_percent: asked.extra_share_percent,
             prefetch: if asked.prefetch == 0 { default.prefetch } else { asked.prefetch },
             read_rule: if asked.read_rule == 0 { default.read_rule } else { asked.read_rule },
+            min_copies: asked.min_copies,
             ..Default::default()
         };
         check_chain(&settings)?;
@@ -209,6 +210,7 @@ impl Datasets {
         check_prefetch(settings.prefetch)?;
         check_read_rule(settings.read_rule)?;
         check_replicas(settings.replicas)?;
+        check_min_copies(&settings)?;
         let geometry = Geometry { block_size: settings.block_size, metablock_size: settings.metablock_size };
         if let Err(sentence) = geometry.check() {
             bail!(Invalid, "dataset {}: {sentence}", settings.path);
@@ -256,6 +258,20 @@ pub(crate) fn check_prefetch(raw: u32) -> Result<()> {
 pub(crate) fn check_read_rule(raw: u32) -> Result<()> {
     if ReadRule::from_raw(raw).is_none() {
         bail!(Invalid, "read rule {raw} is not known to this release");
+    }
+    Ok(())
+}
+
+/// With more than there are copies no write could ever be acknowledged.
+pub(crate) fn check_min_copies(settings: &pb::Dataset) -> Result<()> {
+    let (min, replicas) = (settings.min_copies, settings.replicas);
+    if min > replicas {
+        bail!(
+            Invalid,
+            "dataset {}: a write would have to be on {min} members, and there are {replicas} copies: no write could be \
+             acknowledged. Give --min-copies between 1 and {replicas}",
+            settings.path
+        );
     }
     Ok(())
 }

@@ -203,6 +203,7 @@ impl Inode {
             single_source: dataset.replication == crate::dataset::SINGLE_SOURCE,
             prefetch: dataset.prefetch,
             read_rule: dataset.read_rule,
+            min_copies: dataset.min_copies,
         }
     }
 }

@@ -37,6 +37,7 @@ mod dataset;
 mod dir;
 mod extras;
 mod inode;
+mod known;
 mod lease;
 mod lineage;
 mod locks;
@@ -61,6 +62,7 @@ mod xattr;
 mod tests;
 
 pub use checkpoint::{CHECKPOINT_FORMAT, Names, Rest};
+pub use known::decode_known;
 pub use lineage::{EPOCH_STEP_MAX, SESSION_DRAWN_MIN, Told};
 pub use machine::Machine;
 pub use outcome::{Applied, Counts, Effect, Reply};

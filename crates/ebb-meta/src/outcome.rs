@@ -120,6 +120,8 @@ pub struct Counts {
     pub metablocks: u64,
     /// Open sessions.
     pub sessions: u64,
+    /// Write leases that are held.
+    pub held: u64,
     /// Registered nodes.
     pub nodes: u64,
     /// Inodes without a name that have not been reaped.

@@ -195,6 +195,7 @@ impl Machine {
             inodes: self.inodes.len() as u64,
             metablocks: self.replicas.count() as u64,
             sessions: self.sessions.len() as u64,
+            held: self.held.len() as u64,
             nodes: self.registry.len() as u64,
             orphans: self.orphans.len() as u64,
             deleted: self.replicas.deleted_count() as u64,

@@ -41,11 +41,27 @@ pub const ORDERED: &str = "no write comes before one that overlaps it and was th
 /// Both metablocks or none, while the proxy lives.
 pub const WHOLE: &str = "a read shows all of a write or nothing of it";
 /// What was answered survives the proxy.
-pub const SURVIVES: &str = "what was answered is there after the proxy is lost";
+pub const SURVIVES: &str = "what was answered is there after the proxy is lost, unless power fails too";
 /// What fsync acknowledged is with every member.
 pub const SYNCED: &str = "what fsync acknowledged every member has synced";
 /// What was read stays.
 pub const STAYS: &str = "what was read never goes away";
+
+/// A write that a recovery leaves half there is one that nobody was promised anything of.
+pub const HALVES: &str = "a write of which half is left was neither answered nor read nor synced";
+/// With [`Variant::RollsForward`] only.
+pub const COMPLETED: &str =
+    "a recovery completes a direct write of which a member knows, and whose bytes a member keeps";
+
+/// What a recovery makes of a write over both metablocks that one of them has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Variant {
+    /// As documented: each metablock is recovered by itself.
+    Separate,
+    /// Members note, in memory, which direct writes they have applied, and over which metablocks these go. They keep what was put
+    /// until the recovery is over. The recovery completes what it finds half of.
+    RollsForward,
+}
 
 /// How much may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,8 +87,12 @@ impl Bounds {
     pub const DEATHS: Self = Self { direct: 2, via: false, crashes: 0, deaths: 1, syncs: true };
     /// Both, around one write.
     pub const BOTH: Self = Self { direct: 1, via: true, crashes: 1, deaths: 1, syncs: true };
+    /// The proxy dies, and so does every member's memory, around one write.
+    pub const MEMORY: Self = Self { direct: 1, via: false, crashes: 2, deaths: 1, syncs: true };
+    /// The proxy dies twice.
+    pub const AGAIN: Self = Self { direct: 1, via: false, crashes: 0, deaths: 2, syncs: true };
     /// Every case.
-    pub const ALL: [Self; 4] = [Self::TURNS, Self::CRASHES, Self::DEATHS, Self::BOTH];
+    pub const ALL: [Self; 6] = [Self::TURNS, Self::CRASHES, Self::DEATHS, Self::BOTH, Self::MEMORY, Self::AGAIN];
 }
 
 /// The model: what may happen how often, and which mistake is planted, if any.
@@ -80,7 +100,9 @@ impl Bounds {
 pub struct Direct {
     /// How much may happen.
     pub bounds: Bounds,
-    /// `None`: the protocol as documented.
+    /// What a recovery does.
+    pub variant: Variant,
+    /// `None`: the protocol as it should be.
     pub mutant: Option<Mutant>,
 }
 
@@ -88,13 +110,19 @@ impl Direct {
     /// The documented protocol within these bounds.
     #[must_use]
     pub const fn new(bounds: Bounds) -> Self {
-        Self { bounds, mutant: None }
+        Self { bounds, variant: Variant::Separate, mutant: None }
+    }
+
+    /// The variant whose recovery completes writes.
+    #[must_use]
+    pub const fn rolling_forward(bounds: Bounds) -> Self {
+        Self { bounds, variant: Variant::RollsForward, mutant: None }
     }
 
     /// The protocol with a mistake planted, within bounds in which it shows.
     #[must_use]
     pub const fn with(mutant: Mutant) -> Self {
-        Self { bounds: mutant.bounds(), mutant: Some(mutant) }
+        Self { bounds: mutant.bounds(), variant: mutant.variant(), mutant: Some(mutant) }
     }
 
     /// Whether this mistake is planted.
@@ -131,6 +159,15 @@ impl Model for Direct {
             Property::always(SURVIVES, |_: &Self, state: &State| !state.was_lost),
             Property::always(SYNCED, |_: &Self, state: &State| state.is_synced(state.fsynced)),
             Property::always(STAYS, |_: &Self, state: &State| state.is_synced(state.shown)),
+            Property::always(HALVES, |_: &Self, state: &State| !state.has_promised_half()),
+            Property::always(COMPLETED, |_: &Self, state: &State| !state.was_not_completed),
+            Property::sometimes("a recovery leaves half of a direct write", |_: &Self, state: &State| {
+                (0..state::VIA).any(|write| state.was_left_half(write))
+            }),
+            Property::sometimes("a recovery leaves half of a write through the proxy", |_: &Self, state: &State| {
+                state.was_left_half(state::VIA)
+            }),
+            Property::sometimes("a recovery completes a write", |_: &Self, state: &State| state.was_completed),
             Property::sometimes(
                 "a member takes bytes that were put before it crashed elsewhere",
                 |_: &Self, state: &State| state.was_fetched && state.crashes > 0 && state.answered != 0,

@@ -15,8 +15,8 @@
 //! appear as one assumption: a *read* lease ends at its client before the master takes it for ended. A *write* lease
 //! has no such luck here; only epochs protect it. Files that several clients write by way of the proxy have a model of
 //! their own, [`sharing`], in which a whole set of members is one thing; so have members that sleep, [`standins`], copies
-//! that lie away from home, [`guests`], writes to shared files that go to the members directly, [`direct`], and files that have lost their names,
-//! [`opens`].
+//! that lie away from home, [`guests`], writes to shared files that go to the members directly, [`direct`], files that have lost their names,
+//! [`opens`], and members that come back, [`returns`].
 //!
 //! Reading order: [`names`], [`message`], [`replica`], [`client`], [`master`], then [`actions`] (what may happen),
 //! [`properties`] (what must hold), [`mutant`], [`forget`] and [`symmetry`] (why it ends).
@@ -38,6 +38,7 @@ pub mod names;
 pub mod opens;
 pub mod properties;
 pub mod replica;
+pub mod returns;
 pub mod sharing;
 pub mod standins;
 pub mod state;

@@ -30,6 +30,8 @@ pub struct Candidate<K> {
     pub distance: Distance,
     /// It is held for dead, or answers nothing.
     pub is_dead: bool,
+    /// It is slow beyond its peers.
+    pub is_slow: bool,
     /// The reader's requests in progress on it.
     pub outstanding: usize,
     /// How far it is below the part of its reads that it should serve: [`LearnedBalance::below`].
@@ -40,7 +42,7 @@ pub struct Candidate<K> {
 
 /// The replica nodes in the order in which they are to be asked; sleepers are left out. Those that will not stay awake for
 /// `need_ms`, the time to read and send the block, come after those that do, longest awake first: a node about to sleep is
-/// not chosen for a long read, but is better than none. Dead ones come last. Among equals the nearer, then the less loaded,
+/// not chosen for a long read, but is better than none. Then come slow ones, and dead ones last. Among equals the nearer, then the less loaded,
 /// then who is further below its part, then by lot.
 #[must_use]
 pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms: u64) -> Vec<K> {
@@ -64,7 +66,8 @@ pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms
             ReadRule::HitRatio => below,
         };
         let tie = nearer.then(idler).then(below).then(one.draw.cmp(&other.draw));
-        one.is_dead.cmp(&other.is_dead).then(is_short(one).cmp(&is_short(other))).then(by_rule).then(tie)
+        let sound = one.is_dead.cmp(&other.is_dead).then(one.is_slow.cmp(&other.is_slow));
+        sound.then(is_short(one).cmp(&is_short(other))).then(by_rule).then(tie)
     });
     candidates.into_iter().map(|candidate| candidate.node).collect()
 }
@@ -154,7 +157,16 @@ pub(crate) mod tests {
     use super::*;
 
     fn candidate(node: u32, awake_left_ms: u64, distance: Distance, outstanding: usize, below: f64) -> Candidate<u32> {
-        Candidate { node, awake_left_ms, distance, is_dead: false, outstanding, below, draw: u64::from(node) }
+        Candidate {
+            node,
+            awake_left_ms,
+            distance,
+            is_dead: false,
+            is_slow: false,
+            outstanding,
+            below,
+            draw: u64::from(node),
+        }
     }
 
     #[test]

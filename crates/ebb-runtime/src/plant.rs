@@ -65,8 +65,18 @@ plants! {
     OpenDisplaced = "open-displaced";
     /// The master deletes what the map does not name, however few good copies the set has.
     MapAlone = "map-alone";
+    /// A client keeps the write leases of files that it has closed.
+    KeepsIdle = "keeps-idle";
     /// A master serves whatever others say that they have seen of a newer one.
     OldMasterServes = "old-master-serves";
+    /// No node ever counts as gray, however slow it is.
+    NeverGray = "never-gray";
+    /// A node that was slow for a while counts as gray for good.
+    GrayForGood = "gray-for-good";
+    /// A client goes on with fewer members only when the operation's deadline is over.
+    WaitsToGoOn = "waits-to-go-on";
+    /// Repair brings a node back at once that the writer cannot reach.
+    BringsBack = "brings-back";
 }
 
 impl Plant {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ebb_runtime::OpenMode;
 use ebb_types::{Epoch, Incarnation, MetablockId, Result, Version, bail};
 
-use crate::files::{replica_path, shard, shard_path};
+use crate::files::{replica_path, shard, sync_shard};
 use crate::flush::{flush, flush_these};
 use crate::graves::FREED;
 use crate::plan::{Change, OldChunks, Way};
@@ -134,7 +134,7 @@ impl Volume {
         // Their space is free for good when the names are durably gone.
         let shards: BTreeSet<u8> = gates.iter().map(|(replica, _)| shard(replica.id)).collect();
         for shard in shards {
-            let synced = shared.disk.sync_dir(&shard_path(&shared.root, shard)).await;
+            let synced = sync_shard(&shared.disk, &shared.file_system, &shared.root, shard).await;
             synced.map_err(|error| shared.poison(&error, "sync of a directory"))?;
         }
         Ok(())

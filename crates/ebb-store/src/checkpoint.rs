@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ebb_runtime::OpenMode;
+use ebb_runtime::{Moment, OpenMode};
 use ebb_types::{Error, ErrorKind, MetablockId, Result, bail};
 
-use crate::files::{shard, shard_path};
+use crate::files::{shard, sync_shard};
 use crate::flush::{flush, put_in_place, sync_files};
 use crate::index::{IndexHead, IndexWriter, index_path};
 use crate::notice::{Notice, Word, tell_of_stuck};
@@ -18,6 +18,9 @@ use crate::volume::Shared;
 
 /// Files opened and synced in one step of a checkpoint.
 const FILES_AT_ONCE: usize = 64;
+
+/// How often a volume that is being closed says how far it is.
+const CLOSING_TOLD: Duration = Duration::from_secs(5);
 
 /// Pause after a checkpoint for which there was no space.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -150,7 +153,9 @@ async fn sync_contents(shared: &Shared, files: BTreeSet<MetablockId>, shards: BT
         shared.syncs.fetch_add(1, Ordering::Relaxed);
         return shared.file_system.sync_all().await;
     }
-    for group in files.chunks(FILES_AT_ONCE) {
+    let mut closing = Closing { shared, told: shared.runtime.now() };
+    for (number, group) in files.chunks(FILES_AT_ONCE).enumerate() {
+        closing.tell("files", number * FILES_AT_ONCE, files.len());
         let mut open = Vec::new();
         for metablock in group {
             let Some(replica) = shared.get(*metablock) else { continue };
@@ -162,15 +167,38 @@ async fn sync_contents(shared: &Shared, files: BTreeSet<MetablockId>, shards: BT
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     shared.mark_damaged(&replica, "its file is missing".into());
                 }
+                // No descriptor is left: as with too many files.
+                Err(error) if error.kind() == ErrorKind::Overloaded => {
+                    shared.syncs.fetch_add(1, Ordering::Relaxed);
+                    return shared.file_system.sync_all().await;
+                }
                 Err(error) => return Err(error),
             }
         }
         sync_files(shared, open).await?;
     }
-    for shard in shards {
-        shared.disk.sync_dir(&shard_path(&shared.root, shard)).await?;
+    let count = shards.len();
+    for (number, shard) in shards.into_iter().enumerate() {
+        closing.tell("directories", number, count);
+        sync_shard(&shared.disk, &shared.file_system, &shared.root, shard).await?;
     }
     Ok(())
+}
+
+/// Says how far the last checkpoint is, where it takes long: whoever told the process to end sees that it gets on.
+struct Closing<'a> {
+    shared: &'a Shared,
+    told: Moment,
+}
+
+impl Closing<'_> {
+    fn tell(&mut self, what: &str, synced: usize, all: usize) {
+        let now = self.shared.runtime.now();
+        if self.shared.closing.load(Ordering::Relaxed) && now.since(self.told) >= CLOSING_TOLD {
+            self.told = now;
+            tracing::info!(volume = %self.shared.root.display(), what, synced, all, "still syncing before the volume is closed");
+        }
+    }
 }
 
 async fn write_index(shared: &Shared, head: IndexHead) -> Result<()> {
@@ -207,7 +235,7 @@ async fn settled_state(shared: &Shared, metablock: MetablockId) -> Result<Option
 
 fn broken(shared: &Shared, error: Error, what: &str) -> Error {
     match error.kind() {
-        ErrorKind::NoSpace | ErrorKind::VolumePoisoned | ErrorKind::ShuttingDown => error,
+        ErrorKind::NoSpace | ErrorKind::Overloaded | ErrorKind::VolumePoisoned | ErrorKind::ShuttingDown => error,
         _ => shared.poison(&error, what),
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ebb_runtime::{Disk, File, OpenMode};
-use ebb_types::{MetablockId, Result};
+use ebb_runtime::{Disk, File, FileSystem, OpenMode};
+use ebb_types::{Error, ErrorKind, MetablockId, Result};
 use parking_lot::Mutex;
 
 /// Directory of all replica files.
@@ -72,14 +72,37 @@ impl FileCache {
         Self { disk, root: root.to_owned(), open_max, cells: Mutex::default(), closed_one: AtomicBool::new(false) }
     }
 
-    /// The replica's file. Kind `NotFound` if it must exist and does not.
+    /// The replica's file. Kind `NotFound` if it must exist and does not. `Overloaded`: the process has no descriptor left, nor
+    /// one that it could do without.
     pub(crate) async fn get(&self, metablock: MetablockId, mode: OpenMode) -> Result<File> {
         if let Some(file) = self.cells.lock().touch(metablock) {
             return Ok(file);
         }
-        let file = self.disk.open(&replica_path(&self.root, metablock), mode).await?;
+        let path = replica_path(&self.root, metablock);
+        let file = match self.disk.open(&path, mode).await {
+            // Others of the process may take what is given up here, but not for ever: each round leaves half.
+            Err(error) if error.kind() == ErrorKind::Overloaded => self.open_with_fewer(&path, mode, error).await?,
+            opened => opened?,
+        };
         self.put(metablock, file.clone());
         Ok(file)
+    }
+
+    /// Closes files, the longest unused first, until another one can be opened.
+    async fn open_with_fewer(&self, path: &Path, mode: OpenMode, mut last: Error) -> Result<File> {
+        loop {
+            let closed = self.cells.lock().give_up_half();
+            if closed.is_empty() {
+                return Err(last);
+            }
+            tracing::warn!(error = %last, closed = closed.len(), "files are closed to open another one");
+            self.closed_one.store(true, Ordering::SeqCst);
+            drop(closed);
+            match self.disk.open(path, mode).await {
+                Err(error) if error.kind() == ErrorKind::Overloaded => last = error,
+                opened => return opened,
+            }
+        }
     }
 
     /// The replica's file is this one from now on.
@@ -105,6 +128,15 @@ impl FileCache {
     }
 }
 
+/// Has the names in a shard's directory on stable storage. For that the directory is opened; where no descriptor is left the whole
+/// file system is synced, through the one that is held.
+pub(crate) async fn sync_shard(disk: &Disk, file_system: &FileSystem, root: &Path, shard: u8) -> Result<()> {
+    match disk.sync_dir(&shard_path(root, shard)).await {
+        Err(error) if error.kind() == ErrorKind::Overloaded => file_system.sync_all().await,
+        done => done,
+    }
+}
+
 impl Cells {
     fn touch(&mut self, metablock: MetablockId) -> Option<File> {
         self.clock += 1;
@@ -125,6 +157,13 @@ impl Cells {
             closed.extend(self.files.remove(&oldest).map(|(file, _)| file));
         }
         closed
+    }
+
+    /// The longer unused half, rounded up.
+    fn give_up_half(&mut self) -> Vec<File> {
+        let count = self.files.len().div_ceil(2);
+        let oldest: Vec<MetablockId> = self.by_use.values().take(count).copied().collect();
+        oldest.into_iter().filter_map(|metablock| self.remove(metablock)).collect()
     }
 
     fn remove(&mut self, metablock: MetablockId) -> Option<File> {

@@ -15,8 +15,9 @@ use tokio::sync::Notify;
 
 use crate::batch::BatchBody;
 use crate::chunks::SECOND;
-use crate::files::{pull_path, replica_path, shard, shard_path};
+use crate::files::{pull_path, replica_path, shard, sync_shard};
 use crate::journal::Journal;
+use crate::latency::SMALL_BYTES;
 use crate::notice::tell_of_stuck;
 use crate::record::{Content, Record};
 use crate::replica::{Replica, Staged};
@@ -241,9 +242,16 @@ async fn append(shared: &Shared, journal: &mut Journal, batch: &[Part]) -> Resul
     let mut body = BatchBody::default();
     batch.iter().flat_map(|part| &part.staged).for_each(|staged| body.push(&staged.record));
     shared.syncs.fetch_add(1, Ordering::Relaxed);
+    let (bytes, begun) = (body.len(), shared.runtime.now());
     let done = journal.append(body, !shared.runtime.has_plant(Plant::SkipFsync)).await;
+    if done.is_ok() && bytes <= SMALL_BYTES {
+        let now = shared.runtime.now();
+        shared.latency.lock().add(now.since(begun), now);
+    }
     done.map_err(|error| match error.kind() {
         ErrorKind::NoSpace => error.context("no room for the journal"),
+        // Nothing was written: the next segment could not be opened.
+        ErrorKind::Overloaded => error.context("no descriptor for the journal"),
         _ => shared.poison(&error, "append to the journal"),
     })
 }
@@ -302,7 +310,7 @@ async fn sync_direct(shared: &Shared, batch: &[Part]) -> Result<()> {
     }
     sync_files(shared, files).await?;
     for shard in shards {
-        shared.disk.sync_dir(&shard_path(&shared.root, shard)).await?;
+        sync_shard(&shared.disk, &shared.file_system, &shared.root, shard).await?;
     }
     Ok(())
 }
@@ -340,7 +348,8 @@ pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<(
         let Some(record) = next else { return Ok(()) };
         match place(shared, replica, &record).await {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NoSpace => {
+            // Nor is the disk bad that has no room, or whose file cannot be opened for want of descriptors.
+            Err(error) if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Overloaded) => {
                 shared.unsynced.lock().stuck.insert(replica.id);
                 return Ok(());
             }

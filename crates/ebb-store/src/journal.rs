@@ -87,8 +87,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends a batch and syncs it (`sync` is false only where that mistake is planted). An error of kind `NoSpace`
-    /// leaves the journal as it was; after any other one it is not known what is on disk.
+    /// Appends a batch and syncs it (`sync` is false only where that mistake is planted). An error of kind `NoSpace` or
+    /// `Overloaded` leaves the journal as it was; after any other one it is not known what is on disk.
     pub(crate) async fn append(&mut self, body: BatchBody, sync: bool) -> Result<()> {
         let len = body.len().next_multiple_of(BATCH_ALIGN);
         if self.file.as_ref().is_some_and(|(_, file_len)| self.offset + len > *file_len) {
@@ -212,6 +212,10 @@ impl Journal {
                 let _ = self.disk.remove_file(&path).await;
                 let reused = if has_data { None } else { self.reuse_segment(len).await? };
                 reused.ok_or(error)
+            }
+            Err(error) if error.kind() == ErrorKind::Overloaded => {
+                let _ = self.disk.remove_file(&path).await;
+                Err(error)
             }
             Err(error) => Err(error),
         }

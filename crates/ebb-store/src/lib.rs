@@ -30,6 +30,7 @@ mod graves;
 mod index;
 mod journal;
 mod label;
+mod latency;
 mod notice;
 mod overlay;
 mod plan;

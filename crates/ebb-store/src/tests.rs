@@ -11,4 +11,5 @@ mod pulls;
 mod random;
 mod rig;
 mod room;
+mod scarce;
 mod shares;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ebb_runtime::{DirLock, Disk, FileSystem, Plant, Runtime, Space, Task};
+use bytes::Bytes;
+use ebb_runtime::{DirLock, Disk, FileSystem, OpenMode, Plant, Runtime, Space, Task};
 use ebb_types::{ClusterId, Error, Incarnation, MetablockId, NodeId, Result, VolumeId, bail, err};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
@@ -17,6 +18,7 @@ use crate::files::FileCache;
 use crate::graves::Graves;
 use crate::journal::Journal;
 use crate::label::{LABEL_FILE, Label};
+use crate::latency::Latency;
 use crate::record::Head;
 use crate::recover::Loaded;
 use crate::replica::Replica;
@@ -25,6 +27,10 @@ use crate::{checkpoint, flush, recover, rest, share};
 
 /// The journal grows no longer than this before a checkpoint, for the sake of the next start.
 pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
+
+/// What [`Volume::time_disk`] writes; a start removes it, as it removes all unfinished files.
+const TIMED_FILE: &str = "timed.new";
+const TIMED_BYTES: usize = 4096;
 
 /// How a volume behaves. The defaults suit a disk of a real node.
 #[derive(Clone, Debug)]
@@ -141,6 +147,8 @@ pub(crate) struct Shared {
     pub(crate) index_bytes: AtomicU64,
     pub(crate) closing: AtomicBool,
     pub(crate) syncs: AtomicU64,
+    /// What small commits took lately.
+    pub(crate) latency: Mutex<Latency>,
     _lock: DirLock,
 }
 
@@ -248,6 +256,32 @@ impl Volume {
         self.shared.syncs.load(Ordering::Relaxed)
     }
 
+    /// What small commits took in the last seconds: the median, and how many they were. None: there were none.
+    #[must_use]
+    pub fn commit_latency(&self) -> Option<(Duration, u32)> {
+        self.shared.latency.lock().median(self.shared.runtime.now())
+    }
+
+    /// Whether a checkpoint is under way, which makes commits slow.
+    #[must_use]
+    pub fn is_checkpointing(&self) -> bool {
+        self.shared.checkpointing.try_lock().is_err()
+    }
+
+    /// Writes and syncs a few bytes beside the journal, and counts what that took as a small commit: so that a disk that nobody
+    /// writes to any more is seen to be well again. A failure says nothing here: work that meets it says it.
+    pub async fn time_disk(&self) -> Result<()> {
+        let shared = &self.shared;
+        shared.check_open()?;
+        let begun = shared.runtime.now();
+        let file = shared.disk.open(&shared.root.join(TIMED_FILE), OpenMode::Create).await?;
+        file.write_at(0, vec![Bytes::from_static(&[0; TIMED_BYTES])]).await?;
+        file.sync_data().await?;
+        let now = shared.runtime.now();
+        shared.latency.lock().add(now.since(begun), now);
+        Ok(())
+    }
+
     /// Replicas found damaged since the last call.
     #[must_use]
     pub fn take_damaged(&self) -> Vec<MetablockId> {
@@ -316,6 +350,7 @@ impl Shared {
             index_bytes: AtomicU64::new(index_bytes),
             closing: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
+            latency: Mutex::default(),
             options,
             _lock: lock,
         }

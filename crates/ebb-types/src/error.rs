@@ -202,6 +202,11 @@ impl Error {
     /// A disk error, mapped to the kind that a caller can act on.
     pub fn from_io(error: &std::io::Error, what: impl fmt::Display) -> Self {
         use std::io::ErrorKind as Io;
+        // EMFILE and ENFILE (errno(3)): nothing was done, and nothing is wrong with the disk.
+        if matches!(error.raw_os_error(), Some(23 | 24)) {
+            let advice = "close some of them, or raise the limit with `prlimit --nofile`";
+            return Self::new(ErrorKind::Overloaded, format!("{what}: {error}; {advice}"));
+        }
         let kind = match error.kind() {
             Io::NotFound => ErrorKind::NotFound,
             Io::AlreadyExists => ErrorKind::Exists,
@@ -255,6 +260,15 @@ mod tests {
             assert!(kind.errno() > 0);
         }
         assert_eq!(ErrorKind::from_raw(12_345), ErrorKind::Internal);
+    }
+
+    #[test]
+    fn want_of_descriptors_is_not_taken_for_a_bad_disk() {
+        for errno in [23, 24] {
+            let error = Error::from_io(&std::io::Error::from_raw_os_error(errno), "cannot open f");
+            assert_eq!(error.kind(), ErrorKind::Overloaded);
+            assert!(error.detail().contains("prlimit"), "{error}");
+        }
     }
 
     #[test]

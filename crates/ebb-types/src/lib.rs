@@ -1,9 +1,12 @@
 //! The nouns of Ebb: ids, epochs, versions, units and error kinds.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number. Reading order: [`ids`], [`version`],
-//! [`geometry`], [`prefetch`], [`read_rule`], [`error`], [`attr`], [`trust`].
+//! [`geometry`], [`prefetch`], [`read_rule`], [`error`], [`attr`], [`trust`], [`copies`],
+//! [`deadlines`].
 
 pub mod attr;
+pub mod copies;
+pub mod deadlines;
 pub mod error;
 pub mod geometry;
 pub mod ids;
@@ -13,6 +16,7 @@ pub mod trust;
 pub mod version;
 
 pub use attr::{Credentials, FileKind, NAME_LEN_MAX, WallTime, check_name_len};
+pub use copies::{may_lose_by_one_failure, min_copies};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use geometry::{BLOCK_SIZE_DEFAULT, CHUNK_SIZE, Geometry, METABLOCK_SIZE_DEFAULT, Piece};
 pub use ids::{

@@ -102,7 +102,12 @@ impl Cluster {
             members.push(Member { process: world.process(&format!("h{number}")), role: Role::Block });
         }
         for number in 0..options.clients {
-            members.push(Member { process: world.process(&format!("c{number}")), role: Role::Client(number) });
+            let name = format!("c{number}");
+            let process = match options.shares_hosts && number < options.block_servers {
+                true => world.process_on(&format!("h{}", number + 1), &name),
+                false => world.process(&name),
+            };
+            members.push(Member { process, role: Role::Client(number) });
         }
         let replicas = options.replicas;
         let cluster = Self(Arc::new(Inner {
@@ -155,6 +160,12 @@ impl Cluster {
     /// Counts a fault that begins.
     pub fn note_fault(&self, kind: Kind) {
         *self.0.board.injected.lock().entry(kind).or_default() += 1;
+    }
+
+    /// Notes which nodes are called gray.
+    pub fn note_gray(&self, status: &pb::ClusterStatusReply) {
+        let gray = status.nodes.iter().filter(|node| node.gray.is_some());
+        self.0.board.gray.lock().extend(gray.map(|node| node.id));
     }
 
     /// Whether a process never comes back.
@@ -382,9 +393,9 @@ impl Cluster {
         if self.0.options.names {
             let dice = self.world().dice(&format!("names {number} {}", self.world().now().as_nanos()));
             let pause_max = self.0.options.work_pause_max;
-            let (worker, client, runtime_there) = (worker.clone(), files.client().clone(), runtime.clone());
+            let (board, client, runtime_there) = (self.0.board.clone(), files.client().clone(), runtime.clone());
             tasks.push(runtime.spawn("names", async move {
-                match Names::new(worker, client, runtime_there).await {
+                match Names::new(board, number, client, runtime_there, "/run").await {
                     Ok(names) => names.run(dice, pause_max).await,
                     Err(error) => tracing::debug!(number, %error, "no directory of names"),
                 }

@@ -151,6 +151,7 @@ pub struct History {
     own: BTreeMap<usize, OwnFile>,
     holds: Vec<Hold>,
     names: Vec<Record>,
+    names_unanswered: usize,
     files_named: u32,
     complaints: Vec<Violation>,
 }
@@ -248,6 +249,7 @@ impl History {
 
     /// An operation on a name is begun; tells its number.
     pub fn begin_name(&mut self, record: Record) -> usize {
+        self.names_unanswered += usize::from(record.operation.changes());
         self.names.push(record);
         self.names.len() - 1
     }
@@ -256,7 +258,14 @@ impl History {
     pub fn end_name(&mut self, number: usize, answer: Answer, end: Time) {
         if let Some(record) = self.names.get_mut(number) {
             (record.answer, record.end) = (answer, end);
+            self.names_unanswered -= usize::from(record.operation.changes() && answer != Answer::Unknown);
         }
+    }
+
+    /// Changes of names that have no answer, yet or for ever.
+    #[must_use]
+    pub fn names_unanswered(&self) -> usize {
+        self.names_unanswered
     }
 
     /// What was done to names, in the order of beginning.

@@ -5,9 +5,11 @@
 
 pub mod append;
 pub mod atomic;
+pub mod available;
 pub mod copies;
 pub mod disks;
 pub mod fresh;
+pub mod gray;
 pub mod healthy;
 pub mod linear;
 pub mod locks;

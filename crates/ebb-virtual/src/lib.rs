@@ -9,18 +9,20 @@
 //! would. It never suspends a promise: faults keep to a budget ([`faults::budget`]) of what the copies bear. That it
 //! would notice a broken one is tried with planted mistakes ([`ebb_runtime::plant`]).
 //!
-//! Short-circuit reads are left out: descriptors pass over Unix sockets, and the virtual world has none. Clients sit on
-//! hosts of their own, so they never ask for one; `ebb-client/src/tests/short.rs` tries them on the real back end.
+//! Clients sit on hosts of their own, or, where a seed says so, beside block servers: they read from these by descriptors, whose slots
+//! and sockets the world has, and the two die together.
 //!
 //! Reading order: [`options`], [`report`], [`cluster`] with [`datasets`], [`faults`], [`workload`] with [`own`],
 //! [`locks`], [`cell`] and [`files`], [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
-//! Beside them: [`power`], a cluster that follows its power, with runs of its own ([`power::run`]).
+//! Beside them: [`gray`], runs in which a node is slow for long; [`power`], a cluster that follows its power, with runs of its own
+//! ([`power::run`]); and [`single`], one fault at a time.
 
 pub mod cell;
 pub mod cluster;
 pub mod datasets;
 pub mod faults;
 pub mod files;
+pub mod gray;
 pub mod history;
 pub mod invariants;
 pub mod locks;
@@ -30,6 +32,7 @@ pub mod options;
 pub mod own;
 pub mod power;
 pub mod report;
+pub mod single;
 pub mod survey;
 pub mod swarm;
 #[cfg(test)]
@@ -90,8 +93,11 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         reads: history.reads().len() as u64,
         locks: history.holds().len() as u64,
         names: history.names().len() as u64,
+        short_reads: counts.values().map(|counts| counts.short_reads).sum(),
         extra_reads: counts.values().map(|counts| counts.extra_reads).sum(),
         away_from_on: 0,
+        gray: board.gray.lock().len() as u64,
+        slowest: Default::default(),
         proxy: ProxyUse::of(counts.values()),
         violations,
     }
@@ -136,6 +142,7 @@ fn board(world: &World) -> Board {
         last: Arc::default(),
         injected: Arc::default(),
         counts: Arc::default(),
+        gray: Arc::default(),
         in_turns: false,
         done: Arc::default(),
     }

@@ -60,8 +60,8 @@ pub enum Answer {
     File(File),
     /// No contents: a file that is made and not filled yet.
     Empty,
-    /// No answer, or an error that does not tell whether it was done: it may be done at any time after its start, or
-    /// never.
+    /// No answer, or an error that does not tell whether it was done: it may be done at any time between its start and its
+    /// end, or never.
     Unknown,
 }
 
@@ -76,11 +76,28 @@ pub struct Record {
     pub answer: Answer,
     /// Taken before the call, in nanoseconds.
     pub start: u64,
-    /// Taken after it.
+    /// Taken after it. Where nobody knows the answer: from when on it is certainly not done any more; `u64::MAX`, if that is
+    /// not known.
     pub end: u64,
 }
 
 impl Operation {
+    /// Whether it can change a directory.
+    #[must_use]
+    pub fn changes(self) -> bool {
+        !matches!(self, Self::Look(_) | Self::Read(_))
+    }
+
+    /// The names that it is about.
+    pub fn names(self) -> impl Iterator<Item = Name> {
+        let (one, other) = match self {
+            Self::Move(one, other) | Self::MoveNew(one, other) | Self::Exchange(one, other) => (one, Some(other)),
+            Self::Put(name, _) | Self::PutNew(name, _) | Self::Make(name, _) => (name, None),
+            Self::Unlink(name) | Self::Look(name) | Self::Read(name) => (name, None),
+        };
+        std::iter::once(one).chain(other)
+    }
+
     /// What it may do to a directory: the answer, and the directory after it. `None`: this answer is wrong here.
     /// `is_filled_later` tells of a file whether it was empty at first.
     #[must_use]

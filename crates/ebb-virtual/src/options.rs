@@ -17,7 +17,7 @@ pub struct VirtualOptions {
     pub racks: usize,
     /// Proxies, each a process of its own on a host of its own; 0: one, in the master's process.
     pub proxies: usize,
-    /// Clients, each on a host of its own.
+    /// Clients, each on a host of its own, or on a block server's.
     pub clients: usize,
     /// Operations of one client at a time.
     pub workers_per_client: usize,
@@ -45,6 +45,8 @@ pub struct VirtualOptions {
     pub direct_bytes_min: u64,
     /// Percent of the unused capacity that extra copies of what is read often may take; 0: there are none.
     pub extra_share_percent: u32,
+    /// The first clients are on hosts of block servers, and share their fate.
+    pub shares_hosts: bool,
     /// Clients use a few names of one directory, too.
     pub names: bool,
     /// Longest pause of a worker between two operations.
@@ -73,6 +75,7 @@ impl Default for VirtualOptions {
             in_turns: false,
             direct_bytes_min: 32 << 10,
             extra_share_percent: 0,
+            shares_hosts: false,
             names: false,
             work_pause_max: Duration::from_millis(150),
             plant: None,
@@ -88,7 +91,8 @@ impl VirtualOptions {
         let mut dice = Dice::new(seed, "options");
         let replicas = if dice.chance(0.3) { 2 } else { 3 };
         Self {
-            block_servers: dice.between(u64::from(replicas) + 1, 7) as usize,
+            // With none to spare a set goes on with fewer, where it may.
+            block_servers: dice.between(u64::from(replicas), 7) as usize,
             racks: dice.between(2, 3) as usize,
             clients: dice.between(2, 4) as usize,
             workers_per_client: dice.between(1, 2) as usize,
@@ -112,6 +116,8 @@ impl VirtualOptions {
             extra_share_percent: if Dice::new(seed, "extra copies").coin() { 50 } else { 0 },
             own: (0..4).map(|_| dice.coin().then(|| *dice.pick(DatasetKind::ALL))).collect(),
             proxies: *Dice::new(seed, "proxies").pick(&[0, 0, 0, 1, 2]),
+            shares_hosts: Dice::new(seed, "shared hosts").chance(0.3),
+            names: Dice::new(seed, "names").chance(0.5),
             ..Self::default()
         }
     }

@@ -32,10 +32,16 @@ pub struct Report {
     pub locks: u64,
     /// Operations on names.
     pub names: u64,
+    /// Reads by descriptors of a block server on the client's host, as clients counted them until shortly before their ends.
+    pub short_reads: u64,
     /// Reads that extra copies answered, as clients counted them until shortly before their ends.
     pub extra_reads: u64,
     /// The most copies that were seen away from homes that no plan lets sleep, in runs under power.
     pub away_from_on: u64,
+    /// Nodes that were called gray.
+    pub gray: u64,
+    /// The longest operation of each kind in milliseconds, in runs with one fault at a time.
+    pub slowest: BTreeMap<String, u64>,
     /// How the proxy was used, and what befell those who used it.
     pub proxy: ProxyUse,
     /// Broken promises; empty in a good run.

@@ -44,6 +44,7 @@ impl<'a> Watch<'a> {
     /// Whether every set has all its copies, all of them readable. Notes what should not be.
     pub async fn is_complete(&self, scrub: bool) -> bool {
         let Ok((status, report)) = self.look(scrub).await else { return false };
+        self.cluster.note_gray(&status);
         let host = |node: u64| status.nodes.iter().find(|known| known.id == node).map(|known| known.host.clone());
         let found = {
             let budget = self.cluster.budget();

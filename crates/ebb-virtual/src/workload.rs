@@ -1,7 +1,7 @@
 //! What clients do: write, overwrite, append, truncate, punch holes, read, rename and fsync on a few shared files; make,
 //! fill, rename, link, replace and remove files of their own ([`crate::own`]); lock ([`crate::locks`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -66,10 +66,28 @@ pub struct Board {
     pub injected: Arc<Mutex<BTreeMap<Kind, u64>>>,
     /// What each life of a client counted, by client and start.
     pub counts: Arc<Mutex<BTreeMap<(usize, Time), Metrics>>>,
+    /// Nodes that were called gray.
+    pub gray: Arc<Mutex<BTreeSet<u64>>>,
     /// Most operations go to one file of each kind.
     pub in_turns: bool,
     /// Workers end their loop when it is set.
     pub done: Arc<AtomicBool>,
+}
+
+impl Board {
+    /// The time of an event of the history. No two have the same, for much is done in no virtual time: a write that
+    /// returned after an fsync had begun must not pass for one that the fsync promised to keep.
+    pub(crate) fn now(&self) -> Time {
+        let world = u64::try_from(self.world.now().as_nanos()).unwrap_or(u64::MAX);
+        let time = world.max(self.last.load(Ordering::Relaxed) + 1);
+        self.last.store(time, Ordering::Relaxed);
+        time
+    }
+
+    /// Whether workers end their loop.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Relaxed)
+    }
 }
 
 /// One client as the workload and the oracle see it.
@@ -97,13 +115,9 @@ impl Worker {
         }
     }
 
-    /// The time of an event of the history. No two have the same, for much is done in no virtual time: a write that
-    /// returned after an fsync had begun must not pass for one that the fsync promised to keep.
+    /// The time of an event of the history.
     pub(crate) fn now(&self) -> Time {
-        let world = u64::try_from(self.board.world.now().as_nanos()).unwrap_or(u64::MAX);
-        let time = world.max(self.board.last.load(Ordering::Relaxed) + 1);
-        self.board.last.store(time, Ordering::Relaxed);
-        time
+        self.board.now()
     }
 
     /// The name that a file has now, as far as is known.

@@ -12,5 +12,6 @@ pub mod down;
 pub mod health;
 mod private;
 pub mod process;
+mod progress;
 pub mod status;
 pub mod up;

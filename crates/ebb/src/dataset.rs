@@ -1,7 +1,7 @@
 //! `ebb dataset`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use ebb_types::{Geometry, HostName, InodeId, Prefetch, ReadRule, Result, bail};
+use ebb_types::{Geometry, HostName, InodeId, Prefetch, ReadRule, Result, bail, may_lose_by_one_failure, min_copies};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -17,8 +17,8 @@ mod show;
 pub enum DatasetCommand {
     /// Make a directory tree with its own layout, copies and sizes. The directory must be new or empty.
     Create(CreateArgs),
-    /// Change a dataset's limits (what is there already stays; below it, nothing grows), its share for extra copies, or
-    /// how much of it is fetched before it is asked for.
+    /// Change a dataset's limits (what is there already stays; below it, nothing grows), with how few copies writes go on, its
+    /// share for extra copies, or how much of it is fetched before it is asked for.
     Set(SetArgs),
     /// Set how many nodes of a dataset's chain are to be active: it is then read from these, whatever more power there is.
     SetActive(SetActiveArgs),
@@ -44,6 +44,11 @@ pub struct CreateArgs {
     /// Copies, on distinct nodes.
     #[arg(long, default_value_t = 3)]
     replicas: u32,
+    /// Copies that have to take a write before it is acknowledged. With nodes missing, and no others to take their place,
+    /// writes and new files go on with so many; what is short is made up when nodes are there again [default: 2, and 1 of a
+    /// dataset with one copy].
+    #[arg(long, value_name = "N")]
+    min_copies: Option<u32>,
     /// Where replicas go.
     #[arg(long, value_enum, default_value_t = LayoutArg::Random)]
     layout: LayoutArg,
@@ -85,6 +90,10 @@ pub struct SetArgs {
     /// Most inodes. 0: no limit.
     #[arg(long)]
     inodes: Option<u64>,
+    /// Copies that have to take a write before it is acknowledged: 1 to the number of copies. Files that are being written go on as
+    /// they are.
+    #[arg(long, value_name = "N")]
+    min_copies: Option<u32>,
     /// Share of the unused capacity that extra copies of what is read often may take. 0: those that there are go.
     #[arg(long, value_name = "PERCENT")]
     extra_share: Option<Percent>,
@@ -154,6 +163,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
     if args.replicas == 0 || args.replicas as usize > nodes {
         bail!(Invalid, "--replicas {}: between 1 and the number of nodes ({nodes})", args.replicas);
     }
+    check_min_copies(args.min_copies, args.replicas)?;
     let primaries = args.primaries.unwrap_or(0);
     check_chain(&args, nodes)?;
     let Ok(path) = String::from_utf8(args.path.as_bytes().to_vec()) else {
@@ -175,6 +185,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         extra_share_percent: args.extra_share.0,
         prefetch: args.prefetch.map_or(0, Prefetch::to_raw),
         read_rule: args.read_rule.map_or(0, ReadRule::to_raw),
+        min_copies: args.min_copies.unwrap_or(0),
         ..Default::default()
     };
     let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
@@ -185,7 +196,31 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
     } else {
         context.output.say(&format!("dataset {} made", dataset.path));
     }
+    warn_of_one(context, &dataset);
     Ok(())
+}
+
+/// Refused here, where the option's name is known.
+fn check_min_copies(min: Option<u32>, replicas: u32) -> Result<()> {
+    if let Some(min) = min.filter(|min| *min == 0 || *min > replicas) {
+        bail!(
+            Invalid,
+            "--min-copies {min}: a write is acknowledged when so many of the {replicas} copies have it, so give a number between 1 and \
+             {replicas}"
+        );
+    }
+    Ok(())
+}
+
+/// The operator may want it so, and has to know.
+fn warn_of_one(context: &Context, dataset: &pb::Dataset) {
+    if may_lose_by_one_failure(dataset.min_copies, dataset.replicas) {
+        context.output.warn(&format!(
+            "warning: with --min-copies 1, writes to {} go on with one copy while other nodes are missing: a single failure then loses \
+             what fsync has acknowledged. `ebb dataset set {} --min-copies 2` ends that",
+            dataset.path, dataset.path
+        ));
+    }
 }
 
 /// What is missing is asked for by name; what cannot be is the master's to refuse, who knows the nodes.
@@ -226,21 +261,26 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         extra_share_percent: args.extra_share.map(|share| share.0),
         prefetch: args.prefetch.map(Prefetch::to_raw),
         read_rule: args.read_rule.map(ReadRule::to_raw),
+        min_copies: args.min_copies,
     };
     if set == pb::meta_op::SetDataset::default() {
         bail!(
             Invalid,
-            "nothing to set: give --quota, --inodes, --extra-share, --prefetch, --read-rule, or several of them"
+            "nothing to set: give --quota, --inodes, --min-copies, --extra-share, --prefetch, --read-rule, or several of them"
         );
     }
     let dataset = find(client, &args.path).await?;
+    check_min_copies(args.min_copies, dataset.replicas)?;
     let set = pb::meta_op::SetDataset { dataset: dataset.id, ..set };
     client.meta(&admin::credentials(), pb::meta_op::Op::SetDataset(set)).await?;
     let dataset = find(client, &args.path).await?;
     if context.output.json() {
         context.output.print_json(&to_json(&dataset));
     } else {
-        context.output.table(&table(&[dataset]));
+        context.output.table(&table(std::slice::from_ref(&dataset)));
+    }
+    if args.min_copies.is_some() {
+        warn_of_one(context, &dataset);
     }
     Ok(())
 }
@@ -287,6 +327,7 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "extra_share": Percent(dataset.extra_share_percent).to_string(),
         "prefetch": Prefetch::from_raw(dataset.prefetch).unwrap_or_default().to_string(),
         "read_rule": ReadRule::from_raw(dataset.read_rule).unwrap_or_default().to_string(),
+        "min_copies": min_copies(dataset.min_copies, dataset.replicas),
         "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })
 }

@@ -56,7 +56,7 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
             "under_replicated": reply.under_replicated, "over_replicated": reply.over_replicated,
             "corrupt": reply.corrupt, "orphaned": reply.orphaned, "unsettled": reply.unsettled,
             "unscrubbed": reply.unscrubbed, "asleep": reply.asleep, "unseen": reply.unseen,
-            "findings": reply.findings, "troubles": troubles,
+            "findings": reply.findings, "troubles": troubles, "short": status::shortages_json(&reply.shortages),
             "lost": reply.lost.iter().map(|file| json!({
                 "inode": file.inode, "path": file.path, "size": file.size, "metablocks": file.indexes,
             })).collect::<Vec<_>>(),
@@ -84,6 +84,7 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
         reply.orphaned,
         reply.unsettled,
     ));
+    status::shortage_lines(&reply.shortages).iter().for_each(|line| context.output.say(line));
     if reply.unseen > 0 {
         context.output.say(&format!(
             "not looked at: {} replicas on nodes that the power plan keeps off; {} metablocks have no other",

@@ -66,6 +66,9 @@ pub struct VirtualArgs {
     /// Seeds at a time.
     #[arg(long, default_value = "1")]
     jobs: NonZeroUsize,
+    /// One fault at a time, mostly with as many block servers as copies: how long anybody waits meanwhile.
+    #[arg(long, conflicts_with_all = ["large", "power"])]
+    single: bool,
     /// A large cluster: up to twenty block servers, eight clients and three proxies, several faults at a time.
     #[arg(long, conflicts_with = "power")]
     large: bool,

@@ -68,7 +68,12 @@ async fn list(context: &Context) -> Result<bool> {
                 node.host.clone(),
                 node.rack.clone(),
                 node.pid.to_string(),
-                if health::is_poisoned(volume) { "poisoned" } else { state(node, &asleep) }.to_owned(),
+                match state(node, &asleep) {
+                    _ if health::is_poisoned(volume) => "poisoned",
+                    "live" if node.gray.is_some() => "gray",
+                    state => state,
+                }
+                .to_owned(),
                 node.load.to_string(),
                 volume.path.clone(),
                 volume.replicas.to_string(),
@@ -78,7 +83,10 @@ async fn list(context: &Context) -> Result<bool> {
         }
     }
     context.output.table(&table);
-    troubles.iter().for_each(|trouble| context.output.say(trouble));
+    troubles
+        .iter()
+        .chain(&health::notices(&reply.nodes, status::now_ms()))
+        .for_each(|sentence| context.output.say(sentence));
     Ok(troubles.is_empty())
 }
 
@@ -102,6 +110,7 @@ fn node_json(node: &pb::Node, asleep: &BTreeSet<String>) -> serde_json::Value {
     json!({
         "id": format!("n{}", node.id), "host": node.host, "rack": node.rack, "pid": node.pid,
         "address": node.address, "state": state(node, asleep), "load": node.load, "volumes": volumes,
+        "gray": status::gray_json(node),
     })
 }
 

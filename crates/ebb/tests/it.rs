@@ -13,10 +13,14 @@ mod datasets;
 mod ends;
 #[path = "it/faults.rs"]
 mod faults;
+#[path = "it/fewer.rs"]
+mod fewer;
 #[path = "it/frozen.rs"]
 mod frozen;
 #[path = "it/full.rs"]
 mod full;
+#[path = "it/gray.rs"]
+mod gray;
 #[path = "it/harness.rs"]
 mod harness;
 #[path = "it/jobs.rs"]
@@ -53,5 +57,7 @@ mod returns;
 mod shared;
 #[path = "it/soak.rs"]
 mod soak;
+#[path = "it/two_builds.rs"]
+mod two_builds;
 #[path = "it/watch.rs"]
 mod watch;

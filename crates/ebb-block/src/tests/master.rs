@@ -83,7 +83,7 @@ impl FakeMaster {
         let known = told.nodes.get(&message.node).is_some_and(|node| node.boot == message.boot);
         told.last_heartbeat.insert(message.node, message);
         let report = std::mem::take(&mut told.forget) || !known;
-        pb::HeartbeatReply { report, position: None }
+        pb::HeartbeatReply { report, position: None, gray: false }
     }
 
     fn answer(&self, request: &Request) -> Result<Answer> {

@@ -1,10 +1,12 @@
 //! The channel against members that lose, delay, restart and refuse, as a property.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ebb_types::err;
 use proptest::prelude::*;
 
+use super::sets::DISPLACE_PAUSE;
 use super::*;
 
 const EPOCH: Epoch = Epoch::new(3);
@@ -82,8 +84,15 @@ struct Bench {
     members: BTreeMap<u64, Fake>,
     flights: Vec<Flight>,
     next_node: u64,
+    /// Whether there are nodes to replace a member that fails.
+    has_spares: bool,
+    /// There was a time without.
+    was_short: bool,
+    now: Moment,
     /// What was sent, by version.
     sent: BTreeMap<Version, Arc<Outgoing>>,
+    /// The master has a volume for a member that is only slow.
+    offers: bool,
 }
 
 fn member(node: u64) -> pb::Member {
@@ -96,12 +105,16 @@ impl Bench {
         let record = pb::Metablock { id: 9, members: (1..=recorded).map(member).collect(), ..Default::default() };
         let fake = Fake { boot: 1, received: Version::ZERO, synced: Version::ZERO, alive: true, full: false };
         Self {
-            channel: Channel::new(&record, Version::ZERO, EPOCH, 1, 3),
+            channel: Channel::new(&record, Version::ZERO, EPOCH, 1, Copies { wanted: 3, min: 2 }),
             rhythm: Rhythm::Together,
             members: (1..=recorded).map(|node| (node, fake.clone())).collect(),
             flights: Vec::new(),
             next_node: 4,
+            has_spares: true,
+            was_short: false,
+            now: Moment::default(),
             sent: BTreeMap::new(),
+            offers: true,
         }
     }
 
@@ -138,6 +151,13 @@ impl Bench {
                 self.channel.note_synced(peer, &result).unwrap();
             }
         }
+        if self.channel.only_displaced().is_none() {
+            self.channel.keep_displaced();
+        } else if !self.offers {
+            assert!(self.channel.keep_displaced());
+            self.channel.on_revived();
+            return;
+        }
         let well = self.channel.peers.iter().filter(|peer| peer.failed.is_none());
         let source = well.max_by_key(|peer| peer.synced).cloned();
         let at = source.as_ref().map_or(Version::ZERO, |peer| peer.synced);
@@ -150,7 +170,18 @@ impl Bench {
             self.channel.on_revived();
             return;
         }
-        let mut set = Vec::new();
+        let generation = self.channel.generation + 1;
+        let mut set: Vec<_> =
+            self.channel.peers.iter().filter(|peer| peer.failed.is_none()).map(|peer| peer.member).collect();
+        if !self.has_spares && set.len() >= 2 {
+            let went_on = WentOn { at: self.now, map: 1 };
+            match set.len() == self.channel.peers.len() {
+                true => self.channel.on_went_on(went_on),
+                false => self.channel.on_repaired(&set, generation, at, Repaired::Fewer(went_on)),
+            }
+            return;
+        }
+        set.clear();
         for peer in &self.channel.peers {
             if peer.failed.is_none() {
                 set.push(peer.member);
@@ -166,8 +197,7 @@ impl Bench {
             set.push(member(self.next_node));
             self.next_node += 1;
         }
-        let generation = self.channel.generation + 1;
-        self.channel.on_repaired(&set, generation, at, false);
+        self.channel.on_repaired(&set, generation, at, Repaired::Whole);
     }
 
     /// One flight goes on: to its members, or back from them.
@@ -214,11 +244,13 @@ impl Bench {
         self.start();
     }
 
-    /// The promise: what is settled is on the disk of every member of the set, and that has as many as wanted.
+    /// The promise: what is settled is on the disk of every member of the set, and that has as many as a write needs, and as
+    /// wanted unless there were no nodes.
     fn settle(&mut self) {
         self.channel.settle();
         let (settled, count) = (self.channel.settled, self.channel.peers.len());
-        assert!(settled == Version::ZERO || count == 3, "{settled} settled on {count} members");
+        let least = if self.was_short { 2 } else { 3 };
+        assert!(settled == Version::ZERO || count >= least, "{settled} settled on {count} members");
         for peer in &self.channel.peers {
             let fake = &self.members[&peer.member.node];
             assert!(fake.synced >= self.channel.settled, "{} settled, {fake:?}", self.channel.settled);
@@ -234,6 +266,12 @@ enum Op {
     Kill(u64),
     Fill(u64),
     Restart(u64),
+    /// A member's node is gray, and there is another one, or not.
+    Displace(usize, bool),
+    /// There are nodes for replacements from now on, or none.
+    Spares(bool),
+    /// Time passes.
+    Sleep(u64),
     /// A plan comes under which members sleep, or none does any more.
     Plan(Rhythm),
 }
@@ -246,6 +284,9 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1u64..6).prop_map(Op::Kill),
         1 => (1u64..6).prop_map(Op::Fill),
         2 => (1u64..6).prop_map(Op::Restart),
+        1 => (0usize..3, any::<bool>()).prop_map(|(peer, offers)| Op::Displace(peer, offers)),
+        1 => any::<bool>().prop_map(Op::Spares),
+        1 => (1u64..20).prop_map(Op::Sleep),
         1 => Just(Op::Plan(Rhythm::InTurns)),
         1 => Just(Op::Plan(Rhythm::Together)),
     ]
@@ -273,7 +314,22 @@ proptest! {
                 Op::Kill(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.alive = false },
                 Op::Fill(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.full = true },
                 Op::Restart(node) => if let Some(fake) = bench.members.get_mut(&node) { fake.restart() },
+                Op::Displace(peer, offers) => {
+                    bench.offers = offers;
+                    if bench.channel.peers.len() == 3 && !bench.channel.is_ailing() {
+                        bench.channel.displace(peer, err!(Overloaded, "gray"), Moment::default());
+                        bench.start();
+                    }
+                }
                 Op::Plan(rhythm) => bench.rhythm = rhythm,
+                Op::Spares(has_spares) => {
+                    bench.has_spares = has_spares;
+                    bench.was_short |= !has_spares;
+                }
+                Op::Sleep(seconds) => {
+                    bench.now = bench.now.after(Duration::from_secs(seconds));
+                    bench.channel.on_time(bench.now, 1);
+                }
             }
         }
         bench.channel.want_sync();
@@ -285,6 +341,39 @@ proptest! {
         prop_assert!(!bench.channel.is_unsettled(), "stuck: {:?}", bench.channel);
         prop_assert!(bench.channel.is_quiet());
     }
+}
+
+/// A set that goes on with fewer members writes at once, and looks for a further one when it may have come.
+#[test]
+fn a_set_that_went_on_seeks_every_now_and_then() {
+    let mut bench = Bench::new(2);
+    (bench.has_spares, bench.was_short) = (false, true);
+    bench.write(1);
+    assert!(!bench.channel.is_ailing() && bench.channel.peers.len() == 2 && bench.channel.shrunk);
+    (0..10).for_each(|_| bench.go_on(0));
+    bench.has_spares = true;
+    let mut seeks_after = |seconds, map| {
+        bench.channel.on_time(bench.now.after(Duration::from_secs(seconds)), map);
+        bench.write(1);
+        (0..10).for_each(|_| bench.go_on(0));
+        bench.channel.peers.len() == 3
+    };
+    assert!(!seeks_after(9, 1), "nothing has changed");
+    assert!(!seeks_after(0, 2), "not with each map");
+    assert!(seeks_after(1, 2), "a node may have come");
+}
+
+#[test]
+fn a_set_with_fewer_members_than_a_write_needs_writes_nothing() {
+    let mut bench = Bench::new(1);
+    bench.channel.push(Content::data(0, vec![bytes::Bytes::from_static(b"x")]));
+    assert!(matches!(bench.channel.next(Rhythm::Together), Step::Repair) && bench.channel.is_ailing());
+    let only = [member(1)];
+    bench.channel.on_repaired(&only, 2, Version::ZERO, Repaired::GaveUp);
+    assert!(matches!(bench.channel.next(Rhythm::Together), Step::Send { .. }), "its failure has been told");
+    bench.channel.push(Content::data(0, vec![bytes::Bytes::from_static(b"y")]));
+    let step = bench.channel.next(Rhythm::Together);
+    assert!(matches!(step, Step::None), "first what is under way lands: {step:?}");
 }
 
 #[test]
@@ -352,4 +441,37 @@ fn what_was_received_is_synced_while_another_member_is_waited_for() {
     bench.channel.want_sync();
     bench.start();
     assert!(bench.flights.iter().any(|flight| matches!(flight, Flight::Sync(peers) if *peers == [1, 2])));
+}
+
+#[test]
+fn a_member_that_is_only_slow_keeps_its_place_where_there_is_no_other() {
+    let mut bench = Bench::new(3);
+    bench.write(1);
+    bench.offers = false;
+    let now = Moment::default();
+    assert!(bench.channel.may_displace(now));
+    bench.channel.displace(1, err!(Overloaded, "gray"), now);
+    assert_eq!(bench.channel.only_displaced(), Some(2));
+    bench.channel.want_sync();
+    (0..100).for_each(|turn| bench.go_on(turn));
+    assert!(!bench.channel.is_unsettled() && bench.node_of(1) == 2, "no write fails for it");
+    let soon = now.after(DISPLACE_PAUSE);
+    assert!(!bench.channel.may_displace(now) && bench.channel.may_displace(soon));
+    bench.write(1);
+    bench.offers = true;
+    bench.channel.displace(1, err!(Overloaded, "gray"), soon);
+    assert!(!bench.channel.may_displace(soon.after(DISPLACE_PAUSE)), "longer after an attempt in vain");
+    bench.channel.want_sync();
+    (0..100).for_each(|turn| bench.go_on(turn));
+    assert_eq!((bench.channel.peers.len(), bench.node_of(1)), (3, 4));
+}
+
+#[test]
+fn of_two_members_the_one_that_failed_is_replaced_first() {
+    let mut bench = Bench::new(3);
+    bench.channel.displace(0, err!(Overloaded, "gray"), Moment::default());
+    bench.channel.fail(2, err!(Unreachable, "dead"));
+    assert_eq!(bench.channel.only_displaced(), None);
+    bench.start();
+    assert_eq!((0..3).map(|peer| bench.node_of(peer)).collect::<Vec<_>>(), [1, 2, 4]);
 }

@@ -186,6 +186,7 @@ fn a_member_that_restarts_gets_again_what_it_had_not_synced() {
 fn without_a_replacement_fsync_fails_in_time_and_the_file_goes_on() {
     run(7, 3, |cluster| async move {
         let client = cluster.client("client").await;
+        cluster.set_min_copies(&client, 3).await;
         let (handle, inode) = create(&client, InodeId::ROOT, "file").await;
         client.write(handle, 0, pattern(1, 100_000)).await.unwrap();
         client.fsync(handle).await.unwrap();

@@ -12,7 +12,7 @@ use ebb_runtime::Plant;
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result};
 use ebb_wire::pb;
-use ebb_wire::pb::meta_op::{CreateDataset, MakeDir, Op};
+use ebb_wire::pb::meta_op::{CreateDataset, MakeDir, Op, SetDataset};
 use parking_lot::Mutex;
 
 use super::fake_block::{self, SharedDisk};
@@ -211,6 +211,12 @@ impl Cluster {
         let connector = Connector::new(runtime.clone(), identity(&host, "test"), Counters::default());
         let client = Client::connect(runtime, connector, options).await.unwrap();
         (process, client)
+    }
+
+    /// From now on, a write needs so many members.
+    pub async fn set_min_copies(&self, client: &Client, count: u32) {
+        let set = SetDataset { dataset: 0, min_copies: Some(count), ..Default::default() };
+        client.meta(&root(), Op::SetDataset(set)).await.unwrap();
     }
 
     /// A directory with small blocks and metablocks.

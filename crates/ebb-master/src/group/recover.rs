@@ -10,7 +10,7 @@ use std::path::Path;
 use ebb_meta::Machine;
 use ebb_runtime::Runtime;
 use ebb_types::{ClusterId, Error, ErrorKind, Result, bail, err};
-use ebb_wire::{Message, pb};
+use ebb_wire::pb;
 use raft::eraftpb::{ConfState, Entry};
 
 use super::{GroupOptions, SELF_ID};
@@ -54,9 +54,9 @@ impl Commands {
     }
 }
 
+/// An entry that says something unknown ends the master, and is not passed over: its state would part from the log.
 fn decode(entry: &Entry) -> Result<pb::Command> {
-    pb::Command::decode(entry.data.as_slice())
-        .map_err(|error| err!(Corrupt, "entry {} of the log does not decode: {error}", entry.index))
+    ebb_meta::decode_known(&entry.data).map_err(|error| error.context(format_args!("entry {} of the log", entry.index)))
 }
 
 /// Reads everything that there is, and begins a log in a new directory.
@@ -176,4 +176,29 @@ async fn begin(mut start: Start, dir: &Path) -> Result<Start> {
         start.recovered.conf_state = conf_state;
     }
     Ok(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_wire::Message;
+    use ebb_wire::pb::command::Command as Change;
+
+    use super::*;
+
+    fn entry(index: u64, data: Vec<u8>) -> Entry {
+        Entry { index, term: 1, data: data.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn an_entry_of_a_newer_release_ends_the_replay() {
+        let known = pb::Command { now_ns: 1, command: Some(Change::CloseSession(7)), step: 0 };
+        // A field with a number that no release has used, behind everything that is known.
+        let newer = [known.encode_to_vec(), vec![0xf8, 0x07, 1]].concat();
+        let entries = [entry(5, known.encode_to_vec()), entry(6, newer)];
+        let mut commands = Commands::decode(&entries.iter().cloned().collect());
+        assert_eq!(commands.take(&entries[0]), Ok(known));
+        let refused = commands.take(&entries[1]).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        assert!(refused.to_string().contains("entry 6 of the log: says something"), "{refused}");
+    }
 }

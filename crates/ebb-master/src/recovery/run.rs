@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Reply;
-use ebb_types::{Epoch, ErrorKind, InodeId, NodeId, Result, Version, bail, err};
+use ebb_types::{Epoch, Error, ErrorKind, InodeId, NodeId, Result, Version, bail, err};
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 use tokio::sync::Semaphore;
@@ -135,7 +135,15 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
         }
     }
     let written = settles.iter().any(Settle::is_ahead);
-    let metablocks = settle_all(shared, epoch, settles).await?;
+    let (metablocks, unreached) = settle_all(shared, epoch, settles).await?;
+    // Who promised and fell silent before it was stamped is waited for like one that never answered.
+    let silent = waited_for(shared, inode, unreached, |_| true);
+    if !silent.is_empty() {
+        return Ok(Ended::Silent(silent));
+    }
+    if let Some(record) = metablocks.iter().find(|record| record.members.is_empty()) {
+        bail!(Unavailable, "no member of m{} was stamped", record.id);
+    }
     finish(shared, inode, epoch, metablocks, written).await.map(|()| Ended::Done)
 }
 
@@ -236,7 +244,12 @@ fn promised(replica: pb::PromisedReplica) -> Option<(Key, (Version, u64))> {
     }
 }
 
-async fn settle_all(shared: &Arc<Shared>, epoch: Epoch, settles: Vec<Settle>) -> Result<Vec<pb::Metablock>> {
+/// Makes members equal and stamps them. Returns the records, and the nodes of members that did not answer.
+async fn settle_all(
+    shared: &Arc<Shared>,
+    epoch: Epoch,
+    settles: Vec<Settle>,
+) -> Result<(Vec<pb::Metablock>, BTreeSet<NodeId>)> {
     let slots = Arc::new(Semaphore::new(SETTLING_MAX));
     let tasks: Vec<_> = settles
         .into_iter()
@@ -248,20 +261,26 @@ async fn settle_all(shared: &Arc<Shared>, epoch: Epoch, settles: Vec<Settle>) ->
             })
         })
         .collect();
-    let mut metablocks = Vec::new();
+    let (mut metablocks, mut unreached) = (Vec::new(), BTreeSet::new());
     for task in tasks {
-        metablocks.push(task.join().await??);
+        let (metablock, mut silent) = task.join().await??;
+        metablocks.push(metablock);
+        unreached.append(&mut silent);
     }
-    Ok(metablocks)
+    Ok((metablocks, unreached))
 }
 
-async fn settle_one(shared: &Arc<Shared>, epoch: Epoch, settle: Settle) -> Result<pb::Metablock> {
+async fn settle_one(shared: &Arc<Shared>, epoch: Epoch, settle: Settle) -> Result<(pb::Metablock, BTreeSet<NodeId>)> {
+    let mut unreached = BTreeSet::new();
     let mut equal = settle.sources.clone();
     for member in &settle.lagging {
         match pull(shared, epoch, &settle, *member).await {
             Ok(()) => equal.push(*member),
             Err(error) => {
-                tracing::info!(metablock = settle.record.id, node = member.node, %error, "left out of recovery")
+                tracing::info!(metablock = settle.record.id, node = member.node, %error, "left out of recovery");
+                if is_silence(&error) {
+                    unreached.insert(member.node_id());
+                }
             }
         }
     }
@@ -277,30 +296,45 @@ async fn settle_one(shared: &Arc<Shared>, epoch: Epoch, settle: Settle) -> Resul
                 length: settle.length,
             };
             let shared = Arc::clone(shared);
-            shared.clone().runtime.spawn("stamp", async move {
+            let task = shared.clone().runtime.spawn("stamp", async move {
                 shared.awake(member.node_id()).await?;
                 let reply = shared.channel(member.node_id())?.call(&call, shared.options.call_timeout).await?;
                 let version = convert::version(reply.version);
                 if version != Version::new(epoch, 0) {
                     bail!(StaleVersion, "stamped replica is at {version}");
                 }
-                Ok(member)
-            })
+                Ok(())
+            });
+            (member, task)
         })
         .collect();
     let mut stamped = Vec::new();
-    for stamp in stamps {
+    for (member, stamp) in stamps {
         match stamp.join().await? {
-            Ok(member) => stamped.push(member),
-            Err(error) => tracing::info!(metablock = settle.record.id, %error, "not stamped"),
+            Ok(()) => stamped.push(member),
+            Err(error) => {
+                tracing::info!(metablock = settle.record.id, node = member.node, %error, "not stamped");
+                if is_silence(&error) {
+                    unreached.insert(member.node_id());
+                }
+            }
         }
-    }
-    if stamped.is_empty() {
-        return Err(err!(Unavailable, "no member of m{} was stamped", settle.record.id));
     }
     // The record's order is the pipeline's.
     stamped.sort_by_key(|member| settle.record.members.iter().position(|known| known == member));
-    Ok(settled(&settle, epoch, stamped))
+    Ok((settled(&settle, epoch, stamped), unreached))
+}
+
+/// Whether the node did not answer, and is not one that refuses.
+fn is_silence(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Unreachable
+            | ErrorKind::Disconnected
+            | ErrorKind::Timeout
+            | ErrorKind::Unavailable
+            | ErrorKind::ShuttingDown
+    )
 }
 
 async fn pull(shared: &Shared, epoch: Epoch, settle: &Settle, member: pb::Member) -> Result<()> {

@@ -10,6 +10,7 @@ use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 
 use super::suspects::Suspects;
+use crate::parted::Parted;
 use crate::recovery::wait::Waiting;
 
 /// A replica, as the map or a report names it.
@@ -83,6 +84,8 @@ pub struct Work {
     pub ahead: BTreeSet<InodeId>,
     /// Sets to look at; they stay until they are as they should be.
     pub suspects: Suspects,
+    /// Nodes that get no copies of a file at present, for its writer cannot reach them.
+    pub parted: Parted,
     /// Copies in progress.
     pub copies: BTreeMap<MetablockId, CopyInProgress>,
     /// Extra copies in progress, which no set misses.

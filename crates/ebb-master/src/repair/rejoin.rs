@@ -19,11 +19,15 @@ use crate::shared::Shared;
 pub(crate) fn choose(shared: &Shared, task: &Task, staying: &[pb::Member]) -> Option<pb::LeftOut> {
     let machine = shared.group.machine();
     let (registry, work) = (shared.state.registry.lock(), shared.state.work.lock());
+    let now = shared.runtime.now();
+    let is_held_back =
+        |member: &pb::Member| work.parted.held_back(task.inode, now).any(|(node, _)| node == member.node_id());
     let is_fit = |one: &&pb::LeftOut| {
         let Some(member) = one.member else { return false };
         stamp(one) == task.record.min_version()
             && staying.iter().all(|other| is_apart(other, &member))
             && condition(&machine, &registry, &work, task.metablock, &member) == Condition::Good
+            && !is_held_back(&member)
             && !work.unfit.contains(&(task.metablock, member.volume_id()))
     };
     task.record.left_out.iter().find(is_fit).copied()

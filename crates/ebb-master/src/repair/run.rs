@@ -285,7 +285,11 @@ fn choose_pair(
         return choose_source(shared, task, sources, extra.node_id()).map(|source| (source, extra));
     }
     exclude.extend(task.record.extra.iter().map(pb::Member::node_id));
-    exclude.extend(shared.state.work.lock().extra_copies.get(&task.metablock).map(|copy| copy.target));
+    {
+        let work = shared.state.work.lock();
+        exclude.extend(work.extra_copies.get(&task.metablock).map(|copy| copy.target));
+        exclude.extend(work.parted.held_back(task.inode, shared.runtime.now()).map(|(node, _)| node));
+    }
     let need = Need {
         inode: task.inode,
         dataset: task.dataset.clone(),

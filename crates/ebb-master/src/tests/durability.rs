@@ -180,7 +180,8 @@ fn one_directory_serves_one_master_and_one_cluster() {
 
 #[test]
 fn too_few_nodes_are_told_so_and_nothing_is_made() {
-    with_cluster(5, 2, |cluster| async move {
+    // With two of three copies a write may be acknowledged.
+    with_cluster(5, 1, |cluster| async move {
         let client = cluster.client().await;
         assert_eq!(client.create("a").await.unwrap_err().kind(), ErrorKind::Unavailable);
         assert_eq!(client.lookup("a").await.unwrap_err().kind(), ErrorKind::NotFound);

@@ -38,6 +38,8 @@ pub(crate) struct Held {
     pub strays: Vec<u64>,
     /// The next heartbeat is followed by another report.
     pub report_again: bool,
+    /// So many stamps are not answered as a node that is there would.
+    pub silent_stamps: u32,
     /// Taken by something else.
     pub ballast_bytes: u64,
 }
@@ -254,6 +256,10 @@ impl FakeService {
 
     fn stamp(&self, call: &pb::StampReplica) -> Result<Answer> {
         let mut held = self.held.lock();
+        if held.silent_stamps > 0 {
+            held.silent_stamps -= 1;
+            bail!(Disconnected, "the connection is gone");
+        }
         let Some(replica) = held.replicas.get_mut(&call.metablock) else { bail!(NoReplica, "no m{}", call.metablock) };
         if replica.promised > call.epoch {
             bail!(StaleEpoch, "promised e{}", replica.promised);

@@ -191,6 +191,7 @@ fn replacements_of_who_is_off_keep_the_home() {
             metablock: block.id,
             exclude_nodes: exclude,
             staying,
+            ..Default::default()
         };
         plan(&cluster, 1, &[second.node], 0).await;
         let call = choose(vec![primary], vec![primary.node, second.node]);
@@ -242,6 +243,7 @@ fn who_failed_is_replaced_within_its_run() {
                 metablock: block.id,
                 exclude_nodes: vec![primary.node, second.node],
                 staying: vec![primary],
+                ..Default::default()
             };
             let found = client.channel.call(&call, DEADLINE).await.unwrap().member.unwrap();
             assert!(dataset.chain[2..].contains(&found.node), "{found:?} of {:?}", dataset.chain);

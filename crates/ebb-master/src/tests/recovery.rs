@@ -55,6 +55,18 @@ fn members_are_made_equal_to_the_highest_and_stamped() {
 }
 
 #[test]
+fn a_member_that_is_silent_when_it_is_to_be_stamped_is_waited_for() {
+    with_cluster(32, 3, |cluster| async move {
+        let (attr, block) = abandoned(&cluster, [3, 3, 3]).await;
+        cluster.node(block.members[1].node).held.lock().silent_stamps = 2;
+        let client = cluster.watcher().await;
+        let (now, map) = settled(&cluster, &client, attr.inode).await;
+        assert_eq!(cluster.node(block.members[1].node).held.lock().silent_stamps, 0);
+        assert_eq!((now.size, map[0].members.len(), map[0].left_out.len()), (3000, 3, 0));
+    });
+}
+
+#[test]
 fn a_grant_that_nobody_wrote_to_is_freed() {
     with_cluster(22, 3, |cluster| async move {
         let (attr, _) = abandoned(&cluster, [0, 0, 0]).await;

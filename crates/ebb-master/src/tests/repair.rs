@@ -404,6 +404,7 @@ fn locations_and_replacements_are_told() {
             metablock: block.id,
             exclude_nodes: vec![block.members[1].node],
             staying: Vec::new(),
+            ..Default::default()
         };
         let member = client.channel.call(&choose, DEADLINE).await.unwrap().member.unwrap();
         assert!(block.members.iter().all(|known| known.node != member.node));

@@ -1,7 +1,7 @@
 //! What may happen.
 
 use super::state::{Entry, MEMBERS, METABLOCKS, Message, NOTHING, Phase, State, Ticket, VIA, is_in};
-use super::{Direct, Mutant};
+use super::{Direct, Mutant, Variant};
 
 /// One step of somebody. See the table in [`super`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -198,7 +198,7 @@ pub fn perform(model: &Direct, state: &mut State, action: Action) {
         Action::Settle => {
             state.settled = state.placed[0].len();
             for write in state.placed[0].clone() {
-                if write < VIA {
+                if write < VIA && !state.is_half(write) {
                     drop_staged(state, write);
                 }
             }
@@ -207,7 +207,7 @@ pub fn perform(model: &Direct, state: &mut State, action: Action) {
         Action::Read => read(state),
         Action::Crash(member) => crash(state, member),
         Action::ProxyDies => proxy_dies(state),
-        Action::Recover => recover(state),
+        Action::Recover => recover(model, state),
     }
 }
 
@@ -241,7 +241,12 @@ fn deliver(model: &Direct, state: &mut State, message: Message) {
             if to.content[metablock].len() == place {
                 let put = ticket.and_then(|ticket| to.staged.get(&ticket).copied());
                 match bytes.or(put) {
-                    Some(write) => to.content[metablock].push(write),
+                    Some(write) => {
+                        to.content[metablock].push(write);
+                        if model.variant == Variant::RollsForward && write < VIA {
+                            to.noted[metablock] |= 1 << write;
+                        }
+                    }
                     None if model.is(Mutant::AppliesNothing) => to.content[metablock].push(NOTHING),
                     // "I have not got it": the proxy fetches it back.
                     None => {}
@@ -329,6 +334,7 @@ fn crash(state: &mut State, member: usize) {
     state.crashes += 1;
     let crashed = &mut state.members[member];
     crashed.staged.clear();
+    crashed.noted = Default::default();
     for metablock in 0..METABLOCKS {
         crashed.content[metablock].truncate(crashed.synced[metablock]);
     }
@@ -340,24 +346,87 @@ fn proxy_dies(state: &mut State) {
     state.received = Default::default();
 }
 
-/// Each metablock by itself: the longest wins, is given to all, and synced. Whoever had a ticket asks for none again.
-fn recover(state: &mut State) {
+/// In each metablock the longest wins, is given to all, and synced. Whoever had a ticket asks for none again.
+fn recover(model: &Direct, state: &mut State) {
     state.epoch += 1;
     state.is_dead = false;
     (state.tickets, state.settled) = (0, 0);
+    let may_be_completed = known(state) & kept(state);
+    if model.is(Mutant::PromiseDropsPuts) {
+        state.members.iter_mut().for_each(|member| member.staged.clear());
+    }
     for metablock in 0..METABLOCKS {
-        let longest = state.members.iter().map(|member| &member.content[metablock]).max_by_key(|content| content.len());
-        let content = longest.cloned().unwrap_or_default();
+        let contents = state.members.iter().map(|member| &member.content[metablock]);
+        let winner = if model.is(Mutant::RecoveryTakesTheShortest) {
+            contents.min_by_key(|content| content.len())
+        } else {
+            contents.max_by_key(|content| content.len())
+        };
+        state.placed[metablock] = winner.cloned().unwrap_or_default();
+    }
+    if model.variant == Variant::RollsForward {
+        roll_forward(model, state);
+    }
+    for metablock in 0..METABLOCKS {
+        let content = &state.placed[metablock];
         for member in &mut state.members {
             member.promised = state.epoch;
             member.synced[metablock] = content.len();
-            member.content[metablock].clone_from(&content);
+            member.content[metablock].clone_from(content);
         }
-        state.placed[metablock] = content;
+    }
+    for member in &mut state.members {
+        // The recovery is over, and with it what it needed.
+        if model.variant == Variant::RollsForward {
+            member.staged.clear();
+        }
+        member.noted = Default::default();
     }
     for member in 0..MEMBERS {
         state.received[member] = [state.placed[0].len(), state.placed[1].len()];
     }
+    state.was_not_completed |= (0..VIA).any(|write| is_in(write, may_be_completed) && state.is_half(write));
     let is_there = |write: u8| (0..METABLOCKS).all(|metablock| state.placed[metablock].contains(&write));
-    state.was_lost |= (0..=VIA).any(|write| is_in(write, state.answered) && !is_there(write));
+    let lost =
+        (0..=VIA).filter(|write| is_in(*write, state.answered) && !is_there(*write)).fold(0, |all, one| all | 1 << one);
+    if state.crashes >= MEMBERS as u8 {
+        // Power has failed with the proxy: whoever wrote is told that it may be gone.
+        state.answered &= !lost;
+    }
+    state.was_lost |= state.answered & lost != 0;
+}
+
+/// Completes, in the order in which one metablock has them, the direct writes that the other lacks.
+fn roll_forward(model: &Direct, state: &mut State) {
+    let (known, kept) = (known(state), kept(state));
+    for (from, to) in [(0, 1), (1, 0)] {
+        for write in state.placed[from].clone() {
+            if write == VIA || state.placed[to].contains(&write) || !is_in(write, known) {
+                continue;
+            }
+            if model.is(Mutant::CompletesFromContent) {
+                // Whatever a member has there in memory or on its disk counts as the bytes.
+                let bytes = state.placed[from].last().copied();
+                state.placed[to].extend(bytes);
+            } else if is_in(write, kept) {
+                state.placed[to].push(write);
+                state.was_completed = true;
+            }
+        }
+    }
+    if model.is(Mutant::CompletesWhatNobodyApplied) {
+        for write in (0..VIA).filter(|write| is_in(*write, kept)) {
+            state.placed.iter_mut().filter(|placed| !placed.contains(&write)).for_each(|placed| placed.push(write));
+        }
+    }
+}
+
+/// Direct writes of which some member knows that it has applied them.
+fn known(state: &State) -> u8 {
+    state.members.iter().flat_map(|member| member.noted).fold(0, |all, noted| all | noted)
+}
+
+/// Direct writes whose bytes some member keeps as they were put.
+fn kept(state: &State) -> u8 {
+    state.members.iter().flat_map(|member| member.staged.values()).fold(0, |all, write| all | 1 << write)
 }

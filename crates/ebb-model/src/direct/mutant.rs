@@ -1,6 +1,6 @@
 //! Mistakes to plant. Each changes one rule, at the one line that asks [`Direct::is`](super::Direct::is) for it.
 
-use super::Bounds;
+use super::{Bounds, Variant};
 
 /// A planted mistake.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -29,6 +29,14 @@ pub enum Mutant {
     ReadsBetween,
     /// A member takes what an earlier proxy sent.
     IgnoresEpochs,
+    /// A recovery takes the lowest version.
+    RecoveryTakesTheShortest,
+    /// A member drops what was put when it promises the recovery's epoch, and not when the recovery is over.
+    PromiseDropsPuts,
+    /// A recovery completes a write with what a member has in the other metablock now.
+    CompletesFromContent,
+    /// A recovery carries out whatever is kept, also what no member has applied.
+    CompletesWhatNobodyApplied,
 }
 
 impl Mutant {
@@ -46,6 +54,10 @@ impl Mutant {
         Self::ShowsUnsynced,
         Self::ReadsBetween,
         Self::IgnoresEpochs,
+        Self::RecoveryTakesTheShortest,
+        Self::PromiseDropsPuts,
+        Self::CompletesFromContent,
+        Self::CompletesWhatNobodyApplied,
     ];
 
     /// Where it shows.
@@ -57,9 +69,24 @@ impl Mutant {
             | Self::FsyncGoesByReceived
             | Self::ShowsUnsynced
             | Self::ReadsBetween => Bounds::CRASHES,
-            Self::TicketsWithoutProcess | Self::IgnoresEpochs => Bounds::DEATHS,
-            Self::AnswersEarly => Bounds::BOTH,
+            Self::TicketsWithoutProcess
+            | Self::IgnoresEpochs
+            | Self::PromiseDropsPuts
+            | Self::CompletesFromContent
+            | Self::CompletesWhatNobodyApplied => Bounds::DEATHS,
+            Self::AnswersEarly | Self::RecoveryTakesTheShortest => Bounds::BOTH,
             _ => Bounds::TURNS,
+        }
+    }
+
+    /// Of which protocol it is a mistake.
+    #[must_use]
+    pub const fn variant(self) -> Variant {
+        match self {
+            Self::PromiseDropsPuts | Self::CompletesFromContent | Self::CompletesWhatNobodyApplied => {
+                Variant::RollsForward
+            }
+            _ => Variant::Separate,
         }
     }
 }

@@ -66,6 +66,8 @@ pub struct Member {
     pub synced: [usize; METABLOCKS],
     /// Lower ones are refused.
     pub promised: u8,
+    /// In memory: direct writes that it has applied and knows by their tickets, by metablock. Only where recoveries ask for it.
+    pub noted: [u8; METABLOCKS],
 }
 
 /// Where a client is with its write.
@@ -138,6 +140,10 @@ pub struct State {
     pub was_overtaken: bool,
     /// Bytes were fetched back for a member that had lost them.
     pub was_fetched: bool,
+    /// A recovery completed a write.
+    pub was_completed: bool,
+    /// Something broke: a recovery that could have completed a write did not.
+    pub was_not_completed: bool,
 }
 
 impl State {
@@ -156,6 +162,23 @@ impl State {
     /// Whether none of these writes is anywhere.
     pub fn has_nothing_of(&self, set: u8) -> bool {
         self.members.iter().flat_map(|member| member.content.iter().flatten()).all(|write| !is_in(*write, set))
+    }
+
+    /// Whether one metablock has a write and the other has not.
+    pub fn is_half(&self, write: u8) -> bool {
+        self.placed[0].contains(&write) != self.placed[1].contains(&write)
+    }
+
+    /// Whether a recovery has left half of a write of which somebody was told.
+    pub fn has_promised_half(&self) -> bool {
+        let is_promised = |write: u8| is_in(write, self.answered | self.fsynced | self.shown);
+        (0..=VIA).any(|write| self.was_left_half(write) && is_promised(write))
+    }
+
+    /// Whether half of a write is there, and the other half will not come.
+    pub fn was_left_half(&self, write: u8) -> bool {
+        let is_under_way = self.queue.iter().any(|entry| entry.write == write && entry.is_half);
+        !self.is_dead && self.is_half(write) && !is_under_way
     }
 
     /// Whether every member has all of these writes on its disk.

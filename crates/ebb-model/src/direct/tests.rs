@@ -17,14 +17,33 @@ fn what_a_member_has_lost_comes_from_where_it_was_put() {
 
 #[test]
 fn what_was_answered_survives_the_proxy() {
-    let absent = ["crashed", "by way of the proxy"];
+    let absent = ["crashed", "by way of the proxy", "through the proxy", "completes"];
     holds_and_reaches("direct, deaths", Direct::new(Bounds::DEATHS), &absent);
 }
 
 #[test]
 fn a_member_and_the_proxy_fail() {
-    let absent = ["both direct", "by way of the proxy", "two were read"];
+    let absent = ["both direct", "by way of the proxy", "two were read", "completes"];
     holds_and_reaches("direct, both", Direct::new(Bounds::BOTH), &absent);
+}
+
+/// The case for completing writes: as long as no member loses its memory, nothing is left half there.
+#[test]
+fn a_recovery_that_completes_writes_leaves_no_half_while_members_remember() {
+    let absent = ["crashed", "by way of the proxy", "through the proxy", "leaves half of a direct write"];
+    holds_and_reaches("direct, rolling forward", Direct::rolling_forward(Bounds::DEATHS), &absent);
+    let absent = ["crashed", "both direct", "two were read", "by way", "through", "leaves half of a direct write"];
+    holds_and_reaches("direct, rolling forward again", Direct::rolling_forward(Bounds::AGAIN), &absent);
+}
+
+/// The case against: it leaves halves where a member that knew of a write has lost its memory, and of what went through the
+/// proxy. So whoever writes can be promised no more by it than without it.
+#[test]
+fn a_recovery_that_completes_writes_leaves_halves_where_members_forget_and_of_what_went_through_the_proxy() {
+    let absent = ["both direct", "two were read", "by way of the proxy", "through the proxy"];
+    holds_and_reaches("direct, rolling forward, memory", Direct::rolling_forward(Bounds::MEMORY), &absent);
+    let absent = ["both direct", "by way of the proxy", "two were read"];
+    holds_and_reaches("direct, rolling forward, both", Direct::rolling_forward(Bounds::BOTH), &absent);
 }
 
 #[test]

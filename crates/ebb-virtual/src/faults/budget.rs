@@ -5,7 +5,8 @@
 //! known to be complete, and the next only after repair has made every set complete again. While one is marred, at
 //! most as many others are impaired as leave a set of three copies one that is neither, and none where there are two
 //! copies: with more, the only good copy of an acknowledged write could be out of reach for so long that a set goes on
-//! without it, and the loss would be of two copies.
+//! without it, and the loss would be of two copies. Where a set goes on without one that is impaired, what that one has is out
+//! of date, also when it is there again; so those beside the marred one are the same until every set is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,8 @@ pub struct Budget {
     beside_marred_max: usize,
     impaired: BTreeMap<String, u32>,
     marred: Option<String>,
+    /// Those that were impaired since, too.
+    beside_marred: BTreeSet<String>,
     /// The fault that mars goes on.
     still_marring: bool,
     ever_marred: BTreeSet<String>,
@@ -29,6 +32,7 @@ impl Budget {
             beside_marred_max: usize::from(copies > 2),
             impaired: BTreeMap::new(),
             marred: None,
+            beside_marred: BTreeSet::new(),
             still_marring: false,
             ever_marred: BTreeSet::new(),
         }
@@ -37,11 +41,13 @@ impl Budget {
     /// Counts a fault that impairs these block servers; false: it may not come now.
     pub fn impair(&mut self, names: &[String]) -> bool {
         if let Some(marred) = &self.marred {
-            let mut others: BTreeSet<&String> = self.impaired.keys().chain(names).collect();
+            let mut others: BTreeSet<String> = self.impaired.keys().chain(names).cloned().collect();
+            others.extend(self.beside_marred.iter().cloned());
             others.remove(marred);
             if others.len() > self.beside_marred_max {
                 return false;
             }
+            self.beside_marred = others;
         }
         for name in names {
             *self.impaired.entry(name.clone()).or_default() += 1;
@@ -84,6 +90,7 @@ impl Budget {
     pub fn found_complete(&mut self) {
         if !self.still_marring {
             self.marred = None;
+            self.beside_marred.clear();
         }
     }
 
@@ -120,6 +127,20 @@ mod tests {
         assert!(budget.impair(&names(&["b"])));
         assert!(budget.impair(&names(&["a", "b"])), "the same ones");
         assert!(!budget.impair(&names(&["c"])));
+    }
+
+    #[test]
+    fn who_is_impaired_beside_a_marred_one_stays_the_same_until_every_set_is_complete() {
+        let mut budget = Budget::new(3);
+        budget.mar("a");
+        assert!(budget.impair(&names(&["b"])));
+        budget.recover(&names(&["b"]));
+        assert!(!budget.impair(&names(&["c"])), "a set may have gone on without b, and c is the only good copy");
+        assert!(budget.impair(&names(&["b"])));
+        budget.recover(&names(&["b"]));
+        budget.end_marring();
+        budget.found_complete();
+        assert!(budget.impair(&names(&["c"])));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The kinds of faults, how each begins and how it is undone.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -95,6 +96,8 @@ kinds! {
     ClientCut,
     /// The links of a host lose segments, or are slow, or narrow.
     GrayLink,
+    /// A host's power fails and stays away for a while, and everything on it ends: a block server, and a client beside it.
+    Host,
 }
 
 impl Kind {
@@ -118,6 +121,7 @@ impl Kind {
             Self::PartialReturn | Self::StaggeredReturn | Self::RollingRestart | Self::Absence | Self::Drain => {
                 role == Role::Block
             }
+            Self::Host => role == Role::Block,
             Self::LostProxy => matches!(role, Role::Master | Role::Proxy),
             Self::MasterError | Self::MasterRot => role == Role::Master,
             Self::SlowDisk | Self::FullDisk => !matches!(role, Role::Client(_)),
@@ -174,9 +178,12 @@ impl Fault {
     /// Block servers that are out of somebody's reach while it lasts.
     #[must_use]
     pub fn impaired(&self, cluster: &Cluster) -> Vec<String> {
+        // What befalls the network or the power of a host befalls a block server beside the process that was drawn, too.
         let blocks = |members: &[&Member]| {
-            let blocks = members.iter().filter(|member| member.role == Role::Block);
-            blocks.map(|member| member.process.name().to_owned()).collect::<Vec<_>>()
+            let hosts: BTreeSet<&str> = members.iter().map(|member| member.process.host()).collect();
+            let blocks = cluster.members().iter().filter(|member| member.role == Role::Block);
+            let there = blocks.filter(|member| hosts.contains(member.process.host()));
+            there.map(|member| member.process.name().to_owned()).collect::<Vec<_>>()
         };
         match self.kind {
             Kind::PowerCut | Kind::StaggeredReturn | Kind::RollingRestart => {
@@ -213,6 +220,17 @@ impl Fault {
                     cluster.give_up(&member);
                 }
                 Box::new(|cluster| cluster.members().iter().for_each(|member| cluster.restart(member)))
+            }
+            Kind::Host => {
+                let host = process.host().to_owned();
+                let is_there = move |other: &&Member| other.process.host() == host;
+                for other in cluster.members().iter().filter(&is_there) {
+                    other.process.power_off();
+                    cluster.on_death(other);
+                }
+                Box::new(move |cluster| {
+                    cluster.members().iter().filter(is_there).for_each(|other| cluster.restart(other))
+                })
             }
             Kind::StaggeredReturn => returns::begin_staggered(cluster, &member, dice),
             Kind::RollingRestart => returns::begin_rolling(cluster, dice),

@@ -16,7 +16,7 @@ const LOSSY: LinkOptions = LinkOptions {
 };
 
 /// Half of the way around the world.
-const SLOW: LinkOptions = LinkOptions {
+pub const SLOW: LinkOptions = LinkOptions {
     latency: Duration::from_millis(200),
     jitter: Duration::from_millis(20),
     bandwidth_bytes_per_sec: 1_250_000_000,
@@ -44,7 +44,8 @@ pub fn mend_gray(cluster: &Cluster, world: &World) {
     }
 }
 
-fn set(cluster: &Cluster, world: &World, host: &str, options: LinkOptions) {
+/// All links of a host are of this kind from now on.
+pub fn set(cluster: &Cluster, world: &World, host: &str, options: LinkOptions) {
     let others = cluster.members().iter().map(|member| member.process.host()).filter(|other| *other != host);
     for other in others {
         world.link(host, other, options);

@@ -16,9 +16,11 @@ use super::{Answer, Directory, File, Name, Operation, Record};
 /// Configurations at a time at most.
 const CONFIGURATIONS_MAX: usize = 300_000;
 /// Operations under way at a time at most, those without an answer among them.
-const OPEN_MAX: usize = 128;
+pub const OPEN_MAX: usize = 128;
 /// Directories that a refusal shows at most.
 const SHOWN_MAX: usize = 4;
+/// Operations on the same names that a refusal shows at most: the last ones.
+const STORY_MAX: usize = 24;
 
 /// What a history is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +43,10 @@ struct Configuration {
 /// Operations under way, by slot.
 struct Open<'a> {
     slots: [Option<&'a Record>; OPEN_MAX],
+    /// The slots that are taken, a bit for each.
+    taken: u128,
+    /// Of these, the ones whose answer nobody knows.
+    unknown: u128,
     /// Files that were made empty.
     filled_later: &'a BTreeSet<File>,
 }
@@ -55,28 +61,31 @@ pub fn check(first: Directory, history: &[Record]) -> Verdict {
             _ => None,
         })
         .collect();
-    let mut open = Open { slots: [None; OPEN_MAX], filled_later: &filled_later };
+    let mut open = Open { slots: [None; OPEN_MAX], taken: 0, unknown: 0, filled_later: &filled_later };
     let mut slot_of = BTreeMap::new();
     let mut configurations = BTreeSet::from([Configuration { directory: first, done: 0 }]);
     for (is_end, index) in events(history) {
         let record = &history[index];
         if !is_end {
-            let Some(slot) = open.slots.iter().position(Option::is_none) else {
+            let Some(slot) = open.enter(record) else {
                 return Verdict::Undecided(format!("{OPEN_MAX} operations are under way at {}", record.start));
             };
-            open.slots[slot] = Some(record);
             slot_of.insert(index, slot);
             configurations = configurations.into_iter().map(|one| open.settled(one)).collect();
             continue;
         }
         let Some(slot) = slot_of.remove(&index) else { continue };
-        let Some(next) = open.all_with(&configurations, slot) else {
+        let Some(mut next) = open.all_with(&configurations, slot) else {
             return Verdict::Undecided(format!("more than {CONFIGURATIONS_MAX} configurations at {}", record.end));
         };
-        if next.is_empty() {
-            return Verdict::Illegal(open.refusal(record, &configurations));
+        if record.answer == Answer::Unknown {
+            // Not done until now, so never.
+            next.extend(configurations.iter().filter(|one| one.done >> slot & 1 == 0));
         }
-        open.slots[slot] = None;
+        if next.is_empty() {
+            return Verdict::Illegal(open.refusal(record, &configurations) + &story(history, record));
+        }
+        open.leave(slot);
         configurations = open.without_idle(next);
     }
     Verdict::Linear
@@ -86,9 +95,9 @@ pub fn check(first: Directory, history: &[Record]) -> Verdict {
 fn events(history: &[Record]) -> Vec<(bool, usize)> {
     let mut events = Vec::with_capacity(history.len() * 2);
     for (index, record) in history.iter().enumerate() {
-        match (record.answer, changes(record.operation)) {
+        match (record.answer, record.operation.changes()) {
             (Answer::Unknown, false) => {}
-            (Answer::Unknown, true) => events.push((record.start, false, index)),
+            (Answer::Unknown, true) if record.end == u64::MAX => events.push((record.start, false, index)),
             _ => events.extend([(record.start, false, index), (record.end, true, index)]),
         }
     }
@@ -96,11 +105,47 @@ fn events(history: &[Record]) -> Vec<(bool, usize)> {
     events.into_iter().map(|(_, is_end, index)| (is_end, index)).collect()
 }
 
-fn changes(operation: Operation) -> bool {
-    !matches!(operation, Operation::Look(_) | Operation::Read(_))
+/// What was done to the same names before, for people.
+fn story(history: &[Record], wrong: &Record) -> String {
+    let names: BTreeSet<Name> = wrong.operation.names().collect();
+    let is_about = |record: &&Record| record.operation.names().any(|name| names.contains(&name));
+    let mut before: Vec<&Record> =
+        history.iter().filter(|record| record.start <= wrong.end && *record != wrong).filter(is_about).collect();
+    // What has no end is shown where it began.
+    before.sort_unstable_by_key(|record| if record.answer == Answer::Unknown { record.start } else { record.end });
+    let mut text = format!("the last of {} operations on the same names, by their ends:\n", before.len());
+    for record in &before[before.len().saturating_sub(STORY_MAX)..] {
+        text += &format!("  {}\n", describe(record));
+    }
+    text
 }
 
-impl Open<'_> {
+/// The numbers of the bits that are set.
+fn bits(mut set: u128) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = (set != 0).then(|| set.trailing_zeros() as usize)?;
+        set &= set - 1;
+        Some(lowest)
+    })
+}
+
+impl<'a> Open<'a> {
+    /// The slot of an operation that begins; none if all are taken.
+    fn enter(&mut self, record: &'a Record) -> Option<usize> {
+        let slot = (!self.taken).trailing_zeros() as usize;
+        *self.slots.get_mut(slot)? = Some(record);
+        self.taken |= 1 << slot;
+        if record.answer == Answer::Unknown {
+            self.unknown |= 1 << slot;
+        }
+        Some(slot)
+    }
+
+    fn leave(&mut self, slot: usize) {
+        self.slots[slot] = None;
+        (self.taken, self.unknown) = (self.taken & !(1 << slot), self.unknown & !(1 << slot));
+    }
+
     /// The directory after an operation takes effect; none: its answer would be wrong.
     fn after(&self, record: &Record, directory: &Directory) -> Option<Directory> {
         let answer = if record.answer == Answer::Unknown { Answer::Done } else { record.answer };
@@ -119,10 +164,8 @@ impl Open<'_> {
     }
 
     /// What has not taken effect yet.
-    fn under_way(&self, one: Configuration) -> impl Iterator<Item = (usize, &Record)> {
-        let slots = self.slots.iter().enumerate();
-        slots
-            .filter_map(move |(slot, record)| record.filter(|_| one.done >> slot & 1 == 0).map(|record| (slot, record)))
+    fn under_way(&self, one: Configuration) -> impl Iterator<Item = (usize, &'a Record)> {
+        bits(self.taken & !one.done).filter_map(|slot| self.slots[slot].map(|record| (slot, record)))
     }
 
     /// Every configuration in which the operation of this slot has taken effect, with the slot free again. `None`: they
@@ -153,18 +196,12 @@ impl Open<'_> {
 
     /// Without those that have used an operation of unknown end for nothing.
     fn without_idle(&self, all: BTreeSet<Configuration>) -> BTreeSet<Configuration> {
-        let unknown = self
-            .slots
-            .iter()
-            .enumerate()
-            .filter(|(_, record)| record.is_some_and(|record| record.answer == Answer::Unknown));
-        let unknown: Vec<u128> = unknown.map(|(slot, _)| 1 << slot).collect();
-        if unknown.is_empty() {
+        if self.unknown == 0 {
             return all;
         }
         let is_needed = |one: &&Configuration| {
-            let mut spared = unknown.iter().filter(|bit| one.done & **bit != 0);
-            !spared.any(|bit| all.contains(&Configuration { done: one.done & !bit, ..**one }))
+            let mut spared = bits(self.unknown & one.done).map(|slot| 1 << slot);
+            !spared.any(|bit: u128| all.contains(&Configuration { done: one.done & !bit, ..**one }))
         };
         all.iter().filter(is_needed).copied().collect()
     }

@@ -9,6 +9,7 @@ const A: Name = Name(0);
 const B: Name = Name(1);
 
 fn record(operation: Operation, answer: Answer, start: u64, end: u64) -> Record {
+    let end = if answer == Answer::Unknown { u64::MAX } else { end };
     Record { client: 0, operation, answer, start, end }
 }
 
@@ -118,6 +119,11 @@ fn what_nobody_knows_the_end_of_may_be_done_late_or_never() {
     assert!(!is_linear(&[(A, 1)], &[removed, record(Read(A), Answer::Missing, 0, 1)]), "not before it began");
     // A read without an answer says nothing.
     assert!(is_linear(&[(A, 1)], &[record(Read(A), Answer::Unknown, 0, 1), reads(1, 5)]));
+    // Of some it is known that they are not done any more.
+    let given_up = Record { end: 6, ..lost };
+    assert!(is_linear(&[(A, 1)], &[given_up, reads(1, 4), reads(1, 7)]));
+    assert!(is_linear(&[(A, 1)], &[given_up, reads(1, 4), reads(2, 7)]));
+    assert!(!is_linear(&[(A, 1)], &[given_up, reads(1, 7), reads(2, 9)]), "it is done too late");
 }
 
 /// Whether some order explains it, by trying all.
@@ -130,7 +136,9 @@ fn naive(directory: Directory, left: &[Record]) -> bool {
     (0..left.len()).filter(|index| left[*index].start <= first_end).any(|index| {
         let record = left[index];
         let answer = if record.answer == Answer::Unknown { Answer::Done } else { record.answer };
-        let rest: Vec<Record> = left.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, r)| *r).collect();
+        let is_left = |other: &Record| other.answer != Answer::Unknown || other.end >= record.start;
+        let rest = left.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| *other);
+        let rest: Vec<Record> = rest.filter(is_left).collect();
         let is_filled_later = |File(file): File| file >= 100;
         record.operation.apply(&directory, answer, is_filled_later).is_some_and(|after| naive(after, &rest))
     })
@@ -180,7 +188,11 @@ fn some_history(dice: &mut Dice) -> Vec<Record> {
         }
         time += dice.between(1, 4);
         let start = time.saturating_sub(dice.below(8));
-        history.push(Record { client: 0, operation, answer, start, end: time + dice.below(8) });
+        let mut end = time + dice.below(8);
+        if answer == Answer::Unknown && dice.coin() {
+            end = u64::MAX;
+        }
+        history.push(Record { client: 0, operation, answer, start, end });
     }
     history
 }

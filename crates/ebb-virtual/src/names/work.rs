@@ -1,7 +1,8 @@
-//! What clients do with names: replace by rename, make exclusively, move, exchange, remove, look up and read whole files, all
-//! in one directory with few names. A path is walked as a kernel walks it: a name is looked up, and then the inode is asked
+//! What clients do with names: replace by rename, make exclusively, move, exchange, remove, look up, list and read whole files,
+//! all in one directory with few names. A path is walked as a kernel walks it: a name is looked up, and then the inode is asked
 //! for that it led to.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use ebb_types::{Credentials, ErrorKind, InodeId, Result, err};
 use ebb_wire::pb::meta_op::Rename;
 
 use super::{Answer, File, Name, Operation, Record};
-use crate::workload::Worker;
+use crate::workload::Board;
 
 /// The directory, in the run's own.
 const DIRECTORY: &[u8] = crate::files::NAMES.as_bytes();
@@ -24,32 +25,39 @@ const LEN: usize = 600;
 const STEP_MAX: Duration = Duration::from_millis(20);
 /// A kernel begins again once; in a cluster with faults a step may take longer than anything is kept.
 const WALKS_MAX: usize = 6;
+/// Entries of one call for a listing.
+const PAGE: u32 = 100;
+/// So many changes without an answer at most. Each stays under way for the rest of the history, and the checker has room for
+/// [`super::check::OPEN_MAX`]; clients only look from then on.
+const UNANSWERED_MAX: usize = super::check::OPEN_MAX * 3 / 4;
 /// In so little time nothing goes that a name led to.
 const PROMPT: Duration = Duration::from_secs(1);
 
 /// One client's work on names.
 pub struct Names {
-    worker: Worker,
+    board: Board,
+    /// Which client.
+    number: usize,
     client: Client,
     runtime: Runtime,
     directory: InodeId,
 }
 
 impl Names {
-    /// The directory is made if it is not there.
-    pub async fn new(worker: Worker, client: Client, runtime: Runtime) -> Result<Self> {
+    /// The directory is made in this one if it is not there.
+    pub async fn new(board: Board, number: usize, client: Client, runtime: Runtime, above: &str) -> Result<Self> {
         let root = Credentials::root();
-        let above = InodeId::new(client.resolve(&root, b"/run", true).await?.inode);
+        let above = InodeId::new(client.resolve(&root, above.as_bytes(), true).await?.inode);
         let made = match client.make_dir(&root, above, DIRECTORY, 0o755, 0).await {
             Err(error) if error.kind() == ErrorKind::Exists => client.lookup(&root, above, DIRECTORY).await?,
             made => made?,
         };
-        Ok(Self { worker, client, runtime, directory: InodeId::new(made.inode) })
+        Ok(Self { board, number, client, runtime, directory: InodeId::new(made.inode) })
     }
 
     /// Works until told to stop, resting a little between operations.
     pub async fn run(self, mut dice: Dice, pause_max: Duration) {
-        while !self.worker.board.done.load(std::sync::atomic::Ordering::Relaxed) {
+        while !self.board.is_done() {
             self.step(&mut dice).await;
             self.runtime.sleep(dice.span(pause_max)).await;
         }
@@ -59,12 +67,14 @@ impl Names {
         let one = dice.below(NAMES);
         let other = (one + dice.between(1, NAMES - 1)) % NAMES;
         let (one, other) = (Name(one as usize), Name(other as usize));
-        match dice.below(100) {
-            0..35 => {
+        let may_change = self.board.history.lock().names_unanswered() < UNANSWERED_MAX;
+        match dice.below(if may_change { 100 } else { 45 }) {
+            0..30 => {
                 let rest = dice.span(STEP_MAX);
                 self.note(Operation::Read(one), self.read(one, rest)).await;
             }
-            35..45 => self.note(Operation::Look(one), self.look(one)).await,
+            30..37 => self.list().await,
+            37..45 => self.note(Operation::Look(one), self.look(one)).await,
             45..65 => self.put(one, dice).await,
             65..80 => self.put_new(one, dice).await,
             80..88 => {
@@ -79,18 +89,19 @@ impl Names {
 
     /// Does it and notes what was answered. One that is never answered, for its client dies, is noted too.
     async fn note(&self, operation: Operation, work: impl Future<Output = Result<Answer>>) {
-        let (board, client) = (&self.worker.board, self.worker.client);
-        let start = self.worker.now();
+        let (board, client) = (&self.board, self.number);
+        let start = board.now();
         let record = Record { client, operation, answer: Answer::Unknown, start, end: u64::MAX };
         let number = board.history.lock().begin_name(record);
         let result = work.await;
-        let end = self.worker.now();
+        let mut end = board.now();
         let answer = match &result {
             Ok(answer) => *answer,
             Err(error) if error.kind() == ErrorKind::NotFound => Answer::Missing,
             Err(error) if error.kind() == ErrorKind::Exists => Answer::Exists,
             Err(error) => {
                 tracing::debug!(client, ?operation, %error, "nobody knows whether it was done");
+                end = u64::MAX;
                 Answer::Unknown
             }
         };
@@ -100,6 +111,36 @@ impl Names {
 
     async fn look(&self, name: Name) -> Result<Answer> {
         self.client.lookup(&root(), self.directory, &text(name)).await.map(done)
+    }
+
+    /// A listing tells of each name whether it was there some time meanwhile; not of all for one moment.
+    async fn list(&self) {
+        let start = self.board.now();
+        let listed = self.listed().await;
+        let end = self.board.now();
+        tracing::trace!(client = self.number, ?listed, start, end, "names were listed");
+        let Ok(listed) = listed else { return };
+        let mut history = self.board.history.lock();
+        for name in (0..NAMES as usize).map(Name) {
+            let answer = if listed.contains(&text(name)) { Answer::Done } else { Answer::Missing };
+            let look = Operation::Look(name);
+            let number =
+                history.begin_name(Record { client: self.number, operation: look, answer, start, end: u64::MAX });
+            history.end_name(number, answer, end);
+        }
+    }
+
+    async fn listed(&self) -> Result<BTreeSet<Vec<u8>>> {
+        let (mut names, mut cookie) = (BTreeSet::new(), 0);
+        loop {
+            let (entries, is_end) = self.client.read_dir(&root(), self.directory, cookie, PAGE, false).await?;
+            cookie = entries.last().map_or(cookie, |entry| entry.cookie);
+            let is_last = is_end || entries.is_empty();
+            names.extend(entries.into_iter().map(|entry| entry.name));
+            if is_last {
+                return Ok(names);
+            }
+        }
     }
 
     async fn read(&self, name: Name, rest: Duration) -> Result<Answer> {
@@ -118,8 +159,8 @@ impl Names {
                 Err(error) => return Err(error),
             }
             if self.runtime.now().since(began) < PROMPT {
-                let what = format!("{name:?} led client {} to a file that is gone: {last}", self.worker.client);
-                self.worker.board.history.lock().complain("linear", what);
+                let what = format!("{name:?} led client {} to a file that is gone: {last}", self.number);
+                self.board.history.lock().complain("linear", what);
             }
         }
         Err(last.context("looked up again and again"))
@@ -132,14 +173,14 @@ impl Names {
         let number = data.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)).unwrap_or_default();
         if data != contents(File(number)) {
             let what = format!("{name:?} has {} bytes that are no file: {number}", data.len());
-            self.worker.board.history.lock().complain("linear", what);
+            self.board.history.lock().complain("linear", what);
         }
         Ok(Answer::File(File(number)))
     }
 
     /// A synced file that nobody else knows, and its name.
     async fn temporary(&self) -> Result<(InodeId, Vec<u8>, File)> {
-        let file = File(self.worker.board.history.lock().next_file());
+        let file = File(self.board.history.lock().next_file());
         let name = format!(".{}", file.0).into_bytes();
         let inode = self.fill(&name, file).await?;
         Ok((inode, name, file))
@@ -168,7 +209,7 @@ impl Names {
     async fn put_new(&self, name: Name, dice: &mut Dice) {
         let way = dice.below(3);
         if way == 0 {
-            let file = File(self.worker.board.history.lock().next_file());
+            let file = File(self.board.history.lock().next_file());
             let mut made = None;
             let making = async {
                 let (root, text) = (root(), text(name));

@@ -96,7 +96,7 @@ impl Meter {
         &self.violations
     }
 
-    fn tell(&mut self, invariant: &'static str, detail: String) {
+    pub(super) fn tell(&mut self, invariant: &'static str, detail: String) {
         if self.violations.iter().filter(|known| known.invariant == invariant).count() < KEPT_MAX {
             self.violations.push(Violation::new(invariant, detail));
         }

@@ -144,6 +144,8 @@ pub struct PowerOptions {
     /// The layout, on a chain or on the circle, of a file that is made longer all the time, and must lie as that wants it in the
     /// end; none: there is no such file.
     pub kept: Option<LayoutKind>,
+    /// Programs use a few names of one directory, too.
+    pub names: bool,
     /// A mistake that the code is to make, to see whether it is found.
     pub plant: Option<Plant>,
 }
@@ -171,6 +173,7 @@ impl PowerOptions {
             extra_share_percent: if Dice::new(seed, "extra copies").coin() { 50 } else { 0 },
             bursts: Dice::new(seed, "bursts").chance(0.4),
             kept: None,
+            names: Dice::new(seed, "names").chance(0.5),
             plant: None,
         }
     }

@@ -16,20 +16,24 @@ use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
 use ebb_types::{DatasetId, InodeId, NodeId, Result, bail};
 use ebb_wire::pb;
 use parking_lot::Mutex;
-use pb::meta_op::{CreateDataset, Op, SetDataset};
+use pb::meta_op::{Op, SetDataset};
 
 use super::meter::{Look, Meter};
 use super::options::{Fault, PowerOptions};
 use super::work::{self, Ledger};
 use super::{DEAD_TIME, LOG_DIR, OverloadRule, PowerCluster};
-use crate::invariants::{Violation, healthy, placed};
+use crate::invariants::{Violation, healthy, linear, placed};
+use crate::names::work::Names;
 use crate::report::Report;
+use crate::workload::Board;
 
 const FILES: usize = 6;
-/// Where the file is that is kept, and how many metablocks it has before anything goes wrong.
-const KEPT: &str = "/kept";
+/// How many metablocks the file that is kept has before anything goes wrong.
 const KEPT_FIRST: u32 = 30;
 const WRITERS: usize = 2;
+/// Programs that use the same names, and their longest pause between two operations.
+const NAMERS: usize = 2;
+const NAMERS_PAUSE: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(10);
 /// Looks between two questions to the master.
 const ASK_EVERY: u32 = 20;
@@ -52,47 +56,8 @@ enum Program {
     Burst,
     /// Makes the file longer that is kept.
     Filler(InodeId),
-}
-
-/// A directory on an expansion chain.
-async fn make_chain(client: &Client, nodes: usize) -> Result<InodeId> {
-    let dataset = pb::Dataset {
-        path: "/d".to_owned(),
-        layout: "equal-work".to_owned(),
-        replicas: 3,
-        primaries: if nodes < 6 { 1 } else { 2 },
-        block_size: work::BYTES as u64,
-        metablock_size: work::BYTES as u64,
-        replication: "pipeline".to_owned(),
-        ..Default::default()
-    };
-    let root = ebb_types::Credentials::root();
-    let made = client.make_dir(&root, InodeId::ROOT, b"d", 0o755, 0).await?;
-    client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-    Ok(InodeId::new(made.inode))
-}
-
-/// Makes the file that is kept, on a chain or circle of all nodes.
-async fn make_kept(client: &Client, nodes: usize, layout: LayoutKind) -> Result<InodeId> {
-    // Gears are whole.
-    let primaries = if nodes.is_multiple_of(2) || layout != LayoutKind::Geared { 2 } else { 1 };
-    let dataset = pb::Dataset {
-        path: KEPT.to_owned(),
-        layout: layout.to_string(),
-        replicas: 2,
-        primaries: if layout.has_primaries() { primaries } else { 0 },
-        gear_size: if layout == LayoutKind::Geared { primaries } else { 0 },
-        block_size: work::KEPT_BYTES as u64,
-        metablock_size: work::KEPT_BYTES as u64,
-        ..Default::default()
-    };
-    let root = ebb_types::Credentials::root();
-    let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-    let directory = InodeId::new(made.dataset.unwrap_or_default().root_inode);
-    let access = Access::ReadWrite;
-    let made = client.create(&root, directory, b"all", 0o644, 0, true, access, Vec::new()).await?;
-    client.close(made.0).await;
-    Ok(InodeId::new(made.1.inode))
+    /// Uses names of a directory that others use, too, with its number among these.
+    Namer(usize),
 }
 
 struct Scene {
@@ -105,6 +70,8 @@ struct Scene {
     /// The file that is kept.
     kept: Option<InodeId>,
     ledger: Mutex<Ledger>,
+    /// What was done to names.
+    board: Board,
     meter: Mutex<Meter>,
     injected: Mutex<BTreeMap<String, u64>>,
     /// Until then nodes need not follow their plan, by the wall clock in milliseconds.
@@ -135,6 +102,10 @@ pub fn run(seed: u64, options: PowerOptions) -> Report {
                 let complaints = ledger.complaints.iter().take(5);
                 report.violations.extend(complaints.map(|complaint| Violation::new("synced", complaint.clone())));
                 report.violations.extend(scene.meter.lock().violations().iter().cloned());
+                let history = scene.board.history.lock();
+                report.names = history.names().len() as u64;
+                report.violations.extend(history.complaints().iter().take(5).cloned());
+                report.violations.extend(linear::check(&history));
                 report.violations.extend(found.err());
             }
             Err(error) => report.violations.push(Violation::new("healthy", format!("does not start: {error}"))),
@@ -155,13 +126,13 @@ impl Scene {
         let cluster = PowerCluster::start_with(world, settings).await?;
         let client = cluster.connect("maker").await?;
         let (directory, path) =
-            if options.bursts { (make_chain(&client, options.nodes).await?, "/d") } else { (InodeId::ROOT, "") };
+            if options.bursts { (work::make_chain(&client, options.nodes).await?, "/d") } else { (InodeId::ROOT, "") };
         for file in 0..FILES {
             work::make(&client, directory, file).await?;
         }
         let (ledger, mut kept) = (Mutex::new(Ledger::of(FILES)), None);
         if let Some(layout) = options.kept {
-            let file = make_kept(&client, options.nodes, layout).await?;
+            let file = work::make_kept(&client, options.nodes, layout).await?;
             let (mut dice, done) = (world.dice("kept"), AtomicBool::new(false));
             work::keep_on(world, &client, file, &ledger, KEPT_FIRST, &mut dice, &done).await?;
             kept = Some(file);
@@ -185,6 +156,7 @@ impl Scene {
             kept,
             away_from_on: AtomicU64::new(0),
             ledger,
+            board: crate::board(world),
             meter: Mutex::new(Meter::new(hardware, battery)),
             injected: Mutex::default(),
             excused_ms: AtomicU64::new(0),
@@ -204,11 +176,18 @@ impl Scene {
         if let Some(file) = scene.kept {
             operator.spawn("filler", Arc::clone(&scene).live("filler".to_owned(), Program::Filler(file)));
         }
+        for namer in 0..scene.namers() {
+            operator.spawn("namer", Arc::clone(&scene).live(format!("n{namer}"), Program::Namer(namer)));
+        }
         Ok(scene)
     }
 
+    fn namers(&self) -> usize {
+        if self.options.names { NAMERS } else { 0 }
+    }
+
     fn programs(&self) -> usize {
-        WRITERS + 1 + usize::from(self.options.bursts) + usize::from(self.kept.is_some())
+        WRITERS + 1 + usize::from(self.options.bursts) + usize::from(self.kept.is_some()) + self.namers()
     }
 
     fn now_ms(&self) -> u64 {
@@ -243,6 +222,9 @@ impl Scene {
         };
         let away = told.away.iter().filter(is_on).map(|away| away.metablocks).sum();
         self.away_from_on.fetch_max(away, Ordering::Relaxed);
+        if let Some(node) = told.nodes.iter().find(|node| node.gray.is_some()) {
+            meter.tell("gray", format!("n{} is called gray, and nothing is slow", node.id));
+        }
         let is_dead = |node: &&pb::Node| node.state() == pb::NodeState::NodeDead;
         let dead = told.nodes.iter().filter(is_dead).map(|node| NodeId::new(node.id)).collect();
         let is_excused = now_ms < self.excused_ms.load(Ordering::Relaxed) + 10_000;
@@ -281,6 +263,11 @@ impl Scene {
             }
             Program::Filler(file) => {
                 work::keep_on(&self.world, &client, file, &self.ledger, u32::MAX, &mut dice, &self.done).await?;
+            }
+            Program::Namer(number) => {
+                let runtime = self.world.process(host).runtime();
+                let names = Names::new(self.board.clone(), number, client.clone(), runtime, "/").await?;
+                names.run(dice, NAMERS_PAUSE).await;
             }
             Program::Reader => {
                 while !self.done.load(Ordering::Relaxed) {
@@ -452,6 +439,7 @@ impl Scene {
         all.for_each(|process: &Process| process.skew(0));
         self.excuse(Duration::ZERO);
         self.done.store(true, Ordering::Relaxed);
+        self.board.done.store(true, Ordering::Relaxed);
     }
 
     async fn come_to_rest(&self) -> Result<(), Violation> {
@@ -512,8 +500,8 @@ impl Scene {
 
     async fn check_places(&self, looker: &Client, file: InodeId) -> Result<Vec<Violation>> {
         let told = self.cluster.describe().await?.datasets;
-        let Some(dataset) = told.into_iter().find(|dataset| dataset.path == KEPT) else {
-            bail!(NotFound, "nobody knows of {KEPT}");
+        let Some(dataset) = told.into_iter().find(|dataset| dataset.path == work::KEPT) else {
+            bail!(NotFound, "nobody knows of {}", work::KEPT);
         };
         let (nodes, shape) = (dataset.chain.into_iter().map(NodeId::new), dataset.layout.parse::<LayoutKind>()?);
         let shape = ChainShape::of(shape, dataset.gear_size);

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Handle};
+use ebb_layout::LayoutKind;
 use ebb_runtime::virt::{Dice, World};
 use ebb_types::{Credentials, InodeId, Result, err};
+use ebb_wire::pb;
+use pb::meta_op::{CreateDataset, Op};
 
 /// Bytes of a file.
 pub const BYTES: usize = 64 << 10;
@@ -96,6 +99,50 @@ pub async fn make(client: &Client, directory: InodeId, file: usize) -> Result<u6
         client.create(&credentials, directory, name.as_bytes(), 0o644, 0, true, Access::ReadWrite, Vec::new()).await?;
     client.close(made.0).await;
     Ok(made.1.inode)
+}
+
+/// Where the file is that is kept.
+pub const KEPT: &str = "/kept";
+
+/// Makes the directory `/d`, on an expansion chain.
+pub async fn make_chain(client: &Client, nodes: usize) -> Result<InodeId> {
+    let dataset = pb::Dataset {
+        path: "/d".to_owned(),
+        layout: "equal-work".to_owned(),
+        replicas: 3,
+        primaries: if nodes < 6 { 1 } else { 2 },
+        block_size: BYTES as u64,
+        metablock_size: BYTES as u64,
+        replication: "pipeline".to_owned(),
+        ..Default::default()
+    };
+    let root = Credentials::root();
+    let made = client.make_dir(&root, InodeId::ROOT, b"d", 0o755, 0).await?;
+    client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+    Ok(InodeId::new(made.inode))
+}
+
+/// Makes the file that is kept, on a chain or circle of all nodes.
+pub async fn make_kept(client: &Client, nodes: usize, layout: LayoutKind) -> Result<InodeId> {
+    // Gears are whole.
+    let primaries = if nodes.is_multiple_of(2) || layout != LayoutKind::Geared { 2 } else { 1 };
+    let dataset = pb::Dataset {
+        path: KEPT.to_owned(),
+        layout: layout.to_string(),
+        replicas: 2,
+        primaries: if layout.has_primaries() { primaries } else { 0 },
+        gear_size: if layout == LayoutKind::Geared { primaries } else { 0 },
+        block_size: KEPT_BYTES as u64,
+        metablock_size: KEPT_BYTES as u64,
+        ..Default::default()
+    };
+    let root = Credentials::root();
+    let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+    let directory = InodeId::new(made.dataset.unwrap_or_default().root_inode);
+    let access = Access::ReadWrite;
+    let made = client.create(&root, directory, b"all", 0o644, 0, true, access, Vec::new()).await?;
+    client.close(made.0).await;
+    Ok(InodeId::new(made.1.inode))
 }
 
 /// Writes to own files and syncs, until work is over or something fails.

@@ -13,9 +13,9 @@ use crate::VirtualOptions;
 use crate::cluster::{Cluster, Member, Role};
 
 /// No wait of a test is longer: a client of a master that serves nothing never ends by itself.
-const PATIENCE: Duration = Duration::from_secs(40);
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 /// Longer than a session, and than nodes need to register.
-const PAUSE: Duration = Duration::from_secs(15);
+pub(super) const PAUSE: Duration = Duration::from_secs(15);
 
 fn start(world: &World) -> Cluster {
     let options = VirtualOptions { clients: 0, block_servers: 3, ..VirtualOptions::default() };
@@ -44,7 +44,7 @@ async fn on_host<F: Future<Output = Result<T>> + Send + 'static, T: Send + 'stat
     done
 }
 
-async fn write(client: &Client, name: &str, letter: u8) -> Result<()> {
+pub(super) async fn write(client: &Client, name: &str, letter: u8) -> Result<()> {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
     let handle = client.create(&root, InodeId::ROOT, name.as_bytes(), 0o644, 0, false, access, Vec::new()).await?.0;
     client.write(handle, 0, Bytes::from(vec![letter; 100_000])).await?;
@@ -58,7 +58,7 @@ async fn overwrite_and_add(client: Client) -> Result<()> {
 }
 
 /// The letter that a file is full of.
-async fn read(client: &Client, name: &str) -> Result<u8> {
+pub(super) async fn read(client: &Client, name: &str) -> Result<u8> {
     let found = client.resolve(&Credentials::root(), format!("/{name}").as_bytes(), true).await?;
     let handle = client.open(&Credentials::root(), InodeId::new(found.inode), Access::Read).await?.0;
     let bytes = client.read(handle, 0, 100_000).await?;

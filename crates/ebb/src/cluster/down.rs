@@ -1,18 +1,21 @@
 //! `ebb cluster down`: no process and no mount is left.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ebb_types::{ErrorKind, Result, bail};
 use rustix::process::Signal;
 
 use super::config::ClusterDir;
 use super::process::{self, ProcessFile};
+use super::progress::{Next, Progress};
 use crate::output::Output;
 use crate::role::{power_client, power_manager};
 
-/// Time to flush, sync and end.
-const GRACE: Duration = Duration::from_secs(30);
+/// Between two looks at a process that is to end.
+const LOOK: Duration = Duration::from_millis(500);
+/// How often it is said that one is waited for.
+const SAID_EVERY: Duration = Duration::from_secs(30);
 
 /// Ends the cluster in `path`.
 pub fn down(path: &Path, output: &Output) -> Result<()> {
@@ -45,14 +48,29 @@ pub fn stop_processes(cluster: &ClusterDir, output: &Output) -> Result<usize> {
     Ok(ended)
 }
 
+/// Waits until the process has ended; why it must be killed, if it does not end. One on a slow disk that still writes gets more
+/// time than one that hangs.
+fn wait(process: &ProcessFile, output: &Output) -> Option<String> {
+    let (begun, mut progress, mut said) = (Instant::now(), Progress::default(), Duration::ZERO);
+    while !process.wait_ended(LOOK) {
+        let passed = begun.elapsed();
+        match progress.look(process.writes(), passed) {
+            Next::Wait if passed >= said + SAID_EVERY => {
+                said = passed;
+                let (name, pid, seconds) = (&process.name, process.pid, passed.as_secs());
+                output.say(&format!("{name} (pid {pid}) still writes after {seconds} s: it is waited for"));
+            }
+            Next::Wait => {}
+            Next::Hangs(quiet) => return Some(format!("has not ended and written nothing for {} s", quiet.as_secs())),
+            Next::TooLong(passed) => return Some(format!("has not ended within {} s", passed.as_secs())),
+        }
+    }
+    None
+}
+
 fn stop_one(cluster: &ClusterDir, process: &ProcessFile, output: &Output) -> Result<()> {
-    if !process.wait_ended(GRACE) {
-        output.warn(&format!(
-            "{} (pid {}) did not end within {} s: killed",
-            process.name,
-            process.pid,
-            GRACE.as_secs()
-        ));
+    if let Some(why) = wait(process, output) {
+        output.warn(&format!("{} (pid {}) {why}: killed", process.name, process.pid));
         process.signal(Signal::KILL);
         if !process.wait_ended(Duration::from_secs(5)) {
             bail!(Busy, "{} (pid {}) does not end even when killed", process.name, process.pid);

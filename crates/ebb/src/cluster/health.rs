@@ -24,6 +24,35 @@ pub fn of_node(node: &pb::Node) -> Vec<String> {
     twin.into_iter().chain(poisoned).collect()
 }
 
+/// What goes on in spite of something, and is to be known: nodes that are slow beyond their peers.
+pub fn notices(nodes: &[pb::Node], now_ms: u64) -> Vec<String> {
+    nodes.iter().filter_map(|node| Some(gray_sentence(node, node.gray.as_ref()?, now_ms))).collect()
+}
+
+fn gray_sentence(node: &pb::Node, gray: &pb::Gray, now_ms: u64) -> String {
+    let ms = |micros: u64| format!("{:.1} ms", micros as f64 / 1000.0);
+    let (took, peers) = (ms(gray.took_us), ms(gray.peers_us));
+    let found = match gray.clients {
+        1 => "1 client finds".to_owned(),
+        clients => format!("{clients} clients find"),
+    };
+    let why = match gray.cause() {
+        pb::GrayCause::GrayDisk => format!("a small commit on its disk takes {took}, elsewhere {peers}"),
+        pb::GrayCause::GrayBoth => {
+            format!("its disk is slow, and {found} its answers late: {took}, from its peers {peers}")
+        }
+        _ => format!("{found} that it takes {took} to answer what its peers answer in {peers}"),
+    };
+    let seconds = now_ms.saturating_sub(gray.since_ms) / 1000;
+    format!(
+        "{} ({}) is gray for {seconds} s: {why}. It is read last, and writers do without it where another node is free. Look at its \
+         disks, its links and its load; `ebb node drain {}` empties it",
+        NodeId::new(node.id),
+        node.host,
+        NodeId::new(node.id),
+    )
+}
+
 /// Whether the volume takes no work.
 pub fn is_poisoned(volume: &pb::Volume) -> bool {
     volume.state() == pb::VolumeState::VolumePoisoned
@@ -79,6 +108,26 @@ mod tests {
             assert!(told[0].contains(part), "{}", told[0]);
         }
         assert_eq!(of_node(&node(pb::VolumeState::VolumeLive)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_gray_node_is_told_with_what_it_takes() {
+        let mut slow = node(pb::VolumeState::VolumeLive);
+        assert_eq!(notices(std::slice::from_ref(&slow), 0), Vec::<String>::new());
+        let gray = pb::Gray { since_ms: 10_000, took_us: 210_400, peers_us: 2300, clients: 1, ..Default::default() };
+        for (cause, sentence) in [
+            (pb::GrayCause::GrayDisk, "a small commit on its disk takes 210.4 ms, elsewhere 2.3 ms"),
+            (
+                pb::GrayCause::GrayAnswers,
+                "1 client finds that it takes 210.4 ms to answer what its peers answer in 2.3 ms",
+            ),
+            (pb::GrayCause::GrayBoth, "its disk is slow, and 1 client finds its answers late: 210.4 ms"),
+        ] {
+            slow.gray = Some(pb::Gray { cause: cause.into(), ..gray });
+            let told = &notices(std::slice::from_ref(&slow), 45_000)[0];
+            assert!(told.starts_with("n3 (h3) is gray for 35 s: ") && told.contains(sentence), "{told}");
+            assert!(of_node(&slow).is_empty(), "work goes on");
+        }
     }
 
     #[test]

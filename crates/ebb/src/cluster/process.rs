@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use super::config::ClusterDir;
-use super::private;
+use super::{private, progress};
 
 /// Time for a process that was killed to end: what it does on a disk ends first.
 const ENDING: Duration = Duration::from_secs(10);
@@ -104,6 +104,12 @@ impl ProcessFile {
             // It may end between the check and the signal; that is what the signal was for.
             let _ = rustix::process::kill_process(pid, signal);
         }
+    }
+
+    /// Calls of it that wrote since its start, as far as the kernel tells.
+    pub fn writes(&self) -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/io", self.pid)).ok()?;
+        progress::writes_of(&text).filter(|_| self.is_running())
     }
 
     /// Waits until the process has ended; false if it still runs after `span`.

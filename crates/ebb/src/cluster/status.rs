@@ -10,7 +10,7 @@ use ebb_wire::pb;
 use serde_json::json;
 
 use super::config::ClusterDir;
-use super::health::troubles;
+use super::health::{notices, troubles};
 use super::process::{self, ProcessFile};
 use crate::output::{Output, human_bytes};
 
@@ -28,6 +28,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
         masters => format!("{masters} copies"),
     };
     let troubles = answer.as_ref().map_or_else(|_| Vec::new(), troubles);
+    let notices = answer.as_ref().map_or_else(|_| Vec::new(), |reply| notices(&reply.nodes, now_ms()));
     let processes = process::list(&cluster)?;
     if output.json() {
         let processes: Vec<_> = processes
@@ -46,10 +47,12 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
             "offload": answer.as_ref().ok().and_then(|reply| reply.offload.as_ref()).map(offload_json),
             "cluster_id": cluster.file.cluster, "serving": serving, "safe_start": safe_start,
             "metadata": metadata, "processes": processes, "troubles": troubles,
+            "notices": notices, "gray": answer.as_ref().map_or_else(|_| Vec::new(), |reply| reply.nodes.iter().filter_map(gray_json).collect()),
             "repair": answer.as_ref().ok().map(|reply| json!({
                 "under_replicated": reply.under_replicated, "running": reply.repairs_running,
                 "copies": reply.repaired, "rejoined": reply.rejoined, "bytes": reply.repaired_bytes,
                 "rate_bytes_per_sec": reply.repair_rate_bytes_per_sec,
+                "short": shortages_json(&reply.shortages),
             })),
         }));
         return Ok(serving && troubles.is_empty());
@@ -62,8 +65,13 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
     ));
     if let Ok(reply) = &answer {
         output.say(&format!(
-            "{} inodes, {} metablocks, {} under-replicated, {} repairs running, {} sessions",
-            reply.inodes, reply.metablocks, reply.under_replicated, reply.repairs_running, reply.sessions
+            "{} inodes, {} metablocks, {} under-replicated, {} repairs running, {} sessions with {} write leases",
+            reply.inodes,
+            reply.metablocks,
+            reply.under_replicated,
+            reply.repairs_running,
+            reply.sessions,
+            reply.write_leases
         ));
         if reply.under_replicated > 0 || reply.repaired > 0 {
             let rate = match reply.repair_rate_bytes_per_sec {
@@ -77,11 +85,12 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
                 reply.under_replicated,
             ));
         }
+        shortage_lines(&reply.shortages).iter().for_each(|line| output.say(line));
         reply.failures.iter().for_each(|failure| output.say(&failure_line(failure, now_ms())));
         if let Some(offload) = &reply.offload {
             offload_lines(offload).iter().for_each(|line| output.say(line));
         }
-        troubles.iter().for_each(|trouble| output.say(trouble));
+        troubles.iter().chain(&notices).for_each(|sentence| output.say(sentence));
     } else if let Err(error) = &answer {
         output.say(&format!("master: {error}"));
     }
@@ -110,7 +119,8 @@ fn state(process: &ProcessFile) -> &'static str {
     }
 }
 
-fn now_ms() -> u64 {
+/// The wall clock, in milliseconds since the Unix epoch.
+pub fn now_ms() -> u64 {
     ebb_power::wall_ms(Runtime::real().wall())
 }
 
@@ -123,6 +133,21 @@ fn failure_json(told: &pb::NodeFailure) -> serde_json::Value {
         "under_replicated": told.short, "replicated_after_s": after(told.whole_ms),
         "misplaced": told.misplaced, "placed_after_s": after(told.placed_ms),
     })
+}
+
+/// Why a node counts as slow beyond its peers, if it does.
+pub fn gray_json(node: &pb::Node) -> Option<serde_json::Value> {
+    let gray = node.gray.as_ref()?;
+    let cause = match gray.cause() {
+        pb::GrayCause::GrayDisk => "disk",
+        pb::GrayCause::GrayAnswers => "answers",
+        pb::GrayCause::GrayBoth => "both",
+        pb::GrayCause::GrayUnknown => "unknown",
+    };
+    Some(json!({
+        "node": NodeId::new(node.id).to_string(), "cause": cause, "since_ms": gray.since_ms,
+        "took_us": gray.took_us, "peers_us": gray.peers_us, "clients": gray.clients,
+    }))
 }
 
 fn span_s(from_ms: u64, to_ms: u64) -> f64 {
@@ -141,6 +166,16 @@ fn failure_line(told: &pb::NodeFailure, now_ms: u64) -> String {
     let placed = stage(told.placed_ms, "all in their places", format!("{} lie off their layout", told.misplaced));
     let ago = span_s(told.failed_ms, now_ms);
     format!("{} failed {ago:.0} s ago{back}: {reachable}; {whole}; {placed}", NodeId::new(told.node))
+}
+
+/// Why sets are short.
+pub fn shortages_json(told: &[pb::Shortage]) -> serde_json::Value {
+    json!(told.iter().map(|short| json!({ "metablocks": short.metablocks, "why": short.why })).collect::<Vec<_>>())
+}
+
+/// The same for people.
+pub fn shortage_lines(told: &[pb::Shortage]) -> Vec<String> {
+    told.iter().map(|short| format!("  {} metablocks lack copies: {}", short.metablocks, short.why)).collect()
 }
 
 /// What was logged for nodes that sleep.

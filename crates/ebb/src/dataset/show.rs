@@ -1,6 +1,6 @@
 //! `ebb dataset show`: settings, and how the dataset lies on its nodes.
 
-use ebb_types::{NodeId, Result};
+use ebb_types::{NodeId, Result, min_copies};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -23,8 +23,17 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
         return Ok(());
     }
     let share = dataset.extra_share_percent;
+    let min = min_copies(dataset.min_copies, dataset.replicas);
+    let goes_on = match dataset.replicas {
+        0 | 1 => "there is one copy of everything".to_owned(),
+        replicas if min == replicas => {
+            format!("writes wait until all {replicas} copies have them, whatever nodes are missing")
+        }
+        replicas => format!("while nodes are missing, writes go on with {min} of {replicas} copies"),
+    };
     let has_chain = !dataset.chain.is_empty();
     context.output.table(&table(&[dataset]));
+    context.output.say(&goes_on);
     context.output.say(&format!(
         "{} metablocks reach over {} nodes; {} active nodes hold everything",
         lies.blocks, lies.spread, lies.min_active

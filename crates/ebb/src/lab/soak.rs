@@ -81,7 +81,8 @@ pub fn run(context: &Context, args: &SoakArgs) -> Result<bool> {
 /// Small clusters under faults find most in the same time; large ones take the time of many.
 const fn kind_of(seed: u64) -> What {
     match seed % 8 {
-        0..4 => What::Faults,
+        0..3 => What::Faults,
+        3 => What::Single,
         4..7 => What::Power { policy: None, signal: None },
         _ => What::Large,
     }
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn every_kind_of_cluster_has_its_turn() {
         let kinds: Vec<String> = (0..8).map(|seed| kind_of(seed).arguments()).collect();
-        for (kind, turns) in [("", 4), (" --power", 3), (" --large", 1)] {
+        for (kind, turns) in [("", 3), (" --single", 1), (" --power", 3), (" --large", 1)] {
             assert_eq!(kinds.iter().filter(|one| *one == kind).count(), turns, "{kinds:?}");
         }
     }

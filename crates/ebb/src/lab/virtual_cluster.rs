@@ -9,6 +9,7 @@ use ebb_runtime::Plant;
 use ebb_types::{Result, err};
 use ebb_virtual::faults::kind::Kind;
 use ebb_virtual::power::options::{Fault, PowerOptions, SignalKind};
+use ebb_virtual::single::SingleOptions;
 use ebb_virtual::swarm::{self, Next};
 use ebb_virtual::{ProxyUse, Report, VirtualOptions};
 use serde_json::json;
@@ -40,12 +41,17 @@ pub(super) enum What {
     Faults,
     /// A large one.
     Large,
+    /// One fault at a time.
+    Single,
     /// A cluster that follows its power, under faults. What is not said is drawn from the seed.
     Power { policy: Option<PolicyKind>, signal: Option<SignalKind> },
 }
 
 impl What {
     fn of(args: &VirtualArgs) -> Result<Self> {
+        if args.single {
+            return Ok(Self::Single);
+        }
         if !args.power {
             return Ok(if args.large { Self::Large } else { Self::Faults });
         }
@@ -57,6 +63,7 @@ impl What {
         match self {
             Self::Large => ebb_virtual::run(seed, VirtualOptions { plant, ..VirtualOptions::large(seed) }),
             Self::Faults => ebb_virtual::run(seed, VirtualOptions { plant, ..VirtualOptions::drawn(seed) }),
+            Self::Single => ebb_virtual::single::run(seed, SingleOptions { plant, ..SingleOptions::drawn(seed) }),
             Self::Power { policy, signal } => {
                 let drawn = PowerOptions::drawn(seed);
                 let (policy, signal) = (policy.unwrap_or(drawn.policy), signal.unwrap_or(drawn.signal));
@@ -69,6 +76,7 @@ impl What {
     fn faults(&self) -> Vec<String> {
         match self {
             Self::Faults | Self::Large => Kind::ALL.iter().map(ToString::to_string).collect(),
+            Self::Single => Vec::new(),
             Self::Power { .. } => Fault::ALL.iter().map(|fault| fault.name().to_owned()).collect(),
         }
     }
@@ -78,6 +86,7 @@ impl What {
         let (policy, signal) = match self {
             Self::Faults => return String::new(),
             Self::Large => return " --large".to_owned(),
+            Self::Single => return " --single".to_owned(),
             Self::Power { policy, signal } => (policy, signal),
         };
         let policy = policy.map_or_else(String::new, |policy| format!(" --policy {policy}"));
@@ -106,6 +115,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
     let (mut passed, mut failed) = (0_u64, Vec::new());
     let mut injected: BTreeMap<String, u64> = what.faults().into_iter().map(|kind| (kind, 0)).collect();
     let (mut proxy, mut lost_in) = (ProxyUse::default(), 0_u64);
+    let (mut names, mut names_in) = (0_u64, 0_u64);
     swarm::run_each(
         seeds,
         jobs,
@@ -117,6 +127,8 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
             }
             proxy = proxy.with(report.proxy);
             lost_in += u64::from(report.proxy.lost > 0);
+            names += report.names;
+            names_in += u64::from(report.names > 0);
             if report.violations.is_empty() {
                 passed += 1;
                 return Next::GoOn;
@@ -137,6 +149,8 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
             "injected": injected,
             "proxy": proxy,
             "seeds_with_lost_stays": lost_in,
+            "names": names,
+            "seeds_with_names": names_in,
         }));
     }
     let counts: Vec<String> = injected.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -146,6 +160,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
          lost, in {lost_in} seeds",
         proxy.done, proxy.repeated, proxy.moved, proxy.unknown, proxy.lost,
     ));
+    context.output.say(&format!("names: {names} operations, in {names_in} seeds"));
     context.output.say(&format!("{passed} passed, {} failed", failed.len()));
     failed.is_empty()
 }
@@ -166,6 +181,10 @@ pub(super) fn print(context: &Context, report: &Report, what: &What, plant: Opti
         report.reads,
         report.violations.len(),
     ));
+    if !report.slowest.is_empty() {
+        let slowest: Vec<String> = report.slowest.iter().map(|(what, ms)| format!("{what} {ms} ms")).collect();
+        context.output.say(&format!("  slowest: {}", slowest.join(", ")));
+    }
     let faults: Vec<String> = report.faults.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     context.output.say(&format!("  faults: {}", faults.join(", ")));
     for violation in report.violations.iter().take(SHOWN_MAX) {

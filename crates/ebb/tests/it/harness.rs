@@ -77,7 +77,12 @@ impl Cluster {
 
     /// Runs `ebb` on this cluster.
     pub fn ebb(&self, arguments: &[&str]) -> Run {
-        let output = Command::new(env!("CARGO_BIN_EXE_ebb"))
+        self.ebb_of(Path::new(env!("CARGO_BIN_EXE_ebb")), arguments)
+    }
+
+    /// The same with another build of it: processes that it starts are of that build.
+    pub fn ebb_of(&self, program: &Path, arguments: &[&str]) -> Run {
+        let output = Command::new(program)
             .args(arguments)
             .env("EBB_DIR", self.dir())
             .envs(self.filter.map(|filter| ("EBB_LOG", filter)))
@@ -88,7 +93,12 @@ impl Cluster {
 
     /// Runs `ebb`, which must succeed; its output.
     pub fn ok(&self, arguments: &[&str]) -> String {
-        let run = self.ebb(arguments);
+        self.ok_of(Path::new(env!("CARGO_BIN_EXE_ebb")), arguments)
+    }
+
+    /// The same with another build of it.
+    pub fn ok_of(&self, program: &Path, arguments: &[&str]) -> String {
+        let run = self.ebb_of(program, arguments);
         assert_eq!(run.code, 0, "ebb {arguments:?}: {}{}", run.out, run.err);
         run.out
     }

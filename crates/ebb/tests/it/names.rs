@@ -1,7 +1,8 @@
 //! Names are as linearizable as data: whatever programs on one mount or on several do with them, and whoever is frozen or
 //! killed meanwhile, there is one order that explains every answer.
 //!
-//! `EBB_NAMES_OPERATIONS` sets how many operations each run has; a million is the long form.
+//! `EBB_NAMES_OPERATIONS` sets how many operations each run has; a million is the long form. Under faults these are then
+//! repeated until all operations are done.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,7 +75,10 @@ fn befall(cluster: &Cluster, role: &str, host: &str, fault: Fault) {
         Fault::Killed(millis) => {
             cluster.kill(pid);
             std::thread::sleep(Duration::from_millis(millis));
-            cluster.ok(&["cluster", "up", "--nodes", "4"]);
+            match role {
+                "block" => cluster.ok(&["node", "start", host]),
+                _ => cluster.ok(&["cluster", "up", "--nodes", "4"]),
+            };
         }
     }
 }
@@ -83,16 +87,22 @@ fn befall(cluster: &Cluster, role: &str, host: &str, fault: Fault) {
 fn under(faults: &[(&str, &str, Fault)], seed: u64) {
     let cluster = Cluster::up(4);
     let mounts: Vec<_> = (0..3).map(|index| cluster.mount_as(&format!("m{index}"), "client")).collect();
-    let run = Run::of(u64::MAX);
+    let is_long = std::env::var_os(OPERATIONS).is_some();
+    let run = Run::of(operations(u64::MAX));
     let paths = paths(&mounts);
     std::thread::scope(|scope| {
         let end = StopAtEnd(&run.stop);
         let work = scope.spawn(|| run.work(&paths, seed));
-        for (role, host, fault) in faults {
-            std::thread::sleep(Duration::from_secs(2));
-            befall(&cluster, role, host, *fault);
+        loop {
+            for (role, host, fault) in faults {
+                std::thread::sleep(Duration::from_secs(2));
+                befall(&cluster, role, host, *fault);
+            }
+            std::thread::sleep(Duration::from_secs(3));
+            if !is_long || run.is_over() {
+                break;
+            }
         }
-        std::thread::sleep(Duration::from_secs(3));
         drop(end);
         work.join().unwrap();
     });

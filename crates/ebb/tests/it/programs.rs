@@ -22,6 +22,8 @@ const NAMES: usize = 5;
 const LINES_MAX: u32 = 40;
 /// Bytes of a line.
 const LINE: usize = 9;
+/// What failed so long ago is not carried out any more: its session has ended, and no call has such a deadline.
+const GIVEN_UP_NS: u64 = 120_000_000_000;
 
 /// What all programs of a run share.
 pub struct Run {
@@ -96,6 +98,11 @@ impl Run {
         (records.len(), unknown)
     }
 
+    /// Whether all operations have been begun.
+    pub fn is_over(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+
     fn now(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_nanos()).unwrap()
     }
@@ -164,7 +171,7 @@ impl Program<'_> {
     fn note(&mut self, operation: Operation, work: impl FnOnce(&mut Self) -> Result<Answer>) {
         let start = self.run.now();
         let result = work(self);
-        let end = self.run.now();
+        let mut end = self.run.now();
         let answer = match &result {
             Ok(answer) => *answer,
             Err(error) => match error.kind() {
@@ -177,6 +184,9 @@ impl Program<'_> {
                 _ => Answer::Unknown,
             },
         };
+        if answer == Answer::Unknown {
+            end += GIVEN_UP_NS;
+        }
         self.run.records.lock().unwrap().push(Record { client: self.number, operation, answer, start, end });
     }
 

@@ -1,0 +1,187 @@
+//! Whose answers take far longer than those of their peers: what this client finds by itself, and tells the master.
+//!
+//! The same write, or the same sync, goes to all members of a set at a time; what each takes to answer is a *round*. A member is slow
+//! if it takes five times as long as most of the others, and 50 ms. So a client that gets no processor, a file that
+//! takes long everywhere, or a cluster that is busy blames nobody. Rounds are counted in slots of half a second, by their mean,
+//! because many that are answered at one moment say no more than one: a member is slow when it was so in nearly all slots
+//! for three seconds.
+//!
+//! A member that is not written to any more, because it was slow, is asked something small twice a second, and another one with it.
+//! Plain values: moments come in as arguments. Whether a node counts as gray, the master decides.
+
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use ebb_runtime::Moment;
+
+pub(crate) use run::{Gray, Round, run};
+
+/// Less is not slow, whatever others take.
+const FLOOR: Duration = Duration::from_millis(50);
+/// Slow is who takes so many times as long as most others.
+const RATIO: u32 = 5;
+/// Rounds are counted together for so long.
+pub(crate) const SLOT: Duration = Duration::from_millis(500);
+/// Slots that are remembered.
+const SLOTS: u64 = 24;
+/// So many must have been slow, the last so many after the first. A member that takes seconds for each round has few of them.
+const SLOW_MIN: usize = 3;
+const APART_MIN: u64 = 6;
+/// Of a hundred slots with rounds so many must have been slow.
+const SLOW_PERCENT: usize = 75;
+/// Questions that must have been answered, and of a hundred so many quickly, for a node to be well that nothing is written to.
+const ASKED_MIN: usize = 12;
+const QUICK_PERCENT: usize = 90;
+
+/// What rounds took at a node and at its peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Figure {
+    pub took: Duration,
+    pub peers: Duration,
+}
+
+/// The rounds of half a second.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    number: u64,
+    rounds: u32,
+    /// All rounds together.
+    took: Duration,
+    peers: Duration,
+}
+
+impl Slot {
+    /// By the mean: a node that stops now and then is as slow as its stops are long, however quick it is between them.
+    fn is_slow(&self) -> bool {
+        is_slow(self.took / self.rounds, self.peers / self.rounds)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    slots: VecDeque<Slot>,
+    /// Slots in which it was asked something small, and whether it answered quickly.
+    asked: VecDeque<(u64, bool)>,
+    slow: Option<Figure>,
+}
+
+/// What this client has timed lately.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    nodes: BTreeMap<u64, Node>,
+}
+
+fn slot_of(now: Moment) -> u64 {
+    u64::try_from(now.since(Moment::default()).as_millis() / SLOT.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether something took far longer than it takes elsewhere.
+fn is_slow(took: Duration, peers: Duration) -> bool {
+    took >= FLOOR && took >= peers * RATIO
+}
+
+impl Evidence {
+    /// The members of a set have answered the same write or sync, each after so long.
+    pub fn on_round(&mut self, answers: &[(u64, Duration)], now: Moment) {
+        if answers.len() < 2 {
+            return;
+        }
+        for (node, took) in answers {
+            let mut others: Vec<Duration> =
+                answers.iter().filter(|(other, _)| other != node).map(|(_, took)| *took).collect();
+            others.sort_unstable();
+            // Of two the slower one: it is not to be blamed that one is very quick.
+            let peers = others[others.len() / 2];
+            self.nodes.entry(*node).or_default().add(slot_of(now), *took, peers);
+        }
+    }
+
+    /// A slow node was asked something small, and another one with it; none: no answer.
+    pub fn on_asked(&mut self, node: u64, took: Option<Duration>, other: Option<Duration>, now: Moment) {
+        let Some(known) = self.nodes.get_mut(&node) else { return };
+        let is_quick = took.is_some_and(|took| took < FLOOR / 2 || other.is_some_and(|other| took < other * 2));
+        known.asked.push_back((slot_of(now), is_quick));
+    }
+
+    /// This process got no processor for a while: what it timed since then says nothing.
+    pub fn on_starved(&mut self, since: Moment) {
+        let first = slot_of(since);
+        for node in self.nodes.values_mut() {
+            node.slots.retain(|slot| slot.number < first);
+            node.asked.retain(|(number, _)| *number < first);
+        }
+    }
+
+    /// Looks again who is slow. True: that has changed.
+    pub fn judge(&mut self, now: Moment) -> bool {
+        let oldest = slot_of(now).saturating_sub(SLOTS);
+        let mut is_news = false;
+        for node in self.nodes.values_mut() {
+            node.slots.retain(|slot| slot.number >= oldest);
+            node.asked.retain(|(number, _)| *number >= oldest);
+            let slow = node.find();
+            is_news |= slow.is_some() != node.slow.is_some();
+            if node.slow.is_some() && slow.is_none() {
+                node.asked.clear();
+            }
+            node.slow = slow;
+        }
+        self.nodes.retain(|_, node| node.slow.is_some() || !node.slots.is_empty());
+        is_news
+    }
+
+    /// Whether there is nothing to judge.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Slow nodes.
+    pub fn slow(&self) -> impl Iterator<Item = (u64, Figure)> + '_ {
+        self.nodes.iter().filter_map(|(node, known)| Some((*node, known.slow?)))
+    }
+
+    /// Nodes that were timed in several slots lately, and are not slow.
+    pub fn well(&self) -> impl Iterator<Item = u64> + '_ {
+        let is_well = |known: &Node| {
+            let quick = known.slots.iter().filter(|slot| !slot.is_slow()).count();
+            known.slow.is_none() && quick >= SLOW_MIN && quick * 2 > known.slots.len()
+        };
+        self.nodes.iter().filter(move |(_, known)| is_well(known)).map(|(node, _)| *node)
+    }
+}
+
+impl Node {
+    fn add(&mut self, number: u64, took: Duration, peers: Duration) {
+        if self.slots.back().is_none_or(|slot| slot.number != number) {
+            let empty = Slot { number, rounds: 0, took: Duration::ZERO, peers: Duration::ZERO };
+            self.slots.push_back(empty);
+        }
+        let slot = self.slots.back_mut().expect("pushed just now");
+        slot.rounds += 1;
+        slot.took += took;
+        slot.peers += peers;
+    }
+
+    /// What it takes, if it is slow: by its rounds, and if there are none any more, by how it answers small questions.
+    fn find(&self) -> Option<Figure> {
+        let slow: Vec<&Slot> = self.slots.iter().filter(|slot| slot.is_slow()).collect();
+        let is_nearly_all = slow.len() * 100 >= self.slots.len() * SLOW_PERCENT;
+        let apart = slow.last().zip(slow.first()).map_or(0, |(last, first)| last.number - first.number);
+        if slow.len() >= SLOW_MIN && is_nearly_all && apart >= APART_MIN {
+            let rounds = slow.iter().map(|slot| slot.rounds).sum::<u32>();
+            let took = slow.iter().map(|slot| slot.took).sum::<Duration>() / rounds;
+            let peers = slow.iter().map(|slot| slot.peers).sum::<Duration>() / rounds;
+            return Some(Figure { took, peers });
+        }
+        let quick = self.asked.iter().filter(|(_, is_quick)| *is_quick).count();
+        let is_well = match self.slots.len() {
+            0 => self.asked.len() >= ASKED_MIN && quick * 100 >= self.asked.len() * QUICK_PERCENT,
+            timed => timed >= SLOW_MIN && slow.is_empty(),
+        };
+        self.slow.filter(|_| !is_well)
+    }
+}

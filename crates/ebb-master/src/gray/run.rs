@@ -1,0 +1,58 @@
+//! Tells of gray nodes: the log, the node map, the nodes themselves.
+
+use std::collections::BTreeMap;
+
+use ebb_runtime::{Moment, Plant, Runtime};
+use ebb_types::NodeId;
+
+use super::{Change, Gray, Habit, Standing};
+use crate::placement::rest;
+use crate::registry::Rest;
+use crate::shared::Shared;
+
+impl Gray {
+    /// For a master that runs here.
+    pub(crate) fn for_runtime(runtime: &Runtime) -> Self {
+        let habits = [(Plant::NeverGray, Habit::NeverBegins), (Plant::GrayForGood, Habit::NeverEnds)];
+        let planted = habits.into_iter().find(|(plant, _)| runtime.has_plant(*plant));
+        Self::new(planted.map_or(Habit::Good, |(_, habit)| habit))
+    }
+}
+
+/// Judges all nodes as of a moment, and tells of what has changed.
+pub(crate) fn judge_pace(shared: &Shared, now: Moment) {
+    let standings = standings(shared);
+    let changes = shared.state.gray.lock().on_tick(&standings, now, shared.wall_ms());
+    for change in &changes {
+        match change {
+            Change::Began(node, verdict) => {
+                let figure = verdict.figure();
+                let (disk, answers) = (verdict.disk.is_some(), verdict.answers.map_or(0, |(_, clients)| clients));
+                tracing::warn!(
+                    %node, took = ?figure.took, peers = ?figure.peers, disk, clients = answers,
+                    "node is gray: slow beyond its peers; it is read last, and writers do without it where others are free"
+                );
+            }
+            Change::Ended(node, lasted) => {
+                tracing::info!(%node, seconds = lasted.as_secs(), "node is not gray any more");
+            }
+        }
+    }
+    if !changes.is_empty() {
+        shared.state.registry.lock().bump();
+        shared.tell_node_map();
+    }
+}
+
+fn standings(shared: &Shared) -> BTreeMap<NodeId, Standing> {
+    let machine = shared.group.machine();
+    let registry = shared.state.registry.lock();
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+    let standing = |node: NodeId| match () {
+        () if registry.is_dead(node) || rest(&plans, node, now_ms) != Rest::None => Standing::Away,
+        () if registry.is_live(node) && !registry.is_missed(node) => Standing::There,
+        () => Standing::Silent,
+    };
+    let recorded = machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id));
+    recorded.map(|node| (node, standing(node))).collect()
+}

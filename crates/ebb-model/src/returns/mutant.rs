@@ -1,0 +1,55 @@
+//! Mistakes to plant. Each changes one rule, at the one line that asks [`Returns::is`](super::Returns::is) for it.
+
+use super::Bounds;
+
+/// A planted mistake.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Mutant {
+    /// What the map does not name is deleted, whatever the set has.
+    DeletesByTheMapAlone,
+    /// It is deleted when the set has as many members as wanted, whatever these have.
+    CountsMembersUnasked,
+    /// A deletion hits whatever replica the node has when it comes.
+    DeletionHitsAnyLife,
+    /// What is in no set is judged while it is being taken into the set.
+    JudgesDuringCopy,
+    /// A member that was left out rejoins whatever it has.
+    RejoinsWithoutComparing,
+    /// It rejoins with what the recovery left it with, though something was written since.
+    RejoinsAfterAWrite,
+    /// It is recorded though a holder came meanwhile.
+    RecordsWithoutComparing,
+    /// A recovery goes on without a member that does not answer at once.
+    DoesNotWait,
+    /// A recovery goes on without a member that had promised and fell silent before it was stamped.
+    DoesNotWaitForStamps,
+    /// A member that was left out and has missed a write is kept for ever, and no copy takes its place.
+    KeepsTheUnfit,
+}
+
+impl Mutant {
+    /// Every mistake.
+    pub const ALL: &'static [Self] = &[
+        Self::DeletesByTheMapAlone,
+        Self::CountsMembersUnasked,
+        Self::DeletionHitsAnyLife,
+        Self::JudgesDuringCopy,
+        Self::RejoinsWithoutComparing,
+        Self::RejoinsAfterAWrite,
+        Self::RecordsWithoutComparing,
+        Self::DoesNotWait,
+        Self::DoesNotWaitForStamps,
+        Self::KeepsTheUnfit,
+    ];
+
+    /// Where it shows.
+    #[must_use]
+    pub const fn bounds(self) -> Bounds {
+        match self {
+            Self::CountsMembersUnasked => Bounds::LOSSES,
+            Self::DeletionHitsAnyLife => Bounds::AGAIN,
+            Self::KeepsTheUnfit => Bounds::FEW,
+            _ => Bounds::RETURNS,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What is tried: a few threads, and what must hold when they have ended. Each function is one run; a test has loom repeat it
+//! in every order.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use loom::thread;
+
+use crate::Mutex;
+
+/// What is begun where somebody calls.
+pub mod begun {
+    use super::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Poll, Waker, thread};
+    use crate::begun::begin;
+    use crate::runtime::Handle;
+
+    /// Something that comes once, and who waits for it.
+    struct Event {
+        has_come: AtomicBool,
+        waiting: Mutex<Vec<Waker>>,
+    }
+
+    impl Event {
+        fn come(&self) {
+            self.has_come.store(true, Ordering::Release);
+            let waiting = std::mem::take(&mut *self.waiting.lock());
+            waiting.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Work waits for an event that others bring while it is being polled, and so many of them wake it at once: it is done
+    /// once, where it was begun or as one task.
+    pub fn wakes_while_it_is_polled(wakers: usize) {
+        let event = Arc::new(Event { has_come: AtomicBool::new(false), waiting: Mutex::new(Vec::new()) });
+        let (done, tokio) = (Arc::new(AtomicUsize::new(0)), Handle::default());
+        let bringing: Vec<_> = (0..wakers)
+            .map(|_| {
+                let event = Arc::clone(&event);
+                thread::spawn(move || event.come())
+            })
+            .collect();
+        let (own, waited_for) = (Arc::clone(&done), Arc::clone(&event));
+        let work = async move {
+            std::future::poll_fn(|context| {
+                // Twice: two that come may each find a waker.
+                waited_for.waiting.lock().extend([context.waker().clone(), context.waker().clone()]);
+                match waited_for.has_come.load(Ordering::Acquire) {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                }
+            })
+            .await;
+            own.fetch_add(1, Ordering::Relaxed);
+        };
+        begin(tokio.clone(), Box::pin(work));
+        bringing.into_iter().for_each(|thread| thread.join().expect("nothing panics"));
+        let tasks = tokio.take();
+        assert!(tasks.len() <= 1, "one piece of work is {} tasks", tasks.len());
+        tasks.into_iter().for_each(loom::future::block_on);
+        assert_eq!(done.load(Ordering::Relaxed), 1, "the event came, and the work was not done, or twice");
+        assert!(tokio.take().is_empty(), "what is done is started again");
+    }
+}
+
+/// The writing side of a connection.
+pub mod outbox {
+    use ebb_types::{Result, err};
+
+    use super::{Arc, Mutex, Poll, thread};
+    use crate::outbox::{Outbox, Outgoing};
+    use crate::writer::{Frame, FrameWriter, Written};
+
+    struct Numbered {
+        number: Frame,
+        is_large: bool,
+    }
+
+    impl Outgoing for Numbered {
+        type Held = ();
+
+        fn len(&self) -> u64 {
+            if self.is_large { 1 << 20 } else { 1 }
+        }
+
+        fn unpack(self) -> Option<(Frame, ())> {
+            Some((self.number, ()))
+        }
+    }
+
+    /// Frames of thread `from`.
+    fn put(outbox: &Outbox<Numbered>, from: u64, count: u64, is_large: bool) -> Result<()> {
+        (0..count).try_for_each(|number| outbox.put(Numbered { number: from * 10 + number, is_large }))
+    }
+
+    /// Threads put frames in, of which so many each, while the connection's task runs: each goes out once, in its thread's order,
+    /// though nobody puts anything in any more.
+    pub fn every_frame_goes_out(threads: u64, count: u64, is_large: bool) {
+        let written = Arc::new(Mutex::new(Written::default()));
+        let outbox = Outbox::new(FrameWriter::to(Arc::clone(&written)));
+        let putting: Vec<_> = (1..=threads)
+            .map(|from| {
+                let outbox = outbox.clone();
+                thread::spawn(move || put(&outbox, from, count, is_large).expect("the connection stands"))
+            })
+            .collect();
+        // Ends when all are out. If a frame is left behind, nothing wakes it, and loom tells of a deadlock.
+        let mut run = Box::pin(outbox.clone().run());
+        let total = usize::try_from(threads * count).expect("few");
+        let all = Arc::clone(&written);
+        loom::future::block_on(std::future::poll_fn(|context| {
+            assert!(run.as_mut().poll(context).is_pending(), "nobody ends the connection");
+            let mut written = all.lock();
+            if written.frames.len() == total {
+                return Poll::Ready(());
+            }
+            written.waiting = Some(context.waker().clone());
+            Poll::Pending
+        }));
+        putting.into_iter().for_each(|thread| thread.join().expect("nothing panics"));
+        let written = &written.lock().frames;
+        for from in 1..=threads {
+            let own: Vec<u64> = written.iter().copied().filter(|frame| frame / 10 == from).collect();
+            assert_eq!(own, (0..count).map(|number| from * 10 + number).collect::<Vec<_>>(), "of {written:?}");
+        }
+    }
+
+    /// A connection ends while a frame is put in: the task ends with the error, and whoever comes later is told.
+    pub fn an_end_is_told_to_all() {
+        let outbox = Outbox::new(FrameWriter::to(Arc::default()));
+        let own = outbox.clone();
+        let putting = thread::spawn(move || put(&own, 1, 1, false));
+        let own = outbox.clone();
+        let closing = thread::spawn(move || own.close(&err!(Disconnected, "the peer has gone")));
+        let error = loom::future::block_on(outbox.clone().run());
+        assert_eq!(error.kind(), ebb_types::ErrorKind::Disconnected);
+        // Whether it was in time is open; what it is told is not.
+        let put_in_time = putting.join().expect("nothing panics");
+        assert!(put_in_time.is_ok() || put(&outbox, 2, 1, false).is_err());
+        closing.join().expect("nothing panics");
+        assert!(put(&outbox, 3, 1, false).is_err(), "a connection that has ended takes a frame");
+    }
+}

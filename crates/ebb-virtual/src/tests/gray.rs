@@ -1,0 +1,76 @@
+//! One node that is slow for long.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use ebb_runtime::Plant;
+
+use super::cluster::good;
+use crate::VirtualOptions;
+use crate::faults::kind::Kind;
+use crate::faults::links::SLOW;
+use crate::gray::{GrayReport, Slow, run};
+use crate::swarm::{self, Next};
+
+fn check(seed: u64, slow: Slow) -> GrayReport {
+    let report = run(seed, slow, None);
+    println!("{slow:?} seed {seed}: {:?}, {} synced, {} replaced", report.longest, report.synced, report.replaced);
+    let shown: Vec<_> = report.violations.iter().take(5).collect();
+    assert!(shown.is_empty(), "{slow:?}, seed {seed}: {shown:#?}\nof {report:?}");
+    report
+}
+
+#[test]
+fn a_slow_disk_delays_writers_for_a_while_and_is_used_again_when_it_is_well() {
+    for seed in 0..3 {
+        let report = check(seed, Slow::Disk(500.0));
+        assert!(report.longest[1] > Duration::from_millis(200) && report.replaced > 0, "{report:?}");
+    }
+}
+
+/// Delays are not looked at here: in this world a segment keeps the port of its receiver from the moment that it is sent, so
+/// that the writer's questions to the slow node hold up what others answer meanwhile. For the same reason a lossy link slows all answers alike.
+#[test]
+fn slow_links_are_named_done_without_and_used_again() {
+    for seed in 0..2 {
+        let mut report = run(seed, Slow::Links(SLOW), None);
+        report.violations.retain(|violation| !violation.detail.contains("writes took long"));
+        println!("seed {seed}: {} synced, {} replaced", report.synced, report.replaced);
+        assert!(report.violations.is_empty() && report.replaced > 0, "seed {seed}: {report:?}");
+    }
+}
+
+#[test]
+fn where_nothing_or_everything_is_slow_nothing_is_gray() {
+    for (seed, slow) in [(0, Slow::Nothing), (1, Slow::AllDisks(500.0)), (2, Slow::Disk(20.0))] {
+        let report = run(seed, slow, None);
+        let called: Vec<_> = report.violations.iter().filter(|found| found.detail.contains("is called gray")).collect();
+        assert!(called.is_empty() && report.replaced == 0, "{slow:?}: {report:?}");
+    }
+}
+
+#[test]
+fn a_master_that_never_judges_or_never_forgives_is_found() {
+    for (plant, sentence) in [(Plant::NeverGray, "took"), (Plant::GrayForGood, "is called gray")] {
+        let report = run(0, Slow::Disk(500.0), Some(plant));
+        let is_found = report.violations.iter().any(|violation| violation.detail.contains(sentence));
+        assert!(is_found, "{plant}: {report:?}");
+    }
+}
+
+/// Whatever else goes wrong: processes that freeze, die, are cut off, fill up and come back, nodes that are drained and copied.
+/// `EBB_GRAY_SEEDS` sets how many seeds (8).
+#[test]
+fn faults_that_are_no_slowness_make_nothing_gray() {
+    let seeds = std::env::var("EBB_GRAY_SEEDS").map_or(8, |text| text.parse().expect("a number of seeds"));
+    let is_other = |kind: &Kind| !matches!(kind, Kind::SlowDisk | Kind::GrayLink);
+    let kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(is_other).collect();
+    let options = |seed| VirtualOptions { faults: Some(kinds.clone()), ..VirtualOptions::drawn(seed) };
+    let mut called = Vec::new();
+    swarm::run_all(5000..5000 + seeds, NonZeroUsize::MIN, options, |report| {
+        good(&report);
+        called.extend((report.gray > 0).then_some((report.seed, report.gray, report.injected)));
+        Next::GoOn
+    });
+    assert!(called.is_empty(), "{called:#?}");
+}

@@ -1,0 +1,33 @@
+//! One fault at a time: nobody is kept waiting for long.
+
+use std::num::NonZeroUsize;
+
+use ebb_runtime::Plant;
+
+use crate::single::{SingleOptions, run};
+use crate::swarm::{self, Next};
+
+/// Goal: while one block server is frozen, killed, off or cut off, every create, write, sync and read of a client that is well
+/// ends well within its bound; what is short is made good after; and one node may go then. Method: as many block servers as
+/// copies, mostly.
+#[test]
+fn one_impaired_block_server_keeps_nobody_waiting() {
+    let mut bad = Vec::new();
+    let run = |seed| run(seed, SingleOptions::drawn(seed));
+    swarm::run_each(0..10, NonZeroUsize::MIN, run, |report| {
+        eprintln!("seed {}: {} writes, slowest {:?}", report.seed, report.writes, report.slowest);
+        assert!(!report.violations.is_empty() || report.writes > 100 && report.reads > 30, "{report:?}");
+        bad.extend(report.violations.iter().take(3).map(|violation| format!("seed {}: {violation:?}", report.seed)));
+        Next::GoOn
+    });
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
+#[test]
+fn a_client_that_waits_until_its_deadline_is_found() {
+    let found = (0..20).any(|seed| {
+        let planted = SingleOptions { plant: Some(Plant::WaitsToGoOn), ..SingleOptions::drawn(seed) };
+        run(seed, planted).violations.iter().any(|violation| violation.invariant == "available")
+    });
+    assert!(found, "nobody noticed");
+}

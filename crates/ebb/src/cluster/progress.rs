@@ -1,0 +1,85 @@
+//! How long a process that was told to end is waited for: as long as it gets on, within reason.
+//!
+//! A block server syncs all that it has before it ends; on a slow disk that takes minutes. One that hangs does nothing. The two are
+//! told apart by what the kernel counts: calls that write (`syscw` of `/proc/PID/io`, proc(5)). Syncs are not among them, but a volume
+//! that is being closed writes to the log how far it is.
+
+use std::time::Duration;
+
+/// Without any write for so long a process hangs.
+pub const QUIET_MAX: Duration = Duration::from_secs(30);
+/// No process gets more.
+pub const ALL_MAX: Duration = Duration::from_secs(300);
+
+/// What a process that is to end was seen to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    writes: Option<u64>,
+    /// When it was seen to write last, since it was told to end.
+    last: Duration,
+}
+
+/// What is to be done with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Wait on.
+    Wait,
+    /// It has written nothing for this long.
+    Hangs(Duration),
+    /// It had this long.
+    TooLong(Duration),
+}
+
+impl Progress {
+    /// So long after it was told to end, the kernel has counted so many writes; none: it does not say.
+    pub fn look(&mut self, writes: Option<u64>, passed: Duration) -> Next {
+        if writes.is_some() && writes != self.writes {
+            // What it wrote before it was told to end is no progress.
+            let is_first = self.writes.is_none();
+            self.writes = writes;
+            self.last = if is_first { self.last } else { passed };
+        }
+        match passed.saturating_sub(self.last) {
+            _ if passed >= ALL_MAX => Next::TooLong(passed),
+            quiet if quiet >= QUIET_MAX => Next::Hangs(quiet),
+            _ => Next::Wait,
+        }
+    }
+}
+
+/// Calls that write, as `/proc/PID/io` tells them.
+pub fn writes_of(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("syscw:")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn one_that_writes_is_waited_for_and_one_that_hangs_is_not() {
+        let (mut slow, mut hangs, mut unknown) = (Progress::default(), Progress::default(), Progress::default());
+        for second in 0..30 {
+            assert_eq!(hangs.look(Some(7), at(second)), Next::Wait);
+            assert_eq!(unknown.look(None, at(second)), Next::Wait);
+        }
+        assert_eq!(hangs.look(Some(7), at(30)), Next::Hangs(at(30)));
+        assert_eq!(unknown.look(None, at(30)), Next::Hangs(at(30)));
+        for second in 0..300 {
+            assert_eq!(slow.look(Some(second / 20), at(second)), Next::Wait, "a write each 20 s");
+        }
+        assert_eq!(slow.look(Some(99), at(300)), Next::TooLong(at(300)));
+    }
+
+    #[test]
+    fn writes_are_counted_by_the_kernel() {
+        assert_eq!(writes_of("rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 42\nread_bytes: 0\n"), Some(42));
+        assert_eq!(writes_of("syscw: many"), None);
+        let own = std::fs::read_to_string("/proc/self/io").expect("a process may read its own");
+        assert!(writes_of(&own).is_some(), "{own}");
+    }
+}
