@@ -103,15 +103,26 @@ async fn chain_is_stuck(shared: &Arc<Shared>, chain: &[pb::Hop], sent: Moment) {
     }
 }
 
-/// One answer for each hop; of one that said nothing an answer that says nothing.
+/// One answer for each hop; of one that said nothing an answer that says nothing. The first one was reached: if another node
+/// answers for it, that has its address now, as one has after its volumes were lost.
 fn answers(hops: &[pb::Hop], reply: Result<Response<pb::WriteReplicaReply>>) -> Vec<Result<pb::MemberResult>> {
-    let reply = match reply {
-        Ok(reply) => reply.message,
+    let node_of = |hop: &pb::Hop| hop.member.unwrap_or_default().node;
+    let found = reply.and_then(|reply| {
+        let results = reply.message.results;
+        match hops.iter().map(node_of).zip(results.first()).next() {
+            Some((asked, first)) if first.node != asked => {
+                Err(err!(Unreachable, "n{} answers at {}, where n{asked} was", first.node, hops[0].address))
+            }
+            _ => Ok(results),
+        }
+    });
+    let results = match found {
+        Ok(results) => results,
         Err(error) => return std::iter::once(Err(error)).chain(hops.iter().skip(1).map(|_| silence())).collect(),
     };
     let of = |hop: &pb::Hop| {
-        let node = hop.member.unwrap_or_default().node;
-        reply.results.iter().find(|result| result.node == node).cloned().map_or_else(silence, Ok)
+        let node = node_of(hop);
+        results.iter().find(|result| result.node == node).cloned().map_or_else(silence, Ok)
     };
     hops.iter().map(of).collect()
 }

@@ -112,8 +112,8 @@ pub(crate) async fn find(shared: &Shared, op: &Op, place: impl Fn() -> Result<Pl
     let Some(mut short) = shortage(op, &tried) else { return tried };
     let asked = ask_back(shared, op);
     let until = shared.runtime.now().after(RETURN_WAIT);
-    if shared.state.soft.lock().nameless.end_all() {
-        // Who looked a removed file up before and did not open it yet looks again, and finds what is there now.
+    if shared.state.soft.lock().nameless.hasten(shared.runtime.now()) {
+        // It has planned to look again when they would have been over.
         shared.state.wake.reap.notify_one();
     }
     // Of a quota it is gone when the file is.

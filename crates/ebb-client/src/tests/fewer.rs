@@ -7,6 +7,7 @@ use ebb_runtime::Plant;
 use ebb_types::deadlines::{GOES_ON_WITHIN, LATE_WAIT};
 use ebb_types::{ErrorKind, InodeId};
 
+use super::fake_block::FakeDisk;
 use super::harness::{Blocks, Cluster, create, pattern, read_all, root, run, run_planted, run_with};
 use crate::{Access, Client};
 
@@ -217,6 +218,32 @@ fn a_file_that_stays_open_gets_its_copies_back() {
         let other = cluster.client("other").await;
         let (reader, _) = other.open(&root(), inode, Access::Read).await.unwrap();
         assert_eq!(read_all(&other, reader).await.unwrap(), pattern(1, 1000));
+    });
+}
+
+/// A host comes back without its volumes: a new node answers at the address of the one that is gone, and knows none of its replicas.
+#[test]
+fn an_address_that_another_node_has_now_is_left_within_seconds() {
+    run_with(Blocks::Fake, 87, 4, |cluster| async move {
+        let client = cluster.client("client").await;
+        let mut open = Vec::new();
+        for number in 0..6 {
+            let (handle, inode) = create(&client, InodeId::ROOT, &format!("f{number}")).await;
+            client.write(handle, 0, pattern(number, 1000)).await.unwrap();
+            client.fsync(handle).await.unwrap();
+            open.push((handle, inode));
+        }
+        cluster.kill_node(2);
+        *cluster.nodes[2].disk.lock() = FakeDisk::default();
+        cluster.restart_node(2).await;
+        for (handle, inode) in open {
+            let started = cluster.world.now();
+            client.write(handle, 1000, pattern(9, 1000)).await.unwrap();
+            client.fsync(handle).await.unwrap();
+            let took = cluster.world.now() - started;
+            assert!(took <= GOES_ON_WITHIN, "{took:?}");
+            assert_eq!(members(&client, inode).await, [3]);
+        }
     });
 }
 

@@ -66,11 +66,13 @@ pub(crate) fn begin(shared: &Arc<Shared>, task: Task, copy: Copy, reason: Reason
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };
-        shared.state.work.lock().copies.remove(&task.metablock);
+        drop(turn);
         if let Err(error) = done {
             tracing::info!(metablock = %task.metablock, %error, "copy failed; the set is looked at again");
+            // Until then it counts as in progress: any other copy's end would begin it again at once.
             shared.runtime.sleep(PAUSE).await;
         }
+        shared.state.work.lock().copies.remove(&task.metablock);
         shared.state.wake.repair.notify_one();
     });
 }
