@@ -133,8 +133,11 @@ async fn begin<'a>(shared: &Shared, replica: &'a std::sync::Arc<Replica>, pull: 
     }
     // Within an epoch there was one writer: a later version has all of an earlier one.
     if sound && head.version >= pull.at && head.version.epoch == pull.at.epoch && pull.at != Version::ZERO {
-        flush(shared, replica).await?;
-        return Ok(None);
+        match flush(shared, replica).await {
+            // It was not sound after all, and is copied over like any other. The source has nothing to do with that.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {}
+            flushed => return flushed.map(|_| None),
+        }
     }
     replica.live.lock().pulling = true;
     Ok(Some(Mark(replica)))

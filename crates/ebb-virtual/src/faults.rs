@@ -77,7 +77,10 @@ pub async fn run(cluster: &Cluster, world: &World, watch: &Watch<'_>, span: Dura
 }
 
 fn draw(cluster: &Cluster, kinds: &[Kind], dice: &mut Dice) -> Option<Fault> {
-    let kind = *dice.pick(kinds);
+    // What mars needs a cluster that is whole, and one seldom is: its kinds go first when it may be.
+    let marring: Vec<Kind> = kinds.iter().copied().filter(|kind| kind.mars()).collect();
+    let goes_first = !marring.is_empty() && dice.chance(0.3) && cluster.budget().is_untouched();
+    let kind = *dice.pick(if goes_first { &marring } else { kinds });
     let members: Vec<_> = cluster.members().iter().filter(|member| kind.befalls(member.role)).collect();
     let member = (*dice.pick(&members)).clone();
     let others: Vec<_> =

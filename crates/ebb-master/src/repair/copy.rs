@@ -58,11 +58,15 @@ pub(crate) fn begin(shared: &Arc<Shared>, task: Task, copy: Copy, reason: Reason
     let shared = Arc::clone(shared);
     shared.clone().runtime.spawn("copy", async move {
         let done = match settle(&shared, &task, &turn).await {
-            Ok(Some(at)) => {
-                let done = carry_out(&shared, &task, &copy, at, &turn).await;
-                note_end(&shared, &task, &copy, &done);
-                done
-            }
+            // A member that cannot be stamped says nothing of the one that it would be copied from.
+            Ok(Some(at)) => match restamp(&shared, &task, &copy, at).await {
+                Ok(()) => {
+                    let done = carry_out(&shared, &task, &copy, at, &turn).await;
+                    note_end(&shared, &task, &copy, &done);
+                    done
+                }
+                refused => refused,
+            },
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };
@@ -124,10 +128,14 @@ async fn settle(shared: &Arc<Shared>, task: &Task, turn: &Turn) -> Result<Option
     Ok(Some(record.min_version()))
 }
 
-async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, at: Version, turn: &Turn) -> Result<()> {
-    if let Some(left_out) = &copy.rejoins {
-        rejoin::restamp(shared, task, left_out, at).await?;
+async fn restamp(shared: &Arc<Shared>, task: &Task, copy: &Copy, at: Version) -> Result<()> {
+    match &copy.rejoins {
+        Some(left_out) => rejoin::restamp(shared, task, left_out, at).await,
+        None => Ok(()),
     }
+}
+
+async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, at: Version, turn: &Turn) -> Result<()> {
     let pulling = pull(shared, task, copy.source, copy.target, at);
     tokio::pin!(pulling);
     tokio::select! {

@@ -94,6 +94,12 @@ impl Budget {
         }
     }
 
+    /// Whether nobody is impaired or marred.
+    #[must_use]
+    pub fn is_untouched(&self) -> bool {
+        self.marred.is_none() && self.impaired.is_empty()
+    }
+
     /// Whether one is marred now.
     #[must_use]
     pub fn is_marred(&self) -> bool {
@@ -118,8 +124,9 @@ mod tests {
     #[test]
     fn one_is_marred_at_a_time_and_then_few_are_impaired() {
         let mut budget = Budget::new(3);
+        assert!(budget.is_untouched());
         assert!(budget.impair(&names(&["a", "b", "c"])));
-        assert!(!budget.may_mar("a"), "others are impaired");
+        assert!(!budget.is_untouched() && !budget.may_mar("a"), "others are impaired");
         budget.recover(&names(&["b", "c"]));
         assert!(budget.may_mar("a") && !budget.may_mar("b"));
         budget.mar("a");

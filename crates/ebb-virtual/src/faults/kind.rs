@@ -293,7 +293,12 @@ impl Fault {
             Kind::MasterError => master_disk::begin_error(&member, dice),
             Kind::MasterRot => master_disk::begin_rot(cluster, &member, dice),
             Kind::LostNode => {
-                process.power_off();
+                let on_host = cluster.members().iter().filter(|other| other.process.host() == process.host()).count();
+                // Power that stays away would keep from the network for ever what goes on beside it.
+                match on_host {
+                    1 => process.power_off(),
+                    _ => process.crash(),
+                }
                 cluster.give_up(&member);
                 Box::new(|_| {})
             }
