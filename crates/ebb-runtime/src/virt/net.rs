@@ -10,6 +10,7 @@
 mod dial;
 mod ends;
 mod pipe;
+mod port;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 
 pub(super) use self::dial::{connect, listen};
 use self::pipe::{Held, Item, Pipe, Segment};
+use self::port::Port;
 use super::dice::{Dice, nanos};
 use super::executor::{Executor, GroupId};
 use super::local::Locals;
@@ -80,7 +82,7 @@ struct Host {
     /// No power: nothing arrives, nothing is answered.
     off: bool,
     out_busy_ns: u64,
-    in_busy_ns: u64,
+    receiving: Port,
     next_port: u16,
 }
 
@@ -134,7 +136,8 @@ impl Network {
         if let Some(index) = state.hosts.iter().position(|host| host.name == name) {
             return HostId(index);
         }
-        let host = Host { name: name.to_owned(), off: false, out_busy_ns: 0, in_busy_ns: 0, next_port: 32_768 };
+        let host =
+            Host { name: name.to_owned(), off: false, out_busy_ns: 0, receiving: Port::default(), next_port: 32_768 };
         state.hosts.push(host);
         HostId(state.hosts.len() - 1)
     }
@@ -326,9 +329,7 @@ impl State {
         } else {
             let out_ns = self.hosts[source.0].out_busy_ns.max(now_ns);
             self.hosts[source.0].out_busy_ns = out_ns + flow_ns;
-            let in_ns = self.hosts[target.0].in_busy_ns.max(out_ns + latency_ns);
-            self.hosts[target.0].in_busy_ns = in_ns + flow_ns;
-            in_ns + flow_ns
+            self.hosts[target.0].receiving.reserve(now_ns, out_ns + latency_ns, flow_ns)
         };
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
         let ready_ns = ready_ns.max(pipe.last_ready_ns);

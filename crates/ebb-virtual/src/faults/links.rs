@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, Member};
 
 /// One segment of a hundred is lost, and sent again after Linux' least time for that (200 ms); what is behind it waits. Drawn for
 /// each segment, that is a delay by up to so much.
-const LOSSY: LinkOptions = LinkOptions {
+pub const LOSSY: LinkOptions = LinkOptions {
     latency: Duration::from_micros(80),
     jitter: Duration::from_millis(200),
     bandwidth_bytes_per_sec: 1_250_000_000,
