@@ -89,8 +89,10 @@ impl Shared {
                     self.note_lease_error(inode, &error);
                     let now = self.runtime.now();
                     let failing_for = now.since(*failing.get_or_insert(now));
-                    if failing_for >= self.session.deadline() && !self.runtime.has_plant(Plant::KeepsForever) {
-                        // The flush has tried as long before it failed. Others wait, and the programs have been told.
+                    let has_given_up = inode.core.lock().channels.values().any(|channel| channel.gave_up.is_some());
+                    let is_late = failing_for >= self.session.deadline() || has_given_up;
+                    if is_late && !self.runtime.has_plant(Plant::KeepsForever) {
+                        // The writes have been tried as long before they failed. Others wait, and the programs have been told.
                         self.lose_lease(inode, &error);
                         let (shared, id) = (self.clone(), inode.id);
                         // A task of its own: the kernel may wait for a read that waits at the gate.

@@ -5,14 +5,16 @@
 //! master may say that the set goes on with those that are well, which are as many as a write needs: nobody is told an error,
 //! and a further member is sought every now and then (docs/protocol.md, Fewer members). If they are too few, or the master
 //! waits for the failed member, that one is asked again: it may have come back. When that has gone on for the operation's
-//! deadline, flushes fail (sticky), and the set goes on with whatever is well, so that the file can be given back; members
-//! are sought again before the next write.
+//! deadline, flushes fail (sticky), and the set goes on with those that are well, so that the file can be given back: if they are as
+//! many as a write needs, or the master holds the others for lost, too. If not, they are asked further; a recall that comes
+//! meanwhile ends the lease, and the master recovers the file from all members.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use ebb_runtime::{Moment, Plant};
 use ebb_types::deadlines::{CHOOSE_DEADLINE, PULL_DEADLINE, PULL_DEADLINE_LAST, REPLACE_PAUSE};
-use ebb_types::{Error, ErrorKind, Result, Version, err};
+use ebb_types::{Epoch, Error, ErrorKind, Result, Version, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{ChangeSet, GetMap, Op};
 
@@ -141,19 +143,51 @@ fn nobody_well(scene: &Scene) -> Error {
     Error::new(kind, format!("members of {} take no writes ({told})", scene.id))
 }
 
-/// Has every member that is well sync what it received. False: the channel is gone.
+/// Has every member that is well sync what it received. Each is asked, also one that has synced everything: it may have lost it
+/// since, and a set that leaves out another member counts on it. False: the channel is gone.
 async fn sync_rest(target: &Target) -> Result<bool> {
-    let Some((id, peers)) = target.with(|channel| (channel.id, channel.peers.clone())) else { return Ok(false) };
+    let epoch = target.inode.core.lock().epoch;
+    let known = target.with(|channel| (channel.id, channel.settled, channel.peers.clone()));
+    let Some((id, settled, peers)) = known else { return Ok(false) };
     for (place, peer) in peers.iter().enumerate() {
-        if peer.failed.is_some() || peer.received == peer.synced {
+        // One that sleeps by plan tells when it is awake, and one that never received anything has no replica yet.
+        let is_away = target.shared.wakes_in(peer.member.node) != Some(Duration::ZERO);
+        let is_spared = peer.received == peer.synced && (is_away || peer.received == Version::ZERO);
+        if peer.failed.is_some() || is_spared {
             continue;
         }
-        let result = members::sync(&target.shared, id, &peer.member, peer.received).await;
-        if let Some(verdict) = target.with(|channel| channel.note_synced(place, &result)) {
+        let result = members::sync(&target.shared, id, &peer.member, askable(peer.received, epoch)).await;
+        let lost = result
+            .as_ref()
+            .ok()
+            .filter(|reply| !has_settled(reply, settled))
+            .map(|_| err!(NoReplica, "n{} has lost what it had of {id} at {settled}", peer.member.node));
+        let noted = target.with(|channel| {
+            let verdict = channel.note_synced(place, &result);
+            if let Some(error) = lost {
+                channel.fail(place, error);
+            }
+            verdict
+        });
+        if let Some(verdict) = noted {
             verdict?;
         }
     }
     Ok(true)
+}
+
+/// The version that a member can be asked to sync. What was settled under an earlier lease is on its disk, and once it has promised this
+/// one's epoch it refuses to be asked for it: then it is asked what it has.
+fn askable(version: Version, epoch: Epoch) -> Version {
+    if version.epoch < epoch { Version::ZERO } else { version }
+}
+
+/// Whether a member that was asked to sync has what was settled.
+fn has_settled(reply: &pb::SyncReplicasReply, settled: Version) -> bool {
+    reply.replicas.iter().all(|replica| {
+        let failed = replica.failure.as_ref().is_some_and(|failure| failure.kind != 0);
+        !failed && ebb_wire::convert::version(replica.synced) >= settled
+    })
 }
 
 fn look(target: &Target) -> Option<Scene> {
@@ -192,14 +226,10 @@ async fn revive(target: &Target, scene: &Scene) {
         if !failed || target.shared.nodes.is_dead(member.node) {
             continue;
         }
-        // A replica that was never written does not exist yet, and cannot be asked about. Nor can what was settled under
-        // an earlier lease, once the member has promised this one's epoch: then it is asked what it has.
-        let asked = if scene.settled.epoch.raw() < scene.epoch { Version::ZERO } else { scene.settled };
+        // A replica that was never written does not exist yet, and is not asked about either.
+        let asked = askable(scene.settled, Epoch::new(scene.epoch));
         let result = members::sync(&target.shared, scene.id, member, asked).await;
-        let well = matches!(&result, Ok(reply) if reply.replicas.iter().all(|replica| {
-            let failed = replica.failure.as_ref().is_some_and(|failure| failure.kind != 0);
-            !failed && ebb_wire::convert::version(replica.synced) >= scene.settled
-        }));
+        let well = matches!(&result, Ok(reply) if has_settled(reply, scene.settled));
         if well {
             target.with(|channel| {
                 channel.revive(place);
@@ -397,7 +427,8 @@ async fn give_up_if_late(target: &Target, error: Error) -> bool {
     let members: Vec<pb::Member> =
         scene.members.iter().filter(|(_, failed)| !failed).map(|(member, _)| *member).collect();
     let version = scene.settled;
-    // It has been told: what comes after it may be acknowledged by as many members as a write needs.
+    // It has been told: what comes after it may be acknowledged by as many members as a write needs. With fewer members the set goes
+    // on only if the master holds the others for lost, too: this holder may be the one that is cut off.
     let repaired = if members.len() < scene.min { Repaired::GaveUp } else { Repaired::Fewer(went_on(target)) };
     match record(target, &scene, Asked { members, version, at, repaired }).await {
         Ok(()) => {

@@ -9,6 +9,7 @@ use ebb_wire::pb::meta_op::{self, Op, Trim};
 use crate::drive::drive;
 use crate::inode::{Inode, Lease};
 use crate::lease::Taken;
+use crate::masters::is_transient;
 use crate::outgoing::Content;
 use crate::shared::Shared;
 use crate::types::{SetAttr, SetTime};
@@ -164,9 +165,11 @@ impl Shared {
         Ok(attr)
     }
 
-    /// Whether the size was set is not known when no answer came: then the lease is as good as lost.
+    /// Whether the size was set is not known when no answer came: then the lease is as good as lost. Otherwise no commit would be
+    /// taken any more, for each names the size that it was made for.
     fn on_size_refused(&self, inode: &Inode, error: &ebb_types::Error) {
-        let unsure = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Disconnected);
+        // Whatever the last attempt was told, an earlier one may have been carried out.
+        let unsure = is_transient(error.kind());
         if unsure || matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired) {
             self.lose_lease(inode, error);
         }

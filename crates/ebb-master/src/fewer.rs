@@ -64,6 +64,29 @@ pub fn check_go_on(case: &Case, patience: Duration) -> Result<(), String> {
     }
 }
 
+/// What a holder makes of its set.
+#[derive(Clone, Debug)]
+pub struct Shrink {
+    /// Members that have to take a write before it is acknowledged.
+    pub min: usize,
+    /// Members until now.
+    pub old: usize,
+    /// Members from now on.
+    pub new: usize,
+    /// Nodes of those that are left out, as far as the master does not hold them for lost.
+    pub left_out: Vec<NodeId>,
+}
+
+/// Whether a holder may do that. Below what a write needs it may leave out only who is lost: of the others it knows no more than that it
+/// cannot write to them, and it may be the one that is cut off.
+pub fn check_shrink(shrink: &Shrink) -> Result<(), String> {
+    let Shrink { min, old, new, left_out } = shrink;
+    match left_out.first().filter(|_| new < min.min(old)) {
+        Some(node) => Err(format!("a set of {old} members may not be left with {new} without {node}, which is there")),
+        None => Ok(()),
+    }
+}
+
 /// Where a metablock is tried to be placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attempt {
@@ -111,6 +134,18 @@ mod tests {
         assert!(!goes_on(2, 1, &[Absence::Missed]) && !goes_on(2, 1, &[]) && !goes_on(1, 0, &[Absence::Missed]));
         assert!(goes_on(1, 1, &[Absence::Missed]), "an operator wants it so");
         assert!(!goes_on(3, 2, &[Absence::Missed]), "likewise");
+    }
+
+    #[test]
+    fn a_holder_leaves_no_set_below_what_a_write_needs() {
+        let check = |min, old, new, nodes: &[u64]| {
+            let left_out = nodes.iter().copied().map(NodeId::new).collect();
+            check_shrink(&Shrink { min, old, new, left_out }).is_ok()
+        };
+        assert!(!check(2, 3, 1, &[1, 2]) && !check(2, 2, 1, &[1]) && !check(2, 3, 1, &[2]));
+        assert!(check(2, 3, 1, &[]), "those are lost");
+        assert!(check(2, 3, 2, &[1]) && check(1, 3, 1, &[1, 2]), "a write needs no more");
+        assert!(check(3, 1, 2, &[]) && check(2, 1, 1, &[1]), "it was smaller before");
     }
 
     #[test]

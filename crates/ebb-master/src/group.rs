@@ -339,8 +339,11 @@ impl Driver {
         let done = self.serve().await;
         if let Err(error) = &done {
             tracing::error!(%error, "the master's log failed; the master stops serving");
+            // What did not get to the disk may be there all the same, and is applied when the master is started again: so nothing
+            // is refused. Who asks again under the same request id is told what became of it.
             for pending in self.pending.drain(..) {
-                let _ = pending.proposal.reply.send(Err(error.clone()));
+                let unknown = err!(ShuttingDown, "whether this change was logged is not known: {error}");
+                let _ = pending.proposal.reply.send(Err(unknown));
             }
         }
         done

@@ -46,13 +46,11 @@ impl Nameless {
     /// Nothing is kept for longer than it must be: the room that it takes is needed. True: something is over sooner than it
     /// would have been.
     pub fn hasten(&mut self, now: Moment) -> bool {
-        let latest = now.after(KEPT_MIN);
-        let sooner = |until: &mut Moment| {
-            let is_later = *until > latest;
-            *until = latest.min(*until);
-            is_later
-        };
-        self.until.values_mut().fold(false, |any, until| sooner(until) || any)
+        let (latest, mut any) = (now.after(KEPT_MIN), false);
+        for until in self.until.values_mut().filter(|until| **until > latest) {
+            (*until, any) = (latest, true);
+        }
+        any
     }
 
     /// How long it is until the next one need not be kept any more. Forgets those of which that is so already.

@@ -4,15 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::{Machine, Reply};
-use ebb_types::{Credentials, Error, ErrorKind, FileKind, InodeId, Result, SessionId, bail};
+use ebb_types::{
+    Credentials, Error, ErrorKind, FileKind, InodeId, MetablockId, Result, SessionId, bail, err, min_copies,
+};
 use ebb_wire::pb;
 use pb::command::Command;
 use pb::meta_op::Op;
 
 use crate::chains;
 use crate::fence::{Fence, parents, touched};
+use crate::fewer::{Shrink, check_shrink};
 use crate::freshen::freshen;
 use crate::keep::keep;
+use crate::repair::Condition;
+use crate::repair::run::condition;
 use crate::room::{self, Placed, for_create, for_grant};
 use crate::shared::Shared;
 
@@ -122,6 +127,7 @@ async fn mutate(shared: &Shared, session: SessionId, request: &pb::MetaRequest, 
     if request.request == 0 {
         bail!(Invalid, "a mutation needs a request number above 0");
     }
+    check_set(shared, op)?;
     let mut placed = room::find(shared, op, || placements(shared, session, op)).await?;
     let request = chains::complete(shared, request.clone())?;
     let placements = std::mem::take(&mut placed.placements);
@@ -132,6 +138,27 @@ async fn mutate(shared: &Shared, session: SessionId, request: &pb::MetaRequest, 
         Reply::None => Ok(pb::MetaReply::default()),
         other => bail!(Internal, "a namespace request was answered with {other:?}"),
     }
+}
+
+/// Refuses a holder's change that leaves its set with fewer members than a write needs. Not when the command is applied: one that an
+/// earlier release has logged is applied as it was.
+fn check_set(shared: &Shared, op: &Op) -> Result<()> {
+    let Op::ChangeSet(change) = op else { return Ok(()) };
+    let (machine, id) = (shared.group.machine(), MetablockId::new(change.metablock));
+    let Some((inode, record)) = machine.find_metablock(id) else { return Ok(()) };
+    let dataset = machine.dataset_of(inode)?;
+    let (registry, work) = (shared.state.registry.lock(), shared.state.work.lock());
+    let is_lost = |member: &pb::Member| {
+        !matches!(condition(&machine, &registry, &work, id, member), Condition::Good | Condition::Unknown)
+    };
+    let left_out = record.members.iter().filter(|member| !change.members.contains(member));
+    let shrink = Shrink {
+        min: min_copies(dataset.min_copies, dataset.replicas) as usize,
+        old: record.members.len(),
+        new: change.members.len(),
+        left_out: left_out.filter(|member| !is_lost(member)).map(|member| member.node_id()).collect(),
+    };
+    check_shrink(&shrink).map_err(|why| err!(Invalid, "{id} of {inode}: {why}"))
 }
 
 /// Placement is the leader's choice, not the state machine's: it is made before the command is logged.

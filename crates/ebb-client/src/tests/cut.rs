@@ -71,8 +71,41 @@ fn take_from_a_client_without_members(plant: Option<Plant>) -> Option<Duration> 
 #[test]
 fn a_client_that_reaches_no_member_gives_up_what_others_want() {
     let took = take_from_a_client_without_members(None).expect("it has an end");
-    assert!((45..100).contains(&took.as_secs()), "members may come back for a while: {took:?}");
+    assert!((28..50).contains(&took.as_secs()), "members may come back for a while: {took:?}");
     assert_eq!(take_from_a_client_without_members(Some(Plant::KeepsForever)), None);
+}
+
+/// A writer reaches the master and one member, which is fewer than a write needs. It is told so, and the set stays what it was: whoever
+/// wants the file has it recovered from all.
+#[test]
+fn a_writer_that_reaches_one_member_alone_changes_no_set() {
+    run_planted(None, 72, 3, |cluster| async move {
+        let first = cluster.client("away").await;
+        let other = cluster.client("h1").await;
+        let (handle, inode) = create(&first, InodeId::ROOT, "file").await;
+        first.write(handle, 0, pattern(1, 1000)).await.unwrap();
+        first.fsync(handle).await.unwrap();
+        let members = async || {
+            let located = other.locations(inode).await.unwrap();
+            located.iter().map(|location| location.metablock.members.len()).collect::<Vec<_>>()
+        };
+        for host in ["h1", "h2"] {
+            cluster.world.partition("away", host);
+        }
+        first.write(handle, 0, pattern(2, 1000)).await.unwrap();
+        let begun = cluster.world.now();
+        let told = first.fsync(handle).await.unwrap_err();
+        let took = cluster.world.now() - begun;
+        assert!(told.kind() == ErrorKind::Io && took < Duration::from_secs(40), "{told} after {took:?}");
+        cluster.world.sleep(Duration::from_secs(20)).await;
+        assert_eq!(members().await, [3]);
+        let begun = cluster.world.now();
+        let whole = read_all(&other, reader(&other, inode).await).await.unwrap();
+        let took = cluster.world.now() - begun;
+        assert!(whole == pattern(1, 1000) || whole == pattern(2, 1000), "what failed may be there or not, all of it");
+        assert!(took < Duration::from_secs(5), "its holder had given up long ago: {took:?}");
+        assert_eq!(members().await, [3]);
+    });
 }
 
 /// The master gets no processor for longer than a session lives, and then for longer than a node may be silent, each time while a
