@@ -18,11 +18,14 @@ mod tests;
 use prost::Message;
 use prost_types::FileDescriptorSet;
 
+/// Reads a message of a name and writes it again; none: there is no such message.
+type Again = fn(&str, &[u8]) -> Option<Result<Vec<u8>, prost::DecodeError>>;
+
 /// A release: what it defines, and its readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Release {
     definitions: &'static [u8],
-    again: fn(&str, &[u8]) -> Option<Result<Vec<u8>, prost::DecodeError>>,
+    again: Again,
 }
 
 /// The release before.

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn entry(index: u64, data: Vec<u8>) -> Entry {
-        Entry { index, term: 1, data: data.into(), ..Default::default() }
+        Entry { index, term: 1, data, ..Default::default() }
     }
 
     #[test]
