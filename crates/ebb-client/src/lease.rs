@@ -265,15 +265,19 @@ impl Shared {
             self.tell(vec![pb::Held { inode: inode.id.raw(), epoch: attr.epoch, ..Default::default() }]).await;
             return Ok(());
         }
-        // Nothing was written under it. If it is another's, this is refused, and nothing changes.
-        let file = pb::CommitFile {
+        // Nothing was written under it, or it was thrown away with the file's last name and the master is about to be told so. If it
+        // is another's, this is refused, and nothing changes.
+        let files = vec![pb::CommitFile {
             inode: inode.id.raw(),
             epoch: attr.epoch,
             size: attr.size,
             release: true,
+            gone: self.returns.is_thrown_away(inode.id),
             ..Default::default()
-        };
-        self.own_meta(Op::Commit(pb::meta_op::Commit { files: vec![file] })).await.map(drop)
+        }];
+        self.own_meta(Op::Commit(pb::meta_op::Commit { files: files.clone() })).await?;
+        self.returns.on_told_gone(&files);
+        Ok(())
     }
 
     /// The rest of a map that did not fit into one answer.

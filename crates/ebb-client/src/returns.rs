@@ -45,6 +45,8 @@ struct State {
     closed: BTreeSet<InodeId>,
     /// Since when there is something.
     since: Option<Moment>,
+    /// Files whose bytes were thrown away, until the master has answered that it knows.
+    thrown_away: BTreeSet<InodeId>,
     /// Files that lost their last name and that nobody has open, by the time when nobody will come for them any more.
     leaving: BTreeMap<InodeId, Moment>,
 }
@@ -89,17 +91,34 @@ impl Returns {
 
     fn take(&self) -> State {
         let mut state = self.state.lock();
-        let leaving = std::mem::take(&mut state.leaving);
+        let (leaving, thrown_away) = (std::mem::take(&mut state.leaving), std::mem::take(&mut state.thrown_away));
         let taken = std::mem::take(&mut *state);
-        state.leaving = leaving;
+        (state.leaving, state.thrown_away) = (leaving, thrown_away);
         taken
+    }
+
+    /// Whether the bytes of a file were thrown away, and the master may not know yet.
+    pub fn is_thrown_away(&self, inode: InodeId) -> bool {
+        self.state.lock().thrown_away.contains(&inode)
+    }
+
+    /// The master knows.
+    pub fn on_told_gone(&self, files: &[pb::CommitFile]) {
+        let mut state = self.state.lock();
+        for file in files {
+            state.thrown_away.remove(&InodeId::new(file.inode));
+        }
     }
 }
 
 impl Shared {
     /// The lease on a file that is gone goes back, as [`gone`] says it.
     pub fn return_gone(&self, file: pb::CommitFile) {
-        if self.returns.add(self.runtime.now(), |state| state.gone.push(file)) {
+        let add = |state: &mut State| {
+            state.thrown_away.insert(InodeId::new(file.inode));
+            state.gone.push(file);
+        };
+        if self.returns.add(self.runtime.now(), add) {
             self.queue.wake();
         }
     }
@@ -149,8 +168,9 @@ impl Shared {
         let State { gone, closed, .. } = self.returns.take();
         // Ordering: leases first. The master asks for the one on a file without a name once nobody has it open.
         for part in gone.chunks(COMMIT_MAX) {
-            if let Err(error) = self.own_meta(Op::Commit(Commit { files: part.to_vec() })).await {
-                tracing::debug!(%error, "giving back leases on files that are gone");
+            match self.own_meta(Op::Commit(Commit { files: part.to_vec() })).await {
+                Ok(_) => self.returns.on_told_gone(part),
+                Err(error) => tracing::debug!(%error, "giving back leases on files that are gone"),
             }
         }
         self.forget_closed(closed).await;

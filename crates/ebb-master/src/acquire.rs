@@ -297,6 +297,10 @@ fn check_file(
     if attr.kind != FileKind::File.raw() {
         bail!(Invalid, "{inode} is not a regular file: there are no leases on it");
     }
+    // A session tells a new master process also of opens that nobody has answered.
+    if soft.nameless.is_emptied(inode) {
+        bail!(Stale, "{inode} was removed");
+    }
     if attr.nlink == 0 && !soft.leases.is_open_by(session, inode) {
         if runtime.has_plant(Plant::OpenDisplaced) {
             bail!(NotFound, "{inode} was removed");
@@ -321,6 +325,7 @@ fn answer(
 ) -> Result<pb::AcquireReply> {
     let attr = machine.attr(inode)?;
     let leased = keep && mode > Mode::None && may_keep(machine, soft, session, &attr);
+    tracing::trace!(%inode, %session, ?mode, size = attr.size, names = attr.nlink, "granted");
     Ok(lease(attr, mode, machine.metablocks(inode)?, leased))
 }
 

@@ -7,7 +7,7 @@
 //! It stays no longer than what was written to it: a holder that has thrown that away says so. Where its room is needed it
 //! stays for half as long, which is what is promised: its writer waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ebb_runtime::Moment;
@@ -24,6 +24,8 @@ const KEPT_MIN: Duration = Duration::from_secs(1);
 pub(crate) struct Nameless {
     /// Until when.
     until: BTreeMap<InodeId, Moment>,
+    /// What was written to these is gone, until they are freed.
+    emptied: BTreeSet<InodeId>,
 }
 
 impl Nameless {
@@ -38,9 +40,22 @@ impl Nameless {
         self.until.get(&inode).is_some_and(|until| now < *until)
     }
 
-    /// Nobody opens it any more: what was written to it is gone, or it is.
+    /// Nobody opens it any more, whatever a session says that it has opened before: what was written to it is gone.
+    pub fn empty(&mut self, inode: InodeId) {
+        self.until.remove(&inode);
+        self.emptied.insert(inode);
+    }
+
+    /// Whether what was written to it is gone.
+    #[must_use]
+    pub fn is_emptied(&self, inode: InodeId) -> bool {
+        self.emptied.contains(&inode)
+    }
+
+    /// It is freed.
     pub fn end(&mut self, inode: InodeId) {
         self.until.remove(&inode);
+        self.emptied.remove(&inode);
     }
 
     /// Nothing is kept for longer than it must be: the room that it takes is needed. True: something is over sooner than it
@@ -79,9 +94,11 @@ mod tests {
         let end = start.after(KEPT);
         assert!(!nameless.is_kept(one, end) && nameless.is_kept(other, end));
         assert_eq!(nameless.next_end(end), Some(KEPT / 2));
-        nameless.end(other);
-        assert!(!nameless.is_kept(other, end));
+        nameless.empty(other);
+        assert!(!nameless.is_kept(other, end) && nameless.is_emptied(other) && !nameless.is_emptied(one));
         assert_eq!(nameless.next_end(end), None);
+        nameless.end(other);
+        assert!(!nameless.is_emptied(other));
     }
 
     #[test]

@@ -150,8 +150,10 @@ fn assemble(
         for (session, host, _) in machine.sessions() {
             soft.sessions.insert(session, HostName::new(host.as_str()), false, now);
         }
+        // What was written to those that nobody holds may be gone: the process before may have been told so.
+        let held = machine.orphans().filter(|inode| machine.holder(*inode).is_some());
+        held.for_each(|inode| soft.nameless.add(inode, now));
         // They cannot tell: their clients may not know yet which files they are.
-        machine.orphans().for_each(|inode| soft.nameless.add(inode, now));
         machine.untold().for_each(|(session, inode)| soft.leases.add_open(session, inode, 0));
         if !soft.sessions.is_empty() {
             soft.reclaim_until = Some(now.after(options.session_ttl));

@@ -321,7 +321,10 @@ impl State {
                 failure.is_some_and(|failure| ErrorKind::from_raw(failure.kind) == ErrorKind::StaleEpoch)
             };
             let gone = commit.files.iter().filter(|file| file.gone && !stays(file));
-            gone.for_each(|file| soft.nameless.end(InodeId::new(file.inode)));
+            for file in gone {
+                tracing::trace!(inode = file.inode, "what was written to a removed file is gone");
+                soft.nameless.empty(InodeId::new(file.inode));
+            }
             self.popular.lock().on_commit(&commit.files);
         }
     }

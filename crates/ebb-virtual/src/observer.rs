@@ -119,7 +119,8 @@ impl<'a> Observer<'a> {
     pub async fn look_at_everything(&self, made: &[u64], rest_max: Duration) -> Result<Vec<Violation>, Violation> {
         let failed = |error: Error| Violation::new("healthy", format!("at rest: {error}"));
         let runtime = self.board.world.process("observer").runtime();
-        let files = Arc::new(self.cluster.files(&runtime, "observer").await);
+        let session = async { Ok(self.cluster.files(&runtime, "observer").await) };
+        let files = Arc::new(runtime.timeout(rest_max, "a session", session).await.map_err(failed)?);
         let worker = Worker { board: self.board.clone(), client: OBSERVER, files: files.clone() };
         let mut violations: Vec<Violation> = worker.read_everything().await.map_err(failed).err().into_iter().collect();
         let listing = files.list().await.map_err(failed)?;

@@ -3,6 +3,8 @@
 
 #[path = "it/bad_input.rs"]
 mod bad_input;
+#[path = "it/caches.rs"]
+mod caches;
 #[path = "it/coherence.rs"]
 mod coherence;
 #[path = "it/damage.rs"]
@@ -23,6 +25,8 @@ mod full;
 mod gray;
 #[path = "it/harness.rs"]
 mod harness;
+#[path = "it/hosts.rs"]
+mod hosts;
 #[path = "it/jobs.rs"]
 mod jobs;
 #[path = "it/kills.rs"]
@@ -53,6 +57,8 @@ mod promises;
 mod proxies;
 #[path = "it/returns.rs"]
 mod returns;
+#[path = "it/scarce.rs"]
+mod scarce;
 #[path = "it/shared.rs"]
 mod shared;
 #[path = "it/soak.rs"]

@@ -174,8 +174,12 @@ impl Cluster {
     }
 
     pub async fn restart_master(&self) {
+        self.restart_master_after(Duration::from_millis(300)).await;
+    }
+
+    pub async fn restart_master_after(&self, away: Duration) {
         self.master.kill();
-        self.world.sleep(Duration::from_millis(300)).await;
+        self.world.sleep(away).await;
         self.master.restart();
         self.start_master().await;
     }

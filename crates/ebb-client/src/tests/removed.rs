@@ -152,6 +152,39 @@ fn nobody_opens_a_removed_file_whose_bytes_are_thrown_away() {
     });
 }
 
+/// The same while the master is away: the writer throws away what it wrote and cannot say so, and the reader's open is on its way. The
+/// new process counts it as open then, for the one before may have answered.
+#[test]
+fn nobody_opens_a_removed_file_whose_bytes_were_thrown_away_while_the_master_was_down() {
+    run(79, 3, |cluster| async move {
+        let (writer, reader) = (cluster.client("h0").await, cluster.client("h1").await);
+        let mut opened = 0;
+        for step in 0..20 {
+            let name = format!("f{step}");
+            let (handle, inode) = create(&writer, InodeId::ROOT, &name).await;
+            writer.write(handle, 0, pattern(step, 5000)).await.unwrap();
+            writer.fsync(handle).await.unwrap();
+            writer.close(handle).await;
+            writer.unlink(&root(), InodeId::ROOT, name.as_bytes()).await.unwrap();
+            let user = root();
+            let (late, ()) = tokio::join!(
+                reader.open(&user, inode, Access::Read),
+                cluster.restart_master_after(Duration::from_millis(150 * step)),
+            );
+            match late {
+                Ok((late, _)) => {
+                    opened += 1;
+                    let seen = read_all(&reader, late).await.unwrap();
+                    assert!(seen == pattern(step, 5000), "after {step} steps it has {} bytes", seen.len());
+                    reader.close(late).await;
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Stale, "after {step} steps"),
+            }
+        }
+        assert!((1..20).contains(&opened), "both cases are met: {opened}");
+    });
+}
+
 /// Goal: nothing is lost for ever when a client gives up a removal that is carried out after all: the master tells nobody what
 /// the session itself did, and the client does not know.
 #[test]

@@ -53,6 +53,8 @@ pub struct Meter {
     last: Option<Look>,
     stretch: Option<Stretch>,
     stake_since: Option<(u64, u64)>,
+    /// Looks that showed more than the plans allow that were known then.
+    in_doubt: Vec<Look>,
     violations: Vec<Violation>,
 }
 
@@ -68,6 +70,7 @@ impl Meter {
             last: None,
             stretch: None,
             stake_since: None,
+            in_doubt: Vec::new(),
             violations: Vec::new(),
         }
     }
@@ -81,7 +84,21 @@ impl Meter {
             }
             self.plans.accept(plan, now_ms)?;
         }
+        for look in std::mem::take(&mut self.in_doubt) {
+            if let Some(cap) = self.passed_cap(&look) {
+                let plan = self.plans.at(look.at_ms).map_or(0, |plan| plan.version.raw());
+                self.tell(
+                    "watts",
+                    format!("{} W at {} under plan v{plan}, which has {cap:.1} W", look.watts, look.at_ms),
+                );
+            }
+        }
         Ok(())
+    }
+
+    /// What the plans allow, if a look showed more.
+    fn passed_cap(&self, look: &Look) -> Option<f64> {
+        self.cap(look.at_ms).filter(|cap| look.watts > cap + 1e-6 && !look.is_excused)
     }
 
     /// The plan in force.
@@ -119,10 +136,9 @@ impl Meter {
 
     /// One look at the nodes.
     pub fn on_look(&mut self, look: Look) {
-        if let Some(cap) = self.cap(look.at_ms).filter(|cap| look.watts > cap + 1e-6 && !look.is_excused) {
-            let plan = self.plans.at(look.at_ms).map_or(0, |plan| plan.version.raw());
-            let detail = format!("{} W at {} under plan v{plan}, which has {cap:.1} W", look.watts, look.at_ms);
-            self.tell("watts", detail);
+        if self.passed_cap(&look).is_some() {
+            // A plan may have begun that nobody has told of here yet.
+            self.in_doubt.push(look);
         }
         let last = self.last.replace(look);
         let (Some(last), Some(plan)) = (last, self.plans.at(look.at_ms)) else { return };

@@ -130,4 +130,11 @@ fn every_process_is_exchanged_for_the_other_build_and_back() {
         }
         rig.cluster.healthy();
     }
+    // And all at once.
+    rig.cluster.ok(&["cluster", "down"]);
+    rig.cluster.ok_of(&other, &["cluster", "up", "--nodes", "4"]);
+    let last = rig.cluster.path("c");
+    std::fs::create_dir_all(&last).unwrap();
+    rig.cluster.ok_of(&other, &["mount", last.to_str().unwrap()]);
+    workers.iter().for_each(|(_, worker)| worker.check_all(&last));
 }
