@@ -27,6 +27,8 @@ use crate::invariants::available::{Impaired, Operation, What};
 use crate::invariants::{Violation, available, healthy};
 use crate::{Report, VirtualOptions};
 
+/// A holder commits what was synced within this.
+const COMMITTED_AFTER: Duration = Duration::from_secs(5);
 /// What is short is made good within this after a fault.
 const WHOLE_MAX: Duration = Duration::from_secs(180);
 const ASK: Duration = Duration::from_secs(5);
@@ -154,6 +156,8 @@ impl Desk {
         for task in tasks {
             known.extend(task.join().await.map_err(|error| broken("a client's end", &error))?);
         }
+        // What was synced in the last moment is not committed yet, and does not count as short.
+        world.sleep(COMMITTED_AFTER).await;
         self.until_whole("at the end").await?;
         self.lose_one_and_read(directory, known, &mut dice).await
     }

@@ -52,9 +52,10 @@ fn a_damaged_master_log_is_refused_by_file_and_offset() {
     }
     cluster.ok(&["cluster", "down"]);
     let log = files(&cluster.dir().join("master"), "log-").pop().unwrap();
-    let used = std::fs::read(&log).unwrap().iter().rposition(|byte| *byte != 0).unwrap() as u64;
-    // In the middle: a batch, with others behind it.
-    let at = used / 2;
+    let bytes = std::fs::read(&log).unwrap();
+    let middle = bytes.iter().rposition(|byte| *byte != 0).unwrap() / 2;
+    // In the middle: a batch, with others behind it, and not the zeros between two.
+    let at = (middle + bytes[middle..].iter().position(|byte| *byte != 0).unwrap()) as u64;
     flip(&log, at);
     let refused = cluster.ebb(&["cluster", "up", "--nodes", "3"]);
     assert_ne!(refused.code, 0);
