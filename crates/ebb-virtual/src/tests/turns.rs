@@ -32,7 +32,7 @@ const SEEDS: Range<u64> = 1000..1012;
 const SEEDS_APART: Range<u64> = 1100..1106;
 
 /// Goal: no promise is broken where the proxy is lost, cut off, frozen, and asked again. Method: many operations on few
-/// files, and faults that are seen to hit them: in most seeds a client finds its stay lost, and over all of them each
+/// files, and faults that are seen to hit them: in half of the seeds a client finds its stay lost, and over all of them each
 /// fate of an operation is met.
 #[test]
 fn files_used_in_turns_keep_their_promises() {
@@ -51,7 +51,7 @@ fn files_used_in_turns_keep_their_promises() {
         Next::GoOn
     });
     let seeds_with = |met: fn(&ProxyUse) -> bool| each.iter().filter(|seed| met(seed)).count();
-    let most = each.len() * 2 / 3;
+    let most = each.len() / 2;
     assert!(seeds_with(|seed| seed.done > 0) >= most, "files come to the proxy: {each:?}");
     assert!(seeds_with(|seed| seed.lost > 0) >= most, "stays are lost: {each:?}");
     assert!(seeds_with(|seed| seed.repeated > 0) >= most, "operations are sent again: {each:?}");
