@@ -207,7 +207,14 @@ impl Shared {
             let mut now = Some(*attr).filter(|_| leased(attr.inode));
             if let Some(inode) = self.find(id) {
                 let mut core = inode.core.lock();
-                core.note_attr(attr, now.is_some() && asking.is_undisturbed(id));
+                let undisturbed = asking.is_undisturbed(id);
+                if undisturbed || core.lease == Lease::None {
+                    core.note_attr(attr, now.is_some() && undisturbed);
+                } else {
+                    // As in `see_attr`: the answer tells the committed size, and a lease that was taken since knows what another
+                    // client had not committed by then.
+                    core.attr_stale = true;
+                }
                 now = now.filter(|_| core.lease != Lease::Write && attr.nlink > 0);
                 self.known.on_own_change(asking, id, now);
             } else {
