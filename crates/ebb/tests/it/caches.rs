@@ -5,15 +5,13 @@
 //! at all (docs/semantics.md, mmap).
 
 use std::fs::{File, OpenOptions};
-use std::io::{Error, Result};
-use std::os::fd::AsFd;
+use std::io::{Read, Result, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::harness::{Cluster, signal, wait_for};
 use crate::watch::StopAtEnd;
@@ -61,10 +59,8 @@ impl Scene {
         self.pages.iter().map(|page| page.least.load(Ordering::SeqCst)).collect()
     }
 
-    /// Of what was shown by one look that began when `before` could be known.
-    fn judge(&self, who: &str, before: &[u64], shown: &[u8]) -> Vec<u64> {
-        let numbers: Vec<u64> =
-            shown.chunks(PAGE).map(|page| u64::from_le_bytes(*page.first_chunk().unwrap())).collect();
+    /// The numbers that were shown by one look, which began when `before` could be known.
+    fn judge(&self, who: &str, before: &[u64], numbers: &[u64]) {
         for (page, (number, least)) in numbers.iter().zip(before).enumerate() {
             let begun = self.pages[page].begun.load(Ordering::SeqCst);
             if number < least || *number > begun {
@@ -72,7 +68,6 @@ impl Scene {
                 self.wrong.lock().unwrap().push(what);
             }
         }
-        numbers
     }
 
     /// Writes the next number to each page in turn, on a mount that may vanish; opens the file again after each failure.
@@ -112,7 +107,7 @@ impl Scene {
     /// mount did before, and never goes back.
     fn read(&self, who: &str, path: &Path) {
         let file = File::open(path).unwrap();
-        let mapping = Mapping::of(&file).unwrap();
+        let mut mapping = Mapping::of(path);
         let (mut bytes, mut mapped) = (vec![0; FILE_BYTES], vec![0; PAGES as usize]);
         while !self.is_over() {
             let before = self.least();
@@ -120,19 +115,23 @@ impl Scene {
                 self.wrong.lock().unwrap().push(format!("{who}: a read fails: {error}"));
                 return;
             }
-            let shown = self.judge(who, &before, &bytes);
+            let shown = numbers_of(&bytes);
+            self.judge(who, &before, &shown);
             for (page, number) in self.pages.iter().zip(&shown) {
                 page.least.fetch_max(*number, Ordering::SeqCst);
             }
             self.reads.fetch_add(1, Ordering::SeqCst);
             raise(&mut mapped, &shown);
-            match mapping.copy() {
-                Ok(bytes) => {
-                    let seen = self.judge(&format!("{who}'s mapping"), &mapped, &bytes);
+            match mapping.look() {
+                Ok(seen) => {
+                    self.judge(&format!("{who}'s mapping"), &mapped, &seen);
                     raise(&mut mapped, &seen);
                     self.looks.fetch_add(1, Ordering::SeqCst);
                 }
-                Err(error) => self.wrong.lock().unwrap().push(format!("{who}: a mapped page is not there: {error}")),
+                Err(error) => {
+                    self.wrong.lock().unwrap().push(format!("{who}: a mapped page is not there: {error}"));
+                    return;
+                }
             }
         }
     }
@@ -142,42 +141,59 @@ impl Scene {
     }
 }
 
+/// Of the pages of the whole file.
+fn numbers_of(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks(PAGE).map(|page| u64::from_le_bytes(*page.first_chunk().unwrap())).collect()
+}
+
 fn raise(least: &mut [u64], by: &[u64]) {
     least.iter_mut().zip(by).for_each(|(least, by)| *least = (*least).max(*by));
 }
 
-/// The file, mapped for reading.
+/// Maps a file, and writes the first eight bytes of every page to its output whenever it is given a byte; a page that cannot be had
+/// ends it. The kernel copies the mapping: it tells of such a page, where a program that looked itself would be killed.
+const LOOK: &str = "
+import mmap, os, sys, tempfile
+path, page = sys.argv[1], int(sys.argv[2])
+mapped = mmap.mmap(os.open(path, os.O_RDONLY), 0, prot=mmap.PROT_READ)
+with tempfile.TemporaryFile() as copy:
+    while os.read(0, 1):
+        assert os.pwrite(copy.fileno(), memoryview(mapped), 0) == len(mapped)
+        os.write(1, b''.join(os.pread(copy.fileno(), 8, at) for at in range(0, len(mapped), page)))
+";
+
+/// A process that has the file mapped.
+///
+/// A process of its own, for it waits at a page of a frozen mount with its memory locked. The tests' own could start no process by
+/// then, and map no memory: it would never get to thaw the mount.
 struct Mapping {
-    start: *mut std::ffi::c_void,
-    /// Takes what the mapping shows: the kernel copies it, and tells of a page that it cannot get, where a program that
-    /// looked itself would be killed.
-    copy: File,
+    process: Child,
+    ask: ChildStdin,
+    answer: ChildStdout,
 }
 
 impl Mapping {
-    fn of(file: &File) -> Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let start = unsafe {
-            mmap(std::ptr::null_mut(), FILE_BYTES, ProtFlags::READ, MapFlags::SHARED, file.as_fd(), 0)
-                .map_err(Error::from)?
-        };
-        Ok(Self { start, copy: tempfile::tempfile()? })
+    fn of(path: &Path) -> Self {
+        let mut command = Command::new("python3");
+        command.args(["-c", LOOK]).arg(path).arg(PAGE.to_string());
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (ask, answer) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        Self { process, ask, answer }
     }
 
-    fn copy(&self) -> Result<Vec<u8>> {
-        // SAFETY: the mapping lives as long as this value. That it changes is what is tried; only the kernel reads it.
-        let mapped = unsafe { std::slice::from_raw_parts(self.start.cast::<u8>(), FILE_BYTES) };
-        self.copy.write_all_at(mapped, 0)?;
-        let mut bytes = vec![0; FILE_BYTES];
-        self.copy.read_exact_at(&mut bytes, 0)?;
-        Ok(bytes)
+    /// The number that each page shows.
+    fn look(&mut self) -> Result<Vec<u64>> {
+        self.ask.write_all(b"?")?;
+        let mut numbers = [[0; 8]; PAGES as usize];
+        self.answer.read_exact(numbers.as_flattened_mut())?;
+        Ok(numbers.map(u64::from_le_bytes).to_vec())
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: nobody refers to it any more.
-        let _ = unsafe { munmap(self.start, FILE_BYTES) };
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 

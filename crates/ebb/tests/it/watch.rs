@@ -28,14 +28,17 @@ pub struct Watch(#[expect(dead_code, reason = "dropping it ends the watch")] Sen
 impl Watch {
     /// Over the cluster in `dir`, for the test that runs in this thread.
     pub fn new(dir: PathBuf) -> Self {
-        let minutes = std::env::var(MINUTES).map_or(20, |text| text.parse().expect("a number of minutes"));
+        let minutes = std::env::var(MINUTES).map_or(10, |text| text.parse().expect("a number of minutes"));
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
         let (sender, ended) = channel();
         std::thread::spawn(move || {
             if ended.recv_timeout(Duration::from_secs(minutes * 60)) == Err(RecvTimeoutError::Timeout) {
                 say(&format!("{test} has not ended after {minutes} min: its cluster ends"));
-                // Whatever comes of it: what counts is that the test's operations fail.
-                let _ = Command::new(env!("CARGO_BIN_EXE_ebb")).args(["cluster", "down"]).env("EBB_DIR", dir).status();
+                // Whatever comes of it: what counts is that the test's operations fail. In a thread of its own, for a process that waits
+                // for a frozen mount with its memory locked can start no other one.
+                std::thread::spawn(|| {
+                    Command::new(env!("CARGO_BIN_EXE_ebb")).args(["cluster", "down"]).env("EBB_DIR", dir).status()
+                });
                 if ended.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
                     say(&format!("{test} goes on without its cluster: all tests end"));
                     std::process::exit(101);
