@@ -175,7 +175,7 @@ impl Client {
     pub fn kept_name(&self, parent: InodeId, name: &[u8]) -> Option<(Option<InodeId>, Duration)> {
         let left = self.shared.session.kernel_trust();
         match self.shared.kept_name(parent, name) {
-            _ if left.is_zero() || self.shared.moving.is_moving(parent, self.shared.runtime.now()) => None,
+            _ if left.is_zero() => None,
             Name::Unknown => None,
             Name::Missing => Some((None, left)),
             Name::Leads(inode) => Some((Some(inode), left)),
@@ -283,7 +283,7 @@ impl Client {
 
     /// renameat2 with NOREPLACE and EXCHANGE.
     pub async fn rename(&self, credentials: &Credentials, rename: meta_op::Rename) -> Result<()> {
-        self.shared.rename(credentials, rename).await
+        self.shared.displacing(credentials, Op::Rename(rename)).await
     }
 
     /// Value of an extended attribute. Computed are `user.ebb.locations`, the replicas' hosts, and `user.ebb.power`, which

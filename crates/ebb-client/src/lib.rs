@@ -52,7 +52,6 @@ mod locks;
 mod masters;
 mod members;
 mod metrics;
-mod moving;
 mod names;
 mod nodes;
 mod offload;

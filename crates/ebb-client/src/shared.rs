@@ -26,7 +26,6 @@ use crate::inode::{Core, Inode};
 use crate::known::Known;
 use crate::locks::LockWaiters;
 use crate::metrics::Cells;
-use crate::moving::Moving;
 use crate::nodes::NodeMap;
 use crate::poll::MasterBoot;
 use crate::proxied::IN_FLIGHT_MAX;
@@ -51,7 +50,6 @@ pub(crate) struct Shared {
     pub plans: Mutex<ebb_power::Timetable>,
     pub cache: BlockCache,
     pub known: Known,
-    pub moving: Moving,
     pub budget: Budget,
     pub queue: Queue,
     pub returns: Returns,
@@ -101,7 +99,6 @@ impl Shared {
             cache: BlockCache::new(options.read_cache_bytes),
             budget: Budget::new(options.dirty_bytes_max),
             known: Known::default(),
-            moving: Moving::default(),
             runtime,
             connector,
             options,

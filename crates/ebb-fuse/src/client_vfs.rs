@@ -122,6 +122,10 @@ impl Vfs for ClientVfs {
         }
     }
 
+    fn keeps_name(&self, parent: InodeId, name: &[u8]) -> bool {
+        self.client.kept_name(parent, name).is_some()
+    }
+
     fn path_of(&self, inode: InodeId) -> Option<String> {
         self.client.kept_path(inode)
     }

@@ -116,6 +116,11 @@ impl Invalidator {
         self.ensure_thread(&mut self.state.lock());
     }
 
+    /// As told at the start.
+    pub fn keeps_names(&self) -> bool {
+        self.device.get().is_some_and(|(_, epochs)| *epochs)
+    }
+
     /// The kernel drops a range soon, and attributes with it.
     pub fn submit(&self, range: Range) {
         self.push(range, None);

@@ -73,6 +73,16 @@ impl KernelCache {
         self.0.invalidator.submit_attributes(inode);
     }
 
+    /// Whether the kernel can be made to forget names, and so keeps any.
+    pub(crate) fn keeps_names(&self) -> bool {
+        self.0.invalidator.keeps_names()
+    }
+
+    /// The kernel asks again for all names that it keeps now.
+    pub(crate) fn forget_names(&self) {
+        self.0.invalidator.forget(&[]);
+    }
+
     /// A read by way of the page cache is about to be answered.
     pub(crate) fn serve(&self, inode: InodeId, offset: u64, len: u64) {
         self.0.pages.lock().serve(inode, offset, len);

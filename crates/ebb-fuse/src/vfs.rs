@@ -272,6 +272,11 @@ pub trait Vfs: Send + Sync + 'static {
         Duration::ZERO
     }
 
+    /// Whether a name may be believed, wherever it leads.
+    fn keeps_name(&self, _parent: InodeId, _name: &[u8]) -> bool {
+        false
+    }
+
     /// Where an inode is, for people, as far as that is known without asking anybody.
     fn path_of(&self, _inode: InodeId) -> Option<String> {
         None

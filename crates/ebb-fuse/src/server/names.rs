@@ -123,11 +123,23 @@ impl<V: Vfs> Server<V> {
                     target_name: &target,
                     mode: rename_mode(flags)?,
                 };
-                empty(vfs.rename(&caller, rename).await?)
+                let is_exchange = rename.mode == RenameMode::Exchange;
+                vfs.rename(&caller, rename).await?;
+                self.on_renamed(&[(target_parent, &*target), (parent, &*source)][..1 + usize::from(is_exchange)]);
+                Bytes::new()
             }
             Request::Link { inode, name } => self.entry(parent, &name, &vfs.link(&caller, inode, parent, &name).await?),
             _ => Bytes::new(),
         })
+    }
+
+    /// When the kernel has the answer, it moves what it keeps of one name to the other, and goes on believing it for as long as it
+    /// might have believed the name before. These are the new names: if one may not be believed, what was kept before the answer must
+    /// not be either, wherever it is moved to. If all may be believed, being told to forget one does the same.
+    fn on_renamed(&self, names: &[(InodeId, &[u8])]) {
+        if self.caches.keeps_names() && !names.iter().all(|(parent, name)| self.vfs.keeps_name(*parent, name)) {
+            self.caches.forget_names();
+        }
     }
 
     pub(super) async fn xattr(&self, header: &Header, request: Request) -> Result<Bytes> {

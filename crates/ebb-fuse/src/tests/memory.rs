@@ -1,6 +1,7 @@
 //! A file system in memory: complete enough that whatever fails on its mount is the mount's fault.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_types::{Credentials, FileKind, InodeId, Result, bail, err};
@@ -24,7 +25,16 @@ pub struct MemoryVfs {
 impl MemoryVfs {
     pub fn new() -> Self {
         let (nodes, files) = (BTreeMap::new(), BTreeMap::new());
-        let mut state = State { nodes, files, locks: Vec::new(), next: 1, clock: 1 << 60, waiting: 0, lost: false };
+        let mut state = State {
+            nodes,
+            files,
+            locks: Vec::new(),
+            kept: BTreeSet::new(),
+            next: 1,
+            clock: 1 << 60,
+            waiting: 0,
+            lost: false,
+        };
         let root = state.make(&Credentials::root(), FileKind::Directory, 0o755, 0);
         state.node(root).attr.links = 2;
         Self { state: Mutex::new(state), unlocked: Notify::new(), shut_downs: Mutex::new(0) }
@@ -57,6 +67,14 @@ impl Drop for Waiting<'_> {
 }
 
 impl Vfs for MemoryVfs {
+    fn name_validity(&self, parent: InodeId, name: &[u8], _leads: Option<InodeId>) -> Duration {
+        if self.keeps_name(parent, name) { Duration::from_secs(600) } else { Duration::ZERO }
+    }
+
+    fn keeps_name(&self, parent: InodeId, _name: &[u8]) -> bool {
+        self.state.lock().kept.contains(&parent.raw())
+    }
+
     async fn lookup(&self, _caller: &Credentials, parent: InodeId, name: &[u8]) -> Result<Attr> {
         let mut state = self.state.lock();
         let number = state.find(parent, name)?;

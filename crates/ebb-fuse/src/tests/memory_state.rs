@@ -1,6 +1,6 @@
 //! Inodes, names, open files and locks of a file system in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime, bail, err};
 
@@ -11,6 +11,8 @@ pub struct State {
     pub nodes: BTreeMap<u64, Node>,
     pub files: BTreeMap<u64, u64>,
     pub locks: Vec<(InodeId, Lock)>,
+    /// Directories whose names may be believed.
+    pub kept: BTreeSet<u64>,
     pub next: u64,
     pub clock: i64,
     /// Waits for locks that are under way.

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use ebb_types::{Credentials, FileKind, InodeId};
 use rustix::fs::{AtFlags, CWD, RenameFlags, Timespec, Timestamps, XattrFlags, renameat_with, utimensat};
 use rustix::io::Errno;
 
@@ -49,6 +50,45 @@ fn rename_knows_its_flags() {
     assert_eq!(rename("c", "d", RenameFlags::WHITEOUT), Err(Errno::INVAL));
     rename("c", "b", RenameFlags::empty()).unwrap();
     assert_eq!(fs::read(mounted.path("b")).unwrap(), b"b");
+}
+
+/// Goal: moving a name does not make the kernel believe another one, of which nobody would tell it. Method: of two directories one has
+/// names that may be believed; a file of it is moved, or exchanged, with the other one, where another client then puts another file.
+#[test]
+fn a_name_is_not_believed_because_of_the_name_it_had_before() {
+    let mounted = Mounted::new();
+    for directory in ["believed", "asked"] {
+        fs::create_dir(mounted.path(directory)).unwrap();
+    }
+    let believed = mounted.inode("believed");
+    mounted.vfs.state().kept.insert(believed);
+    let elsewhere = |directory: &str, name: &str| {
+        let directory = InodeId::new(mounted.inode(directory));
+        let mut state = mounted.vfs.state();
+        // The file that was there stays, nameless: the kernel looks again for one that is gone.
+        state.leave(directory, name.as_bytes());
+        let new = state.make(&Credentials::root(), FileKind::File, 0o644, 0);
+        state.enter(directory, name.as_bytes(), new);
+        new
+    };
+    for (name, flags) in [("a", RenameFlags::empty()), ("b", RenameFlags::EXCHANGE)] {
+        let (from, to) = (mounted.path("believed").join(name), mounted.path("asked").join(name));
+        fs::write(&from, b"moved").unwrap();
+        fs::write(&to, b"replaced").unwrap();
+        renameat_with(CWD, &from, CWD, &to, flags).unwrap();
+        let new = elsewhere("asked", name);
+        assert_eq!(mounted.inode(&format!("asked/{name}")), new, "{flags:?}");
+    }
+    // Where names may be believed, they are, until the kernel is told otherwise.
+    fs::write(mounted.path("believed/c"), b"moved").unwrap();
+    fs::rename(mounted.path("believed/c"), mounted.path("believed/d")).unwrap();
+    let old = mounted.inode("believed/d");
+    let new = elsewhere("believed", "d");
+    if mounted.caches.keeps_names() {
+        assert_eq!(mounted.inode("believed/d"), old);
+    }
+    mounted.caches.forget_names();
+    assert_eq!(mounted.inode("believed/d"), new);
 }
 
 #[test]
