@@ -291,6 +291,17 @@ impl Core {
         self.attr_stale &= !kept;
     }
 
+    /// Takes the attributes of an answer to a question, and says whether it did. A lease that was granted between question and
+    /// answer brought attributes of its own, and what another client committed before: the answer may be from before that, with
+    /// another size and the same times.
+    pub fn note_answer(&mut self, attr: &pb::Attr, kept: bool, undisturbed: bool) -> bool {
+        let taken = undisturbed || self.lease == Lease::None;
+        if taken {
+            self.note_attr(attr, kept && undisturbed);
+        }
+        taken
+    }
+
     /// Attributes with this client's own size and times, if it holds the file for writing.
     pub fn overlay(&self, mut attr: pb::Attr) -> pb::Attr {
         if self.lease != Lease::Write {

@@ -92,12 +92,7 @@ impl Shared {
         };
         let mut core = inode.core.lock();
         // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
-        let undisturbed = asking.is_undisturbed(id);
-        // A lease that was taken since the question brought attributes of its own, and what another client committed before:
-        // the answer may be from before that, with another size and the same times.
-        if undisturbed || core.lease == Lease::None {
-            core.note_attr(&attr, leased && undisturbed);
-        }
+        core.note_answer(&attr, leased, asking.is_undisturbed(id));
         if leased && core.lease != Lease::Write {
             self.known.put_attr(asking, attr);
         }
@@ -207,12 +202,8 @@ impl Shared {
             let mut now = Some(*attr).filter(|_| leased(attr.inode));
             if let Some(inode) = self.find(id) {
                 let mut core = inode.core.lock();
-                let undisturbed = asking.is_undisturbed(id);
-                if undisturbed || core.lease == Lease::None {
-                    core.note_attr(attr, now.is_some() && undisturbed);
-                } else {
-                    // As in `see_attr`: the answer tells the committed size, and a lease that was taken since knows what another
-                    // client had not committed by then.
+                if !core.note_answer(attr, now.is_some(), asking.is_undisturbed(id)) {
+                    // What was granted is from before the change, or from after it.
                     core.attr_stale = true;
                 }
                 now = now.filter(|_| core.lease != Lease::Write && attr.nlink > 0);

@@ -71,7 +71,6 @@ impl Shared {
         if let Some(durable) = &mut core.durable {
             durable.mtime_ns = 0;
         }
-        core.note_attr(&attr, false);
         Ok(core.overlay(attr))
     }
 
