@@ -225,6 +225,9 @@ impl Shared {
             position: self.session.position(),
         };
         let reply = self.session.open(&message).await?;
+        if reply.master_boot != 0 {
+            self.boot.note(self.session.name().generation, reply.master_boot);
+        }
         self.on_plans(&reply.plans);
         // Version 0: the first poll brings the map with its version.
         self.nodes.update(0, reply.nodes);
@@ -245,5 +248,19 @@ impl Shared {
             self.session.masters.call(&message, ATTEMPT, self.session.deadline()).await.result?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_process_than_the_one_that_opened_the_session_is_new() {
+        let boot = MasterBoot::default();
+        assert!(!boot.is_new(1, 7), "of a session that an older release opened nothing is known before its first poll");
+        boot.note(1, 7);
+        assert!(!boot.is_new(1, 7) && boot.is_new(1, 8));
+        assert!(!boot.is_new(2, 8), "a new session holds nothing that an earlier process would know");
     }
 }

@@ -355,6 +355,7 @@ impl Front {
             session_ttl_ms: u64::try_from(shared.options.session_ttl.as_millis()).unwrap_or(u64::MAX),
             nodes,
             plans: power::encoded(&shared.group.machine()),
+            master_boot: shared.boot,
             position: Some(shared.position()),
         }))
     }

@@ -7,7 +7,7 @@ use ebb_wire::pb;
 use pb::LeaseMode::{LeaseNone, LeaseRead, LeaseWrite};
 use pb::meta_op::Op;
 
-use super::harness::{answer, create, held, unlink, with_cluster};
+use super::harness::{DEADLINE, answer, create, held, unlink, with_cluster};
 
 #[test]
 fn a_write_lease_goes_from_hand_to_hand_by_recall() {
@@ -196,6 +196,10 @@ fn read_leases_and_open_handles_are_reclaimed_from_a_new_master() {
         one.forget(attr.inode).await;
         one.mutate(unlink("a")).await.unwrap();
         let boot = two.poll(vec![]).await.unwrap().master_boot;
+        let (channel, _process) = cluster.channel();
+        let opened =
+            channel.call(&pb::OpenSession { host: "other".into(), ..Default::default() }, DEADLINE).await.unwrap();
+        assert_eq!(opened.master_boot, boot);
         cluster.crash_master().await;
         assert_ne!(two.poll(vec![]).await.unwrap().master_boot, boot);
         cluster.world.sleep(Duration::from_secs(5)).await;
