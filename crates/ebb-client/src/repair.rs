@@ -9,7 +9,7 @@
 //! many as a write needs, or the master holds the others for lost, too. If not, they are asked further; a recall that comes
 //! meanwhile ends the lease, and the master recovers the file from all members.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ebb_runtime::{Moment, Plant};
@@ -87,8 +87,8 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
     }
     // Data that nobody well has can only come from this client's memory, and that reaches back to what is settled.
     if scene.source.is_none() && scene.settled != Version::ZERO {
-        revive(target, &scene).await;
-        return Err(nobody_well(&scene));
+        let told = revive(target, &scene).await;
+        return Err(nobody_well(&scene, &told));
     }
     match replace(target, &scene, refused).await {
         Ok(()) => Ok(true),
@@ -103,9 +103,13 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
             Ok(true)
         }
         Err(error) => {
-            revive(target, &scene).await;
+            let told = revive(target, &scene).await;
             // What the writer can do about it is what counts, and not that there is no other member.
-            Err(if scene.failures.iter().any(is_full) && !is_lease_lost(&error) { nobody_well(&scene) } else { error })
+            Err(match is_lease_lost(&error) {
+                true => error,
+                false if scene.failures.iter().any(is_full) => nobody_well(&scene, &told),
+                false => Error::new(error.kind(), format!("{error}; {}", sentence(&told))),
+            })
         }
     }
 }
@@ -135,12 +139,14 @@ fn went_on(target: &Target) -> WentOn {
     WentOn { at: target.shared.runtime.now(), map: target.shared.nodes.version() }
 }
 
-/// What is wrong with a set of which members take no writes any more, as they told.
-fn nobody_well(scene: &Scene) -> Error {
-    let told = scene.failures.iter().map(|(node, error)| format!("n{node}: {error}"));
-    let told = told.collect::<Vec<_>>().join("; ");
+/// What is wrong with a set of which members take no writes any more, as they `told`.
+fn nobody_well(scene: &Scene, told: &[(u64, Error)]) -> Error {
     let kind = if scene.failures.iter().any(is_full) { ErrorKind::NoSpace } else { ErrorKind::Unavailable };
-    Error::new(kind, format!("members of {} take no writes ({told})", scene.id))
+    Error::new(kind, format!("members of {} take no writes ({})", scene.id, sentence(told)))
+}
+
+fn sentence(told: &[(u64, Error)]) -> String {
+    told.iter().map(|(node, error)| format!("n{node}: {error}")).collect::<Vec<_>>().join("; ")
 }
 
 /// Has every member that is well sync what it received. Each is asked, also one that has synced everything: it may have lost it
@@ -220,8 +226,10 @@ fn look(target: &Target) -> Option<Scene> {
     })
 }
 
-/// Asks failed members whether they are back. One that is keeps its place.
-async fn revive(target: &Target, scene: &Scene) {
+/// Asks failed members whether they are back. One that is keeps its place. Returns by node what is wrong with the others: what they
+/// were asked last time may have failed for another reason.
+async fn revive(target: &Target, scene: &Scene) -> Vec<(u64, Error)> {
+    let mut told: BTreeMap<u64, Error> = scene.failures.iter().cloned().collect();
     for (place, (member, failed)) in scene.members.iter().enumerate() {
         if !failed || target.shared.nodes.is_dead(member.node) {
             continue;
@@ -231,12 +239,16 @@ async fn revive(target: &Target, scene: &Scene) {
         let result = members::sync(&target.shared, scene.id, member, asked).await;
         let well = matches!(&result, Ok(reply) if has_settled(reply, scene.settled));
         if well {
+            told.remove(&member.node);
             target.with(|channel| {
                 channel.revive(place);
                 channel.note_synced(place, &result)
             });
+        } else if let Err(error) = result {
+            told.insert(member.node, error);
         }
     }
+    told.into_iter().collect()
 }
 
 async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) -> Result<()> {
