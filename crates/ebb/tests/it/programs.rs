@@ -131,8 +131,10 @@ fn promised(mut records: Vec<Record>, mounts: &[PathBuf]) -> Vec<Record> {
         let under_way = latest.iter().flatten().filter(|other| other.end > record.start);
         let later = records[index + 1..].iter().take_while(|other| other.start < record.end);
         let moves = under_way.clone().chain(later).filter(|other| !is_one_mount(other, record));
-        if matches!(record.operation, Operation::Move(..))
-            && moves.clone().any(|other| other.operation == record.operation)
+        if let Operation::Move(from, to) = record.operation
+            && moves
+                .clone()
+                .any(|other| [Operation::Move(from, to), Operation::MoveNew(from, to)].contains(&other.operation))
         {
             // Its kernel may have found one file under both names, and done nothing.
             promised[index].answer = Answer::Unknown;
