@@ -232,7 +232,7 @@ async fn watched<C: Call>(
         biased;
         answer = channel.call_sized(message, payload, expected, deadline) => answer,
         // Cancel-safety: the call is forgotten as if its deadline had passed.
-        () = given_up(shared, node, sent) => {
+        () = given_up(shared, node, sent, deadline) => {
             Err(err!(Timeout, "node n{node} answers nothing: it is frozen, or cut off from here"))
         }
     };
@@ -241,14 +241,15 @@ async fn watched<C: Call>(
     match &answer {
         Ok(_) => drop(nodes.on_answer(node, now)),
         Err(error) if is_timeout(error) && nodes.on_timeout(node, sent, deadline, now) => begin_asking(shared, node),
+        Err(error) if serves_on && error.kind() == ErrorKind::Unreachable => nodes.on_unreached(node, sent, now),
         Err(_) => {}
     }
     answer
 }
 
 /// Returns when it makes no sense any more to wait for an answer to a call that was sent at `sent`: another call has found
-/// the node silent, or the master misses its heartbeats, too.
-async fn given_up(shared: &Arc<Shared>, node: u64, sent: Moment) {
+/// the node silent, or the master misses its heartbeats, too, or calls before this one were made in vain.
+async fn given_up(shared: &Arc<Shared>, node: u64, sent: Moment, deadline: Duration) {
     let nodes = &shared.nodes;
     loop {
         let changed = nodes.changes().notified_owned();
@@ -258,18 +259,14 @@ async fn given_up(shared: &Arc<Shared>, node: u64, sent: Moment) {
             return;
         }
         let now = shared.runtime.now();
-        if nodes.is_late(node) {
-            if nodes.on_late(node, sent, now) {
+        match nodes.ends_early(node, sent, deadline) {
+            Some(end) if now < end => shared.runtime.sleep(end.since(now)).await,
+            Some(_) if nodes.on_waited(node, sent, now) => {
                 begin_asking(shared, node);
                 return;
             }
-            let wait = LATE_WAIT.saturating_sub(now.since(sent));
-            if !wait.is_zero() {
-                shared.runtime.sleep(wait).await;
-                continue;
-            }
+            _ => changed.await,
         }
-        changed.await;
     }
 }
 

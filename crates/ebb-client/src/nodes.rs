@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ebb_power::read::Distance;
 use ebb_runtime::Moment;
+use ebb_types::deadlines::LATE_WAIT;
 use ebb_types::{HostName, Result, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
@@ -216,9 +217,22 @@ impl NodeMap {
         self.tell(is_news)
     }
 
-    /// A call waits for a node that is late. True: the node is silent from now on.
-    pub fn on_late(&self, node: u64, sent: Moment, now: Moment) -> bool {
-        let is_news = self.0.lock().silence.on_late(node, sent, now);
+    /// A call got no connection to the node.
+    pub fn on_unreached(&self, node: u64, sent: Moment, now: Moment) {
+        self.0.lock().silence.on_unreached(node, sent, now);
+    }
+
+    /// When a call that was sent at `sent` need not be waited for any longer, if that is before its deadline.
+    pub fn ends_early(&self, node: u64, sent: Moment, deadline: Duration) -> Option<Moment> {
+        let state = self.0.lock();
+        let is_late = state.nodes.get(&node).is_some_and(|node| node.late);
+        let late = is_late.then(|| sent.after(LATE_WAIT));
+        late.into_iter().chain(state.silence.ends_early(node, sent, deadline)).min()
+    }
+
+    /// A call has waited for the node until then. True: the node is silent from now on.
+    pub fn on_waited(&self, node: u64, sent: Moment, now: Moment) -> bool {
+        let is_news = self.0.lock().silence.on_waited(node, sent, now);
         self.tell(is_news)
     }
 

@@ -5,14 +5,15 @@
 //! elsewhere first, and it is not taken for a replacement. It is asked in the background until it answers.
 //!
 //! A node is silent if a call had no answer within its deadline and *no* call was answered since that one was sent. A slow
-//! one that answers others is not. A quarter of that deadline will do if the master has missed its heartbeats, too. Plain
-//! values: moments come in as arguments.
+//! one that answers others is not. A quarter of that deadline will do if the master has missed its heartbeats, too. What a call before
+//! it waited for a connection in vain counts with a call: whoever asks next need not wait as long again. Plain values: moments come in
+//! as arguments.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::deadlines::LATE_WAIT;
+use ebb_types::deadlines::{LATE_WAIT, WRITE_DEADLINE};
 
 /// A deadline that passed by more than this was not kept by this process itself, which slept, or was frozen: that says nothing
 /// of the other side.
@@ -23,12 +24,21 @@ const OVERSLEPT: Duration = Duration::from_secs(1);
 pub(crate) struct Silence {
     answered: BTreeMap<u64, Moment>,
     silent: BTreeMap<u64, Moment>,
+    in_vain: BTreeMap<u64, InVain>,
+}
+
+/// Calls, one after the other, that waited for a connection to a node and got none.
+#[derive(Clone, Copy, Debug)]
+struct InVain {
+    since: Moment,
+    until: Moment,
 }
 
 impl Silence {
     /// The node answered, whatever it said. True: it had been silent.
     pub fn on_answer(&mut self, node: u64, now: Moment) -> bool {
         self.answered.insert(node, now);
+        self.in_vain.remove(&node);
         self.silent.remove(&node).is_some()
     }
 
@@ -40,9 +50,33 @@ impl Silence {
         is_silent && self.note(node, now)
     }
 
-    /// A call that was sent at `sent` has no answer yet, and the master misses the node's heartbeats. True: the node is silent
-    /// from now on.
-    pub fn on_late(&mut self, node: u64, sent: Moment, now: Moment) -> bool {
+    /// A call that began at `sent` could not be sent: no connection was made for so long. One that is refused at once says that the
+    /// node's host is there.
+    pub fn on_unreached(&mut self, node: u64, sent: Moment, now: Moment) {
+        let took = now.since(sent);
+        if took < LATE_WAIT || took >= WRITE_DEADLINE + OVERSLEPT || self.is_heard_since(node, sent) {
+            return;
+        }
+        let since = self.in_vain_since(node, sent).unwrap_or(sent);
+        self.in_vain.insert(node, InVain { since, until: now });
+    }
+
+    /// Since when calls were made in vain, up to one that is sent now.
+    fn in_vain_since(&self, node: u64, sent: Moment) -> Option<Moment> {
+        let before = self.in_vain.get(&node)?;
+        (sent <= before.until.after(LATE_WAIT)).then_some(before.since)
+    }
+
+    /// When a call that was sent at `sent` has waited long enough, if that is before its deadline: calls before it have waited, too.
+    pub fn ends_early(&self, node: u64, sent: Moment, deadline: Duration) -> Option<Moment> {
+        let since = self.in_vain_since(node, sent)?;
+        let end = since.after(deadline).max(sent.after(LATE_WAIT));
+        (end < sent.after(deadline)).then_some(end)
+    }
+
+    /// A call that was sent at `sent` has no answer yet, and the master misses the node's heartbeats, or calls before it
+    /// were made in vain. True: the node is silent from now on.
+    pub fn on_waited(&mut self, node: u64, sent: Moment, now: Moment) -> bool {
         let is_silent = now.since(sent) >= LATE_WAIT && !self.is_heard_since(node, sent);
         is_silent && self.note(node, now)
     }
@@ -99,10 +133,27 @@ mod tests {
     #[test]
     fn of_one_that_is_late_less_is_enough() {
         let mut silence = Silence::default();
-        assert!(!silence.on_late(1, at(1000), at(1900)), "it may answer yet");
-        assert!(silence.on_late(1, at(1000), at(2000)));
+        assert!(!silence.on_waited(1, at(1000), at(1900)), "it may answer yet");
+        assert!(silence.on_waited(1, at(1000), at(2000)));
         silence.on_answer(2, at(1500));
-        assert!(!silence.on_late(2, at(1000), at(2000)), "it answers others");
+        assert!(!silence.on_waited(2, at(1000), at(2000)), "it answers others");
+    }
+
+    #[test]
+    fn what_was_waited_for_a_connection_counts() {
+        let mut silence = Silence::default();
+        silence.on_unreached(1, at(1000), at(4000));
+        assert_eq!(silence.ends_early(1, at(4010), DEADLINE), Some(at(5010)), "a second of its own, four in all");
+        assert!(silence.on_waited(1, at(4010), at(5010)));
+        assert_eq!(silence.ends_early(1, at(5001), DEADLINE), None, "that was long ago");
+        silence.on_unreached(2, at(1000), at(4000));
+        silence.on_answer(2, at(4005));
+        assert_eq!(silence.ends_early(2, at(4010), DEADLINE), None, "it answers");
+        silence.on_unreached(3, at(1000), at(1010));
+        assert_eq!(silence.ends_early(3, at(1020), DEADLINE), None, "it refused");
+        silence.on_unreached(4, at(1000), at(3000));
+        silence.on_unreached(4, at(3500), at(5000));
+        assert_eq!(silence.ends_early(4, at(5200), DEADLINE), Some(at(6200)));
     }
 
     #[test]
