@@ -3,7 +3,7 @@
 //! ```text
 //!  closed, settled ── shut ──► nobody enters ── lower ──► write leases are read leases ── release ──► nothing is held
 //! ```
-//! A write lease that is committed and given back leaves a read lease, in one step of the master's: the session that gives it
+//! A write lease that is committed and given back leaves a read lease, in one step of the master's. The session that gives it
 //! back counts as a reader until it says otherwise. So what is cached stays good, and nothing has to be asked again
 //! before the file is read. A recovery takes no notice of read leases; the next writer's recall ends them.
 

@@ -1,9 +1,9 @@
 //! Pieces whose correctness rests on threads, under every schedule and every order that memory may have.
 //!
 //! The virtual world has one thread, so it never tries what two do at the same time. Here the *same source files* are built
-//! once more, with loom's locks and atomics in the place of the real ones, and loom runs a scene again and again until it
-//! has seen every order of its steps (Norris and Demsky, "CDSChecker", OOPSLA 2013). No other crate changes for it: this one
-//! calls itself `parking_lot` and `tokio`, and has in it what these files take from there.
+//! once more, with loom's locks and atomics in the place of the real ones. Loom runs a scene again and again until it has seen every
+//! order of its steps (Norris and Demsky, "CDSChecker", OOPSLA 2013). No other crate changes for it: this one calls itself
+//! `parking_lot` and `tokio`, and has in it what these files take from there.
 //!
 //! | piece | what it promises |
 //! |---|---|

@@ -127,6 +127,17 @@ fn who_looked_a_file_up_opens_it_after_its_name_is_taken() {
     }
 }
 
+/// A file that was written, synced, closed and removed.
+async fn removed_file(writer: &Client, seed: u64) -> InodeId {
+    let name = format!("f{seed}");
+    let (handle, inode) = create(writer, InodeId::ROOT, &name).await;
+    writer.write(handle, 0, pattern(seed, 5000)).await.unwrap();
+    writer.fsync(handle).await.unwrap();
+    writer.close(handle).await;
+    writer.unlink(&root(), InodeId::ROOT, name.as_bytes()).await.unwrap();
+    inode
+}
+
 /// Goal: nobody finds less in a removed file than was in it: once its writer has thrown away what it had not committed, the
 /// file is gone for those who come late, however soon that is.
 #[test]
@@ -134,12 +145,7 @@ fn nobody_opens_a_removed_file_whose_bytes_are_thrown_away() {
     run(78, 3, |cluster| async move {
         let (writer, reader) = (cluster.client("h0").await, cluster.client("h1").await);
         for step in 0..30 {
-            let name = format!("f{step}");
-            let (handle, inode) = create(&writer, InodeId::ROOT, &name).await;
-            writer.write(handle, 0, pattern(step, 5000)).await.unwrap();
-            writer.fsync(handle).await.unwrap();
-            writer.close(handle).await;
-            writer.unlink(&root(), InodeId::ROOT, name.as_bytes()).await.unwrap();
+            let inode = removed_file(&writer, step).await;
             cluster.world.sleep(Duration::from_millis(100 * step)).await;
             match reader.open(&root(), inode, Access::Read).await {
                 Ok((late, _)) => {
@@ -160,12 +166,7 @@ fn nobody_opens_a_removed_file_whose_bytes_were_thrown_away_while_the_master_was
         let (writer, reader) = (cluster.client("h0").await, cluster.client("h1").await);
         let mut opened = 0;
         for step in 0..20 {
-            let name = format!("f{step}");
-            let (handle, inode) = create(&writer, InodeId::ROOT, &name).await;
-            writer.write(handle, 0, pattern(step, 5000)).await.unwrap();
-            writer.fsync(handle).await.unwrap();
-            writer.close(handle).await;
-            writer.unlink(&root(), InodeId::ROOT, name.as_bytes()).await.unwrap();
+            let inode = removed_file(&writer, step).await;
             let user = root();
             let (late, ()) = tokio::join!(
                 reader.open(&user, inode, Access::Read),
