@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::harness::{Cluster, signal, wait_for};
+use crate::harness::{Cluster, Signal, signal, wait_for};
 use crate::watch::StopAtEnd;
 
 /// Pages of the file, each of which has the number of the write at its start.
@@ -162,10 +162,7 @@ with tempfile.TemporaryFile() as copy:
         os.write(1, b''.join(os.pread(copy.fileno(), 8, at) for at in range(0, len(mapped), page)))
 ";
 
-/// A process that has the file mapped.
-///
-/// A process of its own, for it waits at a page of a frozen mount with its memory locked. The tests' own could start no process by
-/// then, and map no memory: it would never get to thaw the mount.
+/// A program that has the file mapped, and is another one than the program that reads it.
 struct Mapping {
     process: Child,
     ask: ChildStdin,
@@ -218,9 +215,9 @@ impl Rig {
 
     fn freeze(&self, host: &str, span: Duration) {
         let pid = self.pid(host);
-        signal(pid, "STOP");
+        signal(pid, Signal::STOP);
         std::thread::sleep(span);
-        signal(pid, "CONT");
+        signal(pid, Signal::CONT);
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::harness::{Cluster, signal, wait_for};
+use crate::harness::{Cluster, Signal, signal, wait_for};
 
 /// How often the test below turns; more with this variable.
 const TURNS: &str = "EBB_TEST_TURNS";
@@ -101,9 +101,9 @@ fn a_frozen_mount_holds_others_up_for_its_time_and_wakes_up_to_the_truth() {
     assert_eq!(fs::read(mounts[1].join("d/f")).unwrap(), b"old");
     assert!(!mounts[1].join("d/new").exists());
     let frozen = cluster.pid("mount", "h1");
-    signal(frozen, "STOP");
+    signal(frozen, Signal::STOP);
     let done = (fs::write(mounts[0].join("d/new"), b"made"), fs::remove_file(mounts[0].join("d/f")));
-    signal(frozen, "CONT");
+    signal(frozen, Signal::CONT);
     done.0.unwrap();
     done.1.unwrap();
     assert_eq!(fs::read(mounts[1].join("d/new")).unwrap(), b"made");

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use crate::harness::{Cluster, pattern, signal, wait_for, write_synced};
+use crate::harness::{Cluster, Signal, pattern, signal, wait_for, write_synced};
 
 #[test]
 fn a_block_server_killed_while_writing_is_not_noticed_by_the_writer() {
@@ -88,11 +88,11 @@ fn a_frozen_block_server_holds_nobody_up_for_long() {
     let mount = cluster.mount("mnt");
     std::fs::write(mount.join("f"), pattern(4 << 20, 1)).unwrap();
     let frozen = cluster.pid("block", "h2");
-    signal(frozen, "STOP");
+    signal(frozen, Signal::STOP);
     let write = std::fs::write(mount.join("g"), pattern(8 << 20, 2));
     let synced = std::fs::File::open(mount.join("g")).and_then(|file| file.sync_all());
     let read = std::fs::read(mount.join("f"));
-    signal(frozen, "CONT");
+    signal(frozen, Signal::CONT);
     write.unwrap();
     synced.unwrap();
     assert_eq!(read.unwrap(), pattern(4 << 20, 1));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Cluster, pattern, signal, wait_for, write_synced};
+use crate::harness::{Cluster, Signal, pattern, signal, wait_for, write_synced};
 
 /// Within this a write goes on without a silent node. The machine is busy, so twice of it is allowed here.
 const PROMISED: Duration = Duration::from_secs(10);
@@ -59,10 +59,10 @@ fn with_one_of_three_nodes_missing_programs_go_on_and_the_copies_come_back() {
 
     // Frozen: its connections stay, and nothing is answered.
     let frozen = cluster.pid("block", "h3");
-    signal(frozen, "STOP");
+    signal(frozen, Signal::STOP);
     let longest = work(&mount, &held, 1);
     let status = cluster.json(&["cluster", "status"]);
-    signal(frozen, "CONT");
+    signal(frozen, Signal::CONT);
     eprintln!("a frozen node: the longest step took {longest:.1?}");
     assert!(longest < PROMISED, "{longest:?}");
     let why = short(&status);

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Cluster, Dice, pattern, signal};
+use crate::harness::{Cluster, Dice, Signal, pattern, signal};
 use crate::watch::StopAtEnd;
 
 const NODES: u32 = 5;
@@ -124,10 +124,10 @@ fn a_block_server_frozen_for_long_delays_and_fails_nothing() {
         let reading: Vec<_> =
             (0..writers).map(|seed| scope.spawn(move || read(reads_by, writers, begun, stop, seed + 9))).collect();
         std::thread::sleep(QUIET);
-        signal(pid, "STOP");
+        signal(pid, Signal::STOP);
         let froze = begun.elapsed();
         std::thread::sleep(frozen_for);
-        signal(pid, "CONT");
+        signal(pid, Signal::CONT);
         let thawed = begun.elapsed();
         std::thread::sleep(QUIET);
         drop(end);

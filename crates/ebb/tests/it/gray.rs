@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Cluster, signal, wait_for};
+use crate::harness::{Cluster, Signal, signal, wait_for};
 use crate::watch::StopAtEnd;
 
 const NODES: &str = "6";
@@ -36,9 +36,9 @@ impl Slowed {
         let ends = over.clone();
         let thread = std::thread::spawn(move || {
             while !ends.load(Ordering::Relaxed) {
-                signal(pid, "STOP");
+                signal(pid, Signal::STOP);
                 std::thread::sleep(STOPPED);
-                signal(pid, "CONT");
+                signal(pid, Signal::CONT);
                 std::thread::sleep(RUNS);
             }
         });

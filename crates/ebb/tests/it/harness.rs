@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use ebb_power_client::Process;
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -131,7 +133,7 @@ impl Cluster {
     /// The same of several at once.
     pub fn kill_all(&self, pids: &[u32]) {
         let processes: Vec<Process> = pids.iter().map(|pid| Process::find(*pid).unwrap()).collect();
-        pids.iter().for_each(|pid| signal(*pid, "KILL"));
+        pids.iter().for_each(|pid| signal(*pid, Signal::KILL));
         wait_for("end of killed processes", Duration::from_secs(60), || !processes.iter().any(Process::is_running));
     }
 
@@ -181,10 +183,11 @@ fn print_logs(dir: &Path) {
     }
 }
 
-/// Sends a signal by name.
-pub fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().unwrap();
-    assert!(status.success(), "kill -{name} {pid}");
+/// Sends a signal. By a system call, and not by a program: to start one, the kernel flushes and closes what this process has
+/// open. Files on a mount that is frozen wait for the mount then, and nobody would be left to thaw it.
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.cast_signed()).expect("the number of a process");
+    kill_process(pid, signal).unwrap_or_else(|error| panic!("{signal:?} to {pid:?}: {error}"));
 }
 
 /// Polls until `check` holds. The bound is for a hung program, not part of what is tested.

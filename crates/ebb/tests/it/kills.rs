@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::harness::{Cluster, Dice, signal};
+use crate::harness::{Cluster, Dice, Signal, signal};
 use crate::load::Worker;
 use crate::watch::StopAtEnd;
 
@@ -157,9 +157,9 @@ fn a_block_server_frozen_under_load_makes_nothing_fail() {
         let end = StopAtEnd(&stop);
         let running: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(|| worker.run(&stop))).collect();
         std::thread::sleep(Duration::from_millis(500));
-        signal(frozen, "STOP");
+        signal(frozen, Signal::STOP);
         std::thread::sleep(Duration::from_secs(8));
-        signal(frozen, "CONT");
+        signal(frozen, Signal::CONT);
         std::thread::sleep(Duration::from_secs(2));
         drop(end);
         for handle in running {

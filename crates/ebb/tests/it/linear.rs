@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Cluster, Dice, signal};
+use crate::harness::{Cluster, Dice, Signal, signal};
 use crate::watch::StopAtEnd;
 
 /// One operation on a register: it wrote or read `value` between two moments.
@@ -123,9 +123,9 @@ fn histories_of_shared_registers_are_linearizable_while_a_server_freezes() {
         let frozen = cluster.pid("block", "h2");
         for (frozen_ms, thawed_ms) in [(500, 1000), (4000, 1500)] {
             std::thread::sleep(Duration::from_millis(1000));
-            signal(frozen, "STOP");
+            signal(frozen, Signal::STOP);
             std::thread::sleep(Duration::from_millis(frozen_ms));
-            signal(frozen, "CONT");
+            signal(frozen, Signal::CONT);
             std::thread::sleep(Duration::from_millis(thawed_ms));
         }
         drop(end);

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::harness::{Cluster, signal};
+use crate::harness::{Cluster, Signal, signal};
 use crate::programs::Run;
 use crate::watch::StopAtEnd;
 
@@ -68,9 +68,9 @@ fn befall(cluster: &Cluster, role: &str, host: &str, fault: Fault) {
     let pid = cluster.pid(role, host);
     match fault {
         Fault::Frozen(millis) => {
-            signal(pid, "STOP");
+            signal(pid, Signal::STOP);
             std::thread::sleep(Duration::from_millis(millis));
-            signal(pid, "CONT");
+            signal(pid, Signal::CONT);
         }
         Fault::Killed(millis) => {
             cluster.kill(pid);

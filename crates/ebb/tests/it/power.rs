@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Cluster, pattern, signal, wait_for};
+use crate::harness::{Cluster, Signal, pattern, signal, wait_for};
 use crate::watch::StopAtEnd;
 
 const INTERVAL: &str = "2s";
@@ -278,5 +278,5 @@ fn bad_words_about_power_are_explained() {
     std::fs::write(&trace, "seconds,watts\n0,115\n600,115\n").unwrap();
     cluster.ok(&["power", "follow", trace.to_str().unwrap(), "--compress", "60"]);
     wait_plan(&cluster, "the trace's word", |status| status["budget_watts"] == 115.0);
-    signal(cluster.pid("power-client", ""), "TERM");
+    signal(cluster.pid("power-client", ""), Signal::TERM);
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::harness::{Cluster, shell, signal};
+use crate::harness::{Cluster, Signal, shell, signal};
 
 /// Shared by the parts: two mounts, and a dataset of its own on the first.
 const HEAD: &str = r#"
@@ -203,10 +203,10 @@ fn sync_of_everything_waits_for_nothing_here() {
     file.write_all(b"synced").unwrap();
     file.sync_all().unwrap();
     let servers = ["h1", "h2", "h3"].map(|host| cluster.pid("block", host));
-    servers.iter().for_each(|server| signal(*server, "STOP"));
+    servers.iter().for_each(|server| signal(*server, Signal::STOP));
     file.write_all(b"not synced").unwrap();
     let answer = rustix::fs::syncfs(&file);
-    servers.iter().for_each(|server| signal(*server, "CONT"));
+    servers.iter().for_each(|server| signal(*server, Signal::CONT));
     answer.unwrap();
     file.sync_all().unwrap();
 }

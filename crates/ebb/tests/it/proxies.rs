@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::harness::{Cluster, signal, wait_for};
+use crate::harness::{Cluster, Signal, signal, wait_for};
 use crate::watch::StopAtEnd;
 
 const PROXIES: [&str; 2] = ["proxy-1", "proxy-2"];
@@ -169,11 +169,11 @@ impl Rig {
     fn freeze_the_second(&self) {
         let frozen = self.cluster.pid("proxy", PROXIES[1]);
         wait_for("a file at the second proxy", BOUND, || !self.held(PROXIES[1]).is_empty());
-        signal(frozen, "STOP");
+        signal(frozen, Signal::STOP);
         let held = self.held(PROXIES[1]);
         self.wait_for_all_at(PROXIES[0]);
         self.wait_for_more(self.logs.iter(), 20);
-        signal(frozen, "CONT");
+        signal(frozen, Signal::CONT);
         wait_for("the second proxy to find its files gone", BOUND, || self.held(PROXIES[1]).is_disjoint(&held));
         let lost: BTreeSet<(u64, u64)> = self.said(PROXIES[1], LOST).into_iter().collect();
         // Not all: one may have been on its way back when the process was frozen.

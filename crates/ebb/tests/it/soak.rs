@@ -3,9 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::harness::Cluster;
+use crate::harness::{Cluster, Signal, signal};
 
 #[test]
 fn a_soak_goes_on_until_its_time_is_over() {
@@ -26,7 +24,7 @@ fn ctrl_c_ends_a_soak_with_what_it_found() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     // It listens before it says so.
     assert!(lines.next().unwrap().starts_with("from seed 0 on, 8h, 1 at a time"));
-    kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+    signal(child.id(), Signal::INT);
     let last = lines.last().unwrap();
     assert!(child.wait().unwrap().success() && last.contains(" 1 seeds passed, 0 failed; "), "{last}");
 }

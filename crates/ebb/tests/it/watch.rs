@@ -34,8 +34,8 @@ impl Watch {
         std::thread::spawn(move || {
             if ended.recv_timeout(Duration::from_secs(minutes * 60)) == Err(RecvTimeoutError::Timeout) {
                 say(&format!("{test} has not ended after {minutes} min: its cluster ends"));
-                // Whatever comes of it: what counts is that the test's operations fail. In a thread of its own, for a process that waits
-                // for a frozen mount with its memory locked can start no other one.
+                // Whatever comes of it: what counts is that the test's operations fail. In a thread of its own, for no process can be
+                // started while a file here is open on a mount that is frozen: it is closed, and so flushed, first.
                 std::thread::spawn(|| {
                     Command::new(env!("CARGO_BIN_EXE_ebb")).args(["cluster", "down"]).env("EBB_DIR", dir).status()
                 });
