@@ -43,7 +43,13 @@ pub(crate) async fn write(
         biased;
         reply = call(shared, first, &message, payload, WRITE_DEADLINE) => answers(hops, reply),
         // Cancel-safety: whoever has it answers "done" when it is sent again, to each member by itself.
-        () = chain_is_stuck(shared, chain, sent) => hops.iter().map(|_| silence()).collect(),
+        () = chain_is_stuck(shared, chain, sent) => {
+            let now = shared.runtime.now();
+            chain.iter().filter(|hop| is_missed(shared, hop)).for_each(|hop| {
+                shared.nodes.on_unreached(hop.member.unwrap_or_default().node, sent, now);
+            });
+            hops.iter().map(|_| silence()).collect()
+        }
     };
     if shared.runtime.has_plant(Plant::CommitUnsynced) {
         results.iter_mut().flatten().for_each(|answer| answer.synced = answer.received);
@@ -80,6 +86,12 @@ fn silence() -> Result<pb::MemberResult> {
     Ok(pb::MemberResult::default())
 }
 
+/// Whether a member of a chain is not heard, here or by the master.
+fn is_missed(shared: &Shared, hop: &pb::Hop) -> bool {
+    let node = hop.member.unwrap_or_default().node;
+    shared.nodes.is_silent(node) || shared.nodes.is_late(node)
+}
+
 /// Returns when a write that was sent at `sent` waits for a member of its chain that is silent or late: the hop before that one would
 /// wait for the whole deadline.
 async fn chain_is_stuck(shared: &Arc<Shared>, chain: &[pb::Hop], sent: Moment) {
@@ -88,12 +100,8 @@ async fn chain_is_stuck(shared: &Arc<Shared>, chain: &[pb::Hop], sent: Moment) {
         let changed = nodes.changes().notified_owned();
         tokio::pin!(changed);
         changed.as_mut().enable();
-        let is_missed = |hop: &pb::Hop| {
-            let node = hop.member.unwrap_or_default().node;
-            nodes.is_silent(node) || nodes.is_late(node)
-        };
         let waited = shared.runtime.now().since(sent);
-        if !chain.iter().any(is_missed) {
+        if !chain.iter().any(|hop| is_missed(shared, hop)) {
             changed.await;
         } else if waited >= LATE_WAIT {
             return;

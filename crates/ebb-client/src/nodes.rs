@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use ebb_power::read::Distance;
 use ebb_runtime::Moment;
-use ebb_types::deadlines::LATE_WAIT;
 use ebb_types::{HostName, Result, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
@@ -217,7 +216,7 @@ impl NodeMap {
         self.tell(is_news)
     }
 
-    /// A call got no connection to the node.
+    /// A call did not get to the node.
     pub fn on_unreached(&self, node: u64, sent: Moment, now: Moment) {
         self.0.lock().silence.on_unreached(node, sent, now);
     }
@@ -226,8 +225,7 @@ impl NodeMap {
     pub fn ends_early(&self, node: u64, sent: Moment, deadline: Duration) -> Option<Moment> {
         let state = self.0.lock();
         let is_late = state.nodes.get(&node).is_some_and(|node| node.late);
-        let late = is_late.then(|| sent.after(LATE_WAIT));
-        late.into_iter().chain(state.silence.ends_early(node, sent, deadline)).min()
+        state.silence.ends_early(node, sent, deadline, is_late)
     }
 
     /// A call has waited for the node until then. True: the node is silent from now on.

@@ -50,8 +50,8 @@ impl Silence {
         is_silent && self.note(node, now)
     }
 
-    /// A call that began at `sent` could not be sent: no connection was made for so long. One that is refused at once says that the
-    /// node's host is there.
+    /// A call that began at `sent` did not get to the node: no connection was made for so long, or the member before it in a chain
+    /// did not answer. One that is refused at once says that the node's host is there.
     pub fn on_unreached(&mut self, node: u64, sent: Moment, now: Moment) {
         let took = now.since(sent);
         if took < LATE_WAIT || took >= WRITE_DEADLINE + OVERSLEPT || self.is_heard_since(node, sent) {
@@ -67,17 +67,21 @@ impl Silence {
         (sent <= before.until.after(LATE_WAIT)).then_some(before.since)
     }
 
-    /// When a call that was sent at `sent` has waited long enough, if that is before its deadline: calls before it have waited, too.
-    pub fn ends_early(&self, node: u64, sent: Moment, deadline: Duration) -> Option<Moment> {
-        let since = self.in_vain_since(node, sent)?;
-        let end = since.after(deadline).max(sent.after(LATE_WAIT));
-        (end < sent.after(deadline)).then_some(end)
+    /// When a call that was sent at `sent` has waited long enough, if that is before its deadline: the master misses the node's
+    /// heartbeats, or calls before it have waited, too.
+    pub fn ends_early(&self, node: u64, sent: Moment, deadline: Duration, is_late: bool) -> Option<Moment> {
+        match (self.in_vain_since(node, sent), is_late) {
+            (since, true) => Some(since.unwrap_or(sent).after(LATE_WAIT)),
+            (Some(since), false) => Some(since.after(deadline).max(sent.after(LATE_WAIT))),
+            (None, false) => None,
+        }
     }
 
     /// A call that was sent at `sent` has no answer yet, and the master misses the node's heartbeats, or calls before it
     /// were made in vain. True: the node is silent from now on.
     pub fn on_waited(&mut self, node: u64, sent: Moment, now: Moment) -> bool {
-        let is_silent = now.since(sent) >= LATE_WAIT && !self.is_heard_since(node, sent);
+        let since = self.in_vain_since(node, sent).unwrap_or(sent);
+        let is_silent = now.since(since) >= LATE_WAIT && !self.is_heard_since(node, since);
         is_silent && self.note(node, now)
     }
 
@@ -143,17 +147,26 @@ mod tests {
     fn what_was_waited_for_a_connection_counts() {
         let mut silence = Silence::default();
         silence.on_unreached(1, at(1000), at(4000));
-        assert_eq!(silence.ends_early(1, at(4010), DEADLINE), Some(at(5010)), "a second of its own, four in all");
+        assert_eq!(
+            silence.ends_early(1, at(4010), DEADLINE, false),
+            Some(at(5010)),
+            "a second of its own, four in all"
+        );
+        assert_eq!(
+            silence.ends_early(1, at(4010), DEADLINE, true),
+            Some(at(2000)),
+            "of one that is late a second of all is enough"
+        );
         assert!(silence.on_waited(1, at(4010), at(5010)));
-        assert_eq!(silence.ends_early(1, at(5001), DEADLINE), None, "that was long ago");
+        assert_eq!(silence.ends_early(1, at(5001), DEADLINE, false), None, "that was long ago");
         silence.on_unreached(2, at(1000), at(4000));
         silence.on_answer(2, at(4005));
-        assert_eq!(silence.ends_early(2, at(4010), DEADLINE), None, "it answers");
+        assert_eq!(silence.ends_early(2, at(4010), DEADLINE, false), None, "it answers");
         silence.on_unreached(3, at(1000), at(1010));
-        assert_eq!(silence.ends_early(3, at(1020), DEADLINE), None, "it refused");
+        assert_eq!(silence.ends_early(3, at(1020), DEADLINE, false), None, "it refused");
         silence.on_unreached(4, at(1000), at(3000));
         silence.on_unreached(4, at(3500), at(5000));
-        assert_eq!(silence.ends_early(4, at(5200), DEADLINE), Some(at(6200)));
+        assert_eq!(silence.ends_early(4, at(5200), DEADLINE, false), Some(at(6200)));
     }
 
     #[test]
