@@ -58,7 +58,7 @@ impl KernelCache {
     pub(crate) fn close(&self, inode: InodeId, writes: bool, way: Way) {
         let excess = self.0.pages.lock().close(inode, writes, way);
         if let Some(excess) = excess {
-            self.0.pages.lock().take_served(excess);
+            self.0.pages.lock().take_served(excess, true);
             self.0.invalidator.submit(Range::whole(excess));
         }
     }
@@ -83,9 +83,9 @@ impl KernelCache {
         self.0.invalidator.forget(&[]);
     }
 
-    /// A read by way of the page cache is about to be answered.
-    pub(crate) fn serve(&self, inode: InodeId, offset: u64, len: u64) {
-        self.0.pages.lock().serve(inode, offset, len);
+    /// A read through a descriptor that goes this way is about to be answered.
+    pub(crate) fn serve(&self, inode: InodeId, way: Way, offset: u64, len: u64) {
+        self.0.pages.lock().serve(inode, way, offset, len);
     }
 
     /// Whether what is said of the attributes of a file now may be believed for no time at all.
@@ -113,7 +113,7 @@ impl KernelCache {
             pages.may_have(inode).then(|| {
                 pages.guard(inode);
                 // What mappings alone have is the kernel's matter: it looks through them before it writes around them.
-                Guard { cache: self.clone(), inode, whole: false }
+                Guard { cache: self.clone(), inode, whole: false, for_others: false }
             })
         };
         let Some(mut guard) = guard else { return work.await };
@@ -132,7 +132,7 @@ impl KernelCache {
 impl CacheListener for KernelCache {
     fn guard(&self, inode: InodeId) -> Box<dyn CacheGuard> {
         self.0.pages.lock().guard(inode);
-        Box::new(Guard { cache: self.clone(), inode, whole: true })
+        Box::new(Guard { cache: self.clone(), inode, whole: true, for_others: true })
     }
 
     fn forget(&self, inodes: &[InodeId]) {
@@ -144,15 +144,17 @@ impl CacheListener for KernelCache {
 struct Guard {
     cache: KernelCache,
     inode: InodeId,
-    /// The kernel may have more than was served since it dropped everything: mappings put in what they read.
+    /// The kernel may have more than was served since it dropped everything.
     whole: bool,
+    /// Another mount changes the file: what mappings have goes, too, also what they read while the kernel dropped.
+    for_others: bool,
 }
 
 impl Guard {
     async fn drop_served(&mut self) {
         let inner = &self.cache.0;
         for round in 0..ROUNDS_MAX {
-            let served = inner.pages.lock().take_served(self.inode);
+            let served = inner.pages.lock().take_served(self.inode, self.for_others);
             let ranges = match served {
                 _ if std::mem::take(&mut self.whole) => vec![Range::whole(self.inode)],
                 Served::Nothing => {

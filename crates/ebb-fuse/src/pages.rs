@@ -33,6 +33,24 @@ pub enum Served {
     Anything,
 }
 
+impl Served {
+    fn add(&mut self, offset: u64, len: u64) {
+        match self {
+            Self::Nothing => *self = Self::Ranges(vec![(offset, len)]),
+            Self::Ranges(ranges) if ranges.len() < RANGES_MAX => ranges.push((offset, len)),
+            Self::Ranges(_) | Self::Anything => *self = Self::Anything,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Nothing, one) | (one, Self::Nothing) => one,
+            (Self::Ranges(ranges), Self::Ranges(more)) => Self::Ranges(ranges.into_iter().chain(more).collect()),
+            _ => Self::Anything,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct File {
     /// Descriptors that read by way of the cache.
@@ -40,12 +58,19 @@ struct File {
     /// Descriptors that write.
     writers: usize,
     served: Served,
+    /// The same through descriptors that go around the cache: a mapping puts in what it reads through one, and nobody is told
+    /// that it was a mapping's.
+    around: Served,
     guards: usize,
 }
 
 impl File {
     fn is_forgettable(&self) -> bool {
-        self.cached == 0 && self.writers == 0 && self.guards == 0 && self.served == Served::Nothing
+        self.cached == 0
+            && self.writers == 0
+            && self.guards == 0
+            && self.served == Served::Nothing
+            && self.around == Served::Nothing
     }
 }
 
@@ -83,13 +108,12 @@ impl Pages {
         self.files.iter().find(|(_, file)| unused(file)).map(|(inode, _)| *inode)
     }
 
-    /// A read by way of the cache is being answered.
-    pub fn serve(&mut self, inode: InodeId, offset: u64, len: u64) {
-        let served = &mut self.entry(inode).served;
-        match served {
-            Served::Nothing => *served = Served::Ranges(vec![(offset, len)]),
-            Served::Ranges(ranges) if ranges.len() < RANGES_MAX => ranges.push((offset, len)),
-            Served::Ranges(_) | Served::Anything => *served = Served::Anything,
+    /// A read through a descriptor that goes this way is being answered.
+    pub fn serve(&mut self, inode: InodeId, way: Way, offset: u64, len: u64) {
+        let file = self.entry(inode);
+        match way {
+            Way::Cached => file.served.add(offset, len),
+            Way::Direct => file.around.add(offset, len),
         }
     }
 
@@ -98,10 +122,14 @@ impl Pages {
         self.files.get(&inode).is_some_and(|file| file.cached > 0 || file.served != Served::Nothing)
     }
 
-    /// What was served so far; the kernel is about to drop it.
-    pub fn take_served(&mut self, inode: InodeId) -> Served {
+    /// What was served so far; the kernel is about to drop it. `for_others`: also what went around the cache. A change by this mount
+    /// needs not ask for that, for the kernel looks through mappings before it writes around them.
+    pub fn take_served(&mut self, inode: InodeId, for_others: bool) -> Served {
         let Some(file) = self.files.get_mut(&inode) else { return Served::Nothing };
-        let served = std::mem::take(&mut file.served);
+        let mut served = std::mem::take(&mut file.served);
+        if for_others {
+            served = served.and(std::mem::take(&mut file.around));
+        }
         self.tidy(inode);
         served
     }
@@ -157,13 +185,26 @@ mod tests {
     fn what_was_served_outlives_the_descriptor_until_the_kernel_drops_it() {
         let mut pages = Pages::default();
         pages.open(A, false, Way::Cached, true);
-        pages.serve(A, 0, 10);
+        pages.serve(A, Way::Cached, 0, 10);
         assert_eq!(pages.close(A, false, Way::Cached), None);
         assert!(pages.may_have(A));
-        assert_eq!(pages.take_served(A), Served::Ranges(vec![(0, 10)]));
+        assert_eq!(pages.take_served(A, false), Served::Ranges(vec![(0, 10)]));
         assert!(!pages.may_have(A) && pages.files.is_empty());
-        (0..=RANGES_MAX as u64).for_each(|at| pages.serve(A, at, 1));
-        assert_eq!(pages.take_served(A), Served::Anything);
+        (0..=RANGES_MAX as u64).for_each(|at| pages.serve(A, Way::Cached, at, 1));
+        assert_eq!(pages.take_served(A, false), Served::Anything);
+    }
+
+    #[test]
+    fn what_went_around_the_cache_is_dropped_for_others_alone() {
+        let mut pages = Pages::default();
+        pages.open(A, false, Way::Direct, true);
+        pages.serve(A, Way::Direct, 0, 10);
+        assert!(!pages.may_have(A), "a change by this mount costs nothing more");
+        assert_eq!(pages.take_served(A, false), Served::Nothing);
+        pages.serve(A, Way::Cached, 20, 10);
+        assert_eq!(pages.take_served(A, true), Served::Ranges(vec![(20, 10), (0, 10)]));
+        pages.close(A, false, Way::Direct);
+        assert!(pages.files.is_empty());
     }
 
     #[test]
@@ -181,12 +222,12 @@ mod tests {
     fn files_that_nobody_has_open_are_dropped_when_there_are_too_many() {
         let mut pages = Pages::default();
         for id in 0..=FILES_MAX as u64 {
-            pages.serve(InodeId::new(id + 10), 0, 1);
+            pages.serve(InodeId::new(id + 10), Way::Cached, 0, 1);
         }
         pages.open(A, false, Way::Cached, true);
-        pages.serve(A, 0, 1);
+        pages.serve(A, Way::Cached, 0, 1);
         let dropped = pages.close(A, false, Way::Cached).unwrap();
-        assert_ne!(pages.take_served(dropped), Served::Nothing);
+        assert_ne!(pages.take_served(dropped, true), Served::Nothing);
         assert!(pages.files.len() <= FILES_MAX + 1);
     }
 }

@@ -130,8 +130,8 @@ impl<V: Vfs> Server<V> {
     }
 
     async fn read(&self, header: &Header, file: FileId, offset: u64, len: u32) -> Result<Bytes> {
-        if self.files.find(file).is_some_and(|opened| opened.way == Way::Cached) {
-            self.caches.serve(header.inode, offset, len.into());
+        if let Some(opened) = self.files.find(file) {
+            self.caches.serve(header.inode, opened.way, offset, len.into());
         }
         self.vfs.read(file, offset, len).await
     }
