@@ -63,7 +63,8 @@ pub(super) async fn connect(address: &str) -> Result<Stream> {
 /// Nothing was sent yet, so every failure is safe to repeat: `Unreachable`, also where the kernel says time-out.
 fn connect_error(address: &str, error: &io::Error) -> Error {
     let kind = match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => ErrorKind::Overloaded,
+        Some(Errno::MFILE | Errno::NFILE) => return Error::from_io(error, format_args!("cannot connect to {address}")),
+        Some(Errno::NOBUFS | Errno::NOMEM) => ErrorKind::Overloaded,
         Some(Errno::INVAL | Errno::AFNOSUPPORT) => ErrorKind::Invalid,
         _ => ErrorKind::Unreachable,
     };
