@@ -277,58 +277,6 @@ impl Core {
         }
     }
 
-    /// Takes attributes that some answer brought, unless they are older than what is known. `kept`: they may be
-    /// believed as long as the lease.
-    pub fn note_attr(&mut self, attr: &pb::Attr, kept: bool) {
-        if self.attr.as_ref().is_some_and(|known| known.ctime_ns > attr.ctime_ns) {
-            return;
-        }
-        if self.lease == Lease::Read {
-            self.size = attr.size;
-            self.mtime_ns = attr.mtime_ns;
-        }
-        self.attr = Some(*attr);
-        self.attr_stale &= !kept;
-    }
-
-    /// Takes the attributes of an answer to a question, and says whether it did. A lease that was granted between question and
-    /// answer brought attributes of its own, and what another client committed before: the answer may be from before that, with
-    /// another size and the same times.
-    pub fn note_answer(&mut self, attr: &pb::Attr, kept: bool, undisturbed: bool) -> bool {
-        let taken = undisturbed || self.lease == Lease::None;
-        if taken {
-            self.note_attr(attr, kept && undisturbed);
-        }
-        taken
-    }
-
-    /// Attributes with this client's own size and times, if it holds the file for writing.
-    pub fn overlay(&self, mut attr: pb::Attr) -> pb::Attr {
-        if self.lease != Lease::Write {
-            return attr;
-        }
-        attr.size = self.size;
-        attr.mtime_ns = self.mtime_ns;
-        if self.mtime_dirty {
-            attr.ctime_ns = attr.ctime_ns.max(self.mtime_ns);
-        }
-        if self.kill_privileges {
-            attr.mode = crate::plan::without_privileges(attr.mode);
-        }
-        attr.allocated_bytes = attr.allocated_bytes.max(self.own_bytes());
-        attr
-    }
-
-    fn own_bytes(&self) -> u64 {
-        let recorded: u64 = self
-            .map
-            .iter()
-            .filter(|(index, _)| !self.channels.contains_key(index))
-            .map(|(_, block)| block.length)
-            .sum();
-        recorded + self.channels.values().map(|channel| channel.length).sum::<u64>() + self.dirty.bytes()
-    }
-
     /// The channel of a metablock; its record must be there.
     pub fn channel(&mut self, index: u64) -> Option<&mut Channel> {
         if !self.channels.contains_key(&index) {

@@ -13,7 +13,7 @@
 //! 2. Pure parts, plain values in and out: `extents` (dirty bytes), `gather` (layers of bytes), `cache` (clean bytes),
 //!    `outgoing` and `channel` (a metablock's writes and members), `hedge`, `silence`, `prefetch` and `spare` (what is
 //!    fetched before it is asked for), `plan` (other decisions), `sticky`.
-//! 3. `inode` (what is known of one file), `known` (names and attributes that may be kept), `shared` (what all share).
+//! 3. `inode` and `attributes` (what is known of one file), `known` (names and attributes that may be kept), `shared` (what all share).
 //! 4. The session: `masters`, `session`, `poll`, `witness`, `lease`, `recall`.
 //! 5. Writing: `write`, `drive`, `members`, `repair`, `flush`, `drain` (what may wait for members that sleep), `committer`, `returns`, `idle` and `batch` (what goes back unasked), `resize`, `allocate`.
 //! 6. Files that several sessions write: `sharing` (what is known of them), `proxied` (operations by way of the proxy),
@@ -23,6 +23,7 @@
 //!    programs: `inspect`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`, `served`.
 
 mod allocate;
+mod attributes;
 mod batch;
 mod budget;
 mod cache;

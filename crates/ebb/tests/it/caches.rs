@@ -103,8 +103,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Reads the file all the time, and looks through a mapping of it: that shows no less than a read through the same
-    /// mount did before, and never goes back.
+    /// Reads the file all the time, asks for its attributes, and looks through a mapping of it: that shows no less than a read through
+    /// the same mount did before, and never goes back.
     fn read(&self, who: &str, path: &Path) {
         let file = File::open(path).unwrap();
         let mut mapping = Mapping::of(path);
@@ -122,6 +122,11 @@ impl Scene {
             }
             self.reads.fetch_add(1, Ordering::SeqCst);
             raise(&mut mapped, &shown);
+            // While the file is shared, only this finds that its pages are old.
+            if let Err(error) = file.metadata() {
+                self.wrong.lock().unwrap().push(format!("{who}: fstat fails: {error}"));
+                return;
+            }
             match mapping.look() {
                 Ok(seen) => {
                     self.judge(&format!("{who}'s mapping"), &mapped, &seen);
