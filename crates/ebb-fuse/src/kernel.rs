@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use ebb_types::{Error, Result, err};
 use rustix::io::Errno;
@@ -156,8 +157,11 @@ pub fn unmount(path: &Path, how: Unmount) -> Result<()> {
     }
 }
 
+/// How long it is looked who keeps a mount busy.
+const LOOK: Duration = Duration::from_secs(2);
+
 fn busy(path: &Path) -> Error {
-    let users = match mountinfo::users_of(path) {
+    let users = match mountinfo::users_of(path, LOOK) {
         users if users.is_empty() => "a process that cannot be seen from here".to_owned(),
         users => users,
     };

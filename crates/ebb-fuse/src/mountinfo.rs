@@ -5,6 +5,9 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ebb_types::{Error, Result, err};
 use rustix::buffer::spare_capacity;
@@ -123,23 +126,36 @@ fn is_disconnected(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
-/// Some of the processes that keep a mount busy, by name and number, for a person.
+/// Some of the processes that keep a mount busy, by name and number, for a person: those that are found within `span`.
+///
+/// A process that is being started is locked by the kernel until the copies of its parent's files are flushed and closed. If one of
+/// them lies on a mount that does not answer, looking at that process waits as long.
 #[must_use]
-pub fn users_of(path: &Path) -> String {
+pub fn users_of(path: &Path, span: Duration) -> String {
     const SHOWN_MAX: usize = 4;
-    let Ok(processes) = fs::read_dir("/proc") else { return String::new() };
-    let mut users = Vec::new();
+    let (sender, found) = mpsc::channel();
+    let path = path.to_owned();
+    let look = move || find_users(&path, &mut |user| sender.send(user).is_ok());
+    if let Err(error) = thread::Builder::new().name("ebb-users".into()).spawn(look) {
+        tracing::debug!(%error, "nobody looks for who keeps the mount busy");
+    }
+    let end = Instant::now() + span;
+    let next = || found.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
+    std::iter::from_fn(next).take(SHOWN_MAX).collect::<Vec<_>>().join(", ")
+}
+
+/// Tells `tell` of each, until it has heard enough.
+fn find_users(path: &Path, tell: &mut dyn FnMut(String) -> bool) {
+    let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.flatten() {
         let numbered = process.file_name().as_bytes().iter().all(u8::is_ascii_digit);
         if numbered && uses(&process.path(), path) {
             let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            users.push(format!("{} (pid {})", name.trim(), process.file_name().to_string_lossy()));
-            if users.len() == SHOWN_MAX {
-                break;
+            if !tell(format!("{} (pid {})", name.trim(), process.file_name().to_string_lossy())) {
+                return;
             }
         }
     }
-    users.join(", ")
 }
 
 fn uses(process: &Path, path: &Path) -> bool {
@@ -183,5 +199,16 @@ mod tests {
         let message = look(&resolve(&file).unwrap()).unwrap_err().to_string();
         assert!(message.contains("not a directory"), "{message}");
         assert_eq!(look(directory.path()).unwrap(), PointState::Free);
+    }
+
+    #[test]
+    fn who_uses_a_directory_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let span = Duration::from_secs(60);
+        assert_eq!(users_of(directory.path(), span), "");
+        let open = fs::File::create(directory.path().join("file")).unwrap();
+        let users = users_of(directory.path(), span);
+        assert!(users.contains(&format!("(pid {})", std::process::id())), "{users}");
+        drop(open);
     }
 }
