@@ -15,6 +15,9 @@ const OTHER: &str = "EBB_OTHER_BUILD";
 /// Programs work for so long before a process is exchanged, and after it.
 const WHILE: Duration = Duration::from_millis(700);
 
+/// What was written is synced in the background within a second.
+const SYNCED: Duration = Duration::from_secs(3);
+
 /// What is exchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
@@ -80,15 +83,29 @@ impl Rig {
         }
     }
 
-    /// Programs work while a part is exchanged; those on a mount that is exchanged itself rest meanwhile.
+    /// Programs work while a part is exchanged, and after it. Those on a mount that is exchanged itself rest meanwhile; and all do
+    /// while a proxy is: what it has answered and not synced is gone with it, and its writers are told EIO (docs/semantics.md).
     fn play(&self, part: Part, program: &Path, workers: &mut [(usize, Worker)]) {
+        if part == Part::Proxy {
+            std::thread::sleep(SYNCED);
+            self.exchange(part, program);
+            self.work(part, program, workers, || ());
+        } else {
+            self.work(part, program, workers, || self.exchange(part, program));
+        }
+        for (mount, worker) in workers {
+            worker.check_all(&self.mounts[1 - *mount]);
+        }
+    }
+
+    fn work(&self, part: Part, program: &Path, workers: &mut [(usize, Worker)], meanwhile: impl FnOnce()) {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let end = StopAtEnd(&stop);
             let working = workers.iter_mut().filter(|(mount, _)| part != Part::Mount(*mount));
             let working: Vec<_> = working.map(|(mount, worker)| (*mount, scope.spawn(|| worker.run(&stop)))).collect();
             std::thread::sleep(WHILE);
-            self.exchange(part, program);
+            meanwhile();
             std::thread::sleep(WHILE);
             drop(end);
             for (mount, worker) in working {
@@ -96,9 +113,6 @@ impl Rig {
                 assert!(ended.is_ok(), "{part:?} became {}: work on mount {mount}: {ended:?}", program.display());
             }
         });
-        for (mount, worker) in workers {
-            worker.check_all(&self.mounts[1 - *mount]);
-        }
     }
 }
 
