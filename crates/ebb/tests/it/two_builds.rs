@@ -3,6 +3,7 @@
 //! `EBB_OTHER_BUILD` names the other program, of an earlier or a later commit (`cargo xtask upgrade --from PROGRAM`). Without it
 //! both are this one: then it is a rolling restart of every role.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -14,9 +15,6 @@ use crate::watch::StopAtEnd;
 const OTHER: &str = "EBB_OTHER_BUILD";
 /// Programs work for so long before a process is exchanged, and after it.
 const WHILE: Duration = Duration::from_millis(700);
-
-/// What was written is synced in the background within a second.
-const SYNCED: Duration = Duration::from_secs(3);
 
 /// What is exchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,11 +81,12 @@ impl Rig {
         }
     }
 
-    /// Programs work while a part is exchanged, and after it. Those on a mount that is exchanged itself rest meanwhile; and all do
-    /// while a proxy is: what it has answered and not synced is gone with it, and its writers are told EIO (docs/semantics.md).
+    /// Programs work while a part is exchanged, and after it. Those on a mount that is exchanged itself rest meanwhile. All rest while
+    /// a proxy is exchanged, and their files are synced first: the proxy is killed, and what it has answered and not synced goes with
+    /// it (docs/semantics.md).
     fn play(&self, part: Part, program: &Path, workers: &mut [(usize, Worker)]) {
         if part == Part::Proxy {
-            std::thread::sleep(SYNCED);
+            self.sync_all();
             self.exchange(part, program);
             self.work(part, program, workers, || ());
         } else {
@@ -95,6 +94,13 @@ impl Rig {
         }
         for (mount, worker) in workers {
             worker.check_all(&self.mounts[1 - *mount]);
+        }
+    }
+
+    /// By each mount, for each has its own count of what it wrote and did not sync.
+    fn sync_all(&self) {
+        for entry in self.mounts.iter().flat_map(|mount| std::fs::read_dir(mount).unwrap()) {
+            File::open(entry.unwrap().path()).unwrap().sync_all().unwrap();
         }
     }
 
