@@ -412,7 +412,7 @@ impl Front {
             bail!(Invalid, "a proxy says where it listens");
         }
         let name = if call.name.is_empty() { PROXY_ROLE.to_owned() } else { call.name };
-        let proxy = Proxy { name, session, address: call.address, boot: call.boot };
+        let proxy = Proxy { name, session, address: call.address, boot: call.boot, is_leaving: call.leaving };
         let is_news = self.shared.state.soft.lock().sharing.on_proxy(proxy);
         if is_news {
             // It goes to clients with the node map.

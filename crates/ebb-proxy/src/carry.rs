@@ -42,7 +42,7 @@ impl Operation {
             Op::Read(read) => data = self.read(handle, read).await?,
             Op::Write(write) => reply.offset = self.write(handle, write).await?,
             Op::Sync(sync) => {
-                self.file.sync(handle).await?;
+                self.file.sync_for(self.session, handle).await?;
                 if sync.commit {
                     self.client.commit(handle).await?;
                 }

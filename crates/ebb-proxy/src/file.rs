@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::ranges::{Ranges, Taken};
 use crate::tickets::{Ticket, Tickets};
+use crate::unheard::Unheard;
 use crate::unsynced::Unsynced;
 use crate::uses::Uses;
 
@@ -30,6 +31,7 @@ pub(crate) struct SharedFile {
     /// Pinned, for syncs that no client asked for.
     own: Handle,
     state: Mutex<State>,
+    unheard: Arc<Mutex<Unheard>>,
 }
 
 struct State {
@@ -56,7 +58,7 @@ impl SharedFile {
             unsynced: Unsynced::default(),
             tickets: Tickets::default(),
         };
-        Ok(Self { client, inode, epoch, ranges: Arc::default(), base, own, state: Mutex::new(state) })
+        Ok(Self { client, inode, epoch, ranges: Arc::default(), base, own, state: Mutex::new(state), unheard: Arc::default() })
     }
 
     /// Whether the lease is still held under this epoch.
@@ -94,6 +96,7 @@ impl SharedFile {
     pub fn close_idle(&self, now: Moment, span: Duration) {
         let mut state = self.state.lock();
         for session in state.uses.take_idle(now, span) {
+            self.unheard.lock().forget(session);
             if let Some(handle) = state.handles.remove(&session) {
                 self.client.close_now(handle);
             }
@@ -139,6 +142,20 @@ impl SharedFile {
     /// A session wrote here.
     pub fn note_written(&self, session: SessionId, range: Range<u64>) {
         self.state.lock().unsynced.add(session, range);
+        self.unheard.lock().on_written(session);
+    }
+
+    /// Syncs for a session that asks for it, and hears of it with the answer.
+    pub async fn sync_for(&self, session: SessionId, handle: Handle) -> Result<()> {
+        let mark = self.unheard.lock().mark(session);
+        self.sync(handle).await?;
+        self.unheard.lock().on_heard(session, mark);
+        Ok(())
+    }
+
+    /// Sessions that wrote, and have not heard that it is synced. It outlives the stay.
+    pub fn unheard(&self) -> Arc<Mutex<Unheard>> {
+        Arc::clone(&self.unheard)
     }
 
     /// Syncs through a session's handle; what was written before is on disks then.

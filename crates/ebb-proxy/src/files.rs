@@ -1,19 +1,19 @@
 //! Which files are held, how a file comes to be and how it ends.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_client::{Access, Client};
 use ebb_runtime::Runtime;
-use ebb_types::{Credentials, Epoch, InodeId, Result, bail};
+use ebb_types::{Credentials, Epoch, InodeId, Result, SessionId, bail};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use crate::ended::Ended;
 use crate::file::SharedFile;
 
-/// Ended stays that are remembered: clients come soon, if ever, to hear how theirs ended.
-const ENDED_MAX: usize = 16_384;
 /// Files given back at a time: each may wait for a member to wake.
 const RETURNS_MAX: usize = 64;
 /// A session's handle that was not used for so long is closed.
@@ -27,6 +27,8 @@ pub(crate) struct Files {
     places: Mutex<BTreeMap<InodeId, Arc<Place>>>,
     ended: Mutex<Ended>,
     returns: Arc<Semaphore>,
+    /// No further file is taken. Set under the lock of `places`.
+    leaving: AtomicBool,
 }
 
 /// Where a file is, or is about to be.
@@ -37,31 +39,12 @@ struct Place {
     now: Mutex<Option<Arc<SharedFile>>>,
 }
 
-/// How stays ended: true, with everything synced.
-#[derive(Default)]
-struct Ended {
-    kept: BTreeMap<(InodeId, Epoch), bool>,
-    order: VecDeque<(InodeId, Epoch)>,
-}
-
-impl Ended {
-    fn note(&mut self, inode: InodeId, epoch: Epoch, kept: bool) {
-        if self.kept.insert((inode, epoch), kept).is_none() {
-            self.order.push_back((inode, epoch));
-        }
-        while self.order.len() > ENDED_MAX {
-            if let Some(oldest) = self.order.pop_front() {
-                self.kept.remove(&oldest);
-            }
-        }
-    }
-}
-
 impl Files {
     /// None yet.
     pub fn new(runtime: Runtime, client: Client, files_max: usize) -> Self {
         let returns = Arc::new(Semaphore::new(RETURNS_MAX));
-        Self { runtime, client, files_max, places: Mutex::default(), ended: Mutex::default(), returns }
+        let (places, ended, leaving) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Self { runtime, client, files_max, places, ended, returns, leaving }
     }
 
     /// The file, if it is held under this epoch.
@@ -71,9 +54,15 @@ impl Files {
         now.filter(|file| file.epoch == epoch)
     }
 
-    /// Whether the stay under this epoch ended with everything synced; false also if nothing is known of it.
-    pub fn was_kept(&self, inode: InodeId, epoch: Epoch) -> bool {
-        self.ended.lock().kept.get(&(inode, epoch)).copied().unwrap_or(false)
+    /// A session comes to hear how the stay under this epoch ended: whether with everything synced. False also if nothing is
+    /// known of it.
+    pub fn tell(&self, inode: InodeId, epoch: Epoch, session: SessionId) -> bool {
+        self.ended.lock().tell(inode, epoch, session)
+    }
+
+    /// How many have not come of those that have cause to, within `span`: see [`Ended::untold`].
+    pub fn untold(&self, lives: impl Fn(SessionId) -> bool, span: Duration) -> usize {
+        self.ended.lock().untold(lives, self.runtime.now(), span)
     }
 
     /// Takes a file, if it is not held, and tells under which epoch.
@@ -103,6 +92,9 @@ impl Files {
 
     fn place(&self, inode: InodeId) -> Result<Arc<Place>> {
         let mut places = self.places.lock();
+        if self.leaving.load(Ordering::SeqCst) {
+            bail!(ShuttingDown, "this proxy is about to end, and takes no further file");
+        }
         if !places.contains_key(&inode) && places.len() >= self.files_max {
             bail!(Overloaded, "the proxy holds {} files already", self.files_max);
         }
@@ -110,7 +102,7 @@ impl Files {
     }
 
     /// An operation found that the lease is gone.
-    pub fn on_moved(&self, file: &SharedFile) {
+    pub fn on_moved(&self, file: &Arc<SharedFile>) {
         let place = self.places.lock().get(&file.inode).cloned();
         if let Some(place) = place {
             self.end(&place, file);
@@ -118,13 +110,13 @@ impl Files {
     }
 
     /// The stay is over. What is under way on it finds its handles pinned to an epoch that is gone.
-    fn end(&self, place: &Place, file: &SharedFile) {
+    fn end(&self, place: &Place, file: &Arc<SharedFile>) {
         let mut now = place.now.lock();
         if now.as_ref().is_none_or(|now| now.epoch != file.epoch) {
             return;
         }
         let kept = file.was_given_back();
-        self.ended.lock().note(file.inode, file.epoch, kept);
+        self.ended.lock().add(file, kept, self.runtime.now());
         if kept {
             tracing::debug!(inode = %file.inode, epoch = %file.epoch, "gave a file back that several clients used");
         } else {
@@ -198,6 +190,42 @@ impl Files {
         if place.now.lock().is_none() && Arc::strong_count(place) == 2 {
             places.remove(&inode);
         }
+    }
+
+    /// Takes no further file, and gives back each that is held. Of its operations none is broken off.
+    pub async fn leave(self: &Arc<Self>) {
+        let places: Vec<(InodeId, Arc<Place>)> = {
+            // Ordering: under the lock that a place is made under. A file that is being taken has its place by then.
+            let places = self.places.lock();
+            self.leaving.store(true, Ordering::SeqCst);
+            places.iter().map(|(inode, place)| (*inode, Arc::clone(place))).collect()
+        };
+        let mut returning = Vec::with_capacity(places.len());
+        for (inode, place) in places {
+            let own = Arc::clone(self);
+            // A task for each: a file that waits for a member holds up no other.
+            returning.push(self.runtime.spawn("give a shared file back for good", async move {
+                let _turn = own.returns.acquire().await;
+                own.leave_one(inode, &place).await;
+            }));
+        }
+        for task in returning {
+            if let Err(error) = task.join().await {
+                tracing::warn!(%error, "giving a shared file back for good");
+            }
+        }
+    }
+
+    async fn leave_one(&self, inode: InodeId, place: &Place) {
+        let _changing = place.changing.lock().await;
+        let Some(file) = place.now.lock().clone() else { return };
+        if file.is_held()
+            && let Err(error) = self.client.give_back(inode).await
+        {
+            tracing::warn!(%inode, %error, "giving a shared file back for good");
+            return;
+        }
+        self.end(place, &file);
     }
 
     /// Ends all stays, now that the leases have gone back.

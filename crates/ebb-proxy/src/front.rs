@@ -182,7 +182,7 @@ impl Front {
             op,
             payload,
         });
-        Work { inode, epoch, operation }
+        Work { inode, epoch, session, operation }
     }
 
     async fn carry_out(&self, call: &pb::SharedOp, op: Op, payload: Bytes) -> (pb::SharedOpReply, Bytes) {
@@ -198,12 +198,13 @@ impl Front {
 struct Work {
     inode: InodeId,
     epoch: Epoch,
+    session: SessionId,
     operation: Option<Operation>,
 }
 
 /// Carries an operation out, and puts the outcome into a reply.
 async fn finish(boot: u64, files: &Files, work: Work) -> (pb::SharedOpReply, Bytes) {
-    let Work { inode, epoch, operation } = work;
+    let Work { inode, epoch, session, operation } = work;
     let outcome = match operation {
         Some(operation) => {
             let file = Arc::clone(&operation.file);
@@ -218,7 +219,7 @@ async fn finish(boot: u64, files: &Files, work: Work) -> (pb::SharedOpReply, Byt
     match outcome {
         Ok((reply, data)) => (pb::SharedOpReply { boot, ..reply }, data),
         Err(error) if error.kind() == ErrorKind::Moved => {
-            let kept = files.was_kept(inode, epoch);
+            let kept = files.tell(inode, epoch, session);
             (pb::SharedOpReply { boot, moved: true, kept, ..Default::default() }, Bytes::new())
         }
         Err(error) => {

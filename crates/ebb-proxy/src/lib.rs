@@ -26,13 +26,14 @@
 //! session lives. Several are processes of their own, and files are dealt to them by a hash of their ids; they are told
 //! beforehand which sessions live, and for how long that is so whatever happens ([`beliefs`]).
 //!
-//! Reading order: [`options`], [`beliefs`], [`sessions`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`],
+//! Reading order: [`options`], [`beliefs`], [`sessions`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`], [`unheard`],
 //! [`tickets`] (direct writes on their way); `file`, `files` (which
-//! files are held), `carry` (operations); [`holds`], `relay`; `stopover`; `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
+//! files are held), `ended` (stays that are over), `carry` (operations); [`holds`], `relay`; `stopover`; `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
 //! master's process).
 
 pub mod beliefs;
 mod carry;
+mod ended;
 mod file;
 mod files;
 mod front;
@@ -48,6 +49,7 @@ mod stopover;
 #[cfg(test)]
 mod tests;
 pub mod tickets;
+pub mod unheard;
 pub mod unsynced;
 pub mod uses;
 

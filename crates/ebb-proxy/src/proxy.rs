@@ -24,6 +24,11 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const REGISTER_DEADLINE: Duration = Duration::from_secs(2);
 /// Giving everything back before the end takes no longer: what is not given back by then is recovered.
 const STOP_MAX: Duration = Duration::from_secs(5);
+/// Clients that wrote come within their commit interval, one second, to hear that it was kept. Those that do not are told, as
+/// after a crash, that it may be lost.
+const TELL_MAX: Duration = Duration::from_secs(3);
+/// Between looks whether all have come.
+const TELL_LOOK: Duration = Duration::from_millis(20);
 
 /// A running proxy.
 pub struct Proxy {
@@ -31,6 +36,11 @@ pub struct Proxy {
     client: Client,
     files: Arc<Files>,
     address: String,
+    sessions: Sessions,
+    masters: Vec<String>,
+    register: pb::RegisterProxy,
+    /// Tells masters where this proxy is, again and again.
+    registering: Task<()>,
     tasks: Vec<Task<()>>,
     server: Mutex<Option<Task<Result<()>>>>,
     stop: Mutex<Option<oneshot::Sender<()>>>,
@@ -82,20 +92,19 @@ impl Proxy {
             stopping,
         );
         let server = runtime.spawn("proxy", serving);
-        let register = pb::RegisterProxy { session: 0, address: address.clone(), boot, name: options.name.clone() };
+        let register = pb::RegisterProxy { session: 0, address: address.clone(), boot, name: options.name.clone(), leaving: false };
+        let keep = keep_registered(client.clone(), runtime.clone(), options.clone(), register.clone());
+        let registering = runtime.spawn("register the proxy", keep);
         let tasks = vec![
-            runtime.spawn(
-                "register the proxy",
-                keep_registered(client.clone(), runtime.clone(), options.clone(), register),
-            ),
             runtime.spawn("tend shared files", tend(Arc::clone(&files), runtime.clone(), options.quiet_time)),
-            runtime.spawn("keep sessions believed", sessions.keep()),
+            runtime.spawn("keep sessions believed", sessions.clone().keep()),
             runtime.spawn("sweep results", sweep(Arc::clone(&front), runtime.clone())),
             runtime.spawn("sweep held calls", sweep_held(front, runtime.clone())),
         ];
         tracing::info!(address, "proxy serves");
         let (server, stop) = (Mutex::new(Some(server)), Mutex::new(Some(stop)));
-        Ok(Self { runtime, client, files, address, tasks, server, stop })
+        let masters = options.masters;
+        Ok(Self { runtime, client, files, address, sessions, masters, register, registering, tasks, server, stop })
     }
 
     /// Where it listens.
@@ -104,8 +113,21 @@ impl Proxy {
         &self.address
     }
 
-    /// Answers what is under way, gives all leases back with everything synced, and ends the session.
+    /// Gives all files back with everything synced, answers what is under way, and ends the session. Clients are told that
+    /// their writes were kept, before nobody answers any more.
     pub async fn stop(&self) -> Result<()> {
+        self.registering.abort();
+        self.say_that_it_leaves().await;
+        let what = "giving back what was held for several clients";
+        let given_back = async {
+            self.files.leave().await;
+            Ok(())
+        };
+        // What could not be given back is tried once more with the session's end.
+        if let Err(error) = self.runtime.timeout(STOP_MAX, what, given_back).await {
+            tracing::warn!(%error, "this proxy is to end");
+        }
+        self.tell_all().await;
         for task in &self.tasks {
             task.abort();
         }
@@ -117,10 +139,33 @@ impl Proxy {
         if let Some(server) = server {
             server.join().await??;
         }
-        let what = "giving back what was held for several clients";
         let ended = self.runtime.timeout(STOP_MAX, what, self.client.disconnect()).await;
         self.files.end_all();
         ended
+    }
+
+    /// The masters send nobody here any more.
+    async fn say_that_it_leaves(&self) {
+        let register =
+            pb::RegisterProxy { session: self.client.session().raw(), leaving: true, ..self.register.clone() };
+        tell_masters(&self.client, &self.masters, &register).await;
+    }
+
+    /// Waits until all that have cause to come have heard that everything was kept, and for no longer than it may take.
+    async fn tell_all(&self) {
+        let started = self.runtime.now();
+        let lives = |session| self.sessions.may_live(session);
+        loop {
+            let untold = self.files.untold(lives, TELL_MAX);
+            if untold == 0 {
+                return;
+            }
+            if self.runtime.now().since(started) >= TELL_MAX {
+                tracing::warn!(untold, "clients of shared files did not come to hear that their writes were kept");
+                return;
+            }
+            self.runtime.sleep(TELL_LOOK).await;
+        }
     }
 }
 
@@ -134,13 +179,18 @@ impl std::fmt::Debug for Proxy {
 async fn keep_registered(client: Client, runtime: Runtime, options: ProxyOptions, mut register: pb::RegisterProxy) {
     loop {
         register.session = client.session().raw();
-        for master in &options.masters {
-            match client.connector().channel(master).call(&register, REGISTER_DEADLINE).await {
-                Ok(_) => break,
-                Err(error) => tracing::debug!(master, %error, "telling the master where the proxy is"),
-            }
-        }
+        tell_masters(&client, &options.masters, &register).await;
         runtime.sleep(options.register_every).await;
+    }
+}
+
+/// Tells the first master that answers.
+async fn tell_masters(client: &Client, masters: &[String], register: &pb::RegisterProxy) {
+    for master in masters {
+        match client.connector().channel(master).call(register, REGISTER_DEADLINE).await {
+            Ok(_) => break,
+            Err(error) => tracing::debug!(master, %error, "telling the master where the proxy is"),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Shared files through a master, a proxy, block servers and clients in the virtual world.
 
 mod direct;
+mod ends;
 mod harness;
 mod sessions;
 mod stopovers;

@@ -58,6 +58,8 @@ pub struct Proxy {
     pub address: String,
     /// Its process.
     pub boot: u64,
+    /// It is about to end: it keeps what it holds until it has given that back, and gets no further file.
+    pub is_leaving: bool,
 }
 
 impl Proxy {
@@ -94,13 +96,15 @@ impl Sharing {
     /// A proxy says where it is. The first one of a name stays for as long as its session lives: another process of that
     /// name is sent away until then, unless it has the address, so that the first is gone. True: clients do not know of
     /// it yet.
-    pub fn on_proxy(&mut self, proxy: Proxy) -> bool {
+    pub fn on_proxy(&mut self, mut proxy: Proxy) -> bool {
         if self.proxies.len() >= PROXIES_MAX && !self.proxies.contains_key(&proxy.name) {
             return false;
         }
         let known = self.proxies.get(&proxy.name);
         let is_free = known.is_none_or(|known| known.address == proxy.address || known.session == proxy.session);
         let is_news = is_free && known.is_none_or(|known| known.boot != proxy.boot || known.address != proxy.address);
+        // A message that it sent before it was about to end may come after the one that says so.
+        proxy.is_leaving |= known.is_some_and(|known| known.boot == proxy.boot && known.is_leaving);
         if is_free {
             self.proxies.insert(proxy.name.clone(), proxy);
         }
@@ -116,9 +120,14 @@ impl Sharing {
         self.proxies.values().find(|proxy| proxy.session == session)
     }
 
+    /// Proxies that take files.
+    fn staying(&self) -> impl Iterator<Item = &Proxy> {
+        self.proxies.values().filter(|proxy| !proxy.is_leaving)
+    }
+
     /// Whose a file is that no proxy has yet.
     fn chosen(&self, inode: InodeId) -> Option<&Proxy> {
-        rendezvous::choose(inode.raw(), self.proxies.values(), |proxy| &proxy.name)
+        rendezvous::choose(inode.raw(), self.staying(), |proxy| &proxy.name)
     }
 
     /// A session is over. True: it was a proxy's, and clients do not know yet that it is gone.
@@ -130,7 +139,7 @@ impl Sharing {
 
     /// A wish of `session` finds leases of others in its way. True: the file is wanted by the proxy from now on.
     pub fn on_turn(&mut self, session: SessionId, inode: InodeId, now: Moment) -> bool {
-        if self.rule.turns == 0 || self.proxies.is_empty() || self.by_session(session).is_some() {
+        if self.rule.turns == 0 || self.staying().next().is_none() || self.by_session(session).is_some() {
             return false;
         }
         self.forget_old(now);
@@ -207,7 +216,7 @@ mod tests {
     }
 
     fn proxy(name: &str, session: SessionId, address: &str, boot: u64) -> Proxy {
-        Proxy { name: name.into(), session, address: address.into(), boot }
+        Proxy { name: name.into(), session, address: address.into(), boot, is_leaving: false }
     }
 
     #[test]
@@ -291,6 +300,22 @@ mod tests {
         let after: Vec<String> =
             files.iter().map(|file| sharing.leads(CLIENT, *file, None, true, at(20)).unwrap().name.clone()).collect();
         assert_eq!(before, after, "files go by the name");
+    }
+
+    #[test]
+    fn a_proxy_that_is_about_to_end_keeps_what_it_holds_and_gets_no_more() {
+        let mut sharing = sharing();
+        let second = proxy("second", SECOND, "p:2", 7);
+        sharing.on_proxy(second.clone());
+        sharing.on_proxy(Proxy { is_leaving: true, ..second.clone() });
+        sharing.on_proxy(second.clone());
+        assert!((0..64).all(|file| wanted_by(&mut sharing, InodeId::new(file)) == "proxy"), "it said so, late words or not");
+        assert_eq!(sharing.leads(ONE, FILE, Some(SECOND), true, at(10)).unwrap().name, "second");
+        sharing.on_proxy(Proxy { is_leaving: true, ..proxy("proxy", PROXY, "p:1", 3) });
+        assert!((0..9).all(|turn| !sharing.on_turn(ONE, FILE, at(turn))), "no proxy stays");
+        assert_eq!(sharing.leads(ONE, InodeId::new(3), None, true, at(10)), None);
+        sharing.on_proxy(Proxy { boot: 8, session: CLIENT, ..second });
+        assert_eq!(wanted_by(&mut sharing, FILE), "second", "the next process of that name");
     }
 
     /// A client.

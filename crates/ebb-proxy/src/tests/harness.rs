@@ -11,6 +11,7 @@ use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result};
 use ebb_wire::pb;
+use parking_lot::Mutex;
 
 use crate::{Hosted, Proxy, ProxyOptions, Sessions};
 
@@ -19,6 +20,8 @@ pub(crate) struct Cluster {
     master: Process,
     /// Of its own; none: it is in the master's.
     proxy: Option<Process>,
+    /// What runs in it.
+    running: Mutex<Option<Proxy>>,
     nodes: Vec<Process>,
     clients: AtomicUsize,
 }
@@ -46,7 +49,8 @@ impl Cluster {
         let master = world.process("master");
         let nodes = (1..=3).map(|number| world.process(&format!("h{number}"))).collect();
         let proxy = is_apart.then(|| world.process("proxy"));
-        let cluster = Self { world, master, proxy, nodes, clients: AtomicUsize::new(0) };
+        let (running, clients) = (Mutex::default(), AtomicUsize::new(0));
+        let cluster = Self { world, master, proxy, running, nodes, clients };
         cluster.start_master().await;
         if let Some(proxy) = &cluster.proxy {
             cluster.start_proxy(proxy.runtime()).await;
@@ -84,11 +88,23 @@ impl Cluster {
     }
 
     async fn start_proxy(&self, runtime: Runtime) {
-        let proxy = Proxy::start(runtime.clone(), self.proxy_options()).await.unwrap();
-        runtime.spawn("keep the proxy", async move {
-            let _proxy = proxy;
-            std::future::pending::<()>().await;
-        });
+        let proxy = Proxy::start(runtime, self.proxy_options()).await.unwrap();
+        *self.running.lock() = Some(proxy);
+    }
+
+    /// The proxy in a process of its own ends in good order.
+    pub async fn end_proxy(&self) -> Result<()> {
+        let (process, proxy) = (self.proxy.as_ref().unwrap(), self.running.lock().take().unwrap());
+        let ended = proxy.stop().await;
+        process.kill();
+        ended
+    }
+
+    /// Its next process.
+    pub async fn next_proxy(&self) {
+        let process = self.proxy.as_ref().unwrap();
+        process.restart();
+        self.start_proxy(process.runtime()).await;
     }
 
     async fn start_master(&self) {

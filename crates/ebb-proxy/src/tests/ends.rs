@@ -1,0 +1,84 @@
+//! A proxy that ends in good order: its clients lose nothing, and are not told that they may have.
+
+use std::time::Duration;
+
+use ebb_types::ErrorKind;
+
+use super::harness::run_apart;
+use super::{number, read_number, take_turns};
+
+#[test]
+fn programs_that_write_while_the_proxy_is_exchanged_are_told_of_no_loss() {
+    for seed in 40..46 {
+        run_apart(seed, |cluster| async move {
+            let (sharers, _) = cluster.sharers(3).await;
+            take_turns(&sharers).await;
+            let mut tasks = Vec::new();
+            for (who, (client, handle)) in sharers.iter().cloned().enumerate() {
+                let runtime = cluster.world.process(&format!("c{who}")).runtime();
+                let own = runtime.clone();
+                tasks.push(runtime.spawn("append", async move {
+                    let mut places = Vec::new();
+                    for turn in 0..150u8 {
+                        let at = client.append(handle, vec![turn + 1; 50].into()).await;
+                        places.push(at.unwrap_or_else(|error| panic!("append {turn} of {who}: {error}")));
+                        own.sleep(Duration::from_millis(20)).await;
+                    }
+                    client.fsync(handle).await.unwrap();
+                    places
+                }));
+            }
+            for _ in 0..2 {
+                cluster.world.sleep(Duration::from_millis(400)).await;
+                cluster.end_proxy().await.unwrap();
+                cluster.world.sleep(Duration::from_millis(300)).await;
+                cluster.next_proxy().await;
+            }
+            let mut places = Vec::new();
+            for task in tasks {
+                places.extend(task.join().await.unwrap());
+            }
+            places.sort_unstable();
+            let expected: Vec<u64> = (0..450).map(|record| 8 + record * 50).collect();
+            assert_eq!(places, expected, "each append has a place of its own");
+        });
+    }
+}
+
+#[test]
+fn who_wrote_and_has_not_synced_hears_that_it_was_kept() {
+    run_apart(50, |cluster| async move {
+        let (sharers, _) = cluster.sharers(2).await;
+        take_turns(&sharers).await;
+        for (place, (client, handle)) in sharers.iter().enumerate() {
+            client.write(*handle, place as u64 * 8, number(place as u64 + 5)).await.unwrap();
+        }
+        let started = cluster.world.now();
+        cluster.end_proxy().await.unwrap();
+        let took = cluster.world.now() - started;
+        assert!(took < Duration::from_millis(1500), "they come within their commit interval: {took:?}");
+        for (client, handle) in &sharers {
+            client.fsync(*handle).await.unwrap();
+            assert_eq!((read_number(&sharers[0], 0).await, read_number(&sharers[1], 8).await), (5, 6));
+            assert_eq!(client.metrics().lost_stays, 0);
+        }
+    });
+}
+
+#[test]
+fn a_client_that_does_not_come_is_not_waited_for_long() {
+    run_apart(51, |cluster| async move {
+        let (sharers, _) = cluster.sharers(2).await;
+        take_turns(&sharers).await;
+        sharers[0].0.write(sharers[0].1, 0, number(7)).await.unwrap();
+        cluster.cut_off("c0");
+        let started = cluster.world.now();
+        cluster.end_proxy().await.unwrap();
+        let took = cluster.world.now() - started;
+        assert!((Duration::from_secs(2)..Duration::from_secs(6)).contains(&took), "{took:?}");
+        assert_eq!(read_number(&sharers[1], 0).await, 7, "it was synced all the same");
+        cluster.let_in("c0");
+        let told = sharers[0].0.fsync(sharers[0].1).await.unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::Io, "it cannot know");
+    });
+}
