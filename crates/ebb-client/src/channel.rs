@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ebb_runtime::Moment;
-use ebb_types::{Epoch, Error, ErrorKind, MetablockId, Result, Version};
+use ebb_types::{Epoch, Error, ErrorKind, MetablockId, Result, Version, err};
 use ebb_wire::{convert, pb};
 
 use crate::gather::Gather;
@@ -444,7 +444,7 @@ impl Channel {
         // there, so such an answer acknowledges nothing (`SyncIgnoresEpoch` in the protocol model).
         let highest = convert::version(answer.received).max(convert::version(answer.synced));
         if highest.epoch > self.epoch {
-            return Err(ebb_types::err!(
+            return Err(err!(
                 StaleEpoch,
                 "n{} is at {highest}, past epoch {}: the lease is lost",
                 answer.node,
@@ -459,6 +459,10 @@ impl Channel {
             return Ok(());
         }
         let (received, synced) = (convert::version(answer.received), convert::version(answer.synced));
+        let failure = convert::failure(answer.failure.clone());
+        let is_of_replica = failure.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Gap);
+        let is_new_process = answer.boot != 0 && peer.boot.is_some_and(|before| before != answer.boot);
+        let lost = is_new_process && is_of_replica && received.max(synced) < peer.synced;
         // A failure that says nothing of a process (boot 0) says nothing of versions either.
         if answer.boot != 0 {
             match peer.boot.replace(answer.boot) {
@@ -474,7 +478,14 @@ impl Channel {
                 }
             }
         }
-        if let Err(error) = convert::failure(answer.failure.clone()) {
+        if lost {
+            // What it had synced is in no memory any more, so asking again is of no use.
+            let (node, had) = (peer.member.node, peer.synced);
+            let error =
+                err!(StaleVersion, "n{node} is at {received} and had synced {had}: its disk has gone back in time");
+            return self.on_failure(index, error);
+        }
+        if let Err(error) = failure {
             return self.on_failure(index, error);
         }
         if peer.received < version {

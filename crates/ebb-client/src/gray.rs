@@ -2,9 +2,10 @@
 //!
 //! The same write, or the same sync, goes to all members of a set at a time; what each takes to answer is a *round*. A member is slow
 //! if it takes five times as long as most of the others, and 50 ms. So a client that gets no processor, a file that
-//! takes long everywhere, or a cluster that is busy blames nobody. Rounds are counted in slots of half a second, by their mean,
+//! takes long everywhere, or a cluster that is busy blames nobody. Rounds are counted in slots of half a second, by their sums,
 //! because many that are answered at one moment say no more than one: a member is slow when it was so in nearly all slots
-//! for three seconds.
+//! for three seconds. A member that stops again and again, and is quick between its stops, has few slow rounds; but what waits for
+//! it waits in those. So what a round takes is also counted by time: as a moment drawn at random sees it.
 //!
 //! A member that is not written to any more, because it was slow, is asked something small twice a second, and another one with it.
 //! Plain values: moments come in as arguments. Whether a node counts as gray, the master decides.
@@ -24,6 +25,8 @@ pub(crate) use run::{Gray, Round, run};
 const FLOOR: Duration = Duration::from_millis(50);
 /// Slow is who takes so many times as long as most others.
 const RATIO: u32 = 5;
+/// A member whose rounds are short in the mean is slow if it held rounds up for so long in a slot: they were waited for half of it.
+const HELD_UP: Duration = Duration::from_millis(250);
 /// Rounds are counted together for so long.
 pub(crate) const SLOT: Duration = Duration::from_millis(500);
 /// Slots that are remembered.
@@ -37,7 +40,7 @@ const SLOW_PERCENT: usize = 75;
 const ASKED_MIN: usize = 12;
 const QUICK_PERCENT: usize = 90;
 
-/// What rounds took at a node and at its peers.
+/// What rounds took at a node, by time, and at its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Figure {
     pub took: Duration,
@@ -52,13 +55,26 @@ struct Slot {
     /// All rounds together.
     took: Duration,
     peers: Duration,
+    /// The squares of what rounds took, in square seconds.
+    squares: f64,
 }
 
 impl Slot {
-    /// By the mean: a node that stops now and then is as slow as its stops are long, however quick it is between them.
     fn is_slow(&self) -> bool {
-        is_slow(self.took / self.rounds, self.peers / self.rounds)
+        let is_long = self.took >= FLOOR * self.rounds;
+        let stops = self.took_by_time() >= FLOOR && self.took.saturating_sub(self.peers) >= HELD_UP;
+        self.took >= self.peers * RATIO && (is_long || stops)
     }
+
+    /// The mean over time, not over rounds.
+    fn took_by_time(&self) -> Duration {
+        by_time(self.squares, self.took)
+    }
+}
+
+/// What rounds with these squares and this sum take, as a moment drawn at random sees it.
+fn by_time(squares: f64, took: Duration) -> Duration {
+    if took.is_zero() { took } else { Duration::from_secs_f64(squares / took.as_secs_f64()) }
 }
 
 #[derive(Debug, Default)]
@@ -77,11 +93,6 @@ pub(crate) struct Evidence {
 
 fn slot_of(now: Moment) -> u64 {
     u64::try_from(now.since(Moment::default()).as_millis() / SLOT.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Whether something took far longer than it takes elsewhere.
-fn is_slow(took: Duration, peers: Duration) -> bool {
-    took >= FLOOR && took >= peers * RATIO
 }
 
 impl Evidence {
@@ -157,12 +168,13 @@ impl Evidence {
 impl Node {
     fn add(&mut self, number: u64, took: Duration, peers: Duration) {
         if self.slots.back().is_none_or(|slot| slot.number != number) {
-            let empty = Slot { number, rounds: 0, took: Duration::ZERO, peers: Duration::ZERO };
+            let empty = Slot { number, rounds: 0, took: Duration::ZERO, peers: Duration::ZERO, squares: 0.0 };
             self.slots.push_back(empty);
         }
         let slot = self.slots.back_mut().expect("pushed just now");
         slot.rounds += 1;
         slot.took += took;
+        slot.squares += took.as_secs_f64().powi(2);
         slot.peers += peers;
     }
 
@@ -173,7 +185,8 @@ impl Node {
         let apart = slow.last().zip(slow.first()).map_or(0, |(last, first)| last.number - first.number);
         if slow.len() >= SLOW_MIN && is_nearly_all && apart >= APART_MIN {
             let rounds = slow.iter().map(|slot| slot.rounds).sum::<u32>();
-            let took = slow.iter().map(|slot| slot.took).sum::<Duration>() / rounds;
+            let squares = slow.iter().map(|slot| slot.squares).sum();
+            let took = by_time(squares, slow.iter().map(|slot| slot.took).sum());
             let peers = slow.iter().map(|slot| slot.peers).sum::<Duration>() / rounds;
             return Some(Figure { took, peers });
         }

@@ -256,8 +256,19 @@ impl Shared {
     /// Flushes everything, many files at a time, and gives back what can be given back in batches. What is left (in
     /// use, or in trouble) is dealt with one by one.
     pub async fn release_all(self: &Arc<Self>) {
+        self.wait_for_latecomers().await;
         self.returns.take_left(None).into_iter().for_each(|id| self.let_go(id));
         self.release_files(&self.inodes()).await;
+    }
+
+    /// Waits as long as somebody who has looked a file up may come to open it, though it has lost its last name, if only this client
+    /// knows all that was written to it. It takes a second at most.
+    async fn wait_for_latecomers(&self) {
+        let is_ours = |id: InodeId| self.find(id).is_some_and(|inode| inode.core.lock().uncommitted);
+        let last = self.returns.leaving().into_iter().filter(|(id, _)| is_ours(*id)).map(|(_, until)| until).max();
+        if let Some(last) = last {
+            self.runtime.sleep(last.since(self.runtime.now())).await;
+        }
     }
 
     pub async fn release_files(self: &Arc<Self>, files: &[Arc<Inode>]) {

@@ -71,6 +71,11 @@ impl Returns {
         self.state.lock().leaving.contains_key(&inode)
     }
 
+    /// Files that stay only for those who may come to open them, and until when.
+    pub fn leaving(&self) -> Vec<(InodeId, Moment)> {
+        self.state.lock().leaving.iter().map(|(inode, until)| (*inode, *until)).collect()
+    }
+
     /// Files for which nobody will come any more; all of them, without a time.
     pub fn take_left(&self, now: Option<Moment>) -> Vec<InodeId> {
         let mut state = self.state.lock();

@@ -5,7 +5,8 @@
 //! elsewhere first, and it is not taken for a replacement. It is asked in the background until it answers.
 //!
 //! A node is silent if a call had no answer within its deadline and *no* call was answered since that one was sent. A slow
-//! one that answers others is not. A quarter of that deadline will do if the master has missed its heartbeats, too. What a call before
+//! one that answers others is not. An answer that comes right after the call was sent does not count: it was under way before. A
+//! quarter of that deadline without any answer will do if the master has missed its heartbeats, too. What a call before
 //! it waited for a connection in vain counts with a call: whoever asks next need not wait as long again. Plain values: moments come in
 //! as arguments.
 
@@ -18,6 +19,8 @@ use ebb_types::deadlines::{LATE_WAIT, WRITE_DEADLINE};
 /// A deadline that passed by more than this was not kept by this process itself, which slept, or was frozen: that says nothing
 /// of the other side.
 const OVERSLEPT: Duration = Duration::from_secs(1);
+/// An answer that comes so soon after a call was sent may have been under way before.
+const UNDER_WAY: Duration = Duration::from_millis(500);
 
 /// What is known of each node's silence.
 #[derive(Debug, Default)]
@@ -46,7 +49,8 @@ impl Silence {
     /// known to be.
     pub fn on_timeout(&mut self, node: u64, sent: Moment, deadline: Duration, now: Moment) -> bool {
         let took = now.since(sent);
-        let is_silent = took >= deadline && took < deadline + OVERSLEPT && !self.is_heard_since(node, sent);
+        let is_silent =
+            took >= deadline && took < deadline + OVERSLEPT && !self.is_heard_since(node, sent.after(UNDER_WAY));
         is_silent && self.note(node, now)
     }
 
@@ -67,11 +71,17 @@ impl Silence {
         (sent <= before.until.after(LATE_WAIT)).then_some(before.since)
     }
 
+    /// Since when there is a call and no answer of any: of one that is sent at `sent`, and those in vain before it.
+    fn unheard_since(&self, node: u64, sent: Moment) -> Moment {
+        let since = self.in_vain_since(node, sent).unwrap_or(sent);
+        self.answered(node).map_or(since, |answered| answered.max(since))
+    }
+
     /// When a call that was sent at `sent` has waited long enough, if that is before its deadline: the master misses the node's
     /// heartbeats, or calls before it have waited, too.
     pub fn ends_early(&self, node: u64, sent: Moment, deadline: Duration, is_late: bool) -> Option<Moment> {
         match (self.in_vain_since(node, sent), is_late) {
-            (since, true) => Some(since.unwrap_or(sent).after(LATE_WAIT)),
+            (_, true) => Some(self.unheard_since(node, sent).after(LATE_WAIT)),
             (Some(since), false) => Some(since.after(deadline).max(sent.after(LATE_WAIT))),
             (None, false) => None,
         }
@@ -80,8 +90,7 @@ impl Silence {
     /// A call that was sent at `sent` has no answer yet, and the master misses the node's heartbeats, or calls before it
     /// were made in vain. True: the node is silent from now on.
     pub fn on_waited(&mut self, node: u64, sent: Moment, now: Moment) -> bool {
-        let since = self.in_vain_since(node, sent).unwrap_or(sent);
-        let is_silent = now.since(since) >= LATE_WAIT && !self.is_heard_since(node, since);
+        let is_silent = now.since(self.unheard_since(node, sent)) >= LATE_WAIT;
         is_silent && self.note(node, now)
     }
 
@@ -140,7 +149,16 @@ mod tests {
         assert!(!silence.on_waited(1, at(1000), at(1900)), "it may answer yet");
         assert!(silence.on_waited(1, at(1000), at(2000)));
         silence.on_answer(2, at(1500));
-        assert!(!silence.on_waited(2, at(1000), at(2000)), "it answers others");
+        assert_eq!(silence.ends_early(2, at(1000), DEADLINE, true), Some(at(2500)));
+        assert!(!silence.on_waited(2, at(1000), at(2400)), "it answers others");
+        assert!(silence.on_waited(2, at(1000), at(2500)), "and does so no more");
+    }
+
+    #[test]
+    fn an_answer_that_was_under_way_when_a_call_was_sent_says_nothing_of_it() {
+        let mut silence = Silence::default();
+        silence.on_answer(1, at(1001));
+        assert!(silence.on_timeout(1, at(1000), DEADLINE, at(5000)));
     }
 
     #[test]

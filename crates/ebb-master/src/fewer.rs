@@ -16,6 +16,8 @@ pub enum Absence {
     Missed,
     /// The master hears its node, and the holder has had no answer from it at all for a write's deadline.
     Silent,
+    /// It answers that its copy is gone, damaged or too old to go on from.
+    Lost,
     /// It answers, or its process is not there, and it has taken no writes for so long.
     Failing(Duration),
     /// It has no room: the writer is told.
@@ -29,6 +31,7 @@ impl fmt::Display for Absence {
         f.write_str(match self {
             Self::Missed => "is missed",
             Self::Silent => "does not answer this client",
+            Self::Lost => "has no good copy any more",
             Self::Failing(_) => "takes no writes at present",
             Self::Full => "has no room",
             Self::Asleep => "sleeps by the power plan",
@@ -54,7 +57,7 @@ pub fn check_go_on(case: &Case, patience: Duration) -> Result<(), String> {
         return Err(format!("{} members are well, and a write needs {}", case.well, case.min));
     }
     let is_waited_for = |absence: &Absence| match absence {
-        Absence::Missed | Absence::Silent => false,
+        Absence::Missed | Absence::Silent | Absence::Lost => false,
         Absence::Failing(span) => *span < patience,
         Absence::Full | Absence::Asleep => true,
     };
@@ -125,6 +128,7 @@ mod tests {
     #[test]
     fn a_set_goes_on_without_who_is_missed_or_silent() {
         assert!(goes_on(2, 2, &[Absence::Missed]) && goes_on(2, 2, &[Absence::Silent]));
+        assert!(goes_on(2, 2, &[Absence::Lost]), "it will not have a good copy by itself");
         assert!(goes_on(2, 2, &[]), "it was short before");
         assert!(goes_on(2, 3, &[Absence::Missed, Absence::Silent, Absence::Missed]), "whatever was wanted");
     }

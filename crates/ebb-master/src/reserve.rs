@@ -10,7 +10,9 @@
 //! What is reserved is also what nodes have been given to write and have not yet: which of them have too much of it, so that
 //! others write for them, is seen here (`ebb_layout::overload`).
 //!
-//! Plain values; soft state: a new master process begins with the files that are held.
+//! What a holder was promised stays promised until its recovery has finished: its members may have all of it.
+//!
+//! Plain values; soft state: a new master process begins with the files that are held or being recovered.
 
 mod waiting;
 
@@ -23,7 +25,7 @@ use ebb_types::{DatasetId, InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 use waiting::{Spans, Waiting, expected};
 
-/// Reservations of all files that are held.
+/// Reservations of all files that are held or being recovered.
 #[derive(Debug, Default)]
 pub struct Reservations {
     files: BTreeMap<InodeId, File>,
@@ -86,16 +88,15 @@ impl Reservations {
     #[must_use]
     pub fn of_held(machine: &Machine) -> Self {
         let mut all = Self::default();
-        for (session, _, _) in machine.sessions() {
-            for inode in machine.held_files(session) {
-                let (Ok(blocks), Ok(dataset)) = (machine.metablocks(inode), machine.dataset_of(inode)) else {
-                    continue;
-                };
-                for block in &blocks {
-                    let small = block.index == 0 && block.length <= dataset.block_size;
-                    let reserved = if small { dataset.block_size } else { dataset.metablock_size };
-                    all.reserve(inode, DatasetId::new(dataset.id), block, reserved);
-                }
+        let held = machine.sessions().flat_map(|(session, _, _)| machine.held_files(session));
+        for inode in held.chain(machine.recovering()) {
+            let (Ok(blocks), Ok(dataset)) = (machine.metablocks(inode), machine.dataset_of(inode)) else {
+                continue;
+            };
+            for block in &blocks {
+                let small = block.index == 0 && block.length <= dataset.block_size;
+                let reserved = if small { dataset.block_size } else { dataset.metablock_size };
+                all.reserve(inode, DatasetId::new(dataset.id), block, reserved);
             }
         }
         // Who of them writes is not known: what they write from now on will tell.
@@ -152,8 +153,8 @@ impl Reservations {
     pub fn refresh(&mut self, machine: &Machine, inode: InodeId) {
         let now = self.spans.number();
         let Some(file) = self.files.get_mut(&inode) else { return };
-        let held = machine.holder(inode).is_some();
-        let record = |id: &MetablockId| machine.find_metablock(*id).filter(|(owner, _)| held && *owner == inode);
+        let counts = machine.may_have_uncommitted(inode);
+        let record = |id: &MetablockId| machine.find_metablock(*id).filter(|(owner, _)| counts && *owner == inode);
         let blocks: Vec<(MetablockId, Block, Option<pb::Metablock>)> =
             file.blocks.iter().map(|(id, block)| (*id, block.clone(), record(id).map(|(_, found)| found))).collect();
         let growth = |(_, old, record): &(MetablockId, Block, Option<pb::Metablock>)| {

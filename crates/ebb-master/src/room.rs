@@ -279,7 +279,11 @@ pub(crate) fn on_applied(state: &State, machine: &Machine, command: &pb::Command
             _ => {}
         }
     }
-    let Some(Command::Client(client)) = &command.command else { return };
+    let client = match &command.command {
+        Some(Command::Client(client)) => client,
+        Some(Command::FinishRecovery(finish)) => return room.refresh(machine, InodeId::new(finish.inode)),
+        _ => return,
+    };
     match client.request.as_ref().and_then(|request| request.op.as_ref()?.op.as_ref()) {
         Some(Op::Commit(commit)) => {
             for file in &commit.files {

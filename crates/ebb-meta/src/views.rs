@@ -32,6 +32,13 @@ impl Machine {
         self.recovering.iter().copied()
     }
 
+    /// Whether members may have bytes of a file that no commit has told: it is held, or its holder is gone and its recovery has
+    /// not finished.
+    #[must_use]
+    pub fn may_have_uncommitted(&self, inode: InodeId) -> bool {
+        self.holder(inode).is_some() || self.recovering.contains(&inode)
+    }
+
     /// Files that a session has the write lease of, in order.
     pub fn held_files(&self, session: SessionId) -> impl Iterator<Item = InodeId> + '_ {
         let range = (session, InodeId::new(0))..=(session, InodeId::new(u64::MAX));

@@ -58,7 +58,16 @@ impl SharedFile {
             unsynced: Unsynced::default(),
             tickets: Tickets::default(),
         };
-        Ok(Self { client, inode, epoch, ranges: Arc::default(), base, own, state: Mutex::new(state), unheard: Arc::default() })
+        Ok(Self {
+            client,
+            inode,
+            epoch,
+            ranges: Arc::default(),
+            base,
+            own,
+            state: Mutex::new(state),
+            unheard: Arc::default(),
+        })
     }
 
     /// Whether the lease is still held under this epoch.

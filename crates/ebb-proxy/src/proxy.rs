@@ -92,7 +92,13 @@ impl Proxy {
             stopping,
         );
         let server = runtime.spawn("proxy", serving);
-        let register = pb::RegisterProxy { session: 0, address: address.clone(), boot, name: options.name.clone(), leaving: false };
+        let register = pb::RegisterProxy {
+            session: 0,
+            address: address.clone(),
+            boot,
+            name: options.name.clone(),
+            leaving: false,
+        };
         let keep = keep_registered(client.clone(), runtime.clone(), options.clone(), register.clone());
         let registering = runtime.spawn("register the proxy", keep);
         let tasks = vec![

@@ -2,12 +2,19 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::time::Duration;
 
 use ebb_types::Result;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::backend::Work;
 use crate::disk::File;
+
+/// A connection whose bytes the other side's kernel does not acknowledge for so long, or has no room for, breaks.
+///
+/// Without it a kernel tries for a quarter of an hour, with pauses that double up to two minutes (tcp(7), `tcp_retries2`). So after a
+/// cut of the network had healed, calls on an old connection would wait for its next attempt, while a new one is made in a moment.
+pub const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(6);
 
 /// What a back end's reading end is.
 pub trait StreamRead: AsyncRead + Send + Unpin + 'static {}

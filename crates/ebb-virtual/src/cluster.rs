@@ -1,6 +1,6 @@
 //! The real services, as processes of the virtual world.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,7 @@ use ebb_runtime::virt::{Process, World};
 use ebb_types::{ClusterId, ErrorKind, HostName, RackName, Result};
 use ebb_wire::pb;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::oneshot;
 
 use crate::faults::budget::Budget;
 use crate::faults::kind::{BLOCK_DIR, Kind, VOLUME_DIR};
@@ -86,6 +87,8 @@ struct Inner {
     are_faults_over: AtomicBool,
     /// Clients that have done their work.
     finished: Mutex<BTreeSet<usize>>,
+    /// How proxies are asked to end in good order, by their names.
+    endings: Mutex<BTreeMap<String, oneshot::Sender<()>>>,
 }
 
 impl Cluster {
@@ -122,6 +125,7 @@ impl Cluster {
             rot: Mutex::default(),
             are_faults_over: AtomicBool::default(),
             finished: Mutex::default(),
+            endings: Mutex::default(),
         }));
         for member in cluster.members().iter().filter(|member| !matches!(member.role, Role::Client(_))) {
             cluster.launch(member, member.process.runtime());
@@ -330,9 +334,24 @@ impl Cluster {
     async fn run_proxy(&self, member: &Member, runtime: Runtime) -> Result<()> {
         let (name, masters) = (member.process.host(), vec![self.0.master_address.clone()]);
         let listen = format!("{}:7200", member.process.ip());
-        let _proxy = Proxy::start(runtime, ProxyOptions::apart(identity(name, "proxy"), masters, listen, name)).await?;
-        // It serves until its process ends.
+        let proxy = Proxy::start(runtime, ProxyOptions::apart(identity(name, "proxy"), masters, listen, name)).await?;
+        let (ask, asked) = oneshot::channel();
+        self.0.endings.lock().insert(name.to_owned(), ask);
+        // It serves until its process ends, or is asked to.
+        if asked.await.is_ok()
+            && let Err(error) = proxy.stop().await
+        {
+            tracing::debug!(%error, "a proxy ends with files that it could not give back");
+        }
         std::future::pending().await
+    }
+
+    /// Asks a proxy to end in good order. Its process is there until it is killed.
+    pub fn ask_to_end(&self, proxy: &Member) {
+        if let Some(ask) = self.0.endings.lock().remove(proxy.process.host()) {
+            // A process that was killed meanwhile hears nothing.
+            let _ = ask.send(());
+        }
     }
 
     async fn run_master(&self, runtime: Runtime) -> Result<()> {

@@ -475,3 +475,24 @@ fn of_two_members_the_one_that_failed_is_replaced_first() {
     bench.start();
     assert_eq!((0..3).map(|peer| bench.node_of(peer)).collect::<Vec<_>>(), [1, 2, 4]);
 }
+
+#[test]
+fn a_member_whose_disk_has_gone_back_in_time_is_replaced_at_once() {
+    let mut bench = Bench::new(3);
+    bench.write(1);
+    bench.channel.want_sync();
+    (0..20).for_each(|turn| bench.go_on(turn));
+    let saved = bench.members[&2].clone();
+    bench.write(2);
+    bench.channel.want_sync();
+    (0..20).for_each(|turn| bench.go_on(turn));
+    assert!(!bench.channel.is_unsettled() && bench.members[&2].synced > saved.synced);
+    // A process on a copy of its directory goes on in its place.
+    bench.members.insert(2, Fake { boot: saved.boot + 1, ..saved });
+    bench.write(1);
+    let Some(Flight::Send(write, sync)) = bench.flights.pop() else { panic!("nothing is sent") };
+    let results = [1, 2, 3].map(|node| bench.members.get_mut(&node).unwrap().take(&write, sync));
+    bench.channel.on_sent(write.version, &results).unwrap();
+    let failed = bench.channel.peers.iter().map(|peer| peer.failed.as_ref().map(Error::kind)).collect::<Vec<_>>();
+    assert_eq!(failed, [None, Some(ErrorKind::StaleVersion), None], "its first answer says what it has lost");
+}

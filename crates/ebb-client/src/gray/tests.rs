@@ -87,6 +87,35 @@ fn one_that_stops_now_and_then_is_slow_by_the_mean() {
     assert_eq!(stops(100, 900), Vec::<u64>::new(), "seldom");
 }
 
+/// One writer that waits for each round: the member stops for so long, and works for so long, again and again.
+fn with_stops(stopped: u64, works: u64, quick: Duration) -> Evidence {
+    let mut evidence = Evidence::default();
+    let mut now = Duration::from_secs(60);
+    while now < Duration::from_secs(75) {
+        let until = now + u32::try_from(stopped).unwrap() * MS;
+        evidence.on_round(&[(1, 2 * MS), (2, until - now), (3, 2 * MS)], Moment(until));
+        now = until;
+        while now < until + u32::try_from(works).unwrap() * MS {
+            now += quick;
+            evidence.on_round(&[(1, 2 * MS), (2, quick), (3, 2 * MS)], Moment(now));
+            evidence.judge(Moment(now));
+        }
+    }
+    evidence
+}
+
+#[test]
+fn one_that_stops_again_and_again_is_slow_however_many_rounds_are_quick_between() {
+    let evidence = with_stops(1000, 100, 2 * MS);
+    assert_eq!(slow(&evidence), [2], "its mean is 21 ms, and nearly all the time is spent waiting for it");
+    let figure = evidence.slow().next().unwrap().1;
+    assert!(figure.took > 800 * MS && figure.peers == 2 * MS, "{figure:?}");
+    assert_eq!(slow(&with_stops(300, 60, 2 * MS)), [2]);
+    assert_eq!(slow(&with_stops(90, 400, 2 * MS)), Vec::<u64>::new(), "it stops for a fifth of the time");
+    assert_eq!(slow(&with_stops(12, 0, 12 * MS)), Vec::<u64>::new(), "no round is long");
+    assert_eq!(slow(&with_stops(1000, 4000, 2 * MS)), Vec::<u64>::new(), "seldom");
+}
+
 #[test]
 fn who_was_starved_blames_nobody() {
     let mut evidence = Evidence::default();

@@ -127,6 +127,31 @@ fn who_looked_a_file_up_opens_it_after_its_name_is_taken() {
     }
 }
 
+/// Goal: what a name led to is there for a moment, also if the client that has all of it ends in that moment; one that has nothing of
+/// the kind ends at once.
+#[test]
+fn a_client_that_ends_lets_latecomers_open_what_it_has_just_removed() {
+    run(79, 3, |cluster| async move {
+        let (writer, reader) = (cluster.client("h0").await, cluster.client("h1").await);
+        let (handle, inode) = create(&writer, InodeId::ROOT, "f").await;
+        writer.write(handle, 0, pattern(1, 5000)).await.unwrap();
+        writer.fsync(handle).await.unwrap();
+        writer.close(handle).await;
+        assert_eq!(reader.lookup(&root(), InodeId::ROOT, b"f").await.unwrap().inode, inode.raw());
+        writer.unlink(&root(), InodeId::ROOT, b"f").await.unwrap();
+        let runtime = cluster.world.process("h0").runtime();
+        let ending = runtime.spawn("end", async move { writer.disconnect().await });
+        cluster.world.sleep(Duration::from_millis(400)).await;
+        let (late, _) = reader.open(&root(), inode, Access::Read).await.unwrap();
+        assert_eq!(read_all(&reader, late).await.unwrap(), &pattern(1, 5000)[..]);
+        ending.join().await.unwrap().unwrap();
+        reader.close(late).await;
+        let begun = cluster.world.now();
+        reader.disconnect().await.unwrap();
+        assert!(cluster.world.now() - begun < Duration::from_millis(200));
+    });
+}
+
 /// A file that was written, synced, closed and removed.
 async fn removed_file(writer: &Client, seed: u64) -> InodeId {
     let name = format!("f{seed}");

@@ -309,7 +309,10 @@ mod tests {
         sharing.on_proxy(second.clone());
         sharing.on_proxy(Proxy { is_leaving: true, ..second.clone() });
         sharing.on_proxy(second.clone());
-        assert!((0..64).all(|file| wanted_by(&mut sharing, InodeId::new(file)) == "proxy"), "it said so, late words or not");
+        assert!(
+            (0..64).all(|file| wanted_by(&mut sharing, InodeId::new(file)) == "proxy"),
+            "it said so, late words or not"
+        );
         assert_eq!(sharing.leads(ONE, FILE, Some(SECOND), true, at(10)).unwrap().name, "second");
         sharing.on_proxy(Proxy { is_leaving: true, ..proxy("proxy", PROXY, "p:1", 3) });
         assert!((0..9).all(|turn| !sharing.on_turn(ONE, FILE, at(turn))), "no proxy stays");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ebb_types::{ErrorKind, Result};
+use ebb_types::{Epoch, ErrorKind, Result, Version};
 use ebb_wire::pb;
 use pb::meta_op::{CreateDataset, Grant, Op, SetDataset, StatFs, Unlink};
 
@@ -54,6 +54,40 @@ fn a_quota_is_refused_when_room_is_asked_for_and_counts_what_is_promised() {
         client.mutate(Op::SetDataset(set)).await.unwrap();
         let attr = empty.attr.unwrap();
         assert_eq!(more(&client, &attr, 0).await.unwrap(), 64 * MIB, "no quota, and plenty of room");
+    });
+}
+
+/// Goal: what a dead writer was promised, its recovery may find written; so it is not given to another before.
+#[test]
+fn what_a_dead_holder_was_promised_counts_until_it_is_recovered() {
+    with_cluster(57, 3, |cluster: Cluster| async move {
+        let client = cluster.watcher().await;
+        let dataset = dataset(&client, 2 * MIB + 500).await;
+        let dying = cluster.client().await;
+        let made = create(&dying, dataset.root_inode, "a").await.unwrap();
+        let (attr, block) = (made.attr.unwrap(), made.metablocks[0].clone());
+        assert_eq!(block.reserved, MIB);
+        for member in &block.members {
+            cluster.node(member.node).put(block.id, Version::new(Epoch::new(attr.epoch), 1), MIB);
+        }
+        cluster.node(block.members[0].node).held.lock().silent_stamps = u32::MAX;
+        let second = create(&client, dataset.root_inode, "b").await.unwrap();
+        let b = second.attr.unwrap();
+        assert_eq!(second.metablocks[0].reserved, MIB);
+        while cluster.status().await.sessions > 1 {
+            cluster.world.sleep(Duration::from_millis(20)).await;
+        }
+        assert!(client.attr(attr.inode).await.is_err(), "it is being recovered");
+        assert_eq!(more(&client, &b, 0).await.unwrap(), MIB + 500, "the rest, and nothing of what was promised");
+        cluster.node(block.members[0].node).held.lock().silent_stamps = 0;
+        let recovered = loop {
+            match client.attr(attr.inode).await {
+                Ok(attr) => break attr,
+                Err(_) => cluster.world.sleep(Duration::from_millis(100)).await,
+            }
+        };
+        assert_eq!(recovered.size, MIB);
+        assert_eq!(more(&client, &b, 0).await.unwrap_err().kind(), ErrorKind::QuotaExceeded);
     });
 }
 

@@ -8,13 +8,14 @@ use std::task::{Context, Poll};
 use ebb_types::{Error, ErrorKind, Result, err};
 use rustix::fs::sendfile;
 use rustix::io::Errno;
+use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::io::{AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::backend::Work;
 use crate::disk::File;
-use crate::net::{Accept, Listener, ReadHalf, Stream, StreamWrite, WriteHalf};
+use crate::net::{Accept, Listener, ReadHalf, Stream, StreamWrite, UNACKNOWLEDGED_MAX, WriteHalf};
 
 /// Connections that the kernel keeps for us until we accept them; it cuts this to `net.core.somaxconn`.
 const BACKLOG: u32 = 1024;
@@ -89,7 +90,10 @@ async fn resolve(address: &str) -> Result<SocketAddr> {
 
 fn wrap(stream: TcpStream, peer: SocketAddr) -> Result<Stream> {
     // Requests are small and wait for answers: Nagle's algorithm (RFC 896) would hold them back.
-    stream.set_nodelay(true).map_err(|error| Error::from_io(&error, format_args!("connection with {peer}")))?;
+    let failed = |error: io::Error| Error::from_io(&error, format_args!("connection with {peer}"));
+    stream.set_nodelay(true).map_err(failed)?;
+    let longest = u32::try_from(UNACKNOWLEDGED_MAX.as_millis()).expect("a few seconds");
+    set_tcp_user_timeout(&stream, longest).map_err(|errno| failed(errno.into()))?;
     let (read, write) = stream.into_split();
     Ok(Stream { read: ReadHalf::new(read), write: WriteHalf::new(TcpWrite(write)), peer: peer.to_string() })
 }

@@ -262,7 +262,9 @@ impl Network {
             return;
         }
         let pause = RETRANSMIT_PAUSE_MIN.saturating_mul(1 << tries.min(20)).min(self.options.retransmit_pause_max);
-        let retry_ns = now_ns + nanos(pause) + state.link(self, source, target).dice.below(nanos(pause) / 4 + 1);
+        let next_ns = now_ns + nanos(pause) + state.link(self, source, target).dice.below(nanos(pause) / 4 + 1);
+        // The last attempt is made when the time is over.
+        let retry_ns = next_ns.min(since_ns + nanos(self.options.retransmit_limit));
         if let Some(pipe) = state.pipes.get_mut(&id) {
             pipe.held = Some(Held { since_ns, tries: tries + 1, retry_ns });
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ebb_types::ErrorKind;
 
 use crate::Plant;
+use crate::net::UNACKNOWLEDGED_MAX;
 
 /// How a world behaves.
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ pub struct WorldOptions {
     pub short_transfer: f64,
     /// Each process's clock runs up to this many millionths too fast or too slow.
     pub drift_ppm_max: u32,
-    /// After this long without getting anything through, a connection breaks (Linux: tcp_retries2, 924 s).
+    /// After this long without getting anything through, a connection breaks.
     pub retransmit_limit: Duration,
     /// Longest pause between two attempts of the kernel to get bytes through a partition (Linux: 120 s).
     pub retransmit_pause_max: Duration,
@@ -44,7 +45,7 @@ impl Default for WorldOptions {
             window_bytes: 4 << 20,
             short_transfer: 1.0 / 32.0,
             drift_ppm_max: 100,
-            retransmit_limit: Duration::from_secs(924),
+            retransmit_limit: UNACKNOWLEDGED_MAX,
             retransmit_pause_max: Duration::from_secs(10),
             polls_per_moment_max: 20_000_000,
             panics: Panics::EndTheWorld,

@@ -86,7 +86,7 @@ kinds! {
     Absence,
     /// An operator drains a node.
     Drain,
-    /// A proxy's process is killed, or the master's with the proxy in it, and soon started again.
+    /// A proxy's process is killed or asked to end, or the master's with the proxy in it is killed, and soon started again.
     LostProxy,
     /// The master's disk fails once and is good again; the master is started on what the cache has, then its power fails.
     MasterError,
@@ -202,6 +202,14 @@ impl Fault {
         let process = &member.process;
         let again = member.clone();
         match kind {
+            Kind::LostProxy if member.role == Role::Proxy && dice.coin() => {
+                world.note("proxy_ends", &[]);
+                cluster.ask_to_end(&member);
+                Box::new(move |cluster| {
+                    again.process.kill();
+                    cluster.restart(&again);
+                })
+            }
             Kind::Crash | Kind::PowerOff | Kind::Kill | Kind::LostProxy => {
                 match kind {
                     Kind::Crash => process.crash(),

@@ -137,6 +137,13 @@ impl Cluster {
         wait_for("end of killed processes", Duration::from_secs(60), || !processes.iter().any(Process::is_running));
     }
 
+    /// Asks a process to end in good order, and returns when it has.
+    pub fn end(&self, pid: u32) {
+        let process = Process::find(pid).unwrap();
+        signal(pid, Signal::TERM);
+        wait_for("end of a process that was asked to", Duration::from_secs(60), || !process.is_running());
+    }
+
     /// Waits until `fsck` calls the cluster healthy, and returns what it says.
     pub fn healthy(&self) -> Value {
         let mut last = Value::Null;
