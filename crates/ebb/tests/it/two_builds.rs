@@ -3,6 +3,7 @@
 //! `EBB_OTHER_BUILD` names the other program, of an earlier or a later commit (`cargo xtask upgrade --from PROGRAM`). Without it
 //! both are this one: then it is a rolling restart of every role.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -80,12 +81,26 @@ impl Rig {
         }
     }
 
-    /// Programs work while a part is exchanged, and after it. Those on a mount that is exchanged itself rest meanwhile. The proxy is
-    /// asked to end: killed, it would take with it what it has answered and not synced (docs/semantics.md).
+    /// Programs work while a part is exchanged, and after it. Those on a mount that is exchanged itself rest meanwhile. All rest while
+    /// a proxy is exchanged, and their files are synced first: one that is cut short takes with it what it has answered and not
+    /// synced (docs/semantics.md).
     fn play(&self, part: Part, program: &Path, workers: &mut [(usize, Worker)]) {
-        self.work(part, program, workers, || self.exchange(part, program));
+        if part == Part::Proxy {
+            self.sync_all();
+            self.exchange(part, program);
+            self.work(part, program, workers, || ());
+        } else {
+            self.work(part, program, workers, || self.exchange(part, program));
+        }
         for (mount, worker) in workers {
             worker.check_all(&self.mounts[1 - *mount]);
+        }
+    }
+
+    /// By each mount, for each has its own count of what it wrote and did not sync.
+    fn sync_all(&self) {
+        for entry in self.mounts.iter().flat_map(|mount| std::fs::read_dir(mount).unwrap()) {
+            File::open(entry.unwrap().path()).unwrap().sync_all().unwrap();
         }
     }
 
