@@ -459,15 +459,14 @@ impl Channel {
             return Ok(());
         }
         let (received, synced) = (convert::version(answer.received), convert::version(answer.synced));
-        let failure = convert::failure(answer.failure.clone());
-        let is_of_replica = failure.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Gap);
-        let is_new_process = answer.boot != 0 && peer.boot.is_some_and(|before| before != answer.boot);
-        let lost = is_new_process && is_of_replica && received.max(synced) < peer.synced;
+        // What a process before this one had synced, if this is a new one.
+        let mut synced_before = None;
         // A failure that says nothing of a process (boot 0) says nothing of versions either.
         if answer.boot != 0 {
             match peer.boot.replace(answer.boot) {
                 Some(before) if before != answer.boot => {
                     peer.old_boots.push(before);
+                    synced_before = Some(peer.synced);
                     peer.synced = peer.synced.max(synced);
                     peer.received = received.max(peer.synced);
                     self.hold = true;
@@ -478,9 +477,14 @@ impl Channel {
                 }
             }
         }
-        if lost {
+        let failure = convert::failure(answer.failure.clone());
+        let tells_of_replica = failure.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Gap);
+        if let Some(had) = synced_before
+            && tells_of_replica
+            && received.max(synced) < had
+        {
             // What it had synced is in no memory any more, so asking again is of no use.
-            let (node, had) = (peer.member.node, peer.synced);
+            let node = peer.member.node;
             let error =
                 err!(StaleVersion, "n{node} is at {received} and had synced {had}: its disk has gone back in time");
             return self.on_failure(index, error);

@@ -11,7 +11,7 @@ use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
 
 use crate::deliver::verify;
-use crate::hopeless::{Barren, Hopeless, is_refusal};
+use crate::hopeless::{Barren, Hopeless};
 use crate::inode::{Fetch, Inode, Lease};
 use crate::plan::NEED_MS;
 use crate::power::Way;
@@ -220,7 +220,7 @@ async fn from_or_report(
     }
     answer.inspect_err(|error| {
         shared.metrics.failed_reads.add(1);
-        if is_refusal(error.kind()) {
+        if error.kind().is_copy_lost() {
             refusals.lock().push(error.kind());
         }
         shared.extras.on_failed(&wanted.record, &member, error);

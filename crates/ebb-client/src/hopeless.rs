@@ -24,12 +24,6 @@ pub(crate) struct Barren {
     pub refusals: Vec<ErrorKind>,
 }
 
-/// Whether a member that fails so has no good copy.
-pub(crate) fn is_refusal(kind: ErrorKind) -> bool {
-    use ErrorKind::{Corrupt, NoReplica, StaleVersion, VolumePoisoned};
-    matches!(kind, Corrupt | NoReplica | StaleVersion | VolumePoisoned)
-}
-
 /// Rounds in which every member of one set has refused.
 #[derive(Debug, Default)]
 pub(crate) struct Hopeless {

@@ -261,8 +261,8 @@ impl Shared {
         self.release_files(&self.inodes()).await;
     }
 
-    /// Waits as long as somebody who has looked a file up may come to open it, though it has lost its last name, if only this client
-    /// knows all that was written to it. It takes a second at most.
+    /// Waits for clients that have looked a file up before it lost its last name, and may come to open it. It matters if only this
+    /// client knows all that was written to the file. It takes a second at most.
     async fn wait_for_latecomers(&self) {
         let is_ours = |id: InodeId| self.find(id).is_some_and(|inode| inode.core.lock().uncommitted);
         let last = self.returns.leaving().into_iter().filter(|(id, _)| is_ours(*id)).map(|(_, until)| until).max();

@@ -260,7 +260,7 @@ fn absent(
         if plans.state(node, now_ms) != NodeState::Awake || plans.awake_left_ms(node, now_ms) != u64::MAX {
             return Absence::Asleep;
         }
-        if kind.is_some_and(is_copy_lost) {
+        if kind.is_some_and(ErrorKind::is_copy_lost) {
             return Absence::Lost;
         }
         match told {
@@ -271,12 +271,6 @@ fn absent(
     let is_well = |member: &&pb::Member| well.iter().any(|other| other.is_at(member));
     let others = record.members.iter().filter(|member| !is_well(member));
     others.map(|member| (member.node_id(), absence(member))).collect()
-}
-
-/// Whether a member that fails so will not have a good copy by itself.
-fn is_copy_lost(kind: ErrorKind) -> bool {
-    use ErrorKind::{Corrupt, NoReplica, StaleVersion, VolumePoisoned};
-    matches!(kind, Corrupt | NoReplica | StaleVersion | VolumePoisoned)
 }
 
 /// Nodes that this master hears, and the holder does not reach: repair is not to bring them back at once.

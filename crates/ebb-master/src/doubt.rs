@@ -16,10 +16,8 @@ pub(crate) struct Doubtful(BTreeMap<InodeId, Epoch>);
 impl Doubtful {
     /// Every file that is held or being recovered.
     pub fn of(machine: &Machine) -> Self {
-        let held = machine.sessions().flat_map(|(session, _, _)| machine.held_files(session).collect::<Vec<_>>());
-        let files = held.chain(machine.recovering());
         let epoch = |inode| machine.attr(inode).map_or(Epoch::default(), |attr| Epoch::new(attr.epoch));
-        Self(files.map(|inode| (inode, epoch(inode))).collect())
+        Self(machine.uncommitted_files().map(|inode| (inode, epoch(inode))).collect())
     }
 
     /// Forgets files that are past what could be missing; true: none is left.

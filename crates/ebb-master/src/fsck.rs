@@ -231,7 +231,7 @@ async fn examine_slice(
         });
         let set = Examined {
             wanted: attr.replicas.max(1) as usize,
-            unsettled: machine.holder(inode).is_some() || attr.size_unknown,
+            unsettled: machine.may_have_uncommitted(inode),
             found: found.collect(),
             record,
         };

@@ -88,8 +88,7 @@ impl Reservations {
     #[must_use]
     pub fn of_held(machine: &Machine) -> Self {
         let mut all = Self::default();
-        let held = machine.sessions().flat_map(|(session, _, _)| machine.held_files(session));
-        for inode in held.chain(machine.recovering()) {
+        for inode in machine.uncommitted_files() {
             let (Ok(blocks), Ok(dataset)) = (machine.metablocks(inode), machine.dataset_of(inode)) else {
                 continue;
             };

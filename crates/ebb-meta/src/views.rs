@@ -39,6 +39,11 @@ impl Machine {
         self.holder(inode).is_some() || self.recovering.contains(&inode)
     }
 
+    /// All files of which that is so: those that are held, and then those that are being recovered.
+    pub fn uncommitted_files(&self) -> impl Iterator<Item = InodeId> + '_ {
+        self.held.iter().map(|(_, inode)| *inode).chain(self.recovering())
+    }
+
     /// Files that a session has the write lease of, in order.
     pub fn held_files(&self, session: SessionId) -> impl Iterator<Item = InodeId> + '_ {
         let range = (session, InodeId::new(0))..=(session, InodeId::new(u64::MAX));

@@ -156,7 +156,7 @@ impl SharedFile {
 
     /// Syncs for a session that asks for it, and hears of it with the answer.
     pub async fn sync_for(&self, session: SessionId, handle: Handle) -> Result<()> {
-        let mark = self.unheard.lock().mark(session);
+        let mark = self.unheard.lock().mark();
         self.sync(handle).await?;
         self.unheard.lock().on_heard(session, mark);
         Ok(())

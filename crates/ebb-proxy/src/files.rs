@@ -175,15 +175,12 @@ impl Files {
             if !self.is_over(&file, quiet_time) {
                 return;
             }
-            if file.is_held()
-                && let Err(error) = self.client.give_back(inode).await
-            {
+            if let Err(error) = self.give_back(place, &file).await {
                 tracing::debug!(%inode, %error, "giving a quiet file back");
             }
             if file.is_held() {
                 return;
             }
-            self.end(place, &file);
         }
         let mut places = self.places.lock();
         // Nobody else has it but the table and this task.
@@ -219,13 +216,18 @@ impl Files {
     async fn leave_one(&self, inode: InodeId, place: &Place) {
         let _changing = place.changing.lock().await;
         let Some(file) = place.now.lock().clone() else { return };
-        if file.is_held()
-            && let Err(error) = self.client.give_back(inode).await
-        {
+        if let Err(error) = self.give_back(place, &file).await {
             tracing::warn!(%inode, %error, "giving a shared file back for good");
-            return;
         }
-        self.end(place, &file);
+    }
+
+    /// Gives the lease back, unless it is lost, and ends the stay if it is not held any more. The caller has `changing`.
+    async fn give_back(&self, place: &Place, file: &Arc<SharedFile>) -> Result<()> {
+        let given_back = if file.is_held() { self.client.give_back(file.inode).await } else { Ok(()) };
+        if !file.is_held() {
+            self.end(place, file);
+        }
+        given_back
     }
 
     /// Ends all stays, now that the leases have gone back.

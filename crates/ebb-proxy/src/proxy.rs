@@ -120,7 +120,7 @@ impl Proxy {
     }
 
     /// Gives all files back with everything synced, answers what is under way, and ends the session. Clients are told that
-    /// their writes were kept, before nobody answers any more.
+    /// their writes were kept, before the server ends.
     pub async fn stop(&self) -> Result<()> {
         self.registering.abort();
         self.say_that_it_leaves().await;
@@ -150,7 +150,7 @@ impl Proxy {
         ended
     }
 
-    /// The masters send nobody here any more.
+    /// From now on the masters send clients to other proxies.
     async fn say_that_it_leaves(&self) {
         let register =
             pb::RegisterProxy { session: self.client.session().raw(), leaving: true, ..self.register.clone() };

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Client, Handle, SetAttr};
+use ebb_runtime::Task;
 use ebb_types::{Credentials, ErrorKind, InodeId};
 use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
@@ -193,42 +194,53 @@ fn what_was_synced_survives_the_proxy_and_what_was_not_is_told() {
     }
 }
 
+/// What became of appends: the byte that each is made of, and where it is.
+type Appended = Vec<(u8, ebb_types::Result<u64>)>;
+
+/// Each sharer appends so many records of 50 bytes, one every 20 ms, and syncs. What became of each, with the byte that it is made of,
+/// which is its own if they are 255 at most.
+fn append_beside(cluster: &Cluster, sharers: &[(Client, Handle)], turns: u8) -> Vec<Task<Appended>> {
+    let append = |(who, (client, handle)): (usize, (Client, Handle))| {
+        let runtime = cluster.world.process(&format!("c{who}")).runtime();
+        let own = runtime.clone();
+        runtime.spawn("append", async move {
+            let mut appended = Vec::new();
+            for turn in 0..turns {
+                let mark = (who as u8).wrapping_mul(turns).wrapping_add(turn + 1);
+                appended.push((mark, client.append(handle, vec![mark; 50].into()).await));
+                own.sleep(Duration::from_millis(20)).await;
+            }
+            client.fsync(handle).await.unwrap();
+            appended
+        })
+    };
+    sharers.iter().cloned().enumerate().map(append).collect()
+}
+
 #[test]
 fn operations_under_way_when_the_proxy_dies_are_done_once_or_fail() {
     for seed in 20..26 {
         run(seed, |cluster: Cluster| async move {
             let (sharers, _) = cluster.sharers(3).await;
             take_turns(&sharers).await;
-            let mut tasks = Vec::new();
-            for (who, (client, handle)) in sharers.iter().cloned().enumerate() {
-                let runtime = cluster.world.process(&format!("c{who}")).runtime();
-                let own = runtime.clone();
-                tasks.push(runtime.spawn("append", async move {
-                    let (mut done, mut failed) = (Vec::new(), 0);
-                    for turn in 0..60u8 {
-                        let mark = who as u8 * 60 + turn + 1;
-                        match client.append(handle, vec![mark; 50].into()).await {
-                            Ok(at) => done.push((at, mark)),
-                            Err(error) => {
-                                assert_eq!(error.kind(), ErrorKind::Io, "{error}");
-                                failed += 1;
-                            }
-                        }
-                        own.sleep(Duration::from_millis(20)).await;
-                    }
-                    client.fsync(handle).await.unwrap();
-                    (done, failed)
-                }));
-            }
+            let tasks = append_beside(&cluster, &sharers, 60);
             cluster.world.sleep(Duration::from_millis(400)).await;
             cluster.restart_master().await;
             let mut places = BTreeSet::new();
             let data = {
                 let mut all = Vec::new();
                 for task in tasks {
-                    let (done, failed) = task.join().await.unwrap();
+                    let mut failed = 0;
+                    for (mark, appended) in task.join().await.unwrap() {
+                        match appended {
+                            Ok(at) => all.push((at, mark)),
+                            Err(error) => {
+                                assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+                                failed += 1;
+                            }
+                        }
+                    }
                     assert!(failed <= 2, "{failed} failures of one crash");
-                    all.extend(done);
                 }
                 let data = sharers[0].0.read(sharers[0].1, 0, 1 << 20).await.unwrap();
                 for (at, mark) in all {

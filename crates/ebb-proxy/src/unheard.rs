@@ -7,35 +7,30 @@ use std::collections::BTreeMap;
 
 use ebb_types::SessionId;
 
-/// By session: how many of its writes were answered.
+/// Writes are numbered in their order, as in [`crate::unsynced`].
 #[derive(Debug, Default)]
 pub struct Unheard {
-    written: BTreeMap<SessionId, Count>,
-}
-
-#[derive(Debug, Default)]
-struct Count {
-    written: u64,
-    heard: u64,
+    last: u64,
+    /// The last write of each session.
+    written: BTreeMap<SessionId, u64>,
 }
 
 impl Unheard {
     /// A write of a session was carried out.
     pub fn on_written(&mut self, session: SessionId) {
-        self.written.entry(session).or_default().written += 1;
+        self.last += 1;
+        self.written.insert(session, self.last);
     }
 
-    /// What a session hears of when a sync that begins now has succeeded.
+    /// The number up to which a sync that begins now goes.
     #[must_use]
-    pub fn mark(&self, session: SessionId) -> u64 {
-        self.written.get(&session).map_or(0, |count| count.written)
+    pub fn mark(&self) -> u64 {
+        self.last
     }
 
     /// A sync that began at this mark is answered to the session that asked for it.
     pub fn on_heard(&mut self, session: SessionId, mark: u64) {
-        let Some(count) = self.written.get_mut(&session) else { return };
-        count.heard = count.heard.max(mark);
-        if count.heard >= count.written {
+        if self.written.get(&session).is_some_and(|last| *last <= mark) {
             self.written.remove(&session);
         }
     }
@@ -67,16 +62,27 @@ mod tests {
         let mut unheard = Unheard::default();
         unheard.on_written(ONE);
         unheard.on_written(TWO);
-        let mark = unheard.mark(ONE);
+        let mark = unheard.mark();
         unheard.on_heard(ONE, mark);
         assert_eq!(sessions(&unheard), [TWO], "another one's sync is not told to it");
         unheard.on_written(ONE);
-        let mark = unheard.mark(ONE);
+        let mark = unheard.mark();
         unheard.on_written(ONE);
         unheard.on_heard(ONE, mark);
         assert_eq!(sessions(&unheard), [ONE, TWO], "it wrote again while the sync was under way");
         unheard.forget(TWO);
-        unheard.on_heard(ONE, unheard.mark(ONE));
+        unheard.on_heard(ONE, unheard.mark());
         assert_eq!(sessions(&unheard), []);
+    }
+
+    #[test]
+    fn of_two_syncs_at_a_time_the_later_answer_says_nothing_of_what_came_between() {
+        let mut unheard = Unheard::default();
+        unheard.on_written(ONE);
+        let mark = unheard.mark();
+        unheard.on_heard(ONE, mark);
+        unheard.on_written(ONE);
+        unheard.on_heard(ONE, mark);
+        assert_eq!(sessions(&unheard), [ONE]);
     }
 }

@@ -34,6 +34,12 @@ macro_rules! kinds {
             /// Whether the same call may be sent again.
             #[must_use]
             pub const fn retry(self) -> Retry { match self { $(Self::$name => Retry::$retry,)* } }
+
+            /// Whether a member that answers so has no good copy, and will not have one by itself.
+            #[must_use]
+            pub const fn is_copy_lost(self) -> bool {
+                matches!(self, Self::Corrupt | Self::NoReplica | Self::StaleVersion | Self::VolumePoisoned)
+            }
         }
     };
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ebb_types::ErrorKind;
 
 use super::harness::run_apart;
-use super::{number, read_number, take_turns};
+use super::{append_beside, number, read_number, take_turns};
 
 #[test]
 fn programs_that_write_while_the_proxy_is_exchanged_are_told_of_no_loss() {
@@ -13,21 +13,7 @@ fn programs_that_write_while_the_proxy_is_exchanged_are_told_of_no_loss() {
         run_apart(seed, |cluster| async move {
             let (sharers, _) = cluster.sharers(3).await;
             take_turns(&sharers).await;
-            let mut tasks = Vec::new();
-            for (who, (client, handle)) in sharers.iter().cloned().enumerate() {
-                let runtime = cluster.world.process(&format!("c{who}")).runtime();
-                let own = runtime.clone();
-                tasks.push(runtime.spawn("append", async move {
-                    let mut places = Vec::new();
-                    for turn in 0..150u8 {
-                        let at = client.append(handle, vec![turn + 1; 50].into()).await;
-                        places.push(at.unwrap_or_else(|error| panic!("append {turn} of {who}: {error}")));
-                        own.sleep(Duration::from_millis(20)).await;
-                    }
-                    client.fsync(handle).await.unwrap();
-                    places
-                }));
-            }
+            let tasks = append_beside(&cluster, &sharers, 150);
             for _ in 0..2 {
                 cluster.world.sleep(Duration::from_millis(400)).await;
                 cluster.end_proxy().await.unwrap();
@@ -36,7 +22,9 @@ fn programs_that_write_while_the_proxy_is_exchanged_are_told_of_no_loss() {
             }
             let mut places = Vec::new();
             for task in tasks {
-                places.extend(task.join().await.unwrap());
+                let appended = task.join().await.unwrap().into_iter();
+                places
+                    .extend(appended.map(|(mark, at)| at.unwrap_or_else(|error| panic!("append of {mark}: {error}"))));
             }
             places.sort_unstable();
             let expected: Vec<u64> = (0..450).map(|record| 8 + record * 50).collect();

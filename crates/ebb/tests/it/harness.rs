@@ -132,16 +132,12 @@ impl Cluster {
 
     /// The same of several at once.
     pub fn kill_all(&self, pids: &[u32]) {
-        let processes: Vec<Process> = pids.iter().map(|pid| Process::find(*pid).unwrap()).collect();
-        pids.iter().for_each(|pid| signal(*pid, Signal::KILL));
-        wait_for("end of killed processes", Duration::from_secs(60), || !processes.iter().any(Process::is_running));
+        end_by(Signal::KILL, pids);
     }
 
     /// Asks a process to end in good order, and returns when it has.
     pub fn end(&self, pid: u32) {
-        let process = Process::find(pid).unwrap();
-        signal(pid, Signal::TERM);
-        wait_for("end of a process that was asked to", Duration::from_secs(60), || !process.is_running());
+        end_by(Signal::TERM, &[pid]);
     }
 
     /// Waits until `fsck` calls the cluster healthy, and returns what it says.
@@ -195,6 +191,13 @@ fn print_logs(dir: &Path) {
 pub fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.cast_signed()).expect("the number of a process");
     kill_process(pid, signal).unwrap_or_else(|error| panic!("{signal:?} to {pid:?}: {error}"));
+}
+
+/// Sends a signal to processes, and returns when they have ended.
+fn end_by(ending: Signal, pids: &[u32]) {
+    let processes: Vec<Process> = pids.iter().map(|pid| Process::find(*pid).unwrap()).collect();
+    pids.iter().for_each(|pid| signal(*pid, ending));
+    wait_for("end of processes", Duration::from_secs(60), || !processes.iter().any(Process::is_running));
 }
 
 /// Polls until `check` holds. The bound is for a hung program, not part of what is tested.
