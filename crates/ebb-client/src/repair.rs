@@ -53,7 +53,8 @@ pub(crate) async fn run(target: Target) {
             Ok(true) => break,
             Ok(false) => return,
             Err(error) if is_lease_lost(&error) => {
-                target.shared.lose_lease(&target.inode, &error);
+                // Of a lease that has been given back meanwhile, and perhaps taken anew, it says nothing.
+                target.land(|_| Err(error));
                 return;
             }
             Err(error) => {
