@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_runtime::{Moment, Runtime, Stream, Task};
 use ebb_types::{Error, Result, bail, err};
+use ebb_wire::frame::GOODBYE;
 use ebb_wire::{FrameHeader, FrameKind, Message, pb};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -88,13 +89,14 @@ impl Connection {
         let reader = FrameReader::new(stream.read, link.clone(), &peer, runtime.clone(), None);
         let writer = FrameWriter::new(stream.write, link.clone(), &peer, runtime.clone(), None);
         let (arrived, requests) = (reader.arrived(), Outbox::new(writer));
+        let reading = read_answers(reader, requests.clone(), pending.clone(), link.clone(), peer);
         Self {
             runtime: runtime.clone(),
             places: Arc::new(Semaphore::new(QUEUE_LEN)),
             arrived,
             silence: Mutex::default(),
             used: Mutex::new(runtime.now()),
-            reader: runtime.spawn("rpc-answers", read_answers(reader, pending.clone(), link.clone(), peer)),
+            reader: runtime.spawn("rpc-answers", reading),
             writer: runtime.spawn("rpc-requests", write_requests(requests.clone(), pending.clone())),
             requests,
             pending,
@@ -197,11 +199,30 @@ async fn write_requests(requests: Outbox<Waiting>, pending: Arc<Pending>) {
     pending.close(&error);
 }
 
-async fn read_answers(mut reader: FrameReader, pending: Arc<Pending>, link: Link, peer: String) {
+/// What came in on a connection.
+enum Arrival {
+    Answer,
+    /// The peer takes no further request, and has answered all that it took.
+    Goodbye(Error),
+    End,
+}
+
+async fn read_answers(
+    mut reader: FrameReader,
+    requests: Outbox<Waiting>,
+    pending: Arc<Pending>,
+    link: Link,
+    peer: String,
+) {
     let error = loop {
         match read_answer(&mut reader, &pending, &link).await {
-            Ok(true) => {}
-            Ok(false) => break err!(Disconnected, "{peer} closed the connection"),
+            Ok(Arrival::Answer) => {}
+            Ok(Arrival::Goodbye(error)) => {
+                pending.turn_away(&error);
+                // The peer waits for our end of the connection to close.
+                return requests.close(&error);
+            }
+            Ok(Arrival::End) => break err!(Disconnected, "{peer} closed the connection"),
             Err(error) => {
                 if error.kind() == ebb_types::ErrorKind::Protocol {
                     tracing::warn!(%error, "close a connection on which the peer sent a malformed frame");
@@ -213,25 +234,29 @@ async fn read_answers(mut reader: FrameReader, pending: Arc<Pending>, link: Link
     pending.close(&error);
 }
 
-/// Reads one answer and hands it over; false if the peer closed the connection.
-async fn read_answer(reader: &mut FrameReader, pending: &Pending, link: &Link) -> Result<bool> {
-    let Some(header) = reader.header().await? else { return Ok(false) };
+/// Reads one answer and hands it over.
+async fn read_answer(reader: &mut FrameReader, pending: &Pending, link: &Link) -> Result<Arrival> {
+    let Some(header) = reader.header().await? else { return Ok(Arrival::End) };
     if !matches!(header.kind, FrameKind::Reply | FrameKind::Failure) {
         bail!(Protocol, "a server sent a frame of kind {:?}", header.kind);
     }
     let (message_len, payload_len) = (header.message_len as usize, header.payload_len as usize);
+    let is_goodbye = header.kind == FrameKind::Failure && header.request == GOODBYE;
     // Nothing is allocated for an answer that comes too late.
-    if !pending.is_waiting(header.request) {
+    if !is_goodbye && !pending.is_waiting(header.request) {
         reader.skip_rest().await?;
-        return Ok(true);
+        return Ok(Arrival::Answer);
     }
     let message = reader.bytes(message_len).await?;
     let payload = reader.bytes(payload_len).await?;
     let answer = decode(&header, message, payload)?;
+    if let (true, Err(error)) = (is_goodbye, &answer) {
+        return Ok(Arrival::Goodbye(error.clone()));
+    }
     // Ordering: counted before the caller knows, so that a caller who reads the counters finds its own calls.
     link.count_call();
     pending.answer(header.request, answer);
-    Ok(true)
+    Ok(Arrival::Answer)
 }
 
 /// The outer error is of the connection, the inner one of the call.

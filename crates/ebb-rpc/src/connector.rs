@@ -19,7 +19,7 @@ use crate::{Counters, Identity};
 pub const SMALL_CALL_MAX: usize = 64 << 10;
 /// Connections for big calls to one address.
 const BULK_LANES: usize = 2;
-/// Times that a request which never left is tried on a new connection.
+/// Times that a request which was not taken is tried on a new connection.
 const SENDS_MAX: u32 = 3;
 /// Peers remembered before those that nobody uses are forgotten.
 const PEERS_SOFT_MAX: usize = 256;
@@ -179,9 +179,9 @@ impl Channel {
             match self.attempt::<C>(lane, &draft, &payload, end, deadline).await {
                 Outcome::Answered(answer) => return answer,
                 Outcome::Broken(error) => return Err(error.context(format_args!("{:?}", C::METHOD))),
-                // The connection turned out to be gone when the request was about to be written.
-                Outcome::NotSent(_) if sends < SENDS_MAX => {}
-                Outcome::NotSent(error) => return Err(err!(Unreachable, "{}: {error}", self.address())),
+                // The connection turned out to be gone when the request was about to be written, or the server ends.
+                Outcome::NotTaken(_) if sends < SENDS_MAX => {}
+                Outcome::NotTaken(error) => return Err(err!(Unreachable, "{}: {error}", self.address())),
             }
         }
     }
@@ -211,7 +211,7 @@ impl Channel {
             biased;
             ticket = connection.send(C::METHOD as u16, draft.clone(), payload.to_vec(), left_ms) => match ticket {
                 Ok(ticket) => ticket,
-                Err(error) => return Outcome::NotSent(error),
+                Err(error) => return Outcome::NotTaken(error),
             },
             () = &mut timer => return Outcome::Answered(Err(self.late::<C>(deadline))),
         };

@@ -9,8 +9,8 @@
 //! a message, retry on another peer.
 //!
 //! Reading order: `proof` and `handshake` (who is let in), `reader` and `writer` (frames), `pending`, `connection`,
-//! `lane` and [`Connector`] (the caller's side), `fair`, `budget` and `pace` (what each peer may take), `served` and [`Server`]
-//! (the other one), [`Counters`].
+//! `lane` and [`Connector`] (the caller's side), `fair`, `budget` and `pace` (what each peer may take), `served`, `reply` and
+//! [`Server`] (the other one), [`Counters`].
 
 mod budget;
 mod connection;
@@ -25,6 +25,7 @@ mod pace;
 mod pending;
 mod proof;
 mod reader;
+mod reply;
 mod served;
 mod server;
 #[cfg(test)]

@@ -21,8 +21,9 @@ pub(crate) enum Outcome {
     Answered(Result<RawReply>),
     /// The connection broke; the request may have been done.
     Broken(Error),
-    /// The connection broke before a byte of the request was written: it can go out again on another one.
-    NotSent(Error),
+    /// Nothing was done: the connection broke before a byte of the request was written, or the peer said that it did not take
+    /// it. It can go out again on another connection.
+    NotTaken(Error),
 }
 
 /// The calls of one connection. Each is forgotten when its ticket is dropped.
@@ -86,17 +87,26 @@ impl Pending {
         }
     }
 
-    /// Ends every call; later ones are refused with `error`. The first error stays.
+    /// The connection broke: ends every call; later ones are refused with `error`. The first error stays.
     pub fn close(&self, error: &Error) {
+        self.end(error, |waiting| waiting.sent);
+    }
+
+    /// The peer said goodbye: it has answered all that it took. Ends every call that still waits; later ones are refused.
+    pub fn turn_away(&self, error: &Error) {
+        self.end(error, |_| false);
+    }
+
+    fn end(&self, error: &Error, may_be_done: impl Fn(&Waiting) -> bool) {
         let waiting = {
             let mut table = self.0.lock();
             table.closed.get_or_insert_with(|| error.clone());
             std::mem::take(&mut table.waiting)
         };
-        for (_, Waiting { outcome, sent }) in waiting {
-            let end = if sent { Outcome::Broken(error.clone()) } else { Outcome::NotSent(error.clone()) };
+        for waiting in waiting.into_values() {
+            let end = if may_be_done(&waiting) { Outcome::Broken } else { Outcome::NotTaken };
             // A caller that gave up in this very moment is fine.
-            let _ = outcome.send(end);
+            let _ = waiting.outcome.send(end(error.clone()));
         }
     }
 

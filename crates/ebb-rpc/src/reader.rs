@@ -109,6 +109,18 @@ impl FrameReader {
         }
     }
 
+    /// Reads and drops whatever comes, until the peer closes the connection.
+    pub async fn drop_rest(&mut self) {
+        loop {
+            self.buffer.clear();
+            self.buffer.reserve(BUFFER_LEN);
+            let read = self.read.read_buf(&mut self.buffer).await;
+            if !matches!(self.count(read), Ok(1..)) {
+                return;
+            }
+        }
+    }
+
     /// Reads at least a byte of the frame: into `direct`, at most as many as it names, or else into the buffer.
     ///
     /// Cancel-safety: dropped before it is done, it has read nothing.

@@ -8,19 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_runtime::{Moment, Runtime, Stream};
-use ebb_types::{Error, ErrorKind, Result, bail, err};
-use ebb_wire::frame::{MESSAGE_LEN_MAX, PAYLOAD_LEN_MAX};
-use ebb_wire::{FrameHeader, FrameKind, Message, Method, pb};
+use ebb_runtime::{Runtime, Stream};
+use ebb_types::{ErrorKind, Result, bail, err};
+use ebb_wire::frame::{GOODBYE, MESSAGE_LEN_MAX, PAYLOAD_LEN_MAX};
+use ebb_wire::{FrameHeader, FrameKind, Method};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::PeerInfo;
 use crate::budget::{Budget, PeerKey, SMALL, Share};
 use crate::counters::Link;
-use crate::outbox::{Outbox, Outgoing};
+use crate::outbox::Outbox;
 use crate::reader::FrameReader;
-use crate::server::{Answer, Payload, Request, ServerOptions, Service};
-use crate::writer::{Body, Draft, Frame, FrameWriter, check_payload_len};
+use crate::reply::{Answered, Reply, failure_frame};
+use crate::server::{Answer, Request, ServerOptions, Service};
+use crate::writer::FrameWriter;
 
 /// Counted for each request beyond its bytes: its task and its place in tables.
 const REQUEST_OVERHEAD: usize = 1024;
@@ -28,8 +29,9 @@ const REQUEST_OVERHEAD: usize = 1024;
 pub(crate) const FRAME_BYTES_MAX: usize = MESSAGE_LEN_MAX + PAYLOAD_LEN_MAX + REQUEST_OVERHEAD;
 /// Requests with so many raw bytes are tasks from the start.
 const LARGE: u32 = 64 << 10;
-/// Longest sentence in a failure.
-const DETAIL_LEN_MAX: usize = 4096;
+/// After its goodbye a connection waits so long for the caller to close it. Closed with requests unread, it would be reset, and
+/// the goodbye might be lost with it.
+const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// What the connections of a server share.
 pub(crate) struct Common {
@@ -37,30 +39,6 @@ pub(crate) struct Common {
     pub service: Arc<dyn Service>,
     pub options: ServerOptions,
     pub memory: Budget,
-}
-
-/// An answer on its way out. It holds its request's place until it has been written or dropped.
-struct Answered {
-    runtime: Runtime,
-    frame: Frame,
-    /// After this nobody waits for it.
-    expires: Moment,
-    memory: Share<PeerKey>,
-    place: OwnedSemaphorePermit,
-}
-
-impl Outgoing for Answered {
-    type Held = (Share<PeerKey>, OwnedSemaphorePermit);
-
-    fn len(&self) -> u64 {
-        self.frame.len()
-    }
-
-    fn unpack(self) -> Option<(Frame, Self::Held)> {
-        // Nobody waits any more for big answers that are late; small ones tell the caller that we live.
-        let is_wanted = self.frame.is_small() || self.expires >= self.runtime.now();
-        is_wanted.then_some((self.frame, (self.memory, self.place)))
-    }
 }
 
 /// Serves a connection whose handshake is done. Returns when it has ended, or, after `stop`, when the requests in
@@ -95,11 +73,11 @@ pub(crate) async fn serve(
         tokio::select! {
             biased;
             _ = is_broken.wait_for(|broken| *broken) => Ok(()),
-            () = stopped(stop) => Ok(()),
+            () = stopped(stop.clone()) => Ok(()),
             ended = gathering => ended,
         }
     };
-    let Served { places, peer, .. } = served;
+    let peer = served.peer.clone();
     if let Err(error) = &ended {
         if matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Timeout) {
             tracing::warn!(%error, peer = peer.address, role = peer.role, "close a connection");
@@ -107,12 +85,15 @@ pub(crate) async fn serve(
             tracing::debug!(%error, peer = peer.address, role = peer.role, "close a connection");
         }
     } else {
-        // Ordering: the answers in progress go out before the connection closes.
-        let all = u32::try_from(places_max).unwrap_or(u32::MAX);
-        tokio::select! {
+        let is_stopped = *stop.borrow();
+        let said_goodbye = tokio::select! {
             biased;
-            _ = is_broken.wait_for(|broken| *broken) => {}
-            _ = places.acquire_many(all) => {}
+            _ = is_broken.wait_for(|broken| *broken) => false,
+            said_goodbye = served.finish(places_max, is_stopped) => said_goodbye,
+        };
+        if said_goodbye {
+            answers.close(&err!(ShuttingDown, "the server ends"));
+            served.linger().await;
         }
     }
     answers.close(&err!(Disconnected, "the connection was closed"));
@@ -158,7 +139,7 @@ impl Served {
         }
         let received = self.common.runtime.now();
         let deadline = Duration::from_millis(header.deadline_ms.into());
-        let reply = Reply {
+        let mut reply = Reply {
             common: self.common.clone(),
             answers: self.answers.clone(),
             key: self.key.clone(),
@@ -167,6 +148,7 @@ impl Served {
             request: header.request,
             expires: received.after(deadline),
             place: Some(place),
+            is_begun: false,
         };
         let (message_len, payload_len) = (header.message_len as usize, header.payload_len as usize);
         let Some(method) = Method::from_raw(header.method) else {
@@ -194,6 +176,7 @@ impl Served {
         };
         let request = Request { method, message, payload, peer: self.peer.clone(), deadline };
         let common = self.common.clone();
+        reply.is_begun = true;
         let work = async move {
             let answer = answer(&common, request).await;
             drop(memory);
@@ -209,6 +192,35 @@ impl Served {
 }
 
 impl Served {
+    /// Waits until all that was begun is answered. If the server ends, says so, and returns true.
+    async fn finish(&mut self, places_max: usize, is_stopped: bool) -> bool {
+        let all = u32::try_from(places_max).unwrap_or(u32::MAX);
+        // Ordering: the answers in progress go out before the goodbye, and before the connection closes.
+        let mut places = self.places.clone().acquire_many_owned(all).await.expect("never closed");
+        let Some(place) = places.split(1).filter(|_| is_stopped) else { return false };
+        let goodbye = failure_frame(0, GOODBYE, &err!(ShuttingDown, "this server ends, and did not begin the request"));
+        let memory = self.common.memory.charge(&self.key, goodbye.memory());
+        let runtime = self.common.runtime.clone();
+        let expires = runtime.now();
+        if self.answers.put(Answered { runtime, frame: goodbye, expires, memory, place }).is_err() {
+            return false;
+        }
+        drop(places);
+        // All are free again when it has been written.
+        let _written = self.places.acquire_many(all).await;
+        true
+    }
+
+    /// Waits until the caller, which has heard the goodbye, closes the connection.
+    async fn linger(&mut self) {
+        let runtime = self.common.runtime.clone();
+        tokio::select! {
+            biased;
+            () = self.reader.drop_rest() => {}
+            () = runtime.sleep(LINGER_MAX) => {}
+        }
+    }
+
     /// Waits for the peer's part of the memory, then for the bytes.
     async fn receive(
         &mut self,
@@ -232,61 +244,5 @@ async fn answer(common: &Common, request: Request) -> Result<Answer> {
         () = common.runtime.sleep(deadline) => {
             Err(err!(Timeout, "{method:?} was not done within {} ms", deadline.as_millis()))
         }
-    }
-}
-
-/// The duty to answer a request: if the task that has it ends without doing so, the caller hears that, too.
-struct Reply {
-    common: Arc<Common>,
-    answers: Outbox<Answered>,
-    key: PeerKey,
-    link: Link,
-    method: u16,
-    request: u64,
-    expires: Moment,
-    /// Taken when the answer is queued.
-    place: Option<OwnedSemaphorePermit>,
-}
-
-impl Reply {
-    fn send(mut self, answer: Result<Answer>) {
-        self.queue(answer);
-    }
-
-    fn queue(&mut self, answer: Result<Answer>) {
-        let Some(place) = self.place.take() else { return };
-        let frame = match answer.and_then(|answer| self.reply_frame(answer)) {
-            Ok(frame) => frame,
-            Err(error) => self.failure_frame(&error),
-        };
-        self.link.count_call();
-        let memory = self.common.memory.charge(&self.key, frame.memory());
-        // A connection that is gone needs no answer.
-        let runtime = self.common.runtime.clone();
-        let _ = self.answers.put(Answered { runtime, frame, expires: self.expires, memory, place });
-    }
-
-    fn reply_frame(&self, answer: Answer) -> Result<Frame> {
-        let body = match answer.payload {
-            Payload::Empty => Body::Buffers(Vec::new()),
-            Payload::Buffers(buffers) => Body::Buffers(buffers),
-            Payload::Files(ranges) => Body::Files(ranges),
-        };
-        check_payload_len(body.len()).map_err(|error| err!(Internal, "answer: {error}"))?;
-        let draft = Draft::of(answer.message).map_err(|error| err!(Internal, "answer: {error}"))?;
-        Ok(draft.seal(FrameKind::Reply, self.method, self.request, 0, body))
-    }
-
-    fn failure_frame(&self, error: &Error) -> Frame {
-        let mut failure = pb::Failure::from(error);
-        failure.detail.truncate(failure.detail.floor_char_boundary(DETAIL_LEN_MAX));
-        let draft = Draft::of(failure.encode_to_vec()).expect("a short sentence fits in a frame");
-        draft.seal(FrameKind::Failure, self.method, self.request, 0, Body::Buffers(Vec::<Bytes>::new()))
-    }
-}
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        self.queue(Err(err!(Internal, "the request was dropped without an answer: see the server's log")));
     }
 }

@@ -149,8 +149,8 @@ impl Server {
         Self::run_until(runtime, listener, identity, counters, options, service, never).await
     }
 
-    /// The same until `stop` completes; then takes no further request, answers those in progress, and returns, at the
-    /// latest after [`DRAIN_MAX`].
+    /// The same until `stop` completes; then takes no further request, answers those in progress, tells callers that it took no
+    /// other, and returns, at the latest after [`DRAIN_MAX`].
     pub async fn run_until(
         runtime: Runtime,
         listener: Listener,

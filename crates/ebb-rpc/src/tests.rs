@@ -24,6 +24,7 @@ mod hostile;
 mod outbox;
 mod payloads;
 mod relay;
+mod stops;
 mod trust;
 mod worlds;
 

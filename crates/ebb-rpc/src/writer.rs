@@ -63,6 +63,16 @@ impl Frame {
         self.message.len() as u64 + self.body.len()
     }
 
+    /// Which call it is of.
+    pub fn method(&self) -> u16 {
+        self.header.method
+    }
+
+    /// The number of its request.
+    pub fn request(&self) -> u64 {
+        self.header.request
+    }
+
     /// Whether it costs less to send it than to think about it.
     pub fn is_small(&self) -> bool {
         self.len() < SMALL_PIECE as u64

@@ -19,6 +19,10 @@ pub const PAYLOAD_LEN_MAX: usize = 16 << 20;
 /// Largest frame before the handshake is done: nothing big is allocated for a stranger.
 pub const HANDSHAKE_LEN_MAX: usize = 1024;
 
+/// The number of a failure that answers no request: the server ends the connection. It has answered every request that it took,
+/// so those that still wait were not begun. (Releases that do not know it pass over an answer that nobody waits for.)
+pub const GOODBYE: u64 = 0;
+
 const MAGIC: u32 = u32::from_le_bytes(*b"EBB1");
 const VERSION: u8 = 1;
 
@@ -43,7 +47,7 @@ pub struct FrameHeader {
     pub kind: FrameKind,
     /// The call's number (of a reply: the call that it answers).
     pub method: u16,
-    /// Chosen by the caller, unique among its calls in progress on this connection.
+    /// Chosen by the caller, unique among its calls in progress on this connection; never [`GOODBYE`].
     pub request: u64,
     /// Bytes of protobuf that follow.
     pub message_len: u32,

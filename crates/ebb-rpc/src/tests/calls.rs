@@ -150,34 +150,3 @@ async fn counters_are_exact(runtime: Runtime) {
 }
 
 both!(counters_are_exact);
-
-async fn a_server_that_stops_answers_what_it_has(runtime: Runtime) {
-    let echo = Echo::new(&runtime);
-    let listener = runtime.listen("127.0.0.1:0").await.unwrap();
-    let address = listener.address();
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let server = runtime.spawn(
-        "server",
-        Server::run_until(
-            runtime.clone(),
-            listener,
-            identity("h1", "block"),
-            Counters::default(),
-            ServerOptions::default(),
-            echo.clone(),
-            async {
-                let _ = stopped.await;
-            },
-        ),
-    );
-    let channel = connector(&runtime, "h2").channel(&address);
-    let waiting = channel.clone();
-    let call = runtime.spawn("call", async move { slow_call(&waiting, 300, LONG).await });
-    eventually(&runtime, "the call runs", || echo.running.load(Ordering::SeqCst) == 1).await;
-    stop.send(()).unwrap();
-    server.join().await.unwrap().unwrap();
-    call.join().await.unwrap().unwrap();
-    assert_eq!(small_call(&channel, LONG).await.unwrap_err().kind(), ErrorKind::Unreachable);
-}
-
-both!(a_server_that_stops_answers_what_it_has);

@@ -33,14 +33,14 @@ fn world<F: Future<Output = ()>>(options: ServerOptions, test: impl Fn(String, R
     }
 }
 
-async fn proved(runtime: &Runtime, address: &str, host: &str) -> ebb_types::Result<Stream> {
+pub async fn proved(runtime: &Runtime, address: &str, host: &str) -> ebb_types::Result<Stream> {
     let mut stream = runtime.connect(address).await?;
     handshake::greet(runtime, &mut stream, &identity(host, "mount"), &Counters::default()).await?;
     Ok(stream)
 }
 
 /// The beginning of a request that announces `payload_len` bytes.
-fn opening(method: Method, message: &impl Message, payload_len: usize) -> Vec<u8> {
+pub fn opening(method: Method, message: &impl Message, payload_len: usize) -> Vec<u8> {
     let message = message.encode_to_vec();
     let header = FrameHeader {
         kind: FrameKind::Request,
