@@ -61,7 +61,10 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
         .collect();
     let node = NodeId::new(reply.node);
     let now = shared.runtime.now();
-    shared.state.registry.lock().on_register(node, BootId::new(call.boot), call.pid, &volumes, now);
+    let is_new = shared.state.registry.lock().on_register(node, BootId::new(call.boot), call.pid, &volumes, now);
+    if is_new {
+        shared.state.work.lock().parted.on_away(node, now);
+    }
     shared.state.gray.lock().on_start(node, now);
     tracing::info!(%node, host = call.host, address = call.address, volumes = volumes.len(), "node registered");
     // A volume may have begun a new life, or be gone: its sets have lost a member.

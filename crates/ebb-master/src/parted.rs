@@ -2,12 +2,14 @@
 //!
 //! Such a client's sets go on without the node. Repair would bring it back at once, and the client would lose it again, for as
 //! long as their network is parted. So no copy of that file goes there for a while, and for twice as long each time that it is
-//! lost again. Plain values: moments come in as arguments.
+//! lost again. Where the node itself was away, none of that holds: it is used as soon as it is back. Plain values: moments come
+//! in as arguments.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
+use ebb_types::deadlines::WRITE_DEADLINE;
 use ebb_types::{InodeId, NodeId};
 
 /// After the first loss.
@@ -17,9 +19,17 @@ const LONGEST: Duration = Duration::from_secs(20 * 32);
 /// Files and nodes that are remembered. Who is forgotten is tried once more.
 const REMEMBERED_MAX: usize = 10_000;
 
+/// A client that tells of a loss so soon after a node's return may have called the node before that, and it asks a silent node
+/// only every other second. A second for the client to tell.
+const BEFORE_RETURN: Duration = Duration::from_secs(1).saturating_add(WRITE_DEADLINE);
+
 /// What is held back.
 #[derive(Debug, Default)]
-pub struct Parted(BTreeMap<(InodeId, NodeId), Held>);
+pub struct Parted {
+    held: BTreeMap<(InodeId, NodeId), Held>,
+    /// Nodes that are away, or were not long ago: when that was so last.
+    away: BTreeMap<NodeId, Moment>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
@@ -30,29 +40,36 @@ struct Held {
 impl Parted {
     /// A file's set went on without a node that the master hears.
     pub fn on_lost(&mut self, inode: InodeId, node: NodeId, now: Moment) {
-        let known = self.0.get(&(inode, node)).copied();
+        if self.away.get(&node).is_some_and(|away| now.since(*away) < BEFORE_RETURN) {
+            return;
+        }
+        let known = self.held.get(&(inode, node)).copied();
         if known.is_some_and(|held| now < held.until) {
             return;
         }
         // One that held for long enough is another story.
         let again = known.filter(|held| now < held.until.after(held.span));
         let span = again.map_or(FIRST, |held| (held.span * 2).min(LONGEST));
-        self.0.insert((inode, node), Held { until: now.after(span), span });
-        if self.0.len() > REMEMBERED_MAX {
-            self.0.retain(|_, held| now < held.until.after(held.span));
-            let first = self.0.iter().min_by_key(|(_, held)| held.until).map(|(key, _)| *key);
-            first.filter(|_| self.0.len() > REMEMBERED_MAX).map(|key| self.0.remove(&key));
+        self.held.insert((inode, node), Held { until: now.after(span), span });
+        if self.held.len() > REMEMBERED_MAX {
+            self.held.retain(|_, held| now < held.until.after(held.span));
+            let first = self.held.iter().min_by_key(|(_, held)| held.until).map(|(key, _)| *key);
+            first.filter(|_| self.held.len() > REMEMBERED_MAX).map(|key| self.held.remove(&key));
         }
     }
 
-    /// The master misses the node, too: it was the node, and not the way there. When it is back it is used at once.
-    pub fn on_missed(&mut self, node: NodeId) {
-        self.0.retain(|(_, other), _| *other != node);
+    /// The master misses the node, too, or a new process of it has registered: it was the node, and not the way there. When it is
+    /// back it is used at once.
+    pub fn on_away(&mut self, node: NodeId, now: Moment) {
+        self.away.retain(|_, away| now.since(*away) < BEFORE_RETURN);
+        if self.away.insert(node, now).is_none() {
+            self.held.retain(|(_, other), _| *other != node);
+        }
     }
 
     /// Nodes that get no copy of this file now, and for how long.
     pub fn held_back(&self, inode: InodeId, now: Moment) -> impl Iterator<Item = (NodeId, Duration)> + '_ {
-        let of_file = self.0.range((inode, NodeId::default())..=(inode, NodeId::new(u64::MAX)));
+        let of_file = self.held.range((inode, NodeId::default())..=(inode, NodeId::new(u64::MAX)));
         of_file.filter(move |(_, held)| now < held.until).map(move |((_, node), held)| (*node, held.until.since(now)))
     }
 }
@@ -96,8 +113,31 @@ mod tests {
         assert!(is_held(&parted, 219) && !is_held(&parted, 220));
         parted.on_lost(InodeId::new(8), NodeId::new(3), at(200));
         assert!(is_held(&parted, 210), "files for themselves");
-        parted.on_missed(NodeId::new(3));
+        parted.on_away(NodeId::new(3), at(210));
         assert!(!is_held(&parted, 210), "it was the node");
+    }
+
+    /// A host is off for less time than it takes the master to miss it.
+    #[test]
+    fn a_node_that_started_anew_is_used_at_once() {
+        let mut parted = Parted::default();
+        parted.on_lost(InodeId::new(7), NodeId::new(3), at(100));
+        parted.on_away(NodeId::new(3), at(101));
+        assert!(!is_held(&parted, 101), "told before its start");
+        parted.on_lost(InodeId::new(7), NodeId::new(3), at(104));
+        assert!(!is_held(&parted, 104), "called before its start");
+        parted.on_lost(InodeId::new(7), NodeId::new(3), at(107));
+        assert!(is_held(&parted, 107), "it started, and is not reached");
+    }
+
+    #[test]
+    fn a_node_that_was_missed_is_used_as_soon_as_it_is_heard() {
+        let mut parted = Parted::default();
+        (100..=110).for_each(|now| parted.on_away(NodeId::new(3), at(now)));
+        parted.on_lost(InodeId::new(7), NodeId::new(3), at(112));
+        assert!(!is_held(&parted, 112), "the client has not heard that it is back");
+        parted.on_lost(InodeId::new(7), NodeId::new(3), at(116));
+        assert!(is_held(&parted, 116));
     }
 
     #[test]
@@ -106,6 +146,6 @@ mod tests {
         for inode in 0..REMEMBERED_MAX as u64 + 500 {
             parted.on_lost(InodeId::new(inode), NodeId::new(3), at(inode / 1000));
         }
-        assert_eq!(parted.0.len(), REMEMBERED_MAX);
+        assert_eq!(parted.held.len(), REMEMBERED_MAX);
     }
 }

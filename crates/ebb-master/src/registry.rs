@@ -127,8 +127,8 @@ impl Registry {
         self.version += 1;
     }
 
-    /// A node starts. `volumes` as they are recorded now, ids filled in.
-    pub fn on_register(&mut self, node: NodeId, boot: BootId, pid: u32, volumes: &[pb::Volume], now: Moment) {
+    /// A node says that it is there. `volumes` as they are recorded now, ids filled in. True: by a new process, or for the first time.
+    pub fn on_register(&mut self, node: NodeId, boot: BootId, pid: u32, volumes: &[pb::Volume], now: Moment) -> bool {
         let old = self.nodes.remove(&node).unwrap_or_default();
         let fresh = old.boot != boot;
         let mut entry = Node { boot, pid, heard: Some(now), ..Node::default() };
@@ -143,6 +143,7 @@ impl Registry {
         }
         self.nodes.insert(node, entry);
         self.version += 1;
+        fresh
     }
 
     /// A node lives. Returns also what broke since its last heartbeat.

@@ -111,13 +111,10 @@ fn note_deaths(shared: &Shared) {
         let before = registry.version();
         (registry.on_tick(recorded.into_iter(), now, word), registry.version() != before)
     };
+    let missed: Vec<_> = shared.state.registry.lock().missed(now).map(|(node, _)| node).collect();
+    missed.into_iter().for_each(|node| shared.state.work.lock().parted.on_away(node, now));
     if !changed {
         return;
-    }
-    {
-        let missed: Vec<_> = shared.state.registry.lock().missed(now).map(|(node, _)| node).collect();
-        let mut work = shared.state.work.lock();
-        missed.into_iter().for_each(|node| work.parted.on_missed(node));
     }
     let snapshot = machine.clone();
     drop(machine);
