@@ -166,7 +166,7 @@ impl Shared {
     async fn reclaim(self: &Arc<Self>) -> Result<()> {
         let (mut leases, mut open) = (Vec::new(), Vec::new());
         for inode in self.inodes() {
-            let held = self.held(&inode);
+            let held = self.reclaimed(&inode);
             if held.mode() != pb::LeaseMode::LeaseNone {
                 leases.push(held);
             }

@@ -19,6 +19,7 @@ use ebb_wire::pb;
 
 use crate::batch::{RELEASE_BATCH, idle_files, is_idle};
 use crate::inode::{Inode, Lease};
+use crate::plan::reach_of;
 use crate::poll::Word;
 use crate::shared::Shared;
 use crate::types::CacheGuard;
@@ -185,8 +186,21 @@ impl Shared {
             epoch: core.epoch.raw(),
             size: core.size,
             mtime_ns: core.mtime_ns,
-            question: 0,
+            ..Default::default()
         }
+    }
+
+    /// The same for a master process that has forgotten what it promised.
+    pub fn reclaimed(&self, inode: &Inode) -> pb::Held {
+        let mut held = self.held(inode);
+        if held.mode() == pb::LeaseMode::LeaseWrite {
+            let core = inode.core.lock();
+            let whole = core.geometry().metablock_size;
+            let unfinished = core.map.values().filter(|record| record.length < whole);
+            let may_write = |record: &pb::Metablock| pb::Promised { metablock: record.id, reserved: reach_of(record) };
+            held.promised = unfinished.map(may_write).collect();
+        }
+        held
     }
 
     /// Tells the master of recalls that were dealt with, by a poll that does not wait.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebb_meta::{METABLOCKS_PER_REPLY, Machine, Reply};
 use ebb_runtime::{Moment, Plant, Runtime};
-use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, SessionId, bail, err};
+use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, MetablockId, Result, SessionId, bail, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use pb::command::Command as Op;
@@ -367,6 +367,11 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
         }
     }
     soft.sessions.set_reclaimed(session);
+    let written = call.leases.iter().filter(|held| machine.holder(InodeId::new(held.inode)) == Some(session));
+    for (held, promised) in written.flat_map(|held| held.promised.iter().map(move |promised| (held, promised))) {
+        let (inode, block) = (InodeId::new(held.inode), MetablockId::new(promised.metablock));
+        shared.state.room().on_reclaimed(inode, block, promised.reserved);
+    }
     tracing::debug!(%session, leases = call.leases.len(), open = call.open.len(), refused, "reclaimed");
     drop(soft);
     shared.state.wake.reap.notify_one();

@@ -12,7 +12,8 @@
 //!
 //! What a holder was promised stays promised until its recovery has finished: its members may have all of it.
 //!
-//! Plain values; soft state: a new master process begins with the files that are held or being recovered.
+//! Plain values; soft state: a new master process begins with guesses about the files that are held or being recovered, and
+//! their holders tell it what they were promised. Where a quota binds, a guess is the most that may have been.
 
 mod waiting;
 
@@ -59,6 +60,8 @@ struct Block {
     /// Bytes that it counts for in what waits for its volumes, and the span of time that they belong to.
     waits: u64,
     span: u64,
+    /// Not what was promised, but what may have been, by a master process before this one.
+    is_guess: bool,
 }
 
 /// A placement that is on its way into the log: what will wait for its volumes.
@@ -93,11 +96,13 @@ impl Reservations {
                 continue;
             };
             for block in &blocks {
-                let small = block.index == 0 && block.length <= dataset.block_size;
+                // A guess that is too low shows in the volume's free space; a quota would be passed.
+                let small = block.index == 0 && block.length <= dataset.block_size && dataset.quota_bytes == 0;
                 let reserved = if small { dataset.block_size } else { dataset.metablock_size };
                 all.reserve(inode, DatasetId::new(dataset.id), block, reserved);
             }
         }
+        all.files.values_mut().flat_map(|file| file.blocks.values_mut()).for_each(|block| block.is_guess = true);
         // Who of them writes is not known: what they write from now on will tell.
         all.volumes.values_mut().for_each(|promised| promised.waiting = Waiting::default());
         all
@@ -114,11 +119,37 @@ impl Reservations {
         let id = block.metablock_id();
         let file = self.files.entry(inode).or_insert_with(|| File { dataset, grew: None, blocks: BTreeMap::new() });
         let before = file.blocks.get(&id).cloned();
+        let is_guess = before.as_ref().is_some_and(|before| before.is_guess);
         let reserved = before.as_ref().map_or(reserved, |before| before.reserved.max(reserved));
         let volumes = block.members.iter().map(pb::Member::volume_id).collect();
         let waits = expected(reserved.saturating_sub(block.length), file.grew);
         let span = self.spans.number();
-        self.put(inode, id, Some(Block { reserved, length: block.length, volumes, waits, span }));
+        self.put(inode, id, Some(Block { reserved, length: block.length, volumes, waits, span, is_guess }));
+    }
+
+    /// The holder of a file tells up to where it may write a metablock, by what an earlier master process promised. Counts only
+    /// as long as that was guessed.
+    pub fn on_reclaimed(&mut self, inode: InodeId, block: MetablockId, reserved: u64) {
+        let known =
+            self.files.get(&inode).and_then(|file| file.blocks.get(&block)).filter(|block| block.is_guess).cloned();
+        if let Some(known) = known {
+            self.put(inode, block, Some(Block { reserved: reserved.max(known.length), is_guess: false, ..known }));
+        }
+    }
+
+    /// Up to where the holder may write a metablock, which it is told now: what was guessed is promised by that.
+    pub fn tell(&mut self, inode: InodeId, block: MetablockId) -> u64 {
+        let known = self.files.get_mut(&inode).and_then(|file| file.blocks.get_mut(&block));
+        known.map_or(0, |block| {
+            block.is_guess = false;
+            block.reserved
+        })
+    }
+
+    /// Whether more may be taken for promised in a dataset than is.
+    #[must_use]
+    pub fn has_guesses(&self) -> bool {
+        self.files.values().any(|file| file.blocks.values().any(|block| block.is_guess && block.open() > 0))
     }
 
     /// Up to where the holder may write a metablock, if that was promised.
@@ -169,7 +200,7 @@ impl Reservations {
                 let volumes = record.members.iter().map(pb::Member::volume_id).collect();
                 let (waits, span) =
                     if grew > 0 { (expected(open, Some(grew)), now) } else { (old.waits.min(open), old.span) };
-                Block { reserved: old.reserved, length: record.length, volumes, waits, span }
+                Block { length: record.length, volumes, waits, span, ..old }
             });
             self.put(inode, id, block);
         }

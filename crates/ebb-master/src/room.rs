@@ -106,7 +106,8 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
 }
 
 /// Tries to find room. What is refused for want of it is tried again while some is coming back: room that is promised to
-/// others and not used, which is asked back, and that of what was removed, until its volumes have told. For a bounded time.
+/// others and not used, which is asked back; that of what was removed, until its volumes have told; and what is only guessed
+/// to be promised, until holders have told. For a bounded time.
 pub(crate) async fn find(shared: &Shared, op: &Op, place: impl Fn() -> Result<Placed>) -> Result<Placed> {
     let mut tried = place();
     let Some(mut short) = shortage(op, &tried) else { return tried };
@@ -118,7 +119,8 @@ pub(crate) async fn find(shared: &Shared, op: &Op, place: impl Fn() -> Result<Pl
     }
     // Of a quota it is gone when the file is.
     let is_freed = |short| is_reaping(shared) || (short == Short::Room && is_deleting(shared));
-    let is_coming = |short| has_idle(shared, &asked) || is_freed(short);
+    let is_guessed = |short| short == Short::Quota && shared.state.room().has_guesses();
+    let is_coming = |short| has_idle(shared, &asked) || is_freed(short) || is_guessed(short);
     let mut goes_on = is_coming(short);
     while goes_on {
         shared.runtime.sleep(LOOK_AGAIN).await;
@@ -238,7 +240,7 @@ fn promise_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, wh
     {
         room.reserve(inode, DatasetId::new(dataset.id), block, reserved);
     }
-    block.reserved = room.reserved(inode, block.metablock_id());
+    block.reserved = room.tell(inode, block.metablock_id());
 }
 
 /// Space as `statfs` tells it: raw, over live volumes, less what is promised; within the quota of the dataset.

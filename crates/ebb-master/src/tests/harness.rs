@@ -360,7 +360,7 @@ pub(crate) fn unlink(name: &str) -> Op {
 }
 
 pub(crate) fn held(inode: u64, mode: pb::LeaseMode, epoch: u64, size: u64) -> pb::Held {
-    pb::Held { inode, mode: mode as i32, epoch, size, mtime_ns: 99, question: 0 }
+    pb::Held { inode, mode: mode as i32, epoch, size, mtime_ns: 99, ..Default::default() }
 }
 
 /// The answer to a question.

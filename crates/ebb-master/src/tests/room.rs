@@ -6,7 +6,7 @@ use ebb_types::{Epoch, ErrorKind, Result, Version};
 use ebb_wire::pb;
 use pb::meta_op::{CreateDataset, Grant, Op, SetDataset, StatFs, Unlink};
 
-use super::harness::{Cluster, TestClient, with_cluster};
+use super::harness::{Cluster, TestClient, held, with_cluster};
 
 const MIB: u64 = 1 << 20;
 
@@ -146,16 +146,30 @@ fn room_of_what_was_removed_is_waited_for() {
     });
 }
 
+/// Goal: a new process of the master gives nobody what an earlier one had promised to another.
 #[test]
 fn promises_survive_a_restart_of_the_master() {
     with_cluster(53, 3, |mut cluster: Cluster| async move {
-        let client = cluster.watcher().await;
-        let dataset = dataset(&client, 2 * MIB).await;
+        let (client, other) = (cluster.watcher().await, cluster.watcher().await);
+        let dataset = dataset(&client, 3 * MIB).await;
         let made = create(&client, dataset.root_inode, "a").await.unwrap();
-        assert_eq!(made.metablocks[0].reserved, MIB);
+        let (attr, block) = (made.attr.unwrap(), made.metablocks[0].clone());
+        assert_eq!((block.reserved, more(&client, &attr, 0).await.unwrap()), (MIB, 2 * MIB));
         cluster.crash_master().await;
         cluster.until("nodes", |status| status.safe_start).await;
-        assert_eq!(stat(&client, dataset.root_inode).await.free_bytes, 3 * MIB, "one of two blocks is promised");
+        assert_eq!(stat(&client, dataset.root_inode).await.free_bytes, 0, "it may have been promised anything");
+        let second = create(&other, dataset.root_inode, "b").await.unwrap().attr.unwrap();
+        let reclaim = async {
+            client.runtime.sleep(Duration::from_secs(1)).await;
+            let promised = vec![pb::Promised { metablock: block.id, reserved: 2 * MIB }];
+            let lease = pb::Held { promised, ..held(attr.inode, pb::LeaseMode::LeaseWrite, attr.epoch, 0) };
+            let reclaim = pb::Reclaim { session: client.session, leases: vec![lease], ..Default::default() };
+            client.channel.call(&reclaim, Duration::from_secs(5)).await.unwrap();
+        };
+        let (granted, ()) = tokio::join!(more(&other, &second, 0), reclaim);
+        assert_eq!(granted.unwrap(), MIB, "it waits until the holder has told");
+        assert_eq!(more(&other, &second, 0).await.unwrap_err().kind(), ErrorKind::QuotaExceeded);
+        assert_eq!(stat(&client, dataset.root_inode).await.free_bytes, 0);
     });
 }
 
