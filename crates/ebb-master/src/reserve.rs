@@ -15,6 +15,7 @@
 //! Plain values; soft state: a new master process begins with guesses about the files that are held or being recovered, and
 //! their holders tell it what they were promised. Where a quota binds, a guess is the most that may have been.
 
+mod offer;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use ebb_meta::Machine;
 use ebb_runtime::Moment;
 use ebb_types::{DatasetId, InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
+pub use offer::{Offer, Short, choose_reserved};
 use waiting::{Spans, Waiting, expected};
 
 /// Reservations of all files that are held or being recovered.
@@ -300,47 +302,6 @@ impl Reservations {
     pub fn in_dataset(&self, dataset: DatasetId) -> u64 {
         self.datasets.get(&dataset).copied().unwrap_or_default()
     }
-}
-
-/// How far a reservation may reach.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Offer {
-    /// Up to where the holder may write already.
-    pub have: u64,
-    /// The least that helps it: one step.
-    pub step: u64,
-    /// The most that it can use.
-    pub whole: u64,
-    /// Bytes that the fullest of the members' volumes can still promise.
-    pub room: u64,
-    /// Bytes that the dataset's quota leaves; `None`: no quota.
-    pub quota: Option<u64>,
-}
-
-/// What is in the way of more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Short {
-    /// A member's volume.
-    Room,
-    /// The dataset's quota.
-    Quota,
-}
-
-/// Up to where the holder may write from now on: everything where there is plenty, a step where it gets tight, and
-/// the last bytes of a quota or a volume to whom asks first.
-pub fn choose_reserved(offer: &Offer) -> Result<u64, Short> {
-    let quota = offer.quota.unwrap_or(u64::MAX);
-    let most = offer.room.min(quota);
-    let wanted = offer.whole.saturating_sub(offer.have);
-    if wanted == 0 {
-        return Ok(offer.whole);
-    }
-    if most == 0 {
-        return Err(if quota == 0 { Short::Quota } else { Short::Room });
-    }
-    // Plenty: many writers could take as much before the count is true again.
-    let extra = if most / 16 >= wanted { wanted } else { offer.step.min(wanted).min(most) };
-    Ok(offer.have + extra)
 }
 
 #[cfg(test)]
