@@ -12,7 +12,7 @@ use ebb_meta::{Applied, EPOCH_STEP_MAX, Machine, Reply};
 use ebb_runtime::{Moment, Runtime, Task};
 use ebb_types::{ClusterId, Error, Result, bail, err};
 use ebb_wire::{Message, pb};
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::RwLock;
 use pb::command::Command as Op;
 use raft::eraftpb::{Entry, EntryType};
 use raft::{RawNode, StateRole};
@@ -21,9 +21,11 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::log::wal::Urgency;
 use crate::log::{Batch, CheckpointWriter, DataDir, LogMemory, Wal, WalOptions};
 
+mod look;
 pub mod recover;
 mod urgency;
 
+use look::Look;
 use recover::{At, Commands, Start, recover};
 use urgency::urgency;
 
@@ -203,15 +205,18 @@ impl Group {
         Ok(())
     }
 
-    /// The applied state, for a short look. Lock order: this before any lock of soft state; never across an await.
-    pub fn machine(&self) -> RwLockReadGuard<'_, Machine> {
-        self.machine.read()
+    /// The applied state, for a short look, one at a time in each thread. Lock order: this before any lock of soft state; never
+    /// across an await.
+    #[track_caller]
+    pub fn machine(&self) -> Look<'_> {
+        Look::begin(&self.machine)
     }
 
     /// A copy of the applied state, for a long look. Cheap: it shares everything until something changes.
     #[must_use]
+    #[track_caller]
     pub fn snapshot(&self) -> Machine {
-        self.machine.read().clone()
+        self.machine().clone()
     }
 
     /// Synced writes to the log since start.

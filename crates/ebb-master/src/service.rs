@@ -349,12 +349,13 @@ impl Front {
         let session = open_drawn(shared, &call).await?;
         tracing::info!(%session, host = call.host, role = call.role, pid = call.pid, "session opened");
         let (_, nodes) = shared.node_map();
+        let plans = power::encoded(&shared.group.machine());
         Ok(Answer::new(&pb::OpenSessionReply {
             session: session.raw(),
             cluster: shared.options.identity.cluster.raw(),
             session_ttl_ms: u64::try_from(shared.options.session_ttl.as_millis()).unwrap_or(u64::MAX),
             nodes,
-            plans: power::encoded(&shared.group.machine()),
+            plans,
             master_boot: shared.boot,
             position: Some(shared.position()),
         }))
