@@ -130,11 +130,13 @@ fn promised(mut records: Vec<Record>, mounts: &[PathBuf]) -> Vec<Record> {
     for (index, record) in records.iter().enumerate() {
         let under_way = latest.iter().flatten().filter(|other| other.end > record.start);
         let later = records[index + 1..].iter().take_while(|other| other.start < record.end);
-        let moves = under_way.clone().chain(later).filter(|other| !is_one_mount(other, record));
+        let elsewhere = under_way.clone().chain(later).filter(|other| !is_one_mount(other, record));
+        let moves = elsewhere.filter_map(|other| match other.operation {
+            Operation::Move(from, to) | Operation::MoveNew(from, to) => Some((from, to)),
+            _ => None,
+        });
         if let Operation::Move(from, to) = record.operation
-            && moves
-                .clone()
-                .any(|other| [Operation::Move(from, to), Operation::MoveNew(from, to)].contains(&other.operation))
+            && leads(&moves.collect::<Vec<_>>(), from, to)
         {
             // Its kernel may have found one file under both names, and done nothing.
             promised[index].answer = Answer::Unknown;
@@ -147,6 +149,15 @@ fn promised(mut records: Vec<Record>, mounts: &[PathBuf]) -> Vec<Record> {
         latest[record.client] = Some(*record);
     }
     promised
+}
+
+/// Whether moves may take a file from one name to another, by way of others or not.
+fn leads(moves: &[(Name, Name)], from: Name, to: Name) -> bool {
+    let mut reached = BTreeSet::from([from]);
+    while let Some((_, next)) = moves.iter().find(|(from, to)| reached.contains(from) && !reached.contains(to)) {
+        reached.insert(*next);
+    }
+    reached.contains(&to)
 }
 
 /// What is in a file of this number.
