@@ -177,7 +177,8 @@ impl Shared {
             }
         }
         let opening = self.session.last_opening();
-        let message = pb::Reclaim { session: self.session.name().id.raw(), leases, open, opening };
+        let session = self.session.name().id.raw();
+        let message = pb::Reclaim { session, leases, open, opening, tells_promises: true };
         self.session.masters.call(&message, ATTEMPT, self.session.ttl()).await.result?;
         Ok(())
     }
@@ -244,7 +245,8 @@ impl Shared {
             .collect();
         if !open.is_empty() {
             let opening = self.session.last_opening();
-            let message = pb::Reclaim { session: self.session.name().id.raw(), leases: Vec::new(), open, opening };
+            let session = self.session.name().id.raw();
+            let message = pb::Reclaim { session, open, opening, ..Default::default() };
             self.session.masters.call(&message, ATTEMPT, self.session.deadline()).await.result?;
         }
         Ok(())

@@ -196,9 +196,12 @@ impl Shared {
         if held.mode() == pb::LeaseMode::LeaseWrite {
             let core = inode.core.lock();
             let whole = core.geometry().metablock_size;
-            let unfinished = core.map.values().filter(|record| record.length < whole);
-            let may_write = |record: &pb::Metablock| pb::Promised { metablock: record.id, reserved: reach_of(record) };
-            held.promised = unfinished.map(may_write).collect();
+            let unfinished = core.map.iter().filter(|(_, record)| record.length < whole);
+            let promised = unfinished.map(|(index, record)| {
+                let written = core.channels.get(index).map_or(0, |channel| channel.length);
+                pb::Promised { metablock: record.id, reserved: reach_of(record).max(written) }
+            });
+            held.promised = promised.collect();
         }
         held
     }

@@ -367,10 +367,10 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
         }
     }
     soft.sessions.set_reclaimed(session);
-    let written = call.leases.iter().filter(|held| machine.holder(InodeId::new(held.inode)) == Some(session));
-    for (held, promised) in written.flat_map(|held| held.promised.iter().map(move |promised| (held, promised))) {
-        let (inode, block) = (InodeId::new(held.inode), MetablockId::new(promised.metablock));
-        shared.state.room().on_reclaimed(inode, block, promised.reserved);
+    for held in call.leases.iter().filter(|held| machine.holder(InodeId::new(held.inode)) == Some(session)) {
+        let promised = held.promised.iter().map(|told| (MetablockId::new(told.metablock), told.reserved)).collect();
+        let told = call.tells_promises.then_some(&promised);
+        shared.state.room().on_reclaimed(InodeId::new(held.inode), told);
     }
     tracing::debug!(%session, leases = call.leases.len(), open = call.open.len(), refused, "reclaimed");
     drop(soft);

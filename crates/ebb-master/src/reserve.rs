@@ -62,7 +62,8 @@ struct Block {
     /// Bytes that it counts for in what waits for its volumes, and the span of time that they belong to.
     waits: u64,
     span: u64,
-    /// Not what was promised, but what may have been, by a master process before this one.
+    /// Not what was promised, but what may have been, by a master process before this one, where a quota binds. The holder is
+    /// told nothing of it.
     is_guess: bool,
 }
 
@@ -92,7 +93,7 @@ impl Reservations {
     /// Those of a master process that begins: what holders may have been promised before.
     #[must_use]
     pub fn of_held(machine: &Machine) -> Self {
-        let mut all = Self::default();
+        let (mut all, mut guesses) = (Self::default(), Vec::new());
         for inode in machine.uncommitted_files() {
             let (Ok(blocks), Ok(dataset)) = (machine.metablocks(inode), machine.dataset_of(inode)) else {
                 continue;
@@ -103,8 +104,12 @@ impl Reservations {
                 let reserved = if small { dataset.block_size } else { dataset.metablock_size };
                 all.reserve(inode, DatasetId::new(dataset.id), block, reserved);
             }
+            guesses.extend((dataset.quota_bytes != 0).then_some(inode));
         }
-        all.files.values_mut().flat_map(|file| file.blocks.values_mut()).for_each(|block| block.is_guess = true);
+        for file in guesses {
+            let blocks = all.files.get_mut(&file).into_iter().flat_map(|file| file.blocks.values_mut());
+            blocks.for_each(|block| block.is_guess = true);
+        }
         // Who of them writes is not known: what they write from now on will tell.
         all.volumes.values_mut().for_each(|promised| promised.waiting = Waiting::default());
         all
@@ -129,23 +134,23 @@ impl Reservations {
         self.put(inode, id, Some(Block { reserved, length: block.length, volumes, waits, span, is_guess }));
     }
 
-    /// The holder of a file tells up to where it may write a metablock, by what an earlier master process promised. Counts only
-    /// as long as that was guessed.
-    pub fn on_reclaimed(&mut self, inode: InodeId, block: MetablockId, reserved: u64) {
-        let known =
-            self.files.get(&inode).and_then(|file| file.blocks.get(&block)).filter(|block| block.is_guess).cloned();
-        if let Some(known) = known {
-            self.put(inode, block, Some(Block { reserved: reserved.max(known.length), is_guess: false, ..known }));
+    /// The holder of a file tells up to where it may write its metablocks, by what an earlier master process promised: those that
+    /// it does not name, no further than they are written, or as far as was guessed if it tells nothing of any.
+    pub fn on_reclaimed(&mut self, inode: InodeId, told: Option<&BTreeMap<MetablockId, u64>>) {
+        let blocks = self.files.get(&inode).into_iter().flat_map(|file| &file.blocks);
+        let guesses: Vec<_> =
+            blocks.filter(|(_, block)| block.is_guess).map(|(id, block)| (*id, block.clone())).collect();
+        for (id, guess) in guesses {
+            let reserved =
+                told.map_or(guess.reserved, |told| told.get(&id).copied().unwrap_or_default().max(guess.length));
+            self.put(inode, id, Some(Block { reserved, is_guess: false, ..guess }));
         }
     }
 
-    /// Up to where the holder may write a metablock, which it is told now: what was guessed is promised by that.
-    pub fn tell(&mut self, inode: InodeId, block: MetablockId) -> u64 {
-        let known = self.files.get_mut(&inode).and_then(|file| file.blocks.get_mut(&block));
-        known.map_or(0, |block| {
-            block.is_guess = false;
-            block.reserved
-        })
+    /// Whether it is not known how far the holder may write a metablock, because it has not told yet.
+    #[must_use]
+    pub fn is_guess(&self, inode: InodeId, block: MetablockId) -> bool {
+        self.files.get(&inode).and_then(|file| file.blocks.get(&block)).is_some_and(|block| block.is_guess)
     }
 
     /// Whether more may be taken for promised in a dataset than is.
@@ -209,6 +214,7 @@ impl Reservations {
     }
 
     fn put(&mut self, inode: InodeId, id: MetablockId, now: Option<Block>) {
+        tracing::trace!(%inode, metablock = %id, room = ?now.as_ref().map(|block| (block.reserved, block.length, block.is_guess)), "room");
         let span = self.spans.number();
         let Some(file) = self.files.get_mut(&inode) else { return };
         let before = match &now {

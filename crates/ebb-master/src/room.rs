@@ -84,6 +84,9 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
     let mut placed = Placed::default();
     for index in &grant.indexes {
         if let Ok(at) = existing.binary_search_by_key(index, |metablock| metablock.index) {
+            if shared.state.room().is_guess(inode, existing[at].metablock_id()) {
+                return Err(refusal(Short::Quota, &dataset));
+            }
             let offer = offer(shared, inode, &existing[at], &dataset, dataset.metablock_size, left);
             if let Err(short) = choose_reserved(&offer) {
                 return Err(refusal(short, &dataset));
@@ -230,6 +233,9 @@ fn promise_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, wh
     let inode = InodeId::new(attr.inode);
     let machine = shared.group.machine();
     let Ok(dataset) = machine.dataset_of(inode) else { return };
+    if shared.state.room().is_guess(inode, block.metablock_id()) {
+        return;
+    }
     let quota = quota_left(shared, &machine, &dataset);
     let offer = offer(shared, inode, block, &dataset, whole, quota);
     let mut room = shared.state.room();
@@ -240,7 +246,7 @@ fn promise_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, wh
     {
         room.reserve(inode, DatasetId::new(dataset.id), block, reserved);
     }
-    block.reserved = room.tell(inode, block.metablock_id());
+    block.reserved = room.reserved(inode, block.metablock_id());
 }
 
 /// Space as `statfs` tells it: raw, over live volumes, less what is promised; within the quota of the dataset.

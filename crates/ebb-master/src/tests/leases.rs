@@ -208,6 +208,7 @@ fn read_leases_and_open_handles_are_reclaimed_from_a_new_master() {
             leases: vec![held(attr.inode, LeaseRead, 0, 0)],
             open: vec![attr.inode],
             opening: 1,
+            ..Default::default()
         };
         two.channel.call(&reclaim, Duration::from_secs(5)).await.unwrap();
         one.poll(vec![]).await.unwrap();
@@ -240,6 +241,7 @@ fn a_new_master_gives_no_conflicting_lease_before_all_have_reclaimed() {
                 leases: vec![held(attr.inode, LeaseRead, 0, 0)],
                 open: vec![],
                 opening: 0,
+                ..Default::default()
             };
             two.channel.call(&reclaim, Duration::from_secs(5)).await.unwrap();
             assert_eq!(two.next_recall().await.keep, LeaseNone as i32);
