@@ -5,10 +5,11 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ebb_virtual::names::check::{Verdict, check};
 use ebb_virtual::names::{Answer, Directory, File as Content, NAMES_MAX, Name, Operation, Record};
@@ -36,6 +37,8 @@ pub struct Run {
     pub stop: AtomicBool,
     records: Mutex<Vec<Record>>,
     complaints: Mutex<Vec<String>>,
+    /// Files that were found empty: what their handles said then. Of one that should have been full it is shown.
+    empty: Mutex<Vec<String>>,
 }
 
 /// One program: a thread that works in a directory by one mount.
@@ -47,6 +50,8 @@ struct Program<'a> {
     makes_in: PathBuf,
     /// All programs use one mount.
     exchanges: bool,
+    /// What it has just read nothing from.
+    empty: Option<File>,
     dice: Dice,
 }
 
@@ -61,6 +66,7 @@ impl Run {
             stop: AtomicBool::new(false),
             records: Mutex::default(),
             complaints: Mutex::default(),
+            empty: Mutex::default(),
         }
     }
 
@@ -74,7 +80,8 @@ impl Run {
                 fs::create_dir_all(&own).unwrap();
                 let makes_in = if number % 2 == 0 { path.clone() } else { own };
                 let dice = Dice::new(seed * 100 + number as u64);
-                let mut program = Program { run: self, number, shared: path.clone(), makes_in, exchanges, dice };
+                let mut program =
+                    Program { run: self, number, shared: path.clone(), makes_in, exchanges, empty: None, dice };
                 scope.spawn(move || program.work());
             }
         });
@@ -85,6 +92,7 @@ impl Run {
     pub fn judge(self) -> (usize, usize) {
         let records = self.records.into_inner().unwrap();
         let complaints = self.complaints.into_inner().unwrap();
+        let empty = self.empty.into_inner().unwrap();
         let first: Directory = [None; NAMES_MAX];
         let mounts = self.mounts.into_inner().unwrap();
         let verdict = check(first, &promised(records.clone(), &mounts));
@@ -95,8 +103,13 @@ impl Run {
             records.len(),
             complaints.len(),
             match &verdict {
-                Verdict::Linear => "the rest is as it should be",
-                Verdict::Illegal(why) | Verdict::Undecided(why) => why,
+                Verdict::Linear => "the rest is as it should be".to_owned(),
+                Verdict::Illegal(why) | Verdict::Undecided(why) => {
+                    // The first line names the operation.
+                    let wrong = why.lines().next().unwrap_or_default();
+                    let about = empty.iter().find(|what| wrong.contains(what.split_once(':').expect("a time").0));
+                    format!("{why}\n{}", about.map_or("", String::as_str))
+                }
             }
         );
         let unknown = records.iter().filter(|record| record.answer == Answer::Unknown).count();
@@ -240,19 +253,37 @@ impl Program<'_> {
             end += GIVEN_UP_NS;
         }
         self.run.records.lock().unwrap().push(Record { client: self.number, operation, answer, start, end });
+        if let Some(file) = self.empty.take() {
+            self.look_again(end, file);
+        }
     }
 
     fn complain(&self, what: String) {
         self.run.complaints.lock().unwrap().push(what);
     }
 
-    fn read(&self, name: Name) -> Result<Answer> {
+    fn read(&mut self, name: Name) -> Result<Answer> {
         let mut bytes = Vec::new();
-        File::open(path_of(&self.shared, name))?.read_to_end(&mut bytes)?;
+        let mut file = File::open(path_of(&self.shared, name))?;
+        file.read_to_end(&mut bytes)?;
+        self.empty = Some(file).filter(|_| bytes.is_empty());
         inspect(&bytes).ok_or_else(|| {
             let (len, start) = (bytes.len(), String::from_utf8_lossy(&bytes[..bytes.len().min(40)]));
             Error::new(ErrorKind::InvalidData, format!("{len} bytes that are no file: {start:?}"))
         })
+    }
+
+    /// Notes what the handle of a file that was found empty says of it, and whether it stays empty.
+    fn look_again(&self, end: u64, mut file: File) {
+        let stat = file.metadata().map(|stat| (stat.ino(), stat.len(), stat.nlink()));
+        std::thread::sleep(Duration::from_millis(20));
+        let later = file.read_to_end(&mut Vec::new());
+        let who = self.number;
+        let what = format!(
+            "to {} us: program {who}: inode, length and names of the empty file: {stat:?}; bytes 20 ms later: {later:?}",
+            end / 1000
+        );
+        self.run.empty.lock().unwrap().push(what);
     }
 
     fn look(&self, name: Name) -> Result<Answer> {
