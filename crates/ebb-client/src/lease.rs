@@ -126,6 +126,12 @@ impl Shared {
         }
         let asking = self.known.ask();
         let (acquired, generation) = self.acquire_fresh(inode, lease, opening.as_ref()).await?;
+        if matches!(acquired, Acquired::Lease(..)) {
+            let unsynced = inode.core.lock().sharing.clone().filter(Sharing::is_unsynced);
+            if let Some(stay) = unsynced {
+                self.ask_how_it_ended(inode, &stay).await;
+            }
+        }
         let mut core = inode.core.lock();
         let (mut grant, mode) = match acquired {
             Acquired::Lease(grant, mode) => (grant, mode),

@@ -35,6 +35,9 @@ pub(crate) const IN_FLIGHT_MAX: usize = 64;
 const ATTEMPT: Duration = SHARED_ATTEMPT;
 /// Longest pause between attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// A proxy that has given a file back has so long to say so to a client that has the lease by then. The file's other operations
+/// wait meanwhile.
+const END_ASKED: Duration = Duration::from_secs(1);
 
 /// What the proxy said, and the bytes beside it.
 pub(crate) struct Answer {
@@ -195,17 +198,18 @@ impl Shared {
     /// Returns when everything that was written to a shared file is synced by all members. An error is sticky: each
     /// handle hears of it.
     pub async fn sync_shared(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
-        self.sync_shared_with(inode, shared_op::Sync { commit: false }).await
+        self.sync_shared_with(inode, false).await
     }
 
     /// The same, and the master knows of it when it returns.
     pub async fn commit_shared(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
-        self.sync_shared_with(inode, shared_op::Sync { commit: true }).await
+        self.sync_shared_with(inode, true).await
     }
 
-    async fn sync_shared_with(self: &Arc<Self>, inode: &Arc<Inode>, sync: shared_op::Sync) -> Result<()> {
+    async fn sync_shared_with(self: &Arc<Self>, inode: &Arc<Inode>, commit: bool) -> Result<()> {
         loop {
             let Some(sharing) = inode.core.lock().sharing.clone() else { return Ok(()) };
+            let sync = shared_op::Sync { commit, answered: Some(sharing.written) };
             match self.ask_shared(inode, &sharing, Op::Sync(sync)).await {
                 Ok(Outcome::Done(_)) => {
                     let mut core = inode.core.lock();
@@ -255,6 +259,8 @@ impl Shared {
                 Err(unknown(inode.id))
             }
             (Outcome::Gone, Fate::NotDone) => Ok(Outcome::Gone),
+            // Nothing was done: its direct bytes were given up.
+            (Outcome::Done(answer), _) if answer.reply.expired => Ok(Outcome::Done(answer)),
             (done, _) => {
                 let lost = inode.core.lock().on_changed(sharing, inode.id);
                 if lost {
@@ -366,6 +372,26 @@ impl Shared {
             }
             // Installing the lease has ended the stay.
             Taken::Lease => Ok(false),
+        }
+    }
+
+    /// The master gave this client a lease on a file that a proxy had, so the stay is over. What was written during it and is not
+    /// known to be synced may be lost: the proxy is asked once, and if it gave the file back it says so.
+    pub async fn ask_how_it_ended(&self, inode: &Inode, sharing: &Sharing) {
+        let session = self.session.name().id;
+        let message = pb::SharedOp {
+            session: session.raw(),
+            request: 0,
+            acknowledged: self.requests.repeatable(session).acknowledged(),
+            boot: sharing.boot,
+            inode: inode.id.raw(),
+            epoch: sharing.epoch,
+            op: Some(Op::Sync(shared_op::Sync { commit: false, answered: None })),
+        };
+        let asked = self.connector.channel(&sharing.address).call(&message, END_ASKED).await;
+        match asked {
+            Ok(reply) => drop(self.judge(inode, sharing, reply)),
+            Err(error) => tracing::debug!(inode = %inode.id, %error, "a proxy does not say how it lost a file"),
         }
     }
 

@@ -42,14 +42,20 @@ impl Operation {
             Op::Read(read) => data = self.read(handle, read).await?,
             Op::Write(write) => reply.offset = self.write(handle, write).await?,
             Op::Sync(sync) => {
-                self.file.sync_for(self.session, handle).await?;
+                self.file.sync_for(self.session, handle, sync.answered).await?;
                 if sync.commit {
                     self.client.commit(handle).await?;
                 }
             }
-            Op::Allocate(allocate) => self.allocate(handle, allocate).await?,
+            Op::Allocate(allocate) => {
+                self.allocate(handle, allocate).await?;
+                self.file.note_changed(self.session);
+            }
             Op::Seek(seek) => reply.offset = self.seek(handle, seek).await?,
-            Op::Set(set) => reply.attr = Some(self.set(handle, set).await?),
+            Op::Set(set) => {
+                reply.attr = Some(self.set(handle, set).await?);
+                self.file.note_changed(self.session);
+            }
             Op::Direct(ask) => reply.parts = self.direct(handle, ask).await?,
             Op::Apply(apply) => reply.expired = !self.apply(handle, apply).await?,
         }

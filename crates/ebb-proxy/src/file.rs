@@ -151,14 +151,20 @@ impl SharedFile {
     /// A session wrote here.
     pub fn note_written(&self, session: SessionId, range: Range<u64>) {
         self.state.lock().unsynced.add(session, range);
-        self.unheard.lock().on_written(session);
+        self.note_changed(session);
     }
 
-    /// Syncs for a session that asks for it, and hears of it with the answer.
-    pub async fn sync_for(&self, session: SessionId, handle: Handle) -> Result<()> {
+    /// A session changed something here, and is about to be answered.
+    pub fn note_changed(&self, session: SessionId) {
+        self.unheard.lock().on_changed(session);
+    }
+
+    /// Syncs for a session that asks for it, and hears of it with the answer. `answered`: of how many of its changes it had
+    /// the answers when it asked.
+    pub async fn sync_for(&self, session: SessionId, handle: Handle, answered: Option<u64>) -> Result<()> {
         let mark = self.unheard.lock().mark();
         self.sync(handle).await?;
-        self.unheard.lock().on_heard(session, mark);
+        self.unheard.lock().on_heard(session, mark, answered);
         Ok(())
     }
 

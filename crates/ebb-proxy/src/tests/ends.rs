@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ebb_types::ErrorKind;
+use ebb_client::Access;
+use ebb_types::{Credentials, ErrorKind};
 
 use super::harness::run_apart;
 use super::{append_beside, number, read_number, take_turns};
@@ -50,6 +51,28 @@ fn who_wrote_and_has_not_synced_hears_that_it_was_kept() {
             assert_eq!((read_number(&sharers[0], 0).await, read_number(&sharers[1], 8).await), (5, 6));
             assert_eq!(client.metrics().lost_stays, 0);
         }
+    });
+}
+
+/// It has the lease before it has heard anything.
+#[test]
+fn who_opens_a_file_anew_as_soon_as_it_is_given_back_is_told_of_no_loss() {
+    run_apart(52, |cluster| async move {
+        let (sharers, inode) = cluster.sharers(2).await;
+        take_turns(&sharers).await;
+        let (client, handle) = &sharers[0];
+        client.write(*handle, 0, number(7)).await.unwrap();
+        let opening = async {
+            for _ in 0..40 {
+                let (again, _) = client.open(&Credentials::root(), inode, Access::ReadWrite).await.unwrap();
+                client.close_now(again);
+                cluster.world.sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let (ended, ()) = tokio::join!(cluster.end_proxy(), opening);
+        ended.unwrap();
+        client.fsync(*handle).await.unwrap();
+        assert_eq!((read_number(&sharers[1], 0).await, client.metrics().lost_files), (7, 0));
     });
 }
 
