@@ -78,12 +78,15 @@ mod tests {
         unheard.on_changed(ONE);
         unheard.on_changed(TWO);
         let mark = unheard.mark();
+        unheard.on_heard(ONE, mark, Some(1));
+        assert_eq!(sessions(&unheard), [TWO], "another one's sync is not told to it");
         unheard.on_changed(ONE);
-        assert_eq!(sessions(&unheard), [ONE, TWO]);
-        unheard.on_heard(ONE, mark, Some(2));
+        let mark = unheard.mark();
+        unheard.on_changed(ONE);
+        unheard.on_heard(ONE, mark, Some(3));
         assert_eq!(sessions(&unheard), [ONE, TWO], "it wrote again while the sync was under way");
         unheard.forget(TWO);
-        unheard.on_heard(ONE, unheard.mark(), Some(2));
+        unheard.on_heard(ONE, unheard.mark(), Some(3));
         assert_eq!(sessions(&unheard), []);
         unheard.on_changed(TWO);
         assert_eq!(sessions(&unheard), [TWO]);
