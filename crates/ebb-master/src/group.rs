@@ -209,7 +209,7 @@ impl Group {
     /// across an await.
     #[track_caller]
     pub fn machine(&self) -> Look<'_> {
-        Look::begin(&self.machine)
+        Look::at(&self.machine)
     }
 
     /// A copy of the applied state, for a long look. Cheap: it shares everything until something changes.
@@ -558,7 +558,7 @@ impl Driver {
     /// should not be written again and again.
     fn interval(&self, entries: u64) -> u64 {
         let least = self.options.checkpoint_entries;
-        if entries < least { least } else { least.max(self.machine.read().counts().inodes / 8) }
+        if entries < least { least } else { least.max(Look::at(&self.machine).counts().inodes / 8) }
     }
 
     fn start_checkpoint_if_due(&mut self) {
@@ -569,7 +569,7 @@ impl Driver {
         if self.checkpoint.running || !due || entries == 0 {
             return;
         }
-        let (machine, At { index, term }) = (self.machine.read().clone(), self.at);
+        let (machine, At { index, term }) = (Look::at(&self.machine).clone(), self.at);
         self.checkpoint = CheckpointState { running: true, wanted: false, index, bytes: 0 };
         let (writer, done) = (self.writer.clone(), self.checkpoint_done.clone());
         self.runtime.spawn("checkpoint", async move {

@@ -93,7 +93,7 @@ impl Reservations {
     /// Those of a master process that begins: what holders may have been promised before.
     #[must_use]
     pub fn of_held(machine: &Machine) -> Self {
-        let (mut all, mut guesses) = (Self::default(), Vec::new());
+        let mut all = Self::default();
         for inode in machine.uncommitted_files() {
             let (Ok(blocks), Ok(dataset)) = (machine.metablocks(inode), machine.dataset_of(inode)) else {
                 continue;
@@ -104,11 +104,8 @@ impl Reservations {
                 let reserved = if small { dataset.block_size } else { dataset.metablock_size };
                 all.reserve(inode, DatasetId::new(dataset.id), block, reserved);
             }
-            guesses.extend((dataset.quota_bytes != 0).then_some(inode));
-        }
-        for file in guesses {
-            let blocks = all.files.get_mut(&file).into_iter().flat_map(|file| file.blocks.values_mut());
-            blocks.for_each(|block| block.is_guess = true);
+            let blocks = all.files.get_mut(&inode).into_iter().flat_map(|file| file.blocks.values_mut());
+            blocks.for_each(|block| block.is_guess = dataset.quota_bytes != 0);
         }
         // Who of them writes is not known: what they write from now on will tell.
         all.volumes.values_mut().for_each(|promised| promised.waiting = Waiting::default());

@@ -106,12 +106,13 @@ fn note_deaths(shared: &Shared) {
     let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
     let waker = *shared.state.waker.lock();
     let word = |node, silent, patience| judge(&plans, waker, Silence { node, silent, patience }, now, now_ms);
-    let (losses, changed) = {
+    let (losses, changed, missed) = {
         let mut registry = shared.state.registry.lock();
         let before = registry.version();
-        (registry.on_tick(recorded.into_iter(), now, word), registry.version() != before)
+        let losses = registry.on_tick(recorded.into_iter(), now, word);
+        let missed: Vec<_> = registry.missed(now).map(|(node, _)| node).collect();
+        (losses, registry.version() != before, missed)
     };
-    let missed: Vec<_> = shared.state.registry.lock().missed(now).map(|(node, _)| node).collect();
     missed.into_iter().for_each(|node| shared.state.work.lock().parted.on_away(node, now));
     if !changed {
         return;

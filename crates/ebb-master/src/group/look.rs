@@ -12,7 +12,7 @@ use ebb_meta::Machine;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 thread_local! {
-    static LOOKS: Cell<bool> = const { Cell::new(false) };
+    static IS_LOOKING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A look at the applied state. Not to be kept across an await: threads change there.
@@ -28,13 +28,13 @@ impl<'a> Look<'a> {
     /// # Panics
     /// If this thread looks already.
     #[track_caller]
-    pub(super) fn begin(machine: &'a RwLock<Machine>) -> Self {
+    pub(super) fn at(machine: &'a RwLock<Machine>) -> Self {
         assert!(
-            !LOOKS.get(),
+            !IS_LOOKING.get(),
             "this thread looks at the state of the master already: a change that waits would stop both"
         );
         let machine = machine.read();
-        LOOKS.set(true);
+        IS_LOOKING.set(true);
         Self { machine, _thread: PhantomData }
     }
 }
@@ -49,7 +49,7 @@ impl Deref for Look<'_> {
 
 impl Drop for Look<'_> {
     fn drop(&mut self) {
-        LOOKS.set(false);
+        IS_LOOKING.set(false);
     }
 }
 
@@ -60,11 +60,11 @@ mod tests {
     #[test]
     fn one_look_at_a_time() {
         let machine = RwLock::new(Machine::new());
-        drop(Look::begin(&machine));
-        let look = Look::begin(&machine);
-        let second = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(Look::begin(&machine))));
+        drop(Look::at(&machine));
+        let look = Look::at(&machine);
+        let second = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(Look::at(&machine))));
         assert!(second.is_err());
         drop(look);
-        drop(Look::begin(&machine));
+        drop(Look::at(&machine));
     }
 }
