@@ -3,6 +3,7 @@
 use ebb_wire::pb;
 
 use crate::inode::{Core, Lease};
+use crate::known::Trust;
 
 impl Core {
     /// Takes attributes that some answer brought, unless they are older than what is known. `kept`: they may be
@@ -22,12 +23,22 @@ impl Core {
     /// Takes the attributes of an answer to a question, and says whether it did. A lease that was granted between question and
     /// answer brought attributes of its own, and what another client committed before: the answer may be from before that, with
     /// another size and the same times.
-    pub fn note_answer(&mut self, attr: &pb::Attr, kept: bool, undisturbed: bool) -> bool {
-        let taken = undisturbed || self.lease == Lease::None;
+    pub fn note_answer(&mut self, attr: &pb::Attr, kept: bool, trust: Trust) -> bool {
+        let taken = match trust {
+            Trust::Kept => true,
+            Trust::Once => self.lease == Lease::None,
+            // For what else is in it: nothing is believed without a lease, which brings others.
+            Trust::Never => self.attr.is_none(),
+        };
         if taken {
-            self.note_attr(attr, kept && undisturbed);
+            self.note_attr(attr, kept && trust == Trust::Kept);
         }
         taken
+    }
+
+    /// What programs are told after such an answer; `None`: it may never have been right, and nobody here knows better.
+    pub fn show(&self, attr: pb::Attr, trust: Trust) -> Option<pb::Attr> {
+        (trust != Trust::Never || self.lease == Lease::Write).then(|| self.overlay(attr))
     }
 
     /// Attributes with this client's own size and times, if it holds the file for writing.

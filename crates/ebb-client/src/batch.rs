@@ -92,10 +92,9 @@ impl Shared {
             let kept = leased.contains(&file.inode) && asking.is_undisturbed(inode.id);
             let attr = attrs.get(&file.inode).filter(|_| kept);
             core.lower_lease(attr.copied());
+            // Ordering: under the file's lock, as answers are looked at.
+            self.known.on_lowered(&asking, inode.id, attr.copied());
             drop(core);
-            if let Some(attr) = attr {
-                self.known.put_attr(&asking, *attr);
-            }
             self.metrics.lowered_leases.add(1);
         }
     }

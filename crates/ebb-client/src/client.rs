@@ -140,8 +140,7 @@ impl Client {
     }
 
     async fn make(&self, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
-        let attr = self.shared.change(credentials, op).await?.attr;
-        attr.ok_or_else(|| err!(Protocol, "a change was answered without attributes"))
+        self.shared.change_attr(credentials, op).await
     }
 
     // Names.
@@ -265,8 +264,7 @@ impl Client {
         name: &[u8],
     ) -> Result<pb::Attr> {
         let op = meta_op::Link { inode: inode.raw(), parent: parent.raw(), name: name.to_vec() };
-        let attr = self.make(credentials, Op::Link(op)).await?;
-        Ok(self.shared.find(inode).map_or(attr, |inode| inode.core.lock().overlay(attr)))
+        self.make(credentials, Op::Link(op)).await
     }
 
     /// Removes a name that is not a directory's.

@@ -261,6 +261,7 @@ impl Shared {
             ErrorKind::NotFound => {
                 // The file is gone, and with it what was written to it.
                 let (weight, _) = inode.core.lock().lose(&self.cache, inode.id);
+                self.known.on_unsure_attr(inode.id);
                 self.budget.give(weight);
                 inode.progress.notify_waiters();
             }

@@ -9,6 +9,7 @@ use ebb_wire::pb::meta_op::{Create, Op};
 use parking_lot::Mutex;
 
 use crate::inode::{Granted, Inode, Lease};
+use crate::kept::Changed;
 use crate::known::Asking;
 use crate::lease::{Opening, Taken};
 use crate::prefetch::ReadAhead;
@@ -177,7 +178,7 @@ impl Shared {
             }
             made => made,
         };
-        let (reply, made) = made?;
+        let Changed { reply, then: made, .. } = made?;
         let attr = reply.attr.ok_or_else(|| err!(Protocol, "a created file came without attributes"))?;
         let id = InodeId::new(attr.inode);
         if !reply.created {

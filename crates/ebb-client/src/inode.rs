@@ -389,11 +389,7 @@ impl Core {
     /// The lease is over and everything under it was committed.
     pub fn close_lease(&mut self) {
         self.record_channels();
-        if let Some(attr) = &mut self.attr {
-            attr.size = self.size;
-            attr.mtime_ns = self.mtime_ns;
-            attr.ctime_ns = attr.ctime_ns.max(self.mtime_ns);
-        }
+        self.record_size();
         self.mtime_dirty = false;
         self.uncommitted = false;
         self.durable = None;
@@ -414,10 +410,22 @@ impl Core {
         self.mtime_dirty = false;
         self.durable = None;
         self.attr_stale = attr.is_none();
-        if let Some(attr) = attr {
-            self.size = attr.size;
-            self.mtime_ns = attr.mtime_ns;
-            self.attr = Some(attr);
+        match attr {
+            Some(attr) => {
+                self.size = attr.size;
+                self.mtime_ns = attr.mtime_ns;
+                self.attr = Some(attr);
+            }
+            None => self.record_size(),
+        }
+    }
+
+    /// The master knows by now what this holder made of size and time.
+    fn record_size(&mut self) {
+        if let Some(attr) = &mut self.attr {
+            attr.size = self.size;
+            attr.mtime_ns = self.mtime_ns;
+            attr.ctime_ns = attr.ctime_ns.max(self.mtime_ns);
         }
     }
 

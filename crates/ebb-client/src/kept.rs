@@ -12,7 +12,7 @@ use crate::shared::Shared;
 
 impl Shared {
     /// Attributes of a name: from memory if it is kept, else from the master.
-    pub async fn lookup(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<pb::Attr> {
+    pub async fn lookup(self: &Arc<Self>, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<pb::Attr> {
         // A directory that is known whole knows of no such name, and that is not what is wrong with it.
         check_name_len(name)?;
         let missing = || err!(NotFound, "there is no {} in the directory {parent}", String::from_utf8_lossy(name));
@@ -33,14 +33,14 @@ impl Shared {
             self.known.put_name(&asking, parent, name, leads);
         }
         match reply.attr {
-            Some(attr) => Ok(self.see_attr(&asking, attr, &reply.leased)),
+            Some(attr) => self.settle_attr(credentials, &asking, attr, &reply.leased).await,
             None if reply.missing => Err(missing()),
             None => Err(err!(Protocol, "an answer came without attributes")),
         }
     }
 
     /// Attributes: from memory under a lease, else from the master.
-    pub async fn get_attr(&self, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
+    pub async fn get_attr(self: &Arc<Self>, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
         match self.kept_attr(id) {
             Some(attr) => Ok(attr),
             None => self.ask_attr(credentials, Op::GetAttr(GetAttr { inode: id.raw() })).await,
@@ -48,15 +48,19 @@ impl Shared {
     }
 
     /// A query that is answered with attributes.
-    pub async fn ask_attr(&self, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
+    pub async fn ask_attr(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
         let asking = self.known.ask();
         let reply = self.ask(credentials, op).await?;
         let attr = reply.attr.ok_or_else(|| err!(Protocol, "an answer came without attributes"))?;
-        Ok(self.see_attr(&asking, attr, &reply.leased))
+        self.settle_attr(credentials, &asking, attr, &reply.leased).await
     }
 
     /// Entries of a directory. Attributes come along even if nobody asked, for the questions that follow.
-    pub async fn read_dir(&self, credentials: &Credentials, mut read: ReadDir) -> Result<(Vec<pb::DirEntry>, bool)> {
+    pub async fn read_dir(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        mut read: ReadDir,
+    ) -> Result<(Vec<pb::DirEntry>, bool)> {
         let (directory, cookie, wanted) = (InodeId::new(read.inode), read.cookie, read.plus);
         let keep = self.options.keep_names;
         if keep && !read.plus && !read.map {
@@ -74,29 +78,13 @@ impl Shared {
         for entry in &mut entries {
             if let Some(attr) = entry.attr.take() {
                 let own = leased.binary_search(&attr.inode).map_or(&[][..], |at| &leased[at..=at]);
-                entry.attr = Some(self.see_attr(&asking, attr, own)).filter(|_| wanted);
+                entry.attr = match self.see_attr(&asking, &attr, own) {
+                    None if wanted => Some(self.ask_again(credentials, attr).await?),
+                    seen => seen.filter(|_| wanted),
+                };
             }
         }
         Ok((entries, reply.end))
-    }
-
-    /// Attributes as this client sees them: noted, kept if they may be, overlaid with its own size and times.
-    pub fn see_attr(&self, asking: &Asking<'_>, attr: pb::Attr, leased: &[u64]) -> pb::Attr {
-        let id = InodeId::new(attr.inode);
-        let leased = leased.contains(&attr.inode);
-        let Some(inode) = self.find(id) else {
-            if leased {
-                self.known.put_attr(asking, attr);
-            }
-            return attr;
-        };
-        let mut core = inode.core.lock();
-        // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
-        core.note_answer(&attr, leased, asking.is_undisturbed(id));
-        if leased && core.lease != Lease::Write {
-            self.known.put_attr(asking, attr);
-        }
-        core.overlay(attr)
     }
 
     /// Attributes that need not be asked for.
@@ -117,7 +105,7 @@ impl Shared {
     }
 
     /// Asks the master about names and attributes, or has it change them. What is answered may be kept.
-    async fn ask(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
+    pub async fn ask(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
         self.serving().await?;
         self.session.meta_kept(credentials, op, self.options.keep_names).await
     }
@@ -135,7 +123,7 @@ impl Shared {
 
     /// A change of names or attributes. What is kept follows it.
     pub async fn change(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
-        self.change_with(credentials, op, |_, _| ()).await.map(|(reply, ())| reply)
+        self.change_with(credentials, op, |_, _| ()).await.map(|changed| changed.reply)
     }
 
     /// The same; `then` sees the answer before anything else can disturb what it says.
@@ -144,7 +132,7 @@ impl Shared {
         credentials: &Credentials,
         op: Op,
         then: impl FnOnce(&Asking<'_>, &pb::MetaReply) -> T,
-    ) -> Result<(pb::MetaReply, T)> {
+    ) -> Result<Changed<T>> {
         let names = names_of(&op);
         let inodes = inodes_of(&op);
         let makes_directory = matches!(op, Op::MakeDir(_));
@@ -165,6 +153,7 @@ impl Shared {
         let mut unsure = unsure;
         unsure.done = true;
         let done = then(&asking, &reply);
+        let mut seen = reply.attr;
         // Ordering: before the change itself counts as something that has happened to the new directory.
         if let Some(attr) = reply.attr.filter(|attr| makes_directory && reply.leased.contains(&attr.inode)) {
             self.known.put_empty(&asking, InodeId::new(attr.inode));
@@ -173,12 +162,20 @@ impl Shared {
             // Attributes and size of the file change in one step, by whoever asked.
             inodes.iter().for_each(|inode| self.known.on_unsure_attr(*inode));
         } else {
-            self.note_change(&asking, &reply, &names, &inodes);
+            seen = self.note_change(&asking, &reply, &names, &inodes);
         }
-        Ok((reply, done))
+        Ok(Changed { reply, seen, then: done })
     }
 
-    fn note_change(&self, asking: &Asking<'_>, reply: &pb::MetaReply, names: &[Renamed], inodes: &[InodeId]) {
+    /// Returns the attributes that the answer told as programs see them; `None`: there are none, or they may never have been
+    /// right.
+    fn note_change(
+        &self,
+        asking: &Asking<'_>,
+        reply: &pb::MetaReply,
+        names: &[Renamed],
+        inodes: &[InodeId],
+    ) -> Option<pb::Attr> {
         let leased = |inode: u64| reply.leased.contains(&inode);
         for name in names {
             let leads = match name.now {
@@ -192,6 +189,7 @@ impl Shared {
             let parent = reply.parents.iter().find(|attr| attr.inode == name.parent.raw() && leased(attr.inode));
             self.known.on_own_name(asking, name.parent, &name.name, leads, parent.copied());
         }
+        let mut seen = reply.attr;
         let about = reply.attr.filter(|attr| !inodes.contains(&InodeId::new(attr.inode)));
         if let Some(attr) = &reply.attr {
             let id = InodeId::new(attr.inode);
@@ -202,10 +200,12 @@ impl Shared {
             let mut now = Some(*attr).filter(|_| leased(attr.inode));
             if let Some(inode) = self.find(id) {
                 let mut core = inode.core.lock();
-                if !core.note_answer(attr, now.is_some(), asking.is_undisturbed(id)) {
+                let trust = asking.trust(attr);
+                if !core.note_answer(attr, now.is_some(), trust) {
                     // What was granted is from before the change, or from after it.
                     core.attr_stale = true;
                 }
+                seen = core.show(*attr, trust);
                 now = now.filter(|_| core.lease != Lease::Write && attr.nlink > 0);
                 self.known.on_own_change(asking, id, now);
             } else {
@@ -218,6 +218,7 @@ impl Shared {
         if reply.displaced_inode != 0 && about.is_none_or(|attr| attr.inode != reply.displaced_inode) {
             self.on_unsure_inode(InodeId::new(reply.displaced_inode));
         }
+        seen
     }
 
     fn on_unsure_inode(&self, id: InodeId) {
@@ -262,6 +263,17 @@ impl Shared {
             self.runtime.compute(move || listener.forget(&inodes)).await;
         }
     }
+}
+
+/// A change that was made.
+#[derive(Debug)]
+pub(crate) struct Changed<T> {
+    /// The answer.
+    pub reply: pb::MetaReply,
+    /// The attributes in it as programs see them; `None`: there are none, or they may never have been right.
+    pub seen: Option<pb::Attr>,
+    /// What was made of it at once.
+    pub then: T,
 }
 
 /// A name that a change is about, and what becomes of it.

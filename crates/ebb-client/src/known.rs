@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ebb_types::InodeId;
+use ebb_types::{FileKind, InodeId};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 
@@ -61,12 +61,33 @@ struct Directory {
     listing: Option<(u64, u64)>,
 }
 
-/// Something happened to an inode; with a name, only to that name of a directory and to the directory's attributes.
+/// Something happened to an inode.
 #[derive(Debug)]
 struct Event {
     number: u64,
     inode: InodeId,
-    name: Option<u64>,
+    what: What,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    /// To any of its names and attributes.
+    Any,
+    /// Only to this name of a directory, and to the directory's attributes.
+    Name(u64),
+    /// A lease of this client began or ended, or nobody knows what became of a change.
+    Unsure,
+}
+
+/// How far an answer that tells a file's attributes may be trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Trust {
+    /// Nothing happened to the inode since the question was sent: they may be kept.
+    Kept,
+    /// They were right at some moment since then.
+    Once,
+    /// The master may have left the size to this client's write lease, which has ended since: they may never have been right.
+    Never,
 }
 
 /// FNV-1a: two names that meet cost a question, no more.
@@ -99,6 +120,18 @@ impl Asking<'_> {
     pub fn is_undisturbed(&self, inode: InodeId) -> bool {
         self.known.0.lock().is_undisturbed(self.after, inode)
     }
+
+    /// How far an answer that tells attributes may be trusted.
+    pub fn trust(&self, attr: &pb::Attr) -> Trust {
+        let state = self.known.0.lock();
+        let inode = InodeId::new(attr.inode);
+        if state.is_undisturbed(self.after, inode) {
+            return Trust::Kept;
+        }
+        // Others' sizes and times are what the master says.
+        let is_file = attr.kind == FileKind::File.raw();
+        if is_file && state.is_unsure(self.after, inode) { Trust::Never } else { Trust::Once }
+    }
 }
 
 impl State {
@@ -106,8 +139,14 @@ impl State {
         self.void_upto <= after && self.since(after).all(|event| event.inode != inode)
     }
 
+    fn is_unsure(&self, after: u64, inode: InodeId) -> bool {
+        let is_about = |event: &Event| event.inode == inode && event.what == What::Unsure;
+        self.void_upto > after || self.since(after).any(is_about)
+    }
+
     fn is_name_undisturbed(&self, after: u64, directory: InodeId, name: u64) -> bool {
-        let touches = |event: &Event| event.inode == directory && event.name.is_none_or(|other| other == name);
+        let is_other = |what: What| matches!(what, What::Name(other) if other != name);
+        let touches = |event: &Event| event.inode == directory && !is_other(event.what);
         self.void_upto <= after && !self.since(after).any(touches)
     }
 
@@ -129,13 +168,23 @@ impl State {
         }
     }
 
-    fn note_event(&mut self, inode: InodeId, name: Option<u64>) {
+    fn note_event(&mut self, inode: InodeId, what: What) {
         self.last_event += 1;
-        self.events.push_back(Event { number: self.last_event, inode, name });
+        self.events.push_back(Event { number: self.last_event, inode, what });
         self.drop_old_events();
         if self.events.len() > EVENTS_MAX {
             self.events.clear();
             self.void_upto = self.last_event;
+        }
+    }
+
+    fn keep_attr(&mut self, inode: InodeId, now: Option<pb::Attr>) {
+        match now {
+            Some(now) => {
+                self.make_room();
+                self.attrs.insert(inode, now);
+            }
+            None => drop(self.attrs.remove(&inode)),
         }
     }
 
@@ -213,8 +262,7 @@ impl Known {
         let mut state = self.0.lock();
         let inode = InodeId::new(attr.inode);
         if state.is_undisturbed(asking.after, inode) {
-            state.make_room();
-            state.attrs.insert(inode, attr);
+            state.keep_attr(inode, Some(attr));
         }
     }
 
@@ -274,11 +322,8 @@ impl Known {
     pub fn on_own_change(&self, asking: &Asking<'_>, inode: InodeId, now: Option<pb::Attr>) {
         let mut state = self.0.lock();
         let now = now.filter(|_| state.is_undisturbed(asking.after, inode));
-        state.note_event(inode, None);
-        match now {
-            Some(now) => drop(state.attrs.insert(inode, now)),
-            None => drop(state.attrs.remove(&inode)),
-        }
+        state.note_event(inode, What::Any);
+        state.keep_attr(inode, now);
     }
 
     /// This client took the inode's last name.
@@ -302,11 +347,8 @@ impl Known {
         let hash = hash(name);
         let is_sure = now.is_some() && state.is_name_undisturbed(asking.after, directory, hash);
         let now = now.filter(|_| state.is_undisturbed(asking.after, directory));
-        state.note_event(directory, Some(hash));
-        match now {
-            Some(now) => drop(state.attrs.insert(directory, now)),
-            None => drop(state.attrs.remove(&directory)),
-        }
+        state.note_event(directory, What::Name(hash));
+        state.keep_attr(directory, now);
         if let Some(directory) = state.directories.get_mut(&directory) {
             // The listing under way may have missed it.
             directory.listing = None;
@@ -321,7 +363,7 @@ impl Known {
     /// A change of this name failed, or nobody knows whether it did.
     pub fn on_unsure_name(&self, directory: InodeId, name: &[u8]) {
         let mut state = self.0.lock();
-        state.note_event(directory, None);
+        state.note_event(directory, What::Any);
         state.attrs.remove(&directory);
         state.forget_name(directory, name);
     }
@@ -329,8 +371,16 @@ impl Known {
     /// A lease that covers the attributes begins or ends, or what became of a change is not known.
     pub fn on_unsure_attr(&self, inode: InodeId) {
         let mut state = self.0.lock();
-        state.note_event(inode, None);
+        state.note_event(inode, What::Unsure);
         state.attrs.remove(&inode);
+    }
+
+    /// The write lease became a read lease. `now`: the attributes as the master told them then, if they may be kept.
+    pub fn on_lowered(&self, asking: &Asking<'_>, inode: InodeId, now: Option<pb::Attr>) {
+        let mut state = self.0.lock();
+        let now = now.filter(|_| state.is_undisturbed(asking.after, inode));
+        state.note_event(inode, What::Unsure);
+        state.keep_attr(inode, now);
     }
 
     /// Others are about to change these.
@@ -339,7 +389,7 @@ impl Known {
         for inode in inodes {
             state.attrs.remove(inode);
             state.drop_directory(*inode);
-            state.note_event(*inode, None);
+            state.note_event(*inode, What::Any);
         }
     }
 

@@ -72,6 +72,7 @@ mod repair;
 mod resize;
 mod rest;
 mod returns;
+mod seen;
 mod served;
 mod session;
 mod shared;

@@ -8,6 +8,7 @@ use ebb_wire::pb::meta_op::{self, Op, Trim};
 
 use crate::drive::drive;
 use crate::inode::{Inode, Lease};
+use crate::kept::Changed;
 use crate::lease::Taken;
 use crate::masters::is_transient;
 use crate::outgoing::Content;
@@ -59,19 +60,25 @@ impl Shared {
         op: meta_op::SetAttr,
     ) -> Result<pb::Attr> {
         let Some(inode) = self.find(id).filter(|_| sets_mtime(&op)) else {
-            let attr = attr_of(self.change(credentials, Op::SetAttr(op)).await?)?;
-            return Ok(self.find(id).map_or(attr, |inode| inode.core.lock().overlay(attr)));
+            return self.change_attr(credentials, Op::SetAttr(op)).await;
         };
         // A commit under way would put back the time of the last write.
-        let _committing = inode.committing.lock().await;
-        let attr = attr_of(self.change(credentials, Op::SetAttr(op)).await?)?;
-        let mut core = inode.core.lock();
-        core.mtime_ns = attr.mtime_ns;
-        core.mtime_dirty = false;
-        if let Some(durable) = &mut core.durable {
-            durable.mtime_ns = 0;
-        }
-        Ok(core.overlay(attr))
+        let committing = inode.committing.lock().await;
+        let Changed { reply, seen, .. } = self.change_with(credentials, Op::SetAttr(op), |_, _| ()).await?;
+        let told = attr_of(reply)?;
+        let seen = {
+            let mut core = inode.core.lock();
+            // Not as this client sees it, which is the time of its last write.
+            core.mtime_ns = told.mtime_ns;
+            core.mtime_dirty = false;
+            if let Some(durable) = &mut core.durable {
+                durable.mtime_ns = 0;
+            }
+            seen.map(|seen| core.overlay(pb::Attr { mtime_ns: told.mtime_ns, ..seen }))
+        };
+        // Ordering: whoever gives the lease back has shut the gate, and waits for this.
+        drop(committing);
+        Ok(self.settle_change(credentials, told, seen).await)
     }
 
     /// In a task of its own: dropped half-way, this client would not know the size that the master has.

@@ -14,3 +14,4 @@ mod random;
 mod removed;
 mod room;
 mod short;
+mod sizes;

@@ -24,6 +24,24 @@ fn an_answer_that_passed_a_change_on_its_way_is_not_kept() {
 }
 
 #[test]
+fn a_size_that_was_asked_for_before_a_lease_ended_may_never_have_been_right() {
+    let file = pb::Attr { kind: FileKind::File.raw(), ..attr(FILE, 1) };
+    let known = Known::default();
+    let asking = known.ask();
+    assert_eq!(asking.trust(&file), Trust::Kept);
+    known.forget(&[FILE]);
+    assert_eq!(asking.trust(&file), Trust::Once);
+    let lowering = known.ask();
+    known.on_lowered(&lowering, FILE, Some(file));
+    assert_eq!(known.attr(FILE), Some(file), "what came with the lease is known");
+    assert_eq!(asking.trust(&file), Trust::Never);
+    assert_eq!(asking.trust(&attr(FILE, 1)), Trust::Once, "the master knows the size of what is not a file");
+    assert_eq!(known.ask().trust(&file), Trust::Kept);
+    known.clear();
+    assert_eq!(lowering.trust(&file), Trust::Never);
+}
+
+#[test]
 fn a_change_of_another_name_does_not_disturb() {
     let known = Known::default();
     let (asking, making) = (known.ask(), known.ask());

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client};
+use ebb_client::{Access, Client, Handle};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::Dice;
 use ebb_types::{Credentials, ErrorKind, InodeId, Result, err};
@@ -151,7 +151,7 @@ impl Names {
             self.runtime.sleep(rest).await;
             match self.client.open(&root(), InodeId::new(found.inode), Access::Read).await {
                 Ok((handle, _)) => {
-                    let data = self.client.read(handle, 0, LEN as u32 * 2).await;
+                    let data = self.read_up_to_size(found.inode, handle).await;
                     self.client.close(handle).await;
                     return self.inspect(name, &data?);
                 }
@@ -164,6 +164,13 @@ impl Names {
             }
         }
         Err(last.context("looked up again and again"))
+    }
+
+    /// As a kernel reads: it asks for the size, and not for bytes beyond it.
+    async fn read_up_to_size(&self, inode: u64, handle: Handle) -> Result<Bytes> {
+        let size = self.client.get_attr(&root(), InodeId::new(inode)).await?.size;
+        let data = self.client.read(handle, 0, LEN as u32 * 2).await?;
+        Ok(data.slice(..data.len().min(size as usize)))
     }
 
     fn inspect(&self, name: Name, data: &[u8]) -> Result<Answer> {

@@ -1,0 +1,85 @@
+//! The size that programs are told of a file whose lease is on its way from client to client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_types::InodeId;
+use parking_lot::Mutex;
+
+use super::harness::{create, pattern, read_all, root, run};
+use crate::{Access, SetAttr};
+
+const LEN: usize = 5000;
+
+/// Goal: who asks for the size of a file that nobody changes hears the same, wherever its lease is meanwhile: a kernel that
+/// hears less reads less. Method: the writer has synced and not committed, so that the master has not heard of a byte; it asks
+/// all the time, in every way, while another client reads the file and so has the lease sent back.
+#[test]
+fn a_size_that_is_asked_for_while_the_write_lease_goes_back_is_that_of_the_file() {
+    for keep_names in [true, false] {
+        run(81, 3, move |cluster| async move {
+            let options = |host| {
+                let mut options = cluster.options(host);
+                options.keep_names = keep_names;
+                options
+            };
+            let writer = Arc::new(cluster.client_with(options("h0")).await);
+            let reader = cluster.client_with(options("h1")).await;
+            let seen: Arc<Mutex<Vec<(u32, &str, u64)>>> = Arc::default();
+            for round in 0..40 {
+                let name = format!("f{round}");
+                let (handle, inode) = create(&writer, InodeId::ROOT, &name).await;
+                writer.write(handle, 0, pattern(1, LEN)).await.unwrap();
+                writer.fsync(handle).await.unwrap();
+                let runtime = cluster.world.process("h0").runtime();
+                let mut asking = Vec::new();
+                for way in ["stat", "lookup", "list", "open", "chmod", "link"] {
+                    let (writer, name, seen) = (Arc::clone(&writer), name.clone(), Arc::clone(&seen));
+                    let own = runtime.clone();
+                    asking.push(runtime.spawn("ask for the size", async move {
+                        for step in 0..20_u32 {
+                            let size = match way {
+                                "stat" => writer.get_attr(&root(), inode).await.unwrap().size,
+                                "lookup" => writer.lookup(&root(), InodeId::ROOT, name.as_bytes()).await.unwrap().size,
+                                "list" => {
+                                    let (entries, _) =
+                                        writer.read_dir(&root(), InodeId::ROOT, 0, 1000, true).await.unwrap();
+                                    let own = entries.iter().find(|entry| entry.name == name.as_bytes()).unwrap();
+                                    own.attr.unwrap().size
+                                }
+                                "open" => {
+                                    let (open, attr) = writer.open(&root(), inode, Access::Read).await.unwrap();
+                                    writer.close(open).await;
+                                    attr.size
+                                }
+                                "chmod" => {
+                                    let set = SetAttr { mode: Some(0o600 + step % 2), ..SetAttr::default() };
+                                    writer.set_attr(&root(), inode, set).await.unwrap().size
+                                }
+                                _ => {
+                                    let link = format!("{name}.{step}");
+                                    writer.link(&root(), inode, InodeId::ROOT, link.as_bytes()).await.unwrap().size
+                                }
+                            };
+                            seen.lock().push((round, way, size));
+                            own.sleep(Duration::from_micros(50)).await;
+                        }
+                    }));
+                }
+                cluster.world.sleep(Duration::from_micros(u64::from(round) * 37)).await;
+                let (open, attr) = reader.open(&root(), inode, Access::Read).await.unwrap();
+                assert_eq!(attr.size, LEN as u64);
+                assert_eq!(read_all(&reader, open).await.unwrap(), &pattern(1, LEN)[..]);
+                reader.close(open).await;
+                for task in asking {
+                    task.join().await.unwrap();
+                }
+                writer.close(handle).await;
+                assert_eq!(writer.get_attr(&root(), inode).await.unwrap().size, LEN as u64);
+            }
+            let seen = seen.lock();
+            let wrong: Vec<_> = seen.iter().filter(|(.., size)| *size != LEN as u64).collect();
+            assert!(wrong.is_empty(), "{} of {} answers: {wrong:?}", wrong.len(), seen.len());
+        });
+    }
+}
