@@ -260,8 +260,10 @@ impl Shared {
             ErrorKind::Stale => self.queue.mark(inode.id, self.runtime.now()),
             ErrorKind::NotFound => {
                 // The file is gone, and with it what was written to it.
-                let (weight, _) = inode.core.lock().lose(&self.cache, inode.id);
+                let mut core = inode.core.lock();
+                let (weight, _) = core.lose(&self.cache, inode.id);
                 self.known.on_unsure_attr(inode.id);
+                drop(core);
                 self.budget.give(weight);
                 inode.progress.notify_waiters();
             }

@@ -82,6 +82,7 @@ impl Shared {
         let (weight, _) = core.lose(&self.cache, id);
         // Its number is never given again, so there is no later lease to tell from this one.
         core.lost_epoch = None;
+        self.known.on_unsure_attr(id);
         drop(core);
         self.budget.give(weight);
         inode.progress.notify_waiters();

@@ -255,9 +255,10 @@ impl Shared {
                 let detail = format!("{}: unsynced writes are lost: {error}", inode.id);
                 core.sticky.set(Error::new(ErrorKind::Io, detail));
             }
+            // Ordering: under the file's lock, as answers are looked at.
+            self.known.on_unsure_attr(inode.id);
             (weight, lost)
         };
-        self.known.on_unsure_attr(inode.id);
         self.budget.give(weight);
         if lost {
             self.metrics.lost_files.add(1);
