@@ -187,6 +187,29 @@ fn an_unlinked_file_lives_as_long_as_somebody_has_it_open() {
     });
 }
 
+/// The answer that brings a lease may get lost. Then its holder does not know of it when it is asked to give it back, and asks
+/// which it is. It must hear that of a removed file, too: that file's room would stay taken for as long as the session lives.
+#[test]
+fn the_holder_of_a_removed_file_is_told_what_it_holds_and_gives_it_back() {
+    with_cluster(26, 3, |cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let (made, block) = one.written_file(&cluster, "a", 100).await;
+        one.acquire(made.inode, LeaseWrite, false).await.unwrap();
+        one.forget(made.inode).await;
+        two.mutate(unlink("a")).await.unwrap();
+        cluster.world.sleep(Duration::from_secs(8)).await;
+        assert_eq!(one.next_recall().await.inode, made.inode);
+        let other = two.acquire(made.inode, LeaseNone, false).await.unwrap_err();
+        assert_eq!(other.kind(), ErrorKind::Stale, "it holds nothing: {other}");
+        let told = one.acquire(made.inode, LeaseNone, false).await.unwrap().attr.unwrap();
+        assert!(told.nlink == 0 && told.epoch > made.epoch, "{told:?}");
+        assert_eq!(one.commit(&told, vec![], told.size, true).await.unwrap().refusals, []);
+        cluster
+            .until_seen("all replicas deleted", || cluster.fakes.iter().all(|fake| fake.replica(block.id).is_none()))
+            .await;
+    });
+}
+
 #[test]
 fn read_leases_and_open_handles_are_reclaimed_from_a_new_master() {
     with_cluster(16, 3, |mut cluster| async move {
