@@ -8,6 +8,12 @@
 
 suites=("$@")
 [ "${#suites[@]}" -gt 0 ] || suites=("${all_suites[@]}")
+for suite in "${suites[@]}"; do
+    [[ " ${all_suites[*]} " == *" $suite "* ]] || {
+        echo "there is no suite $suite; there are: ${all_suites[*]}" >&2
+        exit 2
+    }
+done
 work=$(mktemp -d /var/tmp/ebb-software.XXXXXX)
 export EBB_DIR=$work/cluster EBB=$ebb
 end() {
