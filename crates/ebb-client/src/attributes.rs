@@ -27,7 +27,7 @@ impl Core {
         let taken = match trust {
             Trust::Kept => true,
             Trust::Once => self.lease == Lease::None,
-            // For what else is in it: nothing is believed without a lease, which brings others.
+            // Something must tell of blocks and owners. A lease, without which nothing is believed, brings other attributes.
             Trust::Never => self.attr.is_none(),
         };
         if taken {
@@ -36,7 +36,8 @@ impl Core {
         taken
     }
 
-    /// What programs are told after such an answer; `None`: it may never have been right, and nobody here knows better.
+    /// What programs are told of attributes that an answer brought. `None`: they may never have been right, and this client has no
+    /// write lease by which it would know better.
     pub fn show(&self, attr: pb::Attr, trust: Trust) -> Option<pb::Attr> {
         (trust != Trust::Never || self.lease == Lease::Write).then(|| self.overlay(attr))
     }

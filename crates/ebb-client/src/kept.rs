@@ -7,7 +7,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetAttr, Lookup, Op, ReadDir};
 
 use crate::inode::Lease;
-use crate::known::{Asking, Name};
+use crate::known::{Asking, Name, Trust};
 use crate::shared::Shared;
 
 impl Shared {
@@ -79,8 +79,11 @@ impl Shared {
             if let Some(attr) = entry.attr.take() {
                 let own = leased.binary_search(&attr.inode).map_or(&[][..], |at| &leased[at..=at]);
                 entry.attr = match self.see_attr(&asking, &attr, own) {
-                    None if wanted => Some(self.ask_again(credentials, attr).await?),
-                    seen => seen.filter(|_| wanted),
+                    None if wanted && self.find(InodeId::new(attr.inode)).is_some() => {
+                        Some(self.ask_again(credentials, attr).await?)
+                    }
+                    // Of a file without a trace here this client has had no lease, though a new session has made it unsure.
+                    seen => seen.or(Some(attr)).filter(|_| wanted),
                 };
             }
         }
@@ -209,6 +212,7 @@ impl Shared {
                 now = now.filter(|_| core.lease != Lease::Write && attr.nlink > 0);
                 self.known.on_own_change(asking, id, now);
             } else {
+                seen = seen.filter(|attr| asking.trust(attr) != Trust::Never);
                 self.known.on_own_change(asking, id, now.filter(|_| attr.nlink > 0));
             }
         }

@@ -75,7 +75,7 @@ enum What {
     Any,
     /// Only to this name of a directory, and to the directory's attributes.
     Name(u64),
-    /// A lease of this client began or ended, or nobody knows what became of a change.
+    /// A lease of this client began or ended, its size was set, or nobody knows what became of a change.
     Unsure,
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum Trust {
     Kept,
     /// They were right at some moment since then.
     Once,
-    /// The master may have left the size to this client's write lease, which has ended since: they may never have been right.
+    /// They may never have been right: the master may have left the size to a write lease of this client, which has ended since.
     Never,
 }
 

@@ -187,7 +187,7 @@ impl Shared {
         let set = shared_op::Set { credentials: Some(credentials.into()), attributes: Some(attributes) };
         match self.change_shared(inode, sharing, Op::Set(set), Vec::new()).await? {
             Outcome::Done(answer) => {
-                self.known.on_unsure_attr(inode.id);
+                self.known.forget(&[inode.id]);
                 let attr = answer.reply.attr;
                 attr.map(Some).ok_or_else(|| err!(Protocol, "a proxy set attributes and told none"))
             }

@@ -70,13 +70,15 @@ impl Shared {
         }
     }
 
-    /// What has become of attributes that may never have been right. No lease of the file begins or ends meanwhile, except by
-    /// being lost. The caller has not passed the gate.
+    /// What has become of attributes that may never have been right. The gate is passed meanwhile, so that no lease is taken or
+    /// given back. The caller has not passed it.
     pub async fn ask_again(self: &Arc<Self>, credentials: &Credentials, told: pb::Attr) -> Result<pb::Attr> {
         let id = InodeId::new(told.inode);
         let inode = self.inode(id);
         let started = self.runtime.now();
         loop {
+            // Ordering: before the gate, which a client that goes to rest must shut.
+            self.serving().await?;
             let _gate = inode.gate.read().await;
             if let Some(kept) = self.kept_attr(id) {
                 return Ok(kept);
@@ -91,7 +93,7 @@ impl Shared {
                 return Ok(seen);
             }
             if self.runtime.now().since(started) > self.session.deadline() {
-                return Err(err!(Timeout, "a lease on {id} was lost as often as its size was asked for"));
+                return Err(err!(Timeout, "the size of {id} became unsure as often as it was asked for"));
             }
         }
     }
