@@ -7,9 +7,40 @@ use ebb_types::InodeId;
 use parking_lot::Mutex;
 
 use super::harness::{create, pattern, read_all, root, run};
-use crate::{Access, SetAttr};
+use crate::{Access, Client, SetAttr};
 
 const LEN: usize = 5000;
+/// In which ways a program hears of a size.
+const WAYS: [&str; 6] = ["stat", "lookup", "list", "open", "chmod", "link"];
+
+/// In which round which way of asking brought which size.
+type Answer = (u32, &'static str, u64);
+
+/// The size of the file `name`, for the `step`th time.
+async fn size(client: &Client, inode: InodeId, name: &str, way: &str, step: u32) -> u64 {
+    match way {
+        "stat" => client.get_attr(&root(), inode).await.unwrap().size,
+        "lookup" => client.lookup(&root(), InodeId::ROOT, name.as_bytes()).await.unwrap().size,
+        "list" => {
+            let (entries, _) = client.read_dir(&root(), InodeId::ROOT, 0, 1000, true).await.unwrap();
+            let own = entries.iter().find(|entry| entry.name == name.as_bytes()).unwrap();
+            own.attr.unwrap().size
+        }
+        "open" => {
+            let (open, attr) = client.open(&root(), inode, Access::Read).await.unwrap();
+            client.close(open).await;
+            attr.size
+        }
+        "chmod" => {
+            let set = SetAttr { mode: Some(0o600 + step % 2), ..SetAttr::default() };
+            client.set_attr(&root(), inode, set).await.unwrap().size
+        }
+        _ => {
+            let link = format!("{name}.{step}");
+            client.link(&root(), inode, InodeId::ROOT, link.as_bytes()).await.unwrap().size
+        }
+    }
+}
 
 /// Goal: who asks for the size of a file that nobody changes hears the same, wherever its lease is meanwhile: a kernel that
 /// hears less reads less. Method: the writer has synced and not committed, so that the master has not heard of a byte; it asks
@@ -25,7 +56,7 @@ fn a_size_that_is_asked_for_while_the_write_lease_goes_back_is_that_of_the_file(
             };
             let writer = Arc::new(cluster.client_with(options("h0")).await);
             let reader = cluster.client_with(options("h1")).await;
-            let seen: Arc<Mutex<Vec<(u32, &str, u64)>>> = Arc::default();
+            let seen: Arc<Mutex<Vec<Answer>>> = Arc::default();
             for round in 0..40 {
                 let name = format!("f{round}");
                 let (handle, inode) = create(&writer, InodeId::ROOT, &name).await;
@@ -33,34 +64,12 @@ fn a_size_that_is_asked_for_while_the_write_lease_goes_back_is_that_of_the_file(
                 writer.fsync(handle).await.unwrap();
                 let runtime = cluster.world.process("h0").runtime();
                 let mut asking = Vec::new();
-                for way in ["stat", "lookup", "list", "open", "chmod", "link"] {
+                for way in WAYS {
                     let (writer, name, seen) = (Arc::clone(&writer), name.clone(), Arc::clone(&seen));
                     let own = runtime.clone();
                     asking.push(runtime.spawn("ask for the size", async move {
-                        for step in 0..20_u32 {
-                            let size = match way {
-                                "stat" => writer.get_attr(&root(), inode).await.unwrap().size,
-                                "lookup" => writer.lookup(&root(), InodeId::ROOT, name.as_bytes()).await.unwrap().size,
-                                "list" => {
-                                    let (entries, _) =
-                                        writer.read_dir(&root(), InodeId::ROOT, 0, 1000, true).await.unwrap();
-                                    let own = entries.iter().find(|entry| entry.name == name.as_bytes()).unwrap();
-                                    own.attr.unwrap().size
-                                }
-                                "open" => {
-                                    let (open, attr) = writer.open(&root(), inode, Access::Read).await.unwrap();
-                                    writer.close(open).await;
-                                    attr.size
-                                }
-                                "chmod" => {
-                                    let set = SetAttr { mode: Some(0o600 + step % 2), ..SetAttr::default() };
-                                    writer.set_attr(&root(), inode, set).await.unwrap().size
-                                }
-                                _ => {
-                                    let link = format!("{name}.{step}");
-                                    writer.link(&root(), inode, InodeId::ROOT, link.as_bytes()).await.unwrap().size
-                                }
-                            };
+                        for step in 0..20 {
+                            let size = size(&writer, inode, &name, way, step).await;
                             seen.lock().push((round, way, size));
                             own.sleep(Duration::from_micros(50)).await;
                         }
