@@ -82,7 +82,7 @@ impl Shared {
                     None if wanted && self.find(InodeId::new(attr.inode)).is_some() => {
                         Some(self.ask_again(credentials, attr).await?)
                     }
-                    // Of a file without a trace here this client has had no lease, though a new session has made it unsure.
+                    // This client had no lease on a file that it has no trace of. A new session made all answers unsure.
                     seen => seen.or(Some(attr)).filter(|_| wanted),
                 };
             }
@@ -156,17 +156,17 @@ impl Shared {
         let mut unsure = unsure;
         unsure.done = true;
         let done = then(&asking, &reply);
-        let mut seen = reply.attr;
         // Ordering: before the change itself counts as something that has happened to the new directory.
         if let Some(attr) = reply.attr.filter(|attr| makes_directory && reply.leased.contains(&attr.inode)) {
             self.known.put_empty(&asking, InodeId::new(attr.inode));
         }
-        if sets_size {
+        let seen = if sets_size {
             // Attributes and size of the file change in one step, by whoever asked.
             inodes.iter().for_each(|inode| self.known.on_unsure_attr(*inode));
+            reply.attr
         } else {
-            seen = self.note_change(&asking, &reply, &names, &inodes);
-        }
+            self.note_change(&asking, &reply, &names, &inodes)
+        };
         Ok(Changed { reply, seen, then: done })
     }
 

@@ -178,6 +178,13 @@ impl State {
         }
     }
 
+    /// Something happened to attributes that a question from after event `after` told as `now`. They are kept if nothing else did.
+    fn replace_attr(&mut self, after: u64, inode: InodeId, what: What, now: Option<pb::Attr>) {
+        let now = now.filter(|_| self.is_undisturbed(after, inode));
+        self.note_event(inode, what);
+        self.keep_attr(inode, now);
+    }
+
     fn keep_attr(&mut self, inode: InodeId, now: Option<pb::Attr>) {
         match now {
             Some(now) => {
@@ -320,10 +327,7 @@ impl Known {
     /// This client changed attributes of the inode: answers under way may not know it. `now`: as the change left them,
     /// if they may be kept; `asking` is from before the change.
     pub fn on_own_change(&self, asking: &Asking<'_>, inode: InodeId, now: Option<pb::Attr>) {
-        let mut state = self.0.lock();
-        let now = now.filter(|_| state.is_undisturbed(asking.after, inode));
-        state.note_event(inode, What::Any);
-        state.keep_attr(inode, now);
+        self.0.lock().replace_attr(asking.after, inode, What::Any, now);
     }
 
     /// This client took the inode's last name.
@@ -346,9 +350,7 @@ impl Known {
         let mut state = self.0.lock();
         let hash = hash(name);
         let is_sure = now.is_some() && state.is_name_undisturbed(asking.after, directory, hash);
-        let now = now.filter(|_| state.is_undisturbed(asking.after, directory));
-        state.note_event(directory, What::Name(hash));
-        state.keep_attr(directory, now);
+        state.replace_attr(asking.after, directory, What::Name(hash), now);
         if let Some(directory) = state.directories.get_mut(&directory) {
             // The listing under way may have missed it.
             directory.listing = None;
@@ -377,10 +379,7 @@ impl Known {
 
     /// The write lease became a read lease. `now`: the attributes as the master told them then, if they may be kept.
     pub fn on_lowered(&self, asking: &Asking<'_>, inode: InodeId, now: Option<pb::Attr>) {
-        let mut state = self.0.lock();
-        let now = now.filter(|_| state.is_undisturbed(asking.after, inode));
-        state.note_event(inode, What::Unsure);
-        state.keep_attr(inode, now);
+        self.0.lock().replace_attr(asking.after, inode, What::Unsure, now);
     }
 
     /// Others are about to change these.

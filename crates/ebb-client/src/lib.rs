@@ -19,7 +19,7 @@
 //! 6. Files that several sessions write: `sharing` (what is known of them), `proxied` (operations by way of the proxy),
 //!    `pinned` (what the proxy itself needs).
 //!    Nodes that are never awake when this client is: `relay` (what it asks a proxy to do), [`deliver`] (what the proxy does).
-//! 7. Reading: `read`, `fetch`, `extras` (what is read most, and its extra copies), `short` (files of servers on this host). Names: `kept`, `names`. Power and load, for
+//! 7. Reading: `read`, `fetch`, `extras` (what is read most, and its extra copies), `short` (files of servers on this host). Names: `kept`, `seen`, `names`. Power and load, for
 //!    programs: `inspect`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`, `served`.
 
 mod allocate;
