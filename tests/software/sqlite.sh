@@ -56,9 +56,12 @@ acknowledged() { # acknowledged WORKER: complete lines with a number
 
 # Counted in what is done, so that the same happens on a slow machine.
 await() { # await COUNT: until both have that many
+    local end=$((SECONDS + 300)) why=
     until [ "$(acknowledged 0)" -ge "$1" ] && [ "$(acknowledged 1)" -ge "$1" ]; do
-        if [ -z "$(jobs -r)" ]; then
-            echo "the writers ended by themselves"
+        [ "$(jobs -r | wc -l)" -eq 2 ] || why="a writer ended by itself"
+        [ "$SECONDS" -lt "$end" ] || why="the writers are slower than this test can wait for"
+        if [ -n "$why" ]; then
+            echo "$why, with $(acknowledged 0) and $(acknowledged 1) transactions"
             cat "$scratch/errors"
             return 1
         fi

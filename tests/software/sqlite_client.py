@@ -14,8 +14,12 @@ sqlite_client.py prove DATABASE WORKER:COUNT...
 import random
 import sqlite3
 import sys
+import time
 
 ACCOUNTS = 200
+# Between two transactions. A writer that waits for SQLite's lock looks at it up to a tenth of a second apart: beside one
+# that never paused, on a disk that is fast to sync, it waited for minutes.
+PAUSE_SECONDS = 0.01
 
 
 def connect(path, mode):
@@ -60,8 +64,12 @@ def transactions(worker, first, say, acknowledge):
 
 def work(path, mode, worker, first):
     base = connect(path, mode)
-    transactions(worker, first, lambda words, *values: base.execute(words, values),
-                 lambda number: print(number, flush=True))
+
+    def acknowledge(number):
+        print(number, flush=True)
+        time.sleep(PAUSE_SECONDS)
+
+    transactions(worker, first, lambda words, *values: base.execute(words, values), acknowledge)
 
 
 def words(path, mode, worker, first):
@@ -72,7 +80,12 @@ def words(path, mode, worker, first):
 
     print(".bail on\n.timeout 120000")
     print("PRAGMA synchronous=FULL;")
-    transactions(worker, first, say, lambda number: say("SELECT ?", number))
+
+    def acknowledge(number):
+        say("SELECT ?", number)
+        print(f".shell sleep {PAUSE_SECONDS}")
+
+    transactions(worker, first, say, acknowledge)
 
 
 def prove(path, counts):
