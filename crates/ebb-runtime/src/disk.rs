@@ -31,7 +31,7 @@ pub fn transfer_buffer(len: usize) -> BytesMut {
     if len < DIRECT_MIN {
         return BytesMut::with_capacity(len);
     }
-    let mut buffer = BytesMut::with_capacity(len + ALIGNMENT);
+    let mut buffer = BytesMut::with_capacity(len + ALIGNMENT - 1);
     let pad = buffer.as_ptr().align_offset(ALIGNMENT);
     buffer.resize(pad, 0);
     buffer.advance(pad);
