@@ -86,7 +86,8 @@ progress() { jq -r 'select(.total_bytes != null) | "; job \(.done_bytes * 100 / 
 
 say "now by power: policy tide, an interval of $power_interval; three days of sun and wind in 72 seconds"
 "$ebb" cluster up --nodes "$nodes" --policy tide --interval "$power_interval" >/dev/null
-until power_json >/dev/null 2>&1; do sleep 0.1; done
+told_power() { power_json >/dev/null 2>&1; }
+come "an answer about power" told_power
 jobs_done=0
 : >"$work/live.log"
 live_program & live=$!
@@ -119,6 +120,7 @@ failed_ops=$((failed_ops + live_failed))
 slowest() { awk -v what="$1" '$1 == what && $3 > most {most = $3} END {print most + 0}' "$work/live.log"; }
 say "the program: $(grep -c '^write ok' "$work/live.log") writes with fsync (slowest $(slowest write) ms), $(grep -c '^read ok' "$work/live.log") reads (slowest $(slowest read) ms), $live_failed failed"
 "$ebb" power set --fraction 1 >/dev/null
-until power_json | jq -e 'all(.nodes[]; .state == "awake")' >/dev/null; do sleep 0.2; done
+all_awake() { power_json | jq -e 'all(.nodes[]; .state == "awake")' >/dev/null; }
+come "the waking of all nodes" all_awake
 "$ebb" power status | head -n 1
 healthy "every copy, after the dark"

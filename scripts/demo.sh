@@ -24,6 +24,15 @@ children=()
 say() { printf '%s\n' "demo: $*"; }
 die() { say "FAILED: $*"; exit 1; }
 now_ms() { date +%s%3N; }
+# come WHAT COMMAND...: waits until the command is true, for two minutes at most.
+come() {
+    local what=$1 deadline=$(($(date +%s) + 120))
+    shift
+    until "$@"; do
+        [ "$(date +%s)" -lt "$deadline" ] || { "$ebb" fsck || true; die "$what did not come within 120 s"; }
+        sleep 0.3
+    done
+}
 
 cleanup() {
     local code=$?
@@ -158,13 +167,8 @@ source=$((source_tree + source_tar))
 
 # --- Copies come back, on the servers that are left ---------------------------------------------------------------
 
-healthy() { # healthy WHAT [NO-STRAYS]
-    local deadline=$(($(date +%s) + 120))
-    until "$ebb" fsck --json >"$work/fsck.json" && { [ -z "${2:-}" ] || jq -e '.orphaned == 0' "$work/fsck.json" >/dev/null; }; do
-        [ "$(date +%s)" -lt "$deadline" ] || { "$ebb" fsck || true; die "$1 did not come within 120 s"; }
-        sleep 0.5
-    done
-}
+whole() { "$ebb" fsck --json >"$work/fsck.json" && { [ -z "${1:-}" ] || jq -e '.orphaned == 0' "$work/fsck.json" >/dev/null; }; }
+healthy() { come "$1" whole "${2:-}"; } # healthy WHAT [NO-STRAYS]
 healthy "three copies of everything"
 "$ebb" fsck
 replicas=$("$ebb" fs locations /linux.tar --json | jq '[.metablocks[].replicas | length] | min')
@@ -172,7 +176,8 @@ replicas=$("$ebb" fs locations /linux.tar --json | jq '[.metablocks[].replicas |
 # --- The dead one returns, and gives up what others have by now ----------------------------------------------------
 
 "$ebb" node start h5
-until "$ebb" node list --json | jq -e '.[] | select(.host == "h5") | .state == "live" and all(.volumes[]; .state == "live")' >/dev/null; do sleep 0.2; done
+h5_lives() { "$ebb" node list --json | jq -e '.[] | select(.host == "h5") | .state == "live" and all(.volumes[]; .state == "live")' >/dev/null; }
+come "the node that returned" h5_lives
 healthy "an end of excess replicas" no-strays
 used=$(du -sB1 "$EBB_DIR"/nodes | cut -f1)
 percent=$((used * 100 / (3 * (tree_bytes + tar_bytes))))

@@ -165,7 +165,11 @@ if "$ebb" power follow --ups "ups@127.0.0.1:1" >/dev/null 2>&1; then
     echo "peers: a UPS that nobody answers for was followed" >&2
     exit 1
 fi
-until "$ebb" power follow --ups "ups@127.0.0.1:$nut_port" --bridge 600s --ups-joules 120000 >/dev/null; do sleep 0.5; done
+deadline=$((SECONDS + 90))
+until "$ebb" power follow --ups "ups@127.0.0.1:$nut_port" --bridge 600s --ups-joules 120000 >/dev/null; do
+    [ "$SECONDS" -lt "$deadline" ] || { echo "peers: the UPS cannot be followed" >&2; exit 1; }
+    sleep 0.5
+done
 wait_status "UPS on its mains" '.budget_watts == 115 and (.source | startswith("UPS ups"))'
 ups_says 'OB DISCHRG'
 wait_status "blackout" '.budget_watts > 99 and .budget_watts < 112 and ([.nodes[] | select(.active_s < 2)] | length) == 3'
