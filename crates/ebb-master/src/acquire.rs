@@ -301,8 +301,8 @@ fn check_file(
     if attr.kind != FileKind::File.raw() {
         bail!(Invalid, "{inode} is not a regular file: there are no leases on it");
     }
-    // A session tells a new master process also of opens that nobody has answered.
-    if soft.nameless.is_emptied(inode) {
+    // Asked before who has it open: a session tells a new master process also of opens that nobody has answered.
+    if machine.is_emptied(inode) {
         bail!(Stale, "{inode} was removed");
     }
     if attr.nlink == 0 && !soft.leases.is_open_by(session, inode) {

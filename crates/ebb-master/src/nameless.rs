@@ -4,10 +4,11 @@
 //! name. On a local file system the inode is held by the one who looked it up; here only the kernel of a mount knows that
 //! somebody did. So the inode stays for a while, and is opened as if it had its name still.
 //!
-//! It stays no longer than what was written to it: a holder that has thrown that away says so. Where its room is needed it
+//! It stays no longer than what was written to it: a holder that has thrown that away says so, and the log keeps it
+//! (`Machine::is_emptied`). Where its room is needed it
 //! stays for half as long, which is what is promised: its writer waits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
@@ -24,8 +25,6 @@ const KEPT_MIN: Duration = Duration::from_secs(1);
 pub(crate) struct Nameless {
     /// Until when.
     until: BTreeMap<InodeId, Moment>,
-    /// What was written to these is gone, until they are freed.
-    emptied: BTreeSet<InodeId>,
 }
 
 impl Nameless {
@@ -40,22 +39,9 @@ impl Nameless {
         self.until.get(&inode).is_some_and(|until| now < *until)
     }
 
-    /// Nobody opens it any more, whatever a session says that it has opened before: what was written to it is gone.
-    pub fn empty(&mut self, inode: InodeId) {
-        self.until.remove(&inode);
-        self.emptied.insert(inode);
-    }
-
-    /// Whether what was written to it is gone.
-    #[must_use]
-    pub fn is_emptied(&self, inode: InodeId) -> bool {
-        self.emptied.contains(&inode)
-    }
-
-    /// It is freed.
+    /// It is freed, or nobody may open it any more.
     pub fn end(&mut self, inode: InodeId) {
         self.until.remove(&inode);
-        self.emptied.remove(&inode);
     }
 
     /// Nothing is kept for longer than it must be: the room that it takes is needed. True: something is over sooner than it
@@ -94,11 +80,9 @@ mod tests {
         let end = start.after(KEPT);
         assert!(!nameless.is_kept(one, end) && nameless.is_kept(other, end));
         assert_eq!(nameless.next_end(end), Some(KEPT / 2));
-        nameless.empty(other);
-        assert!(!nameless.is_kept(other, end) && nameless.is_emptied(other) && !nameless.is_emptied(one));
-        assert_eq!(nameless.next_end(end), None);
         nameless.end(other);
-        assert!(!nameless.is_emptied(other));
+        assert!(!nameless.is_kept(other, end));
+        assert_eq!(nameless.next_end(end), None);
     }
 
     #[test]

@@ -304,26 +304,21 @@ impl State {
                 if let Ok(Reply::Meta(pb::MetaReply { dataset: Some(dataset), .. })) = reply {
                     self.chains.lock().on_dataset(dataset);
                 }
-                self.on_commit(soft, client, reply);
+                self.on_commit(machine, soft, client, reply);
                 on_client(machine, soft, client, reply);
             }
             _ => {}
         }
     }
 
-    fn on_commit(&self, soft: &mut Soft, client: &pb::ClientCommand, reply: &Result<Reply>) {
+    fn on_commit(&self, machine: &Machine, soft: &mut Soft, client: &pb::ClientCommand, reply: &Result<Reply>) {
         let op = client.request.as_ref().and_then(|request| request.op.as_ref()?.op.as_ref());
-        if let (Some(MetaOp::Commit(commit)), Ok(Reply::Meta(reply))) = (op, reply) {
-            // Who holds a file no more had given it back whole when it threw away what it remembered.
-            let stays = |file: &&pb::CommitFile| {
-                let refusal = reply.refusals.iter().find(|refusal| refusal.inode == file.inode);
-                let failure = refusal.and_then(|refusal| refusal.failure.as_ref());
-                failure.is_some_and(|failure| ErrorKind::from_raw(failure.kind) == ErrorKind::StaleEpoch)
-            };
-            let gone = commit.files.iter().filter(|file| file.gone && !stays(file));
-            for file in gone {
-                tracing::trace!(inode = file.inode, "what was written to a removed file is gone");
-                soft.nameless.empty(InodeId::new(file.inode));
+        if let (Some(MetaOp::Commit(commit)), Ok(_)) = (op, reply) {
+            for inode in commit.files.iter().filter(|file| file.gone).map(|file| InodeId::new(file.inode)) {
+                if machine.is_emptied(inode) {
+                    tracing::trace!(%inode, "what was written to a removed file is gone");
+                    soft.nameless.end(inode);
+                }
             }
             self.popular.lock().on_commit(&commit.files);
         }

@@ -96,6 +96,11 @@ impl Machine {
             expect(named.entries == 0, "it has entries and is not a directory");
             let is_linkable = inode.file().is_some_and(|file| file.linkable);
             expect(inode.nlink == 0 || !is_linkable, "it has a name and counts as one that never had");
+            let is_emptied = inode.file().is_some_and(|file| file.emptied);
+            expect(
+                inode.nlink == 0 && !is_linkable || !is_emptied,
+                "it can be opened, and what was written to it is gone",
+            );
         }
         if let Some(xattrs) = &inode.xattrs {
             expect(!xattrs.is_empty(), "it keeps an empty table of attributes");

@@ -155,6 +155,7 @@ impl Machine {
                 record.recovering = file.recovering;
                 record.pending_trim = file.trim.as_deref().copied();
                 record.linkable = file.linkable;
+                record.emptied = file.emptied;
             }
             Body::Directory(directory) => {
                 record.parent = directory.parent.raw();
@@ -507,6 +508,7 @@ fn body(attr: &pb::Attr, record: &pb::InodeRecord) -> Result<Body> {
                 recovering: record.recovering,
                 trim: record.pending_trim.map(Arc::new),
                 linkable: record.linkable,
+                emptied: record.emptied,
             })
         }
         Some(FileKind::Directory) => Body::Directory(DirectoryBody {

@@ -84,6 +84,10 @@ pub(crate) struct FileBody {
     ///
     /// Invariant: only of an orphan.
     pub(crate) linkable: bool,
+    /// Its holder has thrown away what it had not committed: nobody may open it any more, whatever is recorded of it.
+    ///
+    /// Invariant: only of an orphan, and not together with `linkable`.
+    pub(crate) emptied: bool,
 }
 
 /// Of a directory; its entries are in [`crate::dir::Entries`].

@@ -106,6 +106,12 @@ impl Machine {
         self.orphans.iter().copied()
     }
 
+    /// Whether the holder of a file without a name has thrown away what it had not committed.
+    #[must_use]
+    pub fn is_emptied(&self, inode: InodeId) -> bool {
+        self.inodes.get(&inode).and_then(|inode| inode.file()).is_some_and(|file| file.emptied)
+    }
+
     /// Who made which file and may not have heard of it yet: the reply is kept for the session to ask again.
     pub fn untold(&self) -> impl Iterator<Item = (SessionId, InodeId)> + '_ {
         let made = |outcome: &crate::session::Outcome| {

@@ -355,3 +355,25 @@ fn who_may_not_know_that_it_made_a_file_is_asked_whether_it_has_it_open() {
         assert!(one.attr(made.inode).await.is_err(), "it is freed");
     });
 }
+
+/// Goal: nobody finds a removed file empty that was not, whatever process answers. Method: its holder has thrown away what it had
+/// not committed and said so; the process that heard it is gone, and the next one is told of an open that waits since before.
+#[test]
+fn a_removed_file_whose_bytes_were_thrown_away_is_opened_from_no_later_process() {
+    with_cluster(21, 3, |mut cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let made = one.create("a").await.unwrap().attr.unwrap();
+        one.mutate(unlink("a")).await.unwrap();
+        let gone =
+            pb::CommitFile { inode: made.inode, epoch: made.epoch, release: true, gone: true, ..Default::default() };
+        one.mutate(Op::Commit(pb::meta_op::Commit { files: vec![gone] })).await.unwrap();
+        cluster.crash_master().await;
+        for (client, open) in [(&one, vec![]), (&two, vec![made.inode])] {
+            client.poll(vec![]).await.unwrap();
+            let told = pb::Reclaim { session: client.session, open, opening: 1, ..Default::default() };
+            client.channel.call(&told, Duration::from_secs(5)).await.unwrap();
+        }
+        let late = two.acquire(made.inode, LeaseRead, true).await;
+        assert_eq!(late.unwrap_err().kind(), ErrorKind::Stale);
+    });
+}

@@ -1,6 +1,6 @@
 //! What holders have synced on whole sets, made visible.
 
-use ebb_types::{InodeId, Result, Version, bail};
+use ebb_types::{ErrorKind, InodeId, Result, Version, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
@@ -16,7 +16,11 @@ impl Machine {
     pub(crate) fn commit(&mut self, call: &mut Call<'_>, op: &meta_op::Commit) -> Result<pb::MetaReply> {
         let mut reply = pb::MetaReply::default();
         for file in &op.files {
-            match self.check_commit(call, file) {
+            let checked = self.check_commit(call, file);
+            if file.gone && !is_not_held(&checked) {
+                self.note_emptied(InodeId::new(file.inode));
+            }
+            match checked {
                 Ok(()) => self.counted(InodeId::new(file.inode), |machine| machine.record(call, file)),
                 Err(error) => {
                     reply.refusals.push(pb::CommitRefusal { inode: file.inode, failure: Some((&error).into()) });
@@ -49,6 +53,17 @@ impl Machine {
         }
         let metablock_size = self.datasets.settings(inode.dataset).metablock_size;
         check_committed(&commit.metablocks, id, inode, file, metablock_size)
+    }
+
+    /// What was written to a file without a name and not committed is thrown away, also if the commit that says so is refused. It
+    /// is not found out again: a later process of the master may hear of an open that waits since before.
+    fn note_emptied(&mut self, id: InodeId) {
+        if self.orphans.contains(&id)
+            && let Some(file) = self.edit(id).file_mut()
+        {
+            file.emptied = true;
+            file.linkable = false;
+        }
     }
 
     /// A commit never makes a file smaller: commits may overtake each other, and sizes are cut by `SetAttr` alone.
@@ -93,4 +108,10 @@ impl Machine {
         self.held.remove(&(call.session, id));
         call.effects.push(Effect::LeaseEnded { inode: id, session: call.session });
     }
+}
+
+/// Whether a commit was refused because its sender holds the file no more: it had given it back whole when it threw away what
+/// it remembered.
+fn is_not_held(checked: &Result<()>) -> bool {
+    checked.as_ref().is_err_and(|error| error.kind() == ErrorKind::StaleEpoch)
 }

@@ -6,7 +6,7 @@ use ebb_wire::pb::command::Command as Change;
 use ebb_wire::pb::meta_op::{self, Op};
 
 use super::harness::{MIB, ROOT, World, committed, member, members, placement, version};
-use crate::{Effect, Reply};
+use crate::{Effect, Machine, Reply};
 
 fn grant(world: &mut World, inode: u64, epoch: u64, indexes: &[u64], volumes: &[&[u64]]) -> super::harness::Answer {
     let op = meta_op::Grant { inode, epoch, indexes: indexes.to_vec(), hosts: Vec::new() };
@@ -444,4 +444,37 @@ fn a_file_without_a_name_gets_its_first_one_and_no_second() {
     let nowhere = meta_op::Create { parent: inode, ..unnamed(true) };
     assert_eq!(world.run(Op::Create(nowhere)).unwrap_err(), E::NotDirectory);
     assert_eq!(world.machine.check(), Vec::<String>::new());
+}
+
+/// Goal: that the bytes of a removed file are thrown away is known to every later process, and of no other file.
+#[test]
+fn a_removed_file_whose_bytes_were_thrown_away_is_known_as_such_after_a_checkpoint() {
+    let mut world = World::new();
+    let gone = |inode, epoch| pb::CommitFile { inode, epoch, gone: true, ..Default::default() };
+    let unlink = |name: &str| Op::Unlink(meta_op::Unlink { parent: ROOT, name: name.into() });
+    let emptied = |world: &World, inode| world.machine.is_emptied(InodeId::new(inode));
+    let [named, held, refused] =
+        ["named", "held", "refused"].map(|name| world.create(ROOT, name, &[1]).attr.unwrap().inode);
+    world.run(unlink("held")).unwrap();
+    world.run(unlink("refused")).unwrap();
+    world.commit(gone(named, 1)).unwrap();
+    assert!(!emptied(&world, named), "it has a name");
+    assert_eq!(world.commit(gone(held, 7)), Err(E::StaleEpoch));
+    assert!(!emptied(&world, held), "its holder is another, or its lease is over");
+    world.commit(gone(held, 1)).unwrap();
+    let overtaken = pb::CommitFile { size_generation: Some(9), ..gone(refused, 1) };
+    assert_eq!(world.commit(overtaken), Err(E::Stale));
+    assert!(emptied(&world, refused), "the bytes are gone, whatever is recorded");
+    let unnamed = meta_op::Create { parent: ROOT, unnamed: true, linkable: true, ..Default::default() };
+    let unnamed = world.run(Op::Create(unnamed)).unwrap().attr.unwrap().inode;
+    world.commit(gone(unnamed, 1)).unwrap();
+    let link = meta_op::Link { inode: unnamed, parent: ROOT, name: b"late".into() };
+    assert_eq!(world.run(Op::Link(link)).unwrap_err(), E::NotFound);
+    assert_eq!(world.machine.check(), Vec::<String>::new());
+
+    let mut records = Vec::new();
+    world.machine.encode_records(9, 1, |record| records.push(record.to_vec()));
+    let (loaded, ..) = Machine::from_records(records.iter().map(|record| Ok(&record[..]))).unwrap();
+    let is_emptied = |inode| loaded.is_emptied(InodeId::new(inode));
+    assert_eq!([named, held, refused, unnamed].map(is_emptied), [false, true, true, true]);
 }
