@@ -3,7 +3,7 @@
 use ebb_wire::pb;
 
 use crate::inode::{Core, Lease};
-use crate::known::Trust;
+use crate::known::{Asking, Trust};
 
 impl Core {
     /// Takes attributes that some answer brought, unless they are older than what is known. `kept`: they may be
@@ -18,6 +18,17 @@ impl Core {
         }
         self.attr = Some(*attr);
         self.attr_stale &= !kept;
+    }
+
+    /// How far an answer that tells attributes of this file may be trusted. After this client has lost a write lease the master
+    /// leaves the size to it until it begins to find it out, which raises the epoch.
+    pub fn trust(&self, asking: &Asking<'_>, attr: &pb::Attr) -> Trust {
+        if self.is_unrecovered(attr.epoch) { Trust::Never } else { asking.trust(attr) }
+    }
+
+    /// Whether what is said of this epoch does not know yet that the write lease is lost.
+    pub fn is_unrecovered(&self, epoch: u64) -> bool {
+        self.lost_epoch.is_some_and(|lost| epoch <= lost.raw())
     }
 
     /// Takes the attributes of an answer to a question, and says whether it did. A lease that was granted between question and

@@ -203,13 +203,13 @@ impl Shared {
             let mut now = Some(*attr).filter(|_| leased(attr.inode));
             if let Some(inode) = self.find(id) {
                 let mut core = inode.core.lock();
-                let trust = asking.trust(attr);
+                let trust = core.trust(asking, attr);
                 if !core.note_answer(attr, now.is_some(), trust) {
                     // What was granted is from before the change, or from after it.
                     core.attr_stale = true;
                 }
                 seen = core.show(*attr, trust);
-                now = now.filter(|_| core.lease != Lease::Write && attr.nlink > 0);
+                now = now.filter(|_| trust != Trust::Never && core.lease != Lease::Write && attr.nlink > 0);
                 self.known.on_own_change(asking, id, now);
             } else {
                 seen = seen.filter(|attr| asking.trust(attr) != Trust::Never);

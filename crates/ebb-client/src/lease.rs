@@ -183,9 +183,8 @@ impl Shared {
             if generation != self.session.name().generation {
                 continue;
             }
-            let lost = inode.core.lock().lost_epoch.map_or(0, Epoch::raw);
             let is_fresh = match &acquired {
-                Acquired::Lease(grant, _) => lost == 0 || grant.attr.epoch > lost,
+                Acquired::Lease(grant, _) => !inode.core.lock().is_unrecovered(grant.attr.epoch),
                 // The proxy takes it after whatever this client lost.
                 Acquired::Proxy(_) => true,
             };
@@ -195,9 +194,15 @@ impl Shared {
             if self.runtime.now().since(started) > self.session.deadline() {
                 return Err(err!(Unavailable, "{} waits for the recovery of a lost lease", inode.id));
             }
-            self.tell(vec![pb::Held { inode: inode.id.raw(), epoch: lost, ..Default::default() }]).await;
-            self.runtime.sleep(RECOVERY_PAUSE).await;
+            self.tell_lost(inode).await;
         }
+    }
+
+    /// Has the master recover a write lease that this client has lost, and lets it begin.
+    pub async fn tell_lost(self: &Arc<Self>, inode: &Inode) {
+        let lost = inode.core.lock().lost_epoch.map_or(0, Epoch::raw);
+        self.tell(vec![pb::Held { inode: inode.id.raw(), epoch: lost, ..Default::default() }]).await;
+        self.runtime.sleep(RECOVERY_PAUSE).await;
     }
 
     /// Asks for a lease until it is granted, with the whole map. A file in recovery is waited for.

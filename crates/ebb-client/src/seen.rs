@@ -28,9 +28,9 @@ impl Shared {
         };
         let mut core = inode.core.lock();
         // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
-        let trust = asking.trust(attr);
+        let trust = core.trust(asking, attr);
         core.note_answer(attr, leased, trust);
-        if leased && core.lease != Lease::Write {
+        if leased && trust != Trust::Never && core.lease != Lease::Write {
             self.known.put_attr(asking, *attr);
         }
         core.show(*attr, trust)
@@ -70,8 +70,8 @@ impl Shared {
         }
     }
 
-    /// What has become of attributes that may never have been right. The gate is passed meanwhile, so that no lease is taken or
-    /// given back. The caller has not passed it.
+    /// What has become of attributes that may never have been right. The gate is passed while the master is asked, so that no
+    /// lease is taken or given back; one that was lost has to be recovered first. The caller has not passed the gate.
     pub async fn ask_again(self: &Arc<Self>, credentials: &Credentials, told: pb::Attr) -> Result<pb::Attr> {
         let id = InodeId::new(told.inode);
         let inode = self.inode(id);
@@ -79,7 +79,7 @@ impl Shared {
         loop {
             // Ordering: before the gate, which a client that goes to rest must shut.
             self.serving().await?;
-            let _gate = inode.gate.read().await;
+            let gate = inode.gate.read().await;
             if let Some(kept) = self.kept_attr(id) {
                 return Ok(kept);
             }
@@ -92,8 +92,12 @@ impl Shared {
             if let Some(seen) = self.see_attr(&asking, &attr, &reply.leased) {
                 return Ok(seen);
             }
+            drop(gate);
             if self.runtime.now().since(started) > self.session.deadline() {
                 return Err(err!(Timeout, "the size of {id} became unsure as often as it was asked for"));
+            }
+            if inode.core.lock().is_unrecovered(attr.epoch) {
+                self.tell_lost(&inode).await;
             }
         }
     }
