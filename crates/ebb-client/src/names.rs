@@ -6,7 +6,7 @@ use ebb_types::{Credentials, HostName, InodeId, Result};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 
-use crate::inode::Lease;
+use crate::inode::{Inode, Lease};
 use crate::lease::Entry;
 use crate::returns;
 use crate::shared::Shared;
@@ -70,11 +70,27 @@ impl Shared {
     }
 
     /// Nobody came for a file that lost its last name a while ago: what was written to it and not committed is thrown
-    /// away. Whoever opened it meanwhile keeps it; then it goes when it is closed, or by a recall.
+    /// away. Whoever opened it meanwhile keeps it, or waits for it; then it goes when it is closed, or by a recall.
     pub fn let_go(&self, id: InodeId) {
         let Some(inode) = self.find(id) else { return };
-        let mut core = inode.core.lock();
+        let core = inode.core.lock();
         if core.open_count > 0 || core.attr.as_ref().is_some_and(|attr| attr.nlink > 0) {
+            return;
+        }
+        if !self.recalls.lock().contains_key(&id) {
+            drop(core);
+            self.throw_away(&inode);
+        } else if core.registered || core.maybe_registered {
+            self.return_closed(id);
+        }
+    }
+
+    /// Nobody wants a file without a name any more: what was written to it and not committed is thrown away, unless somebody
+    /// here has it open.
+    pub fn throw_away(&self, inode: &Inode) {
+        let id = inode.id;
+        let mut core = inode.core.lock();
+        if core.open_count > 0 {
             return;
         }
         let forget = core.registered || core.maybe_registered;

@@ -53,6 +53,9 @@ impl Shared {
             });
             return;
         }
+        if recall.unwanted {
+            self.throw_away(&inode);
+        }
         let mut recalls = self.recalls.lock();
         if let Some(wanted) = recalls.get_mut(&id) {
             *wanted = keep.min(*wanted);

@@ -80,8 +80,16 @@ struct Session {
 #[derive(Debug)]
 struct Recall {
     keep: Mode,
+    /// Nobody wants the file: it may be thrown away.
+    unwanted: bool,
     told: Option<Moment>,
     owed: Owed,
+}
+
+impl Recall {
+    fn message(&self, inode: InodeId) -> pb::Recall {
+        pb::Recall { inode: inode.raw(), keep: self.keep.raw(), question: 0, unwanted: self.unwanted }
+    }
 }
 
 /// A question for size and times. Invariant: answered <= told <= asked; at most one number is told and not answered,
@@ -305,7 +313,7 @@ impl Sessions {
         for (inode, recall) in &mut session.recalls {
             if is_stale(recall.told, now) {
                 recall.told = Some(now);
-                reply.recalls.push(pb::Recall { inode: inode.raw(), keep: recall.keep.raw(), question: 0 });
+                reply.recalls.push(recall.message(*inode));
             }
         }
         for (inode, question) in &mut session.questions {
@@ -315,7 +323,8 @@ impl Sessions {
                     question.told = question.asked;
                 }
                 question.told_at = Some(now);
-                reply.recalls.push(pb::Recall { inode: inode.raw(), keep: Mode::Write.raw(), question: question.told });
+                let (inode, keep) = (inode.raw(), Mode::Write.raw());
+                reply.recalls.push(pb::Recall { inode, keep, question: question.told, unwanted: false });
             }
         }
         reply.locks.extend(session.locks.iter().filter(|(_, told)| told.is_none()).map(|(lock, _)| *lock));
@@ -354,15 +363,23 @@ impl Sessions {
 
     /// Asks a session to reduce its lease. Asking again changes nothing unless it must keep less.
     pub fn recall(&mut self, session: SessionId, inode: InodeId, keep: Mode) {
+        self.ask_back(session, inode, keep, false);
+    }
+
+    /// Asks a session for its lease on a file without a name that nobody has open, and nobody may open any more.
+    pub fn recall_unwanted(&mut self, session: SessionId, inode: InodeId) {
+        self.ask_back(session, inode, Mode::None, true);
+    }
+
+    fn ask_back(&mut self, session: SessionId, inode: InodeId, keep: Mode, unwanted: bool) {
         let Some(session) = self.sessions.get_mut(&session) else { return };
-        match session.recalls.get_mut(&inode) {
-            Some(recall) if recall.keep <= keep => {}
-            _ => {
-                let owed = session.recalls.get(&inode).map_or_else(Owed::default, |recall| recall.owed);
-                session.recalls.insert(inode, Recall { keep, told: None, owed });
-                session.news.notify_waiters();
-            }
+        let before = session.recalls.get(&inode);
+        if before.is_some_and(|recall| recall.keep <= keep && (recall.unwanted || !unwanted)) {
+            return;
         }
+        let owed = before.map_or_else(Owed::default, |recall| recall.owed);
+        session.recalls.insert(inode, Recall { keep, unwanted, told: None, owed });
+        session.news.notify_waiters();
     }
 
     /// What it was asked to keep, if a recall is on its way.

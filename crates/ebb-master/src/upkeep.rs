@@ -10,7 +10,6 @@ use pb::command::Command as Op;
 
 use crate::describe::settle_doubts;
 use crate::gray::run::judge_pace;
-use crate::leases::Mode;
 use crate::nodes::on_losses;
 use crate::shared::{Shared, Soft};
 use crate::vigil;
@@ -194,7 +193,7 @@ fn ready_to_reap(shared: &Shared) -> Ready {
         if let Some(holder) = machine.holder(inode).filter(|holder| soft.sessions.contains(*holder)) {
             tracing::trace!(%inode, %holder, "a removed file stays: its lease is asked for");
             // A holder without a handle still flushes: it may stop.
-            soft.sessions.recall(holder, inode, Mode::None);
+            soft.sessions.recall_unwanted(holder, inode);
             continue;
         }
         inodes.push(inode);

@@ -211,6 +211,52 @@ fn nobody_opens_a_removed_file_whose_bytes_were_thrown_away_while_the_master_was
     });
 }
 
+/// Goal: who came in time for a removed file gets all of it, also if its writer takes longer to write it back than it keeps it
+/// for those who may come. Method: no member moves meanwhile.
+#[test]
+fn a_removed_file_that_somebody_waits_for_is_not_thrown_away() {
+    run(80, 3, |cluster| async move {
+        let (writer, reader) = (cluster.client("h3").await, cluster.client("h4").await);
+        let (handle, inode) = create(&writer, InodeId::ROOT, "f").await;
+        writer.write(handle, 0, pattern(1, 5000)).await.unwrap();
+        writer.fsync(handle).await.unwrap();
+        writer.write(handle, 0, pattern(2, 7000)).await.unwrap();
+        writer.close(handle).await;
+        writer.unlink(&root(), InodeId::ROOT, b"f").await.unwrap();
+        cluster.nodes.iter().for_each(|node| node.process.freeze());
+        let thaw = async {
+            cluster.world.sleep(Duration::from_millis(1500)).await;
+            cluster.nodes.iter().for_each(|node| node.process.thaw());
+        };
+        let user = root();
+        let (late, ()) = tokio::join!(reader.open(&user, inode, Access::Read), thaw);
+        let (late, _) = late.unwrap();
+        assert_eq!(read_all(&reader, late).await.unwrap(), &pattern(2, 7000)[..]);
+        reader.close(late).await;
+        cluster.world.sleep(Duration::from_secs(10)).await;
+        assert!(writer.get_attr(&root(), inode).await.is_err(), "nobody keeps it");
+    });
+}
+
+/// Goal: a file that nobody may open any more is freed, although its writer, that does not know that it is removed, has bytes of
+/// it that go nowhere.
+#[test]
+fn a_removed_file_is_not_written_back_before_it_is_freed() {
+    run(81, 3, |cluster| async move {
+        let (writer, other) = (cluster.client("h3").await, cluster.client("h4").await);
+        let (handle, inode) = create(&writer, InodeId::ROOT, "f").await;
+        writer.write(handle, 0, pattern(1, 5000)).await.unwrap();
+        writer.close(handle).await;
+        cluster.nodes.iter().for_each(|node| node.process.freeze());
+        other.unlink(&root(), InodeId::ROOT, b"f").await.unwrap();
+        cluster.world.sleep(Duration::from_secs(4)).await;
+        let gone = other.get_attr(&root(), inode).await;
+        assert_eq!(gone.unwrap_err().kind(), ErrorKind::Stale, "it is freed");
+        assert_eq!(writer.metrics().lost_files, 0, "nothing is lost with it");
+        cluster.nodes.iter().for_each(|node| node.process.thaw());
+    });
+}
+
 /// Goal: nothing is lost for ever when a client gives up a removal that is carried out after all: the master tells nobody what
 /// the session itself did, and the client does not know.
 #[test]

@@ -68,7 +68,7 @@ fn a_recall_is_repeated_until_it_is_dealt_with() {
     sessions.recall(S1, FILE, Mode::Read);
     let (news, reply) = poll(&mut sessions, S1, at(100));
     assert!(news);
-    assert_eq!(reply.recalls, [pb::Recall { inode: 5, keep: Mode::Read.raw(), question: 0 }]);
+    assert_eq!(reply.recalls, [pb::Recall { inode: 5, keep: Mode::Read.raw(), ..Default::default() }]);
     assert!(!poll(&mut sessions, S1, at(500)).0, "it was told a moment ago");
     assert_eq!(sessions.next_repeat(S1), Some(at(1100)));
     assert!(poll(&mut sessions, S1, at(1100)).0);
@@ -101,7 +101,7 @@ fn an_answer_counts_only_for_questions_told_before_it() {
     assert_eq!(sessions.ask(S1, FILE), Some(first), "not told yet: one question for both");
     assert_eq!(
         poll(&mut sessions, S1, at(10)).1.recalls,
-        [pb::Recall { inode: 5, keep: Mode::Write.raw(), question: first }]
+        [pb::Recall { inode: 5, keep: Mode::Write.raw(), question: first, ..Default::default() }]
     );
     let second = sessions.ask(S1, FILE).unwrap();
     assert!(second > first);
