@@ -10,6 +10,7 @@ use pb::command::Command as Op;
 
 use crate::describe::settle_doubts;
 use crate::gray::run::judge_pace;
+use crate::leases::Mode;
 use crate::nodes::on_losses;
 use crate::shared::{Shared, Soft};
 use crate::vigil;
@@ -192,8 +193,12 @@ fn ready_to_reap(shared: &Shared) -> Ready {
         }
         if let Some(holder) = machine.holder(inode).filter(|holder| soft.sessions.contains(*holder)) {
             tracing::trace!(%inode, %holder, "a removed file stays: its lease is asked for");
-            // A holder without a handle still flushes: it may stop.
-            soft.sessions.recall_unwanted(holder, inode);
+            // A holder without a handle still flushes: it may stop, unless a link that is under way gives the file its first name.
+            if machine.is_linkable(inode) {
+                soft.sessions.recall(holder, inode, Mode::None);
+            } else {
+                soft.sessions.recall_unwanted(holder, inode);
+            }
             continue;
         }
         inodes.push(inode);

@@ -30,7 +30,11 @@ impl Machine {
     pub fn query(&self, session: SessionId, credentials: &Credentials, op: &Op) -> Result<pb::MetaReply> {
         match op {
             Op::Lookup(op) => self.lookup(InodeId::new(op.parent), &op.name),
-            Op::GetAttr(op) => self.attr_reply(InodeId::new(op.inode)),
+            Op::GetAttr(op) => {
+                let id = InodeId::new(op.inode);
+                self.check_is_whole(id)?;
+                self.attr_reply(id)
+            }
             Op::ReadDir(op) => self.read_dir(op),
             Op::ReadLink(op) => self.read_link(InodeId::new(op.inode)),
             Op::GetXattr(op) => {
@@ -59,6 +63,14 @@ impl Machine {
             }
             _ => bail!(Invalid, "a mutation is a command, not a query"),
         }
+    }
+
+    /// Fails with kind `Stale` if what was written to the file was thrown away: what is recorded is less.
+    fn check_is_whole(&self, id: InodeId) -> Result<()> {
+        if self.is_emptied(id) {
+            bail!(Stale, "{id} was removed");
+        }
+        Ok(())
     }
 
     /// Attributes of a name; `.` and `..` are known.
@@ -130,6 +142,7 @@ impl Machine {
 
     fn get_map(&self, op: &meta_op::GetMap) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
+        self.check_is_whole(id)?;
         let Some(file) = self.inode(id)?.file() else { bail!(Invalid, "{id} is not a regular file: it has no map") };
         let limit = if op.limit == 0 { METABLOCKS_PER_REPLY } else { (op.limit as usize).min(METABLOCKS_PER_REPLY) };
         let rest = file.map.starting_at(op.first_index);

@@ -112,6 +112,12 @@ impl Machine {
         self.inodes.get(&inode).and_then(|inode| inode.file()).is_some_and(|file| file.emptied)
     }
 
+    /// Whether a file never had a name and may get one.
+    #[must_use]
+    pub fn is_linkable(&self, inode: InodeId) -> bool {
+        self.inodes.get(&inode).and_then(|inode| inode.file()).is_some_and(|file| file.linkable)
+    }
+
     /// Who made which file and may not have heard of it yet: the reply is kept for the session to ask again.
     pub fn untold(&self) -> impl Iterator<Item = (SessionId, InodeId)> + '_ {
         let made = |outcome: &crate::session::Outcome| {

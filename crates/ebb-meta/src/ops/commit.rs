@@ -1,6 +1,6 @@
 //! What holders have synced on whole sets, made visible.
 
-use ebb_types::{ErrorKind, InodeId, Result, Version, bail};
+use ebb_types::{InodeId, Result, Version, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
@@ -16,12 +16,10 @@ impl Machine {
     pub(crate) fn commit(&mut self, call: &mut Call<'_>, op: &meta_op::Commit) -> Result<pb::MetaReply> {
         let mut reply = pb::MetaReply::default();
         for file in &op.files {
-            let checked = self.check_commit(call, file);
-            if file.gone && !is_not_held(&checked) {
-                self.note_emptied(InodeId::new(file.inode));
-            }
-            match checked {
-                Ok(()) => self.counted(InodeId::new(file.inode), |machine| machine.record(call, file)),
+            let id = InodeId::new(file.inode);
+            match self.check_commit(call, file) {
+                Ok(()) if file.gone => self.counted(id, |machine| machine.on_gone(call, id)),
+                Ok(()) => self.counted(id, |machine| machine.record(call, file)),
                 Err(error) => {
                     reply.refusals.push(pb::CommitRefusal { inode: file.inode, failure: Some((&error).into()) });
                 }
@@ -42,6 +40,9 @@ impl Machine {
         if file.holder != Some(call.session) || inode.epoch.raw() != commit.epoch {
             bail!(StaleEpoch, "{} does not hold {id} under e{} ({})", call.session, commit.epoch, inode.epoch);
         }
+        if commit.gone {
+            return Ok(()); // Nothing is recorded of it, so nothing keeps its holder from telling.
+        }
         if commit.size_generation.is_some_and(|generation| generation != inode.size_generation) {
             bail!(Stale, "the size of {id} has been set since: commit again");
         }
@@ -55,15 +56,19 @@ impl Machine {
         check_committed(&commit.metablocks, id, inode, file, metablock_size)
     }
 
-    /// What was written to a file without a name and not committed is thrown away, also if the commit that says so is refused. It
-    /// is not found out again: a later process of the master may hear of an open that waits since before.
-    fn note_emptied(&mut self, id: InodeId) {
-        if self.orphans.contains(&id)
-            && let Some(file) = self.edit(id).file_mut()
-        {
+    /// The holder of a file without a name has thrown away what it had not committed, and gives the lease back. That is not found
+    /// out again, so it is kept: a later process of the master may hear of an open that waits since before. If the file has got
+    /// a name meanwhile, what its holder wrote is searched for as if the holder had died.
+    fn on_gone(&mut self, call: &mut Call<'_>, id: InodeId) {
+        if !self.orphans.contains(&id) {
+            return self.lose_lease(call, id);
+        }
+        if let Some(file) = self.edit(id).file_mut() {
             file.emptied = true;
             file.linkable = false;
+            file.trim = None;
         }
+        self.release(call, id);
     }
 
     /// A commit never makes a file smaller: commits may overtake each other, and sizes are cut by `SetAttr` alone.
@@ -108,10 +113,4 @@ impl Machine {
         self.held.remove(&(call.session, id));
         call.effects.push(Effect::LeaseEnded { inode: id, session: call.session });
     }
-}
-
-/// Whether a commit was refused because its sender holds the file no more: it had given it back whole when it threw away what
-/// it remembered.
-fn is_not_held(checked: &Result<()>) -> bool {
-    checked.as_ref().is_err_and(|error| error.kind() == ErrorKind::StaleEpoch)
 }

@@ -446,35 +446,35 @@ fn a_file_without_a_name_gets_its_first_one_and_no_second() {
     assert_eq!(world.machine.check(), Vec::<String>::new());
 }
 
-/// Goal: that the bytes of a removed file are thrown away is known to every later process, and of no other file.
+/// Goal: that the bytes of a removed file are thrown away is known to every later process, whatever else keeps its holder from
+/// committing, and of no other file.
 #[test]
 fn a_removed_file_whose_bytes_were_thrown_away_is_known_as_such_after_a_checkpoint() {
     let mut world = World::new();
     let gone = |inode, epoch| pb::CommitFile { inode, epoch, gone: true, ..Default::default() };
     let unlink = |name: &str| Op::Unlink(meta_op::Unlink { parent: ROOT, name: name.into() });
     let emptied = |world: &World, inode| world.machine.is_emptied(InodeId::new(inode));
-    let [named, held, refused] =
-        ["named", "held", "refused"].map(|name| world.create(ROOT, name, &[1]).attr.unwrap().inode);
+    let names = ["named", "held", "overtaken"];
+    let [named, held, overtaken] = names.map(|name| world.create(ROOT, name, &[1]).attr.unwrap().inode);
     world.run(unlink("held")).unwrap();
-    world.run(unlink("refused")).unwrap();
+    world.run(unlink("overtaken")).unwrap();
     world.commit(gone(named, 1)).unwrap();
-    assert!(!emptied(&world, named), "it has a name");
+    assert!(!emptied(&world, named) && world.attr(named).size_unknown, "it has a name: its bytes are searched for");
     assert_eq!(world.commit(gone(held, 7)), Err(E::StaleEpoch));
     assert!(!emptied(&world, held), "its holder is another, or its lease is over");
     world.commit(gone(held, 1)).unwrap();
-    let overtaken = pb::CommitFile { size_generation: Some(9), ..gone(refused, 1) };
-    assert_eq!(world.commit(overtaken), Err(E::Stale));
-    assert!(emptied(&world, refused), "the bytes are gone, whatever is recorded");
+    world.commit(pb::CommitFile { size_generation: Some(9), ..gone(overtaken, 1) }).unwrap();
     let unnamed = meta_op::Create { parent: ROOT, unnamed: true, linkable: true, ..Default::default() };
     let unnamed = world.run(Op::Create(unnamed)).unwrap().attr.unwrap().inode;
     world.commit(gone(unnamed, 1)).unwrap();
     let link = meta_op::Link { inode: unnamed, parent: ROOT, name: b"late".into() };
     assert_eq!(world.run(Op::Link(link)).unwrap_err(), E::NotFound);
+    assert_eq!(world.ask(Op::GetAttr(meta_op::GetAttr { inode: held })).unwrap_err(), E::Stale);
     assert_eq!(world.machine.check(), Vec::<String>::new());
 
     let mut records = Vec::new();
     world.machine.encode_records(9, 1, |record| records.push(record.to_vec()));
     let (loaded, ..) = Machine::from_records(records.iter().map(|record| Ok(&record[..]))).unwrap();
-    let is_emptied = |inode| loaded.is_emptied(InodeId::new(inode));
-    assert_eq!([named, held, refused, unnamed].map(is_emptied), [false, true, true, true]);
+    let state = |inode| (loaded.is_emptied(InodeId::new(inode)), loaded.holder(InodeId::new(inode)));
+    assert_eq!([named, held, overtaken, unnamed].map(state), [false, true, true, true].map(|emptied| (emptied, None)));
 }
