@@ -97,7 +97,12 @@ fn unsure(shared: &Shared, session: SessionId, attr: &pb::Attr) -> Option<InodeI
     let held_elsewhere = machine.holder(inode).is_some_and(|holder| holder != session);
     // A holder may have committed and gone since the answer was made: what it wrote is missing from the answer.
     let overtaken = machine.attr(inode).is_ok_and(|now| now != *attr);
-    (held_elsewhere || attr.size_unknown || overtaken).then_some(inode)
+    (held_elsewhere || attr.size_unknown || overtaken || is_abandoned(shared, inode)).then_some(inode)
+}
+
+/// Whether the holder has lost the lease and its recovery is about to begin: what is recorded may be less than was synced.
+fn is_abandoned(shared: &Shared, inode: InodeId) -> bool {
+    shared.state.work.lock().abandoned.contains(&inode)
 }
 
 /// One file's question to its holder. Taken back when dropped.
@@ -138,7 +143,8 @@ impl Inquiry {
             let left = until.since(self.shared.runtime.now());
             if left.is_zero() {
                 // A holder that lives and says nothing does not keep others from listing a directory.
-                return if committed.size_unknown { Err(unknown(self.inode)) } else { Ok(Some(committed)) };
+                let is_unknown = committed.size_unknown || is_abandoned(&self.shared, self.inode);
+                return if is_unknown { Err(unknown(self.inode)) } else { Ok(Some(committed)) };
             }
             tokio::select! {
                 biased;
@@ -149,11 +155,12 @@ impl Inquiry {
     }
 
     fn answer(&self, committed: &pb::Attr, holder: Option<SessionId>) -> Option<pb::Attr> {
-        if committed.size_unknown {
+        // Ordering: a holder's word that it has nothing is taken in one step under this lock, with what it means for the file.
+        let soft = self.shared.state.soft.lock();
+        if committed.size_unknown || is_abandoned(&self.shared, self.inode) {
             return None;
         }
         let Some(holder) = holder else { return Some(*committed) };
-        let soft = self.shared.state.soft.lock();
         if !soft.sessions.contains(holder) {
             // Its recovery is about to begin.
             return None;

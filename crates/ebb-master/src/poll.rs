@@ -142,10 +142,11 @@ fn on_held(shared: &Shared, session: SessionId, held: &pb::Held) {
     soft.sessions.on_held(session, inode, mode, HolderView { size: held.size, mtime_ns: held.mtime_ns }, held.question);
     let holder = machine.holder(inode);
     match mode {
-        Mode::None => soft.leases.remove_reader(session, inode),
+        // The answer to a question is not kept from being overtaken by a lease that is granted meanwhile.
+        Mode::None if held.question == 0 => soft.leases.remove_reader(session, inode),
         // Late words of one who has lost the file since change nothing.
         Mode::Read if holder.is_none() => soft.leases.add_reader(session, inode),
-        Mode::Read | Mode::Write => {}
+        Mode::None | Mode::Read | Mode::Write => {}
     }
     // It gave the write lease up without committing: whatever it wrote is recovered from the members.
     let epoch = machine.attr(inode).map(|attr| attr.epoch);

@@ -356,6 +356,29 @@ fn who_may_not_know_that_it_made_a_file_is_asked_whether_it_has_it_open() {
     });
 }
 
+/// Goal: an answer to a question takes no lease from who gave it: one that was granted since could be meant.
+#[test]
+fn a_reader_that_answers_a_question_stays_a_reader() {
+    with_cluster(22, 3, |cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let attr = one.create("a").await.unwrap().attr.unwrap();
+        one.commit(&attr, vec![], 0, true).await.unwrap();
+        one.poll(vec![held(attr.inode, LeaseNone, 0, 0)]).await.unwrap();
+        two.acquire(attr.inode, LeaseRead, true).await.unwrap();
+        two.poll(vec![pb::Held { inode: attr.inode, question: 77, ..Default::default() }]).await.unwrap();
+        let begun = one.runtime.now();
+        let writing = one.acquire(attr.inode, LeaseWrite, true);
+        let giving = async {
+            assert_eq!(two.next_recall().await.keep, LeaseNone as i32);
+            one.runtime.sleep(Duration::from_secs(1)).await;
+            two.poll(vec![held(attr.inode, LeaseNone, 0, 0)]).await.unwrap();
+        };
+        let (got, ()) = tokio::join!(writing, giving);
+        assert_eq!(got.unwrap().mode, LeaseWrite as i32);
+        assert!(one.runtime.now().since(begun) >= Duration::from_secs(1), "it waited for the reader");
+    });
+}
+
 /// Goal: nobody finds a removed file empty that was not, whatever process answers. Method: its holder has thrown away what it had
 /// not committed and said so; the process that heard it is gone, and the next one is told of an open that waits since before.
 #[test]
