@@ -99,6 +99,11 @@ impl Shared {
         // Counted first, so that no Forget for an earlier handle overtakes this open.
         inode.core.lock().open_count += 1;
         let mut counted = Counted { shared: self, inode: &inode, done: false };
+        // Ordering: counted before that, so that it is not thrown away from here on.
+        self.returns.stay(id);
+        if self.returns.is_thrown_away(id) {
+            return Err(err!(Stale, "{id} was removed"));
+        }
         self.session.ensure_trusted().await?;
         let mut taken = Taken::Lease;
         if !self.may_open_here(&inode, credentials, access) {

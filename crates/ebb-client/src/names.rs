@@ -99,6 +99,10 @@ impl Shared {
         // Its number is never given again, so there is no later lease to tell from this one.
         core.lost_epoch = None;
         self.known.on_unsure_attr(id);
+        if held.is_some() {
+            // Ordering: under the file's lock, where an open is counted.
+            self.returns.throw_away(id);
+        }
         drop(core);
         self.budget.give(weight);
         inode.progress.notify_waiters();

@@ -188,6 +188,7 @@ impl Shared {
         tracing::warn!(%error, session = %self.session.name().id, "the session has expired");
         self.metrics.sessions_expired.add(1);
         self.session.on_expired();
+        self.returns.forget_thrown_away();
         self.locks.on_session_lost();
         let is_concerned = |inode: &Arc<Inode>| {
             let core = inode.core.lock();

@@ -102,6 +102,21 @@ impl Returns {
         taken
     }
 
+    /// A file is opened here, and stays for that: it goes when it is closed and the master asks for it.
+    pub fn stay(&self, inode: InodeId) {
+        self.state.lock().leaving.remove(&inode);
+    }
+
+    /// The bytes of a file are thrown away.
+    pub fn throw_away(&self, inode: InodeId) {
+        self.state.lock().thrown_away.insert(inode);
+    }
+
+    /// The session is over, and all leases with it.
+    pub fn forget_thrown_away(&self) {
+        self.state.lock().thrown_away.clear();
+    }
+
     /// Whether the bytes of a file were thrown away, and the master may not know yet.
     pub fn is_thrown_away(&self, inode: InodeId) -> bool {
         self.state.lock().thrown_away.contains(&inode)
@@ -119,10 +134,7 @@ impl Returns {
 impl Shared {
     /// The lease on a file that is gone goes back, as [`gone`] says it.
     pub fn return_gone(&self, file: pb::CommitFile) {
-        let add = |state: &mut State| {
-            state.thrown_away.insert(InodeId::new(file.inode));
-            state.gone.push(file);
-        };
+        let add = |state: &mut State| state.gone.push(file);
         if self.returns.add(self.runtime.now(), add) {
             self.queue.wake();
         }

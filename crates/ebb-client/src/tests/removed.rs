@@ -238,6 +238,67 @@ fn a_removed_file_that_somebody_waits_for_is_not_thrown_away() {
     });
 }
 
+/// Goal: a removed file that is opened again in its last moment is as any that is open: closed again it is not thrown away under
+/// others that have it open. Method: both come late, one after the other.
+#[test]
+fn a_removed_file_that_was_opened_again_is_not_thrown_away_under_others() {
+    run(83, 3, |cluster| async move {
+        let (writer, reader) = (cluster.client("h0").await, cluster.client("h1").await);
+        let inode = removed_file(&writer, 1).await;
+        cluster.world.sleep(Duration::from_millis(300)).await;
+        let (read, _) = reader.open(&root(), inode, Access::Read).await.unwrap();
+        assert_eq!(read_all(&reader, read).await.unwrap(), &pattern(1, 5000)[..]);
+        let (late, _) = writer.open(&root(), inode, Access::ReadWrite).await.unwrap();
+        writer.write(late, 0, pattern(2, 7000)).await.unwrap();
+        writer.fsync(late).await.unwrap();
+        writer.close(late).await;
+        // Until then nobody asks for it: the writer keeps what it has.
+        for wait in [1500, 4000] {
+            cluster.world.sleep(Duration::from_millis(wait)).await;
+            assert_eq!(read_all(&reader, read).await.unwrap(), &pattern(2, 7000)[..], "after {wait} ms");
+        }
+        reader.close(read).await;
+        cluster.world.sleep(Duration::from_secs(15)).await;
+        assert!(writer.get_attr(&root(), inode).await.is_err(), "nobody keeps it");
+    });
+}
+
+/// Goal: its own writer finds a removed file gone as soon as it has thrown it away, before the master knows.
+#[test]
+fn a_removed_file_that_was_thrown_away_is_gone_for_its_writer_at_once() {
+    run(84, 3, |cluster| async move {
+        let (writer, other) = (cluster.client("h0").await, cluster.client("h1").await);
+        let inode = removed_file(&writer, 1).await;
+        let shared = writer.shared();
+        shared.throw_away(&shared.inode(inode));
+        let (opened, asked) = (writer.open(&root(), inode, Access::Read).await, writer.get_attr(&root(), inode).await);
+        assert_eq!((opened.unwrap_err().kind(), asked.unwrap_err().kind()), (ErrorKind::Stale, ErrorKind::Stale));
+        let late = other.open(&root(), inode, Access::Read).await;
+        assert_eq!(late.unwrap_err().kind(), ErrorKind::Stale);
+        cluster.world.sleep(Duration::from_secs(5)).await;
+        assert_eq!(other.get_attr(&root(), inode).await.unwrap_err().kind(), ErrorKind::Stale, "it is freed");
+    });
+}
+
+/// Goal: a removed file goes also if it was cut last, and the cut is not on all members yet.
+#[test]
+fn a_removed_file_that_was_cut_is_freed_without_a_recovery() {
+    run(85, 3, |cluster| async move {
+        let (writer, other) = (cluster.client("h0").await, cluster.client("h1").await);
+        let (handle, inode) = create(&writer, InodeId::ROOT, "f").await;
+        writer.write(handle, 0, pattern(1, 5000)).await.unwrap();
+        writer.fsync(handle).await.unwrap();
+        cluster.world.sleep(Duration::from_secs(2)).await;
+        let cut = SetAttr { size: Some(1000), ..SetAttr::default() };
+        writer.set_attr(&root(), inode, cut).await.unwrap();
+        writer.close(handle).await;
+        writer.unlink(&root(), InodeId::ROOT, b"f").await.unwrap();
+        cluster.world.sleep(Duration::from_secs(4)).await;
+        assert_eq!(other.get_attr(&root(), inode).await.unwrap_err().kind(), ErrorKind::Stale, "it is freed");
+        assert_eq!(writer.metrics().recalls, 0, "the master had nothing to ask for");
+    });
+}
+
 /// Goal: a file that nobody may open any more is freed, although its writer, that does not know that it is removed, has bytes of
 /// it that go nowhere.
 #[test]
