@@ -53,11 +53,12 @@ impl Shared {
         files.iter().filter_map(shut).collect()
     }
 
-    /// Makes read leases of the write leases on these files. A file that the master refuses is dealt with as by any commit.
-    pub async fn lower(self: &Arc<Self>, shut: &[Shut]) {
+    /// Makes read leases of the write leases on these files. A file that the master refuses is dealt with as by any commit. Returns
+    /// the files, which are still shut, unless it is not known what became of them.
+    pub async fn lower(self: &Arc<Self>, shut: Vec<Shut>) -> Vec<Shut> {
         let generation = self.session.name().generation;
         let mut sent = Vec::with_capacity(shut.len());
-        for Shut { inode, .. } in shut {
+        for Shut { inode, .. } in &shut {
             let core = inode.core.lock();
             if core.generation == generation
                 && let Some(file) = build(inode.id, &core, true)
@@ -66,13 +67,22 @@ impl Shared {
             }
         }
         if sent.is_empty() {
-            return;
+            return shut;
         }
         let asking = self.known.ask();
         let op = Op::Commit(Commit { files: sent.iter().map(|(_, file)| file.clone()).collect() });
         let reply = match self.session.meta_kept(&Credentials::root(), op, self.options.keep_names).await {
             Ok(reply) => reply,
-            Err(error) => return self.doubt_lowered(&sent, &error),
+            Err(error) => {
+                let held = self.doubt_lowered(&sent, &error);
+                let shared = self.clone();
+                // Ordering: the files stay shut until it is told. A lease that is taken before would be taken for the one in doubt.
+                self.runtime.spawn("tell of leases in doubt", async move {
+                    shared.tell(held).await;
+                    drop(shut);
+                });
+                return Vec::new();
+            }
         };
         let refusals: BTreeMap<u64, pb::Failure> =
             reply.refusals.into_iter().map(|one| (one.inode, one.failure.unwrap_or_default())).collect();
@@ -97,25 +107,23 @@ impl Shared {
             drop(core);
             self.metrics.lowered_leases.add(1);
         }
+        shut
     }
 
     /// These leases may have gone back, or a late message may still take them. So they are not believed, and a lease under the
-    /// same epoch would not be either. Nothing was dirty under them.
-    fn doubt_lowered(self: &Arc<Self>, sent: &[(&Arc<Inode>, pb::CommitFile)], error: &Error) {
+    /// same epoch would not be either. Nothing was dirty under them. Returns what the master is to hear.
+    fn doubt_lowered(&self, sent: &[(&Arc<Inode>, pb::CommitFile)], error: &Error) -> Vec<pb::Held> {
         tracing::info!(files = sent.len(), %error, "it is not known whether leases went back: they are not used any more");
         for (inode, _) in sent {
             self.lose_lease(inode, error);
         }
         let held = |file: &pb::CommitFile| pb::Held { inode: file.inode, epoch: file.epoch, ..Default::default() };
-        let held = sent.iter().map(|(_, file)| held(file)).collect();
-        let shared = self.clone();
-        self.runtime.spawn("tell of leases in doubt", async move { shared.tell(held).await });
+        sent.iter().map(|(_, file)| held(file)).collect()
     }
 
     /// Gives back what is held of these files, and forgets their bytes. A file that is in use after all stays.
     pub async fn release_batch(self: &Arc<Self>, files: &[Arc<Inode>]) {
-        let shut = self.shut(files, is_idle);
-        self.lower(&shut).await;
+        let shut = self.lower(self.shut(files, is_idle)).await;
         let readers: Vec<&Arc<Inode>> =
             shut.iter().map(|one| &one.inode).filter(|inode| inode.core.lock().lease == Lease::Read).collect();
         if !readers.is_empty() {

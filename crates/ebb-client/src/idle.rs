@@ -60,7 +60,7 @@ impl Shared {
             };
             let due: Vec<_> = shared.inodes().into_iter().filter(is_due).collect();
             for batch in due.chunks(RELEASE_BATCH) {
-                shared.lower(&shared.shut(batch, may_lower)).await;
+                drop(shared.lower(shared.shut(batch, may_lower)).await);
                 shared.runtime.sleep(PAUSE).await;
             }
         });

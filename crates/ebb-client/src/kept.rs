@@ -43,6 +43,7 @@ impl Shared {
     pub async fn get_attr(self: &Arc<Self>, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
         match self.kept_attr(id) {
             Some(attr) => Ok(attr),
+            None if self.returns.is_thrown_away(id) => Err(err!(Stale, "{id} was removed")),
             None => self.ask_attr(credentials, Op::GetAttr(GetAttr { inode: id.raw() })).await,
         }
     }
@@ -80,7 +81,13 @@ impl Shared {
                 let own = leased.binary_search(&attr.inode).map_or(&[][..], |at| &leased[at..=at]);
                 entry.attr = match self.see_attr(&asking, &attr, own) {
                     None if wanted && self.find(InodeId::new(attr.inode)).is_some() => {
-                        Some(self.ask_again(credentials, attr).await?)
+                        // What came along of its map is as old as the size.
+                        entry.unsettled = true;
+                        match self.ask_again(credentials, InodeId::new(attr.inode)).await {
+                            // The name was there when it was listed. Whoever opens the file hears that it is gone.
+                            Err(error) if error.kind() == ErrorKind::Stale => Some(attr),
+                            seen => Some(seen?),
+                        }
                     }
                     // This client had no lease on a file that it has no trace of. A new session made all answers unsure.
                     seen => seen.or(Some(attr)).filter(|_| wanted),

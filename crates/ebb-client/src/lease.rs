@@ -150,6 +150,9 @@ impl Shared {
             core.note_attr(&grant.attr, grant.kept);
             return Ok(Taken::Lease);
         }
+        if mode == Lease::Write && core.is_unrecovered(grant.attr.epoch) {
+            return Err(err!(Unavailable, "the lease on {} was lost while it was asked for", inode.id));
+        }
         if self.runtime.has_plant(Plant::StaleRead) {
             // With nothing to compare with, nothing that is cached is found outdated.
             core.map.clear();
@@ -184,6 +187,8 @@ impl Shared {
                 continue;
             }
             let is_fresh = match &acquired {
+                // Who still counts as the holder is told so, whatever it asks for: the lost lease had gone back before it was lost.
+                Acquired::Lease(_, Lease::Read) => true,
                 Acquired::Lease(grant, _) => !inode.core.lock().is_unrecovered(grant.attr.epoch),
                 // The proxy takes it after whatever this client lost.
                 Acquired::Proxy(_) => true,
@@ -198,8 +203,8 @@ impl Shared {
         }
     }
 
-    /// Has the master recover a write lease that this client has lost, and lets it begin.
-    pub async fn tell_lost(self: &Arc<Self>, inode: &Inode) {
+    /// Has the master recover a write lease that this client has lost, and lets it begin. The caller has passed the gate.
+    async fn tell_lost(self: &Arc<Self>, inode: &Inode) {
         let lost = inode.core.lock().lost_epoch.map_or(0, Epoch::raw);
         self.tell(vec![pb::Held { inode: inode.id.raw(), epoch: lost, ..Default::default() }]).await;
         self.runtime.sleep(RECOVERY_PAUSE).await;
@@ -286,8 +291,12 @@ impl Shared {
             gone: self.returns.is_thrown_away(inode.id),
             ..Default::default()
         }];
-        self.own_meta(Op::Commit(pb::meta_op::Commit { files: files.clone() })).await?;
+        let reply = self.own_meta(Op::Commit(pb::meta_op::Commit { files: files.clone() })).await?;
         self.returns.on_told_gone(&files);
+        if !reply.refusals.is_empty() {
+            // It goes back all the same: what there is of the file is found out.
+            self.tell(vec![pb::Held { inode: inode.id.raw(), epoch: attr.epoch, ..Default::default() }]).await;
+        }
         Ok(())
     }
 

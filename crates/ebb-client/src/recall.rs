@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_runtime::{Moment, Plant};
-use ebb_types::InodeId;
+use ebb_types::{Epoch, InodeId};
 use ebb_wire::pb;
 
 use crate::batch::{RELEASE_BATCH, idle_files, is_idle};
@@ -180,13 +180,15 @@ impl Shared {
         self.return_lease(inode).await
     }
 
-    /// What is held of a file, as the master wants to hear it.
+    /// What is held of a file, as the master wants to hear it. Of one that was thrown away no epoch is named: nobody is to search for
+    /// what was written under it.
     pub fn held(&self, inode: &Inode) -> pb::Held {
         let core = inode.core.lock();
+        let epoch = if self.returns.is_thrown_away(inode.id) { Epoch::default() } else { core.epoch };
         pb::Held {
             inode: inode.id.raw(),
             mode: core.lease.mode() as i32,
-            epoch: core.epoch.raw(),
+            epoch: epoch.raw(),
             size: core.size,
             mtime_ns: core.mtime_ns,
             ..Default::default()
@@ -238,7 +240,7 @@ impl Shared {
     pub async fn trim_leases(self: &Arc<Self>) {
         // Only what needs no flushing: commits wait for this.
         for batch in self.files_with_room_beyond(IDLE_ROOM_MAX).chunks(RELEASE_BATCH) {
-            self.lower(&self.shut(batch, is_idle)).await;
+            drop(self.lower(self.shut(batch, is_idle)).await);
         }
         self.lower_idle_leases();
         // Removed files, and those of which nothing was ever known: nothing of them is asked for again.

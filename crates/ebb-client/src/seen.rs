@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Credentials, ErrorKind, InodeId, Result, err};
+use ebb_types::{Credentials, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetAttr, Op};
 
@@ -36,7 +36,7 @@ impl Shared {
         core.show(*attr, trust)
     }
 
-    /// The same for who can wait. A file that is gone by now is told as the answer has it: it was there.
+    /// The same for who can wait.
     pub async fn settle_attr(
         self: &Arc<Self>,
         credentials: &Credentials,
@@ -46,7 +46,7 @@ impl Shared {
     ) -> Result<pb::Attr> {
         match self.see_attr(asking, &attr, leased) {
             Some(seen) => Ok(seen),
-            None => self.ask_again(credentials, attr).await,
+            None => self.ask_again(credentials, InodeId::new(attr.inode)).await,
         }
     }
 
@@ -57,23 +57,29 @@ impl Shared {
         Ok(self.settle_change(credentials, told, seen).await)
     }
 
-    /// The same of a change that is made, whatever becomes of a further question.
+    /// The same of a change that is made, whatever becomes of a further question. A size that is not found out is told as the
+    /// larger one of those that there are: a kernel drops mapped pages beyond it.
     pub async fn settle_change(
         self: &Arc<Self>,
         credentials: &Credentials,
-        told: pb::Attr,
+        mut told: pb::Attr,
         seen: Option<pb::Attr>,
     ) -> pb::Attr {
-        match seen {
-            Some(seen) => seen,
-            None => self.ask_again(credentials, told).await.unwrap_or(told),
+        if let Some(seen) = seen {
+            return seen;
         }
+        if let Ok(seen) = self.ask_again(credentials, InodeId::new(told.inode)).await {
+            return seen;
+        }
+        if let Some(inode) = self.find(InodeId::new(told.inode)) {
+            told.size = told.size.max(inode.core.lock().size);
+        }
+        told
     }
 
-    /// What has become of attributes that may never have been right. The gate is passed while the master is asked, so that no
-    /// lease is taken or given back; one that was lost has to be recovered first. The caller has not passed the gate.
-    pub async fn ask_again(self: &Arc<Self>, credentials: &Credentials, told: pb::Attr) -> Result<pb::Attr> {
-        let id = InodeId::new(told.inode);
+    /// What has become of attributes that may never have been right. The gate is passed meanwhile, so that no lease is taken or
+    /// given back. The caller has not passed it.
+    pub async fn ask_again(self: &Arc<Self>, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
         let inode = self.inode(id);
         let started = self.runtime.now();
         loop {
@@ -84,10 +90,8 @@ impl Shared {
                 return Ok(kept);
             }
             let asking = self.known.ask();
-            let reply = match self.ask(credentials, Op::GetAttr(GetAttr { inode: id.raw() })).await {
-                Err(error) if error.kind() == ErrorKind::Stale => return Ok(told),
-                reply => reply?,
-            };
+            let question = Op::GetAttr(GetAttr { inode: id.raw() });
+            let reply = self.session.meta_kept(credentials, question, self.options.keep_names).await?;
             let attr = reply.attr.ok_or_else(|| err!(Protocol, "an answer came without attributes"))?;
             if let Some(seen) = self.see_attr(&asking, &attr, &reply.leased) {
                 return Ok(seen);
@@ -97,7 +101,8 @@ impl Shared {
                 return Err(err!(Timeout, "the size of {id} became unsure as often as it was asked for"));
             }
             if inode.core.lock().is_unrecovered(attr.epoch) {
-                self.tell_lost(&inode).await;
+                // A lease that was lost has to be recovered first, as for an open.
+                self.enter(&inode, Lease::Read, None).await?;
             }
         }
     }

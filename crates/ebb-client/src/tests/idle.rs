@@ -121,7 +121,7 @@ fn a_write_that_begins_while_leases_are_lowered_is_kept() {
             let done = done.clone();
             async move {
                 while !done.load(Ordering::Relaxed) {
-                    shared.lower(&shared.shut(&shared.inodes(), may_lower)).await;
+                    drop(shared.lower(shared.shut(&shared.inodes(), may_lower)).await);
                     shared.runtime.sleep(Duration::from_micros(300)).await;
                 }
             }
@@ -163,7 +163,7 @@ fn leases_that_may_have_gone_back_are_not_believed() {
         let generation = shared.session.name().generation;
         cluster.master.freeze();
         let files: Vec<_> = made.iter().filter_map(|inode| shared.find(*inode)).collect();
-        shared.lower(&shared.shut(&files, may_lower)).await;
+        drop(shared.lower(shared.shut(&files, may_lower)).await);
         assert_eq!(shared.session.name().generation, generation, "nothing was heard of the session's end");
         let leases: Vec<Lease> = files.iter().map(|inode| inode.core.lock().lease).collect();
         assert_eq!(leases[0], Lease::Write);

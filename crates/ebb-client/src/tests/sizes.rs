@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_types::{InodeId, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{Commit, Op};
 use parking_lot::Mutex;
 
 use super::harness::{create, pattern, read_all, root, run};
@@ -94,20 +96,49 @@ fn a_size_that_is_asked_for_while_the_write_lease_goes_back_is_that_of_the_file(
 }
 
 /// Goal: a size that was synced is not told as less once the write lease is lost, while the master does not know that yet and has
-/// to find the size out. Method: the writer has synced and not committed; it asks in every way.
+/// to find the size out. Method: the writer has synced and not committed; it or another client asks in every way.
 #[test]
 fn a_synced_size_is_not_told_as_less_when_the_write_lease_is_lost() {
     for (seed, way) in (82..).zip(WAYS) {
+        for by_other in [false, true] {
+            run(seed, 3, move |cluster| async move {
+                let (writer, other) = (cluster.client("h0").await, cluster.client("h1").await);
+                let (handle, inode) = create(&writer, InodeId::ROOT, "f").await;
+                writer.write(handle, 0, pattern(1, LEN)).await.unwrap();
+                writer.fsync(handle).await.unwrap();
+                let shared = writer.shared();
+                shared.lose_lease(&shared.inode(inode), &err!(Timeout, "it could not be written back"));
+                let asker = if by_other { &other } else { &writer };
+                assert_eq!(size(asker, inode, "f", way, 0).await, LEN as u64, "{way}, by another: {by_other}");
+                assert_eq!(size(asker, inode, "f", "stat", 1).await, LEN as u64, "{way}, and then stat");
+                assert_eq!(read_all(&writer, handle).await.unwrap(), &pattern(1, LEN)[..]);
+            });
+        }
+    }
+}
+
+/// Goal: who has lost a lease that had gone back before, for the answer was lost, goes on with the file at once: there is nothing to
+/// recover, and its epoch stays.
+#[test]
+fn a_lease_that_had_gone_back_before_it_was_lost_is_not_waited_for() {
+    for (seed, way) in (90..).zip(WAYS) {
         run(seed, 3, move |cluster| async move {
             let client = cluster.client("h0").await;
             let (handle, inode) = create(&client, InodeId::ROOT, "f").await;
             client.write(handle, 0, pattern(1, LEN)).await.unwrap();
             client.fsync(handle).await.unwrap();
             let shared = client.shared();
-            shared.lose_lease(&shared.inode(inode), &err!(Timeout, "it could not be written back"));
+            let file = shared.inode(inode);
+            shared.commit_one(&file, false).await.unwrap();
+            let epoch = file.core.lock().epoch.raw();
+            let release =
+                pb::CommitFile { inode: inode.raw(), epoch, size: LEN as u64, release: true, ..Default::default() };
+            shared.own_meta(Op::Commit(Commit { files: vec![release] })).await.unwrap();
+            shared.lose_lease(&file, &err!(Disconnected, "no answer came"));
+            let begun = cluster.world.now();
             assert_eq!(size(&client, inode, "f", way, 0).await, LEN as u64, "{way}");
-            assert_eq!(size(&client, inode, "f", "stat", 1).await, LEN as u64, "{way}, and then stat");
             assert_eq!(read_all(&client, handle).await.unwrap(), &pattern(1, LEN)[..]);
+            assert!(cluster.world.now() - begun < Duration::from_secs(1), "{way}");
         });
     }
 }
