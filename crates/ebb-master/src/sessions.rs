@@ -278,6 +278,12 @@ impl Sessions {
         self.sessions.iter().any(|(id, session)| *id != except && !session.reclaimed)
     }
 
+    /// Whether a session has polled this process and not told yet what it holds.
+    #[must_use]
+    pub fn any_about_to_reclaim(&self) -> bool {
+        self.sessions.values().any(|session| !session.reclaimed && session.poll > 0)
+    }
+
     // --- Polls -----------------------------------------------------------------------------------------------------
 
     /// A poll came in: the session lives. `working`: leases that it is at work to give back. Returns its number, what wakes it,

@@ -39,7 +39,13 @@ fn end_reclaim(shared: &Shared) {
     let now = vigil::mark(shared);
     let mut soft = shared.state.soft.lock();
     let Some(until) = soft.reclaim_until else { return };
-    if now >= until || !soft.sessions.any_unclaimed(crate::leases::MASTER) {
+    let is_over = if now < until {
+        !soft.sessions.any_unclaimed(crate::leases::MASTER)
+    } else {
+        // Who has polled lives, and is about to tell; if it is cut off instead, its session ends within that time.
+        !soft.sessions.any_about_to_reclaim() || now >= until.after(shared.options.session_ttl)
+    };
+    if is_over {
         soft.reclaim_until = None;
         soft.sessions.end_reclaim();
         drop(soft);

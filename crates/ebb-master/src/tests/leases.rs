@@ -356,6 +356,32 @@ fn who_may_not_know_that_it_made_a_file_is_asked_whether_it_has_it_open() {
     });
 }
 
+/// Goal: a session that comes to a new process late, and has told it only that it lives, loses nothing that it has open. Method: the
+/// first poll comes just before the time for reclaiming is over, and what is open just after.
+#[test]
+fn who_polls_before_the_time_for_reclaiming_is_over_is_waited_for() {
+    with_cluster(23, 3, |mut cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let made = one.mutate(create("a", false)).await.unwrap().attr.unwrap();
+        let release = pb::CommitFile { inode: made.inode, epoch: made.epoch, release: true, ..Default::default() };
+        one.mutate(Op::Commit(pb::meta_op::Commit { files: vec![release] })).await.unwrap();
+        two.acquire(made.inode, LeaseRead, true).await.unwrap();
+        one.mutate(unlink("a")).await.unwrap();
+        cluster.crash_master().await;
+        let ttl = super::harness::options().session_ttl;
+        cluster.world.sleep(ttl - Duration::from_millis(300)).await;
+        two.poll(vec![]).await.unwrap();
+        cluster.world.sleep(Duration::from_secs(2)).await;
+        let told = pb::Reclaim { session: two.session, open: vec![made.inode], opening: 1, ..Default::default() };
+        two.channel.call(&told, Duration::from_secs(5)).await.unwrap();
+        for _ in 0..3 {
+            cluster.world.sleep(Duration::from_secs(2)).await;
+            two.poll(vec![]).await.unwrap();
+        }
+        assert!(two.attr(made.inode).await.is_ok(), "it is open");
+    });
+}
+
 /// Goal: an answer to a question takes no lease from who gave it: one that was granted since could be meant.
 #[test]
 fn a_reader_that_answers_a_question_stays_a_reader() {
