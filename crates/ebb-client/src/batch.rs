@@ -112,7 +112,7 @@ impl Shared {
 
     /// These leases may have gone back, or a late message may still take them. So they are not believed, and a lease under the
     /// same epoch would not be either. Nothing was dirty under them. Returns what the master is to hear.
-    fn doubt_lowered(&self, sent: &[(&Arc<Inode>, pb::CommitFile)], error: &Error) -> Vec<pb::Held> {
+    fn doubt_lowered(self: &Arc<Self>, sent: &[(&Arc<Inode>, pb::CommitFile)], error: &Error) -> Vec<pb::Held> {
         tracing::info!(files = sent.len(), %error, "it is not known whether leases went back: they are not used any more");
         for (inode, _) in sent {
             self.lose_lease(inode, error);

@@ -254,18 +254,13 @@ impl Shared {
     }
 
     /// A commit of a file was refused.
-    pub fn on_refused(&self, inode: &Inode, error: &ebb_types::Error) {
+    pub fn on_refused(self: &Arc<Self>, inode: &Inode, error: &ebb_types::Error) {
         match error.kind() {
             // Overtaken by a truncate of this client: the next commit says it right.
             ErrorKind::Stale => self.queue.mark(inode.id, self.runtime.now()),
             ErrorKind::NotFound => {
-                // The file is gone, and with it what was written to it.
-                let mut core = inode.core.lock();
-                let (weight, _) = core.lose(&self.cache, inode.id);
-                self.known.on_unsure_attr(inode.id);
-                drop(core);
-                self.budget.give(weight);
-                inode.progress.notify_waiters();
+                // The file is gone, and with it what was written to it. Its number is never given again.
+                self.drop_held(inode, |core, _| core.lost_epoch = None);
             }
             _ => self.lose_lease(inode, error),
         }

@@ -318,7 +318,7 @@ impl Shared {
     }
 
     /// Deals with what a call under a lease answered: a lease that is gone is noted.
-    pub fn note_lease_error(&self, inode: &Inode, error: &Error) {
+    pub fn note_lease_error(self: &Arc<Self>, inode: &Inode, error: &Error) {
         if matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired) {
             self.lose_lease(inode, error);
         }

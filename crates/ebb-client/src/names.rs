@@ -89,23 +89,20 @@ impl Shared {
     /// here has it open.
     pub fn throw_away(&self, inode: &Inode) {
         let id = inode.id;
-        let mut core = inode.core.lock();
-        if core.open_count > 0 {
-            return;
-        }
-        let forget = core.registered || core.maybe_registered;
-        let held = (core.lease == Lease::Write).then(|| returns::gone(id, &core));
-        let (weight, _) = core.lose(&self.cache, id);
+        let (held, forget) = {
+            let core = inode.core.lock();
+            if core.open_count > 0 {
+                return;
+            }
+            let held = (core.lease == Lease::Write).then(|| returns::gone(id, &core));
+            if held.is_some() {
+                // Ordering: under the file's lock, where an open is counted. One that comes from here on is refused.
+                self.returns.throw_away(id);
+            }
+            (held, core.registered || core.maybe_registered)
+        };
         // Its number is never given again, so there is no later lease to tell from this one.
-        core.lost_epoch = None;
-        self.known.on_unsure_attr(id);
-        if held.is_some() {
-            // Ordering: under the file's lock, where an open is counted.
-            self.returns.throw_away(id);
-        }
-        drop(core);
-        self.budget.give(weight);
-        inode.progress.notify_waiters();
+        self.drop_held(inode, |core, _| core.lost_epoch = None);
         if let Some(held) = held {
             self.return_gone(held);
         }

@@ -98,9 +98,6 @@ impl Shared {
                     if is_late && !self.runtime.has_plant(Plant::KeepsForever) {
                         // The writes have been tried as long before they failed. Others wait, and the programs have been told.
                         self.lose_lease(inode, &error);
-                        let (shared, id) = (self.clone(), inode.id);
-                        // A task of its own: the kernel may wait for a read that waits at the gate.
-                        self.runtime.spawn("invalidate what was lost", async move { shared.invalidate(id).await });
                         break;
                     }
                     self.runtime.sleep(FLUSH_PAUSE).await;

@@ -173,7 +173,7 @@ impl Shared {
 
     /// Whether the size was set is not known when no answer came: then the lease is as good as lost. Otherwise no commit would be
     /// taken any more, for each names the size that it was made for.
-    fn on_size_refused(&self, inode: &Inode, error: &ebb_types::Error) {
+    fn on_size_refused(self: &Arc<Self>, inode: &Inode, error: &ebb_types::Error) {
         // Whatever the last attempt was told, an earlier one may have been carried out.
         let unsure = is_transient(error.kind());
         if unsure || matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired) {

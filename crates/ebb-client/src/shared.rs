@@ -22,7 +22,7 @@ use crate::gray::Gray;
 use crate::handles::Handles;
 use crate::hedge::Hedge;
 use crate::idle::Uses;
-use crate::inode::{Core, Inode};
+use crate::inode::{Core, Inode, Lease};
 use crate::known::Known;
 use crate::locks::LockWaiters;
 use crate::metrics::Cells;
@@ -70,7 +70,7 @@ pub(crate) struct Shared {
     pub balance: Mutex<LearnedBalance<u64>>,
     pub listener: Mutex<Option<Arc<dyn CacheListener>>>,
     /// Recalls that are being dealt with, and what they leave.
-    pub recalls: Mutex<BTreeMap<InodeId, crate::inode::Lease>>,
+    pub recalls: Mutex<BTreeMap<InodeId, Lease>>,
     /// Inodes whose registration is being taken back: an open waits.
     pub forgetting: Mutex<BTreeSet<InodeId>>,
     pub forgotten: Notify,
@@ -190,7 +190,7 @@ impl Shared {
                 || core.registered
                 || core.maybe_registered
                 || core.lost_epoch.is_some()
-                || core.lease != crate::inode::Lease::None
+                || core.lease != Lease::None
                 || core.uncommitted
                 || core.sharing.as_ref().is_some_and(crate::sharing::Sharing::is_unsynced)
         });
@@ -210,7 +210,7 @@ impl Shared {
     }
 
     /// Whether cached state of this file may be believed now.
-    pub fn is_believed(&self, core: &crate::inode::Core, lease: crate::inode::Lease) -> bool {
+    pub fn is_believed(&self, core: &Core, lease: Lease) -> bool {
         core.lease >= lease
             && !core.closed
             && core.generation == self.session.name().generation
@@ -218,7 +218,7 @@ impl Shared {
     }
 
     /// Closes what is open of a file's replicas on this host: its lease goes.
-    pub fn close_descriptors(&self, core: &crate::inode::Core) {
+    pub fn close_descriptors(&self, core: &Core) {
         self.short.close(core.map.values().map(|record| record.id));
     }
 
@@ -239,27 +239,26 @@ impl Shared {
         self.drop_caches(&mut None, inode).await;
     }
 
-    /// A lease is gone without having been given back: whatever was dirty under it is dropped, and the file's
-    /// handles are told once.
-    pub fn lose_lease(&self, inode: &Inode, error: &Error) {
+    /// A lease is gone without having been given back: whatever was dirty under it is dropped, the file's handles are told
+    /// once, and the kernel drops its pages.
+    pub fn lose_lease(self: &Arc<Self>, inode: &Inode, error: &Error) {
+        let was_held = inode.core.lock().lease != Lease::None;
         self.lose_lease_of(inode, error, || self.known.paths(&BTreeSet::from([inode.id])).remove(&inode.id));
+        if was_held {
+            let (shared, id) = (self.clone(), inode.id);
+            // A task of its own: the kernel may wait for a read that waits at the gate.
+            self.runtime.spawn("invalidate what was lost", async move { shared.invalidate(id).await });
+        }
     }
 
-    /// The same of a file whose path is known: the log names it.
+    /// The same of a file whose path is known, which the log names. The kernel's pages stay.
     pub fn lose_lease_of(&self, inode: &Inode, error: &Error, path: impl FnOnce() -> Option<String>) {
-        let (weight, lost) = {
-            let mut core = inode.core.lock();
-            self.close_descriptors(&core);
-            let (weight, lost) = core.lose(&self.cache, inode.id);
+        let (weight, lost) = self.drop_held(inode, |core, lost| {
             if lost {
                 let detail = format!("{}: unsynced writes are lost: {error}", inode.id);
                 core.sticky.set(Error::new(ErrorKind::Io, detail));
             }
-            // Ordering: under the file's lock, as answers are looked at.
-            self.known.on_unsure_attr(inode.id);
-            (weight, lost)
-        };
-        self.budget.give(weight);
+        });
         if lost {
             self.metrics.lost_files.add(1);
             self.metrics.lost_bytes.add(weight as u64);
@@ -270,6 +269,20 @@ impl Shared {
                 "{path}: {weight} bytes that were written and not synced are lost with the write lease; whoever has it open is told EIO"
             );
         }
+    }
+
+    /// Drops all that is held of a file; `then` is done under the same lock, and hears whether any write is lost. Returns the bytes
+    /// of memory that are free, and the same.
+    pub fn drop_held(&self, inode: &Inode, then: impl FnOnce(&mut Core, bool)) -> (usize, bool) {
+        let mut core = inode.core.lock();
+        self.close_descriptors(&core);
+        let (weight, lost) = core.lose(&self.cache, inode.id);
+        // Ordering: under the file's lock, as answers are looked at.
+        self.known.on_unsure_attr(inode.id);
+        then(&mut core, lost);
+        drop(core);
+        self.budget.give(weight);
         inode.progress.notify_waiters();
+        (weight, lost)
     }
 }

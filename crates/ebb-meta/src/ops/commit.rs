@@ -35,7 +35,7 @@ impl Machine {
 
     fn check_commit(&self, call: &Call<'_>, commit: &pb::CommitFile) -> Result<()> {
         let id = InodeId::new(commit.inode);
-        let inode = self.inode(id)?;
+        let Some(inode) = self.inodes.get(&id) else { bail!(NotFound, "{id} is gone, and what is committed with it") };
         let Some(file) = inode.file() else { bail!(Invalid, "{id} is not a regular file") };
         if file.holder != Some(call.session) || inode.epoch.raw() != commit.epoch {
             bail!(StaleEpoch, "{} does not hold {id} under e{} ({})", call.session, commit.epoch, inode.epoch);

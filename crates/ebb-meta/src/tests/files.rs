@@ -136,7 +136,7 @@ fn commits_record_what_is_synced_and_may_overtake_each_other() {
         world.commit(pb::CommitFile { metablocks: vec![committed(77, 1, 1, 1)], ..commit(8, 1) }),
         Err(E::NotFound)
     );
-    assert_eq!(world.commit(pb::CommitFile { inode: 99, ..commit(8, 1) }), Err(E::Stale));
+    assert_eq!(world.commit(pb::CommitFile { inode: 99, ..commit(8, 1) }), Err(E::NotFound));
     assert_eq!(world.commit(pb::CommitFile { inode: ROOT, ..commit(8, 1) }), Err(E::Invalid));
 }
 
