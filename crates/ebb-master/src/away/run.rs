@@ -182,10 +182,14 @@ fn sources(shared: &Shared, task: &Task) -> Vec<pb::Member> {
     good.copied().collect()
 }
 
-/// A volume at home. `None`: it has no room, is busy, or still has what it had before it was switched off.
+/// A volume at home. `None`: it has no room, is busy, or still has what it had before it was switched off, and that is about to be
+/// deleted. Of a set that lacks copies nothing is deleted, so it would keep guests from their homes, and the copy that lacks from
+/// the place that a guest has.
 fn place_at_home(shared: &Shared, task: &Task, guest: &pb::Member, choice: Move) -> Option<pb::Member> {
     let home = guest.home_id();
-    if nodes_with_strays(shared, task.metablock).contains(&home) || !has_time(shared, task, home, choice) {
+    let is_whole = sources(shared, task).len() >= task.dataset.replicas as usize;
+    let waits_for_delete = is_whole && nodes_with_strays(shared, task.metablock).contains(&home);
+    if waits_for_delete || !has_time(shared, task, home, choice) {
         return None;
     }
     let present: Vec<_> = task.record.members.iter().filter(|member| !member.is_at(guest)).copied().collect();

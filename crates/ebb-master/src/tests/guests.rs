@@ -39,11 +39,16 @@ async fn describe(cluster: &Cluster, dataset: &pb::Dataset) -> pb::DescribeDatas
     cluster.channel().0.call(&pb::DescribeDataset { dataset: dataset.id }, DEADLINE).await.unwrap()
 }
 
-/// A power client that has woken whom the plans wake is there all the time.
+/// A power client that has woken whom the plans wake is there.
+async fn watch_power(cluster: &Cluster) {
+    let watch = pb::WatchPower { version: 0, wait_ms: 0, kept_ms: 3_600_000 };
+    cluster.channel().0.call(&watch, DEADLINE).await.unwrap();
+}
+
+/// With a power client all the time.
 async fn until_home(cluster: &Cluster, dataset: &pb::Dataset) {
     for _ in 0..300 {
-        let watch = pb::WatchPower { version: 0, wait_ms: 0, kept_ms: 3_600_000 };
-        cluster.channel().0.call(&watch, DEADLINE).await.unwrap();
+        watch_power(cluster).await;
         if describe(cluster, dataset).await.away.is_empty() {
             return;
         }
@@ -272,6 +277,58 @@ fn a_guest_whose_home_is_lost_becomes_a_member() {
         let found = describe(&cluster, &dataset).await;
         let at = found.chain.iter().position(|node| *node == lost).unwrap();
         assert_eq!((found.actual[at], found.actual.iter().sum::<u64>()), (0, 24));
+    });
+}
+
+/// Goal: a set that lacks a copy gets it, though all nodes that are left are its members or its guests' homes, and the homes have
+/// what they had before they were switched off. Method: two of three members are replaced by guests while they are off, and the
+/// third dies when they are on again.
+#[test]
+fn guests_go_home_also_while_their_set_lacks_a_copy() {
+    with_cluster(86, 5, |cluster| async move {
+        let client = cluster.client().await;
+        let dataset = dataset(&client, "equal-work", 3, 1).await;
+        let (made, mut block) = client.written_in(&cluster, dataset.root_inode, "f", 1000).await;
+        let attr = client.acquire(made.inode, pb::LeaseMode::LeaseWrite, true).await.unwrap().attr.unwrap();
+        let first = block.members.clone();
+        plan(&cluster, 1, &[first[1].node, first[2].node], 0).await;
+        for off in &first[1..] {
+            let staying: Vec<_> = block.members.iter().filter(|member| *member != off).copied().collect();
+            let choose = pb::ChooseReplacement {
+                session: client.session,
+                inode: attr.inode,
+                metablock: block.id,
+                exclude_nodes: block.members.iter().map(|member| member.node).collect(),
+                staying: staying.clone(),
+                ..Default::default()
+            };
+            let guest = client.channel.call(&choose, DEADLINE).await.unwrap().member.unwrap();
+            assert_eq!(guest.home, off.node);
+            let written = cluster.node(first[0].node).replica(block.id).unwrap();
+            cluster.node(guest.node).put(block.id, written.version, 1000);
+            let change = pb::meta_op::ChangeSet {
+                inode: attr.inode,
+                epoch: attr.epoch,
+                metablock: block.id,
+                generation: block.generation,
+                members: staying.into_iter().chain([guest]).collect(),
+                version: None,
+            };
+            block = client.mutate(Op::ChangeSet(change)).await.unwrap().metablocks.remove(0);
+        }
+        client.commit(&attr, vec![], 1000, true).await.unwrap();
+        cluster.kill_fake(cluster.number(first[0].node));
+        for _ in 0..40 {
+            watch_power(&cluster).await;
+            cluster.world.sleep(Duration::from_secs(1)).await;
+        }
+        let dead = cluster.status().await.nodes.into_iter().filter(|node| node.state() == pb::NodeState::NodeDead);
+        assert_eq!(dead.map(|node| node.id).collect::<Vec<_>>(), [first[0].node]);
+        plan(&cluster, 2, &[], 0).await;
+        until_home(&cluster, &dataset).await;
+        cluster.until("all copies", |status| status.under_replicated == 0).await;
+        let members = cluster.client().await.map(attr.inode).await.remove(0).members;
+        assert_eq!((members.len(), members.iter().filter(|member| member.is_guest()).count()), (3, 0), "{members:?}");
     });
 }
 

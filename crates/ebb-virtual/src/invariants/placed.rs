@@ -67,7 +67,10 @@ mod tests {
         sets.extend([ids(&[1, 3]), ids(&[1, 3])]);
         let found = check(&chain, &sets);
         assert_eq!(found.len(), 4, "{found:?}");
-        assert!(found[0].detail.contains("n1 has 14 of 20") && found[0].detail.contains("10 is its share"), "{found:?}");
+        assert!(
+            found[0].detail.contains("n1 has 14 of 20") && found[0].detail.contains("10 is its share"),
+            "{found:?}"
+        );
         sets.truncate(12);
         sets[0][1] = NodeId::new(9);
         assert!(matches!(&check(&chain, &sets)[..], [one] if one.detail.contains("not on its chain")));
