@@ -249,6 +249,9 @@ async fn watched<C: Call>(
     match &answer {
         Ok(_) => drop(nodes.on_answer(node, now)),
         Err(error) if is_timeout(error) && nodes.on_timeout(node, sent, deadline, now) => begin_asking(shared, node),
+        Err(error) if serves_on && error.kind() == ErrorKind::Disconnected && nodes.on_broken(node, sent, now) => {
+            begin_asking(shared, node);
+        }
         Err(error) if serves_on && error.kind() == ErrorKind::Unreachable => nodes.on_unreached(node, sent, now),
         Err(_) => {}
     }

@@ -216,6 +216,12 @@ impl NodeMap {
         self.tell(is_news)
     }
 
+    /// The connection of a call broke before it was answered. True: the node is silent from now on.
+    pub fn on_broken(&self, node: u64, sent: Moment, now: Moment) -> bool {
+        let is_news = self.0.lock().silence.on_broken(node, sent, now);
+        self.tell(is_news)
+    }
+
     /// A call did not get to the node.
     pub fn on_unreached(&self, node: u64, sent: Moment, now: Moment) {
         self.0.lock().silence.on_unreached(node, sent, now);

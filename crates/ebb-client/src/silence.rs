@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::deadlines::{LATE_WAIT, WRITE_DEADLINE};
+use ebb_types::deadlines::{LATE_WAIT, SUSPECT_TIME, WRITE_DEADLINE};
 
 /// A deadline that passed by more than this was not kept by this process itself, which slept, or was frozen: that says nothing
 /// of the other side.
@@ -51,6 +51,17 @@ impl Silence {
         let took = now.since(sent);
         let is_silent =
             took >= deadline && took < deadline + OVERSLEPT && !self.is_heard_since(node, sent.after(UNDER_WAY));
+        is_silent && self.note(node, now)
+    }
+
+    /// The connection of a call that was sent at `sent` broke before any answer. True: the node is silent from now on, and was not
+    /// known to be. The kernel gives up a host that takes nothing at about the time at which a call does: whichever is
+    /// first, what it says of the node is the same.
+    pub fn on_broken(&mut self, node: u64, sent: Moment, now: Moment) -> bool {
+        let took = now.since(sent);
+        let is_silent = took >= SUSPECT_TIME
+            && took < WRITE_DEADLINE + OVERSLEPT
+            && !self.is_heard_since(node, sent.after(UNDER_WAY));
         is_silent && self.note(node, now)
     }
 
@@ -159,6 +170,16 @@ mod tests {
         let mut silence = Silence::default();
         silence.on_answer(1, at(1001));
         assert!(silence.on_timeout(1, at(1000), DEADLINE, at(5000)));
+    }
+
+    #[test]
+    fn a_connection_that_breaks_after_as_long_a_silence_says_the_same() {
+        let mut silence = Silence::default();
+        assert!(!silence.on_broken(1, at(1000), at(3900)), "a process that ends has nothing to do with silence");
+        silence.on_answer(2, at(2000));
+        assert!(!silence.on_broken(2, at(1000), at(4900)), "it answered meanwhile");
+        assert!(silence.on_broken(1, at(1000), at(4900)));
+        assert!(!silence.on_broken(1, at(1000), at(4900)), "that is known");
     }
 
     #[test]
