@@ -17,6 +17,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedRwLockWriteGuard};
 
 use crate::committer::{build, note_committed};
 use crate::inode::{Core, Inode, Lease};
+use crate::recall;
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
 
@@ -117,8 +118,7 @@ impl Shared {
         for (inode, _) in sent {
             self.lose_lease(inode, error);
         }
-        let held = |file: &pb::CommitFile| pb::Held { inode: file.inode, epoch: file.epoch, ..Default::default() };
-        sent.iter().map(|(_, file)| held(file)).collect()
+        sent.iter().map(|(_, file)| recall::lost(file.inode, file.epoch)).collect()
     }
 
     /// Gives back what is held of these files, and forgets their bytes. A file that is in use after all stays.

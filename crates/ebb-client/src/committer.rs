@@ -260,7 +260,7 @@ impl Shared {
             ErrorKind::Stale => self.queue.mark(inode.id, self.runtime.now()),
             ErrorKind::NotFound => {
                 // The file is gone, and with it what was written to it. Its number is never given again.
-                self.drop_held(inode, |core, _| core.lost_epoch = None);
+                self.drop_held(inode, inode.core.lock(), |core, _| core.lost_epoch = None);
             }
             _ => self.lose_lease(inode, error),
         }

@@ -100,10 +100,7 @@ impl Shared {
         inode.core.lock().open_count += 1;
         let mut counted = Counted { shared: self, inode: &inode, done: false };
         // Ordering: counted before that, so that it is not thrown away from here on.
-        self.returns.stay(id);
-        if self.returns.is_thrown_away(id) {
-            return Err(err!(Stale, "{id} was removed"));
-        }
+        self.returns.on_open(id)?;
         self.session.ensure_trusted().await?;
         let mut taken = Taken::Lease;
         if !self.may_open_here(&inode, credentials, access) {

@@ -41,11 +41,11 @@ impl Shared {
 
     /// Attributes: from memory under a lease, else from the master.
     pub async fn get_attr(self: &Arc<Self>, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
-        match self.kept_attr(id) {
-            Some(attr) => Ok(attr),
-            None if self.returns.is_thrown_away(id) => Err(err!(Stale, "{id} was removed")),
-            None => self.ask_attr(credentials, Op::GetAttr(GetAttr { inode: id.raw() })).await,
+        if let Some(attr) = self.kept_attr(id) {
+            return Ok(attr);
         }
+        self.returns.check(id)?;
+        self.ask_attr(credentials, Op::GetAttr(GetAttr { inode: id.raw() })).await
     }
 
     /// A query that is answered with attributes.

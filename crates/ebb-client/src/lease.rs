@@ -10,6 +10,7 @@ use ebb_wire::pb::meta_op::{GetMap, Op};
 use tokio::sync::RwLockReadGuard;
 
 use crate::inode::{Granted, Inode, Lease};
+use crate::recall;
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
 use crate::sharing::Sharing;
@@ -206,7 +207,7 @@ impl Shared {
     /// Has the master recover a write lease that this client has lost, and lets it begin. The caller has passed the gate.
     async fn tell_lost(self: &Arc<Self>, inode: &Inode) {
         let lost = inode.core.lock().lost_epoch.map_or(0, Epoch::raw);
-        self.tell(vec![pb::Held { inode: inode.id.raw(), epoch: lost, ..Default::default() }]).await;
+        self.tell(vec![recall::lost(inode.id.raw(), lost)]).await;
         self.runtime.sleep(RECOVERY_PAUSE).await;
     }
 
@@ -278,7 +279,7 @@ impl Shared {
         let attr = reply.attr.unwrap_or_default();
         let lost = inode.core.lock().lost_epoch.map(Epoch::raw);
         if lost == Some(attr.epoch) {
-            self.tell(vec![pb::Held { inode: inode.id.raw(), epoch: attr.epoch, ..Default::default() }]).await;
+            self.tell(vec![recall::lost(inode.id.raw(), attr.epoch)]).await;
             return Ok(());
         }
         // Nothing was written under it, or it was thrown away with the file's last name and the master is about to be told so. If it
@@ -295,7 +296,7 @@ impl Shared {
         self.returns.on_told_gone(&files);
         if !reply.refusals.is_empty() {
             // It goes back all the same: what there is of the file is found out.
-            self.tell(vec![pb::Held { inode: inode.id.raw(), epoch: attr.epoch, ..Default::default() }]).await;
+            self.tell(vec![recall::lost(inode.id.raw(), attr.epoch)]).await;
         }
         Ok(())
     }

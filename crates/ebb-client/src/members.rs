@@ -245,15 +245,24 @@ async fn watched<C: Call>(
         }
     };
     let now = shared.runtime.now();
-    let is_timeout = |error: &Error| serves_on && error.kind() == ErrorKind::Timeout;
-    match &answer {
-        Ok(_) => drop(nodes.on_answer(node, now)),
-        Err(error) if is_timeout(error) && nodes.on_timeout(node, sent, deadline, now) => begin_asking(shared, node),
-        Err(error) if serves_on && error.kind() == ErrorKind::Disconnected && nodes.on_broken(node, sent, now) => {
-            begin_asking(shared, node);
+    let is_silent = match &answer {
+        Ok(_) => {
+            nodes.on_answer(node, now);
+            false
         }
-        Err(error) if serves_on && error.kind() == ErrorKind::Unreachable => nodes.on_unreached(node, sent, now),
-        Err(_) => {}
+        Err(_) if !serves_on => false,
+        Err(error) => match error.kind() {
+            ErrorKind::Timeout => nodes.on_timeout(node, sent, deadline, now),
+            ErrorKind::Disconnected => nodes.on_broken(node, sent, now),
+            ErrorKind::Unreachable => {
+                nodes.on_unreached(node, sent, now);
+                false
+            }
+            _ => false,
+        },
+    };
+    if is_silent {
+        begin_asking(shared, node);
     }
     answer
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use ebb_types::{Credentials, HostName, InodeId, Result};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
+use parking_lot::MutexGuard;
 
-use crate::inode::{Inode, Lease};
+use crate::inode::{Core, Inode, Lease};
 use crate::lease::Entry;
 use crate::returns;
 use crate::shared::Shared;
@@ -78,31 +79,27 @@ impl Shared {
             return;
         }
         if !self.recalls.lock().contains_key(&id) {
-            drop(core);
-            self.throw_away(&inode);
+            self.throw_away(&inode, core);
         } else if core.registered || core.maybe_registered {
             self.return_closed(id);
         }
     }
 
-    /// Nobody wants a file without a name any more: what was written to it and not committed is thrown away, unless somebody
-    /// here has it open.
-    pub fn throw_away(&self, inode: &Inode) {
+    /// Nobody wants a file without a name any more, whose lock is `core`: what was written to it and not committed is thrown away,
+    /// unless somebody here has it open.
+    pub fn throw_away(&self, inode: &Inode, core: MutexGuard<'_, Core>) {
+        if core.open_count > 0 {
+            return;
+        }
         let id = inode.id;
-        let (held, forget) = {
-            let core = inode.core.lock();
-            if core.open_count > 0 {
-                return;
-            }
-            let held = (core.lease == Lease::Write).then(|| returns::gone(id, &core));
-            if held.is_some() {
-                // Ordering: under the file's lock, where an open is counted. One that comes from here on is refused.
-                self.returns.throw_away(id);
-            }
-            (held, core.registered || core.maybe_registered)
-        };
+        let forget = core.registered || core.maybe_registered;
+        let held = (core.lease == Lease::Write).then(|| returns::gone(id, &core));
+        if held.is_some() {
+            // Ordering: under the file's lock, where an open is counted. One that comes from here on is refused.
+            self.returns.throw_away(id);
+        }
         // Its number is never given again, so there is no later lease to tell from this one.
-        self.drop_held(inode, |core, _| core.lost_epoch = None);
+        self.drop_held(inode, core, |core, _| core.lost_epoch = None);
         if let Some(held) = held {
             self.return_gone(held);
         }

@@ -54,7 +54,7 @@ impl Shared {
             return;
         }
         if recall.unwanted {
-            self.throw_away(&inode);
+            self.throw_away(&inode, inode.core.lock());
         }
         let mut recalls = self.recalls.lock();
         if let Some(wanted) = recalls.get_mut(&id) {
@@ -309,6 +309,11 @@ impl Shared {
             self.release_batch(some).await;
         }
     }
+}
+
+/// Nothing is held of a file: the master finds out what was written under this epoch, if it has this client for the holder.
+pub(crate) fn lost(inode: u64, epoch: u64) -> pb::Held {
+    pb::Held { inode, epoch, ..Default::default() }
 }
 
 /// Bytes that are promised to a file for writes to come, if nobody here has it open.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::InodeId;
+use ebb_types::{InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Commit, Op};
 use parking_lot::Mutex;
@@ -102,9 +102,18 @@ impl Returns {
         taken
     }
 
-    /// A file is opened here, and stays for that: it goes when it is closed and the master asks for it.
-    pub fn stay(&self, inode: InodeId) {
+    /// A file is opened here, and stays for that: it goes when it is closed and the master asks for it. Fails as [`Returns::check`].
+    pub fn on_open(&self, inode: InodeId) -> Result<()> {
         self.state.lock().leaving.remove(&inode);
+        self.check(inode)
+    }
+
+    /// Fails with kind `Stale` if the bytes of a file were thrown away, and the master may not know yet.
+    pub fn check(&self, inode: InodeId) -> Result<()> {
+        if self.is_thrown_away(inode) {
+            return Err(err!(Stale, "{inode} was removed"));
+        }
+        Ok(())
     }
 
     /// The bytes of a file are thrown away.

@@ -10,7 +10,7 @@ use ebb_rpc::Connector;
 use ebb_runtime::Runtime;
 use ebb_types::{Credentials, Error, ErrorKind, InodeId, Result, err};
 use ebb_wire::pb;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::ClientOptions;
@@ -242,18 +242,19 @@ impl Shared {
     /// A lease is gone without having been given back: whatever was dirty under it is dropped, the file's handles are told
     /// once, and the kernel drops its pages.
     pub fn lose_lease(self: &Arc<Self>, inode: &Inode, error: &Error) {
-        let was_held = inode.core.lock().lease != Lease::None;
-        self.lose_lease_of(inode, error, || self.known.paths(&BTreeSet::from([inode.id])).remove(&inode.id));
-        if was_held {
+        let path = || self.known.paths(&BTreeSet::from([inode.id])).remove(&inode.id);
+        if self.lose_lease_of(inode, error, path) != Lease::None {
             let (shared, id) = (self.clone(), inode.id);
             // A task of its own: the kernel may wait for a read that waits at the gate.
             self.runtime.spawn("invalidate what was lost", async move { shared.invalidate(id).await });
         }
     }
 
-    /// The same of a file whose path is known, which the log names. The kernel's pages stay.
-    pub fn lose_lease_of(&self, inode: &Inode, error: &Error, path: impl FnOnce() -> Option<String>) {
-        let (weight, lost) = self.drop_held(inode, |core, lost| {
+    /// The same of a file whose path is known, which the log names. The kernel's pages stay. Returns what was held.
+    pub fn lose_lease_of(&self, inode: &Inode, error: &Error, path: impl FnOnce() -> Option<String>) -> Lease {
+        let core = inode.core.lock();
+        let held = core.lease;
+        let (weight, lost) = self.drop_held(inode, core, |core, lost| {
             if lost {
                 let detail = format!("{}: unsynced writes are lost: {error}", inode.id);
                 core.sticky.set(Error::new(ErrorKind::Io, detail));
@@ -269,12 +270,17 @@ impl Shared {
                 "{path}: {weight} bytes that were written and not synced are lost with the write lease; whoever has it open is told EIO"
             );
         }
+        held
     }
 
-    /// Drops all that is held of a file; `then` is done under the same lock, and hears whether any write is lost. Returns the bytes
-    /// of memory that are free, and the same.
-    pub fn drop_held(&self, inode: &Inode, then: impl FnOnce(&mut Core, bool)) -> (usize, bool) {
-        let mut core = inode.core.lock();
+    /// Drops all that is held of a file, whose lock is `core`; `then` is done under it, and hears whether any write is lost. Returns
+    /// the bytes of memory that are free, and the same.
+    pub fn drop_held(
+        &self,
+        inode: &Inode,
+        mut core: MutexGuard<'_, Core>,
+        then: impl FnOnce(&mut Core, bool),
+    ) -> (usize, bool) {
         self.close_descriptors(&core);
         let (weight, lost) = core.lose(&self.cache, inode.id);
         // Ordering: under the file's lock, as answers are looked at.

@@ -11,6 +11,7 @@
 //! as arguments.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
@@ -48,20 +49,19 @@ impl Silence {
     /// A call that was sent at `sent` had no answer within `deadline`. True: the node is silent from now on, and was not
     /// known to be.
     pub fn on_timeout(&mut self, node: u64, sent: Moment, deadline: Duration, now: Moment) -> bool {
-        let took = now.since(sent);
-        let is_silent =
-            took >= deadline && took < deadline + OVERSLEPT && !self.is_heard_since(node, sent.after(UNDER_WAY));
-        is_silent && self.note(node, now)
+        self.on_unanswered(node, sent, deadline..deadline + OVERSLEPT, now)
     }
 
     /// The connection of a call that was sent at `sent` broke before any answer. True: the node is silent from now on, and was not
     /// known to be. The kernel gives up a host that takes nothing at about the time at which a call does: whichever is
     /// first, what it says of the node is the same.
     pub fn on_broken(&mut self, node: u64, sent: Moment, now: Moment) -> bool {
-        let took = now.since(sent);
-        let is_silent = took >= SUSPECT_TIME
-            && took < WRITE_DEADLINE + OVERSLEPT
-            && !self.is_heard_since(node, sent.after(UNDER_WAY));
+        self.on_unanswered(node, sent, SUSPECT_TIME..WRITE_DEADLINE + OVERSLEPT, now)
+    }
+
+    /// A call ended without an answer; it says something if it took as long as `counts`.
+    fn on_unanswered(&mut self, node: u64, sent: Moment, counts: Range<Duration>, now: Moment) -> bool {
+        let is_silent = counts.contains(&now.since(sent)) && !self.is_heard_since(node, sent.after(UNDER_WAY));
         is_silent && self.note(node, now)
     }
 

@@ -302,9 +302,7 @@ fn check_file(
         bail!(Invalid, "{inode} is not a regular file: there are no leases on it");
     }
     // Asked before who has it open: a session tells a new master process also of opens that nobody has answered.
-    if machine.is_emptied(inode) {
-        bail!(Stale, "{inode} was removed");
-    }
+    machine.check_is_whole(inode)?;
     if attr.nlink == 0 && !soft.leases.is_open_by(session, inode) {
         if runtime.has_plant(Plant::OpenDisplaced) {
             bail!(NotFound, "{inode} was removed");

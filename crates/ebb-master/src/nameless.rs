@@ -5,8 +5,7 @@
 //! somebody did. So the inode stays for a while, and is opened as if it had its name still.
 //!
 //! It stays no longer than what was written to it: a holder that has thrown that away says so, and the log keeps it
-//! (`Machine::is_emptied`). Where its room is needed it
-//! stays for half as long, which is what is promised: its writer waits.
+//! (`Machine::is_emptied`). Where its room is needed it stays for half as long, which is what is promised: its writer waits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -19,13 +19,13 @@ use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use crate::away::Move;
-use crate::away::run::{has_time, waits_for_holder};
+use crate::away::run::{has_time, sources, waits_for_holder};
 use crate::chains;
 use crate::placement::{Need, place, rest};
 use crate::registry::Rest;
+use crate::repair::Reason;
 use crate::repair::copy::{Copy, begin};
-use crate::repair::run::{Task, change_set, choose_source, condition, is_free, is_time, nodes_with_strays};
-use crate::repair::{Condition, Reason};
+use crate::repair::run::{Task, change_set, choose_source, is_free, is_time, nodes_with_strays};
 use crate::shared::Shared;
 
 /// Copies that one batch moves. The shares of nodes are looked up once for each.
@@ -227,7 +227,7 @@ async fn carry_out(shared: &Arc<Shared>, task: Task, shift: Shift) -> Option<boo
     let set: Vec<_> =
         task.record.members.iter().map(|member| if member.is_at(&leaves) { joins } else { *member }).collect();
     if task.record.is_written() {
-        let source = choose_source(shared, &task, &good(shared, &task), shift.to)?;
+        let source = choose_source(shared, &task, &sources(shared, &task), shift.to)?;
         if !is_time(shared, &task, source.node_id(), shift.to) {
             return None;
         }
@@ -238,18 +238,6 @@ async fn carry_out(shared: &Arc<Shared>, task: Task, shift: Shift) -> Option<boo
         return Some(false);
     }
     None
-}
-
-/// Members that can be read, now or when they wake.
-fn good(shared: &Shared, task: &Task) -> Vec<pb::Member> {
-    let machine = shared.group.machine();
-    let registry = shared.state.registry.lock();
-    let work = shared.state.work.lock();
-    let is_good = |member: &&pb::Member| {
-        let is = condition(&machine, &registry, &work, task.metablock, member);
-        matches!(is, Condition::Good | Condition::Draining)
-    };
-    task.record.members.iter().filter(is_good).copied().collect()
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Machine {
     }
 
     /// Fails with kind `Stale` if what was written to the file was thrown away: what is recorded is less.
-    fn check_is_whole(&self, id: InodeId) -> Result<()> {
+    pub fn check_is_whole(&self, id: InodeId) -> Result<()> {
         if self.is_emptied(id) {
             bail!(Stale, "{id} was removed");
         }

@@ -270,7 +270,8 @@ fn a_removed_file_that_was_thrown_away_is_gone_for_its_writer_at_once() {
         let (writer, other) = (cluster.client("h0").await, cluster.client("h1").await);
         let inode = removed_file(&writer, 1).await;
         let shared = writer.shared();
-        shared.throw_away(&shared.inode(inode));
+        let file = shared.inode(inode);
+        shared.throw_away(&file, file.core.lock());
         let (opened, asked) = (writer.open(&root(), inode, Access::Read).await, writer.get_attr(&root(), inode).await);
         assert_eq!((opened.unwrap_err().kind(), asked.unwrap_err().kind()), (ErrorKind::Stale, ErrorKind::Stale));
         let late = other.open(&root(), inode, Access::Read).await;

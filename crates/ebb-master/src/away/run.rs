@@ -171,7 +171,7 @@ async fn carry_out(shared: &Arc<Shared>, task: Task, guest: pb::Member, choice: 
 }
 
 /// Members that can be read, now or when they wake.
-fn sources(shared: &Shared, task: &Task) -> Vec<pb::Member> {
+pub(crate) fn sources(shared: &Shared, task: &Task) -> Vec<pb::Member> {
     let machine = shared.group.machine();
     let registry = shared.state.registry.lock();
     let work = shared.state.work.lock();
@@ -187,8 +187,8 @@ fn sources(shared: &Shared, task: &Task) -> Vec<pb::Member> {
 /// the place that a guest has.
 fn place_at_home(shared: &Shared, task: &Task, guest: &pb::Member, choice: Move) -> Option<pb::Member> {
     let home = guest.home_id();
-    let is_whole = sources(shared, task).len() >= task.dataset.replicas as usize;
-    let waits_for_delete = is_whole && nodes_with_strays(shared, task.metablock).contains(&home);
+    let is_whole = || sources(shared, task).len() >= task.dataset.replicas as usize;
+    let waits_for_delete = nodes_with_strays(shared, task.metablock).contains(&home) && is_whole();
     if waits_for_delete || !has_time(shared, task, home, choice) {
         return None;
     }
