@@ -1,6 +1,6 @@
 //! The nodes as last heard from the master, and how much is asked of each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ struct State {
     /// Calls in progress.
     outstanding: BTreeMap<u64, usize>,
     silence: Silence,
+    /// Nodes that answer again, and of which the master has not been told so.
+    reached: BTreeSet<u64>,
     /// Nodes that count as gray for this client alone, and what they take.
     slow_links: BTreeMap<u64, Duration>,
     /// All that count as gray.
@@ -207,7 +209,18 @@ impl NodeMap {
 
     /// The node answered. True: it had been silent.
     pub fn on_answer(&self, node: u64, now: Moment) -> bool {
-        self.0.lock().silence.on_answer(node, now)
+        let mut state = self.0.lock();
+        let was_silent = state.silence.on_answer(node, now);
+        if was_silent {
+            state.reached.insert(node);
+        }
+        was_silent
+    }
+
+    /// Nodes that answer again, each told once. A poll that is lost takes them along: the master waits a little longer for
+    /// them then.
+    pub fn take_reached(&self) -> Vec<u64> {
+        std::mem::take(&mut self.0.lock().reached).into_iter().collect()
     }
 
     /// A call had no answer in time. True: the node is silent from now on.

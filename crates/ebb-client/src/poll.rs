@@ -92,6 +92,7 @@ impl Shared {
             position: self.session.position(),
             slow,
             well,
+            reached: self.nodes.take_reached(),
         };
         let sent = self.runtime.now();
         let deadline = Duration::from_millis(u64::from(wait_ms)) + LATE;

@@ -190,11 +190,11 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
     let mut exclude: Vec<NodeId> = call.exclude_nodes.iter().map(|node| NodeId::new(*node)).collect();
     // A stray replica there is about to be deleted, and would take the new one with it.
     let strays = nodes_with_strays(shared, record.metablock_id());
-    {
+    let held_back: Vec<NodeId> = {
         let work = shared.state.work.lock();
         exclude.extend(work.extra_copies.get(&record.metablock_id()).map(|copy| copy.target));
-        exclude.extend(work.parted.held_back(inode, shared.runtime.now()).map(|(node, _)| node));
-    }
+        work.parted.held_back(inode, shared.runtime.now()).map(|(node, _)| node).collect()
+    };
     let min = min_copies(dataset.min_copies, dataset.replicas) as usize;
     let well: BTreeSet<u64> = present.iter().map(|member| member.node).collect();
     let need = Need {
@@ -205,36 +205,48 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         replicas: present.len() + 1,
         present,
         home,
-        exclude: exclude.iter().chain(&strays).copied().collect(),
+        exclude: exclude.iter().chain(&held_back).copied().collect(),
         bytes: dataset.block_size.max(record.length),
         dataset,
     };
     if call.slow != 0 {
         // A copy that is only slow stays where no node that is well has room.
-        let members = place_roomy(shared, &need)?;
+        let members = place_roomy(shared, &clear_of(&strays, &need))?;
         shared.state.gray.lock().on_replacement(session, NodeId::new(call.slow), shared.runtime.now())?;
         return Ok(pb::ChooseReplacementReply { member: members.first().copied(), go_on: false });
     }
     // A copy may take a stray's place, with a life of its own: what is sent to delete the stray does not hit it.
-    let beside = |error| match call.pulls && !strays.is_empty() {
-        true => place(shared, &Need { exclude: exclude.clone(), ..need.clone() }),
-        false => Err(error),
+    let find = |need: &Need| match place(shared, &clear_of(&strays, need)) {
+        Err(_) if call.pulls && !strays.is_empty() => place(shared, need),
+        found => found,
     };
-    let error = match place(shared, &need).or_else(beside) {
+    let error = match find(&need) {
         Ok(members) => return Ok(pb::ChooseReplacementReply { member: members.first().copied(), go_on: false }),
         Err(error) => error,
     };
     let case = Case { min, well: well.len(), absent: absent(shared, &record, &need.present, &call.failed) };
     let why = match check_go_on(&case, shared.options.suspect_time) {
         Ok(()) if call.may_go_on => {
-            note_parted(shared, inode, &case);
+            note_parted(shared, session, inode, &case);
             return Ok(pb::ChooseReplacementReply { member: None, go_on: true });
         }
         Ok(()) => "the client does not know that it may go on with fewer".to_owned(),
         Err(why) => why,
     };
-    let late = place_late(shared, &need).map_err(|_| error.context(format_args!("{why}, and there is no other")))?;
+    let late = if case.well < case.min {
+        // Better a node that this holder could not reach some seconds ago than no write: it says which ones it does not reach.
+        let anywhere = Need { exclude, ..need };
+        find(&anywhere).or_else(|_| place_late(shared, &clear_of(&strays, &anywhere)))
+    } else {
+        place_late(shared, &clear_of(&strays, &need))
+    };
+    let late = late.map_err(|_| error.context(format_args!("{why}, and there is no other")))?;
     Ok(pb::ChooseReplacementReply { member: late.first().copied(), go_on: false })
+}
+
+/// The same, without nodes that have a stray replica.
+fn clear_of(strays: &[NodeId], need: &Need) -> Need {
+    Need { exclude: need.exclude.iter().chain(strays).copied().collect(), ..need.clone() }
 }
 
 /// Members of the record that are not well, by what this master and the holder know of them.
@@ -274,7 +286,7 @@ fn absent(
 }
 
 /// Nodes that this master hears, and the holder does not reach: repair is not to bring them back at once.
-fn note_parted(shared: &Shared, inode: InodeId, case: &Case) {
+fn note_parted(shared: &Shared, session: SessionId, inode: InodeId, case: &Case) {
     // The planted mistake: they are brought back at once, again and again.
     if shared.runtime.has_plant(Plant::BringsBack) {
         return;
@@ -282,7 +294,7 @@ fn note_parted(shared: &Shared, inode: InodeId, case: &Case) {
     let mut work = shared.state.work.lock();
     for (node, absence) in &case.absent {
         if matches!(absence, Absence::Silent | Absence::Failing(_)) {
-            work.parted.on_lost(inode, *node, shared.runtime.now());
+            work.parted.on_lost(session, inode, *node, shared.runtime.now());
         }
     }
 }

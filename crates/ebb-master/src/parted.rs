@@ -2,15 +2,15 @@
 //!
 //! Such a client's sets go on without the node. Repair would bring it back at once, and the client would lose it again, for as
 //! long as their network is parted. So no copy of that file goes there for a while, and for twice as long each time that it is
-//! lost again. Where the node itself was away, none of that holds: it is used as soon as it is back. Plain values: moments come
-//! in as arguments.
+//! lost again. Where the node itself was away, none of that holds: it is used as soon as it is back. A client that reaches the
+//! node again says so, and is believed the first time. Plain values: moments come in as arguments.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ebb_runtime::Moment;
 use ebb_types::deadlines::WRITE_DEADLINE;
-use ebb_types::{InodeId, NodeId};
+use ebb_types::{InodeId, NodeId, SessionId};
 
 /// After the first loss.
 const FIRST: Duration = Duration::from_secs(20);
@@ -33,24 +33,35 @@ pub struct Parted {
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
+    /// Whose sets went on without the node.
+    holder: SessionId,
     until: Moment,
     span: Duration,
+    /// It ended before its time, for the holder reached the node again.
+    is_lifted: bool,
+}
+
+impl Held {
+    /// Whether a loss that is told now is the one that is known.
+    fn is_known(&self, now: Moment) -> bool {
+        now < self.until || self.is_lifted && now < self.until.after(BEFORE_RETURN)
+    }
 }
 
 impl Parted {
-    /// A file's set went on without a node that the master hears.
-    pub fn on_lost(&mut self, inode: InodeId, node: NodeId, now: Moment) {
+    /// A file's set went on without a node that the master hears; `holder` has its lease.
+    pub fn on_lost(&mut self, holder: SessionId, inode: InodeId, node: NodeId, now: Moment) {
         if self.away.get(&node).is_some_and(|away| now.since(*away) < BEFORE_RETURN) {
             return;
         }
         let known = self.held.get(&(inode, node)).copied();
-        if known.is_some_and(|held| now < held.until) {
+        if known.is_some_and(|held| held.is_known(now)) {
             return;
         }
         // One that held for long enough is another story.
         let again = known.filter(|held| now < held.until.after(held.span));
         let span = again.map_or(FIRST, |held| (held.span * 2).min(LONGEST));
-        self.held.insert((inode, node), Held { until: now.after(span), span });
+        self.held.insert((inode, node), Held { holder, until: now.after(span), span, is_lifted: false });
         if self.held.len() > REMEMBERED_MAX {
             self.held.retain(|_, held| now < held.until.after(held.span));
             let first = self.held.iter().min_by_key(|(_, held)| held.until).map(|(key, _)| *key);
@@ -67,6 +78,16 @@ impl Parted {
         }
     }
 
+    /// The client reaches nodes again that answered it nothing. A node that it lost more than once in a short time is held back
+    /// all the same: it would be lost again.
+    pub fn on_reached(&mut self, holder: SessionId, nodes: &BTreeSet<NodeId>, now: Moment) {
+        for ((_, node), held) in &mut self.held {
+            if held.holder == holder && held.span == FIRST && now < held.until && nodes.contains(node) {
+                (held.until, held.is_lifted) = (now, true);
+            }
+        }
+    }
+
     /// Nodes that get no copy of this file now, and for how long.
     pub fn held_back(&self, inode: InodeId, now: Moment) -> impl Iterator<Item = (NodeId, Duration)> + '_ {
         let of_file = self.held.range((inode, NodeId::default())..=(inode, NodeId::new(u64::MAX)));
@@ -77,6 +98,8 @@ impl Parted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ONE: SessionId = SessionId::new(1);
 
     fn at(seconds: u64) -> Moment {
         Moment::default().after(Duration::from_secs(seconds))
@@ -92,7 +115,7 @@ mod tests {
         let (mut parted, mut times) = (Parted::default(), Vec::new());
         for second in 0..86_400 {
             if !is_held(&parted, second) {
-                parted.on_lost(InodeId::new(7), NodeId::new(3), at(second));
+                parted.on_lost(ONE, InodeId::new(7), NodeId::new(3), at(second));
                 times.push(second);
             }
         }
@@ -103,7 +126,7 @@ mod tests {
     #[test]
     fn who_stayed_for_long_begins_anew() {
         let mut parted = Parted::default();
-        let lose = |parted: &mut Parted, now| parted.on_lost(InodeId::new(7), NodeId::new(3), at(now));
+        let lose = |parted: &mut Parted, now| parted.on_lost(ONE, InodeId::new(7), NodeId::new(3), at(now));
         lose(&mut parted, 0);
         lose(&mut parted, 5);
         assert!(is_held(&parted, 19) && !is_held(&parted, 20), "told twice is one loss");
@@ -111,22 +134,45 @@ mod tests {
         assert!(is_held(&parted, 64) && !is_held(&parted, 65));
         lose(&mut parted, 200);
         assert!(is_held(&parted, 219) && !is_held(&parted, 220));
-        parted.on_lost(InodeId::new(8), NodeId::new(3), at(200));
+        parted.on_lost(ONE, InodeId::new(8), NodeId::new(3), at(200));
         assert!(is_held(&parted, 210), "files for themselves");
         parted.on_away(NodeId::new(3), at(210));
         assert!(!is_held(&parted, 210), "it was the node");
+    }
+
+    #[test]
+    fn a_node_that_its_client_reaches_again_is_used_at_once() {
+        let mut parted = Parted::default();
+        let lose = |parted: &mut Parted, now| parted.on_lost(ONE, InodeId::new(7), NodeId::new(3), at(now));
+        let reach = |parted: &mut Parted, holder, node, now| {
+            parted.on_reached(holder, &BTreeSet::from([NodeId::new(node)]), at(now));
+        };
+        lose(&mut parted, 100);
+        reach(&mut parted, SessionId::new(2), 3, 101);
+        reach(&mut parted, ONE, 4, 101);
+        assert!(is_held(&parted, 101), "another client, another node");
+        reach(&mut parted, ONE, 3, 101);
+        assert!(!is_held(&parted, 101));
+        lose(&mut parted, 105);
+        assert!(!is_held(&parted, 105), "it was called before");
+        lose(&mut parted, 106);
+        reach(&mut parted, ONE, 3, 107);
+        assert!(is_held(&parted, 145) && !is_held(&parted, 146), "it comes and goes");
+        lose(&mut parted, 300);
+        reach(&mut parted, ONE, 3, 301);
+        assert!(!is_held(&parted, 301), "another story");
     }
 
     /// A host is off for less time than it takes the master to miss it.
     #[test]
     fn a_node_that_started_anew_is_used_at_once() {
         let mut parted = Parted::default();
-        parted.on_lost(InodeId::new(7), NodeId::new(3), at(100));
+        parted.on_lost(ONE, InodeId::new(7), NodeId::new(3), at(100));
         parted.on_away(NodeId::new(3), at(101));
         assert!(!is_held(&parted, 101), "told before its start");
-        parted.on_lost(InodeId::new(7), NodeId::new(3), at(104));
+        parted.on_lost(ONE, InodeId::new(7), NodeId::new(3), at(104));
         assert!(!is_held(&parted, 104), "called before its start");
-        parted.on_lost(InodeId::new(7), NodeId::new(3), at(107));
+        parted.on_lost(ONE, InodeId::new(7), NodeId::new(3), at(107));
         assert!(is_held(&parted, 107), "it started, and is not reached");
     }
 
@@ -134,9 +180,9 @@ mod tests {
     fn a_node_that_was_missed_is_used_as_soon_as_it_is_heard() {
         let mut parted = Parted::default();
         (100..=110).for_each(|now| parted.on_away(NodeId::new(3), at(now)));
-        parted.on_lost(InodeId::new(7), NodeId::new(3), at(112));
+        parted.on_lost(ONE, InodeId::new(7), NodeId::new(3), at(112));
         assert!(!is_held(&parted, 112), "the client has not heard that it is back");
-        parted.on_lost(InodeId::new(7), NodeId::new(3), at(116));
+        parted.on_lost(ONE, InodeId::new(7), NodeId::new(3), at(116));
         assert!(is_held(&parted, 116));
     }
 
@@ -144,7 +190,7 @@ mod tests {
     fn as_much_as_is_remembered_has_a_bound() {
         let mut parted = Parted::default();
         for inode in 0..REMEMBERED_MAX as u64 + 500 {
-            parted.on_lost(InodeId::new(inode), NodeId::new(3), at(inode / 1000));
+            parted.on_lost(ONE, InodeId::new(inode), NodeId::new(3), at(inode / 1000));
         }
         assert_eq!(parted.held.len(), REMEMBERED_MAX);
     }

@@ -12,6 +12,9 @@ use crate::popular::TOLD_MAX;
 use crate::sessions::HolderView;
 use crate::shared::{Shared, Soft};
 
+/// Nodes of which a client can say in one poll that it reaches them again.
+const REACHED_MAX: usize = 1000;
+
 /// Answers `Poll`: at once if there is news, else within the caller's wait.
 pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) -> Result<pb::PollReply> {
     let session = SessionId::new(call.session);
@@ -28,10 +31,15 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
     let Some((number, news)) = begun else {
         bail!(SessionExpired, "session {session} is over: open a new one");
     };
+    shared.state.on_followed(call.plan_version);
     if let Some(served) = &call.served {
         shared.state.served.lock().on_told(served);
     }
     shared.state.gray.lock().on_poll(session, &call.slow, &call.well, shared.runtime.now());
+    if !call.reached.is_empty() {
+        let reached = call.reached.iter().take(REACHED_MAX).map(|node| NodeId::new(*node)).collect();
+        shared.state.work.lock().parted.on_reached(session, &reached, shared.runtime.now());
+    }
     if !call.reads.is_empty() {
         let machine = shared.group.machine();
         shared.state.popular.lock().on_reads(&machine, &call.reads);

@@ -4,6 +4,7 @@
 //! not called before it wakes.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_meta::Machine;
@@ -14,9 +15,11 @@ use pb::command::Command as Op;
 
 use crate::chains;
 use crate::holdings::{SETS_MAX, Sets};
-use crate::shared::Shared;
+use crate::shared::{Shared, State};
 use crate::waker::Waker;
 
+/// Further ahead of the log no history has come, whatever a peer says: a plan each second for a century.
+const AHEAD_MAX: u64 = 1 << 32;
 /// Longest that a plan is waited for, whatever a caller asks.
 const WATCH_MAX: Duration = Duration::from_secs(30);
 /// Longest that a call waits for its node to wake, unless an interval of the plan takes longer.
@@ -32,6 +35,18 @@ pub(crate) fn timetable(machine: &Machine, now_ms: u64) -> Timetable {
         }
     }
     timetable
+}
+
+impl State {
+    /// Somebody follows the plan of this version. One that the log does not know is of a history that was lost: plans to come
+    /// have to be newer, or it would take none of them.
+    pub(crate) fn on_followed(&self, version: u64) {
+        let newest = self.plans.lock().version().raw();
+        // Ordering: nothing else depends on it.
+        if version <= newest.saturating_add(AHEAD_MAX) {
+            self.followed.fetch_max(version, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Shared {
@@ -75,6 +90,7 @@ pub(crate) async fn publish(shared: &Shared, call: pb::PublishPlan) -> Result<()
 /// Answers `WatchPower`.
 pub(crate) async fn watch(shared: &Shared, call: &pb::WatchPower, deadline: Duration) -> pb::WatchPowerReply {
     *shared.state.waker.lock() = Some(Waker::on_watch(call, shared.runtime.now()));
+    shared.state.on_followed(call.version);
     let wait = Duration::from_millis(call.wait_ms.into()).min(WATCH_MAX).min(deadline);
     let until = shared.runtime.now().after(wait);
     loop {
@@ -105,8 +121,16 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribePower) -> pb::Describ
     let served = Some(pb::Served { boot: shared.boot, bytes: shared.state.served.lock().bytes(), told_bytes: 0 });
     let machine = shared.group.snapshot();
     let (away, _) = crate::away::tell(&machine, None);
+    let newest = machine.plans().last().map_or(0, |plan| plan.version);
+    let followed = Some(shared.state.followed.load(Ordering::Relaxed)).filter(|followed| *followed > newest);
+    let plans = pb::DescribePowerReply {
+        plans: encoded(&machine),
+        followed: followed.unwrap_or_default(),
+        hearing: !shared.standing.is_serving(),
+        ..Default::default()
+    };
     if call.nodes_only {
-        return pb::DescribePowerReply { nodes, served, plans: encoded(&machine), away, ..Default::default() };
+        return pb::DescribePowerReply { nodes, served, away, ..plans };
     }
     let all: Vec<u64> = nodes.iter().map(|node| node.id).collect();
     let (holdings, filled) = holdings(&machine);
@@ -114,7 +138,7 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribePower) -> pb::Describ
     let datasets = datasets.map(|dataset| chains::charted(dataset, &all)).collect();
     let loads = shared.state.popular.lock().loads(&machine);
     let reads = loads.into_iter().map(|(node, reads)| pb::NodeReads { node: node.raw(), reads }).collect();
-    pb::DescribePowerReply { nodes, datasets, holdings, plans: encoded(&machine), away, served, reads }
+    pb::DescribePowerReply { nodes, datasets, holdings, away, served, reads, ..plans }
 }
 
 /// What lies where, and how many metablocks each dataset has. Looks at every metablock once.

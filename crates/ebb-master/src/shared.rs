@@ -5,7 +5,7 @@
 //! [`State::popular`], then [`State::plans`]. None of them is held across an await.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ebb_meta::{Applied, Effect, Machine, Reply};
@@ -68,6 +68,8 @@ pub(crate) struct State {
     pub chains: Mutex<Chains>,
     /// Power plans in force and announced.
     pub plans: Mutex<Timetable>,
+    /// Version of the newest plan that a mount or the power client said it has.
+    pub followed: AtomicU64,
     /// Who wakes nodes, as it was heard last.
     pub waker: Mutex<Option<Waker>>,
     pub popular: Mutex<Popular>,
@@ -129,6 +131,7 @@ impl State {
             work: Mutex::default(),
             chains: Mutex::default(),
             plans: Mutex::default(),
+            followed: AtomicU64::default(),
             waker: Mutex::default(),
             popular: Mutex::default(),
             failures: Mutex::default(),

@@ -35,10 +35,18 @@ pub(crate) struct Standings {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Why it waits.
-    Hearing(String),
+    Hearing(Wait),
     Serving,
     Refused(Error),
+}
+
+/// Why a master waits, and what it takes meanwhile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Wait {
+    why: String,
+    /// Power plans. The nodes that it waits for may be those that the plan in force keeps off, or the plan may count on one
+    /// that is broken: then nobody would ever be woken that could say something.
+    takes_plans: bool,
 }
 
 /// What is gathered before a loss is recorded as accepted.
@@ -53,7 +61,7 @@ struct Accepting {
 impl Standings {
     /// Nobody heard of yet. `accepting`: nodes that need not report before the loss is accepted, if it is to be.
     pub(crate) fn new(accepting: Option<BTreeSet<NodeId>>) -> Self {
-        let hearing = State::Hearing("the master has just started".to_owned());
+        let hearing = State::Hearing(Wait { why: "the master has just started".to_owned(), takes_plans: false });
         let accepting = accepting.map(|without| Accepting { without, ..Accepting::default() });
         Self { state: Mutex::new(hearing), changed: Notify::new(), accepting: Mutex::new(accepting) }
     }
@@ -70,6 +78,13 @@ impl Standings {
         matches!(*self.state.lock(), State::Serving)
     }
 
+    fn takes_plans(&self) -> bool {
+        match &*self.state.lock() {
+            State::Hearing(wait) => wait.takes_plans,
+            State::Serving | State::Refused(_) => false,
+        }
+    }
+
     pub(crate) fn is_accepting(&self) -> bool {
         self.accepting.lock().is_some()
     }
@@ -77,15 +92,15 @@ impl Standings {
     /// Why the master does not serve; nothing if it does.
     pub(crate) fn sentence(&self) -> String {
         match &*self.state.lock() {
-            State::Hearing(why) => why.clone(),
+            State::Hearing(wait) => wait.why.clone(),
             State::Serving => String::new(),
             State::Refused(error) => error.detail().to_owned(),
         }
     }
 
-    fn wait(&self, why: String) {
+    fn wait(&self, wait: Wait) {
         if let State::Hearing(now) = &mut *self.state.lock() {
-            *now = why;
+            *now = wait;
         }
     }
 
@@ -146,7 +161,8 @@ impl Shared {
             return Ok(());
         }
         self.standing.check()?;
-        if self.standing.is_serving() || may_come_first(method) {
+        let is_first = may_come_first(method) || method == Method::PublishPlan && self.standing.takes_plans();
+        if self.standing.is_serving() || is_first {
             return Ok(());
         }
         let waiting = async {
@@ -263,6 +279,14 @@ fn is_enough(hearing: Hearing) -> bool {
     }
 }
 
+/// Whether all that are on by the plan are silent beyond the time that nodes are given. Only a plan that wakes others helps then.
+///
+/// The plan is safe to take although this log may be an old copy: nothing but the next master of the same log goes by what
+/// is appended, and whoever the plan wakes says first what it has seen.
+fn is_unheard(hearing: Hearing) -> bool {
+    hearing.told == 0 && hearing.waited >= hearing.patience
+}
+
 /// Waits for the nodes, and then lets the master serve.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let begun = shared.runtime.now();
@@ -279,13 +303,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 }
             }
             Ok(()) => return shared.standing.serve(),
-            Err(why) => shared.standing.wait(why),
+            Err(wait) => shared.standing.wait(wait),
         }
         shared.runtime.sleep(PAUSE).await;
     }
 }
 
-fn heard(shared: &Shared, begun: Moment) -> std::result::Result<(), String> {
+fn heard(shared: &Shared, begun: Moment) -> std::result::Result<(), Wait> {
     let nodes = recorded(shared);
     if nodes.is_empty() || shared.options.hear_time.is_zero() {
         return Ok(());
@@ -302,10 +326,11 @@ fn heard(shared: &Shared, begun: Moment) -> std::result::Result<(), String> {
         tracing::info!(told, expected, ?waited, "nodes have said which master they saw last");
         return Ok(());
     }
-    Err(format!(
+    let why = format!(
         "the master has started and waits for its block servers, to hear whether they have seen a newer one: {told} of {expected} \
          have said; start the others"
-    ))
+    );
+    Err(Wait { why, takes_plans: is_unheard(hearing) })
 }
 
 fn recorded(shared: &Shared) -> Vec<pb::Node> {
@@ -313,7 +338,7 @@ fn recorded(shared: &Shared) -> Vec<pb::Node> {
 }
 
 /// Whether every node has reported that has to before a loss is accepted.
-fn gathered(shared: &Shared) -> std::result::Result<(), String> {
+fn gathered(shared: &Shared) -> std::result::Result<(), Wait> {
     let without =
         shared.standing.accepting.lock().as_ref().map(|accepting| accepting.without.clone()).unwrap_or_default();
     let nodes = recorded(shared);
@@ -326,11 +351,13 @@ fn gathered(shared: &Shared) -> std::result::Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
-    Err(format!(
+    let why = format!(
         "before the loss is accepted all nodes have to report, and {} have not: start them, or give them up with `ebb master \
          accept-loss --without NODE`",
         missing.join(", ")
-    ))
+    );
+    // Some of them may sleep by the plan.
+    Err(Wait { why, takes_plans: true })
 }
 
 /// Draws a new lineage, above all that was told.
@@ -353,6 +380,17 @@ async fn accept_loss(shared: &Shared) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plans_are_taken_when_nobody_speaks_in_time() {
+        let takes = |expected, told, waited| {
+            let span = Duration::from_secs;
+            is_unheard(Hearing { expected, told, waited: span(waited), patience: span(3) })
+        };
+        assert!(!takes(1, 0, 2), "it may speak yet");
+        assert!(takes(1, 0, 3), "others have to be woken");
+        assert!(!takes(3, 1, 3), "the master is about to serve");
+    }
 
     #[test]
     fn a_master_waits_for_who_is_on_and_not_for_ever() {

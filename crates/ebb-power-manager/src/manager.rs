@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use ebb_layout::LayoutKind;
 use ebb_power::account::{Meter, Seen};
-use ebb_power::manager::{Cluster as CoreCluster, Decision, Manager, Now};
+use ebb_power::manager::{Cluster as CoreCluster, Decision, Manager, Now, Others};
 use ebb_power::popularity::choose_loads;
 use ebb_power::reach::{Force, Holding};
 use ebb_power::signal::source::{Reading, Source};
 use ebb_power::{ChainShape, DatasetChain, Hardware, PowerPlan, Rotational, Supply, Timetable, wall_ms};
 use ebb_rpc::{Answer, Connector, Counters, Identity, Request, Server, ServerOptions, Service, ServiceFuture};
 use ebb_runtime::{Listener, Moment, Runtime};
-use ebb_types::{DatasetId, ErrorKind, NodeId, Result, bail, err};
+use ebb_types::{DatasetId, ErrorKind, NodeId, PlanVersion, Result, bail, err};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 
@@ -29,6 +29,8 @@ const TICK: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_secs(5);
 /// How often it is asked which nodes are silent: what they hold needs others to be on.
 const WATCH: Duration = Duration::from_millis(500);
+/// Plans that a history that is lost may have had beyond those of the log, one a minute for a week and more.
+const UNTOLD: u64 = 20_000;
 /// A call to the master or the power client.
 const CALL: Duration = Duration::from_secs(2);
 
@@ -265,6 +267,11 @@ impl PowerManager {
                 core.set_policy(self.now(), &known.core(), policy, Rotational::Blink, Force::Insist)?;
             }
             state.core = Some(core);
+        }
+        if let Some(core) = &mut state.core {
+            let newest = core.plans().version().raw();
+            let doubtful = PlanVersion::new(if told.hearing { newest + UNTOLD } else { 0 });
+            core.on_others(Others { followed: PlanVersion::new(told.followed), doubtful });
         }
         state.known = Some(known);
         state.on_served(told.served);

@@ -68,6 +68,15 @@ pub struct Now {
     pub wall_ms: u64,
 }
 
+/// Plans of another history: a master's log can be a saved copy that was put in place of a newer one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Others {
+    /// Newest that somebody follows, as far as the master heard. Whoever follows it takes only newer ones.
+    pub followed: PlanVersion,
+    /// Up to here versions may have been given without anybody having told of it yet.
+    pub doubtful: PlanVersion,
+}
+
 /// What a tick led to.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Decision {
@@ -91,14 +100,20 @@ pub struct Manager {
     account: Account,
     counted: Option<Duration>,
     force: Force,
+    others: Others,
 }
 
 impl Manager {
     /// A manager that goes on from the plans that were published before it.
     pub fn new(settings: Settings, source: Source, battery: Battery, plans: Timetable) -> Result<Self> {
         battery.check()?;
-        let (account, counted) = (Account::default(), None);
-        Ok(Self { settings, source, battery, plans, account, counted, force: Force::Refuse })
+        let (account, counted, others) = (Account::default(), None, Others::default());
+        Ok(Self { settings, source, battery, plans, account, counted, force: Force::Refuse, others })
+    }
+
+    /// What is known of plans that are not of this log: its plans get higher versions than those.
+    pub fn on_others(&mut self, others: Others) {
+        self.others = others;
     }
 
     /// What the source said. What is wrong with it, if anything.
@@ -202,12 +217,19 @@ impl Manager {
             }
         }
         plan.out_of_reach = out_of_reach(&at_stake(&plan, cluster.holdings, cluster.dead));
-        if self.latest(now).is_some_and(|latest| latest.is_same_schedule(&plan) && is_same_reach(latest, &plan)) {
+        let is_same = |latest: &PowerPlan| latest.is_same_schedule(&plan) && is_same_reach(latest, &plan);
+        let is_followed = self.others.followed <= self.plans.version();
+        if is_followed && self.latest(now).is_some_and(is_same) {
             return Ok(Decision { publish: None, held_back });
         }
-        plan.version = PlanVersion::new(self.plans.version().raw() + 1);
+        plan.version = self.next_version();
         self.plans.accept(plan.clone(), now.wall_ms)?;
         Ok(Decision { publish: Some(plan), held_back })
+    }
+
+    fn next_version(&self) -> PlanVersion {
+        let newest = self.plans.version().max(self.others.followed).max(self.others.doubtful);
+        PlanVersion::new(newest.raw() + 1)
     }
 
     /// Whether a plan has data within reach again that the present ones do not, since a node has failed: it does not wait for

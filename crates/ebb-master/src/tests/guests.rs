@@ -45,6 +45,26 @@ async fn watch_power(cluster: &Cluster) {
     cluster.channel().0.call(&watch, DEADLINE).await.unwrap();
 }
 
+/// Goal: the power manager hears that somebody follows a plan that this log does not know, and nothing where all is well.
+#[test]
+fn a_plan_that_the_log_does_not_know_is_told() {
+    with_cluster(34, 2, |cluster| async move {
+        let watch = async |version| {
+            let watch = pb::WatchPower { version, wait_ms: 0, kept_ms: 0 };
+            cluster.channel().0.call(&watch, DEADLINE).await.unwrap();
+            let told = pb::DescribePower { nodes_only: true };
+            cluster.channel().0.call(&told, DEADLINE).await.unwrap()
+        };
+        plan(&cluster, 3, &[], 1_000).await;
+        let told = watch(3).await;
+        assert_eq!((told.followed, told.hearing), (0, false));
+        assert_eq!(watch(9).await.followed, 9);
+        assert_eq!(watch(u64::MAX).await.followed, 9, "no history comes so far");
+        plan(&cluster, 10, &[], 1_000).await;
+        assert_eq!(watch(9).await.followed, 0, "it is followed by a newer one");
+    });
+}
+
 /// With a power client all the time.
 async fn until_home(cluster: &Cluster, dataset: &pb::Dataset) {
     for _ in 0..300 {

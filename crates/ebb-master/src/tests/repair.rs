@@ -388,6 +388,44 @@ fn repair_keeps_under_its_rate_and_tells_how_far_it_is() {
     });
 }
 
+/// Goal: a node that a client lost gets no copy of its file for a while, unless no write goes on without; and it is used at once
+/// when the client reaches it again.
+#[test]
+fn a_node_that_a_client_lost_is_offered_to_it_rather_than_no_node() {
+    with_cluster(38, 3, |cluster| async move {
+        // Who has just registered was away.
+        cluster.world.sleep(Duration::from_secs(10)).await;
+        let client = cluster.client().await;
+        let reply = client.create("a").await.unwrap();
+        let (attr, block) = (reply.attr.unwrap(), reply.metablocks[0].clone());
+        let [one, two, three] = [0, 1, 2].map(|place| block.members[place]);
+        let choose = async |staying: &[pb::Member], lost: &[pb::Member]| {
+            let failed =
+                |member: &pb::Member| pb::FailedMember { node: member.node, silent: true, ..Default::default() };
+            let choose = pb::ChooseReplacement {
+                session: client.session,
+                inode: attr.inode,
+                metablock: block.id,
+                exclude_nodes: lost.iter().map(|member| member.node).collect(),
+                staying: staying.to_vec(),
+                failed: lost.iter().map(failed).collect(),
+                may_go_on: true,
+                ..Default::default()
+            };
+            client.channel.call(&choose, DEADLINE).await
+        };
+        let node = |reply: pb::ChooseReplacementReply| reply.member.map(|member| member.node);
+        assert!(choose(&[one, two], &[three]).await.unwrap().go_on);
+        let refused = choose(&[one, two], &[]).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "it is held back: {refused}");
+        assert_eq!(node(choose(&[one], &[two]).await.unwrap()), Some(three.node), "one member is too few for a write");
+        assert!(choose(&[one], &[two, three]).await.is_err(), "the client says that it does not reach it");
+        let poll = pb::Poll { session: client.session, reached: vec![three.node], ..Default::default() };
+        client.channel.call(&poll, DEADLINE).await.unwrap();
+        assert_eq!(node(choose(&[one, two], &[]).await.unwrap()), Some(three.node));
+    });
+}
+
 #[test]
 fn locations_and_replacements_are_told() {
     with_cluster(39, 4, |cluster| async move {

@@ -116,6 +116,28 @@ fn a_plan_that_cannot_be_powered_is_replaced_at_once() {
     assert_eq!(bench.tick(), Decision::default());
 }
 
+/// A copy of the master's log was put in place: others follow plans that this log does not know.
+#[test]
+fn plans_get_versions_that_no_other_history_gave() {
+    let mut bench = Bench::new(PolicyKind::Tide, Battery::NONE);
+    let version = PlanVersion::new;
+    bench.read(152.5);
+    assert_eq!(bench.tick().publish.unwrap().version, version(1));
+    // Somebody follows plan 9: the schedule is published again, above that one.
+    let others = Others { followed: version(9), doubtful: version(0) };
+    bench.manager.on_others(others);
+    let again = bench.tick().publish.unwrap();
+    assert_eq!(again.version, version(10));
+    assert!(again.is_same_schedule(bench.manager.plans().at(0).unwrap()));
+    assert_eq!(bench.tick(), Decision::default(), "the tenth is followed");
+    // Nobody has spoken yet: what is published gets a version far ahead, but nothing is published for that.
+    bench.manager.on_others(Others { doubtful: version(500), ..others });
+    assert_eq!(bench.tick(), Decision::default());
+    bench.wall_ms += 2 * INTERVAL;
+    bench.read(260.0);
+    assert_eq!(bench.tick().publish.unwrap().version, version(501));
+}
+
 /// A primary fails while the primaries alone are on: what it held is brought back at once, and not at the next interval.
 #[test]
 fn data_that_a_failure_puts_out_of_reach_are_brought_back_at_once() {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ebb_client::{Access, Client, Handle};
 use ebb_power::PolicyKind;
 use ebb_runtime::virt::{Process, World, WorldOptions};
-use ebb_types::{Credentials, InodeId};
+use ebb_types::{Credentials, InodeId, NodeId};
 use ebb_wire::pb;
 
 use crate::power::{DEAD_TIME, LOG_DIR, PowerCluster};
@@ -359,6 +359,32 @@ fn nodes_that_nobody_wakes_are_waited_for() {
             assert_eq!((told.under_replicated, told.nodes.iter().find(is_missed)), (0, None));
             cluster.restart_keeper();
             assert_everything_is_there(&cluster).await;
+        });
+    }
+}
+
+/// Goal: a master that starts while the only node that its plan has on is broken is not left alone with it: the power manager
+/// wakes another, which says what it has seen, and the master serves. Method: supply for one node; it fails, and the master
+/// starts again.
+#[test]
+fn a_master_that_hears_nobody_takes_a_plan_that_wakes_others() {
+    for seed in 70..73 {
+        World::run(seed, WorldOptions::default(), |world| async move {
+            let cluster = PowerCluster::start(&world, 5, PolicyKind::Activation, INTERVAL).await.unwrap();
+            cluster.set_fraction(0.3).await.unwrap();
+            settle(&world).await;
+            let powered = cluster.powered().await;
+            assert_eq!(powered.len(), 1, "seed {seed}: the budget is not that of one node");
+            let only = NodeId::new(*powered.first().unwrap());
+            cluster.fail(only).unwrap();
+            cluster.restart_master().await;
+            let since = world.now();
+            while !cluster.cluster_status().await.is_ok_and(|told| told.serving) {
+                world.sleep(Duration::from_millis(200)).await;
+                let waits = cluster.cluster_status().await.map(|told| told.standing);
+                assert!(world.now() - since < Duration::from_secs(20), "seed {seed}: {waits:?}");
+            }
+            assert!(!cluster.powered().await.contains(&only.raw()), "seed {seed}");
         });
     }
 }
