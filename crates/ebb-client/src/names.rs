@@ -94,7 +94,7 @@ impl Shared {
         let id = inode.id;
         let forget = core.registered || core.maybe_registered;
         let held = (core.lease == Lease::Write).then(|| returns::gone(id, &core));
-        if held.is_some() {
+        if held.as_ref().is_some_and(|held| held.gone) {
             // Ordering: under the file's lock, where an open is counted. One that comes from here on is refused.
             self.returns.throw_away(id);
         }

@@ -163,10 +163,13 @@ impl Shared {
         if trim.is_some() {
             self.flush(inode).await?;
             let mut core = inode.core.lock();
-            core.trimmed = true;
-            core.uncommitted = true;
-            drop(core);
-            self.queue.mark(inode.id, self.runtime.now());
+            // A lease that was lost meanwhile took with it what there was to commit.
+            if core.lease == Lease::Write {
+                core.trimmed = true;
+                core.uncommitted = true;
+                drop(core);
+                self.queue.mark(inode.id, self.runtime.now());
+            }
         }
         Ok(attr)
     }

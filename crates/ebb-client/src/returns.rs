@@ -240,14 +240,15 @@ impl Shared {
     }
 }
 
-/// What tells the master that nothing of a file without a name will be written any more.
+/// What tells the master that nothing of a file without a name will be written any more, and whether anything was thrown away:
+/// a file whose bytes are all committed can still be opened by those who looked it up before.
 pub(crate) fn gone(id: InodeId, core: &Core) -> pb::CommitFile {
     pb::CommitFile {
         inode: id.raw(),
         epoch: core.epoch.raw(),
         size: core.attr.as_ref().map_or(0, |attr| attr.size),
         release: true,
-        gone: true,
+        gone: core.uncommitted,
         ..Default::default()
     }
 }

@@ -182,8 +182,12 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
         let machine = shared.group.machine();
         let mut soft = shared.state.soft.lock();
         check(&machine, &soft)?;
+        // Ordering: before anything is waited for. An open that came in time is in time, however long its writer needs to write
+        // back; and the inode is not reaped in between.
+        if call.open {
+            soft.leases.add_open(session, inode, call.opening);
+        }
         if has_already(&machine, &soft, session, inode, mode)? {
-            note_open(&mut soft, &call);
             let mode = mode_told(&machine, session, inode, mode);
             return answer(&machine, &mut soft, session, inode, mode, call.keep);
         }
@@ -191,12 +195,11 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
     match acquire_own(shared, &call, until, &check).await {
         Err(error) if error.kind() == ErrorKind::Moved => {
             let machine = shared.group.machine();
-            let mut soft = shared.state.soft.lock();
+            let soft = shared.state.soft.lock();
             check(&machine, &soft)?;
             let Some(proxy) = proxy_of(shared, &machine, &soft, session, inode)? else {
                 bail!(LeaseHeld, "{inode} has just come back from the proxy")
             };
-            note_open(&mut soft, &call);
             let attr = machine.attr(inode)?;
             let reply = lease(attr, Mode::None, Vec::new(), false);
             Ok(pb::AcquireReply { proxy: Some(proxy), ..reply })
@@ -234,8 +237,6 @@ async fn acquire_own(
     let turn = Turn::take(shared, session, inode, mode);
     let (decision, reply) = turn
         .wait_with(until.since(shared.runtime.now()), check, |machine, soft| {
-            // Ordering: noted before the lease is logged, so that the inode is not reaped in between.
-            note_open(soft, call);
             answer(machine, soft, session, inode, mode, call.keep)
         })
         .await?;
@@ -277,12 +278,6 @@ fn mode_told(machine: &Machine, session: SessionId, inode: InodeId, asked: Mode)
 /// What an open asks for; a lease alone is for a handle that was checked when it was opened.
 fn call_access(open: bool, access: u32) -> u32 {
     if open { access & 7 } else { 0 }
-}
-
-fn note_open(soft: &mut Soft, call: &pb::Acquire) {
-    if call.open {
-        soft.leases.add_open(SessionId::new(call.session), InodeId::new(call.inode), call.opening);
-    }
 }
 
 fn check_file(

@@ -281,6 +281,31 @@ fn a_removed_file_that_was_thrown_away_is_gone_for_its_writer_at_once() {
     });
 }
 
+/// Goal: a removed file of which nothing was thrown away is there for whoever looked it up, although its writer has let it go.
+#[test]
+fn a_removed_file_whose_bytes_are_committed_is_let_go_as_it_is() {
+    run(86, 3, |cluster| async move {
+        let (writer, other) = (cluster.client("h0").await, cluster.client("h1").await);
+        let third = cluster.client("h2").await;
+        let (handle, inode) = create(&writer, InodeId::ROOT, "f").await;
+        writer.write(handle, 0, pattern(1, 5000)).await.unwrap();
+        writer.fsync(handle).await.unwrap();
+        writer.close(handle).await;
+        cluster.world.sleep(Duration::from_secs(2)).await;
+        writer.unlink(&root(), InodeId::ROOT, b"f").await.unwrap();
+        let shared = writer.shared();
+        let file = shared.inode(inode);
+        shared.throw_away(&file, file.core.lock());
+        cluster.world.sleep(Duration::from_millis(300)).await;
+        let (late, _) = other.open(&root(), inode, Access::Read).await.unwrap();
+        assert_eq!(read_all(&other, late).await.unwrap(), &pattern(1, 5000)[..]);
+        other.close(late).await;
+        cluster.world.sleep(Duration::from_secs(5)).await;
+        // Who has had it open may keep its attributes.
+        assert_eq!(third.get_attr(&root(), inode).await.unwrap_err().kind(), ErrorKind::Stale, "it is freed");
+    });
+}
+
 /// Goal: a removed file goes also if it was cut last, and the cut is not on all members yet.
 #[test]
 fn a_removed_file_that_was_cut_is_freed_without_a_recovery() {

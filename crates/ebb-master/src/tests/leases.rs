@@ -405,6 +405,28 @@ fn a_reader_that_answers_a_question_stays_a_reader() {
     });
 }
 
+/// Goal: an open that came in time is in time, however long the writer of a removed file needs to write back what it has.
+#[test]
+fn an_open_of_a_removed_file_waits_for_its_writer() {
+    with_cluster(24, 3, |cluster| async move {
+        let (one, two) = (cluster.client().await, cluster.client().await);
+        let made = one.create("a").await.unwrap().attr.unwrap();
+        one.mutate(unlink("a")).await.unwrap();
+        let writing = async {
+            while one.poll(vec![]).await.unwrap().recalls.is_empty() {}
+            for _ in 0..4 {
+                one.runtime.sleep(Duration::from_secs(1)).await;
+                one.poll(vec![]).await.unwrap();
+                two.poll(vec![]).await.unwrap();
+            }
+            one.commit(&made, vec![], 0, true).await.unwrap();
+            one.poll(vec![held(made.inode, LeaseNone, 0, 0)]).await.unwrap();
+        };
+        let (opened, ()) = tokio::join!(two.acquire(made.inode, LeaseRead, true), writing);
+        assert_eq!(opened.unwrap().mode, LeaseRead as i32);
+    });
+}
+
 /// Goal: nobody finds a removed file empty that was not, whatever process answers. Method: its holder has thrown away what it had
 /// not committed and said so; the process that heard it is gone, and the next one is told of an open that waits since before.
 #[test]
