@@ -81,6 +81,10 @@ impl Shared {
 /// Answers `PublishPlan`: once the plan is durable.
 pub(crate) async fn publish(shared: &Shared, call: pb::PublishPlan) -> Result<()> {
     let plan = PowerPlan::decode(&call.plan)?;
+    let newest = shared.state.plans.lock().version().raw();
+    if plan.version.raw() > newest.saturating_add(AHEAD_MAX) {
+        bail!(Invalid, "{}: the newest plan is p{newest}, and versions are not given so far ahead", plan.version);
+    }
     let (version, start_ms) = (plan.version.raw(), plan.start_ms);
     tracing::info!(version, policy = %plan.policy, why = plan.sentence(), "power plan");
     // Ordering: a plan that anybody follows survives this master, so that no node follows one that nobody knows of.

@@ -281,8 +281,8 @@ fn is_enough(hearing: Hearing) -> bool {
 
 /// Whether all that are on by the plan are silent beyond the time that nodes are given. Only a plan that wakes others helps then.
 ///
-/// The plan is safe to take although this log may be an old copy: nothing but the next master of the same log goes by what
-/// is appended, and whoever the plan wakes says first what it has seen.
+/// This log may be an old copy all the same. Whoever the plan wakes says first what it has seen; and a power client that watches
+/// this master has gone by its plans in any case.
 fn is_unheard(hearing: Hearing) -> bool {
     hearing.told == 0 && hearing.waited >= hearing.patience
 }

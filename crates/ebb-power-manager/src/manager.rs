@@ -29,7 +29,8 @@ const TICK: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_secs(5);
 /// How often it is asked which nodes are silent: what they hold needs others to be on.
 const WATCH: Duration = Duration::from_millis(500);
-/// Plans that a history that is lost may have had beyond those of the log, one a minute for a week and more.
+/// Plans that a history that is lost may have had beyond those of the log, one a minute for a week and more. As many further
+/// ones are passed over by chance, so that two masters that begin from one copy give different versions.
 const UNTOLD: u64 = 20_000;
 /// A call to the master or the power client.
 const CALL: Duration = Duration::from_secs(2);
@@ -270,7 +271,8 @@ impl PowerManager {
         }
         if let Some(core) = &mut state.core {
             let newest = core.plans().version().raw();
-            let doubtful = PlanVersion::new(if told.hearing { newest + UNTOLD } else { 0 });
+            let chance = UNTOLD + self.runtime.random_u64() % UNTOLD;
+            let doubtful = PlanVersion::new(if told.hearing { newest.saturating_add(chance) } else { 0 });
             core.on_others(Others { followed: PlanVersion::new(told.followed), doubtful });
         }
         state.known = Some(known);

@@ -17,7 +17,7 @@ use crate::plan::profile::Profile;
 use crate::plan::timetable::Timetable;
 use crate::plan::{Duty, EXAMPLE_MAX, OutOfReach, PowerPlan};
 use crate::policy::{Ask, PolicyKind, Rotational, Timing, choose};
-use crate::reach::{Force, Holding, admit, at_stake};
+use crate::reach::{Force, Holding, admit, admit_after, at_stake};
 use crate::signal::source::{Doubt, Reading, Sample, Source};
 
 #[cfg(test)]
@@ -211,7 +211,7 @@ impl Manager {
         }
         let mut held_back = None;
         if let Some(latest) = self.latest(now).filter(|latest| is_carried && !latest.is_same_schedule(&plan)) {
-            held_back = admit(&plan, cluster.holdings, cluster.dead, self.force).err();
+            held_back = admit_after(latest, &plan, cluster.holdings, cluster.dead, self.force).err();
             if held_back.is_some() {
                 plan = PowerPlan { start_ms: latest.start_ms.max(self.boundary(now)), ..latest.clone() };
             }
@@ -229,7 +229,7 @@ impl Manager {
 
     fn next_version(&self) -> PlanVersion {
         let newest = self.plans.version().max(self.others.followed).max(self.others.doubtful);
-        PlanVersion::new(newest.raw() + 1)
+        PlanVersion::new(newest.raw().saturating_add(1))
     }
 
     /// Whether a plan has data within reach again that the present ones do not, since a node has failed: it does not wait for

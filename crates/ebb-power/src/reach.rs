@@ -49,7 +49,24 @@ pub fn at_stake<'a>(plan: &PowerPlan, holdings: &'a [Holding], dead: &BTreeSet<N
 /// Refuses (`NotPermitted`), naming files and nodes, a plan that would switch off the last replica node of something,
 /// unless somebody insists.
 pub fn admit(plan: &PowerPlan, holdings: &[Holding], dead: &BTreeSet<NodeId>, force: Force) -> Result<()> {
-    let lost = at_stake(plan, holdings, dead);
+    admit_lost(plan, &at_stake(plan, holdings, dead), force)
+}
+
+/// The same of a plan that follows another one. What that one has out of reach already keeps nothing from being brought back.
+pub fn admit_after(
+    last: &PowerPlan,
+    plan: &PowerPlan,
+    holdings: &[Holding],
+    dead: &BTreeSet<NodeId>,
+    force: Force,
+) -> Result<()> {
+    let before = at_stake(last, holdings, dead);
+    let is_news = |lost: &&Holding| !before.iter().any(|known| std::ptr::eq(*known, *lost));
+    let lost: Vec<&Holding> = at_stake(plan, holdings, dead).into_iter().filter(is_news).collect();
+    admit_lost(plan, &lost, force)
+}
+
+fn admit_lost(plan: &PowerPlan, lost: &[&Holding], force: Force) -> Result<()> {
     if lost.is_empty() || force == Force::Insist {
         return Ok(());
     }

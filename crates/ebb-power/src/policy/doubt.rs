@@ -4,7 +4,7 @@
 //! moment. To leave it off would make sure that it is never heard again: it would die of the silence that it was put to. So
 //! who is late keeps its turns where nodes blink ([`Ask::turns`]), and where whole nodes are on, one node's watts are set
 //! aside for those who are late, as long as no dataset stalls for that. Who was given up is powered whenever that costs nobody
-//! anything; and where no node answers at all, all of them are planned for as if they did.
+//! anything; and where no node answers at all, all of them are planned for as if they did. As long as one answers, one is on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +25,27 @@ pub(super) fn schedule(ask: &Ask<'_>, policy: impl Fn(&Ask<'_>) -> Schedule) -> 
         return policy(&Ask { dead: NOBODY, late: NOBODY, ..*ask });
     }
     let mut schedule = policy(ask);
+    wake_one(ask, &mut schedule);
     lend_spare(ask, &mut schedule);
     set_aside(ask, &schedule, policy).unwrap_or(schedule)
+}
+
+/// Has one node on that answers, where what is left of a dataset's nodes is too much for the power and none of them would be. The
+/// power would all go to nodes that do not answer; and a master that starts then hears from nobody.
+fn wake_one(ask: &Ask<'_>, schedule: &mut Schedule) {
+    let is_there = |node: &&NodeId| !ask.dead.contains(node);
+    if ask.dead.is_empty() || ask.circle.iter().filter(is_there).any(|node| !is_off(schedule, node)) {
+        return;
+    }
+    for node in ask.circle.iter().filter(is_there) {
+        let mut duties = schedule.duties.clone();
+        duties.insert(*node, Duty::On);
+        if is_powered(ask, &duties, schedule.interval_ms) {
+            schedule.duties = duties;
+            schedule.why.push_str(&format!("; {node} is on, so that one node answers"));
+            return;
+        }
+    }
 }
 
 /// Has nodes that do not answer on, the late ones first, as far as there are watts that the others leave at every instant.

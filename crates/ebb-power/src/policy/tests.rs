@@ -7,7 +7,9 @@ use super::*;
 use crate::battery::Battery;
 use crate::chain::{ChainShape, DatasetChain};
 use crate::hardware::{Hardware, NodePower, Supply};
-use crate::reach::{Force, Holding, admit, at_stake};
+use crate::reach::{Holding, at_stake};
+
+mod reach;
 
 /// A cluster, and what is asked of it.
 #[derive(Debug)]
@@ -270,6 +272,26 @@ fn one_nodes_watts_are_set_aside_for_who_is_late() {
     assert_eq!((on(&plan), plan.stalled.len()), (vec![1, 2], 0), "{plan}");
 }
 
+/// What a dead primary's recovery group needs is too much. All the power would go to the dead node, and whoever asks would hear
+/// from nobody.
+#[test]
+fn one_node_that_answers_is_on_where_a_dataset_stalls_for_a_dead_one() {
+    let mut case = Case::of(9, NodePower::REFERENCE, 0.0).with_chain(ChainShape::EqualWork, 1, 2);
+    case.supply = Supply::Watts(40.0 + case.hardware.asleep_watts() + 24.0);
+    for policy in [PolicyKind::Activation, PolicyKind::Tide] {
+        assert_eq!(on(&case.plan(policy)), [1], "{policy}");
+    }
+    case.dead.insert(NodeId::new(1));
+    let plan = case.plan(PolicyKind::Activation);
+    assert_eq!((on(&plan), plan.stalled.len()), (vec![2], 1), "{plan}");
+    let tide = case.plan(PolicyKind::Tide);
+    assert!(tide.nodes.iter().any(|(node, of)| !case.dead.contains(node) && of.duty != Duty::Off), "{tide}");
+    // It is silent, too: the next one.
+    case.late.insert(NodeId::new(2));
+    case.dead.insert(NodeId::new(2));
+    assert_eq!(on(&case.plan(PolicyKind::Activation)), [3]);
+}
+
 #[test]
 fn a_dead_primary_wakes_its_recovery_group() {
     let mut case = Case::of(12, NodePower::REFERENCE, 0.5).with_chain(ChainShape::Geared { gear_size: 2 }, 2, 2);
@@ -367,40 +389,6 @@ fn a_node_that_slept_is_not_ready_before_it_has_woken() {
     assert!(after.is_awake(NodeId::new(1), after.start_ms));
     assert!(!after.is_awake(NodeId::new(9), after.start_ms + 1_019));
     assert!(after.is_awake(NodeId::new(9), after.start_ms + 1_020));
-}
-
-#[test]
-fn of_what_lies_somewhere_on_many_nodes_some_may_have_its_last_copies_switched_off() {
-    let case = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
-    let plan = case.plan(PolicyKind::Migration);
-    let dark: Vec<NodeId> = case.circle.iter().copied().filter(|node| plan.nodes[node].duty == Duty::Off).collect();
-    let stake = |copies: usize, dead: &[NodeId]| {
-        let held = Holding { nodes: case.circle.clone(), copies, metablocks: 3, example: "/data".into() };
-        at_stake(&plan, &[held], &dead.iter().copied().collect()).len()
-    };
-    let lit = case.circle.iter().copied().find(|node| !dark.contains(node)).unwrap();
-    assert_eq!((stake(dark.len(), &[]), stake(dark.len() + 1, &[])), (1, 0), "copies on the {} dark nodes", dark.len());
-    assert_eq!(stake(dark.len() + 1, &[lit]), 1, "and on the one that is dead");
-    assert_eq!(stake(1, &case.circle), 0, "no plan is to blame for the dead");
-}
-
-#[test]
-fn the_last_replica_node_is_not_switched_off_unless_forced() {
-    let case = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
-    let plan = case.plan(PolicyKind::Migration);
-    let at = |nodes: &[u64], file: &str| Holding {
-        nodes: nodes.iter().copied().map(NodeId::new).collect(),
-        copies: nodes.len(),
-        metablocks: 3,
-        example: file.into(),
-    };
-    let holdings = [at(&[7, 8], "/data/a"), at(&[1, 9], "/data/b"), at(&[99], "/always")];
-    let refused = admit(&plan, &holdings, &BTreeSet::new(), Force::Refuse).unwrap_err();
-    assert!(refused.to_string().contains("3 metablocks (n7, n8), of /data/a:"), "{refused}");
-    admit(&plan, &holdings, &BTreeSet::new(), Force::Insist).unwrap();
-    let dead = BTreeSet::from([NodeId::new(7), NodeId::new(8)]);
-    admit(&plan, &holdings, &dead, Force::Refuse).expect("what has no living copy is not the plan's doing");
-    admit(&case.plan(PolicyKind::BlinkCircular), &holdings, &BTreeSet::new(), Force::Refuse).unwrap();
 }
 
 #[test]

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Handle};
-use ebb_power::PolicyKind;
+use ebb_power::{Duty, PolicyKind, PowerPlan};
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{Credentials, InodeId, NodeId};
 use ebb_wire::pb;
 
+use crate::power::work::{make, make_chain};
 use crate::power::{DEAD_TIME, LOG_DIR, PowerCluster};
 
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -365,12 +366,20 @@ fn nodes_that_nobody_wakes_are_waited_for() {
 
 /// Goal: a master that starts while the only node that its plan has on is broken is not left alone with it: the power manager
 /// wakes another, which says what it has seen, and the master serves. Method: supply for one node; it fails, and the master
-/// starts again.
+/// starts again. In some runs there is a dataset whose nodes are too many for the supply then.
 #[test]
 fn a_master_that_hears_nobody_takes_a_plan_that_wakes_others() {
-    for seed in 70..73 {
+    for seed in 70..76 {
         World::run(seed, WorldOptions::default(), |world| async move {
             let cluster = PowerCluster::start(&world, 5, PolicyKind::Activation, INTERVAL).await.unwrap();
+            if seed % 2 == 0 {
+                let client = cluster.connect("client").await.unwrap();
+                let directory = make_chain(&client, 5).await.unwrap();
+                for file in 0..FILES {
+                    make(&client, directory, file).await.unwrap();
+                }
+                client.disconnect().await.unwrap();
+            }
             cluster.set_fraction(0.3).await.unwrap();
             settle(&world).await;
             let powered = cluster.powered().await;
@@ -382,9 +391,11 @@ fn a_master_that_hears_nobody_takes_a_plan_that_wakes_others() {
             while !cluster.cluster_status().await.is_ok_and(|told| told.serving) {
                 world.sleep(Duration::from_millis(200)).await;
                 let waits = cluster.cluster_status().await.map(|told| told.standing);
-                assert!(world.now() - since < Duration::from_secs(20), "seed {seed}: {waits:?}");
+                assert!(world.now() - since < DEAD_TIME * 2, "seed {seed}: {waits:?}");
             }
-            assert!(!cluster.powered().await.contains(&only.raw()), "seed {seed}");
+            let plans = cluster.describe().await.unwrap().plans;
+            let newest = PowerPlan::decode(plans.last().unwrap()).unwrap();
+            assert!(newest.nodes[&only].duty == Duty::Off && newest.version.raw() > 20_000, "seed {seed}: {newest}");
         });
     }
 }
