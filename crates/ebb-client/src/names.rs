@@ -7,6 +7,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 use parking_lot::MutexGuard;
 
+use crate::batch::{RELEASE_BATCH, is_idle};
 use crate::inode::{Core, Inode, Lease};
 use crate::lease::Entry;
 use crate::returns;
@@ -70,12 +71,24 @@ impl Shared {
         }
     }
 
+    /// Nobody came for these files. Leases under which everything is committed go back together, as any others do: there is
+    /// nothing to throw away, and who opens such a file meanwhile waits at its gate.
+    pub async fn let_all_go(self: &Arc<Self>, left: Vec<InodeId>) {
+        let is_whole = |core: &Core| core.lease == Lease::Write && may_be_let_go(core) && is_idle(core);
+        let found = left.iter().filter_map(|id| self.find(*id));
+        let whole: Vec<Arc<Inode>> = found.filter(|inode| is_whole(&inode.core.lock())).collect();
+        for batch in whole.chunks(RELEASE_BATCH) {
+            self.release_batch(batch).await;
+        }
+        left.into_iter().for_each(|id| self.let_go(id));
+    }
+
     /// Nobody came for a file that lost its last name a while ago: what was written to it and not committed is thrown
     /// away. Whoever opened it meanwhile keeps it, or waits for it; then it goes when it is closed, or by a recall.
-    pub fn let_go(&self, id: InodeId) {
+    pub fn let_go(self: &Arc<Self>, id: InodeId) {
         let Some(inode) = self.find(id) else { return };
         let core = inode.core.lock();
-        if core.open_count > 0 || core.attr.as_ref().is_some_and(|attr| attr.nlink > 0) {
+        if !may_be_let_go(&core) {
             return;
         }
         if !self.recalls.lock().contains_key(&id) {
@@ -87,14 +100,23 @@ impl Shared {
 
     /// Nobody wants a file without a name any more, whose lock is `core`: what was written to it and not committed is thrown away,
     /// unless somebody here has it open.
-    pub fn throw_away(&self, inode: &Inode, core: MutexGuard<'_, Core>) {
+    pub fn throw_away(self: &Arc<Self>, inode: &Arc<Inode>, core: MutexGuard<'_, Core>) {
         if core.open_count > 0 {
             return;
         }
         let id = inode.id;
         let forget = core.registered || core.maybe_registered;
+        if core.lease == Lease::Write && !core.uncommitted {
+            // There is nothing to throw away: an open elsewhere finds the file as it is, and one here waits until the lease is back.
+            drop(core);
+            self.begin_to_give_back(inode, Lease::None);
+            if forget {
+                self.return_closed(id);
+            }
+            return;
+        }
         let held = (core.lease == Lease::Write).then(|| returns::gone(id, &core));
-        if held.as_ref().is_some_and(|held| held.gone) {
+        if held.is_some() {
             // Ordering: under the file's lock, where an open is counted. One that comes from here on is refused.
             self.returns.throw_away(id);
         }
@@ -142,4 +164,8 @@ impl Shared {
         }
         Ok(text.into_bytes())
     }
+}
+
+fn may_be_let_go(core: &Core) -> bool {
+    core.open_count == 0 && core.attr.is_none_or(|attr| attr.nlink == 0)
 }

@@ -56,16 +56,23 @@ impl Shared {
         if recall.unwanted {
             self.throw_away(&inode, inode.core.lock());
         }
-        let mut recalls = self.recalls.lock();
-        if let Some(wanted) = recalls.get_mut(&id) {
-            *wanted = keep.min(*wanted);
-            return;
+        if self.begin_to_give_back(&inode, keep) {
+            self.metrics.recalls.add(1);
         }
-        recalls.insert(id, keep);
+    }
+
+    /// Gives a lease back, down to what may be kept, by a task of its own. False: one is at it already, and gives back no less.
+    pub fn begin_to_give_back(self: &Arc<Self>, inode: &Arc<Inode>, keep: Lease) -> bool {
+        let mut recalls = self.recalls.lock();
+        if let Some(wanted) = recalls.get_mut(&inode.id) {
+            *wanted = keep.min(*wanted);
+            return false;
+        }
+        recalls.insert(inode.id, keep);
         drop(recalls);
-        self.metrics.recalls.add(1);
-        let shared = self.clone();
+        let (shared, inode) = (self.clone(), inode.clone());
         self.runtime.spawn("give a lease back", async move { shared.give_back(&inode).await });
+        true
     }
 
     async fn give_back(self: Arc<Self>, inode: &Arc<Inode>) {
@@ -276,7 +283,7 @@ impl Shared {
     /// use, or in trouble) is dealt with one by one.
     pub async fn release_all(self: &Arc<Self>) {
         self.wait_for_latecomers().await;
-        self.returns.take_left(None).into_iter().for_each(|id| self.let_go(id));
+        self.let_all_go(self.returns.take_left(None)).await;
         self.release_files(&self.inodes()).await;
     }
 

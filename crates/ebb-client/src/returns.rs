@@ -190,7 +190,7 @@ impl Shared {
 
     /// Gives back what waits.
     pub async fn give_back_idle(self: &Arc<Self>) {
-        self.returns.take_left(Some(self.runtime.now())).into_iter().for_each(|id| self.let_go(id));
+        self.let_all_go(self.returns.take_left(Some(self.runtime.now()))).await;
         let State { gone, closed, .. } = self.returns.take();
         // Ordering: leases first. The master asks for the one on a file without a name once nobody has it open.
         for part in gone.chunks(COMMIT_MAX) {
@@ -240,15 +240,14 @@ impl Shared {
     }
 }
 
-/// What tells the master that nothing of a file without a name will be written any more, and whether anything was thrown away:
-/// a file whose bytes are all committed can still be opened by those who looked it up before.
+/// What tells the master that nothing of a file without a name will be written any more.
 pub(crate) fn gone(id: InodeId, core: &Core) -> pb::CommitFile {
     pb::CommitFile {
         inode: id.raw(),
         epoch: core.epoch.raw(),
         size: core.attr.as_ref().map_or(0, |attr| attr.size),
         release: true,
-        gone: core.uncommitted,
+        gone: true,
         ..Default::default()
     }
 }

@@ -35,6 +35,7 @@ pub struct Parted {
 struct Held {
     /// Whose sets went on without the node.
     holder: SessionId,
+    lost: Moment,
     until: Moment,
     span: Duration,
     /// It ended before its time, for the holder reached the node again.
@@ -45,6 +46,11 @@ impl Held {
     /// Whether a loss that is told now is the one that is known.
     fn is_known(&self, now: Moment) -> bool {
         now < self.until || self.is_lifted && now < self.until.after(BEFORE_RETURN)
+    }
+
+    /// Whether a further loss is another one of the same story: it came before the node had stayed for as long as it was held back.
+    fn is_remembered(&self, now: Moment) -> bool {
+        now < self.lost.after(self.span * 2)
     }
 }
 
@@ -58,12 +64,11 @@ impl Parted {
         if known.is_some_and(|held| held.is_known(now)) {
             return;
         }
-        // One that held for long enough is another story.
-        let again = known.filter(|held| now < held.until.after(held.span));
+        let again = known.filter(|held| held.is_remembered(now));
         let span = again.map_or(FIRST, |held| (held.span * 2).min(LONGEST));
-        self.held.insert((inode, node), Held { holder, until: now.after(span), span, is_lifted: false });
+        self.held.insert((inode, node), Held { holder, lost: now, until: now.after(span), span, is_lifted: false });
         if self.held.len() > REMEMBERED_MAX {
-            self.held.retain(|_, held| now < held.until.after(held.span));
+            self.held.retain(|_, held| held.is_remembered(now));
             let first = self.held.iter().min_by_key(|(_, held)| held.until).map(|(key, _)| *key);
             first.filter(|_| self.held.len() > REMEMBERED_MAX).map(|key| self.held.remove(&key));
         }
@@ -161,6 +166,9 @@ mod tests {
         lose(&mut parted, 300);
         reach(&mut parted, ONE, 3, 301);
         assert!(!is_held(&parted, 301), "another story");
+        lose(&mut parted, 322);
+        reach(&mut parted, ONE, 3, 323);
+        assert!(is_held(&parted, 323), "it comes and goes more slowly");
     }
 
     /// A host is off for less time than it takes the master to miss it.

@@ -293,16 +293,40 @@ fn a_removed_file_whose_bytes_are_committed_is_let_go_as_it_is() {
         writer.close(handle).await;
         cluster.world.sleep(Duration::from_secs(2)).await;
         writer.unlink(&root(), InodeId::ROOT, b"f").await.unwrap();
-        let shared = writer.shared();
-        let file = shared.inode(inode);
-        shared.throw_away(&file, file.core.lock());
-        cluster.world.sleep(Duration::from_millis(300)).await;
+        writer.shared().let_all_go(vec![inode]).await;
         let (late, _) = other.open(&root(), inode, Access::Read).await.unwrap();
         assert_eq!(read_all(&other, late).await.unwrap(), &pattern(1, 5000)[..]);
         other.close(late).await;
         cluster.world.sleep(Duration::from_secs(5)).await;
         // Who has had it open may keep its attributes.
         assert_eq!(third.get_attr(&root(), inode).await.unwrap_err().kind(), ErrorKind::Stale, "it is freed");
+    });
+}
+
+/// Goal: who opens a removed file again on the mount that is just giving its lease back can write it, and loses nothing of that.
+#[test]
+fn a_removed_file_that_is_let_go_can_be_written_by_who_opens_it_again() {
+    run(87, 3, |cluster| async move {
+        let (writer, other) = (cluster.client("h0").await, cluster.client("h1").await);
+        let (handle, inode) = create(&writer, InodeId::ROOT, "f").await;
+        writer.write(handle, 0, pattern(1, 5000)).await.unwrap();
+        writer.fsync(handle).await.unwrap();
+        writer.close(handle).await;
+        cluster.world.sleep(Duration::from_secs(2)).await;
+        writer.unlink(&root(), InodeId::ROOT, b"f").await.unwrap();
+        let user = root();
+        let opening = writer.open(&user, inode, Access::ReadWrite);
+        let ((), opened) = tokio::join!(writer.shared().let_all_go(vec![inode]), opening);
+        let (again, _) = opened.unwrap();
+        writer.write(again, 0, pattern(2, 7000)).await.unwrap();
+        // What went back must not be what was taken since.
+        cluster.world.sleep(Duration::from_millis(500)).await;
+        writer.fsync(again).await.unwrap();
+        let (late, _) = other.open(&root(), inode, Access::Read).await.unwrap();
+        assert_eq!(read_all(&other, late).await.unwrap(), &pattern(2, 7000)[..]);
+        cluster.world.sleep(Duration::from_secs(3)).await;
+        writer.fsync(again).await.unwrap();
+        assert_eq!(writer.metrics().lost_files, 0);
     });
 }
 
