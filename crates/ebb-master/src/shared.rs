@@ -33,7 +33,9 @@ use crate::options::Options;
 use crate::placement;
 use crate::popular::Popular;
 use crate::registry::{Registry, Rest};
+use crate::repair::Condition;
 use crate::repair::queue::Work;
+use crate::repair::run::condition;
 use crate::reserve::Reservations;
 use crate::served::Served;
 use crate::sessions::Sessions;
@@ -340,12 +342,15 @@ impl State {
         match effect {
             Effect::SetChanged { dataset, metablock, old, new, .. } => {
                 self.chains.lock().on_set_changed(*dataset, old, new);
-                let mut work = self.work.lock();
-                // A grant was placed a moment ago, with as many copies as wanted if there were nodes.
+                let (registry, mut work) = (self.registry.lock(), self.work.lock());
+                // A grant was placed a moment ago, with as many copies as wanted if there were nodes. Since then one of them may
+                // have begun to drain, or have been lost: the look for what lies there did not see this set.
                 let wanted = machine.dataset(*dataset).map_or(0, |dataset| dataset.replicas as usize);
-                if old.is_empty() && new.len() >= wanted {
+                let is_good = |member| condition(machine, &registry, &work, *metablock, member) == Condition::Good;
+                if old.is_empty() && new.len() >= wanted && new.iter().all(is_good) {
                     return;
                 }
+                drop(registry);
                 let exists = machine.has_metablock(*metablock);
                 work.on_set_changed(*metablock, old, new, exists);
                 if !exists {

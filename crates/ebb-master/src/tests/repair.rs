@@ -6,7 +6,7 @@ use ebb_types::{ErrorKind, Version};
 use ebb_wire::pb;
 use pb::LeaseMode::LeaseRead;
 
-use super::harness::{Cluster, DEADLINE, TestClient, held, with_cluster};
+use super::harness::{Cluster, DEADLINE, TestClient, held, with_cluster, with_planted};
 
 async fn files(cluster: &Cluster, count: usize) -> (TestClient, Vec<(pb::Attr, pb::Metablock)>) {
     let client = cluster.client().await;
@@ -88,6 +88,45 @@ fn a_drained_node_ends_empty() {
         let unknown = channel.call(&pb::DrainNode { node: 99, undo: false }, DEADLINE).await.unwrap_err();
         assert_eq!(unknown.kind(), ErrorKind::NotFound);
     });
+}
+
+/// Goal: a drain comes to its end although new sets were on their way into the log when it began. Method: four clients make files
+/// while the word of the drain is logged; which of them had been placed before, the seed decides.
+#[test]
+fn what_was_placed_when_a_drain_began_leaves_the_node_too() {
+    let mut raced = 0;
+    for seed in 330..336 {
+        raced += with_planted(None, seed, 4, |cluster| async move {
+            let (channel, _) = cluster.channel();
+            let node = cluster.fakes[0].held.lock().node;
+            let drain = pb::DrainNode { node, undo: false };
+            let begin = async {
+                cluster.world.sleep(Duration::from_millis(5)).await;
+                channel.call(&drain, DEADLINE).await.unwrap();
+            };
+            let (a, b, c, d, ()) = tokio::join!(
+                some_files(&cluster, "a"),
+                some_files(&cluster, "b"),
+                some_files(&cluster, "c"),
+                some_files(&cluster, "d"),
+                begin
+            );
+            cluster.world.sleep(Duration::from_secs(60)).await;
+            let left = channel.call(&drain, DEADLINE).await.unwrap().metablocks_left;
+            assert_eq!(left, 0, "seed {seed}");
+            [a, b, c, d].iter().flatten().filter(|block| block.members.iter().any(|member| member.node == node)).count()
+        });
+    }
+    assert!(raced > 0, "no set was on its way");
+}
+
+async fn some_files(cluster: &Cluster, prefix: &str) -> Vec<pb::Metablock> {
+    let client = cluster.watcher().await;
+    let mut made = Vec::new();
+    for number in 0..10 {
+        made.push(client.written_file(cluster, &format!("{prefix}{number}"), 1000).await.1);
+    }
+    made
 }
 
 #[test]
