@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ebb_rpc::{Answer, Payload, Request, Service, ServiceFuture};
 use ebb_store::{Deletion, Pull, ReadData, ReplicaVersion};
-use ebb_types::{Epoch, Incarnation, MetablockId, Result, bail, err};
+use ebb_types::{Epoch, Error, ErrorKind, Incarnation, MetablockId, Result, bail, err};
 use ebb_wire::{Message, Method, convert, pb};
 
 use crate::chain;
@@ -145,8 +145,18 @@ async fn pull(node: &Arc<Node>, message: pb::PullReplica) -> Result<pb::PullRepl
     let _place = node.pulls.acquire().await.expect("never closed");
     let done = volume.pull(pull, &replica).await;
     tracing::trace!(metablock = message.metablock, epoch = message.epoch, at = ?message.at, ?done, "pull");
-    let done = done?;
+    let done = done.map_err(|error| of_the_source(&source.address, error))?;
     Ok(pb::PullReplicaReply { version: Some(done.version.into()), length: done.length })
+}
+
+/// That the source does not answer says nothing of this node, which does.
+fn of_the_source(address: &str, error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unreachable | ErrorKind::Disconnected | ErrorKind::Timeout => {
+            err!(Unavailable, "copying from {address}: {error}")
+        }
+        _ => error,
+    }
 }
 
 async fn stamp(node: &Node, message: pb::StampReplica) -> Result<pb::StampReplicaReply> {

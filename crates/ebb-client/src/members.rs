@@ -45,9 +45,12 @@ pub(crate) async fn write(
         // Cancel-safety: whoever has it answers "done" when it is sent again, to each member by itself.
         () = chain_is_stuck(shared, chain, sent) => {
             let now = shared.runtime.now();
-            chain.iter().filter(|hop| is_missed(shared, hop)).for_each(|hop| {
-                shared.nodes.on_unreached(hop.member.unwrap_or_default().node, sent, now);
-            });
+            for hop in chain.iter().filter(|hop| is_missed(shared, hop)) {
+                let node = hop.member.unwrap_or_default().node;
+                if shared.nodes.on_unreached(node, sent, now) {
+                    begin_asking(shared, node);
+                }
+            }
             hops.iter().map(|_| silence()).collect()
         }
     };
@@ -254,10 +257,7 @@ async fn watched<C: Call>(
         Err(error) => match error.kind() {
             ErrorKind::Timeout => nodes.on_timeout(node, sent, deadline, now),
             ErrorKind::Disconnected => nodes.on_broken(node, sent, now),
-            ErrorKind::Unreachable => {
-                nodes.on_unreached(node, sent, now);
-                false
-            }
+            ErrorKind::Unreachable => nodes.on_unreached(node, sent, now),
             _ => false,
         },
     };
@@ -296,9 +296,11 @@ fn begin_asking(shared: &Arc<Shared>, node: u64) {
     shared.runtime.spawn("ask a silent node", async move { ask_silent(&own, node).await });
 }
 
-/// Asks a silent node until it answers, or is no node of the cluster any more. One such task runs for each of them.
+/// Asks a silent node until it answers, this call or another, or is no node of the cluster any more. One such task runs for
+/// each of them.
 async fn ask_silent(shared: &Shared, node: u64) {
     while !shared.closing.load(Ordering::Relaxed)
+        && shared.nodes.is_silent(node)
         && let Some(address) = shared.nodes.address(node)
     {
         let asked = shared.connector.channel(&address).call(&pb::Counters {}, PROBE_DEADLINE).await;

@@ -235,9 +235,10 @@ impl NodeMap {
         self.tell(is_news)
     }
 
-    /// A call did not get to the node.
-    pub fn on_unreached(&self, node: u64, sent: Moment, now: Moment) {
-        self.0.lock().silence.on_unreached(node, sent, now);
+    /// A call did not get to the node. True: the node is silent from now on.
+    pub fn on_unreached(&self, node: u64, sent: Moment, now: Moment) -> bool {
+        let is_news = self.0.lock().silence.on_unreached(node, sent, now);
+        self.tell(is_news)
     }
 
     /// When a call that was sent at `sent` need not be waited for any longer, if that is before its deadline.
