@@ -110,7 +110,7 @@ pub(crate) async fn drain(shared: &Shared, call: &pb::DrainNode) -> Result<pb::D
     let node = NodeId::new(call.node);
     let draining = {
         let machine = shared.group.machine();
-        let record = machine.nodes().find(|record| record.node.as_ref().is_some_and(|known| known.id == call.node));
+        let record = machine.node(NodeId::new(call.node));
         record.map(|record| record.draining)
     };
     match draining {

@@ -98,7 +98,7 @@ pub(crate) fn home_to_keep(shared: &Shared, members: &[pb::Member], staying: &[p
 
 /// Whether copies may belong to a node: it is known, not dead, and not being drained.
 pub(crate) fn is_home(shared: &Shared, machine: &Machine, node: NodeId) -> bool {
-    let record = machine.nodes().find(|record| record.node.as_ref().is_some_and(|known| known.id == node.raw()));
+    let record = machine.node(node);
     record.is_some_and(|record| !record.draining) && !shared.state.registry.lock().is_dead(node)
 }
 

@@ -26,6 +26,10 @@ impl Registry {
         self.nodes.values().map(|record| &**record)
     }
 
+    pub(crate) fn node(&self, id: NodeId) -> Option<&pb::NodeRecord> {
+        self.nodes.get(&id).map(|record| &**record)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }

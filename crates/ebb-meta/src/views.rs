@@ -136,6 +136,12 @@ impl Machine {
         self.registry.nodes()
     }
 
+    /// A node that was ever registered, and not removed since.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> Option<&pb::NodeRecord> {
+        self.registry.node(id)
+    }
+
     /// Open sessions, in order, with their host and role.
     pub fn sessions(&self) -> impl Iterator<Item = (SessionId, HostName, &str)> + '_ {
         self.sessions.iter().map(|(id, session)| (id, session.host.clone(), &*session.role))
@@ -150,20 +156,6 @@ impl Machine {
     #[must_use]
     pub fn is_quarantined(&self, volume: ebb_types::VolumeId, id: MetablockId) -> bool {
         self.replicas.is_quarantined(volume, id)
-    }
-
-    /// Paths of files, as far as they have names; of several names the first. Looks at every entry once.
-    #[must_use]
-    pub fn paths_of(&self, files: &std::collections::BTreeSet<InodeId>) -> std::collections::BTreeMap<InodeId, String> {
-        let mut paths = std::collections::BTreeMap::new();
-        for (key, entry) in self.entries.iter().filter(|(_, entry)| files.contains(&entry.inode)) {
-            paths.entry(entry.inode).or_insert_with(|| {
-                let parent = self.path_of(key.parent);
-                let name = String::from_utf8_lossy(&key.name);
-                if parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") }
-            });
-        }
-        paths
     }
 
     /// Inodes of a dataset, and their committed bytes (of one copy).

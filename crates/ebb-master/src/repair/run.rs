@@ -182,7 +182,7 @@ pub(crate) fn condition(
     member: &pb::Member,
 ) -> Condition {
     let (node, volume) = (member.node_id(), member.volume_id());
-    let record = machine.nodes().find(|record| record.node.as_ref().is_some_and(|known| known.id == member.node));
+    let record = machine.node(node);
     let Some(record) = record else { return Condition::NodeLost };
     if registry.is_dead(node) {
         return Condition::NodeLost;
