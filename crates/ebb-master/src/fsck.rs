@@ -12,6 +12,7 @@ use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use crate::describe::{Place, describe};
+use crate::holdings::Holdings;
 use crate::nodes::{is_damaged, volumes_of};
 use crate::placement::rest;
 use crate::registry::Rest;
@@ -112,7 +113,14 @@ pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Durati
     if call.scrub {
         scrub(shared, deadline, &mut reply).await?;
     }
-    let machine = shared.group.snapshot();
+    let machine = {
+        let machine = shared.group.machine();
+        debug_assert!(
+            *shared.state.holdings.lock() == Holdings::of(&machine),
+            "what lies where is counted as it changes"
+        );
+        machine.clone()
+    };
     let mut metablocks = BTreeSet::new();
     for node in machine.nodes().filter_map(|record| record.node.as_ref()) {
         for volume in volumes_of(&machine, NodeId::new(node.id)) {

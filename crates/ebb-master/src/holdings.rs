@@ -1,73 +1,104 @@
 //! What lies where, by sets of nodes: a power manager must know whether a plan puts the last copy of something to sleep. Pure.
+//!
+//! It is counted, not logged: from the map when a master begins, then from every change of a set.
+
+pub(crate) mod examples;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ebb_types::InodeId;
+use ebb_meta::Machine;
+use ebb_types::DatasetId;
 use ebb_wire::pb;
+use imbl::OrdMap;
 
 /// Sets of nodes that are told apart. Three copies at random lie on more than that from 31 nodes on.
-pub(crate) const SETS_MAX: usize = 4096;
+const SETS_MAX: usize = 4096;
 
-/// Metablocks by the nodes that they lie on.
-///
-/// Beyond so many sets, those with as many copies are told as one that lies somewhere on the nodes of all of them: a plan
-/// that could put one of them out of reach is taken to.
-#[derive(Clone, Debug)]
-pub(crate) struct Sets {
-    most: usize,
-    apart: BTreeMap<Vec<u64>, Held>,
-    /// By the number of copies.
-    others: BTreeMap<usize, (BTreeSet<u64>, Held)>,
+/// Metablocks by the nodes that they lie on, and by their datasets. A clone is cheap: it is looked at without a lock.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Holdings {
+    sets: OrdMap<Vec<u64>, u64>,
+    filled: OrdMap<DatasetId, u64>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    metablocks: u64,
-    example: InodeId,
-}
-
-impl Held {
-    fn none(example: InodeId) -> Self {
-        Self { metablocks: 0, example }
-    }
-}
-
-impl Sets {
-    /// Nothing yet; so many are told apart.
-    pub fn new(most: usize) -> Self {
-        Self { most, apart: BTreeMap::new(), others: BTreeMap::new() }
+impl Holdings {
+    /// As the map has it. Looks at every metablock once.
+    pub fn of(machine: &Machine) -> Self {
+        let mut all = Self::default();
+        for (dataset, _, members) in machine.placed() {
+            all.add(dataset, members);
+        }
+        all
     }
 
-    /// A metablock of this file lies on these nodes.
-    pub fn add(&mut self, mut nodes: Vec<u64>, inode: InodeId) {
-        nodes.sort_unstable();
-        nodes.dedup();
-        let held = if self.apart.len() < self.most || self.apart.contains_key(&nodes) {
-            self.apart.entry(nodes).or_insert(Held::none(inode))
-        } else {
-            let (all, held) = self.others.entry(nodes.len()).or_insert((BTreeSet::new(), Held::none(inode)));
-            all.extend(nodes);
-            held
-        };
-        held.metablocks += 1;
+    /// The set of a metablock changed. A new one has no members before, one that is freed has none now.
+    pub fn on_set_changed(&mut self, dataset: DatasetId, old: &[pb::Member], new: &[pb::Member]) {
+        self.remove(dataset, old);
+        self.add(dataset, new);
     }
 
-    /// A file of each set.
-    pub fn examples(&self) -> BTreeSet<InodeId> {
-        self.apart.values().chain(self.others.values().map(|(_, held)| held)).map(|held| held.example).collect()
+    /// Whether the dataset has a metablock.
+    pub fn is_filled(&self, dataset: DatasetId) -> bool {
+        self.filled.contains_key(&dataset)
     }
 
-    /// All of them; `path` is for people.
-    pub fn holdings(self, path: impl Fn(InodeId) -> String) -> Vec<pb::PowerHolding> {
-        let told = |nodes: Vec<u64>, copies: usize, held: Held| pb::PowerHolding {
+    fn add(&mut self, dataset: DatasetId, members: &[pb::Member]) {
+        if !members.is_empty() {
+            *self.filled.entry(dataset).or_default() += 1;
+            *self.sets.entry(nodes(members)).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, dataset: DatasetId, members: &[pb::Member]) {
+        if !members.is_empty() {
+            lower(&mut self.filled, &dataset);
+            lower(&mut self.sets, &nodes(members));
+        }
+    }
+
+    /// All of them.
+    ///
+    /// Beyond [`SETS_MAX`] sets, those with as many copies are told as one that lies somewhere on the nodes of all of them: a
+    /// plan that could put one of them out of reach is taken to.
+    pub fn told(&self) -> Vec<pb::PowerHolding> {
+        self.told_apart(SETS_MAX)
+    }
+
+    fn told_apart(&self, most: usize) -> Vec<pb::PowerHolding> {
+        let told = |nodes: Vec<u64>, copies: usize, metablocks: u64| pb::PowerHolding {
             nodes,
             copies: copies as u64,
-            metablocks: held.metablocks,
-            example: path(held.example),
+            metablocks,
+            ..Default::default()
         };
-        let apart = self.apart.into_iter().map(|(nodes, held)| (nodes.len(), nodes, held));
-        let others = self.others.into_iter().map(|(copies, (nodes, held))| (copies, nodes.into_iter().collect(), held));
-        apart.chain(others).map(|(copies, nodes, held)| told(nodes, copies, held)).collect()
+        let apart = self.sets.iter().take(most).map(|(nodes, count)| told(nodes.clone(), nodes.len(), *count));
+        let mut merged: BTreeMap<usize, (BTreeSet<u64>, u64)> = BTreeMap::new();
+        for (nodes, count) in self.sets.iter().skip(most) {
+            let (all, sum) = merged.entry(nodes.len()).or_default();
+            all.extend(nodes);
+            *sum += count;
+        }
+        let merged = merged.into_iter().map(|(copies, (nodes, sum))| told(nodes.into_iter().collect(), copies, sum));
+        apart.chain(merged).collect()
+    }
+}
+
+/// The nodes of a set, in order.
+fn nodes(members: &[pb::Member]) -> Vec<u64> {
+    let mut nodes: Vec<u64> = members.iter().map(|member| member.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+/// One less; what comes to none is forgotten.
+fn lower<K: Ord + Clone>(counts: &mut OrdMap<K, u64>, key: &K) {
+    let count = counts.get(key).copied().unwrap_or_default();
+    debug_assert!(count > 0, "a metablock is counted where it lies");
+    if count > 1 {
+        counts.insert(key.clone(), count - 1);
+    } else {
+        counts.remove(key);
     }
 }
 
@@ -75,19 +106,48 @@ impl Sets {
 mod tests {
     use super::*;
 
+    const ONE: DatasetId = DatasetId::new(1);
+
+    fn on(nodes: &[u64]) -> Vec<pb::Member> {
+        nodes.iter().map(|node| pb::Member { node: *node, ..Default::default() }).collect()
+    }
+
+    fn put(all: &mut Holdings, old: &[u64], new: &[u64]) {
+        all.on_set_changed(ONE, &on(old), &on(new));
+    }
+
+    fn told(all: &Holdings, most: usize) -> Vec<(Vec<u64>, u64, u64)> {
+        all.told_apart(most).into_iter().map(|held| (held.nodes, held.copies, held.metablocks)).collect()
+    }
+
+    #[test]
+    fn what_lies_where_is_counted_as_it_changes() {
+        let mut all = Holdings::default();
+        for nodes in [&[3, 1][..], &[1, 2], &[1, 3]] {
+            put(&mut all, &[], nodes);
+        }
+        assert_eq!(told(&all, 9), [(vec![1, 2], 2, 1), (vec![1, 3], 2, 2)]);
+        put(&mut all, &[2, 1], &[2]);
+        assert_eq!(told(&all, 9), [(vec![1, 3], 2, 2), (vec![2], 1, 1)]);
+        assert!(all.is_filled(ONE) && !all.is_filled(DatasetId::new(2)));
+        for nodes in [&[1, 3][..], &[2], &[3, 1]] {
+            put(&mut all, nodes, &[]);
+        }
+        assert_eq!(all, Holdings::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "counted where it lies")]
+    fn what_was_never_counted_cannot_go() {
+        put(&mut Holdings::default(), &[1], &[]);
+    }
+
     #[test]
     fn no_metablock_is_left_out_however_many_sets_there_are() {
-        let mut sets = Sets::new(2);
-        let inode = InodeId::new;
-        for (number, nodes) in [&[3, 1][..], &[1, 2], &[1, 3], &[4, 5], &[6, 5], &[7]].into_iter().enumerate() {
-            sets.add(nodes.to_vec(), inode(number as u64 + 1));
+        let mut all = Holdings::default();
+        for nodes in [&[3, 1][..], &[1, 2], &[1, 3], &[4, 5], &[6, 5], &[7]] {
+            put(&mut all, &[], nodes);
         }
-        assert_eq!(sets.examples(), [1, 2, 4, 6].map(inode).into());
-        let told = sets.holdings(|inode| format!("/{inode}"));
-        let told: Vec<_> =
-            told.iter().map(|held| (&held.nodes[..], held.copies, held.metablocks, held.example.as_str())).collect();
-        let expected: [(&[u64], u64, u64, &str); 4] =
-            [(&[1, 2], 2, 1, "/i2"), (&[1, 3], 2, 2, "/i1"), (&[7], 1, 1, "/i6"), (&[4, 5, 6], 2, 2, "/i4")];
-        assert_eq!(told, expected);
+        assert_eq!(told(&all, 2), [(vec![1, 2], 2, 1), (vec![1, 3], 2, 2), (vec![7], 1, 1), (vec![4, 5, 6], 2, 2)]);
     }
 }

@@ -3,7 +3,6 @@
 //! The power manager decides; this master only keeps what it decided. A node that sleeps by plan is not dead, and is
 //! not called before it wakes.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use crate::chains;
-use crate::holdings::{SETS_MAX, Sets};
+use crate::holdings::examples;
 use crate::shared::{Shared, State};
 use crate::waker::Waker;
 
@@ -119,11 +118,22 @@ pub(crate) fn encoded(machine: &Machine) -> Vec<Vec<u8>> {
     machine.plans().map(|published| published.plan.clone()).collect()
 }
 
-/// Answers `DescribePower`: nodes, plans, what was served and what is away from home, and, unless that is all, datasets that hold anything and what lies where.
-pub(crate) fn describe(shared: &Shared, call: &pb::DescribePower) -> pb::DescribePowerReply {
+/// Answers `DescribePower`: nodes, plans, what was served and what is away from home, and, unless that is all, datasets that
+/// hold anything and what lies where.
+///
+/// Errors: those of [`examples::find`].
+pub(crate) async fn describe(
+    shared: &Shared,
+    call: &pb::DescribePower,
+    deadline: Duration,
+) -> Result<pb::DescribePowerReply> {
     let (_, nodes) = shared.node_map();
     let served = Some(pb::Served { boot: shared.boot, bytes: shared.state.served.lock().bytes(), told_bytes: 0 });
-    let machine = shared.group.snapshot();
+    // Of one moment, or a dataset that is filled has no place in the other.
+    let (machine, holdings) = {
+        let machine = shared.group.machine();
+        (machine.clone(), shared.state.holdings.lock().clone())
+    };
     let (away, _) = crate::away::tell(&machine, None);
     let newest = machine.plans().last().map_or(0, |plan| plan.version);
     let followed = Some(shared.state.followed.load(Ordering::Relaxed)).filter(|followed| *followed > newest);
@@ -134,24 +144,21 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribePower) -> pb::Describ
         ..Default::default()
     };
     if call.nodes_only {
-        return pb::DescribePowerReply { nodes, served, away, ..plans };
+        return Ok(pb::DescribePowerReply { nodes, served, away, ..plans });
     }
     let all: Vec<u64> = nodes.iter().map(|node| node.id).collect();
-    let (holdings, filled) = holdings(&machine);
-    let datasets = machine.datasets().filter(|dataset| filled.contains_key(&DatasetId::new(dataset.id)));
-    let datasets = datasets.map(|dataset| chains::charted(dataset, &all)).collect();
+    let filled = machine.datasets().filter(|dataset| holdings.is_filled(DatasetId::new(dataset.id)));
+    let datasets = filled.map(|dataset| chains::charted(dataset, &all)).collect();
+    let mut holdings = holdings.told();
+    let until = shared.runtime.now().after(deadline);
+    let paths = examples::find(shared, &machine, &holdings, &call.named, until).await?;
+    for (wanted, path) in call.named.iter().zip(paths) {
+        let is_it = |held: &&mut pb::PowerHolding| (&held.nodes, held.copies) == (&wanted.nodes, wanted.copies);
+        if let Some(held) = holdings.iter_mut().find(is_it) {
+            held.example = path;
+        }
+    }
     let loads = shared.state.popular.lock().loads(&machine);
     let reads = loads.into_iter().map(|(node, reads)| pb::NodeReads { node: node.raw(), reads }).collect();
-    pb::DescribePowerReply { nodes, datasets, holdings, away, served, reads, ..plans }
-}
-
-/// What lies where, and how many metablocks each dataset has. Looks at every metablock once.
-fn holdings(machine: &Machine) -> (Vec<pb::PowerHolding>, BTreeMap<DatasetId, u64>) {
-    let (mut sets, mut filled) = (Sets::new(SETS_MAX), BTreeMap::new());
-    for (dataset, inode, members) in machine.placed() {
-        *filled.entry(dataset).or_insert(0) += 1;
-        sets.add(members.iter().map(|member| member.node).collect(), inode);
-    }
-    let paths = machine.paths_of(&sets.examples());
-    (sets.holdings(|inode| paths.get(&inode).cloned().unwrap_or_else(|| inode.to_string())), filled)
+    Ok(pb::DescribePowerReply { nodes, datasets, holdings, away, served, reads, ..plans })
 }

@@ -15,6 +15,7 @@ use pb::command::Command as Op;
 
 use crate::chains::{self, Chains};
 use crate::group::{Group, Opened};
+use crate::holdings::Holdings;
 use crate::leases::Leases;
 use crate::leases::sharing::{Proxy, Sharing};
 use crate::leases::watches::Watches;
@@ -167,6 +168,7 @@ fn assemble(
     *state.work.lock() = work;
     *state.room.lock() = Reservations::of_held(&group.machine());
     *state.chains.lock() = Chains::of(&group.machine());
+    *state.holdings.lock() = Holdings::of(&group.machine());
     *state.plans.lock() = power::timetable(&group.machine(), ebb_power::wall_ms(runtime.wall()));
     let raft = opened.serve(Arc::clone(&state) as _);
     let shared = Shared {
@@ -331,7 +333,10 @@ impl Front {
             }
             Method::LogWrites => offload::append(shared, request.decode()?, request.payload).await.map(|()| done()),
             Method::JudgeLogs => Ok(Answer::new(&offload::judge(shared, &request.decode()?))),
-            Method::DescribePower => Ok(Answer::new(&power::describe(shared, &request.decode()?))),
+            Method::DescribePower => {
+                let deadline = request.deadline.saturating_sub(MARGIN);
+                power::describe(shared, &request.decode()?, deadline).await.map(|reply| Answer::new(&reply))
+            }
             Method::RaftMessage => bail!(Unsupported, "this master's group has one member: it exchanges no messages"),
             Method::Counters => Ok(Answer::new(&self.counters.read().to_reply(self.shared.group.syncs()))),
             other => not_here(other),

@@ -1,8 +1,8 @@
 //! What all parts of a master share, and the hook that keeps soft state in step with the logged one.
 //!
-//! Lock order: [`State::vigil`], then the state machine (through [`Group::machine`]), then [`State::soft`], then [`State::registry`], then
-//! [`State::room`], then [`State::work`], then [`State::chains`], then
-//! [`State::popular`], then [`State::plans`]. None of them is held across an await.
+//! Lock order: [`State::vigil`], then the state machine (through [`Group::machine`]), then [`State::soft`], then
+//! [`State::registry`], then [`State::room`], then [`State::work`], then [`State::chains`], then [`State::popular`], then
+//! [`State::plans`]. No other lock is taken under [`State::holdings`]. None of them is held across an await.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +24,7 @@ use crate::chains::Chains;
 use crate::failures::Failures;
 use crate::gray::Gray;
 use crate::group::{Group, Observer};
+use crate::holdings::Holdings;
 use crate::leases::sharing::Sharing;
 use crate::leases::watches::Watches;
 use crate::leases::{FileView, Leases};
@@ -68,6 +69,8 @@ pub(crate) struct State {
     pub room: Mutex<Reservations>,
     pub work: Mutex<Work>,
     pub chains: Mutex<Chains>,
+    /// What lies where.
+    pub holdings: Mutex<Holdings>,
     /// Power plans in force and announced.
     pub plans: Mutex<Timetable>,
     /// Version of the newest plan that a mount or the power client said it has.
@@ -132,6 +135,7 @@ impl State {
             room: Mutex::default(),
             work: Mutex::default(),
             chains: Mutex::default(),
+            holdings: Mutex::default(),
             plans: Mutex::default(),
             followed: AtomicU64::default(),
             waker: Mutex::default(),
@@ -342,6 +346,7 @@ impl State {
         match effect {
             Effect::SetChanged { dataset, metablock, old, new, .. } => {
                 self.chains.lock().on_set_changed(*dataset, old, new);
+                self.holdings.lock().on_set_changed(*dataset, old, new);
                 let (registry, mut work) = (self.registry.lock(), self.work.lock());
                 // A grant was placed a moment ago, with as many copies as wanted if there were nodes. Since then one of them may
                 // have begun to drain, or have been lost: the look for what lies there did not see this set.

@@ -9,13 +9,14 @@
 //! Nothing here decides when a node sleeps, and nothing here is lost that matters: plans are in the master's log, the
 //! operator's words in a file that is replaced in one step before they are answered.
 //!
-//! Reading order: [`settings`], [`feed`], `books.rs` (the energy account on disk), [`manager`], `status.rs`, [`client`].
+//! Reading order: [`settings`], [`feed`], `books.rs` (the energy account on disk), [`known`], [`manager`], `status.rs`, [`client`].
 
 mod books;
 pub mod client;
 pub mod feed;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod known;
 pub mod manager;
 pub mod settings;
 mod status;

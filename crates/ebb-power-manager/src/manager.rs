@@ -1,39 +1,44 @@
 //! The power manager: the shell around `ebb_power::manager::Manager`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_layout::LayoutKind;
 use ebb_power::account::{Meter, Seen};
-use ebb_power::manager::{Cluster as CoreCluster, Decision, Manager, Now, Others};
-use ebb_power::popularity::choose_loads;
+use ebb_power::manager::{Decision, Manager, Now, Others, Refusal, Wanted};
 use ebb_power::reach::{Force, Holding};
 use ebb_power::signal::source::{Reading, Source};
-use ebb_power::{ChainShape, DatasetChain, Hardware, PowerPlan, Rotational, Supply, Timetable, wall_ms};
+use ebb_power::{PolicyKind, PowerPlan, Rotational, Supply, Timetable, wall_ms};
 use ebb_rpc::{Answer, Connector, Counters, Identity, Request, Server, ServerOptions, Service, ServiceFuture};
 use ebb_runtime::{Listener, Moment, Runtime};
-use ebb_types::{DatasetId, ErrorKind, NodeId, PlanVersion, Result, bail, err};
+use ebb_types::{ErrorKind, NodeId, PlanVersion, Result, bail, err};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 
 use crate::books::{self, Kept};
 use crate::feed::{Feed, Reader};
+use crate::known::{self, Known, Silent};
 use crate::settings::{Settings, Word};
 use crate::status;
 
 /// How often readings are taken, energy is counted and the policy is asked.
 const TICK: Duration = Duration::from_millis(100);
-/// How often the master is asked for nodes, datasets and what lies where: it looks at every metablock then.
+/// How often the master is asked for nodes, datasets and what lies where.
 const LOOK: Duration = Duration::from_secs(5);
 /// How often it is asked which nodes are silent: what they hold needs others to be on.
 const WATCH: Duration = Duration::from_millis(500);
 /// Plans that a history that is lost may have had beyond those of the log, one a minute for a week and more. As many further
 /// ones are passed over by chance, so that two masters that begin from one copy give different versions.
 const UNTOLD: u64 = 20_000;
+/// A decision is made again if what it rests on took longer than this to be looked at.
+const FRESH_MS: u64 = 100;
+/// Names of files are looked for again after this: files are renamed, and removed.
+const NAMED_FOR: Duration = Duration::from_secs(60);
 /// A call to the master or the power client.
 const CALL: Duration = Duration::from_secs(2);
+/// A call for which the master looks at much.
+const LONG_CALL: Duration = Duration::from_secs(10);
 
 /// What a power manager is told at start.
 #[derive(Clone)]
@@ -48,96 +53,6 @@ pub struct ManagerOptions {
     pub power_client: Arc<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
-/// What the manager's host knows of the cluster.
-#[derive(Debug)]
-pub(crate) struct Known {
-    pub hardware: Hardware,
-    circle: Vec<NodeId>,
-    chains: Vec<DatasetChain>,
-    holdings: Vec<Holding>,
-    silent: Silent,
-    /// Reads that go to each node's data.
-    loads: BTreeMap<NodeId, f64>,
-    pub hosts: BTreeMap<NodeId, String>,
-    /// What is away from home, as the master last told.
-    pub away: Vec<pb::Away>,
-}
-
-impl Known {
-    fn of(settings: &Settings, told: &pb::DescribePowerReply, before: Option<&Self>) -> Result<Self> {
-        let nodes: Vec<NodeId> = told.nodes.iter().map(|node| NodeId::new(node.id)).collect();
-        let hardware = Hardware::new(settings.base_watts, nodes.iter().map(|node| (*node, settings.node())).collect())?;
-        let loads = told.reads.iter().map(|told| (NodeId::new(told.node), told.reads)).collect();
-        Ok(Self {
-            hardware,
-            circle: nodes,
-            chains: told.datasets.iter().map(chain).collect::<Result<_>>()?,
-            holdings: told.holdings.iter().map(holding).collect(),
-            silent: Silent::of(&told.nodes),
-            away: told.away.clone(),
-            loads: choose_loads(before.map_or(&BTreeMap::new(), |before| &before.loads), &loads),
-            hosts: told.nodes.iter().map(|node| (NodeId::new(node.id), node.host.clone())).collect(),
-        })
-    }
-
-    fn core(&self) -> CoreCluster<'_> {
-        CoreCluster {
-            hardware: &self.hardware,
-            circle: &self.circle,
-            chains: &self.chains,
-            holdings: &self.holdings,
-            dead: &self.silent.all,
-            late: &self.silent.late,
-            popularity: &self.loads,
-        }
-    }
-}
-
-/// What lies where, as the master tells it.
-#[must_use]
-pub fn holding(told: &pb::PowerHolding) -> Holding {
-    Holding {
-        nodes: told.nodes.iter().copied().map(NodeId::new).collect(),
-        copies: if told.copies == 0 { told.nodes.len() } else { usize::try_from(told.copies).unwrap_or(usize::MAX) },
-        metablocks: told.metablocks,
-        example: told.example.clone(),
-    }
-}
-
-/// Nodes that do not answer though they should.
-#[derive(Debug, Default)]
-struct Silent {
-    /// All of them. Whether they are dead shows later; what they hold is out of reach now.
-    all: BTreeSet<NodeId>,
-    /// Those that the master still waits for: they keep their turns, so that they can speak.
-    late: BTreeSet<NodeId>,
-}
-
-impl Silent {
-    fn of(nodes: &[pb::Node]) -> Self {
-        let mut silent = Self::default();
-        for node in nodes {
-            let (id, is_dead) = (NodeId::new(node.id), node.state() == pb::NodeState::NodeDead);
-            if node.late && !is_dead {
-                silent.late.insert(id);
-            }
-            if node.late || is_dead {
-                silent.all.insert(id);
-            }
-        }
-        silent
-    }
-}
-
-fn chain(dataset: &pb::Dataset) -> Result<DatasetChain> {
-    let layout = dataset.layout.parse::<LayoutKind>()?;
-    let nodes = dataset.chain.iter().copied().map(NodeId::new).collect();
-    let shape = ChainShape::of(layout, dataset.gear_size);
-    let mut chain = DatasetChain::new(DatasetId::new(dataset.id), nodes, shape, dataset.primaries, dataset.replicas)?;
-    chain.wanted_active = Some(dataset.active).filter(|active| *active > 0);
-    Ok(chain)
-}
-
 /// Core, settings and what was seen last.
 pub(crate) struct State {
     pub settings: Settings,
@@ -148,6 +63,8 @@ pub(crate) struct State {
     kept: Kept,
     /// Bytes served, as the master counts them.
     meter: Meter,
+    /// When names of files were looked for last.
+    named: Option<Moment>,
     pub held_back: Option<ebb_types::Error>,
 }
 
@@ -193,6 +110,7 @@ pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, optio
         seen: Default::default(),
         kept,
         meter: Meter::default(),
+        named: None,
         held_back: None,
     };
     let manager = Arc::new(PowerManager {
@@ -216,7 +134,7 @@ async fn manage(manager: Arc<PowerManager>) {
         let now = manager.runtime.now();
         if looked.is_none_or(|looked| now.since(looked) >= LOOK) {
             match manager.look().await {
-                Ok(()) => {
+                Ok(_) => {
                     (looked, watched) = (Some(now), Some(now));
                     manager.write_account().await;
                 }
@@ -230,9 +148,17 @@ async fn manage(manager: Arc<PowerManager>) {
         }
         manager.ask_power_client().await;
         manager.read_supply().await;
-        if let Err(error) = manager.tick().await {
-            tracing::warn!(%error, "no power plan");
-            manager.state.lock().held_back = Some(error);
+        match manager.tick().await {
+            Ok(spoken_of) if manager.is_naming_due(&spoken_of) => {
+                let manager = Arc::clone(&manager);
+                let runtime = manager.runtime.clone();
+                runtime.spawn("names of files", async move { manager.name(&spoken_of).await });
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "no power plan");
+                manager.state.lock().held_back = Some(error);
+            }
         }
         manager.runtime.sleep(TICK).await;
     }
@@ -243,20 +169,23 @@ impl PowerManager {
         Now { moment: self.runtime.now().since(self.started), wall_ms: wall_ms(self.runtime.wall()) }
     }
 
-    /// Learns the cluster anew.
-    async fn look(&self) -> Result<()> {
+    /// Learns the cluster anew. True: a decision may be another one for that.
+    async fn look(&self) -> Result<bool> {
         let channel = self.connector.channel(&self.options.master);
-        let told = channel.call(&pb::DescribePower::default(), CALL * 5).await?;
+        let told = channel.call(&pb::DescribePower::default(), LONG_CALL).await?;
         let mut state = self.state.lock();
         if told.nodes.is_empty() {
             bail!(Unavailable, "no node has registered yet");
         }
-        let known = Known::of(&state.settings, &told, state.known.as_ref())?;
-        let now_ms = self.now().wall_ms;
+        let mut known = Known::of(&state.settings, &told, state.known.as_ref())?;
+        if let Some(before) = &state.known {
+            known.keep_names(before);
+        }
+        let now = self.now();
         if state.core.is_none() {
             let mut plans = Timetable::default();
             for plan in &told.plans {
-                plans.accept(PowerPlan::decode(plan)?, now_ms)?;
+                plans.accept(PowerPlan::decode(plan)?, now.wall_ms)?;
             }
             let mut core = begin(&state.settings, &known, plans)?;
             core.resume_account(state.kept.account.clone());
@@ -264,20 +193,59 @@ impl PowerManager {
                 core.set_charge(joules);
             }
             if state.settings.force {
-                let policy = state.settings.policy()?;
-                core.set_policy(self.now(), &known.core(), policy, Rotational::Blink, Force::Insist)?;
+                core.set_policy(wanted(state.settings.policy()?, true));
             }
             state.core = Some(core);
         }
+        let mut is_news = state.known.as_ref().is_none_or(|before| before.ground() != known.ground());
+        state.known = Some(known);
         if let Some(core) = &mut state.core {
+            // One whose answer was lost on the way back.
+            for plan in &told.plans {
+                let plan = PowerPlan::decode(plan)?;
+                if plan.version > core.plans().version() {
+                    core.on_logged(plan, now)?;
+                    is_news = true;
+                }
+            }
             let newest = core.plans().version().raw();
             let chance = UNTOLD + self.runtime.random_u64() % UNTOLD;
             let doubtful = PlanVersion::new(if told.hearing { newest.saturating_add(chance) } else { 0 });
-            core.on_others(Others { followed: PlanVersion::new(told.followed), doubtful });
+            is_news |= core.on_others(Others { followed: PlanVersion::new(told.followed), doubtful });
         }
-        state.known = Some(known);
         state.on_served(told.served);
-        Ok(())
+        Ok(is_news)
+    }
+
+    /// Whether names of files are to be looked for. An attempt counts, whatever becomes of it.
+    fn is_naming_due(&self, spoken_of: &[Holding]) -> bool {
+        let now = self.runtime.now();
+        let mut state = self.state.lock();
+        let is_due = !spoken_of.is_empty() && state.named.is_none_or(|named| now.since(named) >= NAMED_FOR);
+        if is_due {
+            state.named = Some(now);
+        }
+        is_due
+    }
+
+    /// Has the master look for files that sentences can name. Without them they name nodes.
+    async fn name(&self, spoken_of: &[Holding]) {
+        if spoken_of.is_empty() {
+            return;
+        }
+        let named: Vec<pb::PowerHolding> = spoken_of.iter().map(known::told).collect();
+        let question = pb::DescribePower { named: named.clone(), ..Default::default() };
+        match self.connector.channel(&self.options.master).call(&question, LONG_CALL).await {
+            Ok(mut told) => {
+                told.holdings.retain(|held| {
+                    named.iter().any(|asked| (&asked.nodes, asked.copies) == (&held.nodes, held.copies))
+                });
+                if let Some(known) = &mut self.state.lock().known {
+                    known.name(&told.holdings);
+                }
+            }
+            Err(error) => tracing::debug!(%error, "the master names no files"),
+        }
     }
 
     /// Puts the account, and what is in the battery, where the next manager finds it.
@@ -291,7 +259,7 @@ impl PowerManager {
     /// Learns which nodes are silent now, and what was served.
     async fn watch(&self) -> Result<()> {
         let channel = self.connector.channel(&self.options.master);
-        let told = channel.call(&pb::DescribePower { nodes_only: true }, CALL).await?;
+        let told = channel.call(&pb::DescribePower { nodes_only: true, ..Default::default() }, CALL).await?;
         let mut state = self.state.lock();
         if let Some(known) = &mut state.known {
             known.silent = Silent::of(&told.nodes);
@@ -337,43 +305,58 @@ impl PowerManager {
         }
     }
 
-    /// One step of the core, and what comes of it.
-    async fn tick(&self) -> Result<()> {
+    /// Counts what nodes drew, decides, and publishes what was decided. Returns what it speaks of.
+    async fn tick(&self) -> Result<Vec<Holding>> {
         let _changing = self.changing.lock().await;
-        let Some((before, decision)) = self.decide()? else { return Ok(()) };
-        let (before, decision) = if decision.publish.is_some() {
-            // What it puts out of reach is judged by what lies where now, and not some seconds ago.
-            self.state.lock().core = Some(before);
-            self.look().await?;
-            let Some(again) = self.decide()? else { return Ok(()) };
-            again
-        } else {
-            (before, decision)
-        };
+        self.count();
+        let now = self.now();
+        let Some(mut decision) = self.decide(now)? else { return Ok(Vec::new()) };
+        // What a plan puts out of reach is judged by what lies where now, and not some seconds ago.
+        if decision.publish.is_some() {
+            let is_news = self.look().await?;
+            let later = self.now();
+            if is_news || later.wall_ms.saturating_sub(now.wall_ms) > FRESH_MS {
+                let Some(again) = self.decide(later)? else { return Ok(Vec::new()) };
+                decision = again;
+            }
+        }
         self.state.lock().held_back = decision.held_back;
-        let Some(plan) = decision.publish else { return Ok(()) };
+        let Some(plan) = decision.publish else { return Ok(decision.spoken_of) };
         let call = pb::PublishPlan { plan: plan.encode() };
         if let Err(error) = self.connector.channel(&self.options.master).call(&call, CALL).await {
-            // Nobody may follow it: as if it had not been made. If it was logged after all, the next look finds it.
-            let mut state = self.state.lock();
-            state.kept = keep(&before);
-            state.core = (error.kind() != ErrorKind::Stale).then_some(before);
+            // If it was logged after all, the next look tells of it. If the next attempt comes first, it is stale, and the core
+            // begins anew from what was logged.
+            if error.kind() == ErrorKind::Stale {
+                let mut state = self.state.lock();
+                if let Some(core) = state.core.take() {
+                    state.kept = keep(&core);
+                }
+            }
             return Err(error.context(format_args!("publishing {}", plan.version)));
         }
         tracing::info!(version = %plan.version, why = plan.sentence(), "published");
-        Ok(())
+        // Ordering: only now. What is not logged is followed by no one.
+        let (now, mut state) = (self.now(), self.state.lock());
+        if let Some(core) = &mut state.core {
+            core.on_logged(plan, now)?;
+        }
+        Ok(decision.spoken_of)
     }
 
-    /// What the core makes of now, and the core before. `None`: the cluster is not known yet.
-    fn decide(&self) -> Result<Option<(Manager, Decision)>> {
+    fn count(&self) {
         let now = self.now();
         let mut state = self.state.lock();
         let state = &mut *state;
-        let (Some(core), Some(known)) = (&mut state.core, &state.known) else { return Ok(None) };
-        core.count(now, &known.core(), &seen(&state.seen));
-        let before = core.clone();
-        let decision = core.on_tick(now, &known.core())?;
-        Ok(Some((before, decision)))
+        if let (Some(core), Some(known)) = (&mut state.core, &state.known) {
+            core.count(now, &known.core(), &seen(&state.seen));
+        }
+    }
+
+    /// What the core makes of now. `None`: the cluster is not known yet.
+    fn decide(&self, now: Now) -> Result<Option<Decision>> {
+        let state = self.state.lock();
+        let (Some(core), Some(known)) = (&state.core, &state.known) else { return Ok(None) };
+        core.decide(now, &known.core()).map(Some)
     }
 
     /// Makes a change of settings durable, then does it.
@@ -420,34 +403,45 @@ impl PowerManager {
         Ok(())
     }
 
+    fn check_policy(&self, wanted: Wanted) -> Result<(), Refusal> {
+        let (now, state) = (self.now(), self.state.lock());
+        let (Some(core), Some(known)) = (&state.core, &state.known) else {
+            return Err(
+                err!(Unavailable, "the power manager does not know the cluster yet: ask again in a moment").into()
+            );
+        };
+        core.check_policy(now, &known.core(), wanted)
+    }
+
     async fn set_policy(&self, call: pb::SetPolicy) -> Result<()> {
         let policy = call.policy.parse()?;
-        let _changing = self.changing.lock().await;
+        let changing = self.changing.lock().await;
         // What a plan would put out of reach is judged by what lies where now.
         self.look().await?;
-        let now = self.now();
-        let (force, rotational) =
-            if call.force { (Force::Insist, Rotational::Blink) } else { (Force::Refuse, Rotational::Spare) };
-        let before = {
-            let mut state = self.state.lock();
-            let state = &mut *state;
-            let (Some(core), Some(known)) = (&mut state.core, &state.known) else {
-                bail!(Unavailable, "the power manager does not know the cluster yet: ask again in a moment");
-            };
-            let before = core.clone();
-            core.set_policy(now, &known.core(), policy, rotational, force)?;
-            before
-        };
+        let wanted = wanted(policy, call.force);
+        if let Err(refusal) = self.check_policy(wanted) {
+            // Plans are made while the master looks for files that the refusal can name.
+            drop(changing);
+            self.name(&refusal.spoken_of).await;
+            return Err(self.check_policy(wanted).err().unwrap_or(refusal).error);
+        }
         let changed = self.change(|settings| {
             (settings.policy, settings.force) = (policy.name().to_owned(), call.force);
             Ok(())
         });
-        let changed = changed.await;
-        if changed.is_err() {
-            self.state.lock().core = Some(before);
+        changed.await?;
+        // Ordering: once it is durable. A manager that starts anew goes by its settings.
+        if let Some(core) = &mut self.state.lock().core {
+            core.set_policy(wanted);
         }
-        changed
+        Ok(())
     }
+}
+
+fn wanted(policy: PolicyKind, insists: bool) -> Wanted {
+    let (force, rotational) =
+        if insists { (Force::Insist, Rotational::Blink) } else { (Force::Refuse, Rotational::Spare) };
+    Wanted { policy, rotational, force }
 }
 
 /// A core that goes on from the plans that there are.

@@ -66,7 +66,7 @@ pub(crate) fn status(manager: &PowerManager) -> Result<pb::PowerStatusReply> {
         drawn_watts: hardware.base_watts() + nodes.iter().map(|node| node.watts).sum::<f64>(),
         joules: account.joules,
         source,
-        why: plan.map_or_else(String::new, |plan| plan.sentence()),
+        why: plan.map_or_else(String::new, |plan| known.sentence(plan)),
         held_back: state.held_back.as_ref().map_or_else(String::new, ToString::to_string),
         over_joules: account.over_joules,
         battery_joules: core.battery().charge_joules,

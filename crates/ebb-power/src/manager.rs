@@ -17,7 +17,7 @@ use crate::plan::profile::Profile;
 use crate::plan::timetable::Timetable;
 use crate::plan::{Duty, EXAMPLE_MAX, OutOfReach, PowerPlan};
 use crate::policy::{Ask, PolicyKind, Rotational, Timing, choose};
-use crate::reach::{Force, Holding, admit, admit_after, at_stake};
+use crate::reach::{Force, Holding, admit, at_stake, newly_at_stake, spoken_of};
 use crate::signal::source::{Doubt, Reading, Sample, Source};
 
 #[cfg(test)]
@@ -38,6 +38,17 @@ pub struct Settings {
     pub lead_ms: u64,
     /// Whether rotational disks may blink.
     pub rotational: Rotational,
+}
+
+/// A policy that an operator wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// The policy.
+    pub policy: PolicyKind,
+    /// Whether rotational disks may blink under it.
+    pub rotational: Rotational,
+    /// Whether it is followed although data gets out of reach.
+    pub force: Force,
 }
 
 /// The cluster as the manager's host knows it now.
@@ -85,6 +96,23 @@ pub struct Decision {
     /// Why another plan is held back: it would put data out of reach that first has to be moved, or that somebody has to
     /// insist on, and the plan in force can still be powered.
     pub held_back: Option<ebb_types::Error>,
+    /// What these speak of: a file of each of them is worth looking for.
+    pub spoken_of: Vec<Holding>,
+}
+
+/// Why another policy cannot be followed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Refusal {
+    /// In words.
+    pub error: ebb_types::Error,
+    /// What they speak of: a file of each of them is worth looking for.
+    pub spoken_of: Vec<Holding>,
+}
+
+impl From<ebb_types::Error> for Refusal {
+    fn from(error: ebb_types::Error) -> Self {
+        Self { error, spoken_of: Vec::new() }
+    }
 }
 
 /// What rounding may leave missing.
@@ -112,8 +140,9 @@ impl Manager {
     }
 
     /// What is known of plans that are not of this log: its plans get higher versions than those.
-    pub fn on_others(&mut self, others: Others) {
-        self.others = others;
+    /// True: it is news.
+    pub fn on_others(&mut self, others: Others) -> bool {
+        std::mem::replace(&mut self.others, others) != others
     }
 
     /// What the source said. What is wrong with it, if anything.
@@ -126,21 +155,20 @@ impl Manager {
         self.source.force(supply)
     }
 
-    /// Another policy, from the next tick on. Refused, with nothing changed, if its plan for the present supply would
-    /// be: `NotPermitted` names the data at stake, or the disks. Who insists, insists for as long as the policy stays.
-    pub fn set_policy(
-        &mut self,
-        now: Now,
-        cluster: &Cluster<'_>,
-        policy: PolicyKind,
-        rotational: Rotational,
-        force: Force,
-    ) -> Result<()> {
-        let wanted = Settings { policy, rotational, ..self.settings };
-        let plan = self.plan(&wanted, now, cluster, self.sample(now), self.boundary(now))?;
-        admit(&plan, cluster.holdings, cluster.dead, force)?;
-        (self.settings, self.force) = (wanted, force);
-        Ok(())
+    /// Whether another policy may be followed. Refused, if its plan for the present supply would be: `NotPermitted` names
+    /// the data at stake, or the disks.
+    pub fn check_policy(&self, now: Now, cluster: &Cluster<'_>, wanted: Wanted) -> Result<(), Refusal> {
+        let Wanted { policy, rotational, force } = wanted;
+        let settings = Settings { policy, rotational, ..self.settings };
+        let plan = self.plan(&settings, now, cluster, self.sample(now), self.boundary(now))?;
+        let lost = at_stake(&plan, cluster.holdings, cluster.dead);
+        admit(&plan, &lost, force).map_err(|error| Refusal { error, spoken_of: spoken_of(&lost) })
+    }
+
+    /// Another policy, from the next decision on. Who insists, insists for as long as the policy stays.
+    pub fn set_policy(&mut self, wanted: Wanted) {
+        (self.settings.policy, self.settings.rotational) = (wanted.policy, wanted.rotational);
+        self.force = wanted.force;
     }
 
     /// The supply to go by now, and whose word it is.
@@ -197,10 +225,11 @@ impl Manager {
     }
 
     /// Asks the policy. To be called at every reading, at every change of the cluster, when the source falls silent
-    /// ([`Source::silent_at`]), and at least once in each interval.
+    /// ([`Source::silent_at`]), and at least once in each interval. Nothing changes: a plan counts once it is logged
+    /// ([`Manager::on_logged`]).
     ///
-    /// Errors: those of [`choose`]; nothing has changed then.
-    pub fn on_tick(&mut self, now: Now, cluster: &Cluster<'_>) -> Result<Decision> {
+    /// Errors: those of [`choose`].
+    pub fn decide(&self, now: Now, cluster: &Cluster<'_>) -> Result<Decision> {
         let sample = self.sample(now);
         let is_carried = self.is_carried(now, cluster, sample.supply);
         let soon_ms = now.wall_ms + self.settings.lead_ms;
@@ -209,22 +238,30 @@ impl Manager {
         if is_carried && self.brings_back(now, cluster, &plan) {
             plan = self.plan(&self.settings, now, cluster, sample, soon_ms)?;
         }
-        let mut held_back = None;
+        let (mut held_back, mut spoken) = (None, Vec::new());
         if let Some(latest) = self.latest(now).filter(|latest| is_carried && !latest.is_same_schedule(&plan)) {
-            held_back = admit_after(latest, &plan, cluster.holdings, cluster.dead, self.force).err();
+            let lost = newly_at_stake(latest, &plan, cluster.holdings, cluster.dead);
+            held_back = admit(&plan, &lost, self.force).err();
             if held_back.is_some() {
+                spoken = spoken_of(&lost);
                 plan = PowerPlan { start_ms: latest.start_ms.max(self.boundary(now)), ..latest.clone() };
             }
         }
-        plan.out_of_reach = out_of_reach(&at_stake(&plan, cluster.holdings, cluster.dead));
+        let lost = at_stake(&plan, cluster.holdings, cluster.dead);
+        plan.out_of_reach = out_of_reach(&lost);
+        spoken.extend(spoken_of(&lost));
         let is_same = |latest: &PowerPlan| latest.is_same_schedule(&plan) && is_same_reach(latest, &plan);
         let is_followed = self.others.followed <= self.plans.version();
         if is_followed && self.latest(now).is_some_and(is_same) {
-            return Ok(Decision { publish: None, held_back });
+            return Ok(Decision { publish: None, held_back, spoken_of: spoken });
         }
         plan.version = self.next_version();
-        self.plans.accept(plan.clone(), now.wall_ms)?;
-        Ok(Decision { publish: Some(plan), held_back })
+        Ok(Decision { publish: Some(plan), held_back, spoken_of: spoken })
+    }
+
+    /// The master has logged a plan: everybody follows it.
+    pub fn on_logged(&mut self, plan: PowerPlan, now: Now) -> Result<()> {
+        self.plans.accept(plan, now.wall_ms).map(drop)
     }
 
     fn next_version(&self) -> PlanVersion {
@@ -314,7 +351,8 @@ impl Manager {
 
 /// What a plan says of data that it puts out of reach.
 fn out_of_reach(lost: &[&Holding]) -> OutOfReach {
-    let example = lost.first().map_or("", |first| &first.example).chars().take(EXAMPLE_CHARS).collect();
+    let named = lost.iter().find(|lost| !lost.example.is_empty());
+    let example = named.map_or("", |named| &named.example).chars().take(EXAMPLE_CHARS).collect();
     OutOfReach { metablocks: metablocks(lost), example }
 }
 

@@ -59,7 +59,7 @@ pub struct PowerPlan {
 pub struct OutOfReach {
     /// How many metablocks.
     pub metablocks: u64,
-    /// The name of a file with one of them, or its beginning; empty if there is none.
+    /// The name of a file with one of them, or its beginning; empty if none was known.
     pub example: String,
 }
 
@@ -209,8 +209,9 @@ impl PowerPlan {
     #[must_use]
     pub fn sentence(&self) -> String {
         let OutOfReach { metablocks, example } = &self.out_of_reach;
-        match metablocks {
-            0 => self.why.clone(),
+        match (metablocks, example.as_str()) {
+            (0, _) => self.why.clone(),
+            (_, "") => format!("{}; {metablocks} metablocks out of reach", self.why),
             _ => format!("{}; {metablocks} metablocks out of reach, as of {example}", self.why),
         }
     }

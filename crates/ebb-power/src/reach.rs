@@ -15,7 +15,7 @@ pub struct Holding {
     pub copies: usize,
     /// Metablocks that lie like this.
     pub metablocks: u64,
-    /// One of their files, for people.
+    /// One of their files, for people; empty as long as nobody has looked for one.
     pub example: String,
 }
 
@@ -46,42 +46,49 @@ pub fn at_stake<'a>(plan: &PowerPlan, holdings: &'a [Holding], dead: &BTreeSet<N
     holdings.iter().filter(is_lost).collect()
 }
 
-/// Refuses (`NotPermitted`), naming files and nodes, a plan that would switch off the last replica node of something,
-/// unless somebody insists.
-pub fn admit(plan: &PowerPlan, holdings: &[Holding], dead: &BTreeSet<NodeId>, force: Force) -> Result<()> {
-    admit_lost(plan, &at_stake(plan, holdings, dead), force)
-}
-
-/// The same of a plan that follows another one. What that one has out of reach already keeps nothing from being brought back.
-pub fn admit_after(
+/// What of it the plan before, which is followed now, does not have out of reach already: that keeps nothing from being brought
+/// back.
+#[must_use]
+pub fn newly_at_stake<'a>(
     last: &PowerPlan,
     plan: &PowerPlan,
-    holdings: &[Holding],
+    holdings: &'a [Holding],
     dead: &BTreeSet<NodeId>,
-    force: Force,
-) -> Result<()> {
+) -> Vec<&'a Holding> {
     let before = at_stake(last, holdings, dead);
     let is_news = |lost: &&Holding| !before.iter().any(|known| std::ptr::eq(*known, *lost));
-    let lost: Vec<&Holding> = at_stake(plan, holdings, dead).into_iter().filter(is_news).collect();
-    admit_lost(plan, &lost, force)
+    at_stake(plan, holdings, dead).into_iter().filter(is_news).collect()
 }
 
-fn admit_lost(plan: &PowerPlan, lost: &[&Holding], force: Force) -> Result<()> {
+/// Refuses (`NotPermitted`), naming files and nodes, a plan that would switch off the last nodes with `lost`, unless somebody
+/// insists.
+pub fn admit(plan: &PowerPlan, lost: &[&Holding], force: Force) -> Result<()> {
     if lost.is_empty() || force == Force::Insist {
         return Ok(());
     }
     let metablocks: u64 = lost.iter().map(|holding| holding.metablocks).sum();
     let nodes: BTreeSet<NodeId> = lost.iter().flat_map(|holding| &holding.nodes).copied().collect();
     let nodes: Vec<String> = nodes.iter().take(8).map(ToString::to_string).collect();
-    let files: Vec<&str> = lost.iter().take(EXAMPLES).map(|holding| holding.example.as_str()).collect();
+    let files: Vec<&str> =
+        named(lost).map(|holding| holding.example.as_str()).filter(|file| !file.is_empty()).collect();
     let more = if lost.len() > EXAMPLES { " and others" } else { "" };
+    let of = if files.is_empty() { String::new() } else { format!(", of {}{more}", files.join(", ")) };
     bail!(
         NotPermitted,
-        "{} ({}) would switch off the last nodes with {metablocks} metablocks ({}), of {}{more}: raise the power, choose a \
-         policy that blinks, or force it",
+        "{} ({}) would switch off the last nodes with {metablocks} metablocks ({}){of}: raise the power, choose a policy that \
+         blinks, or force it",
         plan.version,
         plan.policy,
-        nodes.join(", "),
-        files.join(", ")
+        nodes.join(", ")
     )
+}
+
+/// Those that sentences name files of.
+#[must_use]
+pub fn spoken_of(lost: &[&Holding]) -> Vec<Holding> {
+    named(lost).cloned().collect()
+}
+
+fn named<'a>(lost: &[&'a Holding]) -> impl Iterator<Item = &'a Holding> {
+    lost.iter().copied().take(EXAMPLES)
 }

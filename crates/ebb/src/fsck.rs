@@ -109,7 +109,7 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
 /// Nodes that blink are asked while they are awake: that is once in an interval, for so many metablocks at a time.
 async fn patience(master: &Channel) -> Result<Duration> {
     let status = master.call(&pb::ClusterStatus {}, admin::ASK).await?;
-    let power = master.call(&pb::DescribePower { nodes_only: true }, admin::ASK).await?;
+    let power = master.call(&pb::DescribePower { nodes_only: true, ..Default::default() }, admin::ASK).await?;
     let plans = power.plans.iter().filter_map(|plan| PowerPlan::decode(plan).ok());
     let interval_ms = plans.map(|plan| plan.interval_ms).max().unwrap_or(0);
     let slices = u32::try_from(status.metablocks / METABLOCKS_A_TIME + 1).unwrap_or(u32::MAX);

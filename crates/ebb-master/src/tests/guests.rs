@@ -7,7 +7,7 @@ use ebb_types::{NodeId, PlanVersion};
 use ebb_wire::pb;
 use pb::meta_op::Op;
 
-use super::harness::{Cluster, DEADLINE, TestClient, with_cluster};
+use super::harness::{Cluster, DEADLINE, TestClient, unlink, with_cluster};
 
 /// Publishes a plan that begins in a while: these nodes off, all others on.
 async fn plan(cluster: &Cluster, version: u64, off: &[u64], in_ms: u64) {
@@ -52,7 +52,7 @@ fn a_plan_that_the_log_does_not_know_is_told() {
         let watch = async |version| {
             let watch = pb::WatchPower { version, wait_ms: 0, kept_ms: 0 };
             cluster.channel().0.call(&watch, DEADLINE).await.unwrap();
-            let told = pb::DescribePower { nodes_only: true };
+            let told = pb::DescribePower { nodes_only: true, ..Default::default() };
             cluster.channel().0.call(&told, DEADLINE).await.unwrap()
         };
         plan(&cluster, 3, &[], 1_000).await;
@@ -105,7 +105,12 @@ fn what_is_written_while_homes_are_off_comes_home_when_they_are_on() {
         assert!(away >= 40 && found.away.iter().all(|away| off.contains(&away.home)), "{:?}", found.away);
         assert_eq!(found.away.iter().map(|away| away.bytes).sum::<u64>(), away * 1000);
         assert_eq!(found.guests.iter().sum::<u64>(), away);
-        let power = cluster.channel().0.call(&pb::DescribePower { nodes_only: true }, DEADLINE).await.unwrap();
+        let power = cluster
+            .channel()
+            .0
+            .call(&pb::DescribePower { nodes_only: true, ..Default::default() }, DEADLINE)
+            .await
+            .unwrap();
         assert_eq!(power.away, found.away);
 
         cluster.crash_master().await;
@@ -376,5 +381,27 @@ fn guests_go_home_before_their_hosts_are_switched_off() {
         cluster.world.sleep(Duration::from_millis(4_500)).await;
         let after = describe(&cluster, &dataset).await;
         assert_eq!((after.away.len(), after.guests.iter().sum::<u64>()), (0, 0), "{:?}", after.away);
+    });
+}
+
+#[test]
+fn what_lies_where_is_told_and_a_file_of_it_named_if_somebody_asks() {
+    with_cluster(41, 3, |cluster| async move {
+        let client = cluster.client().await;
+        client.written_file(&cluster, "gone", 1000).await;
+        let (_, block) = client.written_file(&cluster, "f", 1000).await;
+        client.mutate(unlink("gone")).await.unwrap();
+        let (channel, _) = cluster.channel();
+        let told = channel.call(&pb::DescribePower::default(), DEADLINE).await.unwrap().holdings;
+        let mut nodes: Vec<u64> = block.members.iter().map(|member| member.node).collect();
+        nodes.sort_unstable();
+        let lies_so = |held: &&pb::PowerHolding| held.nodes == nodes;
+        let held = told.iter().find(lies_so).unwrap();
+        assert!(held.copies == nodes.len() as u64 && held.example.is_empty(), "{held:?}");
+        let ask = pb::DescribePower { named: vec![held.clone()], ..Default::default() };
+        let told = channel.call(&ask, DEADLINE).await.unwrap().holdings;
+        assert_eq!(told.iter().find(lies_so).unwrap().example, "/f", "a file that is gone is no example");
+        let many = pb::DescribePower { named: vec![held.clone(); 17], ..Default::default() };
+        assert_eq!(channel.call(&many, DEADLINE).await.unwrap_err().kind(), ebb_types::ErrorKind::Invalid);
     });
 }

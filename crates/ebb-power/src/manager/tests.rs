@@ -7,6 +7,7 @@ use crate::hardware::NodePower;
 use crate::signal::source::Trust;
 
 const INTERVAL: u64 = 60_000;
+const MIGRATION: Wanted = Wanted { policy: PolicyKind::Migration, rotational: Rotational::Spare, force: Force::Refuse };
 
 /// A cluster of nine, and a clock.
 struct Bench {
@@ -85,7 +86,14 @@ impl Bench {
     }
 
     fn tick(&mut self) -> Decision {
-        self.with(|manager, now, cluster| manager.on_tick(now, cluster)).unwrap()
+        self.with(|manager, now, cluster| {
+            let decision = manager.decide(now, cluster).unwrap();
+            assert_eq!(manager.decide(now, cluster).unwrap(), decision, "to decide changes nothing");
+            if let Some(plan) = &decision.publish {
+                manager.on_logged(plan.clone(), now).unwrap();
+            }
+            decision
+        })
     }
 }
 
@@ -198,15 +206,11 @@ fn migration_waits_until_data_have_moved_while_there_is_power() {
     // The battery carries nobody for good: a drop of supply comes first.
     bench.read(265.0 - 24.0);
     bench.wall_ms += 1;
-    let shown = bench.with(|manager, now, cluster| {
-        manager.set_policy(now, cluster, PolicyKind::Migration, Rotational::Spare, Force::Refuse)
-    });
+    let shown = bench.with(|manager, now, cluster| manager.check_policy(now, cluster, MIGRATION));
     shown.expect("eight nodes hold everything");
     bench.read(265.0 - 48.0);
-    let told = bench.with(|manager, now, cluster| {
-        manager.set_policy(now, cluster, PolicyKind::Migration, Rotational::Spare, Force::Refuse)
-    });
-    assert!(told.unwrap_err().to_string().contains("/data/late"));
+    let told = bench.with(|manager, now, cluster| manager.check_policy(now, cluster, MIGRATION));
+    assert!(told.unwrap_err().error.to_string().contains("/data/late"));
     // The supply is back, but an operator takes less: what is in force can be powered, so data are moved first.
     bench.read(265.0);
     bench.tick();

@@ -199,7 +199,8 @@ impl Meter {
     pub fn on_holdings(&mut self, holdings: &[Holding], dead: &BTreeSet<NodeId>, at_ms: u64, is_excused: bool) {
         let Some(plan) = self.plans.at(at_ms) else { return };
         let (version, interval_ms) = (plan.version.raw(), plan.interval_ms);
-        let lost: Vec<String> = at_stake(plan, holdings, dead).iter().map(|holding| holding.example.clone()).collect();
+        let on = |holding: &&Holding| format!("{} metablocks on {:?}", holding.metablocks, holding.nodes);
+        let lost: Vec<String> = at_stake(plan, holdings, dead).iter().map(on).collect();
         let is_told = !plan.stalled.is_empty() || plan.out_of_reach.metablocks > 0;
         if lost.is_empty() || is_told || is_excused {
             self.stake_since = None;

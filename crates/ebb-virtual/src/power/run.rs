@@ -10,7 +10,7 @@ use ebb_client::{Access, Client, Location};
 use ebb_layout::LayoutKind;
 use ebb_power::chain::{ChainShape, DatasetChain};
 use ebb_power::{Battery, Duty, Hardware, wall_ms};
-use ebb_power_manager::manager::holding;
+use ebb_power_manager::known::holding;
 use ebb_runtime::virt::options::Panics;
 use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
 use ebb_types::{DatasetId, InodeId, NodeId, Result, bail};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ebb_client::{Access, Client, Handle};
 use ebb_power::{Duty, PolicyKind, PowerPlan};
 use ebb_runtime::virt::{Process, World, WorldOptions};
-use ebb_types::{Credentials, InodeId, NodeId};
+use ebb_types::{Credentials, InodeId, NodeId, PlanVersion};
 use ebb_wire::pb;
 
 use crate::power::work::{make, make_chain};
@@ -190,6 +190,22 @@ fn a_plan_that_takes_data_out_of_reach_is_refused() {
         assert_eq!(refused.kind(), ebb_types::ErrorKind::NotPermitted, "{refused}");
         assert!(refused.to_string().contains("/f"), "it names a file: {refused}");
         assert_eq!(cluster.status().await.unwrap().policy, "always-on");
+    });
+}
+
+/// The master logged a plan and its answer was lost; since then the supply is as before, so that the manager wants no other plan.
+#[test]
+fn a_plan_whose_answer_was_lost_is_learnt() {
+    World::run(23, WorldOptions::default(), |world| async move {
+        let cluster = PowerCluster::start(&world, 5, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
+        cluster.set_fraction(0.5).await.unwrap();
+        settle(&world).await;
+        let told = cluster.describe().await.unwrap();
+        let mut plan = PowerPlan::decode(told.plans.last().unwrap()).unwrap();
+        plan.version = PlanVersion::new(plan.version.raw() + 1);
+        cluster.publish(&plan).await.unwrap();
+        world.sleep(Duration::from_secs(7)).await;
+        assert_eq!(cluster.status().await.unwrap().plan_version, plan.version.raw());
     });
 }
 

@@ -1,7 +1,7 @@
 //! What a plan would put out of reach.
 
 use super::*;
-use crate::reach::{Force, admit, admit_after};
+use crate::reach::{Force, admit, newly_at_stake, spoken_of};
 
 #[test]
 fn of_what_lies_somewhere_on_many_nodes_some_may_have_its_last_copies_switched_off() {
@@ -32,12 +32,11 @@ fn what_is_out_of_reach_already_refuses_no_plan() {
     let holdings = [holding(7, "/dark"), holding(1, "/lit")];
     let dead = BTreeSet::new();
     assert_eq!(at_stake(&plan, &holdings, &dead), [&holdings[0]]);
-    admit_after(&plan, &plan, &holdings, &dead, Force::Refuse).unwrap();
+    assert_eq!(newly_at_stake(&plan, &plan, &holdings, &dead), [] as [&Holding; 0]);
     let mut lit = plan.clone();
     lit.nodes.get_mut(&NodeId::new(7)).unwrap().duty = Duty::On;
-    let refused = admit_after(&lit, &plan, &holdings, &dead, Force::Refuse).unwrap_err();
-    assert!(refused.to_string().contains("/dark"), "{refused}");
-    admit_after(&plan, &lit, &holdings, &dead, Force::Refuse).unwrap();
+    assert_eq!(newly_at_stake(&lit, &plan, &holdings, &dead), [&holdings[0]]);
+    assert_eq!(newly_at_stake(&plan, &lit, &holdings, &dead), [] as [&Holding; 0]);
 }
 
 #[test]
@@ -51,10 +50,18 @@ fn the_last_replica_node_is_not_switched_off_unless_forced() {
         example: file.into(),
     };
     let holdings = [at(&[7, 8], "/data/a"), at(&[1, 9], "/data/b"), at(&[99], "/always")];
-    let refused = admit(&plan, &holdings, &BTreeSet::new(), Force::Refuse).unwrap_err();
+    let lost = at_stake(&plan, &holdings, &BTreeSet::new());
+    let refused = admit(&plan, &lost, Force::Refuse).unwrap_err();
     assert!(refused.to_string().contains("3 metablocks (n7, n8), of /data/a:"), "{refused}");
-    admit(&plan, &holdings, &BTreeSet::new(), Force::Insist).unwrap();
+    admit(&plan, &lost, Force::Insist).unwrap();
+    let nameless = at(&[7, 8], "");
+    let refused = admit(&plan, &[&nameless], Force::Refuse).unwrap_err();
+    assert!(refused.to_string().contains("3 metablocks (n7, n8): raise"), "{refused}");
+    assert_eq!(spoken_of(&[&nameless, &holdings[0]]), [nameless.clone(), holdings[0].clone()]);
     let dead = BTreeSet::from([NodeId::new(7), NodeId::new(8)]);
-    admit(&plan, &holdings, &dead, Force::Refuse).expect("what has no living copy is not the plan's doing");
-    admit(&case.plan(PolicyKind::BlinkCircular), &holdings, &BTreeSet::new(), Force::Refuse).unwrap();
+    let none = [] as [&Holding; 0];
+    assert_eq!(at_stake(&plan, &holdings, &dead), none, "what has no living copy is not the plan's doing");
+    let blinking = case.plan(PolicyKind::BlinkCircular);
+    assert_eq!(at_stake(&blinking, &holdings, &BTreeSet::new()), none);
+    admit(&blinking, &[], Force::Refuse).unwrap();
 }

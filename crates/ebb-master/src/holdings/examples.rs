@@ -1,0 +1,147 @@
+//! A file for each of some holdings: an operator reads paths, and not sets of nodes.
+//!
+//! To find one takes a look at every metablock and at every name. It is done only when somebody is about to read it, on a
+//! snapshot, with pauses, and no longer than the caller waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ebb_meta::Machine;
+use ebb_runtime::Moment;
+use ebb_types::{InodeId, Result, bail};
+use ebb_wire::pb;
+
+use super::nodes;
+use crate::shared::Shared;
+
+/// Holdings that one call may ask about.
+const WANTED_MAX: usize = 16;
+/// Files of each that a name is looked for: a removed file that is open has none.
+const CANDIDATES: usize = 4;
+/// Metablocks, or names, that are looked at without a pause.
+const PART: usize = 10_000;
+/// Others get the processor.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Paths in the order of `wanted`, which are some of `told`; where none was found until then, an empty one.
+///
+/// Errors: `Invalid` for more than [`WANTED_MAX`] at a time.
+pub(crate) async fn find(
+    shared: &Shared,
+    machine: &Machine,
+    told: &[pb::PowerHolding],
+    wanted: &[pb::PowerHolding],
+    until: Moment,
+) -> Result<Vec<String>> {
+    if wanted.len() > WANTED_MAX {
+        bail!(Invalid, "examples of {} holdings at a time; at most {WANTED_MAX}", wanted.len());
+    }
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    // The names get their share of the time, too.
+    let half = shared.runtime.now().after(until.since(shared.runtime.now()) / 2);
+    let mut pace = Pace { shared, until: half, looked: 0 };
+    let apart: BTreeSet<&[u64]> = told.iter().filter(|held| !is_merged(held)).map(|held| &held.nodes[..]).collect();
+    let mut searches: Vec<Search<'_>> =
+        wanted.iter().map(|of| Search { of, apart: &apart, files: Vec::new() }).collect();
+    for (_, inode, members) in machine.placed() {
+        if searches.iter().all(Search::is_full) || !pace.goes_on().await {
+            break;
+        }
+        searches.iter_mut().for_each(|search| search.offer(inode, members));
+    }
+    let files: BTreeSet<InodeId> = searches.iter().flat_map(|search| &search.files).copied().collect();
+    let mut paths: BTreeMap<InodeId, String> = BTreeMap::new();
+    pace.until = until;
+    for named in machine.names() {
+        if searches.iter().all(|search| search.path(&paths).is_some()) || !pace.goes_on().await {
+            break;
+        }
+        let is_useful = |search: &Search<'_>| search.files.contains(&named.inode) && search.path(&paths).is_none();
+        if files.contains(&named.inode) && searches.iter().any(is_useful) {
+            paths.insert(named.inode, machine.path(named));
+        }
+    }
+    Ok(searches.iter().map(|search| search.path(&paths).cloned().unwrap_or_default()).collect())
+}
+
+/// Whether sets are told together, as one that lies on some of these nodes.
+fn is_merged(held: &pb::PowerHolding) -> bool {
+    held.copies != held.nodes.len() as u64
+}
+
+struct Search<'a> {
+    of: &'a pb::PowerHolding,
+    /// Sets that are told by themselves.
+    apart: &'a BTreeSet<&'a [u64]>,
+    /// Files with a metablock that lies so.
+    files: Vec<InodeId>,
+}
+
+impl Search<'_> {
+    const fn is_full(&self) -> bool {
+        self.files.len() >= CANDIDATES
+    }
+
+    fn offer(&mut self, inode: InodeId, members: &[pb::Member]) {
+        let is_among = |member: &pb::Member| self.of.nodes.contains(&member.node);
+        if self.is_full() || self.files.last() == Some(&inode) || !members.iter().all(is_among) {
+            return;
+        }
+        let nodes = nodes(members);
+        if nodes.len() as u64 == self.of.copies && !(is_merged(self.of) && self.apart.contains(&nodes[..])) {
+            self.files.push(inode);
+        }
+    }
+
+    fn path<'p>(&self, paths: &'p BTreeMap<InodeId, String>) -> Option<&'p String> {
+        self.files.iter().find_map(|file| paths.get(file))
+    }
+}
+
+/// Keeps a long look from taking the processor, and from taking longer than it may.
+struct Pace<'a> {
+    shared: &'a Shared,
+    until: Moment,
+    looked: usize,
+}
+
+impl Pace<'_> {
+    /// One more is looked at; false: the time is over.
+    async fn goes_on(&mut self) -> bool {
+        self.looked += 1;
+        if !self.looked.is_multiple_of(PART) {
+            return true;
+        }
+        self.shared.runtime.sleep(PAUSE).await;
+        self.shared.runtime.now() < self.until && !self.shared.is_stopped()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_an_example_if_all_copies_of_a_metablock_lie_there() {
+        let wanted = |nodes: &[u64], copies| pb::PowerHolding { nodes: nodes.to_vec(), copies, ..Default::default() };
+        let on = |nodes: &[u64]| -> Vec<pb::Member> {
+            nodes.iter().map(|node| pb::Member { node: *node, ..Default::default() }).collect()
+        };
+        let lone = [9, 1].map(|node| vec![node]);
+        let apart: BTreeSet<&[u64]> = lone.iter().map(|nodes| &nodes[..]).collect();
+        let found = |wanted: &pb::PowerHolding| {
+            let mut search = Search { of: wanted, apart: &apart, files: Vec::new() };
+            for (file, nodes) in [(1, &[1, 2][..]), (2, &[1]), (3, &[2, 3]), (3, &[3, 2]), (4, &[]), (5, &[1, 2, 3])] {
+                search.offer(InodeId::new(file), &on(nodes));
+            }
+            search.files.into_iter().map(InodeId::raw).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&wanted(&[1, 2], 2)), [1]);
+        assert_eq!(found(&wanted(&[1, 2, 3], 2)), [1, 3], "two of three nodes, of many sets that are told as one");
+        assert_eq!(found(&wanted(&[1], 1)), [2]);
+        assert_eq!(found(&wanted(&[1, 4], 1)), [], "what lies on node 1 is told by itself");
+        assert_eq!(found(&wanted(&[4], 1)), []);
+    }
+}

@@ -1,0 +1,208 @@
+//! What a power manager knows of the cluster: what the master told last, in the core's terms.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ebb_layout::LayoutKind;
+use ebb_power::manager::Cluster;
+use ebb_power::popularity::choose_loads;
+use ebb_power::reach::{Holding, at_stake};
+use ebb_power::{ChainShape, DatasetChain, Hardware, PowerPlan};
+use ebb_types::{DatasetId, NodeId, Result};
+use ebb_wire::pb;
+
+use crate::settings::Settings;
+
+/// What the manager's host knows of the cluster.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub hardware: Hardware,
+    circle: Vec<NodeId>,
+    chains: Vec<DatasetChain>,
+    holdings: Vec<Holding>,
+    pub silent: Silent,
+    /// Reads that go to each node's data.
+    loads: BTreeMap<NodeId, f64>,
+    pub hosts: BTreeMap<NodeId, String>,
+    /// What is away from home, as the master last told.
+    pub away: Vec<pb::Away>,
+}
+
+impl Known {
+    /// `before`: what was known until now.
+    pub fn of(settings: &Settings, told: &pb::DescribePowerReply, before: Option<&Self>) -> Result<Self> {
+        let nodes: Vec<NodeId> = told.nodes.iter().map(|node| NodeId::new(node.id)).collect();
+        let hardware = Hardware::new(settings.base_watts, nodes.iter().map(|node| (*node, settings.node())).collect())?;
+        let loads = told.reads.iter().map(|told| (NodeId::new(told.node), told.reads)).collect();
+        Ok(Self {
+            hardware,
+            circle: nodes,
+            chains: told.datasets.iter().map(chain).collect::<Result<_>>()?,
+            holdings: told.holdings.iter().map(holding).collect(),
+            silent: Silent::of(&told.nodes),
+            away: told.away.clone(),
+            loads: choose_loads(before.map_or(&BTreeMap::new(), |before| &before.loads), &loads),
+            hosts: told.nodes.iter().map(|node| (NodeId::new(node.id), node.host.clone())).collect(),
+        })
+    }
+
+    /// What a decision rests on.
+    pub fn ground(&self) -> impl PartialEq + '_ {
+        (&self.hardware, &self.circle, &self.chains, &self.holdings, &self.silent, &self.loads)
+    }
+
+    pub fn core(&self) -> Cluster<'_> {
+        Cluster {
+            hardware: &self.hardware,
+            circle: &self.circle,
+            chains: &self.chains,
+            holdings: &self.holdings,
+            dead: &self.silent.all,
+            late: &self.silent.late,
+            popularity: &self.loads,
+        }
+    }
+
+    /// Files that the master looked for, one for each of some holdings: sentences name them. Where it found none, none is known
+    /// any more.
+    pub fn name(&mut self, told: &[pb::PowerHolding]) {
+        for found in told.iter().map(holding) {
+            let lies_so = |known: &&mut Holding| (&known.nodes, known.copies) == (&found.nodes, found.copies);
+            if let Some(known) = self.holdings.iter_mut().find(lies_so) {
+                known.example = found.example;
+            }
+        }
+    }
+
+    /// Goes on naming the files that were named before.
+    pub fn keep_names(&mut self, before: &Self) {
+        let named: Vec<pb::PowerHolding> =
+            before.holdings.iter().filter(|held| !held.example.is_empty()).map(told).collect();
+        self.name(&named);
+    }
+
+    /// Why a plan is as it is. It names a file that is out of reach also where none was known when the plan was made.
+    pub fn sentence(&self, plan: &PowerPlan) -> String {
+        let mut plan = plan.clone();
+        let lost = at_stake(&plan, &self.holdings, &self.silent.all);
+        if let Some(named) = lost.iter().find(|lost| !lost.example.is_empty())
+            && plan.out_of_reach.example.is_empty()
+        {
+            plan.out_of_reach.example.clone_from(&named.example);
+        }
+        plan.sentence()
+    }
+}
+
+/// What lies where, as the master tells it.
+#[must_use]
+pub fn holding(told: &pb::PowerHolding) -> Holding {
+    Holding {
+        nodes: told.nodes.iter().copied().map(NodeId::new).collect(),
+        copies: if told.copies == 0 { told.nodes.len() } else { usize::try_from(told.copies).unwrap_or(usize::MAX) },
+        metablocks: told.metablocks,
+        example: told.example.clone(),
+    }
+}
+
+/// The same for a question.
+pub(crate) fn told(holding: &Holding) -> pb::PowerHolding {
+    pb::PowerHolding {
+        nodes: holding.nodes.iter().map(|node| node.raw()).collect(),
+        copies: holding.copies as u64,
+        metablocks: holding.metablocks,
+        example: holding.example.clone(),
+    }
+}
+
+/// Nodes that do not answer though they should.
+#[derive(PartialEq, Debug, Default)]
+pub(crate) struct Silent {
+    /// All of them. Whether they are dead shows later; what they hold is out of reach now.
+    all: BTreeSet<NodeId>,
+    /// Those that the master still waits for: they keep their turns, so that they can speak.
+    late: BTreeSet<NodeId>,
+}
+
+impl Silent {
+    /// As the master tells it of its nodes.
+    pub fn of(nodes: &[pb::Node]) -> Self {
+        let mut silent = Self::default();
+        for node in nodes {
+            let (id, is_dead) = (NodeId::new(node.id), node.state() == pb::NodeState::NodeDead);
+            if node.late && !is_dead {
+                silent.late.insert(id);
+            }
+            if node.late || is_dead {
+                silent.all.insert(id);
+            }
+        }
+        silent
+    }
+}
+
+fn chain(dataset: &pb::Dataset) -> Result<DatasetChain> {
+    let layout = dataset.layout.parse::<LayoutKind>()?;
+    let nodes = dataset.chain.iter().copied().map(NodeId::new).collect();
+    let shape = ChainShape::of(layout, dataset.gear_size);
+    let mut chain = DatasetChain::new(DatasetId::new(dataset.id), nodes, shape, dataset.primaries, dataset.replicas)?;
+    chain.wanted_active = Some(dataset.active).filter(|active| *active > 0);
+    Ok(chain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ebb_power::{Duty, NodePlan, NodePower, OutOfReach, PolicyKind};
+    use ebb_types::PlanVersion;
+
+    use super::*;
+
+    fn told(nodes: &[u64], example: &str) -> pb::PowerHolding {
+        pb::PowerHolding { nodes: nodes.to_vec(), metablocks: 3, example: example.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn a_sentence_names_a_file_that_was_found_after_its_plan_was_made() {
+        let node = NodePower {
+            active_watts: 1.0,
+            idle_watts: 1.0,
+            asleep_watts: 0.0,
+            wake: Duration::ZERO,
+            suspend: Duration::ZERO,
+            rotational_disks: 0,
+        };
+        let known = |holdings: Vec<pb::PowerHolding>| Known {
+            hardware: Hardware::new(0.0, BTreeMap::from([(NodeId::new(1), node)])).unwrap(),
+            circle: Vec::new(),
+            chains: Vec::new(),
+            holdings: holdings.iter().map(holding).collect(),
+            silent: Silent::default(),
+            loads: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            away: Vec::new(),
+        };
+        let off = NodePlan { duty: Duty::Off, ready_ms: 0, wake_ms: 0, suspend_ms: 0 };
+        let plan = PowerPlan {
+            version: PlanVersion::new(1),
+            policy: PolicyKind::Migration,
+            start_ms: 0,
+            interval_ms: 1000,
+            guard_ms: 0,
+            budget_mw: 0,
+            nodes: [1, 2].map(|node| (NodeId::new(node), off)).into(),
+            stalled: Vec::new(),
+            out_of_reach: OutOfReach { metablocks: 3, example: String::new() },
+            why: "why".into(),
+        };
+        let mut now = known(vec![told(&[3, 4], "/lit"), told(&[1, 2], "")]);
+        assert_eq!(now.sentence(&plan), "why; 3 metablocks out of reach");
+        now.name(&[told(&[1, 2], "/dark"), told(&[1], "/elsewhere")]);
+        assert_eq!(now.sentence(&plan), "why; 3 metablocks out of reach, as of /dark");
+        let mut later = known(vec![told(&[2, 5], ""), told(&[1, 2], "")]);
+        later.keep_names(&now);
+        assert_eq!(later.sentence(&plan), "why; 3 metablocks out of reach, as of /dark");
+        later.name(&[told(&[1, 2], "")]);
+        assert_eq!(later.sentence(&plan), "why; 3 metablocks out of reach", "it is not there any more");
+    }
+}
