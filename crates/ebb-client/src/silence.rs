@@ -8,7 +8,7 @@
 //! one that answers others is not. An answer that comes right after the call was sent does not count: it was under way before. A
 //! quarter of that deadline without any answer will do if the master has missed its heartbeats, too. What a call before
 //! it waited for a connection in vain counts with a call: whoever asks next need not wait as long again. A node that nobody
-//! got a connection to for longer than the master waits for its heartbeats is silent as well. Plain values: moments come in as arguments.
+//! got a connection to for as long as the master waits for its heartbeats is silent as well. Plain values: moments come in as arguments.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,10 +23,11 @@ const OVERSLEPT: Duration = Duration::from_secs(1);
 /// An answer that comes so soon after a call was sent may have been under way before.
 const UNDER_WAY: Duration = Duration::from_millis(500);
 
-/// A node that no connection was made to for so long is silent. The master misses it by then, too, if it is silent to all.
-const UNREACHED: Duration = SUSPECT_TIME.saturating_add(Duration::from_millis(500));
 /// A host that is there refuses a connection sooner than this.
 const REFUSED: Duration = Duration::from_millis(100);
+/// Calls in vain that are no further apart belong together. Between two of them their callers pause, and calls fail at once while
+/// no connection is tried.
+const TOGETHER: Duration = WRITE_DEADLINE;
 
 /// What is known of each node's silence.
 #[derive(Debug, Default)]
@@ -82,14 +83,14 @@ impl Silence {
         }
         let since = self.in_vain_since(node, sent).unwrap_or(sent);
         self.in_vain.insert(node, InVain { since, until: now });
-        // A call that waited for longer than a connection may take was not woken in time: by itself it says less.
-        took < UNREACHED + OVERSLEPT / 2 && now.since(since) >= UNREACHED && self.note(node, now)
+        // A call that waited for much longer than a connection may take was not woken in time: the next one has to show it.
+        took < SUSPECT_TIME + OVERSLEPT && now.since(since) >= SUSPECT_TIME && self.note(node, now)
     }
 
     /// Since when calls were made in vain, one of `sent` among them. Calls that wait together are told of in any order.
     fn in_vain_since(&self, node: u64, sent: Moment) -> Option<Moment> {
         let before = self.in_vain.get(&node)?;
-        (sent <= before.until.after(LATE_WAIT)).then_some(before.since.min(sent))
+        (sent <= before.until.after(TOGETHER)).then_some(before.since.min(sent))
     }
 
     /// Since when there is a call and no answer of any: of one that is sent at `sent`, and those in vain before it.
@@ -207,7 +208,7 @@ mod tests {
             "of one that is late a second of all is enough"
         );
         assert!(silence.on_waited(1, at(4010), at(5010)));
-        assert_eq!(silence.ends_early(1, at(4991), DEADLINE, false), None, "that was long ago");
+        assert_eq!(silence.ends_early(1, at(7991), DEADLINE, false), None, "that was long ago");
         silence.on_unreached(2, at(1000), at(3900));
         silence.on_answer(2, at(4005));
         assert_eq!(silence.ends_early(2, at(4010), DEADLINE, false), None, "it answers");
@@ -219,27 +220,27 @@ mod tests {
     #[test]
     fn a_node_that_nobody_gets_a_connection_to_is_silent() {
         let mut silence = Silence::default();
-        assert!(!silence.on_unreached(1, at(1000), at(4000)));
-        assert!(silence.on_unreached(1, at(3800), at(4500)), "three and a half seconds of both");
-        assert!(!silence.on_unreached(1, at(4100), at(4900)), "that is known");
+        assert!(silence.on_unreached(1, at(1000), at(4000)));
+        assert!(!silence.on_unreached(1, at(1200), at(4200)), "that is known");
         assert!(!silence.on_unreached(2, at(1000), at(2900)));
         assert!(!silence.on_unreached(2, at(3200), at(3700)));
         assert_eq!(silence.ends_early(2, at(4600), DEADLINE, false), Some(at(5600)), "the short one went on with it");
-        assert!(silence.on_unreached(2, at(4600), at(4800)));
+        assert!(silence.on_unreached(2, at(4600), at(4800)), "three seconds of all of them");
         assert!(!silence.on_unreached(3, at(1000), at(2900)));
         silence.on_answer(3, at(3000));
         assert!(!silence.on_unreached(3, at(3200), at(6100)), "it answered meanwhile");
         assert!(!silence.on_unreached(4, at(1000), at(60_000)), "this process slept");
-        assert!(!silence.on_unreached(5, at(1000), at(5100)), "this process slept for a while");
+        assert!(!silence.on_unreached(5, at(1000), at(5000)), "this process slept for a while");
+        assert!(silence.on_unreached(5, at(5050), at(5250)), "but the next call finds the same");
     }
 
     #[test]
     fn calls_that_waited_together_count_from_the_first_one_in_any_order() {
         let mut silence = Silence::default();
-        assert!(!silence.on_unreached(1, at(3900), at(4200)));
-        assert!(!silence.on_unreached(1, at(1200), at(4200)));
-        assert_eq!(silence.ends_early(1, at(4300), DEADLINE, false), Some(at(5300)));
-        assert!(silence.on_unreached(1, at(4300), at(4800)), "from 1200 on");
+        assert!(!silence.on_unreached(1, at(3900), at(4100)));
+        assert!(!silence.on_unreached(1, at(1200), at(4100)));
+        assert_eq!(silence.ends_early(1, at(4200), DEADLINE, false), Some(at(5200)), "from 1200 on");
+        assert!(silence.on_unreached(1, at(4200), at(4400)));
     }
 
     #[test]

@@ -281,7 +281,9 @@ fn a_plan_that_puts_data_out_of_reach_says_so() {
     let plan = bench.tick().publish.unwrap();
     assert!(plan.sentence().ends_with("; 5 metablocks out of reach, as of /data/2"), "{plan}");
     bench.wall_ms += INTERVAL;
-    assert_eq!(bench.tick(), Decision::default(), "what it says does not make it another plan");
+    let again = bench.tick();
+    assert_eq!((again.publish, again.held_back), (None, None), "what it says does not make it another plan");
+    assert_eq!(again.spoken_of[0].example, "/data/2");
     // All that was there is taken away, and then it is there again.
     let holdings = std::mem::take(&mut bench.holdings);
     let told = bench.tick().publish.unwrap();
