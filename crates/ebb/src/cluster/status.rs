@@ -236,7 +236,8 @@ pub async fn wait_serving(cluster: &ClusterDir, nodes: usize, span: Duration) ->
         let asleep = asleep(cluster)?;
         // One whose directory is refused waits for an operator, who needs the others.
         let is_there = |node: &&pb::Node| {
-            node.state() == pb::NodeState::NodeLive || asleep.contains(&node.host) || !node.twin.is_empty()
+            let is_live = matches!(node.state(), pb::NodeState::NodeLive | pb::NodeState::NodeDraining);
+            is_live || asleep.contains(&node.host) || !node.twin.is_empty()
         };
         let live = answer.as_ref().map_or(0, |reply| reply.nodes.iter().filter(is_there).count());
         if let Some(reply) = answer.as_ref().ok().filter(|reply| live >= nodes && reply.serving) {

@@ -142,6 +142,9 @@ fn a_drained_node_holds_nothing() {
         assert_eq!(replicas.len(), 3);
         assert!(replicas.iter().all(|replica| replica["node"] != "n2"));
     }
+    // A node that drains is there, too.
+    cluster.kill(cluster.pid("block", "h3"));
+    cluster.ok(&["cluster", "up", "--nodes", "4"]);
     cluster.healthy();
 }
 
