@@ -64,6 +64,8 @@ fn a_client_that_sleeps_holds_nobody_up() {
         let blink = Duty::Blink { start_ms: (plan.start_ms - 2_000) % INTERVAL_MS, active_ms: 2_000 + ACTIVE_MS };
         let duty = plan.nodes.get_mut(&node).unwrap();
         (duty.duty, duty.ready_ms) = (blink, 0);
+        // It would go back to its own plan.
+        cluster.kill_manager();
         cluster.publish(&plan).await.unwrap();
         world.sleep(Duration::from_secs(1)).await;
 
