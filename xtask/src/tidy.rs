@@ -15,6 +15,7 @@ mod promises;
 mod reminders;
 mod sentences;
 mod strays;
+mod unsafe_code;
 mod words;
 
 /// Something to mend, and where.
@@ -56,6 +57,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("reminders", reminders::check),
     ("long files", long_files::check),
     ("strays", strays::check),
+    ("unsafe code", unsafe_code::check),
     ("words", words::check),
     ("links", links::check),
     ("sentences", sentences::check),

@@ -12,6 +12,7 @@
 //! answer), `chain` (pipelined writes), `staging` and `direct` (bytes that come before their write), `source` (copies from other nodes), `share` (descriptors for clients of the
 //! host), `register` (the master's view), `report` (all that the volumes have), `identity` (the file that remembers the
 //! node's id), `patrol` (scrubbing in the background).
+#![forbid(unsafe_code)]
 
 mod chain;
 mod direct;

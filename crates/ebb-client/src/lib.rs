@@ -21,6 +21,7 @@
 //!    Nodes that are never awake when this client is: `relay` (what it asks a proxy to do), [`deliver`] (what the proxy does).
 //! 7. Reading: `read`, `fetch`, `extras` (what is read most, and its extra copies), `short` (files of servers on this host). Names: `kept`, `seen`, `names`. Power and load, for
 //!    programs: `inspect`. The rest: `handles`, `locks`, `nodes`, `budget`, `metrics`, `served`.
+#![forbid(unsafe_code)]
 
 mod allocate;
 mod attributes;

@@ -9,6 +9,7 @@
 //! Nothing here runs in a cluster. With a release the folder is made anew ([CONTRIBUTING.md](../../../CONTRIBUTING.md)).
 //!
 //! Reading order: [`rules`], [`sample`], the tests.
+#![forbid(unsafe_code)]
 
 pub mod rules;
 pub mod sample;

@@ -16,6 +16,7 @@
 //! registry of parts; [`part`] says what a part is, [`outcome`] what comes out.
 //! [`agreement`] holds a real cluster against a virtual one; [`metablocks`] has what is said of a paper that is measured on a real
 //! cluster alone.
+#![forbid(unsafe_code)]
 
 pub mod agreement;
 pub mod balancer;

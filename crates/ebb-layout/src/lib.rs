@@ -20,6 +20,7 @@
 //! whatever the blocks are), [`chain`] (what it holds), `layouts/chained.rs`, `layouts/balanced.rs`, [`restore`].
 //!
 //! Adding a layout: one file in `layouts/` with a function `place`, and one line in the registry in `layouts.rs`.
+#![forbid(unsafe_code)]
 
 pub mod ask;
 pub mod chain;

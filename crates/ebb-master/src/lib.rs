@@ -39,6 +39,7 @@
 //!
 //! Reading order: [`log`] (what is on disk), [`group`] (the raft task), `shared` (locks and the hook between logged
 //! and soft state), the deciders, then [`service`] (who answers which call) and `upkeep` (what time brings).
+#![forbid(unsafe_code)]
 
 pub mod accept;
 mod acquire;

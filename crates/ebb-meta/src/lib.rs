@@ -29,6 +29,7 @@
 //! Reading order: [`outcome`], [`machine`], `inode`, `dir`, `tree`, `permission`, `acl`, then `ops/` one operation at a
 //! time; `map`, `replicas`, `extras`, `lineage`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`, `dataset`; `query`, `resolve`,
 //! `views`; `checkpoint`, `check`.
+#![forbid(unsafe_code)]
 
 mod acl;
 mod check;

@@ -20,6 +20,7 @@
 //!
 //! Reading order: [`names`], [`message`], [`replica`], [`client`], [`master`], then [`actions`] (what may happen),
 //! [`properties`] (what must hold), [`mutant`], [`forget`] and [`symmetry`] (why it ends).
+#![forbid(unsafe_code)]
 
 pub mod actions;
 pub mod bounds;

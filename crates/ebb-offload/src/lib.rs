@@ -18,6 +18,7 @@
 //!
 //! Reading order: [`book`] (what is in the log, pure), `record` (its byte form), [`found`] (what an earlier process left),
 //! [`log`] (on a disk).
+#![forbid(unsafe_code)]
 
 pub mod book;
 pub mod found;

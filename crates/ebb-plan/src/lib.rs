@@ -18,6 +18,7 @@
 //! - [`table`], [`figure`], [`report`]: how answers are shown; [`plots`] are the planners' figures.
 //! - [`papers`]: the papers' numbers beside ours. A further paper is a file there and a line in [`papers::ALL`]; what is
 //!   computed elsewhere hands a [`Section`] to the page.
+#![forbid(unsafe_code)]
 
 pub mod datasets;
 pub mod figure;

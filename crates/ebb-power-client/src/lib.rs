@@ -12,6 +12,7 @@
 //! [`ipmi`] touch it, as a program at the rim may. In the virtual world nodes are frozen by the world itself.
 //!
 //! Reading order: [`PowerClient`], [`freeze`], `host.rs`, [`suspend`], [`ipmi`], [`redfish`], [`nut`].
+#![forbid(unsafe_code)]
 
 use std::future::Future;
 use std::pin::Pin;

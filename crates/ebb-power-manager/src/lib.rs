@@ -10,6 +10,7 @@
 //! operator's words in a file that is replaced in one step before they are answered.
 //!
 //! Reading order: [`settings`], [`feed`], `books.rs` (the energy account on disk), [`known`], [`manager`], `status.rs`, [`client`].
+#![forbid(unsafe_code)]
 
 mod books;
 pub mod client;

@@ -20,6 +20,7 @@
 //! [`manager`]; then what readers, writers and copies go by: [`read`], [`drain`], [`popularity`].
 //!
 //! Adding a policy: one file in `policy/`, one line in the registry.
+#![forbid(unsafe_code)]
 
 pub mod account;
 pub mod battery;

@@ -30,6 +30,7 @@
 //! [`tickets`] (direct writes on their way); `file`, `files` (which
 //! files are held), `ended` (stays that are over), `carry` (operations); [`holds`], `relay`; `stopover`; `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
 //! master's process).
+#![forbid(unsafe_code)]
 
 pub mod beliefs;
 mod carry;

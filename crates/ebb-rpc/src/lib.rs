@@ -11,6 +11,7 @@
 //! Reading order: `proof` and `handshake` (who is let in), `reader` and `writer` (frames), `pending`, `connection`,
 //! `lane` and [`Connector`] (the caller's side), `fair`, `budget` and `pace` (what each peer may take), `served`, `reply` and
 //! [`Server`] (the other one), [`Counters`].
+#![forbid(unsafe_code)]
 
 mod budget;
 mod connection;

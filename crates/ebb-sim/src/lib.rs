@@ -26,6 +26,7 @@
 //! [`site`] (a cluster as resources), `program` (a task as steps), `tracker`, [`layout`] and `reducer`, then [`job`]
 //! which puts them together. On top of it: [`measure`] (many runs), [`study`] (the paper's settings), [`claims`],
 //! [`sizing`] (the knob), [`readback`] (DiskReduce's reading experiment). `oracle/` checks the engine against SimGrid.
+#![forbid(unsafe_code)]
 
 pub mod app;
 pub mod claims;

@@ -14,6 +14,7 @@
 //! `read`, `share` (descriptors for
 //! readers of the host), `checkpoint`, `recover` and `replay` (start), `extents` (contents merged), then `admin`, `pull`, `scrub`,
 //! `rest`, `notice` (what is said of a full disk), `graves` (what is remembered of the deleted). The formats are in `label`, `batch`, `journal`, `index`.
+#![forbid(unsafe_code)]
 
 mod admin;
 mod batch;

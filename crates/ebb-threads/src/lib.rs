@@ -14,6 +14,7 @@
 //! that is never left half way, where there is nothing to try.
 //!
 //! Reading order: [`stand_in`], [`scenes`], `tests/`.
+#![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

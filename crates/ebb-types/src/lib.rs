@@ -3,6 +3,7 @@
 //! Nothing here does I/O, reads a clock or draws a random number. Reading order: [`ids`], [`version`],
 //! [`geometry`], [`prefetch`], [`read_rule`], [`error`], [`attr`], [`trust`], [`copies`],
 //! [`deadlines`].
+#![forbid(unsafe_code)]
 
 pub mod attr;
 pub mod copies;

@@ -16,6 +16,7 @@
 //! [`locks`], [`cell`] and [`files`], [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
 //! Beside them: [`gray`], runs in which a node is slow for long; [`power`], a cluster that follows its power, with runs of its own
 //! ([`power::run`]); and [`single`], one fault at a time.
+#![forbid(unsafe_code)]
 
 pub mod cell;
 pub mod cluster;

@@ -2,6 +2,7 @@
 //!
 //! `proto/` is the source of truth for every message; [`frame`] is the fixed header before each of them; [`method`]
 //! gives the calls their numbers; [`convert`] takes ids and versions across the edge. Nothing here does I/O.
+#![forbid(unsafe_code)]
 
 pub mod convert;
 pub mod frame;

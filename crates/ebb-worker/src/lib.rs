@@ -10,6 +10,7 @@
 //!
 //! Reading order: [`count`] and [`lines`] (the pure counting cores), [`task`] (which of them), `split` and `source` (reading one split), [`service`] (the
 //! worker), [`plan`] (who counts what: pure), `walk` and [`job`] (the coordinator).
+#![forbid(unsafe_code)]
 
 pub mod count;
 pub mod job;

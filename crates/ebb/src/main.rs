@@ -3,6 +3,7 @@
 //! [`cli`] is what can be said; [`cluster`] starts, shows and stops a cluster of processes on this machine; [`role`]
 //! holds the daemons; the other modules are one command each. This crate and the mount are the only ones that may
 //! touch the system directly: everything else goes through `ebb_runtime`.
+#![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line lives in the real world")]
 
 mod admin;
