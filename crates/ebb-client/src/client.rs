@@ -41,7 +41,7 @@ impl Client {
         let shared = Arc::new(Shared::new(runtime.clone(), connector, options, session));
         shared.open_session().await?;
         // The node map comes with a version only from a poll; it also tells which master process this is.
-        shared.poll_once(0, poll::Word::default()).await?;
+        shared.poll_once(0, poll::PollNews::default()).await?;
         runtime.spawn("client poll", poll::run(shared.clone()));
         runtime.spawn("client commits", committer::run(shared.clone()));
         runtime.spawn("client rests", rest::run(shared.clone()));

@@ -20,7 +20,7 @@ const LATE: Duration = Duration::from_secs(2);
 
 /// What a client has to say with a poll.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Word {
+pub(crate) struct PollNews {
     /// Recalls that were dealt with, and what is held now.
     pub recalled: Vec<pb::Held>,
     /// What is forgotten, by the numbers under which it was told.
@@ -52,8 +52,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let wait = shared.session.ttl() / 4;
         let outcome = tokio::select! {
             biased;
-            outcome = shared.poll_once(wait.as_millis() as u32, Word::default()) => outcome,
-            () = shared.session.poke.notified() => shared.poll_once(0, Word::default()).await,
+            outcome = shared.poll_once(wait.as_millis() as u32, PollNews::default()) => outcome,
+            () = shared.session.poke.notified() => shared.poll_once(0, PollNews::default()).await,
         };
         if let Err(error) = outcome {
             if shared.closing.load(Ordering::Relaxed) {
@@ -71,11 +71,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 impl Shared {
     /// One poll, and everything that its answer asks for.
-    pub async fn poll_once(self: &Arc<Self>, wait_ms: u32, word: Word) -> Result<()> {
+    pub async fn poll_once(self: &Arc<Self>, wait_ms: u32, news: PollNews) -> Result<()> {
         let session = self.session.name();
         let (id, node_map_version) = (session.id.raw(), self.nodes.version());
         let plan_version = self.plan_version();
-        let Word { recalled, forgotten, rest } = word;
+        let PollNews { recalled, forgotten, rest } = news;
         let served = Some(self.served.to_message());
         let (slow, well) = self.gray.to_message();
         let message = pb::Poll {

@@ -20,7 +20,7 @@ use ebb_wire::pb;
 use crate::batch::{RELEASE_BATCH, idle_files, is_idle};
 use crate::inode::{Inode, Lease};
 use crate::plan::reach_of;
-use crate::poll::Word;
+use crate::poll::PollNews;
 use crate::shared::Shared;
 use crate::types::CacheGuard;
 
@@ -217,19 +217,19 @@ impl Shared {
 
     /// Tells the master of recalls that were dealt with, by a poll that does not wait.
     pub async fn tell(self: &Arc<Self>, recalled: Vec<pb::Held>) {
-        self.say(Word { recalled, ..Word::default() }).await;
+        self.say(PollNews { recalled, ..PollNews::default() }).await;
     }
 
     /// Tells the master what is forgotten, by the numbers under which it was told.
     pub async fn tell_forgotten(self: &Arc<Self>, forgotten: Vec<u64>) {
-        self.say(Word { forgotten, ..Word::default() }).await;
+        self.say(PollNews { forgotten, ..PollNews::default() }).await;
     }
 
-    async fn say(self: &Arc<Self>, word: Word) {
+    async fn say(self: &Arc<Self>, news: PollNews) {
         let deadline = self.session.deadline();
         let started = self.runtime.now();
         while self.runtime.now().since(started) < deadline {
-            match self.poll_once(0, word.clone()).await {
+            match self.poll_once(0, news.clone()).await {
                 Ok(()) => return,
                 Err(error) => {
                     tracing::debug!(%error, "telling that a recall was dealt with");

@@ -20,7 +20,7 @@ use ebb_types::Result;
 use tokio::sync::Notify;
 
 use crate::inode::{Core, Inode, Lease};
-use crate::poll::Word;
+use crate::poll::PollNews;
 use crate::shared::Shared;
 
 /// Between looks at the plans, which may change.
@@ -144,8 +144,8 @@ impl Shared {
         }
         self.give_back_idle().await;
         // The answer brings a number under which all is forgotten, and the poll loop does it.
-        let word = Word { rest: true, ..Word::default() };
-        if let Err(error) = self.poll_once(0, word).await {
+        let news = PollNews { rest: true, ..PollNews::default() };
+        if let Err(error) = self.poll_once(0, news).await {
             tracing::debug!(%error, "telling that this client is going to rest");
         }
         self.resting.gives.store(false, Ordering::Relaxed);

@@ -140,7 +140,7 @@ pub enum Habit {
 pub struct Gray {
     habit: Habit,
     nodes: BTreeMap<NodeId, Node>,
-    words: BTreeMap<SessionId, Word>,
+    reports: BTreeMap<SessionId, Report>,
     rate: Rate,
 }
 
@@ -169,7 +169,7 @@ impl Node {
 
 /// What a client said last.
 #[derive(Debug)]
-struct Word {
+struct Report {
     at: Moment,
     slow: BTreeMap<NodeId, Figure>,
     well: BTreeSet<NodeId>,
@@ -211,7 +211,7 @@ impl Gray {
     /// A client tells whom it finds slow, and whom not. One that finds half of all slow is slow itself.
     pub fn on_poll(&mut self, session: SessionId, slow: &[pb::SlowNode], well: &[u64], now: Moment) {
         if slow.is_empty() && well.is_empty() {
-            self.words.remove(&session);
+            self.reports.remove(&session);
             return;
         }
         let figure = |told: &pb::SlowNode| {
@@ -219,16 +219,16 @@ impl Gray {
             (NodeId::new(told.node), Figure { took, peers })
         };
         let well = well.iter().take(TOLD_MAX).map(|node| NodeId::new(*node)).collect();
-        let mut word = Word { at: now, slow: slow.iter().take(TOLD_MAX).map(figure).collect(), well };
-        if word.slow.len() * 2 > word.slow.len() + word.well.len() {
-            word.slow.clear();
+        let mut report = Report { at: now, slow: slow.iter().take(TOLD_MAX).map(figure).collect(), well };
+        if report.slow.len() * 2 > report.slow.len() + report.well.len() {
+            report.slow.clear();
         }
-        self.words.insert(session, word);
+        self.reports.insert(session, report);
     }
 
     /// Time passes: who is gray from now on, and who is not any more.
     pub fn on_tick(&mut self, standings: &BTreeMap<NodeId, Standing>, now: Moment, now_ms: u64) -> Vec<Change> {
-        self.words.retain(|_, word| now.since(word.at) < BELIEVED);
+        self.reports.retain(|_, report| now.since(report.at) < BELIEVED);
         self.nodes.retain(|node, _| standings.contains_key(node));
         let mut changes = Vec::new();
         for (node, standing) in standings {
@@ -288,8 +288,8 @@ impl Gray {
         let had_slow_disk = self.verdict(node).is_some_and(|verdict| verdict.disk.is_some());
         let is_quick = |took| took < FLOOR / 2 || peers.is_some_and(|peers| took < peers * 2);
         let figure = own.zip(peers).map(|(took, peers)| Figure { took, peers });
-        let found: Vec<Figure> = self.words.values().filter_map(|word| word.slow.get(&node).copied()).collect();
-        let well = self.words.values().filter(|word| word.well.contains(&node)).count();
+        let found: Vec<Figure> = self.reports.values().filter_map(|report| report.slow.get(&node).copied()).collect();
+        let well = self.reports.values().filter(|report| report.well.contains(&node)).count();
         let clients = u32::try_from(found.len()).unwrap_or(u32::MAX);
         let worst = found.iter().copied().max_by_key(|figure| figure.took);
         Evidence {
@@ -318,11 +318,11 @@ impl Gray {
     /// Nodes that a client finds slow and that count as gray for it alone: its own link may be what is slow.
     #[must_use]
     pub fn slow_for(&self, session: SessionId, now: Moment) -> Vec<NodeId> {
-        let Some(word) = self.words.get(&session).filter(|_| self.habit != Habit::NeverBegins) else {
+        let Some(report) = self.reports.get(&session).filter(|_| self.habit != Habit::NeverBegins) else {
             return Vec::new();
         };
         let is_judged = |node: &NodeId| self.nodes.get(node).is_some_and(|node| node.is_judged(now));
-        word.slow.keys().copied().filter(is_judged).collect()
+        report.slow.keys().copied().filter(is_judged).collect()
     }
 
     /// A holder wants another member in the place of one on this node, only because it is gray. Refused if it is not, or if there

@@ -187,7 +187,7 @@ impl Registry {
         Reported::Whole { named: std::mem::take(&mut volume.named), first }
     }
 
-    /// Time passes: which nodes died of it. `recorded` are all that were ever registered; `word` tells of one that has been
+    /// Time passes: which nodes died of it. `recorded` are all that were ever registered; `heartbeat` tells of one that has been
     /// silent for so long whether it should have spoken for the second span: who sleeps by plan is neither late nor dead.
     ///
     /// Who is late stays late until it is heard, and dies of its silence although a later plan switches it off.
@@ -195,7 +195,7 @@ impl Registry {
         &mut self,
         recorded: impl Iterator<Item = NodeId>,
         now: Moment,
-        word: impl Fn(NodeId, Duration, Duration) -> Word,
+        heartbeat: impl Fn(NodeId, Duration, Duration) -> Heartbeat,
     ) -> Vec<Loss> {
         let mut losses = Vec::new();
         let mut changed = false;
@@ -203,14 +203,14 @@ impl Registry {
             let node = self.nodes.entry(id).or_default();
             let silent = now.since(node.heard.unwrap_or(self.started));
             if !node.late && node.heard.is_some() && silent >= self.suspect_time {
-                node.late = word(id, silent, self.suspect_time) == Word::Owed;
+                node.late = heartbeat(id, silent, self.suspect_time) == Heartbeat::Owed;
                 changed |= node.late;
             }
             if !node.dead && silent >= self.dead_time {
-                node.dead = match word(id, silent, self.dead_time) {
-                    Word::Owed => true,
-                    Word::Off => node.late,
-                    Word::NotYet => false,
+                node.dead = match heartbeat(id, silent, self.dead_time) {
+                    Heartbeat::Owed => true,
+                    Heartbeat::Off => node.late,
+                    Heartbeat::NotYet => false,
                 };
                 losses.extend(node.dead.then_some(Loss::NodeDied(id)));
             }
@@ -432,9 +432,9 @@ impl Registry {
     }
 }
 
-/// Whether a silent node should have spoken, by the power plans.
+/// Whether a silent node owes a heartbeat, by the power plans.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Word {
+pub enum Heartbeat {
     /// It was on for long enough.
     Owed,
     /// It was not yet.

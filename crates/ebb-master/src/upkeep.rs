@@ -14,7 +14,7 @@ use crate::leases::Mode;
 use crate::nodes::on_losses;
 use crate::shared::{Shared, Soft};
 use crate::vigil;
-use crate::waker::{Silence, before, judge, millis};
+use crate::waker::{Silence, before, millis, owed_heartbeat};
 
 const PERIOD: Duration = Duration::from_millis(500);
 /// Inodes freed by one command.
@@ -111,11 +111,12 @@ fn note_deaths(shared: &Shared) {
         machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id)).collect();
     let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
     let waker = *shared.state.waker.lock();
-    let word = |node, silent, patience| judge(&plans, waker, Silence { node, silent, patience }, now, now_ms);
+    let heartbeat =
+        |node, silent, patience| owed_heartbeat(&plans, waker, Silence { node, silent, patience }, now, now_ms);
     let (losses, changed, missed) = {
         let mut registry = shared.state.registry.lock();
         let before = registry.version();
-        let losses = registry.on_tick(recorded.into_iter(), now, word);
+        let losses = registry.on_tick(recorded.into_iter(), now, heartbeat);
         let missed: Vec<_> = registry.missed(now).map(|(node, _)| node).collect();
         (losses, registry.version() != before, missed)
     };

@@ -11,7 +11,7 @@ use ebb_runtime::Moment;
 use ebb_types::NodeId;
 use ebb_wire::pb;
 
-use crate::registry::Word;
+use crate::registry::Heartbeat;
 
 /// The power client, as it was heard last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,13 @@ pub(crate) struct Silence {
 
 /// Whether the node should have spoken: it had not to be woken, or the power client was there to wake it. `wall_ms`: this
 /// moment by the wall's clock, in milliseconds since the Unix epoch.
-pub(crate) fn judge(plans: &Timetable, waker: Option<Waker>, silence: Silence, now: Moment, wall_ms: u64) -> Word {
+pub(crate) fn owed_heartbeat(
+    plans: &Timetable,
+    waker: Option<Waker>,
+    silence: Silence,
+    now: Moment,
+    wall_ms: u64,
+) -> Heartbeat {
     let Silence { node, silent, patience } = silence;
     let (from_ms, until_ms) = if plans.serves_throughout(node, before(wall_ms, silent), wall_ms) {
         (before(wall_ms, silent), wall_ms)
@@ -50,11 +56,11 @@ pub(crate) fn judge(plans: &Timetable, waker: Option<Waker>, silence: Silence, n
         (wall_ms, wall_ms)
     };
     if from_ms < until_ms && plans.is_overdue(node, from_ms, until_ms, millis(patience)) {
-        Word::Owed
+        Heartbeat::Owed
     } else if plans.next_wake_ms(node, wall_ms).is_none() {
-        Word::Off
+        Heartbeat::Off
     } else {
-        Word::NotYet
+        Heartbeat::NotYet
     }
 }
 
@@ -98,9 +104,9 @@ mod tests {
     }
 
     /// At 100 s, of a node that was heard 20 s ago and has 5 s.
-    fn word(plans: &Timetable, waker: Option<Waker>) -> Word {
+    fn heartbeat(plans: &Timetable, waker: Option<Waker>) -> Heartbeat {
         let silence = Silence { node: NODE, silent: SECOND * 20, patience: SECOND * 5 };
-        judge(plans, waker, silence, Moment::default().after(SECOND * 100), 100_000)
+        owed_heartbeat(plans, waker, silence, Moment::default().after(SECOND * 100), 100_000)
     }
 
     fn heard(at: u32, kept: Duration) -> Option<Waker> {
@@ -110,21 +116,21 @@ mod tests {
     #[test]
     fn who_takes_turns_is_waited_for_while_nobody_is_known_to_wake_it() {
         let blinks = plans(Duty::Blink { start_ms: 0, active_ms: 200 }, 0);
-        assert_eq!(word(&blinks, None), Word::NotYet, "no power client has been heard");
-        assert_eq!(word(&blinks, heard(99, SECOND * 60)), Word::Owed);
-        assert_eq!(word(&blinks, heard(99, SECOND)), Word::NotYet, "it has not been there for long");
-        assert_eq!(word(&blinks, heard(82, SECOND * 60)), Word::NotYet, "it is gone since");
-        assert_eq!(word(&blinks, heard(100, SECOND * 7)), Word::Owed, "it is back, and has had its time");
+        assert_eq!(heartbeat(&blinks, None), Heartbeat::NotYet, "no power client has been heard");
+        assert_eq!(heartbeat(&blinks, heard(99, SECOND * 60)), Heartbeat::Owed);
+        assert_eq!(heartbeat(&blinks, heard(99, SECOND)), Heartbeat::NotYet, "it has not been there for long");
+        assert_eq!(heartbeat(&blinks, heard(82, SECOND * 60)), Heartbeat::NotYet, "it is gone since");
+        assert_eq!(heartbeat(&blinks, heard(100, SECOND * 7)), Heartbeat::Owed, "it is back, and has had its time");
         let off = plans(Duty::Off, 0);
-        assert_eq!((word(&off, None), word(&off, heard(99, SECOND * 60))), (Word::Off, Word::Off));
+        assert_eq!((heartbeat(&off, None), heartbeat(&off, heard(99, SECOND * 60))), (Heartbeat::Off, Heartbeat::Off));
     }
 
     #[test]
     fn who_is_on_needs_nobody_to_wake_it_and_one_that_came_on_does() {
-        assert_eq!(word(&Timetable::default(), None), Word::Owed, "there are no plans");
-        assert_eq!(word(&plans(Duty::On, 80_000), None), Word::Owed);
+        assert_eq!(heartbeat(&Timetable::default(), None), Heartbeat::Owed, "there are no plans");
+        assert_eq!(heartbeat(&plans(Duty::On, 80_000), None), Heartbeat::Owed);
         let since = plans(Duty::On, 81_000);
-        assert_eq!(word(&since, None), Word::NotYet, "it may have slept before that plan");
-        assert_eq!(word(&since, heard(99, SECOND * 60)), Word::Owed);
+        assert_eq!(heartbeat(&since, None), Heartbeat::NotYet, "it may have slept before that plan");
+        assert_eq!(heartbeat(&since, heard(99, SECOND * 60)), Heartbeat::Owed);
     }
 }

@@ -11,7 +11,7 @@ use pb::follow_source::Source;
 
 use crate::books::{self, Kept};
 use crate::feed::{Feed, Reader};
-use crate::settings::{Settings, Word};
+use crate::settings::{Override, Settings};
 
 /// Times since a signal began that are looked at, in seconds.
 const LOOKS_S: [u64; 5] = [0, 1, 299, 86_400, 1 << 40];
@@ -78,7 +78,7 @@ pub fn calls() -> Vec<Vec<u8>> {
 pub fn all_settings() -> Vec<Vec<u8>> {
     let mut settings = Settings::new(PolicyKind::Tide, Duration::from_secs(2));
     let mut all = vec![serde_json::to_vec_pretty(&settings)];
-    settings.forced = Some(Word::Fraction(0.5));
+    settings.forced = Some(Override::Fraction(0.5));
     settings.fallback_watts = Some(100.0);
     for source in told() {
         settings.feed = Feed::from_call(pb::FollowSource { source: Some(source) }, 7).ok();

@@ -7,7 +7,7 @@
 //! the last plan, for the power client, which never sleeps, has it.
 //!
 //! Nothing here decides when a node sleeps, and nothing here is lost that matters: plans are in the master's log, the
-//! operator's words in a file that is replaced in one step before they are answered.
+//! operators' settings in a file that is replaced in one step before they are answered.
 //!
 //! Reading order: [`settings`], [`feed`], `books.rs` (the energy account on disk), [`known`], [`manager`], `status.rs`, [`client`].
 #![forbid(unsafe_code)]

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::books::{self, Kept};
 use crate::feed::{Feed, Reader};
 use crate::known::{self, Known, Silent};
-use crate::settings::{Settings, Word};
+use crate::settings::{Override, Settings};
 use crate::status;
 
 /// How often readings are taken, energy is counted and the policy is asked.
@@ -375,8 +375,8 @@ impl PowerManager {
 
     async fn set_power(&self, call: pb::SetPower) -> Result<()> {
         let forced = match (call.watts, call.fraction) {
-            (Some(watts), None) => Some(Word::Watts(watts)),
-            (None, Some(share)) => Some(Word::Fraction(share)),
+            (Some(watts), None) => Some(Override::Watts(watts)),
+            (None, Some(share)) => Some(Override::Fraction(share)),
             (None, None) => None,
             (Some(_), Some(_)) => bail!(Invalid, "watts or a fraction, not both"),
         };

@@ -34,8 +34,8 @@ pub struct Settings {
     pub interval_ms: u64,
     /// Whether the policy stands although it was refused once.
     pub force: bool,
-    /// The operator's word on the supply.
-    pub forced: Option<Word>,
+    /// The operator's override of the supply.
+    pub forced: Option<Override>,
     /// Where the supply is read from; none: from nowhere, there is all that the nodes can draw.
     pub feed: Option<Feed>,
     /// Assumed when the source is silent or lies, for the whole cluster; none: half of the nodes' draw.
@@ -52,21 +52,21 @@ pub struct Settings {
     pub battery_s: f64,
 }
 
-/// A supply as the operator said it.
+/// A supply that an operator set in place of the source's.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
+pub enum Override {
     /// For the whole cluster.
     Watts(f64),
     /// Of the block servers' maximum.
     Fraction(f64),
 }
 
-impl From<Word> for Supply {
-    fn from(word: Word) -> Self {
-        match word {
-            Word::Watts(watts) => Self::Watts(watts),
-            Word::Fraction(share) => Self::Fraction(share),
+impl From<Override> for Supply {
+    fn from(forced: Override) -> Self {
+        match forced {
+            Override::Watts(watts) => Self::Watts(watts),
+            Override::Fraction(share) => Self::Fraction(share),
         }
     }
 }
@@ -97,8 +97,8 @@ impl Settings {
         if !(100..=86_400_000).contains(&self.interval_ms) {
             bail!(Invalid, "a blink interval of {} ms: between 100 ms and a day", self.interval_ms);
         }
-        if let Some(word) = self.forced {
-            check_supply(word.into())?;
+        if let Some(forced) = self.forced {
+            check_supply(forced.into())?;
         }
         let draws =
             [("base_watts", self.base_watts), ("active_watts", self.active_watts), ("asleep_watts", self.asleep_watts)];
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let mut settings = fresh();
-        settings.forced = Some(Word::Watts(80.0));
+        settings.forced = Some(Override::Watts(80.0));
         let bytes = serde_json::to_vec(&settings).unwrap();
         assert_eq!(Settings::decode(&bytes).unwrap(), settings);
     }

@@ -150,7 +150,7 @@ impl Manager {
         self.source.on_reading(now.moment, reading)
     }
 
-    /// The operator's word on the supply; none takes it back.
+    /// The operator's override of the supply; none ends it.
     pub fn force_supply(&mut self, supply: Option<Supply>) -> Result<()> {
         self.source.force(supply)
     }

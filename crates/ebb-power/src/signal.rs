@@ -1,7 +1,7 @@
 //! How much power there is over time: signals that can be computed ahead, and sources that must be listened to.
 //!
 //! A [`Signal`] is a function of time. A [`source::Source`] is what stands between a signal or a meter and the policy:
-//! an operator's word comes before it, and silence or nonsense is answered with `fallback_watts`.
+//! an operator's override comes before it, and silence or nonsense is answered with `fallback_watts`.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use ebb_types::{Error, ErrorKind, MetablockId, Result, bail};
 use crate::files::{shard, sync_shard};
 use crate::flush::{flush, put_in_place, sync_files};
 use crate::index::{IndexHead, IndexWriter, index_path};
-use crate::notice::{Notice, Word, tell_of_stuck};
+use crate::notice::{News, Notice, tell_of_stuck};
 use crate::state::ReplicaState;
 use crate::volume::Shared;
 
@@ -67,13 +67,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let word = notice.look(waits, shared.runtime.now());
         match done {
             Ok(()) => {
-                if let Some(Word::Over(lasted)) = word {
+                if let Some(News::Over(lasted)) = word {
                     let volume = shared.root.display();
                     tracing::info!(%volume, seconds = lasted.as_secs(), "the checkpoint found room");
                 }
             }
             Err(error) if waits => {
-                if let Some(Word::Waits(lasted)) = word {
+                if let Some(News::Waits(lasted)) = word {
                     let volume = shared.root.display();
                     tracing::warn!(%volume, seconds = lasted.as_secs(), %error, "checkpoint waits for space");
                 }

@@ -23,7 +23,7 @@ pub(crate) struct Notice {
 
 /// Something to say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Word {
+pub(crate) enum News {
     /// It waits, for so long by now.
     Waits(Duration),
     /// It is over, after so long.
@@ -32,10 +32,10 @@ pub(crate) enum Word {
 
 impl Notice {
     /// Takes in whether something waits at present.
-    pub(crate) fn look(&mut self, waits: bool, now: Moment) -> Option<Word> {
+    pub(crate) fn look(&mut self, waits: bool, now: Moment) -> Option<News> {
         if !waits {
             let lasted = now.since(self.since.take()?);
-            return std::mem::take(&mut self.open).then_some(Word::Over(lasted));
+            return std::mem::take(&mut self.open).then_some(News::Over(lasted));
         }
         let lasted = now.since(*self.since.get_or_insert(now));
         if self.said.is_some_and(|said| now.since(said) < EVERY) {
@@ -43,7 +43,7 @@ impl Notice {
         }
         self.said = Some(now);
         self.open = true;
-        Some(Word::Waits(lasted))
+        Some(News::Waits(lasted))
     }
 }
 
@@ -56,11 +56,11 @@ pub(crate) fn tell_of_stuck(shared: &Shared) {
     };
     let volume = shared.root.display();
     match word {
-        Some(Word::Waits(lasted)) => tracing::warn!(
+        Some(News::Waits(lasted)) => tracing::warn!(
             %volume, metablocks = replicas, bytes = shared.unplaced_bytes(), seconds = lasted.as_secs(),
             "the disk is full: synced data waits in the journal and in memory for its place; make room on the disk"
         ),
-        Some(Word::Over(lasted)) => {
+        Some(News::Over(lasted)) => {
             tracing::info!(%volume, seconds = lasted.as_secs(), "the disk has room again: synced data is in its place");
         }
         None => {}
@@ -86,9 +86,9 @@ mod tests {
         for second in 10..200 {
             said.extend(notice.look(second < 150, at(second)).map(|word| (second, word)));
         }
-        let waits = |second| (second, Word::Waits(secs(second - 10)));
-        assert_eq!(said, [waits(10), waits(70), waits(130), (150, Word::Over(secs(140)))]);
-        assert_eq!(notice.look(true, at(200)), Some(Word::Waits(secs(0))), "that is another time");
+        let waits = |second| (second, News::Waits(secs(second - 10)));
+        assert_eq!(said, [waits(10), waits(70), waits(130), (150, News::Over(secs(140)))]);
+        assert_eq!(notice.look(true, at(200)), Some(News::Waits(secs(0))), "that is another time");
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
         let mut notice = Notice::default();
         let said: Vec<_> =
             (0..120).filter_map(|second| notice.look(second % 2 == 0, at(second)).map(|word| (second, word))).collect();
-        let (waits, over) = (Word::Waits(secs(0)), Word::Over(secs(1)));
+        let (waits, over) = (News::Waits(secs(0)), News::Over(secs(1)));
         assert_eq!(said, [(0, waits), (1, over), (60, waits), (61, over)]);
     }
 }

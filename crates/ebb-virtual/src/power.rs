@@ -402,13 +402,13 @@ impl PowerCluster {
         self.ask(&self.manager_address(), &pb::PowerStatus {}).await
     }
 
-    /// The operator's word on the supply.
+    /// The operator's override of the supply.
     pub async fn set_fraction(&self, share: f64) -> Result<()> {
         let call = pb::SetPower { fraction: Some(share), watts: None };
         self.ask(&self.manager_address(), &call).await.map(drop)
     }
 
-    /// The operator's word on the supply of the whole cluster, in watts.
+    /// The operator's override of the supply of the whole cluster, in watts.
     pub async fn set_watts(&self, watts: f64) -> Result<()> {
         let call = pb::SetPower { fraction: None, watts: Some(watts) };
         self.ask(&self.manager_address(), &call).await.map(drop)

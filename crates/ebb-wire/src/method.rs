@@ -162,7 +162,7 @@ methods! {
     FetchReplica = 113, FetchReplicaReply;
 
     // Power manager.
-    /// The operator's word on the supply.
+    /// The operator's override of the supply.
     SetPower = 120, Empty;
     /// Where the supply is read from.
     FollowSource = 121, Empty;

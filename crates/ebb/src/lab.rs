@@ -39,7 +39,7 @@ pub enum LabCommand {
     /// locations and prefetch, measured on a running cluster beside the printed numbers.
     Metablocks(metablocks::MetablocksArgs),
     /// What a running cluster serves at 20, 50 and 80 % power, as a share of its full power, beside a virtual one. The
-    /// operator's word on the supply is full power afterwards.
+    /// operator's override is full power afterwards.
     Power(power::PowerArgs),
 }
 

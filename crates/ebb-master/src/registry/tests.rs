@@ -34,16 +34,16 @@ fn a_node_is_unknown_then_live_then_dead_then_live() {
     assert_eq!(registry.state(N1), pb::NodeState::NodeUnknown);
     registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
     assert!(registry.is_live(N1) && registry.is_sound(N1, VolumeId::new(1)));
-    assert_eq!(registry.on_tick([N1].into_iter(), at(5), |_, _, _| Word::Owed), []);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(5), |_, _, _| Heartbeat::Owed), []);
     let (prompt, nodes) = (registry.version(), [record(1, vec![volume(1)], false)]);
     assert!(!registry.describe(&nodes[0]).late);
-    assert_eq!(registry.on_tick([N1].into_iter(), at(6), |_, _, _| Word::NotYet), []);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(6), |_, _, _| Heartbeat::NotYet), []);
     assert!(!registry.describe(&nodes[0]).late, "it sleeps");
-    assert_eq!(registry.on_tick([N1].into_iter(), at(6), |_, _, _| Word::Owed), []);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(6), |_, _, _| Heartbeat::Owed), []);
     assert!(registry.describe(&nodes[0]).late && registry.version() > prompt, "clients hear of missed heartbeats");
-    assert_eq!(registry.on_tick([N1].into_iter(), at(30), |_, _, _| Word::Owed), []);
-    assert_eq!(registry.on_tick([N1].into_iter(), at(31), |_, _, _| Word::Owed), [Loss::NodeDied(N1)]);
-    assert_eq!(registry.on_tick([N1].into_iter(), at(32), |_, _, _| Word::Owed), [], "told once");
+    assert_eq!(registry.on_tick([N1].into_iter(), at(30), |_, _, _| Heartbeat::Owed), []);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(31), |_, _, _| Heartbeat::Owed), [Loss::NodeDied(N1)]);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(32), |_, _, _| Heartbeat::Owed), [], "told once");
     assert!(registry.is_dead(N1));
     let before = registry.version();
     assert_eq!(registry.on_heartbeat(&beat(7, vec![volume(1)]), at(40)), (Pulse::Known, vec![]));
@@ -56,9 +56,9 @@ fn a_node_that_never_comes_back_is_dead_after_the_dead_time() {
     let mut registry = registry();
     let nodes = [record(1, vec![volume(1)], false)];
     assert!(!registry.is_safe_start(nodes.iter(), |_| false));
-    assert_eq!(registry.on_tick([N1].into_iter(), at(29), |_, _, _| Word::Owed), []);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(29), |_, _, _| Heartbeat::Owed), []);
     assert!(!registry.is_dead(N1), "not heard of is not lost");
-    assert_eq!(registry.on_tick([N1].into_iter(), at(30), |_, _, _| Word::Owed), [Loss::NodeDied(N1)]);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(30), |_, _, _| Heartbeat::Owed), [Loss::NodeDied(N1)]);
     assert!(registry.is_safe_start(nodes.iter(), |_| false));
 }
 
@@ -66,9 +66,9 @@ fn a_node_that_never_comes_back_is_dead_after_the_dead_time() {
 fn a_node_that_sleeps_by_plan_is_not_dead() {
     let mut registry = registry();
     registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
-    assert_eq!(registry.on_tick([N1].into_iter(), at(100), |_, _, _| Word::Off), []);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(100), |_, _, _| Heartbeat::Off), []);
     assert!(registry.is_live(N1));
-    assert_eq!(registry.on_tick([N1].into_iter(), at(101), |_, _, _| Word::Owed), [Loss::NodeDied(N1)]);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(101), |_, _, _| Heartbeat::Owed), [Loss::NodeDied(N1)]);
 }
 
 /// A plan may be made because a node is missed, and leave it out: it is missed all the same.
@@ -77,11 +77,11 @@ fn a_node_that_is_late_stays_late_and_dies_although_a_plan_switches_it_off() {
     let mut registry = registry();
     registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
     let node = record(1, vec![volume(1)], false);
-    assert_eq!(registry.on_tick([N1].into_iter(), at(6), |_, _, _| Word::Owed), []);
-    assert_eq!(registry.on_tick([N1].into_iter(), at(8), |_, _, _| Word::Off), []);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(6), |_, _, _| Heartbeat::Owed), []);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(8), |_, _, _| Heartbeat::Off), []);
     assert!(registry.describe(&node).late);
-    assert_eq!(registry.on_tick([N1].into_iter(), at(31), |_, _, _| Word::NotYet), [], "it may still be woken");
-    assert_eq!(registry.on_tick([N1].into_iter(), at(31), |_, _, _| Word::Off), [Loss::NodeDied(N1)]);
+    assert_eq!(registry.on_tick([N1].into_iter(), at(31), |_, _, _| Heartbeat::NotYet), [], "it may still be woken");
+    assert_eq!(registry.on_tick([N1].into_iter(), at(31), |_, _, _| Heartbeat::Off), [Loss::NodeDied(N1)]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn placement_sees_who_may_take_replicas() {
     assert!(!usable(&registry, true, Patience::Prompt, at(2)), "draining");
     assert!(!usable(&registry, false, Patience::Prompt, at(6)), "silent");
     assert!(usable(&registry, false, Patience::UntilDead, at(6)));
-    registry.on_tick([N1].into_iter(), at(40), |_, _, _| Word::Owed);
+    registry.on_tick([N1].into_iter(), at(40), |_, _, _| Heartbeat::Owed);
     assert!(!usable(&registry, false, Patience::UntilDead, at(40)), "dead");
     assert_eq!(registry.describe(&record(1, vec![volume(1)], true)).state, pb::NodeState::NodeDead as i32);
 }

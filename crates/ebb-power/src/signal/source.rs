@@ -110,7 +110,7 @@ impl Source {
         Ok(Self { trust, full_nodes_watts, forced: None, heard: None, lie: None })
     }
 
-    /// The operator's word, which comes before the source's; none takes it back.
+    /// The operator's override, which comes before the source; none ends it.
     pub fn force(&mut self, supply: Option<Supply>) -> Result<()> {
         supply.map_or(Ok(()), check_supply)?;
         self.forced = supply;

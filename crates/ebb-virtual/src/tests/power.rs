@@ -53,7 +53,7 @@ async fn read_file(client: &Client, number: usize) -> Vec<u8> {
     data.to_vec()
 }
 
-/// Waits until the plan that follows an operator's word is in force.
+/// Waits until the plan that follows an operator's override is in force.
 async fn settle(world: &World) {
     world.sleep(INTERVAL * 2 + Duration::from_secs(1)).await;
 }

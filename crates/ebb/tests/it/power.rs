@@ -231,13 +231,13 @@ fn a_cluster_is_held_against_a_virtual_one() {
     assert!(rows.iter().all(is_served), "{agreement}");
     assert!(cluster.ebb(&["fs", "ls", "/lab-power"]).code != 0, "what it read is gone");
     wait_plan(&cluster, "full power again", |status| status["budget_watts"] == 140.0);
-    // A source takes the operator's word back.
+    // A source ends the operator's override.
     cluster.ok(&["power", "follow", "--oscillating", "0", "--period", "10s"]);
     wait_plan(&cluster, "the oscillation", |status| {
         status["budget_watts"] == 85.0 && status["source"].as_str().unwrap().contains("oscillation")
     });
     cluster.ok(&["power", "set", "--watts", "90"]);
-    wait_plan(&cluster, "the operator's word", |status| status["source"] == "operator");
+    wait_plan(&cluster, "the operator's override", |status| status["source"] == "operator");
 }
 
 #[test]
