@@ -7,15 +7,15 @@
 //! A node is silent if a call had no answer within its deadline and *no* call was answered since that one was sent. A slow
 //! one that answers others is not. An answer that comes right after the call was sent does not count: it was under way before. A
 //! quarter of that deadline without any answer will do if the master has missed its heartbeats, too. What a call before
-//! it waited for a connection in vain counts with a call: whoever asks next need not wait as long again. A node that nobody
-//! got a connection to for as long as the master waits for its heartbeats is silent as well. Plain values: moments come in as arguments.
+//! it waited for a connection in vain counts with a call: the next one need not wait as long again. A node is silent as well if no
+//! connection to it was made for as long as one may take. Plain values: moments come in as arguments.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::deadlines::{LATE_WAIT, SUSPECT_TIME, WRITE_DEADLINE};
+use ebb_types::deadlines::{DIAL_TIMEOUT, LATE_WAIT, SUSPECT_TIME, WRITE_DEADLINE};
 
 /// A deadline that passed by more than this was not kept by this process itself, which slept, or was frozen: that says nothing
 /// of the other side.
@@ -72,10 +72,10 @@ impl Silence {
     }
 
     /// A call that began at `sent` did not get to the node: no connection was made for so long, or the member before it in a chain
-    /// did not answer. One that is refused at once says that the node's host is there. True: the node is silent from now on, and
-    /// was not known to be.
+    /// did not answer. True: the node is silent from now on, and was not known to be.
     ///
-    /// However short it was, it counts with those before it: it may have waited for a connection that another call had begun.
+    /// A call that is refused at once says that the node's host is there. A short call counts with those before it: it may have
+    /// waited for a connection that another call had begun.
     pub fn on_unreached(&mut self, node: u64, sent: Moment, now: Moment) -> bool {
         let took = now.since(sent);
         if took < REFUSED || took >= WRITE_DEADLINE + OVERSLEPT || self.is_heard_since(node, sent) {
@@ -84,7 +84,7 @@ impl Silence {
         let since = self.in_vain_since(node, sent).unwrap_or(sent);
         self.in_vain.insert(node, InVain { since, until: now });
         // A call that waited for much longer than a connection may take was not woken in time: the next one has to show it.
-        took < SUSPECT_TIME + OVERSLEPT && now.since(since) >= SUSPECT_TIME && self.note(node, now)
+        took < DIAL_TIMEOUT + OVERSLEPT && now.since(since) >= DIAL_TIMEOUT && self.note(node, now)
     }
 
     /// Since when calls were made in vain, one of `sent` among them. Calls that wait together are told of in any order.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_client::{Access, Client, Handle};
 use ebb_power::policy::{Ask, Rotational, Timing, choose};
-use ebb_power::{Battery, Duty, Hardware, PolicyKind, PowerPlan, Supply, wall_ms};
+use ebb_power::{Battery, Duty, Hardware, PolicyKind, Supply, wall_ms};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
 use ebb_types::{Credentials, HostName, InodeId, NodeId, Result, err};
-use ebb_virtual::power::{OverloadRule, PowerCluster, PowerOptions, Settings};
+use ebb_virtual::power::{OverloadRule, PowerCluster, PowerOptions, Settings, newest_plan};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, Op, SetDataset};
 
@@ -290,7 +290,7 @@ impl Testbed {
     /// Nodes that the newest plan keeps on without a break; all, if there is none.
     pub async fn nodes_on(&self) -> Result<BTreeSet<u64>> {
         let told = self.cluster.describe().await?;
-        let plan = told.plans.last().map(|plan| PowerPlan::decode(plan)).transpose()?;
+        let plan = newest_plan(&told)?;
         let is_on = |node: &u64| {
             let duty = plan.as_ref().and_then(|plan| plan.nodes.get(&NodeId::new(*node))).map(|node| node.duty);
             duty.is_none_or(|duty| duty == Duty::On)
@@ -340,7 +340,7 @@ impl Testbed {
         let told = self.cluster.describe().await?;
         let circle: Vec<NodeId> = told.nodes.iter().map(|node| NodeId::new(node.id)).collect();
         let hardware = Hardware::new(MACHINES.base_watts, circle.iter().map(|node| (*node, MACHINES.node)).collect())?;
-        let last = told.plans.last().map(|plan| PowerPlan::decode(plan)).transpose()?;
+        let last = newest_plan(&told)?;
         let interval_ms = u64::try_from(MACHINES.interval.as_millis()).map_err(|_| err!(Invalid, "a long interval"))?;
         let now_ms = wall_ms(self.world.process("operator").runtime().wall());
         let ask = Ask {

@@ -94,10 +94,7 @@ fn adopt_ids(shared: &Shared, call: &mut pb::RegisterNode) {
     }
     let Some(node) = shared.state.registry.lock().by_boot(BootId::new(call.boot)) else { return };
     let machine = shared.group.machine();
-    let Some(record) = machine.nodes().filter_map(|record| record.node.as_ref()).find(|known| known.id == node.raw())
-    else {
-        return;
-    };
+    let Some(record) = machine.registered(node) else { return };
     call.node = record.id;
     for volume in call.volumes.iter_mut().filter(|volume| volume.id == 0) {
         let known =
@@ -180,8 +177,7 @@ pub(crate) fn on_losses(shared: &Shared, machine: &Machine, losses: &[Loss]) {
 
 /// A node's volumes, as recorded.
 pub(crate) fn volumes_of(machine: &Machine, node: NodeId) -> Vec<VolumeId> {
-    let record = machine.nodes().filter_map(|record| record.node.as_ref()).find(|known| known.id == node.raw());
-    record.iter().flat_map(|node| &node.volumes).map(|volume| VolumeId::new(volume.id)).collect()
+    machine.registered(node).iter().flat_map(|node| &node.volumes).map(|volume| VolumeId::new(volume.id)).collect()
 }
 
 /// Records replicas of another history before anything is made of the report, and forgets those that are gone.

@@ -151,13 +151,7 @@ pub(crate) async fn describe(
     let datasets = filled.map(|dataset| chains::charted(dataset, &all)).collect();
     let mut holdings = holdings.told();
     let until = shared.runtime.now().after(deadline);
-    let paths = examples::find(shared, &machine, &holdings, &call.named, until).await?;
-    for (wanted, path) in call.named.iter().zip(paths) {
-        let is_it = |held: &&mut pb::PowerHolding| (&held.nodes, held.copies) == (&wanted.nodes, wanted.copies);
-        if let Some(held) = holdings.iter_mut().find(is_it) {
-            held.example = path;
-        }
-    }
+    examples::find(shared, &machine, &mut holdings, &call.named, until).await?;
     let loads = shared.state.popular.lock().loads(&machine);
     let reads = loads.into_iter().map(|(node, reads)| pb::NodeReads { node: node.raw(), reads }).collect();
     Ok(pb::DescribePowerReply { nodes, datasets, holdings, away, served, reads, ..plans })

@@ -192,12 +192,8 @@ impl Shared {
     /// Where a node was last registered.
     pub(crate) fn channel(&self, node: NodeId) -> Result<Channel> {
         let machine = self.group.machine();
-        let Some(address) =
-            machine.nodes().filter_map(|record| record.node.as_ref()).find(|known| known.id == node.raw())
-        else {
-            bail!(NotFound, "node {node} is not registered");
-        };
-        Ok(self.connector.channel(&address.address))
+        let Some(known) = machine.registered(node) else { bail!(NotFound, "node {node} is not registered") };
+        Ok(self.connector.channel(&known.address))
     }
 
     /// Asks a node for something that may be asked twice. A connection that stood since before a restart of the node
@@ -213,9 +209,7 @@ impl Shared {
     /// How a node is reached, as another node needs it.
     pub(crate) fn hop(&self, member: pb::Member) -> Result<pb::Hop> {
         let machine = self.group.machine();
-        let Some(node) =
-            machine.nodes().filter_map(|record| record.node.as_ref()).find(|known| known.id == member.node)
-        else {
+        let Some(node) = machine.registered(member.node_id()) else {
             bail!(NotFound, "node n{} is not registered", member.node);
         };
         Ok(pb::Hop { member: Some(member), address: node.address.clone(), host: node.host.clone() })

@@ -39,10 +39,7 @@ fn judge(recorded: &pb::Node, told: &pb::RegisterNode, lsn: impl Fn(VolumeId) ->
 /// Refuses a process that is not the node that it says, with the reason and the way on.
 pub(crate) fn check(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
     let node = NodeId::new(call.node);
-    let recorded = {
-        let machine = shared.group.machine();
-        machine.nodes().filter_map(|record| record.node.as_ref()).find(|known| known.id == call.node).cloned()
-    };
+    let recorded = shared.group.machine().registered(node).cloned();
     let Some(recorded) = recorded else { return Ok(()) };
     let now = shared.runtime.now();
     let sentence = {

@@ -142,6 +142,12 @@ impl Machine {
         self.registry.node(id)
     }
 
+    /// A node as it registered last.
+    #[must_use]
+    pub fn registered(&self, id: NodeId) -> Option<&pb::Node> {
+        self.node(id)?.node.as_ref()
+    }
+
     /// Open sessions, in order, with their host and role.
     pub fn sessions(&self) -> impl Iterator<Item = (SessionId, HostName, &str)> + '_ {
         self.sessions.iter().map(|(id, session)| (id, session.host.clone(), &*session.role))

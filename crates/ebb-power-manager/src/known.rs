@@ -62,22 +62,24 @@ impl Known {
         }
     }
 
-    /// Files that the master looked for, one for each of some holdings: sentences name them. Where it found none, none is known
-    /// any more.
-    pub fn name(&mut self, told: &[pb::PowerHolding]) {
-        for found in told.iter().map(holding) {
-            let lies_so = |known: &&mut Holding| (&known.nodes, known.copies) == (&found.nodes, found.copies);
-            if let Some(known) = self.holdings.iter_mut().find(lies_so) {
-                known.example = found.example;
-            }
-        }
+    /// Takes in the files that the master found for the holdings that it was asked for. Where it found none, none is known any
+    /// more.
+    pub fn name(&mut self, asked: &[Holding], told: &[pb::PowerHolding]) {
+        let is_asked = |found: &Holding| asked.iter().any(|asked| asked.lies_like(found));
+        self.set_examples(told.iter().map(holding).filter(is_asked));
     }
 
     /// Goes on naming the files that were named before.
     pub fn keep_names(&mut self, before: &Self) {
-        let named: Vec<pb::PowerHolding> =
-            before.holdings.iter().filter(|held| !held.example.is_empty()).map(told).collect();
-        self.name(&named);
+        self.set_examples(before.holdings.iter().filter(|held| !held.example.is_empty()).cloned());
+    }
+
+    fn set_examples(&mut self, found: impl Iterator<Item = Holding>) {
+        for found in found {
+            if let Some(known) = self.holdings.iter_mut().find(|known| known.lies_like(&found)) {
+                known.example = found.example;
+            }
+        }
     }
 
     /// Why a plan is as it is. It names a file that is out of reach also where none was known when the plan was made.
@@ -197,12 +199,13 @@ mod tests {
         };
         let mut now = known(vec![told(&[3, 4], "/lit"), told(&[1, 2], "")]);
         assert_eq!(now.sentence(&plan), "why; 3 metablocks out of reach");
-        now.name(&[told(&[1, 2], "/dark"), told(&[1], "/elsewhere")]);
+        let asked = [holding(&told(&[1, 2], ""))];
+        now.name(&asked, &[told(&[1, 2], "/dark"), told(&[3, 4], ""), told(&[1], "/elsewhere")]);
         assert_eq!(now.sentence(&plan), "why; 3 metablocks out of reach, as of /dark");
         let mut later = known(vec![told(&[2, 5], ""), told(&[1, 2], "")]);
         later.keep_names(&now);
         assert_eq!(later.sentence(&plan), "why; 3 metablocks out of reach, as of /dark");
-        later.name(&[told(&[1, 2], "")]);
+        later.name(&asked, &[told(&[1, 2], "")]);
         assert_eq!(later.sentence(&plan), "why; 3 metablocks out of reach", "it is not there any more");
     }
 }

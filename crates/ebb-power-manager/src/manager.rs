@@ -25,7 +25,7 @@ use crate::status;
 /// How often readings are taken, energy is counted and the policy is asked.
 const TICK: Duration = Duration::from_millis(100);
 /// How often the master is asked for nodes, datasets and what lies where.
-const LOOK: Duration = Duration::from_secs(5);
+const LEARN: Duration = Duration::from_secs(5);
 /// How often it is asked which nodes are silent: what they hold needs others to be on.
 const WATCH: Duration = Duration::from_millis(500);
 /// Plans that a history that is lost may have had beyond those of the log, one a minute for a week and more. As many further
@@ -132,8 +132,8 @@ async fn manage(manager: Arc<PowerManager>) {
     let (mut looked, mut watched): (Option<Moment>, Option<Moment>) = (None, None);
     loop {
         let now = manager.runtime.now();
-        if looked.is_none_or(|looked| now.since(looked) >= LOOK) {
-            match manager.look().await {
+        if looked.is_none_or(|looked| now.since(looked) >= LEARN) {
+            match manager.learn_cluster().await {
                 Ok(_) => {
                     (looked, watched) = (Some(now), Some(now));
                     manager.write_account().await;
@@ -170,7 +170,7 @@ impl PowerManager {
     }
 
     /// Learns the cluster anew. True: a decision may be another one for that.
-    async fn look(&self) -> Result<bool> {
+    async fn learn_cluster(&self) -> Result<bool> {
         let channel = self.connector.channel(&self.options.master);
         let told = channel.call(&pb::DescribePower::default(), LONG_CALL).await?;
         let mut state = self.state.lock();
@@ -200,7 +200,7 @@ impl PowerManager {
         let mut is_news = state.known.as_ref().is_none_or(|before| before.ground() != known.ground());
         state.known = Some(known);
         if let Some(core) = &mut state.core {
-            // One whose answer was lost on the way back.
+            // A plan whose answer was lost.
             for plan in &told.plans {
                 let plan = PowerPlan::decode(plan)?;
                 if plan.version > core.plans().version() {
@@ -233,15 +233,12 @@ impl PowerManager {
         if spoken_of.is_empty() {
             return;
         }
-        let named: Vec<pb::PowerHolding> = spoken_of.iter().map(known::told).collect();
-        let question = pb::DescribePower { named: named.clone(), ..Default::default() };
+        let named = spoken_of.iter().map(known::told).collect();
+        let question = pb::DescribePower { named, ..Default::default() };
         match self.connector.channel(&self.options.master).call(&question, LONG_CALL).await {
-            Ok(mut told) => {
-                told.holdings.retain(|held| {
-                    named.iter().any(|asked| (&asked.nodes, asked.copies) == (&held.nodes, held.copies))
-                });
+            Ok(told) => {
                 if let Some(known) = &mut self.state.lock().known {
-                    known.name(&told.holdings);
+                    known.name(spoken_of, &told.holdings);
                 }
             }
             Err(error) => tracing::debug!(%error, "the master names no files"),
@@ -313,7 +310,7 @@ impl PowerManager {
         let Some(mut decision) = self.decide(now)? else { return Ok(Vec::new()) };
         // What a plan puts out of reach is judged by what lies where now, and not some seconds ago.
         if decision.publish.is_some() {
-            let is_news = self.look().await?;
+            let is_news = self.learn_cluster().await?;
             let later = self.now();
             if is_news || later.wall_ms.saturating_sub(now.wall_ms) > FRESH_MS {
                 let Some(again) = self.decide(later)? else { return Ok(Vec::new()) };
@@ -417,7 +414,7 @@ impl PowerManager {
         let policy = call.policy.parse()?;
         let changing = self.changing.lock().await;
         // What a plan would put out of reach is judged by what lies where now.
-        self.look().await?;
+        self.learn_cluster().await?;
         let wanted = wanted(policy, call.force);
         if let Err(refusal) = self.check_policy(wanted) {
             // Plans are made while the master looks for files that the refusal can name.

@@ -105,7 +105,7 @@ pub struct Decision {
 pub struct Refusal {
     /// In words.
     pub error: ebb_types::Error,
-    /// What they speak of: a file of each of them is worth looking for.
+    /// What it speaks of: a file of each of them is worth looking for.
     pub spoken_of: Vec<Holding>,
 }
 
@@ -139,8 +139,7 @@ impl Manager {
         Ok(Self { settings, source, battery, plans, account, counted, force: Force::Refuse, others })
     }
 
-    /// What is known of plans that are not of this log: its plans get higher versions than those.
-    /// True: it is news.
+    /// What is known of plans that are not of this log: its plans get higher versions than those. True: it is news.
     pub fn on_others(&mut self, others: Others) -> bool {
         std::mem::replace(&mut self.others, others) != others
     }

@@ -19,6 +19,14 @@ pub struct Holding {
     pub example: String,
 }
 
+impl Holding {
+    /// Whether both are of the same metablocks.
+    #[must_use]
+    pub fn lies_like(&self, other: &Self) -> bool {
+        (&self.nodes, self.copies) == (&other.nodes, other.copies)
+    }
+}
+
 /// Whether a plan is followed although it puts data out of reach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Force {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_runtime::{Moment, Runtime};
+use ebb_types::deadlines::DIAL_TIMEOUT;
 use ebb_types::{Error, ErrorKind, Result, err};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -12,8 +13,6 @@ use crate::connection::Connection;
 use crate::counters::Link;
 use crate::{Counters, Identity, handshake};
 
-/// Time for connecting and for the handshake.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause after the first failed dial; doubles with each further one.
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Longest pause between two dials.

@@ -64,16 +64,16 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         shared.checkpoint_wanted.notified().await;
         let done = checkpoint(&shared).await;
         let waits = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
-        let word = notice.look(waits, shared.runtime.now());
+        let news = notice.observe(waits, shared.runtime.now());
         match done {
             Ok(()) => {
-                if let Some(News::Over(lasted)) = word {
+                if let Some(News::Over(lasted)) = news {
                     let volume = shared.root.display();
                     tracing::info!(%volume, seconds = lasted.as_secs(), "the checkpoint found room");
                 }
             }
             Err(error) if waits => {
-                if let Some(News::Waits(lasted)) = word {
+                if let Some(News::Waits(lasted)) = news {
                     let volume = shared.root.display();
                     tracing::warn!(%volume, seconds = lasted.as_secs(), %error, "checkpoint waits for space");
                 }

@@ -31,8 +31,8 @@ pub(crate) enum News {
 }
 
 impl Notice {
-    /// Takes in whether something waits at present.
-    pub(crate) fn look(&mut self, waits: bool, now: Moment) -> Option<News> {
+    /// Takes in whether something waits at present; what is to be logged of it, if anything.
+    pub(crate) fn observe(&mut self, waits: bool, now: Moment) -> Option<News> {
         if !waits {
             let lasted = now.since(self.since.take()?);
             return std::mem::take(&mut self.open).then_some(News::Over(lasted));
@@ -49,13 +49,13 @@ impl Notice {
 
 /// Says what is to be said of synced data that found no room for its place.
 pub(crate) fn tell_of_stuck(shared: &Shared) {
-    let (word, replicas) = {
+    let (news, replicas) = {
         let mut unsynced = shared.unsynced.lock();
         let replicas = unsynced.stuck.len();
-        (unsynced.notice.look(replicas > 0, shared.runtime.now()), replicas)
+        (unsynced.notice.observe(replicas > 0, shared.runtime.now()), replicas)
     };
     let volume = shared.root.display();
-    match word {
+    match news {
         Some(News::Waits(lasted)) => tracing::warn!(
             %volume, metablocks = replicas, bytes = shared.unplaced_bytes(), seconds = lasted.as_secs(),
             "the disk is full: synced data waits in the journal and in memory for its place; make room on the disk"
@@ -84,18 +84,19 @@ mod tests {
         let mut notice = Notice::default();
         let mut said = Vec::new();
         for second in 10..200 {
-            said.extend(notice.look(second < 150, at(second)).map(|word| (second, word)));
+            said.extend(notice.observe(second < 150, at(second)).map(|news| (second, news)));
         }
         let waits = |second| (second, News::Waits(secs(second - 10)));
         assert_eq!(said, [waits(10), waits(70), waits(130), (150, News::Over(secs(140)))]);
-        assert_eq!(notice.look(true, at(200)), Some(News::Waits(secs(0))), "that is another time");
+        assert_eq!(notice.observe(true, at(200)), Some(News::Waits(secs(0))), "that is another time");
     }
 
     #[test]
     fn what_comes_and_goes_is_said_once_a_minute() {
         let mut notice = Notice::default();
-        let said: Vec<_> =
-            (0..120).filter_map(|second| notice.look(second % 2 == 0, at(second)).map(|word| (second, word))).collect();
+        let said: Vec<_> = (0..120)
+            .filter_map(|second| notice.observe(second % 2 == 0, at(second)).map(|news| (second, news)))
+            .collect();
         let (waits, over) = (News::Waits(secs(0)), News::Over(secs(1)));
         assert_eq!(said, [(0, waits), (1, over), (60, waits), (61, over)]);
     }

@@ -8,6 +8,9 @@ use std::time::Duration;
 /// A node that was not heard for so long counts as late: nothing new goes there.
 pub const SUSPECT_TIME: Duration = Duration::from_secs(3);
 
+/// Time for a connection and its handshake. A node to which none is made for so long is as silent as one that is late.
+pub const DIAL_TIMEOUT: Duration = SUSPECT_TIME;
+
 /// How long a call waits for a node that is late.
 pub const LATE_WAIT: Duration = Duration::from_secs(1);
 
@@ -50,7 +53,8 @@ const fn sum(spans: [Duration; 3]) -> Duration {
 // early.
 const _: () = assert!(is_before(sum([SUSPECT_TIME, LATE_WAIT, REPLACE_PAUSE]), GOES_ON_WITHIN));
 const _: () = assert!(is_before(sum([WRITE_DEADLINE, REPLACE_PAUSE, REPLACE_PAUSE]), GOES_ON_WITHIN));
-// By the time that a call has found a member silent the master misses the node, too, if it is silent to all.
+// By the time that a call's deadline has found a member silent the master misses the node, too, if it is silent to all. A
+// connection that is not made may find it a little earlier: the master is asked once more then.
 const _: () = assert!(is_before(SUSPECT_TIME, WRITE_DEADLINE));
 // A proxy's file has changed its set before the attempt of who sent the operation is over.
 const _: () = assert!(is_before(GOES_ON_WITHIN, SHARED_ATTEMPT));

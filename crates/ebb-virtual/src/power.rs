@@ -169,6 +169,11 @@ fn address(block: &Process) -> String {
     format!("{}:7100", block.ip())
 }
 
+/// The newest plan that the master tells of; none: every node is on.
+pub fn newest_plan(told: &pb::DescribePowerReply) -> Result<Option<PowerPlan>> {
+    told.plans.last().map(|plan| PowerPlan::decode(plan)).transpose()
+}
+
 impl PowerCluster {
     /// A cluster of so many nodes with the reference figures.
     pub async fn start(world: &World, nodes: usize, policy: PolicyKind, interval: Duration) -> Result<Self> {

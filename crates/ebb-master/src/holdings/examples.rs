@@ -23,26 +23,26 @@ const PART: usize = 10_000;
 /// Others get the processor.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Paths in the order of `wanted`, which are some of `told`; where none was found until then, an empty one.
+/// Gives those of `holdings` that are `wanted` the path of a file, if one is found until then.
 ///
 /// Errors: `Invalid` for more than [`WANTED_MAX`] at a time.
 pub(crate) async fn find(
     shared: &Shared,
     machine: &Machine,
-    told: &[pb::PowerHolding],
+    holdings: &mut [pb::PowerHolding],
     wanted: &[pb::PowerHolding],
     until: Moment,
-) -> Result<Vec<String>> {
+) -> Result<()> {
     if wanted.len() > WANTED_MAX {
         bail!(Invalid, "examples of {} holdings at a time; at most {WANTED_MAX}", wanted.len());
     }
     if wanted.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     // The names get their share of the time, too.
     let half = shared.runtime.now().after(until.since(shared.runtime.now()) / 2);
     let mut pace = Pace { shared, until: half, looked: 0 };
-    let apart: BTreeSet<&[u64]> = told.iter().filter(|held| !is_merged(held)).map(|held| &held.nodes[..]).collect();
+    let apart: BTreeSet<&[u64]> = holdings.iter().filter(|held| !is_merged(held)).map(|held| &held.nodes[..]).collect();
     let mut searches: Vec<Search<'_>> =
         wanted.iter().map(|of| Search { of, apart: &apart, files: Vec::new() }).collect();
     for (_, inode, members) in machine.placed() {
@@ -63,7 +63,14 @@ pub(crate) async fn find(
             paths.insert(named.inode, machine.path(named));
         }
     }
-    Ok(searches.iter().map(|search| search.path(&paths).cloned().unwrap_or_default()).collect())
+    let found: Vec<Option<String>> = searches.iter().map(|search| search.path(&paths).cloned()).collect();
+    for (wanted, path) in wanted.iter().zip(found) {
+        let is_it = |held: &&mut pb::PowerHolding| (&held.nodes, held.copies) == (&wanted.nodes, wanted.copies);
+        if let Some(held) = holdings.iter_mut().find(is_it) {
+            held.example = path.unwrap_or_default();
+        }
+    }
+    Ok(())
 }
 
 /// Whether sets are told together, as one that lies on some of these nodes.

@@ -105,12 +105,8 @@ fn what_is_written_while_homes_are_off_comes_home_when_they_are_on() {
         assert!(away >= 40 && found.away.iter().all(|away| off.contains(&away.home)), "{:?}", found.away);
         assert_eq!(found.away.iter().map(|away| away.bytes).sum::<u64>(), away * 1000);
         assert_eq!(found.guests.iter().sum::<u64>(), away);
-        let power = cluster
-            .channel()
-            .0
-            .call(&pb::DescribePower { nodes_only: true, ..Default::default() }, DEADLINE)
-            .await
-            .unwrap();
+        let call = pb::DescribePower { nodes_only: true, ..Default::default() };
+        let power = cluster.channel().0.call(&call, DEADLINE).await.unwrap();
         assert_eq!(power.away, found.away);
 
         cluster.crash_master().await;

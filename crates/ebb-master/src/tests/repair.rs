@@ -10,11 +10,21 @@ use super::harness::{Cluster, DEADLINE, TestClient, held, with_cluster, with_pla
 
 async fn files(cluster: &Cluster, count: usize) -> (TestClient, Vec<(pb::Attr, pb::Metablock)>) {
     let client = cluster.client().await;
+    let files = files_of(&client, cluster, "f", count).await;
+    (client, files)
+}
+
+async fn files_of(
+    client: &TestClient,
+    cluster: &Cluster,
+    prefix: &str,
+    count: usize,
+) -> Vec<(pb::Attr, pb::Metablock)> {
     let mut files = Vec::new();
     for number in 0..count {
-        files.push(client.written_file(cluster, &format!("f{number}"), 1000).await);
+        files.push(client.written_file(cluster, &format!("{prefix}{number}"), 1000).await);
     }
-    (client, files)
+    files
 }
 
 async fn assert_whole(cluster: &Cluster, sets: usize) {
@@ -90,8 +100,8 @@ fn a_drained_node_ends_empty() {
     });
 }
 
-/// Goal: a drain comes to its end although new sets were on their way into the log when it began. Method: four clients make files
-/// while the word of the drain is logged; which of them had been placed before, the seed decides.
+/// Goal: a drain ends although new sets were on their way into the log when it began. Method: four clients make files while the
+/// drain is logged. The seed decides which of them were placed before.
 #[test]
 fn what_was_placed_when_a_drain_began_leaves_the_node_too() {
     let mut raced = 0;
@@ -104,29 +114,16 @@ fn what_was_placed_when_a_drain_began_leaves_the_node_too() {
                 cluster.world.sleep(Duration::from_millis(5)).await;
                 channel.call(&drain, DEADLINE).await.unwrap();
             };
-            let (a, b, c, d, ()) = tokio::join!(
-                some_files(&cluster, "a"),
-                some_files(&cluster, "b"),
-                some_files(&cluster, "c"),
-                some_files(&cluster, "d"),
-                begin
-            );
+            let making = async |prefix| files_of(&cluster.watcher().await, &cluster, prefix, 10).await;
+            let (a, b, c, d, ()) = tokio::join!(making("a"), making("b"), making("c"), making("d"), begin);
             cluster.world.sleep(Duration::from_secs(60)).await;
             let left = channel.call(&drain, DEADLINE).await.unwrap().metablocks_left;
             assert_eq!(left, 0, "seed {seed}");
-            [a, b, c, d].iter().flatten().filter(|block| block.members.iter().any(|member| member.node == node)).count()
+            let lies_there = |block: &pb::Metablock| block.members.iter().any(|member| member.node == node);
+            [a, b, c, d].iter().flatten().filter(|(_, block)| lies_there(block)).count()
         });
     }
     assert!(raced > 0, "no set was on its way");
-}
-
-async fn some_files(cluster: &Cluster, prefix: &str) -> Vec<pb::Metablock> {
-    let client = cluster.watcher().await;
-    let mut made = Vec::new();
-    for number in 0..10 {
-        made.push(client.written_file(cluster, &format!("{prefix}{number}"), 1000).await.1);
-    }
-    made
 }
 
 #[test]

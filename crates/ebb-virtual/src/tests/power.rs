@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Handle};
-use ebb_power::{Duty, PolicyKind, PowerPlan};
+use ebb_power::{Duty, PolicyKind};
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{Credentials, InodeId, NodeId, PlanVersion};
 use ebb_wire::pb;
 
 use crate::power::work::{make, make_chain};
-use crate::power::{DEAD_TIME, LOG_DIR, PowerCluster};
+use crate::power::{DEAD_TIME, LOG_DIR, PowerCluster, newest_plan};
 
 const INTERVAL: Duration = Duration::from_secs(2);
 const BLOCK: usize = 64 << 10;
@@ -51,6 +51,14 @@ async fn read_file(client: &Client, number: usize) -> Vec<u8> {
     let data = client.read(file, 0, BLOCK as u32).await.unwrap();
     client.close(file).await;
     data.to_vec()
+}
+
+/// A cluster whose nodes blink on this share of their power.
+async fn blinking(world: &World, nodes: usize, share: f64) -> PowerCluster {
+    let cluster = PowerCluster::start(world, nodes, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
+    cluster.set_fraction(share).await.unwrap();
+    settle(world).await;
+    cluster
 }
 
 /// Waits until the plan that follows an operator's override is in force.
@@ -119,9 +127,7 @@ fn circular_blinking_keeps_the_budget_and_every_read_returns_within_an_interval(
 #[test]
 fn writes_under_blinking_are_on_every_member_within_two_intervals() {
     World::run(4, WorldOptions::default(), |world| async move {
-        let cluster = PowerCluster::start(&world, 5, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
-        cluster.set_fraction(0.3).await.unwrap();
-        settle(&world).await;
+        let cluster = blinking(&world, 5, 0.3).await;
         let client = cluster.connect("client").await.unwrap();
         let began = world.now();
         let files = write_files(&client).await;
@@ -193,15 +199,13 @@ fn a_plan_that_takes_data_out_of_reach_is_refused() {
     });
 }
 
-/// The master logged a plan and its answer was lost; since then the supply is as before, so that the manager wants no other plan.
+/// The master logged a plan, and its answer was lost. The supply has not changed, so the manager wants no other plan.
 #[test]
 fn a_plan_whose_answer_was_lost_is_learnt() {
     World::run(23, WorldOptions::default(), |world| async move {
-        let cluster = PowerCluster::start(&world, 5, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
-        cluster.set_fraction(0.5).await.unwrap();
-        settle(&world).await;
+        let cluster = blinking(&world, 5, 0.5).await;
         let told = cluster.describe().await.unwrap();
-        let mut plan = PowerPlan::decode(told.plans.last().unwrap()).unwrap();
+        let mut plan = newest_plan(&told).unwrap().unwrap();
         plan.version = PlanVersion::new(plan.version.raw() + 1);
         cluster.publish(&plan).await.unwrap();
         world.sleep(Duration::from_secs(7)).await;
@@ -212,9 +216,7 @@ fn a_plan_whose_answer_was_lost_is_learnt() {
 #[test]
 fn fsync_does_not_wait_for_members_that_sleep() {
     World::run(6, WorldOptions::default(), |world| async move {
-        let cluster = PowerCluster::start(&world, 9, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
-        cluster.set_fraction(0.5).await.unwrap();
-        settle(&world).await;
+        let cluster = blinking(&world, 9, 0.5).await;
         let client = cluster.connect("client").await.unwrap();
         let files = write_files(&client).await;
         world.sleep(INTERVAL * 2).await;
@@ -409,8 +411,7 @@ fn a_master_that_hears_nobody_takes_a_plan_that_wakes_others() {
                 let waits = cluster.cluster_status().await.map(|told| told.standing);
                 assert!(world.now() - since < DEAD_TIME * 2, "seed {seed}: {waits:?}");
             }
-            let plans = cluster.describe().await.unwrap().plans;
-            let newest = PowerPlan::decode(plans.last().unwrap()).unwrap();
+            let newest = newest_plan(&cluster.describe().await.unwrap()).unwrap().unwrap();
             assert!(newest.nodes[&only].duty == Duty::Off && newest.version.raw() > 20_000, "seed {seed}: {newest}");
         });
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Handle};
-use ebb_power::{PolicyKind, PowerPlan, wall_ms};
+use ebb_power::{PolicyKind, wall_ms};
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Task;
 use ebb_runtime::virt::{Process, World, WorldOptions};
@@ -13,7 +13,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::relay_call::Call;
 
 use crate::cluster::identity;
-use crate::power::PowerCluster;
+use crate::power::{PowerCluster, newest_plan};
 
 const INTERVAL: Duration = Duration::from_secs(2);
 const NODES: usize = 9;
@@ -186,7 +186,7 @@ fn what_is_held_is_carried_out_only_while_its_session_lives() {
         let (lives, ends) = (cluster.connect("lives").await.unwrap(), cluster.connect("ends").await.unwrap());
         dim(&world, &cluster).await;
         let told = cluster.describe().await.unwrap();
-        let plan = PowerPlan::decode(told.plans.last().unwrap()).unwrap();
+        let plan = newest_plan(&told).unwrap().unwrap();
         let node = &told.nodes[4];
         let volume = &node.volumes[0];
         let member = pb::Member { node: node.id, volume: volume.id, incarnation: volume.incarnation, home: 0 };

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Handle};
-use ebb_power::{Duty, PolicyKind, PowerPlan, wall_ms};
+use ebb_power::{Duty, PolicyKind, wall_ms};
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, InodeId, NodeId, PlanVersion};
 
-use crate::power::PowerCluster;
+use crate::power::{PowerCluster, newest_plan};
 
 const INTERVAL_MS: u64 = 40_000;
 const ACTIVE_MS: u64 = 10_000;
@@ -55,7 +55,7 @@ fn a_client_that_sleeps_holds_nobody_up() {
 
         let now_ms = || wall_ms(world.process("operator").runtime().wall());
         let told = cluster.describe().await.unwrap();
-        let mut plan = PowerPlan::decode(told.plans.last().unwrap()).unwrap();
+        let mut plan = newest_plan(&told).unwrap().unwrap();
         let node = NodeId::new(told.nodes.iter().find(|node| node.host == process.host()).unwrap().id);
         plan.version = PlanVersion::new(plan.version.raw() + 1);
         plan.start_ms = now_ms() + 500;
