@@ -67,7 +67,7 @@ show_power() { # one line: who is awake, watts, what the program did so far
 job=
 job_started=0
 begin_job() {
-    "$ebb" lab wordcount /linux.tar --json --progress >"$work/power-job.json" 2>"$work/power-job.progress" &
+    "$ebb" job count /linux.tar --json --progress >"$work/power-job.json" 2>"$work/power-job.progress" &
     job=$! job_started=$(now_ms)
     children=("$live" "$job")
 }

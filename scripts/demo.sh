@@ -134,7 +134,7 @@ say "getfattr: $(getfattr --only-values -n user.ebb.locations "$mnt/linux.tar" |
 
 count() { # count PATH NAME [HOST-TO-KILL]
     local progress=$work/$2.progress
-    "$ebb" lab wordcount "$1" --json --progress >"$work/$2.json" 2>"$progress" &
+    "$ebb" job count "$1" --json --progress >"$work/$2.json" 2>"$progress" &
     local job=$!
     children=("$job")
     if [ -n "${3:-}" ]; then
@@ -154,7 +154,7 @@ count() { # count PATH NAME [HOST-TO-KILL]
 
 count /tree tree
 count /linux.tar tar h5
-"$ebb" lab wordcount /linux.tar --no-locations --json >"$work/blind.json"
+"$ebb" job count /linux.tar --no-locations --json >"$work/blind.json"
 say "the same without locations: $(cat "$work/blind.json")"
 
 # --- Truth ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ const FILES: [&str; 11] = [
     "proto/proxy.proto",
     "proto/relay.proto",
     "proto/power.proto",
-    "proto/offload.proto",
+    "proto/handoff.proto",
     "proto/log.proto",
 ];
 

@@ -34,7 +34,7 @@ if [ ! -x "$peers/sushy/bin/sushy-emulator" ]; then
     python3 -m venv "$peers/sushy"
     "$peers/sushy/bin/pip" install -q sushy-tools==2.2.0
 fi
-cargo build --locked -q -p ebb-power-client --example peers
+cargo build --locked -q -p ebb-power-drivers --example peers
 cargo build --locked -q -p ebb
 
 work=$(mktemp -d)

@@ -73,7 +73,8 @@ impl Tree {
     pub fn packages(&self) -> impl Iterator<Item = (&str, &str)> {
         self.ending("Cargo.toml").filter_map(|file| {
             let folder = file.path.strip_suffix("/Cargo.toml")?;
-            Some((folder.strip_prefix("crates/").unwrap_or(folder), file.text.as_str()))
+            let name = folder.rsplit_once('/').map_or(folder, |(_, name)| name);
+            Some((name, file.text.as_str()))
         })
     }
 }

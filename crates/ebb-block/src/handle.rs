@@ -11,7 +11,7 @@ use ebb_wire::{Message, Method, convert, pb};
 use crate::chain;
 use crate::node::{Node, for_all};
 use crate::source::RemoteReplica;
-use crate::{direct, offload, rest};
+use crate::{direct, handoff, rest};
 
 /// The block server's calls.
 #[derive(Debug)]
@@ -62,9 +62,9 @@ async fn change(node: Arc<Node>, request: Request) -> Result<Answer> {
         Method::DeleteReplicas => reply(delete(&node, request.decode()?).await),
         Method::LogWrites => {
             let message = request.decode()?;
-            reply(node.offload.append(message, request.payload).await.map(|()| pb::Empty {}))
+            reply(node.handoff.append(message, request.payload).await.map(|()| pb::Empty {}))
         }
-        Method::ReadLog => offload::read(&node, &request.decode()?).await,
+        Method::ReadLog => handoff::read(&node, &request.decode()?).await,
         Method::Scrub => reply(scrub(&node, request.decode()?).await),
         other => bail!(Unsupported, "a block server does not answer {other:?}"),
     }

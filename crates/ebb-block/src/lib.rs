@@ -20,9 +20,9 @@ mod excuse;
 #[doc(hidden)]
 pub mod fuzz;
 mod handle;
+mod handoff;
 mod identity;
 mod node;
-mod offload;
 mod patrol;
 mod register;
 mod report;

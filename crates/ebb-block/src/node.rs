@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use ebb_offload::OffloadLog;
+use ebb_handoff::HandoffLog;
 use ebb_power::drain::Pace;
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::{Moment, Runtime};
@@ -56,7 +56,7 @@ pub(crate) struct Node {
     pub(crate) shares: Shares,
     pub(crate) resting: Resting,
     /// What members on other nodes have not got yet.
-    pub(crate) offload: OffloadLog,
+    pub(crate) handoff: HandoffLog,
     /// Bytes of direct writes that are not written yet.
     pub(crate) staging: Mutex<Staging>,
     /// One scrub at a time.
@@ -74,7 +74,7 @@ impl Node {
         data_dir: PathBuf,
         masters: Vec<String>,
         connector: Connector,
-        offload: OffloadLog,
+        handoff: HandoffLog,
     ) -> Self {
         let node = Self {
             runtime: runtime.clone(),
@@ -91,7 +91,7 @@ impl Node {
             pace: Mutex::default(),
             shares: Shares::default(),
             resting: Resting::default(),
-            offload,
+            handoff,
             staging: Mutex::new(Staging::new(0)),
             pulls: Arc::new(Semaphore::new(PULLS_AT_ONCE)),
             timing: Arc::new(Semaphore::new(1)),

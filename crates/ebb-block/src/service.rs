@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_offload::OffloadLog;
+use ebb_handoff::HandoffLog;
 use ebb_rpc::{Connector, Counters, Identity, Server, ServerOptions};
 use ebb_runtime::{Runtime, Task};
 use ebb_store::{Volume, VolumeOptions};
@@ -17,12 +17,12 @@ use crate::identity;
 use crate::node::Node;
 use crate::patrol::{self, PatrolOptions};
 use crate::register::{self, Introduction};
-use crate::{offload, share};
+use crate::{handoff, share};
 
 /// The socket in a node's data directory over which clients of its host get descriptors.
 const SHARE_SOCKET: &str = "share.sock";
-/// The offload log in a node's data directory.
-const OFFLOAD_DIR: &str = "offload";
+/// The handoff log in a node's data directory. A disk keeps the name that its format began with.
+const HANDOFF_DIR: &str = "offload";
 
 /// What a block server is told at start.
 #[derive(Clone, Debug)]
@@ -56,8 +56,8 @@ pub struct BlockOptions {
     /// How often all replicas are reported to the master again; zero: only at registration. For so long the space of a
     /// replica may be lost that a late write has made.
     pub report_every: Duration,
-    /// Most bytes in the offload log.
-    pub offload_bytes_max: usize,
+    /// Most bytes in the handoff log.
+    pub handoff_bytes_max: usize,
     /// Most bytes of direct writes in memory that were put here and are not synced by all members; more are refused, and go
     /// by way of the proxy.
     pub staged_bytes_max: usize,
@@ -81,7 +81,7 @@ impl BlockOptions {
             patrol: PatrolOptions::default(),
             share: true,
             report_every: Duration::from_secs(3600),
-            offload_bytes_max: 64 << 20,
+            handoff_bytes_max: 64 << 20,
             staged_bytes_max: 64 << 20,
             identity,
         }
@@ -120,10 +120,10 @@ impl BlockServer {
         let address = options.advertise.clone().unwrap_or_else(|| listener.address());
         let counters = Counters::default();
         let connector = Connector::new(runtime.clone(), options.identity.clone(), counters.clone());
-        let offload =
-            OffloadLog::open(&runtime, &options.data_dir.join(OFFLOAD_DIR), options.offload_bytes_max, false).await?;
+        let handoff =
+            HandoffLog::open(&runtime, &options.data_dir.join(HANDOFF_DIR), options.handoff_bytes_max, false).await?;
         let (data_dir, masters) = (options.data_dir.clone(), options.masters);
-        let node = Node::new(&runtime, volumes, (id, position), data_dir, masters, connector, offload);
+        let node = Node::new(&runtime, volumes, (id, position), data_dir, masters, connector, handoff);
         let node = Arc::new(node.with_staging(options.staged_bytes_max));
         let (stop, stopped) = oneshot::channel::<()>();
         let service = Arc::new(BlockService(node.clone()));
@@ -144,7 +144,7 @@ impl BlockServer {
         let registering =
             runtime.spawn("block-register", register::run(node.clone(), introduction, options.report_every));
         let patrol = runtime.spawn("block-patrol", patrol::run(node.clone(), options.patrol));
-        let tidying = runtime.spawn("block-offload", offload::tidy(node.clone()));
+        let tidying = runtime.spawn("block-handoff", handoff::tidy(node.clone()));
         let sharing = match options.share {
             true => begin_sharing(&node, options.data_dir.join(SHARE_SOCKET)).await,
             false => None,

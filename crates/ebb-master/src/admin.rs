@@ -13,8 +13,8 @@ use pb::command::Command as Op;
 use crate::describe::describe;
 use crate::fewer::{Absence, Case, check_go_on};
 use crate::fsck::obstacles;
+use crate::handoff;
 use crate::nodes::volumes_of;
-use crate::offload;
 use crate::placement::{Need, place, place_late, place_roomy};
 use crate::repair::run::{condition, nodes_with_strays, suspect_volumes};
 use crate::repair::{Condition, SetView};
@@ -57,7 +57,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         repaired: copied.count,
         repaired_bytes: copied.bytes,
         repair_rate_bytes_per_sec: shared.options.copy_rate_bytes_per_sec,
-        offload: Some(offload::status(shared).await),
+        handoff: Some(handoff::status(shared).await),
         failures: shared.state.failures.lock().iter().map(crate::failures::Failure::to_message).collect(),
         disk,
         shortages,

@@ -61,8 +61,8 @@ pub struct Options {
     pub overload_rule: OverloadRule,
     /// Which metablocks get extra copies, and how many. The share comes from their datasets.
     pub extra_rule: ExtraRule,
-    /// Most bytes in the offload log.
-    pub offload_bytes_max: usize,
+    /// Most bytes in the handoff log.
+    pub handoff_bytes_max: usize,
     /// Log and checkpoints.
     pub group: GroupOptions,
     /// Bounds of the server.
@@ -93,7 +93,7 @@ impl Options {
             popularity_interval: Duration::from_secs(10),
             overload_rule: OverloadRule::default(),
             extra_rule: ExtraRule::default(),
-            offload_bytes_max: 256 << 20,
+            handoff_bytes_max: 256 << 20,
             sharing: SharingRule::default(),
             group: GroupOptions::default(),
             server: ServerOptions::default(),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ebb_handoff::HandoffLog;
 use ebb_meta::{Reply, SESSION_DRAWN_MIN};
-use ebb_offload::OffloadLog;
 use ebb_rpc::{Answer, Connector, Counters, PeerInfo, Request, Server, Service, ServiceFuture};
 use ebb_runtime::{Plant, Runtime, Task};
 use ebb_types::{ErrorKind, HostName, Result, SessionId, bail};
@@ -29,7 +29,7 @@ use crate::shared::{Shared, Soft, State};
 use crate::standing::{self, Standings};
 use crate::vouched::{BELIEF, Vouched};
 use crate::{
-    accept, acquire, admin, deletes, fsck, namespace, nodes, offload, poll, popular, power, recovery, repair, room,
+    accept, acquire, admin, deletes, fsck, handoff, namespace, nodes, poll, popular, power, recovery, repair, room,
     upkeep, vigil,
 };
 
@@ -69,9 +69,9 @@ impl Master {
         let listener = runtime.listen(&options.listen).await?;
         let address = listener.address();
         let is_begun = opened.group().machine().cluster().is_some();
-        let offload = offload::open(&runtime, &options, is_begun).await?;
+        let handoff = handoff::open(&runtime, &options, is_begun).await?;
         let standing = Standings::new(accept::read(&runtime, &options.data_dir).await?);
-        let (shared, raft) = assemble(&runtime, options, opened, connector, offload, standing);
+        let (shared, raft) = assemble(&runtime, options, opened, connector, handoff, standing);
         init_cluster(&shared).await?;
         begin_run(&shared).await?;
         end_old_proxies(&shared).await?;
@@ -134,7 +134,7 @@ fn assemble(
     options: Options,
     opened: Opened,
     connector: Connector,
-    offload: OffloadLog,
+    handoff: HandoffLog,
     standing: Standings,
 ) -> (Arc<Shared>, Task<Result<()>>) {
     let group = opened.group().clone();
@@ -178,7 +178,7 @@ fn assemble(
         connector,
         state,
         boot: runtime.random_u64() | 1,
-        offload,
+        handoff,
         stopped: AtomicBool::new(false),
         standing,
     };
@@ -243,7 +243,7 @@ fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
         when_serving("guests", Box::pin(crate::away::run::run(Arc::clone(shared)))),
         when_serving("extra copies", Box::pin(popular::run::run(Arc::clone(shared)))),
         when_serving("deletes", Box::pin(deletes::run(Arc::clone(shared)))),
-        when_serving("offload", Box::pin(offload::tidy(Arc::clone(shared)))),
+        when_serving("handoff", Box::pin(handoff::tidy(Arc::clone(shared)))),
     ]
 }
 
@@ -331,8 +331,8 @@ impl Front {
                 let deadline = request.deadline.saturating_sub(MARGIN);
                 Ok(Answer::new(&power::watch(shared, &request.decode()?, deadline).await))
             }
-            Method::LogWrites => offload::append(shared, request.decode()?, request.payload).await.map(|()| done()),
-            Method::JudgeLogs => Ok(Answer::new(&offload::judge(shared, &request.decode()?))),
+            Method::LogWrites => handoff::append(shared, request.decode()?, request.payload).await.map(|()| done()),
+            Method::JudgeLogs => Ok(Answer::new(&handoff::judge(shared, &request.decode()?))),
             Method::DescribePower => {
                 let deadline = request.deadline.saturating_sub(MARGIN);
                 power::describe(shared, &request.decode()?, deadline).await.map(|reply| Answer::new(&reply))

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ebb_handoff::HandoffLog;
 use ebb_meta::{Applied, Effect, Machine, Reply};
-use ebb_offload::OffloadLog;
 use ebb_power::{PowerPlan, Timetable, wall_ms};
 use ebb_rpc::{Channel, Connector};
 use ebb_runtime::{Moment, Runtime};
@@ -24,12 +24,12 @@ use crate::chains::Chains;
 use crate::failures::Failures;
 use crate::gray::Gray;
 use crate::group::{Group, Observer};
+use crate::handoff::Drain;
 use crate::holdings::Holdings;
 use crate::leases::sharing::Sharing;
 use crate::leases::watches::Watches;
 use crate::leases::{FileView, Leases};
 use crate::nameless::Nameless;
-use crate::offload::Drain;
 use crate::options::Options;
 use crate::placement;
 use crate::popular::Popular;
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub connector: Connector,
     pub state: Arc<State>,
     /// What sleeping members have not got yet.
-    pub offload: OffloadLog,
+    pub handoff: HandoffLog,
     /// Number of this start, for clients.
     pub boot: u64,
     pub stopped: AtomicBool,

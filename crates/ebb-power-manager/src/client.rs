@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ebb_power::plan::timetable::Action;
 use ebb_power::{NodeState, PowerPlan, Timetable, wall_ms};
-use ebb_power_client::{PowerClient, Powered};
+use ebb_power_drivers::{PowerDriver, Powered};
 use ebb_rpc::{Answer, Connector, Counters, Identity, Request, Server, ServerOptions, Service, ServiceFuture};
 use ebb_runtime::{Listener, Moment, Runtime};
 use ebb_types::{NodeId, Result, err};
@@ -44,10 +44,10 @@ pub trait Nodes: Send + Sync {
 }
 
 /// A running power client.
-pub struct NodeKeeper {
+pub struct PowerClient {
     runtime: Runtime,
     connector: Connector,
-    client: Arc<dyn PowerClient>,
+    driver: Arc<dyn PowerDriver>,
     nodes: Arc<dyn Nodes>,
     /// None until the master has told: before that nobody is put to sleep or woken.
     plans: Mutex<Option<Timetable>>,
@@ -79,16 +79,16 @@ pub async fn run(
     listener: Listener,
     identity: Identity,
     master: String,
-    client: Arc<dyn PowerClient>,
+    driver: Arc<dyn PowerDriver>,
     nodes: Arc<dyn Nodes>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
     let (counters, began) = (Counters::default(), runtime.now());
     let connector = Connector::new(runtime.clone(), identity.clone(), counters.clone());
-    let keeper = Arc::new(NodeKeeper {
+    let keeper = Arc::new(PowerClient {
         runtime: runtime.clone(),
         connector,
-        client,
+        driver,
         nodes,
         plans: Mutex::default(),
         news: Notify::new(),
@@ -115,7 +115,7 @@ pub async fn run(
     served
 }
 
-async fn beat(keeper: Arc<NodeKeeper>) {
+async fn beat(keeper: Arc<PowerClient>) {
     loop {
         keeper.beat();
         keeper.runtime.sleep(TICK).await;
@@ -123,7 +123,7 @@ async fn beat(keeper: Arc<NodeKeeper>) {
 }
 
 /// Asks for plans, over and over. Without an answer the last ones stay.
-async fn watch(keeper: Arc<NodeKeeper>, master: String) {
+async fn watch(keeper: Arc<PowerClient>, master: String) {
     loop {
         let version = keeper.plans.lock().as_ref().map_or(0, |plans| plans.version().raw());
         let wait_ms = u32::try_from(WATCH.as_millis()).unwrap_or(u32::MAX);
@@ -142,7 +142,7 @@ async fn watch(keeper: Arc<NodeKeeper>, master: String) {
 }
 
 /// One task for each node that there is.
-async fn keep_all(keeper: Arc<NodeKeeper>) {
+async fn keep_all(keeper: Arc<PowerClient>) {
     let mut kept = BTreeSet::new();
     loop {
         match keeper.nodes.refresh() {
@@ -158,7 +158,7 @@ async fn keep_all(keeper: Arc<NodeKeeper>) {
 }
 
 /// Keeps one node to the plans.
-async fn keep(keeper: Arc<NodeKeeper>, node: NodeId) {
+async fn keep(keeper: Arc<PowerClient>, node: NodeId) {
     loop {
         let news = keeper.news.notified();
         tokio::pin!(news);
@@ -188,7 +188,7 @@ async fn keep(keeper: Arc<NodeKeeper>, node: NodeId) {
     }
 }
 
-impl NodeKeeper {
+impl PowerClient {
     fn wall_ms(&self) -> u64 {
         wall_ms(self.runtime.wall())
     }
@@ -215,7 +215,7 @@ impl NodeKeeper {
 
     /// Makes a node what it should be now, if it is not.
     async fn settle(&self, node: NodeId, is_powered: bool) {
-        let powered = match self.client.powered(node).await {
+        let powered = match self.driver.powered(node).await {
             Ok(powered) => powered,
             Err(error) => {
                 tracing::warn!(%node, %error, "whether it is powered is not known");
@@ -242,7 +242,7 @@ impl NodeKeeper {
         }
         let from_ms = at_ms.max(self.wall_ms());
         let wake_ms = self.plans.lock().as_ref().and_then(|plans| plans.next_wake_ms(node, from_ms));
-        match self.client.sleep(node, wake_ms).await {
+        match self.driver.sleep(node, wake_ms).await {
             Ok(()) => self.note(node, pb::PoweredState::PoweredAsleep, |_| ()),
             Err(error) => tracing::warn!(%node, %error, "does not sleep"),
         }
@@ -261,7 +261,7 @@ impl NodeKeeper {
 
     async fn wake(&self, node: NodeId) {
         self.note(node, pb::PoweredState::PoweredWaking, |_| ());
-        if let Err(error) = self.client.wake(node).await {
+        if let Err(error) = self.driver.wake(node).await {
             tracing::warn!(%node, %error, "does not wake");
             return;
         }
@@ -279,7 +279,7 @@ impl NodeKeeper {
     async fn wake_all(&self) {
         let nodes = self.nodes.refresh().unwrap_or_default();
         for node in nodes.keys() {
-            if let Err(error) = self.client.wake(*node).await {
+            if let Err(error) = self.driver.wake(*node).await {
                 tracing::warn!(%node, %error, "is left asleep");
             }
         }
@@ -300,7 +300,7 @@ impl NodeKeeper {
     }
 }
 
-impl Service for NodeKeeper {
+impl Service for PowerClient {
     fn handle(&self, request: Request) -> ServiceFuture<'_> {
         Box::pin(async move {
             match request.method {

@@ -7,7 +7,7 @@ use ebb_power::signal::source::Reading;
 use ebb_power::signal::ups::{UpsReading, UpsRule};
 use ebb_power::signal::{End, Quantity, Signal, Tariff, Trace};
 use ebb_power::{Supply, wall_ms};
-use ebb_power_client::nut::Nut;
+use ebb_power_drivers::nut::Nut;
 use ebb_runtime::{Moment, Runtime};
 use ebb_types::{Result, bail, err};
 use ebb_wire::pb;

@@ -2,7 +2,7 @@
 //!
 //! The **manager** hears how much power there is, asks `ebb_power::manager::Manager` what to do, and has the master make
 //! each plan durable before anybody follows it. The **power client** keeps the plans and carries them out on the nodes
-//! that it serves: it asks a block server to rest, puts the node to sleep through an `ebb_power_client::PowerClient`, and
+//! that it serves: it asks a block server to rest, puts the node to sleep through an `ebb_power_drivers::PowerDriver`, and
 //! wakes it. They are processes of their own: the manager may be killed and restarted at any time, and nodes keep to
 //! the last plan, for the power client, which never sleeps, has it.
 //!

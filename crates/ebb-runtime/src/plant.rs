@@ -41,7 +41,7 @@ plants! {
     CommitUnsynced = "commit-unsynced";
     /// A client answers fsync at once: what was written is on its way, and that is all.
     ForgetFsync = "forget-fsync";
-    /// An offload log confirms what it has not synced.
+    /// A handoff log confirms what it has not synced.
     StandinUnsynced = "standin-unsynced";
     /// A recovery does not read what was logged for members that sleep.
     LogIgnored = "log-ignored";

@@ -103,7 +103,7 @@ methods! {
     WatchPower = 46, WatchPowerReply;
     /// What a power manager must know.
     DescribePower = 47, DescribePowerReply;
-    /// What may go from an offload log.
+    /// What may go from a handoff log.
     JudgeLogs = 48, JudgeLogsReply;
 
     // Block server.

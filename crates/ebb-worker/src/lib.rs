@@ -28,7 +28,7 @@ mod unprintable;
 mod walk;
 
 pub use job::{JobOptions, Progress, Report, count_words, count_words_in};
-pub use lines::Pattern;
+pub use lines::{Pattern, SEARCH_BUFFER};
 pub use plan::Locality;
 pub use source::Source;
 pub use split::{Counted, count_split};

@@ -12,6 +12,8 @@ use ebb_types::{Result, bail};
 use memchr::memchr;
 use memchr::memmem::Finder;
 
+/// Bytes of one read of a search: a text is looked for from one end of a file to the other.
+pub const SEARCH_BUFFER: u64 = 128 << 10;
 /// Longest text.
 pub const PATTERN_MAX: usize = 4096;
 

@@ -1,27 +1,25 @@
 //! What can be said on the command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use ebb_runtime::virt::Turn;
-use ebb_types::{Error, Result, err};
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use ebb_cli::describe::{self, DescribeCommand};
+use ebb_cli::{Context, Globals, programs};
+use ebb_types::Result;
 
-use crate::cluster::{config::ClusterDir, down, status, up};
-use crate::output::Output;
-use crate::{dataset, fs, fsck, lab, node, plan, power, role};
+use crate::cluster::{down, status, up};
+use crate::{dataset, fs, fsck, job, node, power, role};
+
+/// The program with the experiments and the planners.
+const LAB: &str = "ebb-lab";
 
 /// A distributed file system whose power draw follows the power that it is given.
 #[derive(Debug, Parser)]
 #[command(name = "ebb", version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
-    /// The cluster's directory.
-    #[arg(long, global = true, env = "EBB_DIR", value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Print JSON alone on stdout.
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    globals: Globals,
     #[command(subcommand)]
     command: Command,
 }
@@ -52,22 +50,17 @@ enum Command {
     Node(node::NodeCommand),
     /// Compare the master's map with what the nodes have.
     Fsck(fsck::FsckArgs),
-    /// Experiments.
+    /// Jobs that are shipped to the hosts that hold the data.
     #[command(subcommand)]
-    Lab(lab::LabCommand),
-    /// What a layout, a power budget or a code costs and gives; needs no cluster.
-    #[command(subcommand)]
-    Plan(plan::PlanCommand),
-    /// Completions for a shell.
-    Completions {
-        /// bash, zsh, fish, elvish or powershell.
-        shell: clap_complete::Shell,
-    },
-    /// Write a manual page for each command.
-    Man {
-        /// A directory of a manual path, as /usr/local/share/man/man1.
-        directory: PathBuf,
-    },
+    Job(job::JobCommand),
+    /// Experiments: virtual clusters under faults, and the papers' figures (`ebb lab --help`).
+    #[command(disable_help_flag = true)]
+    Lab(HandedOver),
+    /// What a layout, a power budget or a code costs and gives; needs no cluster (`ebb plan --help`).
+    #[command(disable_help_flag = true)]
+    Plan(HandedOver),
+    #[command(flatten)]
+    Describe(DescribeCommand),
     /// Run a master (usually started by `cluster up`), or decide for one.
     Master(role::master::MasterArgs),
     /// Run a proxy.
@@ -85,6 +78,14 @@ enum Command {
     /// Run the power client of this machine's nodes.
     #[command(hide = true)]
     PowerClient(role::power_client::PowerClientArgs),
+}
+
+/// What is for ebb-lab to understand.
+#[derive(Debug, Args)]
+struct HandedOver {
+    /// A command of ebb-lab, with its options.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    arguments: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -127,30 +128,23 @@ struct UpArgs {
     repair_mb_per_s: Option<u64>,
 }
 
-/// What a command knows of its surroundings.
-#[derive(Clone, Debug)]
-pub struct Context {
-    dir: Option<PathBuf>,
-    /// How to print.
-    pub output: Output,
-}
-
-impl Context {
-    /// The cluster's directory as given.
-    pub fn dir(&self) -> Result<PathBuf> {
-        self.dir.clone().ok_or_else(|| err!(Invalid, "which cluster? give --dir DIR or set EBB_DIR"))
-    }
-
-    /// The cluster's directory, read.
-    pub fn cluster(&self) -> Result<ClusterDir> {
-        ClusterDir::open(&self.dir()?)
-    }
-}
-
 impl Cli {
+    /// Reads the command line; prints and ends the process if it makes no sense.
+    pub fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Self {
+        let cli = Self::parse_from(arguments);
+        match &cli.command {
+            Command::Lab(HandedOver { arguments }) => match job::from_old_spelling(arguments) {
+                Some(job) => Self::parse_from(["ebb".into()].into_iter().chain(cli.globals.arguments()).chain(job)),
+                None => cli,
+            },
+            _ => cli,
+        }
+    }
+
     /// Does what was said; false: done, and what was looked at is not healthy.
     pub async fn run(self) -> Result<bool> {
-        let context = Context { dir: self.dir, output: Output::new(self.json) };
+        let globals = self.globals.arguments();
+        let context = Context::from(self.globals);
         match self.command {
             Command::Cluster(ClusterCommand::Up(args)) => {
                 let options = up::UpOptions {
@@ -175,15 +169,12 @@ impl Cli {
             Command::Power(command) => power::run(&context, command).await.map(|()| true),
             Command::Node(command) => node::run(&context, command).await,
             Command::Fsck(args) => fsck::run(&context, args).await,
-            Command::Lab(command) => lab::run(&context, command).await,
-            Command::Plan(command) => plan::run(&context, command).map(|()| true),
-            Command::Completions { shell } => {
-                clap_complete::generate(shell, &mut Self::command(), "ebb", &mut std::io::stdout());
-                Ok(true)
+            Command::Job(command) => job::run(&context, command).await,
+            Command::Lab(more) => Err(programs::hand_over(LAB, &[globals, more.arguments].concat())),
+            Command::Plan(more) => {
+                Err(programs::hand_over(LAB, &[globals, vec!["plan".into()], more.arguments].concat()))
             }
-            Command::Man { directory } => clap_mangen::generate_to(Self::command(), &directory)
-                .map(|()| true)
-                .map_err(|error| Error::from_io(&error, directory.display())),
+            Command::Describe(command) => describe::run(Self::command(), command).map(|()| true),
             Command::Master(args) => role::master::run(&context, args).await.map(|()| true),
             Command::Block(args) => role::block::run(&context, args).await.map(|()| true),
             Command::Proxy(args) => role::proxy::run(&context, args).await.map(|()| true),
@@ -193,43 +184,18 @@ impl Cli {
         }
     }
 
-    fn is_daemon(&self) -> bool {
+    /// Daemons log what they do; commands only what goes wrong.
+    pub const fn log_default(&self) -> &'static str {
         use Command as C;
-        matches!(
-            self.command,
+        match self.command {
             C::Master(role::master::MasterArgs { command: None })
-                | C::Proxy(_)
-                | C::Block(_)
-                | C::Worker(_)
-                | C::Mount(_)
-                | C::PowerManager(_)
-                | C::PowerClient(_)
-        )
-    }
-}
-
-/// Daemons log what they do; commands only what goes wrong. `EBB_LOG` overrides both.
-pub fn start_logging(cli: &Cli) {
-    let default = match &cli.command {
-        _ if cli.is_daemon() => "info",
-        // What its servers say of the faults that they are put to is no news: the report tells what was promised and broken.
-        Command::Lab(command) if command.is_virtual() => "off",
-        _ => "error",
-    };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("EBB_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
-    log.with_timer(Stamp).init();
-}
-
-/// The time before a line of the log; in a virtual world that world's, with the process that speaks.
-struct Stamp;
-
-impl FormatTime for Stamp {
-    fn format_time(&self, line: &mut Writer<'_>) -> std::fmt::Result {
-        match Turn::current() {
-            Some(turn) => write!(line, "{turn}"),
-            None => SystemTime.format_time(line),
+            | C::Proxy(_)
+            | C::Block(_)
+            | C::Worker(_)
+            | C::Mount(_)
+            | C::PowerManager(_)
+            | C::PowerClient(_) => "info",
+            _ => "error",
         }
     }
 }
@@ -252,9 +218,7 @@ mod tests {
             vec!["ebb", "node", "list", "--dir", "d", "--json"],
             vec!["ebb", "mount", "--dir", "d", "--host", "h1", "/mnt"],
             vec!["ebb", "fsck", "--dir", "d", "--scrub", "--json"],
-            vec!["ebb", "lab", "wordcount", "--dir", "d", "/t", "--no-locations", "--json"],
-            vec!["ebb", "lab", "virtual", "--seed", "17", "--json"],
-            vec!["ebb", "plan", "gears", "--primaries", "100", "--gear-size", "1,5,10", "--json"],
+            vec!["ebb", "job", "count", "--dir", "d", "/t", "--no-locations", "--json"],
             vec![
                 "ebb",
                 "dataset",
@@ -276,5 +240,31 @@ mod tests {
         ] {
             Cli::try_parse_from(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
         }
+    }
+
+    #[test]
+    fn what_is_for_the_lab_is_handed_over_word_for_word() {
+        for (line, words) in [
+            (vec!["ebb", "lab"], vec![]),
+            (vec!["ebb", "lab", "--help"], vec!["--help"]),
+            (vec!["ebb", "--json", "lab", "rabbit", "--figure", "6"], vec!["rabbit", "--figure", "6"]),
+            (
+                vec!["ebb", "lab", "--json", "virtual", "--seed", "-1", "--", "x"],
+                vec!["virtual", "--seed", "-1", "--", "x"],
+            ),
+        ] {
+            let cli = Cli::try_parse_from(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+            assert_eq!(cli.globals.arguments().contains(&"--json".into()), line.contains(&"--json"));
+            let Command::Lab(more) = cli.command else { panic!("{line:?}") };
+            assert_eq!(more.arguments, words, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn jobs_are_found_under_their_old_names() {
+        let line = ["ebb", "--dir", "d", "lab", "grep", "text", "/t", "--json"].map(OsString::from);
+        let cli = Cli::from_arguments(line);
+        assert!(matches!(cli.command, Command::Job(job::JobCommand::Grep { .. })), "{cli:?}");
+        assert_eq!(cli.globals.arguments(), ["--dir", "d", "--json"].map(OsString::from));
     }
 }

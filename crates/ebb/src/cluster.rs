@@ -7,11 +7,9 @@
 //! ```
 //! All of it is for the owner alone: directories have mode 0700, files 0600.
 
-pub mod config;
 pub mod down;
 pub mod health;
-mod private;
-pub mod process;
 mod progress;
+pub mod start;
 pub mod status;
 pub mod up;

@@ -1,15 +1,13 @@
 //! `ebb dataset`.
 
 use clap::{Args, Subcommand, ValueEnum};
+use ebb_cli::output::{Table, human_bytes};
+use ebb_cli::path::{EbbPath, explain};
+use ebb_cli::units::{ByteSize, Percent};
+use ebb_cli::{Context, admin};
 use ebb_types::{Geometry, HostName, InodeId, Prefetch, ReadRule, Result, bail, may_lose_by_one_failure, min_copies};
 use ebb_wire::pb;
 use serde_json::json;
-
-use crate::admin;
-use crate::cli::Context;
-use crate::output::{Table, human_bytes};
-use crate::path::{EbbPath, explain};
-use crate::units::{ByteSize, Percent};
 
 mod show;
 

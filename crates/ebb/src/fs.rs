@@ -11,14 +11,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use ebb_cli::output::Output;
+use ebb_cli::path::{EbbPath, explain};
+use ebb_cli::{Context, admin};
 use ebb_client::{Access, Client};
 use ebb_types::{Credentials, FileKind, HostName, InodeId, Result, bail, err};
 use ebb_wire::pb;
-
-use crate::admin;
-use crate::cli::Context;
-use crate::output::Output;
-use crate::path::{EbbPath, explain};
 
 /// Unit in which the command line reads and writes: the default block.
 pub const STEP: u32 = 1 << 20;
@@ -141,7 +139,7 @@ pub async fn run(context: &Context, command: FsCommand) -> Result<()> {
 }
 
 impl Session {
-    async fn dispatch(&self, cluster: &crate::cluster::config::ClusterDir, command: FsCommand) -> Result<()> {
+    async fn dispatch(&self, cluster: &ebb_cli::directory::ClusterDir, command: FsCommand) -> Result<()> {
         match command {
             FsCommand::Ls { path, long } => self.ls(&path, long).await,
             FsCommand::Cat { paths } => self.cat(&paths).await,

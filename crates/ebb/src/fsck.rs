@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
+use ebb_cli::{Context, admin};
 use ebb_power::PowerPlan;
 use ebb_rpc::Channel;
 use ebb_types::{HostName, InodeId, Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
-use crate::admin;
-use crate::cli::Context;
 use crate::cluster::health::troubles;
 use crate::cluster::status;
 

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use ebb_cli::output::{Table, human_bytes};
+use ebb_cli::{Context, admin, process};
 use ebb_types::{Error, HostName, Result, bail, err};
 use ebb_wire::pb;
 use serde_json::json;
 
-use crate::admin;
-use crate::cli::Context;
-use crate::cluster::{health, process, status, up};
-use crate::output::{Table, human_bytes};
+use crate::cluster::{health, status, up};
 
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {

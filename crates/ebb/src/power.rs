@@ -1,16 +1,11 @@
 //! `ebb power`: how much power there is, what is made of it, who sleeps.
 
 use clap::{Args, Subcommand};
+use ebb_cli::{Context, admin};
 use ebb_power::PolicyKind;
-use ebb_rpc::Channel;
-use ebb_runtime::Runtime;
-use ebb_types::{HostName, Result, bail};
+use ebb_types::Result;
 use ebb_wire::pb;
 
-use crate::admin;
-use crate::cli::Context;
-use crate::cluster::process;
-use crate::role::power_manager;
 use follow::FollowArgs;
 
 mod follow;
@@ -58,7 +53,7 @@ pub struct PolicyArgs {
 
 /// Does it.
 pub async fn run(context: &Context, command: PowerCommand) -> Result<()> {
-    let manager = manager(context)?;
+    let manager = admin::power_manager(&context.cluster()?)?;
     match command {
         PowerCommand::Set(args) => {
             let call = pb::SetPower { watts: args.watts, fraction: args.fraction };
@@ -77,19 +72,4 @@ pub async fn run(context: &Context, command: PowerCommand) -> Result<()> {
         PowerCommand::Status { follow: false } => status::print_once(context, &manager).await,
         PowerCommand::Status { follow: true } => status::follow(context).await,
     }
-}
-
-/// The channel to the power manager.
-pub(crate) fn manager(context: &Context) -> Result<Channel> {
-    let cluster = context.cluster()?;
-    let found = process::list(&cluster)?.into_iter().find(|process| process.role == power_manager::NAME);
-    let Some(process) = found.filter(process::ProcessFile::is_running) else {
-        bail!(
-            Unavailable,
-            "no power manager runs: `ebb cluster up --dir {} --nodes N --policy P` starts one",
-            cluster.path.display()
-        );
-    };
-    let connector = cluster.connector(&Runtime::real(), &HostName::new("client"), "cli");
-    Ok(connector.channel(&process.address))
 }

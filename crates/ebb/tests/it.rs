@@ -43,10 +43,6 @@ mod load;
 mod mount;
 #[path = "it/names.rs"]
 mod names;
-#[path = "it/plan.rs"]
-mod plan;
-#[path = "it/plan_lsn.rs"]
-mod plan_lsn;
 #[path = "it/power.rs"]
 mod power;
 #[path = "it/programs.rs"]
@@ -61,8 +57,6 @@ mod returns;
 mod scarce;
 #[path = "it/shared.rs"]
 mod shared;
-#[path = "it/soak.rs"]
-mod soak;
 #[path = "it/two_builds.rs"]
 mod two_builds;
 #[path = "it/watch.rs"]

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use super::wait::{Silence, patience};
 use super::{Case, Settle, Step, Told, plan, settled, size};
-use crate::offload;
+use crate::handoff;
 use crate::placement::rest;
 use crate::registry::Rest;
 use crate::shared::Shared;
@@ -110,13 +110,13 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
     };
     // Ordering: the epoch is over with the log before members are asked. What a holder of it was told is safe is in the log
     // then, or with every member.
-    let logged = offload::gather(shared, inode, epoch).await?;
+    let logged = handoff::gather(shared, inode, epoch).await?;
     let (mut answers, unreached) = promise(shared, epoch, &metablocks).await;
     let silent = waited_for(shared, inode, unreached, |_| true);
     if !silent.is_empty() {
         return Ok(Ended::Silent(silent));
     }
-    if offload::replay(shared, epoch, &metablocks, &answers, &logged).await? {
+    if handoff::replay(shared, epoch, &metablocks, &answers, &logged).await? {
         (answers, _) = promise(shared, epoch, &metablocks).await;
     }
     let mut settles = Vec::new();

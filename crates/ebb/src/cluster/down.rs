@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ebb_cli::directory::ClusterDir;
+use ebb_cli::output::Output;
+use ebb_cli::process::{self, ProcessFile};
 use ebb_types::{ErrorKind, Result, bail};
 use rustix::process::Signal;
 
-use super::config::ClusterDir;
-use super::process::{self, ProcessFile};
-use super::progress::{Next, Progress};
-use crate::output::Output;
+use super::progress::{Next, Progress, writes};
 use crate::role::{power_client, power_manager};
 
 /// Between two looks at a process that is to end.
@@ -54,7 +54,7 @@ fn wait(process: &ProcessFile, output: &Output) -> Option<String> {
     let (begun, mut progress, mut said) = (Instant::now(), Progress::default(), Duration::ZERO);
     while !process.wait_ended(LOOK) {
         let passed = begun.elapsed();
-        match progress.look(process.writes(), passed) {
+        match progress.look(writes(process), passed) {
             Next::Wait if passed >= said + SAID_EVERY => {
                 said = passed;
                 let (name, pid, seconds) = (&process.name, process.pid, passed.as_secs());

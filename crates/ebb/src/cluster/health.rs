@@ -1,9 +1,8 @@
 //! What needs an operator, in sentences: where, what it does, and the way on. Pure.
 
+use ebb_cli::output::human_bytes;
 use ebb_types::{NodeId, VolumeId};
 use ebb_wire::pb;
-
-use crate::output::human_bytes;
 
 /// All that is wrong with disks, as the master knows it.
 pub fn troubles(reply: &pb::ClusterStatusReply) -> Vec<String> {

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use ebb_cli::process::ProcessFile;
+
 /// Without any write for so long a process hangs.
 pub const QUIET_MAX: Duration = Duration::from_secs(30);
 /// No process gets more.
@@ -47,8 +49,14 @@ impl Progress {
     }
 }
 
+/// Calls of a process that wrote since its start, as far as the kernel tells.
+pub fn writes(process: &ProcessFile) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{}/io", process.pid)).ok()?;
+    writes_of(&text).filter(|_| process.is_running())
+}
+
 /// Calls that write, as `/proc/PID/io` tells them.
-pub fn writes_of(text: &str) -> Option<u64> {
+fn writes_of(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("syscw:")?.trim().parse().ok())
 }
 

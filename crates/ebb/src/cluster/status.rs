@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ebb_cli::directory::ClusterDir;
+use ebb_cli::output::{Output, human_bytes};
+use ebb_cli::process::{self, ProcessFile};
 use ebb_runtime::Runtime;
 use ebb_types::{HostName, NodeId, Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
-use super::config::ClusterDir;
 use super::health::{notices, troubles};
-use super::process::{self, ProcessFile};
-use crate::output::{Output, human_bytes};
 
 /// How long one question to the master may take.
 const ASK: Duration = Duration::from_secs(2);
@@ -44,7 +44,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
             .collect();
         output.print_json(&json!({
             "failures": answer.as_ref().map_or_else(|_| Vec::new(), |reply| reply.failures.iter().map(failure_json).collect()),
-            "offload": answer.as_ref().ok().and_then(|reply| reply.offload.as_ref()).map(offload_json),
+            "handoff": answer.as_ref().ok().and_then(|reply| reply.handoff.as_ref()).map(handoff_json),
             "cluster_id": cluster.file.cluster, "serving": serving, "safe_start": safe_start,
             "metadata": metadata, "processes": processes, "troubles": troubles,
             "notices": notices, "gray": answer.as_ref().map_or_else(|_| Vec::new(), |reply| reply.nodes.iter().filter_map(gray_json).collect()),
@@ -87,14 +87,14 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
         }
         shortage_lines(&reply.shortages).iter().for_each(|line| output.say(line));
         reply.failures.iter().for_each(|failure| output.say(&failure_line(failure, now_ms())));
-        if let Some(offload) = &reply.offload {
-            offload_lines(offload).iter().for_each(|line| output.say(line));
+        if let Some(handoff) = &reply.handoff {
+            handoff_lines(handoff).iter().for_each(|line| output.say(line));
         }
         troubles.iter().chain(&notices).for_each(|sentence| output.say(sentence));
     } else if let Err(error) = &answer {
         output.say(&format!("master: {error}"));
     }
-    let mut table = crate::output::Table::new(&["ROLE", "NODE", "HOST", "PID", "ADDRESS", "STATE"]);
+    let mut table = ebb_cli::output::Table::new(&["ROLE", "NODE", "HOST", "PID", "ADDRESS", "STATE"]);
     for process in processes {
         let place = process.mountpoint.as_ref().map_or(process.address.clone(), |path| path.display().to_string());
         table.row(vec![
@@ -179,7 +179,7 @@ pub fn shortage_lines(told: &[pb::Shortage]) -> Vec<String> {
 }
 
 /// What was logged for nodes that sleep.
-fn offload_json(told: &pb::OffloadStatus) -> serde_json::Value {
+fn handoff_json(told: &pb::HandoffStatus) -> serde_json::Value {
     let drain = |drain: &pb::NodeDrain| {
         json!({
             "node": NodeId::new(drain.node).to_string(), "owed_bytes": drain.owed_bytes,
@@ -193,7 +193,7 @@ fn offload_json(told: &pb::OffloadStatus) -> serde_json::Value {
 }
 
 /// The same for people: nothing where no node sleeps.
-fn offload_lines(told: &pb::OffloadStatus) -> Vec<String> {
+fn handoff_lines(told: &pb::HandoffStatus) -> Vec<String> {
     if told.drains.is_empty() {
         return Vec::new();
     }
@@ -202,7 +202,7 @@ fn offload_lines(told: &pb::OffloadStatus) -> Vec<String> {
         refused => format!(", {refused} times writers had to wait"),
     };
     let held = format!("{} of {}", human_bytes(told.held_bytes), human_bytes(told.held_bytes_max));
-    let mut lines = vec![format!("offload log: {held}{waited}")];
+    let mut lines = vec![format!("handoff log: {held}{waited}")];
     for drain in told.drains.iter().filter(|drain| drain.owed_bytes > 0) {
         let (owed, room) = (human_bytes(drain.owed_bytes), human_bytes(drain.room_bytes));
         lines.push(format!(
@@ -293,12 +293,12 @@ mod tests {
     #[test]
     fn what_sleepers_are_owed_is_told_where_there_are_any() {
         let drain = |node, owed_bytes| pb::NodeDrain { node, owed_bytes, room_bytes: 10 << 20, write_bytes_per_sec: 0 };
-        let mut told = pb::OffloadStatus { held_bytes: 3 << 20, held_bytes_max: 256 << 20, ..Default::default() };
-        assert_eq!(offload_lines(&told), Vec::<String>::new());
+        let mut told = pb::HandoffStatus { held_bytes: 3 << 20, held_bytes_max: 256 << 20, ..Default::default() };
+        assert_eq!(handoff_lines(&told), Vec::<String>::new());
         told.drains = vec![drain(1, 0), drain(2, 4 << 20)];
         told.refused = 7;
-        let lines = offload_lines(&told);
-        assert_eq!(lines[0], "offload log: 3.0 MiB of 256.0 MiB, 7 times writers had to wait");
+        let lines = handoff_lines(&told);
+        assert_eq!(lines[0], "handoff log: 3.0 MiB of 256.0 MiB, 7 times writers had to wait");
         assert_eq!(lines[1..], ["  n2 is to take 4.0 MiB of the 10.0 MiB that it takes in an interval"]);
     }
 }

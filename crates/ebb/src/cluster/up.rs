@@ -6,11 +6,12 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
+use ebb_cli::directory::{ClusterDir, is_absent};
+use ebb_cli::output::Output;
+use ebb_cli::{private, process};
 use ebb_types::{Error, HostName, Result, bail};
 
-use super::config::{ClusterDir, is_absent};
-use super::{private, process, status};
-use crate::output::Output;
+use super::{start, status};
 use crate::role::power_manager::PowerFigures;
 use crate::role::{power_client, power_manager};
 
@@ -178,7 +179,7 @@ pub fn start_block(cluster: &ClusterDir, host: &HostName, rack: &str, volumes: u
 fn start_one(cluster: &ClusterDir, name: &str, arguments: &[String]) -> Result<()> {
     let mut all: Vec<OsString> = arguments.iter().map(OsString::from).collect();
     all.extend([OsString::from("--dir"), cluster.path.clone().into_os_string()]);
-    process::start(cluster, name, &all)?.wait_registered(cluster, START_TIMEOUT).map(drop)
+    start::start(cluster, name, &all)?.wait_registered(cluster, START_TIMEOUT).map(drop)
 }
 
 fn check(options: &UpOptions) -> Result<()> {

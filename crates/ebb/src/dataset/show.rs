@@ -1,17 +1,16 @@
 //! `ebb dataset show`: settings, and how the dataset lies on its nodes.
 
+use ebb_cli::directory::ClusterDir;
+use ebb_cli::output::{Table, human_bytes};
+use ebb_cli::path::EbbPath;
+use ebb_cli::units::Percent;
+use ebb_cli::{Context, admin};
 use ebb_types::{NodeId, Result, min_copies};
 use ebb_wire::pb;
 use serde_json::json;
 
 use super::{find, table, to_json};
-use crate::admin;
-use crate::cli::Context;
-use crate::cluster::config::ClusterDir;
-use crate::output::{Table, human_bytes};
-use crate::path::EbbPath;
 use crate::power::status::{away_json, away_line};
-use crate::units::Percent;
 
 /// Does it.
 pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::Client, path: &EbbPath) -> Result<()> {

@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use ebb_cli::path::{EbbPath, os};
 use ebb_client::{Access, Client, Handle, SetAttr, SetTime};
 use ebb_types::{Credentials, Error, FileKind, HostName, InodeId, Result, WallTime, bail, err};
 use ebb_wire::pb;
@@ -14,7 +15,6 @@ use indicatif::ProgressBar;
 use tokio::task::JoinSet;
 
 use super::{STEP, Session, kind, umask, walk};
-use crate::path::{EbbPath, os};
 
 /// Files copied side by side: one alone leaves the master and the disks idle in turn.
 const FILES_AT_A_TIME: usize = 16;

@@ -1,12 +1,12 @@
 //! `ebb fs ls`, `stat`, `du`, `df`.
 
+use ebb_cli::output::{Table, human_bytes, print_name};
+use ebb_cli::path::{EbbPath, text};
 use ebb_types::{FileKind, InodeId, Result};
 use ebb_wire::pb;
 use serde_json::json;
 
 use super::{Session, kind, walk};
-use crate::output::{Table, human_bytes, print_name};
-use crate::path::{EbbPath, text};
 
 impl Session {
     pub(super) async fn ls(&self, path: &EbbPath, long: bool) -> Result<()> {

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use ebb_cli::admin;
+use ebb_cli::directory::ClusterDir;
+use ebb_cli::output::{Table, print_line};
+use ebb_cli::path::EbbPath;
 use ebb_types::{FileKind, Result, bail, err};
 use ebb_wire::pb;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{Session, kind};
-use crate::admin;
-use crate::cluster::config::ClusterDir;
-use crate::output::{Table, print_line};
-use crate::path::EbbPath;
 
 impl Session {
     pub(super) async fn locations(&self, cluster: &ClusterDir, path: &EbbPath) -> Result<()> {

@@ -1,9 +1,9 @@
 //! `ebb fs rm`.
 
+use ebb_cli::path::EbbPath;
 use ebb_types::{FileKind, InodeId, Result, bail};
 
 use super::{Session, kind, walk};
-use crate::path::EbbPath;
 
 impl Session {
     pub(super) async fn rm(&self, paths: &[EbbPath], recursive: bool) -> Result<()> {

@@ -1,10 +1,10 @@
 //! Listing directories and trees.
 
+use ebb_cli::path::EbbPath;
 use ebb_types::{FileKind, InodeId, Result};
 use ebb_wire::pb;
 
 use super::{Session, kind};
-use crate::path::EbbPath;
 
 /// Entries asked for at a time.
 const BATCH: u32 = 1000;

@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ebb_cli::units::Span;
 use ebb_power::signal::nut;
 use ebb_types::{Error, Result, bail, err};
 use ebb_wire::pb;
 use pb::follow_source::Source;
-
-use crate::units::Span;
 
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]

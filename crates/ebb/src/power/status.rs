@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
+use ebb_cli::output::{Table, human_bytes, print_line};
+use ebb_cli::{Context, admin};
 use ebb_rpc::Channel;
 use ebb_types::{NodeId, Result};
 use ebb_wire::pb;
 use serde_json::json;
-
-use super::manager;
-use crate::admin;
-use crate::cli::Context;
-use crate::output::{Table, human_bytes, print_line};
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(250);
@@ -45,7 +42,7 @@ pub async fn follow(context: &Context) -> Result<()> {
     let mut before = 0;
     loop {
         // The manager may be away for a while: its last plan goes on.
-        let told = match manager(context) {
+        let told = match context.cluster().and_then(|cluster| admin::power_manager(&cluster)) {
             Ok(manager) => manager.call(&pb::PowerStatus {}, admin::ASK).await,
             Err(error) => Err(error),
         };

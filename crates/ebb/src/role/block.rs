@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 use ebb_block::{BlockOptions, BlockServer};
+use ebb_cli::Context;
+use ebb_cli::process::ProcessFile;
 use ebb_runtime::Runtime;
 use ebb_types::{HostName, NodeId, RackName, Result};
 
 use super::wait_for_end;
-use crate::cli::Context;
-use crate::cluster::process::ProcessFile;
 
 #[derive(Debug, Args)]
 pub struct BlockArgs {

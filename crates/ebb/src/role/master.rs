@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use ebb_cli::Context;
+use ebb_cli::directory::ClusterDir;
+use ebb_cli::process::{self, ProcessFile};
 use ebb_master::accept;
 use ebb_master::options::Options;
 use ebb_master::service::Master;
@@ -12,9 +15,6 @@ use ebb_runtime::Runtime;
 use ebb_types::{HostName, NodeId, Result, bail, err};
 
 use super::wait_for_end;
-use crate::cli::Context;
-use crate::cluster::config::ClusterDir;
-use crate::cluster::process::{self, ProcessFile};
 
 /// The master's own declared host: no block server's, so that talk with it counts as network.
 const HOST: &str = "master";

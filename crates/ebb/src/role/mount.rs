@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use ebb_cli::directory::ClusterDir;
+use ebb_cli::process::{self, ProcessFile};
+use ebb_cli::units::ByteSize;
+use ebb_cli::{Context, admin};
 use ebb_client::{Client, Unit};
 use ebb_runtime::Runtime;
 use ebb_types::{Error, HostName, Prefetch, Result};
 
 use super::wait_for_end;
-use crate::admin;
-use crate::cli::Context;
-use crate::cluster::config::ClusterDir;
-use crate::cluster::process::{self, ProcessFile};
-use crate::units::ByteSize;
+use crate::cluster::start;
 
 /// Time for a mount to appear.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -82,7 +82,7 @@ pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
     }
     arguments.extend(args.client_arguments());
     arguments.extend(["--dir".into(), cluster.path.clone().into_os_string(), mountpoint.clone().into_os_string()]);
-    let started = process::start(&cluster, &name, &arguments)?.wait_registered(&cluster, START_TIMEOUT)?;
+    let started = start::start(&cluster, &name, &arguments)?.wait_registered(&cluster, START_TIMEOUT)?;
     context.output.say(&format!("{} is mounted (pid {})", mountpoint.display(), started.pid));
     Ok(())
 }

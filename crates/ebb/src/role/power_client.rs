@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use ebb_power_client::{DryRun, Freeze, Ipmi, PowerClient, Redfish, Suspend};
+use ebb_cli::directory::ClusterDir;
+use ebb_cli::process::ProcessFile;
+use ebb_cli::{Context, admin};
+use ebb_power_drivers::{DryRun, Freeze, Ipmi, PowerDriver, Redfish, Suspend};
 use ebb_power_manager::client::{self, Nodes};
 use ebb_runtime::Runtime;
 use ebb_types::{HostName, NodeId, Result, bail};
@@ -14,10 +17,6 @@ use ebb_types::{HostName, NodeId, Result, bail};
 use self::config::{ClientFile, Kind};
 use self::nodes::{OwnMachine, Registered};
 use super::wait_for_end;
-use crate::admin;
-use crate::cli::Context;
-use crate::cluster::config::ClusterDir;
-use crate::cluster::process::ProcessFile;
 
 mod config;
 mod nodes;
@@ -56,9 +55,9 @@ pub async fn run(context: &Context, args: PowerClientArgs) -> Result<()> {
             Err(error) => tracing::error!(%error, "stopping"),
         }
     };
-    let (client, nodes) = open(&runtime, &cluster, &file).await?;
-    tracing::info!(client = client.name(), "switches nodes");
-    client::run(runtime, listener, identity, master, client, nodes, stop).await
+    let (driver, nodes) = open(&runtime, &cluster, &file).await?;
+    tracing::info!(driver = driver.name(), "switches nodes");
+    client::run(runtime, listener, identity, master, driver, nodes, stop).await
 }
 
 /// What switches the nodes, and which they are.
@@ -66,7 +65,7 @@ async fn open(
     runtime: &Runtime,
     cluster: &ClusterDir,
     file: &ClientFile,
-) -> Result<(Arc<dyn PowerClient>, Arc<dyn Nodes>)> {
+) -> Result<(Arc<dyn PowerDriver>, Arc<dyn Nodes>)> {
     if file.kind == Kind::Freeze {
         let freeze = Arc::new(Freeze::new(runtime.clone(), FREEZE_DEADLINE));
         let nodes = OwnMachine { cluster: cluster.clone(), freeze: Arc::clone(&freeze) };
@@ -74,7 +73,7 @@ async fn open(
     }
     let hosts: Vec<String> = file.hosts().map(str::to_owned).collect();
     let (registered, ids) = Registered::wait(runtime, admin::master(cluster)?, &hosts).await;
-    let client: Arc<dyn PowerClient> = match file.kind {
+    let driver: Arc<dyn PowerDriver> = match file.kind {
         Kind::Freeze | Kind::DryRun => Arc::new(DryRun::default()),
         Kind::Suspend => {
             let Some(node) = ids.into_values().next() else { bail!(Invalid, "which host is this? name it") };
@@ -89,7 +88,7 @@ async fn open(
             Arc::new(Ipmi::new(runtime.clone(), program, controllers, file.off(), file.call(), file.deadline()))
         }
     };
-    Ok((client, registered))
+    Ok((driver, registered))
 }
 
 fn by_node<T>(of_hosts: BTreeMap<String, T>, ids: &BTreeMap<String, NodeId>) -> BTreeMap<NodeId, T> {

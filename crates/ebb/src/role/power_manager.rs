@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use ebb_cli::Context;
+use ebb_cli::directory::ClusterDir;
+use ebb_cli::process::{self, ProcessFile};
+use ebb_cli::units::Span;
 use ebb_power::PolicyKind;
 use ebb_power_manager::manager::{self, ManagerOptions};
 use ebb_power_manager::settings::Settings;
@@ -11,15 +15,11 @@ use ebb_runtime::Runtime;
 use ebb_types::{HostName, Result};
 
 use super::wait_for_end;
-use crate::cli::Context;
-use crate::cluster::config::ClusterDir;
-use crate::cluster::process::{self, ProcessFile};
-use crate::units::Span;
 
 /// The always-on node that it stands on, beside the master.
 const HOST: &str = "master";
 /// Its role, and its name.
-pub const NAME: &str = "power-manager";
+pub const NAME: &str = ebb_cli::admin::POWER_MANAGER;
 
 #[derive(Debug, Args)]
 pub struct PowerManagerArgs {

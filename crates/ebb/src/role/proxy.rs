@@ -1,13 +1,13 @@
 //! `ebb proxy`.
 
 use clap::Args;
+use ebb_cli::Context;
+use ebb_cli::process::ProcessFile;
 use ebb_proxy::{Proxy, ProxyOptions};
 use ebb_runtime::Runtime;
 use ebb_types::{HostName, Result, bail};
 
 use super::wait_for_end;
-use crate::cli::Context;
-use crate::cluster::process::ProcessFile;
 
 #[derive(Debug, Args)]
 pub struct ProxyArgs {

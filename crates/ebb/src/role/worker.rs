@@ -1,13 +1,12 @@
 //! `ebb worker`.
 
 use clap::Args;
+use ebb_cli::process::ProcessFile;
+use ebb_cli::{Context, admin};
 use ebb_runtime::Runtime;
 use ebb_types::{HostName, Result};
 
 use super::wait_for_end;
-use crate::admin;
-use crate::cli::Context;
-use crate::cluster::process::ProcessFile;
 
 #[derive(Debug, Args)]
 pub struct WorkerArgs {

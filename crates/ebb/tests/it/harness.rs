@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use ebb_power_client::Process;
+use ebb_power_drivers::Process;
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 use serde_json::Value;

@@ -34,14 +34,14 @@ fn words_are_counted_where_they_lie() {
             .parse()
             .unwrap();
 
-    let near = cluster.json(&["lab", "wordcount", "/d"]);
+    let near = cluster.json(&["job", "count", "/d"]);
     assert_eq!(near["words"], expected);
     assert!(near["splits"].as_u64().unwrap() >= 49);
     assert_eq!(near["local_splits"], near["splits"]);
     let bytes = near["network_bytes"].as_u64().unwrap();
     assert!(bytes * 20 < input, "{bytes} network bytes for {input} bytes of input by location");
 
-    let far = cluster.json(&["lab", "wordcount", "/d", "--no-locations"]);
+    let far = cluster.json(&["job", "count", "/d", "--no-locations"]);
     assert_eq!(far["words"], expected);
     let bytes = far["network_bytes"].as_u64().unwrap();
     assert!(bytes * 2 > input, "{bytes} network bytes for {input} bytes of input without locations");
@@ -60,7 +60,7 @@ fn words_written_a_moment_ago_are_counted() {
             std::fs::write(mount.join(format!("t/f{index}")), words.repeat(100)).unwrap();
         }
         expected = (0..30).map(|index| if (index + round).is_multiple_of(2) { 500 } else { 200 }).sum();
-        assert_eq!(cluster.json(&["lab", "wordcount", "/t"])["words"], expected, "round {round}");
+        assert_eq!(cluster.json(&["job", "count", "/t"])["words"], expected, "round {round}");
     }
     assert_eq!(expected, 15 * 700);
 }
@@ -115,18 +115,18 @@ fn a_text_is_found_where_it_lies_in_as_many_lines_as_grep_says() {
     cluster.ok(&["fs", "put", local.to_str().unwrap(), "/d/large"]);
     for (round, wanted) in ["wf", "\u{2014}", "no such text"].into_iter().enumerate() {
         let expected: u64 = shell(&format!("grep -a -c -F -e '{wanted}' {} || true", local.display())).parse().unwrap();
-        let near = cluster.json(&["lab", "grep", wanted, "/d"]);
+        let near = cluster.json(&["job", "grep", wanted, "/d"]);
         assert_eq!((&near["lines"], &near["local_splits"]), (&expected.into(), &near["splits"]), "{wanted}");
         assert_eq!(near.get("words"), None);
         let bytes = near["network_bytes"].as_u64().unwrap();
         // Four edges between metablocks cost a chunk each.
         assert!(bytes < 100_000, "{bytes} network bytes by location");
-        let far = cluster.json(&["lab", "grep", wanted, "/d", "--no-locations"]);
+        let far = cluster.json(&["job", "grep", wanted, "/d", "--no-locations"]);
         assert_eq!(far["lines"], expected, "{wanted}");
         // Later ones find some of it in the workers' memory.
         assert!(round > 0 || far["network_bytes"].as_u64().unwrap() > 5 << 20, "{far}");
     }
-    let refused = cluster.ebb(&["lab", "grep", "", "/d"]);
+    let refused = cluster.ebb(&["job", "grep", "", "/d"]);
     assert_eq!(refused.code, 2, "{}", refused.err);
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ebb_power_client::Process;
+use ebb_power_drivers::Process;
 use serde_json::Value;
 
 use crate::harness::{Cluster, pattern, shell, wait_for, write_synced};

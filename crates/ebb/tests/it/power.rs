@@ -187,7 +187,7 @@ fn a_write_waits_for_the_plan() {
 }
 
 /// Goal: what fsync acknowledged while members slept outlives its writer.
-/// Method: the mount is killed right after fsync of an overwrite; what the sleepers lack is in the offload logs alone then.
+/// Method: the mount is killed right after fsync of an overwrite; what the sleepers lack is in the handoff logs alone then.
 #[test]
 fn a_synced_write_outlives_its_mount_while_members_sleep() {
     let cluster = up("blink-circular");

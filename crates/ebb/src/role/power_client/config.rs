@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ebb_power_client::ipmi::{Controller, Off};
-use ebb_power_client::redfish::Service;
+use ebb_power_drivers::ipmi::{Controller, Off};
+use ebb_power_drivers::redfish::Service;
 use ebb_types::{Error, Result, bail, err};
 use serde::Deserialize;
 

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_power_client::{Freeze, Process};
+use ebb_cli::directory::ClusterDir;
+use ebb_cli::process::{self, ProcessFile};
+use ebb_power_drivers::{Freeze, Process};
 use ebb_power_manager::client::Nodes;
 use ebb_rpc::Channel;
 use ebb_runtime::Runtime;
 use ebb_types::{NodeId, Result};
 use ebb_wire::pb;
 use parking_lot::Mutex;
-
-use crate::cluster::config::ClusterDir;
-use crate::cluster::process::{self, ProcessFile};
 
 /// How often the master is asked where block servers are reached, and how long that may take.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,0 +1,63 @@
+//! Options of every command.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use ebb_types::{Result, err};
+
+use crate::directory::ClusterDir;
+use crate::output::Output;
+
+/// Options that every command takes, before or after its name.
+#[derive(Clone, Debug, Args)]
+pub struct Globals {
+    /// The cluster's directory.
+    #[arg(long, global = true, env = "EBB_DIR", value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Print JSON alone on stdout.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+impl Globals {
+    /// The same options as arguments of another program.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<OsString> {
+        let dir = self.dir.as_ref().map(|dir| ["--dir".into(), dir.clone().into_os_string()]);
+        let json = self.json.then(|| "--json".into());
+        dir.into_iter().flatten().chain(json).collect()
+    }
+}
+
+/// What a command knows of its surroundings.
+#[derive(Clone, Debug)]
+pub struct Context {
+    dir: Option<PathBuf>,
+    /// How to print.
+    pub output: Output,
+}
+
+impl From<Globals> for Context {
+    fn from(globals: Globals) -> Self {
+        Self { dir: globals.dir, output: Output::new(globals.json) }
+    }
+}
+
+impl Context {
+    /// The cluster's directory as given.
+    ///
+    /// # Errors
+    /// `Invalid` if none was given.
+    pub fn dir(&self) -> Result<PathBuf> {
+        self.dir.clone().ok_or_else(|| err!(Invalid, "which cluster? give --dir DIR or set EBB_DIR"))
+    }
+
+    /// The cluster's directory, read.
+    ///
+    /// # Errors
+    /// See [`Context::dir`] and [`ClusterDir::open`].
+    pub fn cluster(&self) -> Result<ClusterDir> {
+        ClusterDir::open(&self.dir()?)
+    }
+}

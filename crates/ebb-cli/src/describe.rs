@@ -1,0 +1,38 @@
+//! What shells and `man` know of a program.
+
+use std::path::PathBuf;
+
+use clap::{Command, Subcommand};
+use ebb_types::{Error, Result};
+
+/// Commands that describe the program itself.
+#[derive(Debug, Subcommand)]
+pub enum DescribeCommand {
+    /// Completions for a shell.
+    Completions {
+        /// bash, zsh, fish, elvish or powershell.
+        shell: clap_complete::Shell,
+    },
+    /// Write a manual page for each command.
+    Man {
+        /// A directory of a manual path, as /usr/local/share/man/man1.
+        directory: PathBuf,
+    },
+}
+
+/// Does it for a program with this command line.
+///
+/// # Errors
+/// What the system says about the directory.
+pub fn run(mut program: Command, command: DescribeCommand) -> Result<()> {
+    match command {
+        DescribeCommand::Completions { shell } => {
+            let name = program.get_name().to_owned();
+            clap_complete::generate(shell, &mut program, name, &mut std::io::stdout());
+            Ok(())
+        }
+        DescribeCommand::Man { directory } => {
+            clap_mangen::generate_to(program, &directory).map_err(|error| Error::from_io(&error, directory.display()))
+        }
+    }
+}

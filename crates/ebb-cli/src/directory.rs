@@ -1,0 +1,267 @@
+//! `cluster.toml` and `secret`: what every process of a cluster must know before it can speak.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ebb_rpc::{Counters, Identity, Secret};
+use ebb_runtime::Runtime;
+use ebb_types::{ClusterId, Error, ErrorKind, HostName, Result, bail, err};
+use serde::{Deserialize, Serialize};
+
+use crate::private;
+
+/// Contents of `cluster.toml`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterFile {
+    /// Version of the file; absent in version 1.
+    #[serde(default = "first_format", skip_serializing_if = "is_first_format")]
+    pub format: u32,
+    /// 16 hexadecimal digits; names the cluster for good.
+    pub cluster: String,
+    /// `ip:port` of each master.
+    pub masters: Vec<String>,
+    /// How long a silent block server counts as live, in milliseconds.
+    #[serde(default = "default_dead_ms")]
+    pub dead_after_ms: u64,
+    /// How long a silent client keeps its leases, in milliseconds.
+    #[serde(default = "default_session_ttl_ms")]
+    pub session_ttl_ms: u64,
+    /// MB per second that repair may move to or from one node; 0: no limit.
+    #[serde(default = "default_repair_mb_per_s")]
+    pub repair_mb_per_s: u64,
+    /// Proxies in processes of their own; 0: there is one, in the master's process.
+    #[serde(default)]
+    pub proxies: u32,
+    /// Copies that the default dataset keeps.
+    #[serde(default = "default_replicas")]
+    pub replicas: u32,
+}
+
+const FORMAT: u32 = 1;
+
+const fn first_format() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_first_format(format: &u32) -> bool {
+    *format == first_format()
+}
+
+const fn default_dead_ms() -> u64 {
+    30_000
+}
+
+const fn default_session_ttl_ms() -> u64 {
+    10_000
+}
+
+/// A node's link and disks carry several times as much: users' reads and writes go first.
+const fn default_repair_mb_per_s() -> u64 {
+    200
+}
+
+const fn default_replicas() -> u32 {
+    3
+}
+
+impl ClusterFile {
+    fn parse(text: &str) -> Result<Self> {
+        let invalid = |error: toml::de::Error| err!(Invalid, "{error}");
+        // The format first: another one may have other fields.
+        let told: toml::Table = toml::from_str(text).map_err(invalid)?;
+        if let Some(other) = told.get("format").filter(|format| format.as_integer() != Some(FORMAT.into())) {
+            bail!(Unsupported, "it has format {other}, this release reads {FORMAT}: use the release that wrote it");
+        }
+        toml::from_str(text).map_err(invalid)
+    }
+
+    fn id(&self) -> Result<ClusterId> {
+        let id = u64::from_str_radix(&self.cluster, 16);
+        let id = id.map_err(|_| err!(Invalid, "cluster = {:?} is not 16 hexadecimal digits", self.cluster))?;
+        Ok(ClusterId::new(id))
+    }
+}
+
+/// A cluster's directory, opened.
+#[derive(Clone, Debug)]
+pub struct ClusterDir {
+    /// The directory, absolute.
+    pub path: PathBuf,
+    /// Its `cluster.toml`.
+    pub file: ClusterFile,
+    id: ClusterId,
+    secret: Secret,
+}
+
+impl ClusterDir {
+    /// Reads a cluster's directory.
+    pub fn open(path: &Path) -> Result<Self> {
+        let path = fs::canonicalize(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                let path = path.display();
+                err!(NotFound, "there is no {path}: `ebb cluster up --dir {path} --nodes N` makes a cluster there")
+            }
+            _ => Error::from_io(&error, format!("cluster directory {}", path.display())),
+        })?;
+        let toml_path = path.join("cluster.toml");
+        let text = fs::read_to_string(&toml_path).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                err!(
+                    NotFound,
+                    "{} is not a cluster's directory (no cluster.toml): start one with `ebb cluster up --dir {} --nodes N`",
+                    path.display(),
+                    path.display()
+                )
+            } else {
+                Error::from_io(&error, toml_path.display())
+            }
+        })?;
+        let parsed = ClusterFile::parse(&text).and_then(|file| Ok((file.id()?, file)));
+        let (id, file) = parsed.map_err(|error| error.context(toml_path.display()))?;
+        let secret_path = path.join("secret");
+        private::check_secret(&secret_path)?;
+        let secret = fs::read_to_string(&secret_path).map_err(|error| Error::from_io(&error, secret_path.display()))?;
+        let secret = Secret::from_hex(&secret).map_err(|error| error.context(secret_path.display()))?;
+        Ok(Self { path, file, id, secret })
+    }
+
+    /// Makes the directory of a new cluster: fresh id, fresh secret.
+    pub fn create(path: &Path, replicas: u32) -> Result<Self> {
+        let what =
+            |error: std::io::Error| Error::from_io(&error, format!("making cluster directory {}", path.display()));
+        private::make_dir(path).map_err(what)?;
+        private::narrow(path)?;
+        let mut random = [0_u8; 40];
+        getrandom::fill(&mut random).map_err(|error| err!(Io, "no random bytes from the system: {error}"))?;
+        let secret = Secret::new(random[..32].try_into().expect("32 of 40 bytes"));
+        let id = u64::from_le_bytes(random[32..].try_into().expect("8 of 40 bytes")) | 1;
+        // A file that is there already would keep its mode, and whoever has it open.
+        let mut out = private::file().write(true).create_new(true).open(path.join("secret")).map_err(what)?;
+        // Ordering: the secret is on the disk before there is a cluster that needs it.
+        writeln!(out, "{}", secret.to_hex()).and_then(|()| out.sync_all()).map_err(what)?;
+        let file = ClusterFile {
+            format: FORMAT,
+            cluster: format!("{id:016x}"),
+            masters: Vec::new(),
+            dead_after_ms: default_dead_ms(),
+            session_ttl_ms: default_session_ttl_ms(),
+            repair_mb_per_s: default_repair_mb_per_s(),
+            proxies: 0,
+            replicas,
+        };
+        let created = Self { path: fs::canonicalize(path).map_err(what)?, file, id: ClusterId::new(id), secret };
+        created.save()?;
+        if let Some(parent) = created.path.parent() {
+            fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(what)?;
+        }
+        Ok(created)
+    }
+
+    /// Writes `cluster.toml` back, in one step; durable when it returns, and with it the names beside it.
+    pub fn save(&self) -> Result<()> {
+        let text = toml::to_string(&self.file).map_err(|error| err!(Internal, "cluster.toml: {error}"))?;
+        let path = self.path.join("cluster.toml");
+        let new = self.path.join("cluster.toml.new");
+        // Ordering: contents before the name, the name before return.
+        private::file()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&new)
+            .and_then(|mut out| out.write_all(text.as_bytes()).and_then(|()| out.sync_all()))
+            .and_then(|()| fs::rename(&new, &path))
+            .and_then(|()| fs::File::open(&self.path)?.sync_all())
+            .map_err(|error| Error::from_io(&error, path.display()))
+    }
+
+    /// Takes away what lets other users of this machine into the directory; the mode that it had, if that was too wide.
+    pub fn narrow(&self) -> Result<Option<u32>> {
+        private::narrow(&self.path)
+    }
+
+    /// What a process of this cluster presents to its peers.
+    pub fn identity(&self, host: &HostName, role: &str) -> Identity {
+        Identity { cluster: self.id, secret: self.secret.clone(), host: host.clone(), role: role.to_owned() }
+    }
+
+    /// Connections as `role` on `host`.
+    pub fn connector(&self, runtime: &Runtime, host: &HostName, role: &str) -> ebb_rpc::Connector {
+        ebb_rpc::Connector::new(runtime.clone(), self.identity(host, role), Counters::default())
+    }
+
+    /// The masters' addresses; an error if the cluster has never been up.
+    pub fn masters(&self) -> Result<Vec<String>> {
+        if self.file.masters.is_empty() {
+            bail!(
+                Unavailable,
+                "the cluster in {} has never been up: `ebb cluster up --dir {} --nodes N`",
+                self.path.display(),
+                self.path.display()
+            );
+        }
+        Ok(self.file.masters.clone())
+    }
+
+    /// Where running processes register.
+    pub fn run_dir(&self) -> PathBuf {
+        self.path.join("run")
+    }
+
+    /// Where processes' output goes.
+    pub fn log_dir(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    /// Directory of the node on `host`.
+    pub fn node_dir(&self, host: &HostName) -> PathBuf {
+        self.path.join("nodes").join(host.as_str())
+    }
+}
+
+/// Whether a failure means that there is no such cluster directory yet.
+pub fn is_absent(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_fuzz::target::nothing;
+    use ebb_fuzz::{Cap, Shape, Target, run};
+
+    use super::*;
+
+    const TEXT: &str = "cluster = \"00000000000000a7\"\nmasters = [\"127.0.0.1:7000\"]\nreplicas = 2\n";
+
+    #[test]
+    fn another_format_is_refused_by_name() {
+        let file = ClusterFile::parse(TEXT).unwrap();
+        assert_eq!((file.format, file.id().unwrap(), file.replicas), (1, ClusterId::new(0xa7), 2));
+        assert_eq!(ClusterFile::parse(&format!("format = 1\n{TEXT}")).unwrap().masters, file.masters);
+        for text in [format!("format = 2\n{TEXT}"), "format = 2\nmoons = 3\n".to_owned()] {
+            let error = ClusterFile::parse(&text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert_eq!(error.to_string(), "it has format 2, this release reads 1: use the release that wrote it");
+        }
+        assert!(!toml::to_string(&file).unwrap().contains("format"), "releases from before it had one still read it");
+    }
+
+    #[test]
+    fn any_cluster_file_is_read_or_refused() {
+        run::hold(&Target {
+            name: "ebb/cluster",
+            source: "cluster.toml",
+            cap: Cap { base: 64 << 10, times: 512 },
+            shape: Shape::Text,
+            cases: 3_000,
+            decode: |bytes| {
+                let file = ClusterFile::parse(&String::from_utf8_lossy(bytes));
+                file.is_ok_and(|file| file.id().is_ok() && toml::to_string(&file).is_ok())
+            },
+            samples: || vec![TEXT.into(), format!("{TEXT}proxies = 2\ndead_after_ms = 3000\n").into()],
+            repair: nothing,
+        });
+    }
+}

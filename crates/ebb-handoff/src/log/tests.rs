@@ -1,0 +1,253 @@
+use ebb_runtime::virt::{DiskWork, PlannedFault, Process, World, WorldOptions};
+use ebb_types::Version;
+
+use super::*;
+
+const FILE: InodeId = InodeId::new(7);
+const ROOM: usize = 1 << 20;
+
+fn writes(epoch: u64, seqs: std::ops::RangeInclusive<u64>, bytes: usize) -> (pb::LogWrites, Bytes) {
+    let version = |seq| Some(Version::new(Epoch::new(epoch), seq).into());
+    let write = |seq| pb::WriteReplica {
+        metablock: 1,
+        version: version(seq),
+        predecessor: version(seq - 1),
+        length: bytes as u64,
+        ..Default::default()
+    };
+    let payload: Vec<u8> = seqs.clone().flat_map(|seq| vec![seq as u8; bytes]).collect();
+    (
+        pb::LogWrites { inode: FILE.raw(), epoch, writes: seqs.map(write).collect(), ..Default::default() },
+        payload.into(),
+    )
+}
+
+async fn open(process: &Process) -> HandoffLog {
+    HandoffLog::open(&process.runtime(), Path::new("/log"), ROOM, false).await.unwrap()
+}
+
+async fn seqs(log: &HandoffLog) -> Vec<u64> {
+    let writes = log.writes(FILE).await;
+    assert!(writes.iter().all(|write| write.data.iter().all(|byte| u64::from(*byte) == write.version().seq)));
+    writes.iter().map(|write| write.version().seq).collect()
+}
+
+fn world<F: Future<Output = ()>>(test: impl FnOnce(Process) -> F) {
+    World::run(5, WorldOptions::default(), |world| {
+        let process = world.process("h1");
+        async move { test(process).await }
+    });
+}
+
+#[test]
+fn what_was_confirmed_is_there_after_a_crash() {
+    world(|process| async move {
+        let log = open(&process).await;
+        let (message, payload) = writes(2, 1..=3, 5000);
+        log.append(message, payload).await.unwrap();
+        process.kill();
+        process.restart();
+        let log = open(&process).await;
+        assert_eq!(seqs(&log).await, [1, 2, 3]);
+        log.promise(FILE, Epoch::new(3)).await.unwrap();
+        process.kill();
+        process.restart();
+        let log = open(&process).await;
+        assert_eq!(log.doubt().await, None);
+        let (message, payload) = writes(2, 4..=4, 10);
+        let refused = log.append(message, payload).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::StaleEpoch, "the promise outlives a crash");
+        assert_eq!(seqs(&log).await, [1, 2, 3], "and what recovery needs is there");
+        let over = log.marks().await.remove(0);
+        let upto = |seq| vec![pb::LogCut { metablock: 1, version: Some(Version::new(Epoch::new(2), seq).into()) }];
+        assert_eq!((over.inode, over.epoch, &over.last), (7, 2, &upto(3)));
+        log.cut(pb::LoggedFile { last: upto(1), ..over.clone() }).await.unwrap();
+        assert_eq!(seqs(&log).await, [2, 3], "what came after it was asked about stays");
+        log.cut(over).await.unwrap();
+        process.kill();
+        process.restart();
+        assert_eq!(seqs(&open(&process).await).await, []);
+    });
+}
+
+#[test]
+fn a_full_log_refuses_and_what_is_cut_makes_room() {
+    world(|process| async move {
+        let log = open(&process).await;
+        for seq in 1..=3 {
+            let (message, payload) = writes(2, seq..=seq, 300_000);
+            log.append(message, payload).await.unwrap();
+        }
+        let (message, payload) = writes(2, 4..=4, 300_000);
+        let refused = log.append(message.clone(), payload.clone()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Overloaded);
+        let upto = Some(Version::new(Epoch::new(2), 2).into());
+        let cuts = vec![pb::LogCut { metablock: 1, version: upto }];
+        let cut = pb::LogWrites { inode: FILE.raw(), epoch: 2, cuts, ..Default::default() };
+        log.append(cut, Bytes::new()).await.unwrap();
+        log.append(message, payload).await.unwrap();
+        assert_eq!(seqs(&log).await, [3, 4]);
+    });
+}
+
+#[test]
+fn files_do_not_grow_with_time_and_a_reader_gets_pages() {
+    world(|process| async move {
+        let log = open(&process).await;
+        for seq in 1..=40u64 {
+            let (mut message, payload) = writes(2, seq..=seq, 400_000);
+            let before = Some(Version::new(Epoch::new(2), seq - 1).into());
+            message.cuts = vec![pb::LogCut { metablock: 1, version: before }];
+            log.append(message, payload).await.unwrap();
+        }
+        assert_eq!(seqs(&log).await, [40]);
+        let disk = process.runtime().disk();
+        let names = disk.read_dir(Path::new("/log")).await.unwrap();
+        assert_eq!(names.len(), 1, "{names:?}");
+        let bytes = disk.read(&Path::new("/log").join(&names[0])).await.unwrap().len();
+        assert!((bytes as u64) < 2 * SEGMENT_LEAST_BYTES, "{bytes}");
+        let (reply, payload) = log.read(&pb::ReadLog { inode: 7, epoch: 3, ..Default::default() }).await.unwrap();
+        assert_eq!((reply.writes.len(), payload.len(), reply.end), (1, 1, true));
+        let after = pb::ReadLog { inode: 7, epoch: 3, after_metablock: 1, after_version: reply.writes[0].version };
+        assert!(log.read(&after).await.unwrap().0.writes.is_empty());
+    });
+}
+
+/// A log with two records in segment 1; tells where each begins, and where the last one ends.
+async fn two_records(process: &Process) -> (ebb_runtime::File, [u64; 3]) {
+    let log = open(process).await;
+    let file = process.runtime().disk().open(Path::new("/log/offload-1"), OpenMode::Existing).await.unwrap();
+    let mut places = [file.len().await.unwrap(); 3];
+    for seq in 1..=2 {
+        let (message, payload) = writes(2, seq..=seq, 3000);
+        log.append(message, payload).await.unwrap();
+        places[seq as usize] = file.len().await.unwrap();
+    }
+    (file, places)
+}
+
+/// Goal: damage anywhere in a log is noticed, told by file and place, and remembered until nobody needs what was lost.
+/// Method: each byte of a log of two records is changed in turn; whatever is then missing from it must be in doubt.
+#[test]
+fn a_changed_byte_anywhere_is_noticed() {
+    world(|process| async move {
+        let (file, places) = two_records(&process).await;
+        let disk = process.runtime().disk();
+        let good = disk.read(Path::new("/log/offload-1")).await.unwrap();
+        for at in (0..places[2]).step_by(7).chain(0..places[0]) {
+            let byte = Bytes::from(vec![good[at as usize] ^ 0x40]);
+            file.write_at(at, vec![byte]).await.unwrap();
+            let log = open(&process).await;
+            let doubt = log.doubt().await.unwrap_or_else(|| panic!("byte {at} was changed, and nobody noticed"));
+            let (left, offset) = match at {
+                at if at < places[0] => (vec![], 0),
+                at if at < places[1] => (vec![2], places[0]),
+                _ => (vec![1], places[1]),
+            };
+            assert_eq!((doubt.path.as_path(), doubt.offset), (Path::new("/log/offload-1"), offset), "byte {at}");
+            assert_eq!(doubt.is_certain, at < places[1], "the last one may have been torn");
+            assert!(doubt.to_string().contains("/log/offload-1, byte"), "{doubt}");
+            assert_eq!(seqs(&log).await, left, "byte {at}: what is not hit is there");
+            file.write_at(at, vec![good.slice(at as usize..=at as usize)]).await.unwrap();
+        }
+        assert_eq!(open(&process).await.doubt().await, None);
+    });
+}
+
+#[test]
+fn a_doubt_is_remembered_until_it_is_laid_to_rest() {
+    world(|process| async move {
+        let (file, places) = two_records(&process).await;
+        file.write_at(places[2], vec![Bytes::from_static(b"EBORtorn")]).await.unwrap();
+        let torn = open(&process).await;
+        assert_eq!((seqs(&torn).await, torn.doubt().await.unwrap().is_certain), (vec![1, 2], false));
+        torn.promise(FILE, Epoch::new(9)).await.unwrap();
+        let again = open(&process).await;
+        assert_eq!(again.doubt().await.map(|doubt| doubt.is_certain), Some(false), "a new segment has begun since");
+        again.trust().await.unwrap();
+        assert_eq!(again.doubt().await, None);
+        assert_eq!(open(&process).await.doubt().await, None);
+
+        let disk = process.runtime().disk();
+        for name in disk.read_dir(Path::new("/log")).await.unwrap() {
+            disk.remove_file(&Path::new("/log").join(&name)).await.unwrap();
+        }
+        let runtime = process.runtime();
+        let open = |is_expected| HandoffLog::open(&runtime, Path::new("/log"), ROOM, is_expected);
+        let lost = open(true).await.unwrap();
+        assert!(lost.doubt().await.unwrap().is_certain, "there was one");
+        assert!(open(true).await.unwrap().doubt().await.unwrap().is_certain, "nor is that forgotten");
+        lost.trust().await.unwrap();
+        assert_eq!(open(true).await.unwrap().doubt().await, None);
+    });
+}
+
+/// Goal: whatever sectors of a record are on the disk, the log has what was confirmed before it, and that record whole or
+/// not at all. Method: the power fails while a record is written; each subset of its sectors, with and without the file's new length, is
+/// tried.
+#[test]
+fn every_subset_of_a_records_sectors_leaves_the_record_or_nothing_of_it() {
+    World::run(5, WorldOptions::default(), |world| async move {
+        let process = world.process("h1");
+        let log = open(&process).await;
+        let (message, payload) = writes(2, 1..=2, 700);
+        log.append(message, payload).await.unwrap();
+        let (message, payload) = writes(2, 3..=3, 3900);
+        let task = process.runtime().spawn("append", async move { log.append(message, payload).await.unwrap() });
+        let cut = loop {
+            world.sleep(std::time::Duration::from_micros(5)).await;
+            let cut = process.power_cut();
+            if cut.part_count() > 0 {
+                break cut;
+            }
+        };
+        process.kill();
+        assert!(task.join().await.is_err(), "it had not been synced");
+        assert!((8..=12).contains(&cut.part_count()), "{}", cut.part_count());
+        let (mut whole, outcomes) = (0, 1_u32 << cut.part_count());
+        for kept in 0..outcomes {
+            process.restore_disk(&cut, |part| kept >> part & 1 == 1);
+            process.restart();
+            let log = open(&process).await;
+            let found = seqs(&log).await;
+            assert!(found == [1, 2] || found == [1, 2, 3], "sectors {kept:b}: {found:?}");
+            let doubt = log.doubt().await;
+            assert!(doubt.as_ref().is_none_or(|doubt| !doubt.is_certain), "sectors {kept:b}: {doubt:?}");
+            whole += u32::from(found.len() == 3);
+            log.promise(FILE, Epoch::new(9)).await.unwrap();
+            process.crash();
+            process.restart();
+            assert_eq!(seqs(&open(&process).await).await, found, "sectors {kept:b}: what was shown stays");
+            process.kill();
+        }
+        assert!(whole > 0 && whole < outcomes, "{whole} of {outcomes}");
+    });
+}
+
+/// Goal: what a failed sync has left in the cache is synced before it is shown to a recovery. Method: its process is killed;
+/// the next one answers a read, then the power fails.
+#[test]
+fn what_a_failed_sync_left_in_the_cache_is_synced_before_it_is_shown() {
+    for seed in 0..16 {
+        World::run(seed, WorldOptions::default(), |world| async move {
+            let process = world.process("h1");
+            let log = open(&process).await;
+            let (message, payload) = writes(2, 1..=1, 700);
+            log.append(message, payload).await.unwrap();
+            process.plan_disk_fault(PlannedFault::next(DiskWork::Sync, "/log/offload-"));
+            let (message, payload) = writes(2, 2..=2, 900);
+            log.append(message, payload).await.unwrap_err();
+            drop(log);
+            process.kill();
+            process.restart();
+            let log = open(&process).await;
+            let shown =
+                log.read(&pb::ReadLog { inode: 7, epoch: 3, ..Default::default() }).await.unwrap().0.writes.len();
+            drop(log);
+            process.crash();
+            process.restart();
+            let log = open(&process).await;
+            assert_eq!(log.writes(FILE).await.len(), shown, "seed {seed}");
+        });
+    }
+}

@@ -1,0 +1,254 @@
+//! The always-on node's handoff log, and what recovery does with what was logged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_handoff::{HandoffLog, Logged};
+use ebb_meta::Machine;
+use ebb_power::drain::{self, Ask, Owed};
+use ebb_runtime::{Plant, Runtime};
+use ebb_types::{Epoch, InodeId, MetablockId, NodeId, Result, Version, bail};
+use ebb_wire::{convert, pb};
+
+use crate::doubt::{Doubtful, is_past};
+use crate::options::Options;
+use crate::shared::Shared;
+
+/// In the master's data directory. A disk keeps the name that its format began with.
+const DIR: &str = "offload";
+/// How often it is looked what is not needed any more.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Opens the log. `is_begun`: the cluster was here before, and so was its log.
+pub(crate) async fn open(runtime: &Runtime, options: &Options, is_begun: bool) -> Result<HandoffLog> {
+    HandoffLog::open(runtime, &options.data_dir.join(DIR), options.handoff_bytes_max, is_begun).await
+}
+
+/// Answers `LogWrites`, from the file's holder only.
+pub(crate) async fn append(shared: &Shared, message: pb::LogWrites, payload: Bytes) -> Result<()> {
+    let (inode, epoch) = (InodeId::new(message.inode), message.epoch);
+    {
+        let machine = shared.group.machine();
+        let known = machine.attr(inode)?.epoch;
+        if known != epoch || machine.holder(inode).is_none() {
+            bail!(StaleEpoch, "{inode}: epoch {epoch} is over, the file's is {known}: the lease is lost");
+        }
+    }
+    let lacks = message.lacks.clone();
+    shared.handoff.append_if(message, payload, |news| admit(shared, &lacks, news)).await
+}
+
+/// What nodes that sleep are still to take of what is logged here.
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    owed: Owed,
+    refused: u64,
+}
+
+/// Lets writes in that the nodes which lack them can take within an interval, beside what they are owed already.
+fn admit(shared: &Shared, lacks: &[pb::LogLack], news: &BTreeMap<MetablockId, u64>) -> Result<()> {
+    let mut asks: BTreeMap<NodeId, Ask> = BTreeMap::new();
+    for lack in lacks {
+        let Some(bytes) = news.get(&MetablockId::new(lack.metablock)) else { continue };
+        for node in lack.nodes.iter().map(|node| NodeId::new(*node)) {
+            let new = || Ask { bytes: 0, bytes_per_sec: pace(shared, node) };
+            asks.entry(node).or_insert_with(new).bytes += bytes;
+        }
+    }
+    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock());
+    let mut drain = shared.state.drain.lock();
+    let taken = drain.owed.take(&plans, now_ms, &asks);
+    drain.refused += u64::from(taken.is_err());
+    taken
+}
+
+fn pace(shared: &Shared, node: NodeId) -> u64 {
+    drain::pace_or_assumed(shared.state.registry.lock().write_bytes_per_sec(node))
+}
+
+/// What people may know of the log.
+pub(crate) async fn status(shared: &Shared) -> pb::HandoffStatus {
+    let held_bytes = shared.handoff.bytes().await as u64;
+    let (_, nodes) = shared.node_map();
+    let (now_ms, plans, drain) = (shared.wall_ms(), shared.state.plans.lock(), shared.state.drain.lock());
+    let of_node = |node: pb::Node| {
+        let (id, pace) = (NodeId::new(node.id), drain::pace_or_assumed(node.write_bytes_per_sec));
+        Some(pb::NodeDrain {
+            node: node.id,
+            owed_bytes: drain.owed.bytes(&plans, id, now_ms, pace),
+            room_bytes: drain::room(&plans, id, now_ms, pace)?,
+            write_bytes_per_sec: node.write_bytes_per_sec,
+        })
+    };
+    pb::HandoffStatus {
+        held_bytes,
+        held_bytes_max: shared.handoff.bytes_max() as u64,
+        refused: drain.refused,
+        drains: nodes.into_iter().filter_map(of_node).collect(),
+    }
+}
+
+/// Answers `JudgeLogs`.
+pub(crate) fn judge(shared: &Shared, call: &pb::JudgeLogs) -> pb::JudgeLogsReply {
+    let machine = shared.group.machine();
+    pb::JudgeLogsReply { over: call.files.iter().filter(|file| is_over(&machine, file)).cloned().collect() }
+}
+
+/// Whether nobody needs what was logged for a file: it is past it, or all that was logged is committed, and so with all
+/// members.
+fn is_over(machine: &Machine, file: &pb::LoggedFile) -> bool {
+    let inode = InodeId::new(file.inode);
+    if is_past(machine, inode, Epoch::new(file.epoch)) {
+        return true;
+    }
+    if machine.attr(inode).is_ok_and(|attr| attr.size_unknown) {
+        return false;
+    }
+    let Ok(metablocks) = machine.metablocks(inode) else { return false };
+    let committed: BTreeMap<u64, Version> = metablocks.iter().map(|record| (record.id, record.min_version())).collect();
+    // One that is not in the map was cut off.
+    file.last
+        .iter()
+        .all(|last| committed.get(&last.metablock).is_none_or(|committed| *committed >= convert::version(last.version)))
+}
+
+/// Cuts what is over, and lays a doubt to rest when that is. Runs as long as the master.
+pub(crate) async fn tidy(shared: Arc<Shared>) {
+    let mut doubtful = Doubtful::of(&shared.group.machine());
+    while !shared.is_stopped() {
+        shared.runtime.sleep(LOOK).await;
+        if shared.handoff.doubt().await.is_some() && doubtful.is_over(&shared.group.machine()) {
+            match shared.handoff.trust().await {
+                Ok(()) => tracing::info!("nothing that the handoff log may lack is needed any more: it is whole again"),
+                Err(error) => tracing::warn!(%error, "the handoff log stays in doubt"),
+            }
+        }
+        for file in shared.handoff.marks().await {
+            let is_over = is_over(&shared.group.machine(), &file);
+            let inode = file.inode;
+            if is_over && let Err(error) = shared.handoff.cut(file).await {
+                tracing::warn!(inode, %error, "what was logged for it stays");
+            }
+        }
+    }
+}
+
+/// What was logged for a file, by metablock and version. From now on nothing of a lower epoch is logged for it.
+///
+/// The log of the always-on node has everything. Where it was damaged, every other node is asked that may have a copy:
+/// all that live must answer. Where it ended within a record, which as good as always was a write that the failure of
+/// power cut off, those count that do answer.
+pub(crate) async fn gather(
+    shared: &Shared,
+    inode: InodeId,
+    epoch: Epoch,
+) -> Result<BTreeMap<MetablockId, Vec<Logged>>> {
+    shared.handoff.promise(inode, epoch).await?;
+    let mut found = BTreeMap::new();
+    let mut take = |logged: Vec<Logged>| {
+        found.extend(logged.into_iter().map(|write| ((write.metablock(), write.version()), write)));
+    };
+    take(shared.handoff.writes(inode).await);
+    if shared.runtime.has_plant(Plant::LogIgnored) {
+        return Ok(BTreeMap::new());
+    }
+    if let Some(doubt) = shared.handoff.doubt().await {
+        let (_, nodes) = shared.node_map();
+        for node in nodes.iter().filter(|node| node.state() != pb::NodeState::NodeDead) {
+            match read_all(shared, NodeId::new(node.id), inode, epoch).await {
+                Ok(logged) => take(logged),
+                Err(error) if doubt.is_certain => return Err(error),
+                Err(error) => tracing::info!(node = node.id, %inode, %error, "its handoff log is not read"),
+            }
+        }
+    }
+    let mut by_metablock: BTreeMap<MetablockId, Vec<Logged>> = BTreeMap::new();
+    for ((metablock, _), write) in found {
+        by_metablock.entry(metablock).or_default().push(write);
+    }
+    Ok(by_metablock)
+}
+
+async fn read_all(shared: &Shared, node: NodeId, inode: InodeId, epoch: Epoch) -> Result<Vec<Logged>> {
+    let mut call = pb::ReadLog { inode: inode.raw(), epoch: epoch.raw(), ..pb::ReadLog::default() };
+    let mut all = Vec::new();
+    loop {
+        shared.awake(node).await?;
+        let reply = shared.channel(node)?.call_with(&call, Vec::new(), shared.options.call_timeout * 2).await?;
+        let end = reply.message.end;
+        let writes = ebb_handoff::split(reply.message.writes, &reply.payload)?;
+        if let Some(last) = writes.last() {
+            (call.after_metablock, call.after_version) = (last.metablock().raw(), Some(last.version().into()));
+        }
+        let is_empty = writes.is_empty();
+        all.extend(writes);
+        if end || is_empty {
+            return Ok(all);
+        }
+    }
+}
+
+/// Has members that promised `epoch`, and are at these versions, make up for what was logged. True: some did. Fails if
+/// a metablock is left that no member has all of: what was acknowledged must not be lost.
+pub(crate) async fn replay(
+    shared: &Arc<Shared>,
+    epoch: Epoch,
+    metablocks: &[pb::Metablock],
+    promised: &BTreeMap<(u64, u64), (Version, u64)>,
+    logged: &BTreeMap<MetablockId, Vec<Logged>>,
+) -> Result<bool> {
+    let mut any = false;
+    for record in metablocks {
+        let Some(writes) = logged.get(&record.metablock_id()) else { continue };
+        let last = writes.last().map_or(Version::ZERO, Logged::version);
+        let mut tasks = Vec::new();
+        let mut is_whole = false;
+        for member in &record.members {
+            let Some((version, _)) = promised.get(&(record.id, member.volume)) else { continue };
+            if *version >= last {
+                is_whole = true;
+                continue;
+            }
+            let missing: Vec<Logged> = writes.iter().filter(|write| write.version() > *version).cloned().collect();
+            let (own, member) = (Arc::clone(shared), *member);
+            let work = async move { replay_on(&own, epoch, member, missing).await };
+            tasks.push(shared.runtime.spawn("make up for what was logged", work));
+        }
+        for task in tasks {
+            match task.join().await? {
+                Ok(()) => (any, is_whole) = (true, true),
+                Err(error) => tracing::info!(metablock = record.id, %error, "a member does not take what was logged"),
+            }
+        }
+        if !is_whole {
+            bail!(Unavailable, "no member of m{} has, or takes, what was logged up to {last}", record.id);
+        }
+    }
+    Ok(any)
+}
+
+async fn replay_on(shared: &Shared, epoch: Epoch, member: pb::Member, writes: Vec<Logged>) -> Result<()> {
+    let count = writes.len();
+    for (place, logged) in writes.into_iter().enumerate() {
+        let version = logged.version();
+        let call = pb::WriteReplica {
+            volume: member.volume,
+            incarnation: member.incarnation,
+            authority: epoch.raw(),
+            sync: place + 1 == count,
+            ..logged.write
+        };
+        let payload = if logged.data.is_empty() { Vec::new() } else { vec![logged.data] };
+        shared.awake(member.node_id()).await?;
+        let reply = shared.channel(member.node_id())?.call_with(&call, payload, shared.options.call_timeout).await?;
+        let answer = reply.message.results.into_iter().next().unwrap_or_default();
+        convert::failure(answer.failure)?;
+        let reached = convert::version(if place + 1 == count { answer.synced } else { answer.received });
+        if reached < version {
+            bail!(StaleVersion, "{} is at {reached} after a write of {version}", member.node_id());
+        }
+    }
+    Ok(())
+}

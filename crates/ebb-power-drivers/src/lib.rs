@@ -1,0 +1,73 @@
+//! Power drivers: each switches the nodes of one kind of machine, or asks a UPS.
+//!
+//! The plan says when a node is powered; a [`PowerDriver`] does it: freezes the processes that stand for a node
+//! ([`freeze`], a development cluster), suspends the host with an alarm to wake it ([`suspend`]), asks a baseboard
+//! management controller ([`redfish`], [`ipmi`]), or only notes what it was asked ([`dry_run`]). Nothing here decides
+//! when: `ebb_power` does, and the power client (`ebb-power-manager`) calls.
+//!
+//! What never happens here: a signal to a process that took the number of one that is gone; a call without a deadline; a
+//! password on a command line; a host asked to sleep that could not wake by itself.
+//!
+//! Network and time go through `ebb_runtime`. Processes, sysfs and ipmitool are this machine's: `host.rs` and
+//! [`ipmi`] touch it, as a program at the rim may. In the virtual world nodes are frozen by the world itself.
+//!
+//! Reading order: [`PowerDriver`], [`freeze`], `host.rs`, [`suspend`], [`ipmi`], [`redfish`], [`nut`].
+#![forbid(unsafe_code)]
+
+use std::future::Future;
+use std::pin::Pin;
+
+use ebb_types::{NodeId, Result};
+
+pub mod dry_run;
+pub mod freeze;
+#[doc(hidden)]
+pub mod fuzz;
+mod host;
+mod http;
+pub mod ipmi;
+pub mod nut;
+pub mod redfish;
+pub mod suspend;
+
+pub use dry_run::DryRun;
+pub use freeze::Freeze;
+pub use host::Process;
+pub use ipmi::Ipmi;
+pub use redfish::Redfish;
+pub use suspend::Suspend;
+
+/// A future of a driver.
+pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Whether a node is powered, as far as its driver can tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Powered {
+    /// It runs.
+    On,
+    /// It sleeps, or is off.
+    Off,
+    /// On its way from one to the other.
+    Changing,
+    /// There is nothing left to switch: its processes are gone.
+    Gone,
+}
+
+/// Carries a plan out on nodes. Each call returns when the node is what was asked for, or fails; asking for what is
+/// already so is no error.
+///
+/// Cancel-safety: what was sent to a node stays sent; ask for its state.
+pub trait PowerDriver: Send + Sync {
+    /// Its name in settings: `freeze`, `suspend`, `redfish`, `ipmi`, `dry-run`.
+    fn name(&self) -> &'static str;
+
+    /// Lets a node sleep. `wake_ms` is when the plan wakes it, in milliseconds since the Unix epoch; none for "until
+    /// told". A host that wakes itself needs it.
+    fn sleep(&self, node: NodeId, wake_ms: Option<u64>) -> Work<'_, Result<()>>;
+
+    /// Wakes a node.
+    fn wake(&self, node: NodeId) -> Work<'_, Result<()>>;
+
+    /// What a node is.
+    fn powered(&self, node: NodeId) -> Work<'_, Result<Powered>>;
+}

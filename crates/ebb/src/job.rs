@@ -1,0 +1,126 @@
+//! `ebb job`: work that is shipped to the hosts that hold the data.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use ebb_cli::output::human_bytes;
+use ebb_cli::path::{EbbPath, explain};
+use ebb_cli::{Context, admin};
+use ebb_runtime::Runtime;
+use ebb_types::{HostName, Result};
+use ebb_worker::{JobOptions, Locality, Pattern, Progress, Report, SEARCH_BUFFER, Task, count_words};
+use serde_json::json;
+
+/// How often progress is told to a program.
+const TELL: Duration = Duration::from_millis(50);
+
+/// A job.
+#[derive(Debug, Subcommand)]
+pub enum JobCommand {
+    /// Count the words of a file or a tree by shipping the work to the hosts that hold its metablocks.
+    Count(JobArgs),
+    /// Count the lines that hold a text, as `grep -F -c` does, likewise.
+    Grep {
+        /// What is looked for.
+        text: String,
+        #[command(flatten)]
+        job: JobArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct JobArgs {
+    /// A file or a directory.
+    path: EbbPath,
+    /// Hand the work out without looking where the data is.
+    #[arg(long)]
+    no_locations: bool,
+    /// Tell progress as JSON lines on stderr.
+    #[arg(long)]
+    progress: bool,
+}
+
+/// The arguments of `ebb` for what was once said to `ebb lab`; none if these words are no job.
+pub fn from_old_spelling(lab: &[OsString]) -> Option<Vec<OsString>> {
+    let (first, rest) = lab.split_first()?;
+    let name = match first.to_str()? {
+        "wordcount" => "count",
+        "grep" => "grep",
+        _ => return None,
+    };
+    Some(["job", name].map(OsString::from).into_iter().chain(rest.iter().cloned()).collect())
+}
+
+/// Does it; false: some splits could not be counted.
+pub async fn run(context: &Context, command: JobCommand) -> Result<bool> {
+    match command {
+        JobCommand::Count(args) => ship(context, &args, None).await,
+        JobCommand::Grep { text, job } => ship(context, &job, Some(&text)).await,
+    }
+}
+
+/// Ships the work and adds up, words or the lines with a text; false: some splits could not be counted.
+async fn ship(context: &Context, args: &JobArgs, text: Option<&str>) -> Result<bool> {
+    let task = match text {
+        None => Task::Words,
+        Some(text) => Task::Lines(Pattern::new(text.to_owned().into())?),
+    };
+    let cluster = context.cluster()?;
+    let workers = admin::workers(&cluster)?;
+    let client = admin::client(&cluster, &HostName::new("client"), "cli").await?;
+    let locality = if args.no_locations { Locality::Blind } else { Locality::Located };
+    let buffer_bytes = text.map(|_| SEARCH_BUFFER);
+    let options = JobOptions { task, locality, buffer_bytes, ..JobOptions::default() };
+    let bar = context.output.byte_bar(0, &format!("count {}", args.path));
+    let mut last = Instant::now();
+    let mut progress = |now: Progress| {
+        bar.set_length(now.bytes_found);
+        bar.set_position(now.bytes_done);
+        if args.progress && last.elapsed() >= TELL {
+            last = Instant::now();
+            tell(now);
+        }
+    };
+    let runtime = Runtime::real();
+    let credentials = admin::credentials();
+    let path = args.path.as_bytes();
+    let counted = count_words(&runtime, &client, &credentials, path, &workers, &options, &mut progress).await;
+    bar.finish_and_clear();
+    client.disconnect().await?;
+    let report = counted.map_err(|error| explain(error, &args.path))?;
+    print(context, args, &report, if text.is_some() { "lines" } else { "words" });
+    Ok(report.failed == 0)
+}
+
+/// One line of JSON on stderr. Nobody listening is no error.
+fn tell(now: Progress) {
+    let line = json!({"done_bytes": now.bytes_done, "total_bytes": now.walked.then_some(now.bytes_found)});
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn print(context: &Context, args: &JobArgs, report: &Report, what: &str) {
+    for error in &report.errors {
+        context.output.warn(error);
+    }
+    if context.output.json() {
+        let mut value = json!(report);
+        if let Some(found) = value.as_object_mut().and_then(|report| report.remove("words")) {
+            value[what] = found;
+        }
+        context.output.print_json(&value);
+        return;
+    }
+    context.output.say(&format!(
+        "{}: {} {what} in {} files, {} in {:.2} s ({} splits, {} of them on a host that holds the data; {} over the network)",
+        args.path,
+        report.words,
+        report.files,
+        human_bytes(report.input_bytes),
+        report.seconds,
+        report.splits,
+        report.local_splits,
+        human_bytes(report.network_bytes),
+    ));
+}

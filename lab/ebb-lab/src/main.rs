@@ -1,0 +1,39 @@
+//! `ebb-lab`: proof and research. `ebb lab` and `ebb plan` hand over to it.
+//!
+//! [`cli`] is what can be said. The other modules are one command each: they turn options into plain values, let
+//! `ebb-virtual`, `ebb-figures` or `ebb-plan` work, and print what came out.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line lives in the real world")]
+
+mod cli;
+mod metablocks;
+mod paper;
+mod plan;
+mod power;
+mod soak;
+mod virtual_cluster;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use ebb_runtime::virt::Turn;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    ebb_cli::program::start_logging(cli.log_default(), Stamp);
+    ebb_cli::program::run("ebb-lab", cli.run())
+}
+
+/// The time before a line of the log; in a virtual world that world's, with the process that speaks.
+struct Stamp;
+
+impl FormatTime for Stamp {
+    fn format_time(&self, line: &mut Writer<'_>) -> std::fmt::Result {
+        match Turn::current() {
+            Some(turn) => write!(line, "{turn}"),
+            None => SystemTime.format_time(line),
+        }
+    }
+}

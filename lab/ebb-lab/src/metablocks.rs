@@ -1,0 +1,138 @@
+//! `ebb lab metablocks`: block sizes, metablocks, locations and prefetch on a running cluster, beside the paper's numbers.
+//!
+//! Every file is written anew before it is measured, by a client that goes away: nobody has any of it in memory. Within
+//! a round every case has its turn; the rounds' medians are told. Nothing of it is left in the cluster.
+
+mod bonnie;
+mod measure;
+mod site;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ebb_cli::Context;
+use ebb_cli::units::ByteSize;
+use ebb_client::Unit;
+use ebb_figures::Outcome;
+use ebb_figures::metablocks::{self as lab, BONNIE, CASES, Gauge, PREFETCHES, Placing, READERS, Reader, Seen};
+use ebb_types::{Result, bail};
+use indicatif::ProgressBar;
+
+use self::site::Site;
+use super::paper;
+
+/// Bytes of a file below which a case says nothing: a few of the largest blocks.
+const SIZE_MIN: u64 = 32 << 20;
+
+#[derive(Debug, Args)]
+pub struct MetablocksArgs {
+    /// Bytes that are searched and read in each case. There is one file at a time, of one copy.
+    #[arg(long, default_value = "512MiB")]
+    size: ByteSize,
+    /// Times that everything is measured; medians are told.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Only these parts.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Search, Part::Prefetch, Part::Bonnie])]
+    parts: Vec<Part>,
+    /// Where figures (SVG), numbers (JSON) and a page with all of them go. Made if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Part {
+    /// Table 1 and Fig. 1: a search with and without locations.
+    Search,
+    /// Sections 3 and 5: prefetch by percentages, and with spare bandwidth.
+    Prefetch,
+    /// Table 2: random and sequential reads, by bonnie++ on a mount and by a reader of our own.
+    Bonnie,
+}
+
+/// Measures, tells, and takes everything away again.
+pub async fn run(context: &Context, args: &MetablocksArgs) -> Result<()> {
+    if args.size.0 < SIZE_MIN {
+        bail!(Invalid, "--size {}: at least {}", args.size, ByteSize(SIZE_MIN));
+    }
+    if args.rounds == 0 {
+        bail!(Invalid, "--rounds 0: at least 1");
+    }
+    if args.parts.contains(&Part::Bonnie) {
+        bonnie::check()?;
+    }
+    let site = Site::make(context.cluster()?, args.size.0).await?;
+    let seen = rounds(context, args, &site).await;
+    let gone = site.remove().await;
+    let seen = seen?;
+    gone?;
+    let outcome = Outcome { section: lab::section(&seen) };
+    let (rounds, about) = (args.rounds, "The paper's number, ours on this cluster, and why they differ.");
+    if let Some(dir) = &args.out {
+        paper::write_all(dir, &outcome, &outcome.measured_json(rounds), about)?;
+    }
+    let output = context.output;
+    if output.json() {
+        output.print_json(&outcome.measured_json(rounds));
+        return Ok(());
+    }
+    for table in outcome.section.tables.iter().chain([&outcome.table()]) {
+        output.say("");
+        output.say(&table.title);
+        table.lines().iter().for_each(|line| output.say(line));
+    }
+    let (agreeing, all) = (outcome.section.agreeing(), outcome.section.rows.len());
+    output.say(&format!("{agreeing} of {all} as the paper says or as is held; {rounds} rounds"));
+    if let Some(dir) = &args.out {
+        output.say(&format!("wrote {}", dir.join("index.html").display()));
+    }
+    Ok(())
+}
+
+async fn rounds(context: &Context, args: &MetablocksArgs, site: &Site) -> Result<Seen> {
+    let mut seen = Seen::new(site.nodes(), args.size.0);
+    let per_round = |part: &Part| match part {
+        Part::Search => CASES.len(),
+        Part::Prefetch => PREFETCHES.len() * READERS.len(),
+        Part::Bonnie => BONNIE.len() * 3,
+    };
+    let all = args.parts.iter().map(per_round).sum::<usize>() as u64 * u64::from(args.rounds);
+    let bar = context.output.item_bar(all, "measurements");
+    let done = one_after_the_other(args, site, &mut seen, &bar).await;
+    bar.finish_and_clear();
+    done.map(|()| seen)
+}
+
+async fn one_after_the_other(args: &MetablocksArgs, site: &Site, seen: &mut Seen, bar: &ProgressBar) -> Result<()> {
+    for _ in 0..args.rounds {
+        if args.parts.contains(&Part::Search) {
+            for (case, repeats) in CASES.iter().zip(&mut seen.searches) {
+                repeats.push(measure::search(site, case.0, case.0.prefetch, case.1).await?);
+                bar.inc(1);
+            }
+        }
+        if args.parts.contains(&Part::Prefetch) {
+            for (setting, of) in PREFETCHES.iter().zip(&mut seen.readers) {
+                for reader in READERS {
+                    of[reader as usize].push(match reader {
+                        Reader::Search => measure::search(site, lab::FINE, *setting, Placing::Blind).await?,
+                        Reader::Sequential => measure::sequential(site, lab::FINE, *setting, Unit::Chunks).await?,
+                        Reader::Random => measure::random(site, lab::FINE, *setting, Unit::Chunks).await?,
+                    });
+                    bar.inc(1);
+                }
+            }
+        }
+        if args.parts.contains(&Part::Bonnie) {
+            for (setting, of) in BONNIE.iter().zip(&mut seen.speeds) {
+                of[Gauge::Bonnie as usize].push(bonnie::run(site, *setting).await?);
+                bar.inc(1);
+                for (gauge, unit) in [(Gauge::Chunks, Unit::Chunks), (Gauge::Blocks, Unit::Blocks)] {
+                    of[gauge as usize].push(measure::speeds(site, *setting, unit).await?);
+                    bar.inc(1);
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! `ebb lab rabbit` and `ebb lab blinkfs`: the figures of a paper, run in virtual time.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ebb_cli::Context;
+use ebb_figures::part::Step;
+use ebb_figures::{Effort, Lab, Outcome, Part};
+use ebb_plan::report::page;
+use ebb_types::{Result, err};
+
+#[derive(Debug, Args)]
+pub struct PaperArgs {
+    /// One figure or table, by its name in the paper: 6, table2.
+    #[arg(long, value_name = "NAME")]
+    figure: Option<String>,
+    /// Where figures (SVG), numbers (JSON) and a page with all of them go. Made if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Everything that is left to chance follows from it.
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Fewer points, fewer blocks, shorter: for the shape, not for the numbers.
+    #[arg(long)]
+    quick: bool,
+    /// Worlds at a time; as many as there are cores if not given.
+    #[arg(long)]
+    jobs: Option<NonZeroUsize>,
+}
+
+/// A paper.
+pub struct Paper {
+    title: &'static str,
+    intro: &'static [&'static str],
+    parts: &'static [Part],
+}
+
+/// Rabbit.
+pub const RABBIT: Paper =
+    Paper { title: ebb_figures::rabbit::TITLE, intro: ebb_figures::rabbit::INTRO, parts: ebb_figures::rabbit::PARTS };
+
+/// BlinkFS.
+pub const BLINKFS: Paper = Paper {
+    title: ebb_figures::blinkfs::TITLE,
+    intro: ebb_figures::blinkfs::INTRO,
+    parts: ebb_figures::blinkfs::PARTS,
+};
+
+/// Makes the figures and tells the numbers.
+pub fn run(context: &Context, paper: &Paper, args: &PaperArgs) -> Result<()> {
+    let bar = context.output.item_bar(0, "worlds");
+    let on_world = |step| match step {
+        Step::More(count) => bar.inc_length(count as u64),
+        Step::Done => bar.inc(1),
+    };
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let effort = if args.quick { Effort::Quick } else { Effort::Full };
+    let lab = Lab { seed: args.seed, effort, jobs: args.jobs.unwrap_or(cores), on_world: &on_world };
+    let made = ebb_figures::run(paper.title, paper.intro, paper.parts, &lab, args.figure.as_deref());
+    bar.finish_and_clear();
+    let outcome = made?;
+    if let Some(dir) = &args.out {
+        let lead = format!("The paper's number, ours in virtual time, and why they differ. Seed {}.", args.seed);
+        write_all(dir, &outcome, &outcome.json(args.seed), &lead)?;
+    }
+    let output = context.output;
+    if output.json() {
+        output.print_json(&outcome.json(args.seed));
+        return Ok(());
+    }
+    output.say(paper.title);
+    outcome.table().lines().iter().for_each(|line| output.say(line));
+    let (agreeing, all) = (outcome.section.agreeing(), outcome.section.rows.len());
+    output.say(&format!("{agreeing} of {all} as the paper says, the others with a reason; seed {}", args.seed));
+    if let Some(dir) = &args.out {
+        output.say(&format!("wrote {}", dir.join("index.html").display()));
+    }
+    Ok(())
+}
+
+/// Writes figures, numbers and the page.
+pub fn write_all(dir: &Path, outcome: &Outcome, numbers: &serde_json::Value, lead: &str) -> Result<()> {
+    std::fs::create_dir_all(dir).map_err(|error| err!(Io, "making {}: {error}", dir.display()))?;
+    let write = |name: &str, text: &str| {
+        let path = dir.join(name);
+        std::fs::write(&path, text).map_err(|error| err!(Io, "writing {}: {error}", path.display()))
+    };
+    for (name, svg) in outcome.pictures() {
+        write(&name, &svg)?;
+    }
+    write("numbers.json", &format!("{numbers:#}\n"))?;
+    write("index.html", &page(&outcome.section.title, lead, std::slice::from_ref(&outcome.section)))
+}

@@ -1,0 +1,364 @@
+//! `ebb plan lsn`: jobs on localized storage nodes against jobs on disks in the nodes (`ebb-sim`).
+//!
+//! Four questions: how long applications take on one or several LSNs (the default, and a sweep where an option has
+//! several values), the cheapest LSN that keeps them within so many per cent (`--within`), the paper's figures beside ours
+//! (`--figures`), and how fast datasets are read back with one copy and with three (`--readback`).
+
+mod apps;
+mod runs;
+mod section;
+mod show;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use ebb_cli::Context;
+use ebb_plan::{Figure, Table};
+use ebb_sim::cluster::MIB;
+use ebb_sim::measure::{Timing, compare};
+use ebb_sim::sizing::{Prices, Strictness, Wish, advise};
+use ebb_sim::{App, Cluster, Placement, Study, claims, job, readback};
+use ebb_types::{Result, bail, err};
+
+use super::emit::{Answer, EmitArgs};
+use super::number::{real, whole};
+use runs::Runs;
+
+pub use section::section;
+
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+pub struct LsnArgs {
+    /// Setting to start from: 20-node, 5-node, better-nodes or real-cluster.
+    #[arg(long, default_value = "20-node", value_name = "NAME")]
+    study: String,
+    /// Where data is: baseline, naive, localized or hybrid; several, by commas.
+    #[arg(long, value_delimiter = ',', default_value = "hybrid", value_name = "PLACEMENT")]
+    placement: Vec<String>,
+    /// Applications of the paper's Table II, by commas [default: all ten].
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    apps: Vec<String>,
+    /// Applications from a TOML file of `[[app]]` tables, in place of or besides --apps.
+    #[arg(long, value_name = "FILE")]
+    app_file: Option<PathBuf>,
+    /// Multiplies bytes and tasks of every application.
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = real(1e-6, 1e6))]
+    scale: f64,
+    /// Data disks of an LSN; several, by commas.
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>(1, 10_000))]
+    lsn_disks: Vec<usize>,
+    /// Gbps of an LSN's link; several, by commas.
+    #[arg(long, value_delimiter = ',', value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
+    lsn_gbps: Vec<f64>,
+    /// Copies of a block among LSNs. The paper does not say; 1 leaves protection to the LSN's RAID.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 8))]
+    lsn_replicas: Option<usize>,
+    /// How many of an LSN's disks hold parity: they make writes dearer.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(0, 9_999))]
+    lsn_parity_disks: Option<usize>,
+    /// MiB of one stream that an LSN's array writes before its heads move on, however many disks they are spread over.
+    #[arg(long, value_name = "MIB", value_parser = real(0.1, 1e6))]
+    lsn_stripe_mib: Option<f64>,
+    /// Replace the disk that stays in a node by an SSD.
+    #[arg(long)]
+    node_ssd: bool,
+    #[command(flatten)]
+    nodes: NodeArgs,
+    /// Runs of each case, with seeds from --seed on; times are means.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = whole::<u64>(1, 1000))]
+    runs: u64,
+    /// First seed.
+    #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0, u64::MAX))]
+    seed: u64,
+    #[command(flatten)]
+    wish: WishArgs,
+    /// The paper's figures beside ours.
+    #[arg(long, conflicts_with_all = ["within", "readback"])]
+    figures: bool,
+    /// Read datasets of 10 to 6000 blocks back with three copies, one, and one badly spread (DiskReduce).
+    #[arg(long, conflicts_with = "within")]
+    readback: bool,
+    #[command(flatten)]
+    emit: EmitArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+struct NodeArgs {
+    /// Compute nodes in all.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 20_000))]
+    nodes: Option<usize>,
+    /// Sub-racks, each with one LSN.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 20_000))]
+    sub_racks: Option<usize>,
+    /// Cores of a node.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1024))]
+    cores: Option<usize>,
+    /// Disks of a node in the baseline.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1000))]
+    node_disks: Option<usize>,
+    /// How many of these hold shuffle data too (Hadoop's default is one directory).
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1000))]
+    shuffle_disks: Option<usize>,
+    /// Disks that stay in a node beside an LSN.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1000))]
+    local_disks: Option<usize>,
+    /// Gbps of a node's link; in the LSN cluster only, if it comes with --better-nodes-only.
+    #[arg(long, value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
+    node_gbps: Option<f64>,
+    /// The baseline keeps the study's node links.
+    #[arg(long, requires = "node_gbps")]
+    better_nodes_only: bool,
+    /// Gbps between a sub-rack and the others [default: never in the way].
+    #[arg(long, value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
+    uplink_gbps: Option<f64>,
+    /// Map tasks of a node at a time.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1024))]
+    map_slots: Option<usize>,
+    /// Reduce tasks of a node at a time.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1024))]
+    reduce_slots: Option<usize>,
+    /// Copies of a block in the baseline.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 20_000))]
+    replicas: Option<usize>,
+    /// MB/s that a disk reads.
+    #[arg(long, value_name = "MB", value_parser = real(0.1, 1e6))]
+    disk_read_mb: Option<f64>,
+    /// MB/s that a disk writes.
+    #[arg(long, value_name = "MB", value_parser = real(0.1, 1e6))]
+    disk_write_mb: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+struct WishArgs {
+    /// Find the cheapest LSN with which every application takes at most PERCENT longer than in the baseline.
+    #[arg(long, value_name = "PERCENT", value_parser = real(0.0, 10_000.0))]
+    within: Option<f64>,
+    /// With --within: the mean of the applications, not each.
+    #[arg(long, requires = "within")]
+    mean: bool,
+    /// With --within: disks of an LSN at most.
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = whole::<usize>(1, 10_000))]
+    max_disks: usize,
+    /// With --within: links to choose from, in Gbps.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,10,20,25,40,100", value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
+    links: Vec<f64>,
+    /// With --within: price of a disk.
+    #[arg(long, default_value_t = 1.0, value_name = "PRICE", value_parser = real(0.0, 1e12))]
+    disk_price: f64,
+    /// With --within: price of a Gbps of the LSN's link, in disks if those cost 1.
+    #[arg(long, default_value_t = 0.5, value_name = "PRICE", value_parser = real(0.0, 1e12))]
+    gbps_price: f64,
+}
+
+/// Answers.
+pub fn run(context: &Context, args: &LsnArgs) -> Result<()> {
+    let runner = Runs::new(context.output);
+    let seeds = args.seeds();
+    let answer = if args.figures {
+        let claims = claims::all(&runner, &seeds)?;
+        let table = show::claims(&claims);
+        let figure = args.emit.wants_figure().then(|| section::figure_5(&runner, &seeds)).transpose()?;
+        Answer { notes: show::parameters(&args.cluster()?), json: table.json(), tables: vec![table], figure }
+    } else if args.readback {
+        let found = readback::readback(&runner, &readback::cluster(), &readback::BLOCKS, &seeds)?;
+        let table = show::readback(&found);
+        let notes = vec![
+            "60 nodes of 4 disks (105 MB/s) and 8 map slots on 10 Gbps; one map for each block of 64 MiB.".to_owned(),
+        ];
+        let figure = args.emit.wants_figure().then(|| show::readback_figure(&found));
+        Answer { notes, json: table.json(), tables: vec![table], figure }
+    } else if let Some(percent) = args.wish.within {
+        advice(args, percent, &runner, &seeds)?
+    } else {
+        timings(args, &runner, &seeds)?
+    };
+    args.emit.emit(context.output, &answer)
+}
+
+fn timings(args: &LsnArgs, runner: &Runs, seeds: &[u64]) -> Result<Answer> {
+    let clusters = args.clusters()?;
+    let rows = compare(runner, args.baseline()?.as_ref(), &clusters, &args.applications()?, seeds)?;
+    let table = show::timings(&clusters, &rows);
+    let figure = args.emit.wants_figure().then(|| show::timings_figure(args.study.as_str(), &clusters, &rows));
+    let tables =
+        if clusters.len() > 1 { vec![show::sweep(&clusters, &rows), table.clone()] } else { vec![table.clone()] };
+    // Programs get one row for each run time, people first see a table as wide as there are settings.
+    Ok(Answer { notes: show::parameters(&clusters[0]), json: table.json(), tables: order(tables, &args.emit), figure })
+}
+
+/// CSV is made of the first table: that with one row for each run time.
+fn order(mut tables: Vec<Table>, emit: &EmitArgs) -> Vec<Table> {
+    if emit.wants_csv() {
+        tables.reverse();
+    } else {
+        tables.truncate(1);
+    }
+    tables
+}
+
+fn advice(args: &LsnArgs, percent: f64, runner: &Runs, seeds: &[u64]) -> Result<Answer> {
+    if !(args.lsn_disks.is_empty() && args.lsn_gbps.is_empty()) {
+        bail!(
+            Invalid,
+            "--within looks for disks and link itself: bound it by --max-disks and --links, not --lsn-disks"
+        );
+    }
+    if args.placement.len() > 1 {
+        bail!(Invalid, "--within wants one --placement; the nearest possible value is {}", args.placement[0]);
+    }
+    let cluster = args.clusters()?.remove(0);
+    let wish = Wish {
+        within: percent / 100.0,
+        of: if args.wish.mean { Strictness::Mean } else { Strictness::Each },
+        most_disks: args.wish.max_disks,
+        links: args.wish.links.clone(),
+        prices: Prices { disk: args.wish.disk_price, gbps: args.wish.gbps_price },
+    };
+    let found = advise(runner, &cluster, &args.applications()?, seeds, &wish)?;
+    let mut notes = show::parameters(&cluster);
+    notes.extend(show::advice(&found, percent, &cluster, &wish));
+    let table = show::frontier(&found);
+    let json = serde_json::to_value(&found).map_err(|error| err!(Internal, "an advice is no JSON: {error}"))?;
+    let figure: Option<Figure> = args.emit.wants_figure().then(|| show::frontier_figure(&found, percent));
+    Ok(Answer { notes, json, tables: vec![table], figure })
+}
+
+impl LsnArgs {
+    fn seeds(&self) -> Vec<u64> {
+        (0..self.runs).map(|run| self.seed.wrapping_add(run)).collect()
+    }
+
+    /// The study with what the options change, except those that may have several values.
+    fn cluster(&self) -> Result<Cluster> {
+        let mut cluster = Study::by_name(&self.study)?.cluster;
+        let nodes = &self.nodes;
+        set(&mut cluster.nodes, nodes.nodes);
+        set(&mut cluster.sub_racks, nodes.sub_racks);
+        set(&mut cluster.cores, nodes.cores);
+        set(&mut cluster.node_disks, nodes.node_disks);
+        set(&mut cluster.shuffle_disks, nodes.shuffle_disks);
+        set(&mut cluster.local_disks, nodes.local_disks);
+        set(&mut cluster.node_gbps, nodes.node_gbps);
+        set(&mut cluster.map_slots, nodes.map_slots);
+        set(&mut cluster.reduce_slots, nodes.reduce_slots);
+        set(&mut cluster.replicas, nodes.replicas);
+        set(&mut cluster.lsn_replicas, self.lsn_replicas);
+        set(&mut cluster.lsn_parity_disks, self.lsn_parity_disks);
+        set(&mut cluster.hardware.array_stripe_bytes, self.lsn_stripe_mib.map(|mib| mib * MIB));
+        set(&mut cluster.hardware.disk.read_bytes_per_sec, nodes.disk_read_mb.map(|mb| mb * 1e6));
+        set(&mut cluster.hardware.disk.write_bytes_per_sec, nodes.disk_write_mb.map(|mb| mb * 1e6));
+        cluster.uplink_gbps = nodes.uplink_gbps;
+        cluster.node_ssd = self.node_ssd;
+        Ok(cluster)
+    }
+
+    /// One cluster for each combination of the options with several values.
+    fn clusters(&self) -> Result<Vec<Cluster>> {
+        let base = self.cluster()?;
+        let disks = if self.lsn_disks.is_empty() { vec![base.lsn_disks] } else { self.lsn_disks.clone() };
+        let links = if self.lsn_gbps.is_empty() { vec![base.lsn_gbps] } else { self.lsn_gbps.clone() };
+        let mut clusters = Vec::new();
+        for name in &self.placement {
+            let placement = placement(name)?;
+            for lsn_disks in &disks {
+                for lsn_gbps in &links {
+                    clusters.push(Cluster { placement, lsn_disks: *lsn_disks, lsn_gbps: *lsn_gbps, ..base.clone() });
+                }
+            }
+        }
+        // All are refused before the first runs.
+        clusters.iter().try_for_each(Cluster::check)?;
+        Ok(clusters)
+    }
+
+    /// The baseline, if it is not simply the same nodes.
+    fn baseline(&self) -> Result<Option<Cluster>> {
+        if !self.nodes.better_nodes_only {
+            return Ok(None);
+        }
+        let node_gbps = Study::by_name(&self.study)?.cluster.node_gbps;
+        Ok(Some(Cluster { node_gbps, placement: Placement::Baseline, ..self.cluster()? }))
+    }
+
+    fn applications(&self) -> Result<Vec<App>> {
+        let mut apps: Vec<App> = Vec::new();
+        if let Some(path) = &self.app_file {
+            apps.extend(apps::read(path)?);
+        }
+        for name in &self.apps {
+            apps.push(App::by_name(name)?);
+        }
+        if apps.is_empty() {
+            apps = App::table_ii();
+        }
+        let cluster = self.cluster()?;
+        for app in &apps {
+            let fits = |scale: f64| job::effort(&cluster, &app.scaled(scale)) <= job::MOST_EFFORT;
+            if cluster.check().is_ok() && !fits(self.scale) && fits(1.0) {
+                bail!(
+                    Invalid,
+                    "--scale {}: {} would take too long to simulate; the nearest possible value is {}",
+                    self.scale,
+                    app.name,
+                    largest(self.scale, fits)
+                );
+            }
+        }
+        let apps: Vec<App> = apps.iter().map(|app| app.scaled(self.scale)).collect();
+        apps.iter().try_for_each(App::check)?;
+        Ok(apps)
+    }
+}
+
+/// The largest scale below `over` that fits, in three digits; 1 does.
+fn largest(over: f64, fits: impl Fn(f64) -> bool) -> f64 {
+    let (mut low, mut high) = (1.0, over);
+    while high / low > 1.0001 {
+        let middle = f64::sqrt(low * high);
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    let digit = 10_f64.powf(low.log10().floor() - 2.0);
+    // Downwards, so that what is named does fit.
+    (low / digit).floor() * digit
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+fn placement(name: &str) -> Result<Placement> {
+    let names = Placement::ALL.map(Placement::name).join(", ");
+    Placement::ALL
+        .into_iter()
+        .find(|one| one.name() == name)
+        .ok_or_else(|| err!(Invalid, "--placement {name:?} is not known; known are {names}"))
+}
+
+/// One setting in a few words; what is the same in all is left out.
+fn setting(cluster: &Cluster, all: &[Cluster]) -> String {
+    let mut words = Vec::new();
+    let differ = |value: fn(&Cluster) -> String| all.iter().any(|other| value(other) != value(cluster));
+    if all.len() == 1 || differ(|one| one.placement.name().to_owned()) {
+        words.push(cluster.placement.name().to_owned());
+    }
+    if cluster.is_shared() {
+        if all.len() == 1 || differ(|one| one.lsn_disks.to_string()) {
+            words.push(format!("{} disks", cluster.lsn_disks));
+        }
+        if all.len() == 1 || differ(|one| one.lsn_gbps.to_string()) {
+            words.push(format!("{} Gbps", cluster.lsn_gbps));
+        }
+    }
+    if words.is_empty() { "the same again".to_owned() } else { words.join(", ") }
+}
+
+/// Times by cluster and application.
+type Rows = [Vec<Timing>];
