@@ -16,7 +16,8 @@ use crate::fence::Fence;
 use crate::keep::may_keep;
 use crate::leases::sharing::Proxy;
 use crate::leases::{Decision, MASTER, Mode, Wish};
-use crate::shared::{Shared, Soft};
+use crate::shared::Shared;
+use crate::soft::Soft;
 
 /// Waits look again at least so often: what no change announces (the end of the time for reclaiming) is seen too.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -34,7 +35,7 @@ pub(crate) struct Turn {
 impl Turn {
     /// Queues.
     pub(crate) fn take(shared: &Arc<Shared>, session: SessionId, inode: InodeId, mode: Mode) -> Self {
-        let mut soft = shared.state.soft.lock();
+        let mut soft = shared.soft();
         let wish = soft.leases.enter(session, inode, mode);
         let changes = Mutex::new(Some(soft.leases.changes(inode)));
         drop(soft);
@@ -54,13 +55,13 @@ impl Turn {
         then: impl FnOnce(&Machine, &mut Soft),
     ) -> Result<Decision> {
         let machine = self.shared.group.machine();
-        let mut soft = self.shared.state.soft.lock();
+        let mut soft = self.shared.soft();
         check(&machine, &soft)?;
         let Wish { session, inode, .. } = self.wish;
         if proxy_of(&self.shared, &machine, &soft, session, inode)?.is_some() {
             bail!(Moved, "{inode} is shared: the proxy has its lease");
         }
-        let view = self.shared.view(&machine, &soft, session, inode)?;
+        let view = self.shared.file_view(&machine, &soft, session, inode)?;
         let decision = soft.leases.decide(view, &self.wish);
         match &decision {
             Decision::Wait { recalls } => {
@@ -130,10 +131,10 @@ impl Turn {
         if let Some(holder) = machine.holder(inode) {
             return err!(LeaseHeld, "{inode} is held by session {holder}, which was asked to give it back");
         }
-        let soft = self.shared.state.soft.lock();
+        let soft = self.shared.soft();
         let readers: Vec<String> =
             soft.leases.readers(inode).filter(|reader| *reader != session).map(|reader| reader.to_string()).collect();
-        let why = match self.shared.view(&machine, &soft, session, inode) {
+        let why = match self.shared.file_view(&machine, &soft, session, inode) {
             Ok(view) if view.recovering => "it is being recovered".to_owned(),
             _ if !readers.is_empty() => format!("sessions {} cache it", readers.join(", ")),
             Ok(view) if view.unclaimed => "sessions have not told the new master yet what they hold".to_owned(),
@@ -145,7 +146,7 @@ impl Turn {
     /// Leaves the queue.
     pub(crate) fn give_up(&self) {
         if self.changes.lock().take().is_some() {
-            self.shared.state.soft.lock().leases.leave(&self.wish);
+            self.shared.soft().leases.leave(&self.wish);
         }
     }
 }
@@ -180,7 +181,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
     };
     {
         let machine = shared.group.machine();
-        let mut soft = shared.state.soft.lock();
+        let mut soft = shared.soft();
         check(&machine, &soft)?;
         // Ordering: before anything is waited for. An open that came in time is in time, however long its writer needs to write
         // back; and the inode is not reaped in between.
@@ -195,7 +196,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
     match acquire_own(shared, &call, until, &check).await {
         Err(error) if error.kind() == ErrorKind::Moved => {
             let machine = shared.group.machine();
-            let soft = shared.state.soft.lock();
+            let soft = shared.soft();
             check(&machine, &soft)?;
             let Some(proxy) = proxy_of(shared, &machine, &soft, session, inode)? else {
                 bail!(LeaseHeld, "{inode} has just come back from the proxy")
@@ -250,7 +251,7 @@ async fn acquire_own(
     match shared.group.propose(Op::AcquireWrite(acquire)).await? {
         Reply::Lease { attr, metablocks } => {
             let machine = shared.group.machine();
-            let leased = call.keep && may_keep(&machine, &mut shared.state.soft.lock(), session, &attr);
+            let leased = call.keep && may_keep(&machine, &mut shared.soft(), session, &attr);
             Ok(lease(attr, Mode::Write, metablocks, leased))
         }
         other => bail!(Internal, "AcquireWrite was answered with {other:?}"),
@@ -338,7 +339,7 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
     let session = SessionId::new(call.session);
     shared.check_session(session)?;
     let machine = shared.group.machine();
-    let mut soft = shared.state.soft.lock();
+    let mut soft = shared.soft();
     let mut refused = 0;
     for held in &call.leases {
         let inode = InodeId::new(held.inode);
@@ -367,7 +368,7 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
     for held in call.leases.iter().filter(|held| machine.holder(InodeId::new(held.inode)) == Some(session)) {
         let promised = held.promised.iter().map(|told| (MetablockId::new(told.metablock), told.reserved)).collect();
         let told = call.tells_promises.then_some(&promised);
-        shared.state.room().on_reclaimed(InodeId::new(held.inode), told);
+        soft.room.on_reclaimed(InodeId::new(held.inode), told);
     }
     tracing::debug!(%session, leases = call.leases.len(), open = call.open.len(), refused, "reclaimed");
     drop(soft);
@@ -379,7 +380,7 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
 pub(crate) fn forget(shared: &Shared, call: &pb::Forget) {
     let session = SessionId::new(call.session);
     let last = if call.opening == 0 { u64::MAX } else { call.opening };
-    let mut soft = shared.state.soft.lock();
+    let mut soft = shared.soft();
     for inode in &call.inodes {
         soft.leases.remove_open(session, InodeId::new(*inode), last);
     }
@@ -390,7 +391,7 @@ pub(crate) fn forget(shared: &Shared, call: &pb::Forget) {
 /// Answers `Release`: read leases given back.
 pub(crate) fn release(shared: &Shared, call: &pb::Release) {
     let session = SessionId::new(call.session);
-    let mut soft = shared.state.soft.lock();
+    let mut soft = shared.soft();
     for inode in &call.inodes {
         soft.leases.remove_reader(session, InodeId::new(*inode));
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_power::NodeState;
 use ebb_runtime::Plant;
 use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, SessionId, bail, min_copies};
 use ebb_wire::pb;
@@ -16,10 +15,12 @@ use crate::fsck::obstacles;
 use crate::handoff;
 use crate::nodes::volumes_of;
 use crate::placement::{Need, place, place_late, place_roomy};
-use crate::repair::run::{condition, nodes_with_strays, suspect_volumes};
-use crate::repair::{Condition, SetView};
+use crate::registry::Rest;
+use crate::repair::Condition;
+use crate::repair::run::suspect_volumes;
 use crate::shared::Shared;
 use crate::shortage::{Tally, explain};
+use crate::view::ClusterView;
 
 /// Answers `ClusterStatus`.
 pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
@@ -35,7 +36,8 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
             let record = machine.find_metablock(metablock).map(|(_, record)| record);
             record.is_none_or(|record| record.min_version() != ebb_types::Version::ZERO)
         };
-        let work = shared.state.work.lock();
+        let soft = shared.soft();
+        let work = &soft.work;
         (work.unsettled_sets(is_written), (work.copies.len() + work.recovering.len()) as u64, work.copied)
     };
     let shortages = shortages(shared).to_messages();
@@ -58,7 +60,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         repaired_bytes: copied.bytes,
         repair_rate_bytes_per_sec: shared.options.copy_rate_bytes_per_sec,
         handoff: Some(handoff::status(shared).await),
-        failures: shared.state.failures.lock().iter().map(crate::failures::Failure::to_message).collect(),
+        failures: shared.soft().failures.iter().map(crate::failures::Failure::to_message).collect(),
         disk,
         shortages,
         rejoined: copied.rejoined,
@@ -72,7 +74,8 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
 pub(crate) fn shortages(shared: &Shared) -> Tally {
     let machine = shared.group.snapshot();
     let suspects: BTreeSet<_> = {
-        let work = shared.state.work.lock();
+        let soft = shared.soft();
+        let work = &soft.work;
         work.suspects.iter().chain(work.copies.keys()).copied().collect()
     };
     let mut tally = Tally::default();
@@ -82,12 +85,7 @@ pub(crate) fn shortages(shared: &Shared) -> Tally {
         };
         let Ok(attr) = machine.attr(inode) else { continue };
         let obstacles = obstacles(shared, inode);
-        let view = {
-            let (registry, work) = (shared.state.registry.lock(), shared.state.work.lock());
-            let members =
-                record.members.iter().map(|member| (*member, condition(&machine, &registry, &work, metablock, member)));
-            SetView { wanted: attr.replicas.max(1) as usize, members: members.collect() }
-        };
+        let view = shared.look(|view| view.set(metablock, &record, attr.replicas));
         explain(&view, &obstacles).into_iter().for_each(|why| tally.add(why));
     }
     tally
@@ -146,7 +144,7 @@ pub(crate) async fn locate(shared: &Arc<Shared>, call: &pb::Locate) -> Result<pb
     let wanted: Vec<_> = metablocks
         .iter()
         .flat_map(|record| record.members.iter().chain(&record.extra).map(|member| (record.metablock_id(), *member)))
-        .filter(|(_, member)| shared.state.registry.lock().is_live(member.node_id()))
+        .filter(|(_, member)| shared.soft().registry.is_live(member.node_id()))
         .collect();
     let answers = describe(shared, wanted.clone()).await;
     let located = wanted.iter().filter_map(|(metablock, member)| {
@@ -176,43 +174,39 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         (record, machine.dataset_of(inode)?)
     };
     // A node that is without the member's volume may take the copy on another one.
-    let stays = |member: &&pb::Member| {
-        let (machine, registry) = (shared.group.machine(), shared.state.registry.lock());
-        let condition = condition(&machine, &registry, &shared.state.work.lock(), record.metablock_id(), member);
-        condition != Condition::VolumeLost && !call.exclude_nodes.contains(&member.node)
+    let stays = |view: &ClusterView<'_>, member: &&pb::Member| {
+        view.condition(record.metablock_id(), member) != Condition::VolumeLost
+            && !call.exclude_nodes.contains(&member.node)
     };
-    let present: Vec<pb::Member> = if call.staying.is_empty() {
-        record.members.iter().filter(stays).copied().collect()
-    } else {
-        call.staying.clone()
-    };
-    let home = crate::away::home_to_keep(shared, &record.members, &present);
     let mut exclude: Vec<NodeId> = call.exclude_nodes.iter().map(|node| NodeId::new(*node)).collect();
-    // A stray replica there is about to be deleted, and would take the new one with it.
-    let strays = nodes_with_strays(shared, record.metablock_id());
-    let held_back: Vec<NodeId> = {
-        let work = shared.state.work.lock();
+    let (present, home, strays, held_back) = shared.look(|view| {
+        let present: Vec<pb::Member> = if call.staying.is_empty() {
+            record.members.iter().filter(|member| stays(view, member)).copied().collect()
+        } else {
+            call.staying.clone()
+        };
+        let home = view.home_to_keep(&record.members, &present);
+        // A stray replica there is about to be deleted, and would take the new one with it.
+        let strays = view.nodes_with_strays(record.metablock_id());
+        let work = &view.soft.work;
         exclude.extend(work.extra_copies.get(&record.metablock_id()).map(|copy| copy.target));
-        work.parted.held_back(inode, shared.runtime.now()).map(|(node, _)| node).collect()
-    };
+        let held_back: Vec<NodeId> = work.parted.held_back(inode, view.now).map(|(node, _)| node).collect();
+        (present, home, strays, held_back)
+    });
     let min = min_copies(dataset.min_copies, dataset.replicas) as usize;
     let well: BTreeSet<u64> = present.iter().map(|member| member.node).collect();
+    let bytes = dataset.block_size.max(record.length);
     let need = Need {
-        inode,
-        index: record.index,
-        writer: HostName::default(),
-        preferred: Vec::new(),
         replicas: present.len() + 1,
         present,
         home,
         exclude: exclude.iter().chain(&held_back).copied().collect(),
-        bytes: dataset.block_size.max(record.length),
-        dataset,
+        ..Need::fresh(inode, dataset, record.index, HostName::default(), bytes)
     };
     if call.slow != 0 {
         // A copy that is only slow stays where no node that is well has room.
         let members = place_roomy(shared, &clear_of(&strays, &need))?;
-        shared.state.gray.lock().on_replacement(session, NodeId::new(call.slow), shared.runtime.now())?;
+        shared.soft().gray.on_replacement(session, NodeId::new(call.slow), shared.runtime.now())?;
         return Ok(pb::ChooseReplacementReply { member: members.first().copied(), go_on: false });
     }
     // A copy may take a stray's place, with a life of its own: what is sent to delete the stray does not hit it.
@@ -256,20 +250,21 @@ fn absent(
     well: &[pb::Member],
     failed: &[pb::FailedMember],
 ) -> Vec<(NodeId, Absence)> {
-    let (machine, registry) = (shared.group.machine(), shared.state.registry.lock());
-    let (work, now_ms, plans) = (shared.state.work.lock(), shared.wall_ms(), shared.state.plans.lock());
+    let machine = shared.group.machine();
+    let soft = shared.soft();
+    let view = shared.view(&machine, &soft);
     let absence = |member: &pb::Member| {
         let node = member.node_id();
         let told = failed.iter().find(|told| told.node == member.node);
         let kind = told.and_then(|told| Some(ErrorKind::from_raw(told.failure.as_ref()?.kind)));
-        let condition = condition(&machine, &registry, &work, record.metablock_id(), member);
-        if registry.is_missed(node) || matches!(condition, Condition::NodeLost | Condition::VolumeLost) {
+        let condition = view.condition(record.metablock_id(), member);
+        if soft.registry.is_missed(node) || matches!(condition, Condition::NodeLost | Condition::VolumeLost) {
             return Absence::Missed;
         }
         if matches!(kind, Some(ErrorKind::NoSpace | ErrorKind::QuotaExceeded)) {
             return Absence::Full;
         }
-        if plans.state(node, now_ms) != NodeState::Awake || plans.awake_left_ms(node, now_ms) != u64::MAX {
+        if view.rest(node) != Rest::None {
             return Absence::Asleep;
         }
         if kind.is_some_and(ErrorKind::is_copy_lost) {
@@ -291,7 +286,8 @@ fn note_parted(shared: &Shared, session: SessionId, inode: InodeId, case: &Case)
     if shared.runtime.has_plant(Plant::BringsBack) {
         return;
     }
-    let mut work = shared.state.work.lock();
+    let mut soft = shared.soft();
+    let work = &mut soft.work;
     for (node, absence) in &case.absent {
         if matches!(absence, Absence::Silent | Absence::Failing(_)) {
             work.parted.on_lost(session, inode, *node, shared.runtime.now());

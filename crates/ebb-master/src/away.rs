@@ -15,10 +15,6 @@ use ebb_power::Timetable;
 use ebb_types::{DatasetId, MetablockId, NodeId};
 use ebb_wire::pb;
 
-use crate::placement::rest;
-use crate::registry::Rest;
-use crate::shared::Shared;
-
 /// What the power plans make of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prospect {
@@ -84,22 +80,6 @@ pub fn choose_move(guest: &GuestView) -> Option<Move> {
         return None;
     }
     Some(if guest.host.goes_off { Move::HomeNow } else { Move::Home })
-}
-
-/// Where the copy belongs that is missing beside `staying`: of the first of `members` that is a guest, or switched off by
-/// the plan. `None`: nobody's home is to be kept, and the layout finds another one.
-pub(crate) fn home_to_keep(shared: &Shared, members: &[pb::Member], staying: &[pb::Member]) -> Option<NodeId> {
-    let machine = shared.group.machine();
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    let gone = members.iter().filter(|member| !staying.iter().any(|other| other.home_id() == member.home_id()));
-    let kept = gone.filter(|member| member.is_guest() || rest(&plans, member.node_id(), now_ms) == Rest::Off);
-    kept.map(pb::Member::home_id).find(|home| is_home(shared, &machine, *home))
-}
-
-/// Whether copies may belong to a node: it is known, not dead, and not being drained.
-pub(crate) fn is_home(shared: &Shared, machine: &Machine, node: NodeId) -> bool {
-    let record = machine.node(node);
-    record.is_some_and(|record| !record.draining) && !shared.state.registry.lock().is_dead(node)
 }
 
 /// Metablocks and bytes that are away, by home, and how many each node has as guests; of one dataset or of all. What was

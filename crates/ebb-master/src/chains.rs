@@ -16,6 +16,8 @@ use pb::meta_op::Op;
 
 use crate::reserve::OnItsWay;
 use crate::shared::{Shared, State};
+use crate::soft::Soft;
+use crate::view::nodes;
 
 /// What belongs on each dataset's nodes, and who has guests.
 #[derive(Debug, Default)]
@@ -80,6 +82,16 @@ impl Chains {
         self.add(dataset, new);
     }
 
+    /// How many guests each node has.
+    pub(crate) fn guests(&self) -> &BTreeMap<NodeId, u64> {
+        &self.guests
+    }
+
+    /// How many copies of each node are guests elsewhere.
+    pub(crate) fn away(&self) -> &BTreeMap<NodeId, u64> {
+        &self.away
+    }
+
     fn add(&mut self, dataset: DatasetId, members: &[pb::Member]) {
         if let Some(chain) = self.datasets.get_mut(&dataset) {
             Arc::make_mut(chain).add(&homes(members));
@@ -115,16 +127,6 @@ fn homes(members: &[pb::Member]) -> Vec<NodeId> {
     members.iter().map(pb::Member::home_id).collect()
 }
 
-/// How many guests each node has.
-pub(crate) fn guests(shared: &Shared) -> BTreeMap<NodeId, u64> {
-    shared.state.chains.lock().guests.clone()
-}
-
-/// How many copies of each node are guests elsewhere.
-pub(crate) fn away(shared: &Shared) -> BTreeMap<NodeId, u64> {
-    shared.state.chains.lock().away.clone()
-}
-
 /// A dataset's chain with nothing on it; of one without, an empty one that counts all the same.
 fn view(dataset: &pb::Dataset) -> Result<ChainView> {
     let layout = dataset.layout.parse::<LayoutKind>()?;
@@ -136,8 +138,8 @@ fn view(dataset: &pb::Dataset) -> Result<ChainView> {
 }
 
 /// A dataset's chain and what lies on it.
-pub(crate) fn of(shared: &Shared, dataset: &pb::Dataset) -> Result<Arc<ChainView>> {
-    match shared.state.chains.lock().datasets.get(&DatasetId::new(dataset.id)) {
+pub(crate) fn of(soft: &Soft, dataset: &pb::Dataset) -> Result<Arc<ChainView>> {
+    match soft.chains.datasets.get(&DatasetId::new(dataset.id)) {
         Some(chain) => Ok(Arc::clone(chain)),
         None => bail!(Internal, "nothing is known of the expansion chain of dataset {}", dataset.path),
     }
@@ -154,8 +156,9 @@ pub(crate) struct Promise {
 /// Counts a placement that is on its way into the log, of a metablock for which so many bytes are to be written.
 pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Member], bytes: u64) -> Promise {
     let id = DatasetId::new(dataset.id);
-    let on_its_way = shared.state.room().expect(members, bytes);
-    let mut chains = shared.state.chains.lock();
+    let mut soft = shared.soft();
+    let on_its_way = soft.room.expect(members, bytes);
+    let chains = &mut soft.chains;
     let has_chain = chains.datasets.get(&id).is_some_and(|chain| chain.layout().has_chain());
     let mut counted = None;
     if has_chain || members.iter().any(pb::Member::is_guest) {
@@ -165,15 +168,16 @@ pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Mem
         chains.promised.insert(number, (id, members.to_vec()));
         counted = Some(number);
     }
-    drop(chains);
+    drop(soft);
     Promise { state: Arc::clone(&shared.state), counted, on_its_way }
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.state.room().settle(&self.on_its_way);
+        let mut soft = self.state.soft();
+        soft.room.settle(&self.on_its_way);
         let Some(number) = self.counted.take() else { return };
-        let mut chains = self.state.chains.lock();
+        let chains = &mut soft.chains;
         if let Some((dataset, members)) = chains.promised.remove(&number) {
             chains.remove(dataset, &members);
         }
@@ -209,7 +213,7 @@ fn least(replicas: u32, all: &[NodeId]) -> u32 {
 }
 
 fn all_nodes(machine: &Machine) -> Vec<NodeId> {
-    machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id)).collect()
+    nodes(machine).map(|node| NodeId::new(node.id)).collect()
 }
 
 /// Chooses what a command about datasets leaves to the leader, and refuses settings that cannot be.
@@ -296,7 +300,7 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
         let chain = power_chain(&dataset, &all_nodes(&machine))?;
         (dataset, chain)
     };
-    let tally = of(shared, &dataset)?.tally.clone();
+    let tally = of(&shared.soft(), &dataset)?.tally.clone();
     let blocks = tally.blocks();
     let target = if blocks == 0 { vec![0; chain.nodes().len()] } else { chain.target(blocks)? };
     let actual: Vec<u64> = chain.nodes().iter().map(|node| tally.on(*node)).collect();

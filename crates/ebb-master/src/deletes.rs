@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_meta::Machine;
 use ebb_power::NodeState;
 use ebb_runtime::Plant;
 use ebb_types::{InodeId, MetablockId, NodeId, Result, VolumeId};
@@ -13,8 +12,9 @@ use pb::command::Command as Op;
 
 use crate::describe::{Place, describe};
 use crate::repair::Condition;
-use crate::repair::run::{condition, is_free};
+use crate::repair::run::is_free;
 use crate::shared::Shared;
+use crate::view::{ClusterView, nodes};
 
 const PAUSE: Duration = Duration::from_secs(1);
 /// Deletions that turn up together go out together.
@@ -58,17 +58,17 @@ async fn delete_all(shared: &Arc<Shared>) {
 /// Volumes that serve, and could delete something.
 fn sound_volumes(shared: &Shared) -> Vec<(NodeId, VolumeId)> {
     let machine = shared.group.machine();
-    let registry = shared.state.registry.lock();
-    let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
+    let soft = shared.soft();
+    let nodes = nodes(&machine);
     let all = nodes.flat_map(|node| node.volumes.iter().map(|volume| (NodeId::new(node.id), VolumeId::new(volume.id))));
-    all.filter(|(node, volume)| registry.is_sound(*node, *volume)).collect()
+    all.filter(|(node, volume)| soft.registry.is_sound(*node, *volume)).collect()
 }
 
 /// Whether volumes that serve have something to delete of what was freed, or have deleted something and may not have told
 /// their free space since.
 pub(crate) fn is_deleting(shared: &Shared) -> bool {
     let told = shared.options.heartbeat * 2;
-    let freed = shared.state.work.lock().freed;
+    let freed = shared.soft().work.freed;
     freed.is_some_and(|freed| shared.runtime.now().since(freed) < told)
         || sound_volumes(shared)
             .into_iter()
@@ -114,7 +114,8 @@ async fn delete_strays(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> 
     if !gone.is_empty() {
         send(shared, node, volume, gone).await?;
     }
-    let mut work = shared.state.work.lock();
+    let mut soft = shared.soft();
+    let work = &mut soft.work;
     for metablock in sent.into_iter().chain(kept) {
         work.excess.remove(&(volume, metablock));
     }
@@ -129,38 +130,32 @@ fn asked_of(node: NodeId, volume: VolumeId, metablocks: &[MetablockId]) -> Vec<(
 
 /// Members of their sets that can be asked now.
 fn members_of(shared: &Shared, metablocks: &[MetablockId]) -> Vec<(MetablockId, pb::Member)> {
-    let machine = shared.group.machine();
-    let registry = shared.state.registry.lock();
-    let records = metablocks.iter().filter_map(|metablock| Some((*metablock, machine.find_metablock(*metablock)?.1)));
-    let members = records.flat_map(|(metablock, record)| record.members.into_iter().map(move |one| (metablock, one)));
-    let sound = members.filter(|(_, member)| registry.is_sound(member.node_id(), member.volume_id()));
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock());
-    sound.filter(|(_, member)| plans.state(member.node_id(), now_ms) == NodeState::Awake).collect()
+    shared.look(|view| {
+        let record = |metablock: &MetablockId| Some((*metablock, view.machine.find_metablock(*metablock)?.1));
+        let members = metablocks
+            .iter()
+            .filter_map(record)
+            .flat_map(|(metablock, record)| record.members.into_iter().map(move |one| (metablock, one)));
+        let can_be_asked = |member: &pb::Member| {
+            view.soft.registry.is_sound(member.node_id(), member.volume_id())
+                && view.soft.plans.state(member.node_id(), view.now_ms) == NodeState::Awake
+        };
+        members.filter(|(_, member)| can_be_asked(member)).collect()
+    })
 }
 
 /// Whether a set has as many good copies as wanted without what is in excess, by what members told just now. Who sleeps by the
 /// power plan cannot be asked and changes nothing: it counts.
 fn is_dispensable(
-    shared: &Shared,
-    machine: &Machine,
+    view: &ClusterView<'_>,
     record: &pb::Metablock,
     wanted: usize,
     told: &BTreeMap<Place, pb::DescribedReplica>,
 ) -> bool {
-    // The planted mistake: the map says so.
-    if shared.runtime.has_plant(Plant::MapAlone) {
-        return true;
-    }
     let (metablock, committed) = (record.metablock_id(), record.min_version());
-    let registry = shared.state.registry.lock();
-    let work = shared.state.work.lock();
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock());
-    let is_good = |member: &&pb::Member| match condition(machine, &registry, &work, metablock, member) {
-        Condition::Good | Condition::Draining | Condition::Unknown
-            if plans.state(member.node_id(), now_ms) != NodeState::Awake =>
-        {
-            true
-        }
+    let is_awake = |member: &pb::Member| view.soft.plans.state(member.node_id(), view.now_ms) == NodeState::Awake;
+    let is_good = |member: &&pb::Member| match view.condition(metablock, member) {
+        Condition::Good | Condition::Draining | Condition::Unknown if !is_awake(member) => true,
         Condition::Good | Condition::Draining => told
             .get(&(metablock, member.volume_id()))
             .is_some_and(|told| !told.absent && !told.corrupt && convert::version(told.version) >= committed),
@@ -175,7 +170,8 @@ fn freed(metablock: MetablockId, life: u64) -> pb::DeletedReplica {
 }
 
 fn strays(shared: &Shared, volume: VolumeId) -> Vec<MetablockId> {
-    let work = shared.state.work.lock();
+    let soft = shared.soft();
+    let work = &soft.work;
     let all = work.excess.range((volume, MetablockId::default())..).take_while(|(on, _)| *on == volume);
     all.map(|(_, metablock)| *metablock).take(NAMES_MAX).collect()
 }
@@ -198,6 +194,10 @@ fn judge(
     told: &BTreeMap<Place, pb::DescribedReplica>,
 ) -> Verdict {
     let machine = shared.group.machine();
+    let soft = shared.soft();
+    let view = shared.view(&machine, &soft);
+    // The planted mistake: the map alone says so.
+    let is_by_map = shared.runtime.has_plant(Plant::MapAlone);
     let Verdict { mut gone, mut kept, mut held } = Verdict::default();
     for metablock in candidates.iter().copied() {
         let stray = match told.get(&(metablock, volume)) {
@@ -226,10 +226,11 @@ fn judge(
         let Some(attr) = machine.attr(inode).ok().filter(|attr| !attr.size_unknown) else { continue };
         // What no map can explain that is as new as the replica is not deleted by this one.
         let is_newer = convert::version(stray.version).epoch.raw() > attr.epoch;
-        if is_newer || !is_dispensable(shared, &machine, &record, attr.replicas.max(1) as usize, told) {
+        let wanted = attr.replicas.max(1) as usize;
+        if is_newer || !(is_by_map || is_dispensable(&view, &record, wanted, told)) {
             continue;
         }
-        let work = shared.state.work.lock();
+        let work = &soft.work;
         if !work.copies.contains_key(&metablock) && !work.extra_copies.contains_key(&metablock) {
             gone.push(pb::DeletedReplica { metablock: metablock.raw(), epoch: attr.epoch, life });
         }
@@ -242,6 +243,6 @@ async fn send(shared: &Shared, node: NodeId, volume: VolumeId, replicas: Vec<pb:
     // Unlinking many files takes a disk a while.
     shared.awake(node).await?;
     shared.channel(node)?.call(&call, shared.options.call_timeout * 4).await?;
-    shared.state.work.lock().freed = Some(shared.runtime.now());
+    shared.soft().work.freed = Some(shared.runtime.now());
     Ok(())
 }

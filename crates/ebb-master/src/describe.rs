@@ -60,7 +60,8 @@ pub(crate) async fn describe(
 /// Settles doubts: asks for each replica that may be damaged or missing, and queues those that are.
 pub(crate) async fn settle_doubts(shared: &Arc<Shared>) {
     let doubts: Vec<Place> = {
-        let work = shared.state.work.lock();
+        let soft = shared.soft();
+        let work = &soft.work;
         work.doubts.iter().take(10 * NAMES_MAX).copied().collect()
     };
     if doubts.is_empty() {
@@ -73,18 +74,19 @@ pub(crate) async fn settle_doubts(shared: &Arc<Shared>) {
         committed.insert((*metablock, *volume), record.min_version());
         let member = record.members.into_iter().find(|member| member.volume_id() == *volume);
         match member {
-            Some(member) if shared.state.registry.lock().is_sound(member.node_id(), *volume) => {
+            Some(member) if shared.soft().registry.is_sound(member.node_id(), *volume) => {
                 wanted.push((*metablock, member))
             }
             // Deleted or replaced since; or on a node that is down, which repair sees by itself.
             _ => {
-                shared.state.work.lock().doubts.remove(&(*metablock, *volume));
+                shared.soft().work.doubts.remove(&(*metablock, *volume));
             }
         }
     }
     let answers = describe(shared, wanted).await;
     let machine = shared.group.machine();
-    let mut work = shared.state.work.lock();
+    let mut soft = shared.soft();
+    let work = &mut soft.work;
     for (place, described) in answers {
         work.doubts.remove(&place);
         // What was committed before the member was asked it must have had. A commit since may be of what it got since.

@@ -10,7 +10,8 @@ use ebb_types::{Credentials, InodeId, Result, SessionId, err};
 use ebb_wire::pb;
 use pb::meta_op::Op;
 
-use crate::shared::{Shared, Soft};
+use crate::shared::Shared;
+use crate::soft::Soft;
 
 /// Waits look again at least so often: the end of the time for reclaiming announces itself to nobody.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -26,7 +27,7 @@ impl Fence {
     /// Raises it, and tells whoever keeps something to forget it. [`Fence::settle`] waits for them.
     pub(crate) fn raise(shared: &Arc<Shared>, session: SessionId, inodes: Vec<InodeId>) -> Self {
         let fence = Self { shared: Arc::clone(shared), session, inodes };
-        let mut soft = shared.state.soft.lock();
+        let mut soft = shared.soft();
         for inode in &fence.inodes {
             soft.watches.raise(session, *inode);
             tell(&mut soft, session, *inode);
@@ -37,7 +38,7 @@ impl Fence {
 
     /// Takes further inodes behind the fence.
     pub(crate) fn extend(&mut self, more: impl IntoIterator<Item = InodeId>) {
-        let mut soft = self.shared.state.soft.lock();
+        let mut soft = self.shared.soft();
         for inode in more {
             if !self.inodes.contains(&inode) {
                 self.inodes.push(inode);
@@ -63,7 +64,7 @@ impl Fence {
     }
 
     fn is_settled(&self, one: Option<InodeId>) -> bool {
-        let soft = self.shared.state.soft.lock();
+        let soft = self.shared.soft();
         if soft.reclaim_until.is_some() && soft.sessions.any_unclaimed(self.session) {
             return false;
         }
@@ -74,7 +75,7 @@ impl Fence {
     }
 
     async fn settle_one(&self, inode: InodeId, until: Moment) -> Result<()> {
-        let changes = self.shared.state.soft.lock().watches.changes(inode);
+        let changes = self.shared.soft().watches.changes(inode);
         loop {
             let changed = changes.notified();
             tokio::pin!(changed);
@@ -97,7 +98,7 @@ impl Fence {
 
 impl Drop for Fence {
     fn drop(&mut self) {
-        let mut soft = self.shared.state.soft.lock();
+        let mut soft = self.shared.soft();
         for inode in &self.inodes {
             soft.watches.lower(self.session, *inode);
         }

@@ -102,7 +102,7 @@ fn unsure(shared: &Shared, session: SessionId, attr: &pb::Attr) -> Option<InodeI
 
 /// Whether the holder has lost the lease and its recovery is about to begin: what is recorded may be less than was synced.
 fn is_abandoned(shared: &Shared, inode: InodeId) -> bool {
-    shared.state.work.lock().abandoned.contains(&inode)
+    shared.soft().work.abandoned.contains(&inode)
 }
 
 /// One file's question to its holder. Taken back when dropped.
@@ -117,7 +117,7 @@ struct Inquiry {
 impl Inquiry {
     fn begin(shared: &Arc<Shared>, session: SessionId, inode: InodeId) -> Self {
         let holder = shared.group.machine().holder(inode).filter(|holder| *holder != session);
-        let mut soft = shared.state.soft.lock();
+        let mut soft = shared.soft();
         let question = holder.and_then(|holder| soft.sessions.ask(holder, inode).map(|number| (holder, number)));
         let changes = Some(soft.leases.changes(inode));
         drop(soft);
@@ -156,8 +156,8 @@ impl Inquiry {
 
     fn answer(&self, committed: &pb::Attr, holder: Option<SessionId>) -> Option<pb::Attr> {
         // Ordering: a holder's word that it has nothing is taken in one step under this lock, with what it means for the file.
-        let soft = self.shared.state.soft.lock();
-        if committed.size_unknown || is_abandoned(&self.shared, self.inode) {
+        let soft = self.shared.soft();
+        if committed.size_unknown || soft.work.abandoned.contains(&self.inode) {
             return None;
         }
         let Some(holder) = holder else { return Some(*committed) };
@@ -191,7 +191,7 @@ fn unknown(inode: InodeId) -> ebb_types::Error {
 
 impl Drop for Inquiry {
     fn drop(&mut self) {
-        let mut soft = self.shared.state.soft.lock();
+        let mut soft = self.shared.soft();
         if let Some((holder, _)) = self.question {
             soft.sessions.end_question(holder, self.inode);
         }

@@ -14,10 +14,9 @@ use pb::command::Command as Op;
 use crate::describe::{Place, describe};
 use crate::holdings::Holdings;
 use crate::nodes::{is_damaged, volumes_of};
-use crate::placement::rest;
-use crate::registry::Rest;
 use crate::shared::Shared;
 use crate::shortage::{Obstacles, Tally, explain_found};
+use crate::view::nodes;
 
 /// Sets examined in one go.
 const SLICE: usize = 5000;
@@ -115,14 +114,11 @@ pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Durati
     }
     let machine = {
         let machine = shared.group.machine();
-        debug_assert!(
-            *shared.state.holdings.lock() == Holdings::of(&machine),
-            "what lies where is counted as it changes"
-        );
+        debug_assert!(shared.soft().holdings == Holdings::of(&machine), "what lies where is counted as it changes");
         machine.clone()
     };
     let mut metablocks = BTreeSet::new();
-    for node in machine.nodes().filter_map(|record| record.node.as_ref()) {
+    for node in nodes(&machine) {
         for volume in volumes_of(&machine, NodeId::new(node.id)) {
             metablocks.extend(machine.on_volume(volume));
         }
@@ -183,13 +179,10 @@ fn name_lost(machine: &Machine, reply: &mut pb::FsckReply) {
 
 /// Replicas that no record names, on volumes that are within reach.
 fn count_strays(shared: &Shared, machine: &Machine, reply: &mut pb::FsckReply) {
-    let live: BTreeSet<VolumeId> = {
-        let registry = shared.state.registry.lock();
-        let nodes = machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id));
-        nodes.filter(|node| registry.is_live(*node)).flat_map(|node| volumes_of(machine, node)).collect()
-    };
-    let work = shared.state.work.lock();
-    let strays = work.excess.iter().map(|stray| {
+    let soft = shared.soft();
+    let live = nodes(machine).map(|node| NodeId::new(node.id)).filter(|node| soft.registry.is_live(*node));
+    let live: BTreeSet<VolumeId> = live.flat_map(|node| volumes_of(machine, node)).collect();
+    let strays = soft.work.excess.iter().map(|stray| {
         (*stray, "is in no set (its set was changed, or its file removed): it is deleted once nobody can need it")
     });
     let foreign = machine.quarantined().map(|stray| {
@@ -214,13 +207,12 @@ async fn examine_slice(
         slice.iter().filter_map(|metablock| machine.find_metablock(*metablock)).collect();
     let all =
         records.iter().flat_map(|(_, record)| record.members.iter().map(|member| (record.metablock_id(), *member)));
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    let is_off = |node| rest(&plans, node, now_ms) == Rest::Off;
-    let wanted = {
-        let registry = shared.state.registry.lock();
-        let may_answer = |node| registry.is_live(node) && !is_off(node);
-        all.filter(|(_, member)| may_answer(member.node_id())).collect()
-    };
+    let (wanted, off) = shared.look(|view| {
+        let may_answer = |node| view.soft.registry.is_live(node) && !view.is_off(node);
+        let off: BTreeSet<NodeId> = view.nodes().filter(|node| view.is_off(*node)).collect();
+        (all.filter(|(_, member)| may_answer(member.node_id())).collect::<Vec<_>>(), off)
+    });
+    let is_off = |node| off.contains(&node);
     let answers = describe(shared, wanted).await;
     let mut findings = Vec::new();
     for (inode, record) in records {
@@ -258,8 +250,9 @@ async fn examine_slice(
 /// What stands in the way of further members of a file's sets.
 pub(crate) fn obstacles(shared: &Shared, inode: InodeId) -> Obstacles {
     let now = shared.runtime.now();
-    let missed = shared.state.registry.lock().missed(now).map(|(node, _)| node).collect();
-    let held_back = shared.state.work.lock().parted.held_back(inode, now).map(|(node, _)| node).collect();
+    let soft = shared.soft();
+    let missed = soft.registry.missed(now).map(|(node, _)| node).collect();
+    let held_back = soft.work.parted.held_back(inode, now).map(|(node, _)| node).collect();
     Obstacles { missed, held_back }
 }
 
@@ -276,11 +269,12 @@ fn judge(
     silence: Found,
 ) -> Found {
     let place = place(record, member);
-    if shared.state.registry.lock().is_dead(member.node_id()) {
+    let mut soft = shared.soft();
+    if soft.registry.is_dead(member.node_id()) {
         // It was missed before a plan left it out.
         return Found::Unreachable;
     }
-    let mut work = shared.state.work.lock();
+    let work = &mut soft.work;
     let Some(described) = answer else {
         let is_damaged = silence == Found::Asleep && work.damaged.contains(&place);
         return if is_damaged { Found::Corrupt } else { silence };
@@ -296,13 +290,8 @@ fn judge(
 /// Has every live node read all its replicas. A node that does not is named, and the others are heard all the same:
 /// some of the caller's time is left for them.
 async fn scrub(shared: &Arc<Shared>, deadline: Duration, reply: &mut pb::FsckReply) -> Result<()> {
-    let nodes: Vec<NodeId> = {
-        let machine = shared.group.machine();
-        let registry = shared.state.registry.lock();
-        let all = machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id));
-        all.filter(|node| registry.is_live(*node)).collect()
-    };
-    let calls: Vec<_> = nodes
+    let live = shared.look(|view| view.nodes().filter(|node| view.soft.registry.is_live(*node)).collect::<Vec<_>>());
+    let calls: Vec<_> = live
         .into_iter()
         .map(|node| {
             let own = Arc::clone(shared);
@@ -335,21 +324,21 @@ async fn scrub(shared: &Arc<Shared>, deadline: Duration, reply: &mut pb::FsckRep
 
 /// Returns when the node counts as dead: a scrub may take hours, and a frozen node would take all of them.
 async fn death(shared: &Shared, node: NodeId) {
-    while shared.state.registry.lock().is_live(node) {
+    while shared.soft().registry.is_live(node) {
         shared.runtime.sleep(Duration::from_secs(1)).await;
     }
 }
 
 fn note_scrubbed(shared: &Shared, node: NodeId, reply: &pb::ScrubReply) {
     let machine = shared.group.machine();
-    let mut work = shared.state.work.lock();
+    let mut soft = shared.soft();
     for metablock in reply.corrupt.iter().map(|id| MetablockId::new(*id)) {
         let Some((_, record)) = machine.find_metablock(metablock) else { continue };
         for member in record.members.iter().filter(|member| member.node_id() == node) {
-            work.on_damage(metablock, VolumeId::new(member.volume));
+            soft.work.on_damage(metablock, VolumeId::new(member.volume));
         }
         for extra in record.extra.iter().filter(|extra| extra.node_id() == node) {
-            shared.state.popular.lock().condemn((metablock, extra.volume_id()));
+            soft.popular.condemn((metablock, extra.volume_id()));
         }
     }
     shared.state.wake.repair.notify_one();

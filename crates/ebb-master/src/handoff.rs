@@ -14,7 +14,9 @@ use ebb_wire::{convert, pb};
 
 use crate::doubt::{Doubtful, is_past};
 use crate::options::Options;
+use crate::registry::Registry;
 use crate::shared::Shared;
+use crate::soft::Soft;
 
 /// In the master's data directory. A disk keeps the name that its format began with.
 const DIR: &str = "offload";
@@ -49,36 +51,38 @@ pub(crate) struct Drain {
 
 /// Lets writes in that the nodes which lack them can take within an interval, beside what they are owed already.
 fn admit(shared: &Shared, lacks: &[pb::LogLack], news: &BTreeMap<MetablockId, u64>) -> Result<()> {
+    let mut soft = shared.soft();
     let mut asks: BTreeMap<NodeId, Ask> = BTreeMap::new();
     for lack in lacks {
         let Some(bytes) = news.get(&MetablockId::new(lack.metablock)) else { continue };
         for node in lack.nodes.iter().map(|node| NodeId::new(*node)) {
-            let new = || Ask { bytes: 0, bytes_per_sec: pace(shared, node) };
+            let new = || Ask { bytes: 0, bytes_per_sec: pace(&soft.registry, node) };
             asks.entry(node).or_insert_with(new).bytes += bytes;
         }
     }
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock());
-    let mut drain = shared.state.drain.lock();
-    let taken = drain.owed.take(&plans, now_ms, &asks);
+    let now_ms = shared.wall_ms();
+    let Soft { plans, drain, .. } = &mut *soft;
+    let taken = drain.owed.take(plans, now_ms, &asks);
     drain.refused += u64::from(taken.is_err());
     taken
 }
 
-fn pace(shared: &Shared, node: NodeId) -> u64 {
-    drain::pace_or_assumed(shared.state.registry.lock().write_bytes_per_sec(node))
+fn pace(registry: &Registry, node: NodeId) -> u64 {
+    drain::pace_or_assumed(registry.write_bytes_per_sec(node))
 }
 
 /// What people may know of the log.
 pub(crate) async fn status(shared: &Shared) -> pb::HandoffStatus {
     let held_bytes = shared.handoff.bytes().await as u64;
     let (_, nodes) = shared.node_map();
-    let (now_ms, plans, drain) = (shared.wall_ms(), shared.state.plans.lock(), shared.state.drain.lock());
+    let (now_ms, soft) = (shared.wall_ms(), shared.soft());
+    let Soft { plans, drain, .. } = &*soft;
     let of_node = |node: pb::Node| {
         let (id, pace) = (NodeId::new(node.id), drain::pace_or_assumed(node.write_bytes_per_sec));
         Some(pb::NodeDrain {
             node: node.id,
-            owed_bytes: drain.owed.bytes(&plans, id, now_ms, pace),
-            room_bytes: drain::room(&plans, id, now_ms, pace)?,
+            owed_bytes: drain.owed.bytes(plans, id, now_ms, pace),
+            room_bytes: drain::room(plans, id, now_ms, pace)?,
             write_bytes_per_sec: node.write_bytes_per_sec,
         })
     };

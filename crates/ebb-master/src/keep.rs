@@ -8,7 +8,7 @@ use ebb_wire::pb;
 use pb::meta_op::{self, Op};
 
 use crate::fence::{find, parents};
-use crate::shared::Soft;
+use crate::soft::Soft;
 
 /// Notes the session among those who keep what this answer tells, and says so in it. `reply` is what the state is now
 /// (a query's), or was when the change was applied: what has changed since is not kept.

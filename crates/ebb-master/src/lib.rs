@@ -83,12 +83,14 @@ pub mod service;
 pub mod sessions;
 mod shared;
 pub mod shortage;
+mod soft;
 mod standing;
 #[cfg(test)]
 mod tests;
 mod transfer;
 mod twins;
 mod upkeep;
+mod view;
 pub mod vigil;
 mod vouched;
 mod waker;

@@ -17,9 +17,9 @@ use crate::fewer::{Shrink, check_shrink};
 use crate::freshen::freshen;
 use crate::keep::keep;
 use crate::repair::Condition;
-use crate::repair::run::condition;
 use crate::room::{self, Placed, for_create, for_grant};
 use crate::shared::Shared;
+use crate::view::condition;
 
 /// Answers `MetaRequest`.
 pub(crate) async fn answer(
@@ -65,11 +65,11 @@ async fn change(
     fence.settle(until.since(shared.runtime.now())).await?;
     if reply.displaced_gone {
         let displaced = InodeId::new(reply.displaced_inode);
-        reply.displaced_open = shared.state.soft.lock().leases.is_open_elsewhere(session, displaced);
+        reply.displaced_open = shared.soft().leases.is_open_elsewhere(session, displaced);
     }
     if request.lease {
         let machine = shared.group.machine();
-        keep(&machine, &mut shared.state.soft.lock(), session, op, &mut reply);
+        keep(&machine, &mut shared.soft(), session, op, &mut reply);
     }
     Ok(reply)
 }
@@ -100,7 +100,7 @@ async fn query(shared: &Shared, session: SessionId, request: &pb::MetaRequest, o
             reply => reply?,
         };
         if request.lease {
-            keep(&machine, &mut shared.state.soft.lock(), session, op, &mut reply);
+            keep(&machine, &mut shared.soft(), session, op, &mut reply);
         }
         reply
     };
@@ -147,10 +147,9 @@ fn check_set(shared: &Shared, op: &Op) -> Result<()> {
     let (machine, id) = (shared.group.machine(), MetablockId::new(change.metablock));
     let Some((inode, record)) = machine.find_metablock(id) else { return Ok(()) };
     let dataset = machine.dataset_of(inode)?;
-    let (registry, work) = (shared.state.registry.lock(), shared.state.work.lock());
-    let is_lost = |member: &pb::Member| {
-        !matches!(condition(&machine, &registry, &work, id, member), Condition::Good | Condition::Unknown)
-    };
+    let soft = shared.soft();
+    let is_lost =
+        |member: &pb::Member| !matches!(condition(&machine, &soft, id, member), Condition::Good | Condition::Unknown);
     let left_out = record.members.iter().filter(|member| !change.members.contains(member));
     let shrink = Shrink {
         min: min_copies(dataset.min_copies, dataset.replicas) as usize,
@@ -163,7 +162,7 @@ fn check_set(shared: &Shared, op: &Op) -> Result<()> {
 
 /// Placement is the leader's choice, not the state machine's: it is made before the command is logged.
 fn placements(shared: &Shared, session: SessionId, op: &Op) -> Result<Placed> {
-    let writer = || shared.state.soft.lock().sessions.host(session).unwrap_or_default();
+    let writer = || shared.soft().sessions.host(session).unwrap_or_default();
     match op {
         Op::Create(create) if !create.no_grant => for_create(shared, session, create, writer()),
         Op::Grant(grant) => for_grant(shared, grant, &writer()),

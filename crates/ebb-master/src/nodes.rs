@@ -12,7 +12,9 @@ use crate::registry::{Loss, Pulse, Reported};
 use crate::repair::queue::Work;
 use crate::repair::run::{lost_volumes, suspect_volumes};
 use crate::shared::Shared;
+use crate::soft::Soft;
 use crate::twins;
+use crate::view::nodes;
 
 /// Answers `RegisterNode`. Logged if it says anything new.
 pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Result<pb::RegisterNodeReply> {
@@ -61,11 +63,11 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
         .collect();
     let node = NodeId::new(reply.node);
     let now = shared.runtime.now();
-    let is_new = shared.state.registry.lock().on_register(node, BootId::new(call.boot), call.pid, &volumes, now);
+    let is_new = shared.soft().registry.on_register(node, BootId::new(call.boot), call.pid, &volumes, now);
     if is_new {
-        shared.state.work.lock().parted.on_away(node, now);
+        shared.soft().work.parted.on_away(node, now);
     }
-    shared.state.gray.lock().on_start(node, now);
+    shared.soft().gray.on_start(node, now);
     tracing::info!(%node, host = call.host, address = call.address, volumes = volumes.len(), "node registered");
     // A volume may have begun a new life, or be gone: its sets have lost a member.
     let machine = shared.group.snapshot();
@@ -92,7 +94,7 @@ fn adopt_ids(shared: &Shared, call: &mut pb::RegisterNode) {
     if call.node != 0 {
         return;
     }
-    let Some(node) = shared.state.registry.lock().by_boot(BootId::new(call.boot)) else { return };
+    let Some(node) = shared.soft().registry.by_boot(BootId::new(call.boot)) else { return };
     let machine = shared.group.machine();
     let Some(record) = machine.registered(node) else { return };
     call.node = record.id;
@@ -112,7 +114,7 @@ fn is_recorded(machine: &Machine, call: &pb::RegisterNode) -> bool {
             && record.volumes.iter().map(volume).collect::<Vec<_>>()
                 == call.volumes.iter().map(volume).collect::<Vec<_>>()
     };
-    call.node != 0 && machine.nodes().filter_map(|record| record.node.as_ref()).any(|record| same(&record))
+    call.node != 0 && nodes(machine).any(|record| same(&record))
 }
 
 /// Answers `Heartbeat`.
@@ -121,28 +123,25 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> Result<pb::Hea
     let position = Some(shared.position());
     let machine = shared.group.machine();
     let (pulse, losses, changed) = {
-        let mut registry = shared.state.registry.lock();
-        let before = registry.version();
-        let (pulse, losses) = registry.on_heartbeat(call, shared.runtime.now());
-        (pulse, losses, registry.version() != before)
-    };
-    if pulse == Pulse::Known {
-        let mut room = shared.state.room.lock();
-        for volume in &call.volumes {
-            room.on_heartbeat(VolumeId::new(volume.id));
+        let mut soft = shared.soft();
+        let before = soft.registry.version();
+        let (pulse, losses) = soft.registry.on_heartbeat(call, shared.runtime.now());
+        if pulse == Pulse::Known {
+            call.volumes.iter().for_each(|volume| soft.room.on_heartbeat(VolumeId::new(volume.id)));
         }
-    }
+        (pulse, losses, soft.registry.version() != before)
+    };
     if pulse == Pulse::Register {
         return Ok(pb::HeartbeatReply { report: true, position, gray: false });
     }
     for metablock in call.corrupt.iter().map(|id| MetablockId::new(*id)) {
         let Some((_, record)) = machine.find_metablock(metablock) else { continue };
-        let mut work = shared.state.work.lock();
+        let mut soft = shared.soft();
         // Told when it was found; a copy may have taken its place since.
         let own = record.members.iter().filter(|member| member.node == call.node);
-        work.doubts.extend(own.map(|member| (metablock, member.volume_id())));
+        soft.work.doubts.extend(own.map(|member| (metablock, member.volume_id())));
         for extra in record.extra.iter().filter(|extra| extra.node == call.node) {
-            shared.state.popular.lock().condemn((metablock, extra.volume_id()));
+            soft.popular.condemn((metablock, extra.volume_id()));
         }
     }
     let snapshot = machine.clone();
@@ -152,9 +151,10 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> Result<pb::Hea
         shared.tell_node_map();
     }
     let gray = {
-        let (node, mut gray) = (NodeId::new(call.node), shared.state.gray.lock());
-        gray.on_heartbeat(node, &call.volumes, call.working, shared.runtime.now());
-        gray.verdict(node).is_some()
+        let node = NodeId::new(call.node);
+        let mut soft = shared.soft();
+        soft.gray.on_heartbeat(node, &call.volumes, call.working, shared.runtime.now());
+        soft.gray.verdict(node).is_some()
     };
     Ok(pb::HeartbeatReply { report: false, position, gray })
 }
@@ -219,7 +219,8 @@ fn hear_epochs(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport) -> 
         let given = machine.attr(inode).map_or(u64::MAX, |attr| attr.epoch);
         let who = || format!("the replica of {metablock} on n{} v{}", call.node, call.volume);
         if shared.hear_epoch(who, told, given) {
-            let mut work = shared.state.work.lock();
+            let mut soft = shared.soft();
+            let work = &mut soft.work;
             work.ahead.insert(inode);
             work.recoveries.insert(inode);
             shared.state.wake.recovery.notify_one();
@@ -233,18 +234,18 @@ fn hear_epochs(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport) -> 
 fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
     let machine = shared.group.snapshot();
     let volume = VolumeId::new(call.volume);
-    let reported = shared.state.registry.lock().on_report(call);
+    let reported = shared.soft().registry.on_report(call);
     if reported == Reported::Unknown {
         bail!(Stale, "node n{} has not registered this start (boot {}): register first", call.node, call.boot);
     }
     let deleted: BTreeSet<_> = machine.deleted_on(volume).collect();
     let mut gone = Vec::new();
-    let mut work = shared.state.work.lock();
-    let mut popular = shared.state.popular.lock();
+    let mut soft = shared.soft();
+    let Soft { work, popular, .. } = &mut *soft;
     for replica in &call.replicas {
         let metablock = MetablockId::new(replica.metablock);
         if !deleted.contains(&metablock) && !machine.is_quarantined(volume, metablock) {
-            compare(&machine, &mut work, &mut popular, volume, replica);
+            compare(&machine, work, popular, volume, replica);
         }
     }
     if let Reported::Whole { named, first } = reported {
@@ -267,7 +268,7 @@ fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
         let foreign = machine.quarantined().filter(|(on, id)| *on == volume && !named.contains(id));
         gone.extend(foreign.map(|(_, id)| id.raw()));
     }
-    drop((work, popular));
+    drop(soft);
     shared.state.wake.recovery.notify_one();
     shared.state.wake.repair.notify_one();
     shared.state.wake.deletes.notify_one();
@@ -308,7 +309,7 @@ pub(crate) fn report_replica(shared: &Shared, call: &pb::ReportReplica) {
     let recorded = {
         let machine = shared.group.machine();
         if machine.extras(metablock).iter().any(|known| known.is_at(&member)) {
-            shared.state.popular.lock().condemn((metablock, member.volume_id()));
+            shared.soft().popular.condemn((metablock, member.volume_id()));
         }
         machine
             .find_metablock(metablock)
@@ -318,13 +319,14 @@ pub(crate) fn report_replica(shared: &Shared, call: &pb::ReportReplica) {
         return;
     }
     let kind = call.failure.as_ref().map(|failure| ErrorKind::from_raw(failure.kind));
-    let mut work = shared.state.work.lock();
+    let mut soft = shared.soft();
+    let work = &mut soft.work;
     if kind == Some(ErrorKind::Corrupt) {
         work.on_damage(metablock, member.volume_id());
     } else {
         work.doubts.insert((metablock, member.volume_id()));
     }
-    drop(work);
+    drop(soft);
     shared.state.wake.repair.notify_one();
 }
 

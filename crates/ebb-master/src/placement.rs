@@ -10,7 +10,10 @@ use ebb_wire::pb;
 use crate::chains::{self, Promise};
 use crate::fewer::attempts;
 use crate::registry::{Patience, Rest};
+use crate::repair::run::Task;
 use crate::shared::Shared;
+use crate::soft::Soft;
+use crate::view::ClusterView;
 
 /// What has to be placed.
 #[derive(Clone, Debug)]
@@ -54,6 +57,13 @@ impl Need {
             bytes,
         }
     }
+
+    /// One more copy of a set, beside members that stay.
+    pub(crate) fn beside(task: &Task, present: Vec<pb::Member>) -> Self {
+        let replicas = present.len() + 1;
+        let (dataset, index, bytes) = (task.dataset.clone(), task.record.index, task.record.length);
+        Self { present, replicas, ..Self::fresh(task.inode, dataset, index, HostName::default(), bytes) }
+    }
 }
 
 /// Places a need; the members that are to be added. `Unavailable` if too few nodes live, `NoSpace` if they are full.
@@ -94,7 +104,7 @@ pub(crate) fn place_roomy(shared: &Shared, need: &Need) -> Result<Vec<pb::Member
 
 /// Gray nodes that have no copy yet, the slowest first.
 fn gray_beside(shared: &Shared, need: &Need) -> Vec<NodeId> {
-    let gray = shared.state.gray.lock().slowest_first();
+    let gray = shared.soft().gray.slowest_first();
     let has_copy = |node: &NodeId| need.present.iter().any(|member| member.node_id() == *node);
     gray.into_iter().filter(|node| !has_copy(node)).collect()
 }
@@ -130,29 +140,40 @@ fn place_fewer(shared: &Shared, need: &Need, error: Error) -> Result<Vec<pb::Mem
     Err(last)
 }
 
-fn look(shared: &Shared, patience: Patience) -> View {
-    let machine = shared.group.machine();
-    let registry = shared.state.registry.lock();
-    let reservations = shared.state.room.lock();
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    registry.view(machine.nodes(), patience, &reservations, shared.runtime.now(), |node| rest(&plans, node, now_ms))
+fn volumes(view: &ClusterView<'_>, patience: Patience) -> View {
+    let soft = view.soft;
+    soft.registry.view(view.machine.nodes(), patience, &soft.room, view.now, |node| view.rest(node))
 }
 
 /// Nodes that work and may have copies of this need; those that sleep by plan are among them, full ones, too.
 fn sound_nodes(shared: &Shared, need: &Need) -> usize {
     let chain = &need.dataset.chain;
-    let view = look(shared, Patience::Prompt);
+    let view = shared.look(|view| volumes(view, Patience::Prompt));
     let usable = view.volumes.iter().filter(|volume| volume.usable).map(|volume| volume.node);
     let of_chain = usable.filter(|node| chain.is_empty() || chain.contains(&node.raw()));
     of_chain.collect::<BTreeSet<_>>().len()
 }
 
 fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[NodeId]) -> Result<Plan> {
-    let view = look(shared, patience);
     let layout = need.dataset.layout.parse::<LayoutKind>()?;
+    let seed = shared.runtime.random_u64();
+    let beside = need.present.iter().map(pb::Member::node_id).collect();
+    // Everything is looked up in one step; the layout takes its time without the locks.
+    let (view, chain, lodging) = {
+        let machine = shared.group.machine();
+        let mut soft = shared.soft();
+        let view = volumes(&shared.view(&machine, &soft), patience);
+        let chain = if layout.has_chain() { Some(chains::of(&soft, &need.dataset)?) } else { None };
+        let (queues, overloaded) = if layout.has_primaries() && need.present.is_empty() {
+            look_for_overload(shared, &mut soft, &view, need.dataset.metablock_size)
+        } else {
+            Default::default()
+        };
+        (view, chain, Lodging { beside, guests: soft.chains.guests().clone(), queues, overloaded })
+    };
     let ask = Ask {
         layout,
-        chain: if layout.has_chain() { Some(chains::of(shared, &need.dataset)?) } else { None },
+        chain,
         replicas: need.replicas,
         writer: need.writer.clone(),
         preferred: need.preferred.clone(),
@@ -161,15 +182,8 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[
         present: need.present.iter().map(|member| (member.home_id(), member.volume_id())).collect(),
         exclude: need.exclude.iter().chain(without).copied().collect(),
         bytes,
-        seed: shared.runtime.random_u64(),
+        seed,
     };
-    let beside = need.present.iter().map(pb::Member::node_id).collect();
-    let (queues, overloaded) = if layout.has_primaries() && need.present.is_empty() {
-        look_for_overload(shared, &view, need.dataset.metablock_size)
-    } else {
-        Default::default()
-    };
-    let lodging = Lodging { beside, guests: chains::guests(shared), queues, overloaded };
     match need.home {
         Some(home) => choose_shelter(&view, home, &ask, &lodging).map(|chosen| Plan { members: vec![chosen] }),
         None => choose_lodged(&view, &ask, &lodging),
@@ -179,21 +193,20 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[
 /// What waits for the nodes that stay on as far as the plans reach, and who has too much of it.
 fn look_for_overload(
     shared: &Shared,
+    soft: &mut Soft,
     view: &View,
     metablock_bytes: u64,
 ) -> (BTreeMap<NodeId, Queue>, BTreeSet<NodeId>) {
-    let away = chains::away(shared);
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    let mut room = shared.state.room();
+    let now_ms = shared.wall_ms();
     let mut queues = BTreeMap::<NodeId, Queue>::new();
     for volume in view.volumes.iter().filter(|volume| volume.usable && !volume.off) {
-        if queues.contains_key(&volume.node) || rest(&plans, volume.node, now_ms) == Rest::None {
+        if queues.contains_key(&volume.node) || rest(&soft.plans, volume.node, now_ms) == Rest::None {
             let queue = queues.entry(volume.node).or_default();
-            queue.waiting_bytes += room.waiting(volume.volume);
-            queue.away = away.get(&volume.node).copied().unwrap_or(0);
+            queue.waiting_bytes += soft.room.waiting(volume.volume);
+            queue.away = soft.chains.away().get(&volume.node).copied().unwrap_or(0);
         }
     }
-    let overloaded = room.look(&shared.options.overload_rule, &queues, metablock_bytes);
+    let overloaded = soft.room.look(&shared.options.overload_rule, &queues, metablock_bytes);
     (queues, overloaded)
 }
 

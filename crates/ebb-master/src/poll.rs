@@ -10,7 +10,8 @@ use crate::leases::Mode;
 use crate::leases::sharing::Proxy;
 use crate::popular::TOLD_MAX;
 use crate::sessions::HolderView;
-use crate::shared::{Shared, Soft};
+use crate::shared::Shared;
+use crate::soft::Soft;
 
 /// Nodes of which a client can say in one poll that it reaches them again.
 const REACHED_MAX: usize = 1000;
@@ -21,7 +22,7 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
     // Ordering: before the session is looked for. A log that is out of date does not know it, and must not end it.
     shared.hear(|| format!("the client with session {session}"), call.position.as_ref())?;
     let begun = {
-        let mut soft = shared.state.soft.lock();
+        let mut soft = shared.soft();
         let begun = soft.sessions.begin_poll(session, &call.working, shared.runtime.now());
         begun.map(|(number, news, passed)| {
             soft.watches.on_poll(session, passed);
@@ -33,22 +34,22 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
     };
     shared.state.on_followed(call.plan_version);
     if let Some(served) = &call.served {
-        shared.state.served.lock().on_told(served);
+        shared.soft().served.on_told(served);
     }
-    shared.state.gray.lock().on_poll(session, &call.slow, &call.well, shared.runtime.now());
+    shared.soft().gray.on_poll(session, &call.slow, &call.well, shared.runtime.now());
     if !call.reached.is_empty() {
         let reached = call.reached.iter().take(REACHED_MAX).map(|node| NodeId::new(*node)).collect();
-        shared.state.work.lock().parted.on_reached(session, &reached, shared.runtime.now());
+        shared.soft().work.parted.on_reached(session, &reached, shared.runtime.now());
     }
     if !call.reads.is_empty() {
         let machine = shared.group.machine();
-        shared.state.popular.lock().on_reads(&machine, &call.reads);
+        shared.soft().popular.on_reads(&machine, &call.reads);
     }
     for held in &call.recalled {
         on_held(shared, session, held);
     }
     if !call.forgotten.is_empty() || call.rest {
-        let mut soft = shared.state.soft.lock();
+        let mut soft = shared.soft();
         call.forgotten.iter().for_each(|number| soft.watches.on_forgotten(session, *number));
         if call.rest {
             soft.watches.recall_all(session);
@@ -63,7 +64,7 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
         woken.as_mut().enable();
         let mut reply = pb::PollReply { master_boot: shared.boot, ..Default::default() };
         // An older poll has nobody who waits for it any more: it must not take news with it.
-        if shared.state.soft.lock().sessions.is_newest(session, number) == Some(false) {
+        if shared.soft().sessions.is_newest(session, number) == Some(false) {
             return Ok(reply);
         }
         let has_news = look(shared, session, &call, &mut reply)?;
@@ -72,13 +73,13 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
         if has_news || now >= until || shared.is_stopped() {
             reply.position = Some(shared.position());
             reply.extras = extras(shared, &call.reads);
-            let slow = shared.state.gray.lock().slow_for(session, now);
+            let slow = shared.soft().gray.slow_for(session, now);
             reply.slow = slow.into_iter().map(NodeId::raw).collect();
             finish(shared, session, now, &mut reply);
             return Ok(reply);
         }
         let next_repeat = {
-            let soft = shared.state.soft.lock();
+            let soft = shared.soft();
             soft.sessions.next_repeat(session).into_iter().chain(soft.watches.next_repeat(session)).min()
         };
         let next = next_repeat.map_or(until, |repeat| repeat.min(until));
@@ -92,7 +93,7 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
 
 fn finish(shared: &Shared, session: SessionId, now: Moment, reply: &mut pb::PollReply) {
     let machine = shared.group.machine();
-    let mut soft = shared.state.soft.lock();
+    let mut soft = shared.soft();
     let Soft { sessions, leases, .. } = &mut *soft;
     let is_nameless = |inode| machine.attr(inode).is_ok_and(|attr| attr.nlink == 0);
     sessions.ask_nameless(session, now, |inode| leases.is_open_by(session, inode) && is_nameless(inode), reply);
@@ -114,7 +115,7 @@ fn extras(shared: &Shared, reads: &[pb::BlockReads]) -> Vec<pb::ExtraCopies> {
 }
 
 fn look(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut pb::PollReply) -> Result<bool> {
-    reply.node_map_version = shared.state.registry.lock().version();
+    reply.node_map_version = shared.soft().registry.version();
     let is_new_map = reply.node_map_version != call.node_map_version;
     if is_new_map {
         (reply.node_map_version, reply.nodes) = shared.node_map();
@@ -124,7 +125,7 @@ fn look(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut pb::Po
     if is_new_plan {
         reply.plans = crate::power::encoded(&machine);
     }
-    let mut soft = shared.state.soft.lock();
+    let mut soft = shared.soft();
     if is_new_map {
         reply.proxies = soft.sharing.proxies().map(Proxy::to_message).collect();
     }
@@ -146,7 +147,7 @@ fn look(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut pb::Po
 fn on_held(shared: &Shared, session: SessionId, held: &pb::Held) {
     let (inode, mode) = (InodeId::new(held.inode), Mode::from_raw(held.mode));
     let machine = shared.group.machine();
-    let mut soft = shared.state.soft.lock();
+    let mut soft = shared.soft();
     soft.sessions.on_held(session, inode, mode, HolderView { size: held.size, mtime_ns: held.mtime_ns }, held.question);
     let holder = machine.holder(inode);
     match mode {
@@ -159,9 +160,8 @@ fn on_held(shared: &Shared, session: SessionId, held: &pb::Held) {
     // It gave the write lease up without committing: whatever it wrote is recovered from the members.
     let epoch = machine.attr(inode).map(|attr| attr.epoch);
     if holder == Some(session) && mode < Mode::Write && epoch == Ok(held.epoch) {
-        let mut work = shared.state.work.lock();
-        work.abandoned.insert(inode);
-        work.recoveries.insert(inode);
+        soft.work.abandoned.insert(inode);
+        soft.work.recoveries.insert(inode);
         shared.state.wake.recovery.notify_one();
     }
     soft.leases.touch(inode);

@@ -3,7 +3,6 @@
 //! The power manager decides; this master only keeps what it decided. A node that sleeps by plan is not dead, and is
 //! not called before it wakes.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_meta::Machine;
@@ -40,10 +39,10 @@ impl State {
     /// Somebody follows the plan of this version. One that the log does not know is of a history that was lost: plans to come
     /// have to be newer, or it would take none of them.
     pub(crate) fn on_followed(&self, version: u64) {
-        let newest = self.plans.lock().version().raw();
-        // Ordering: nothing else depends on it.
+        let mut soft = self.soft();
+        let newest = soft.plans.version().raw();
         if version <= newest.saturating_add(AHEAD_MAX) {
-            self.followed.fetch_max(version, Ordering::Relaxed);
+            soft.followed = soft.followed.max(version);
         }
     }
 }
@@ -57,12 +56,13 @@ impl Shared {
     /// Waits until a node serves. `Unavailable` if no plan wakes it soon.
     pub(crate) async fn awake(&self, node: NodeId) -> Result<()> {
         // Who sleeps by the plan is waited for: a recovery that went on without would leave fewer copies than there could be.
-        let interval_ms = self.state.plans.lock().at(self.wall_ms()).map_or(0, |plan| plan.interval_ms);
+        let interval_ms = self.state.soft().plans.at(self.wall_ms()).map_or(0, |plan| plan.interval_ms);
         let longest = WAKE_MAX.max(Duration::from_millis(interval_ms));
         let until = self.runtime.now().after(longest);
         loop {
             let wait = {
-                let (now_ms, plans) = (self.wall_ms(), self.state.plans.lock());
+                let (now_ms, soft) = (self.wall_ms(), self.soft());
+                let plans = &soft.plans;
                 match plans.state(node, now_ms) {
                     NodeState::Awake => return Ok(()),
                     _ => plans.next_wake_ms(node, now_ms).map(|wake| wake.saturating_sub(now_ms)),
@@ -80,7 +80,7 @@ impl Shared {
 /// Answers `PublishPlan`: once the plan is durable.
 pub(crate) async fn publish(shared: &Shared, call: pb::PublishPlan) -> Result<()> {
     let plan = PowerPlan::decode(&call.plan)?;
-    let newest = shared.state.plans.lock().version().raw();
+    let newest = shared.soft().plans.version().raw();
     if plan.version.raw() > newest.saturating_add(AHEAD_MAX) {
         bail!(Invalid, "{}: the newest plan is p{newest}, and versions are not given so far ahead", plan.version);
     }
@@ -92,7 +92,7 @@ pub(crate) async fn publish(shared: &Shared, call: pb::PublishPlan) -> Result<()
 
 /// Answers `WatchPower`.
 pub(crate) async fn watch(shared: &Shared, call: &pb::WatchPower, deadline: Duration) -> pb::WatchPowerReply {
-    *shared.state.waker.lock() = Some(Waker::on_watch(call, shared.runtime.now()));
+    shared.soft().waker = Some(Waker::on_watch(call, shared.runtime.now()));
     shared.state.on_followed(call.version);
     let wait = Duration::from_millis(call.wait_ms.into()).min(WATCH_MAX).min(deadline);
     let until = shared.runtime.now().after(wait);
@@ -100,7 +100,7 @@ pub(crate) async fn watch(shared: &Shared, call: &pb::WatchPower, deadline: Dura
         let news = shared.state.wake.plans.notified();
         tokio::pin!(news);
         news.as_mut().enable();
-        let version = shared.state.plans.lock().version().raw();
+        let version = shared.soft().plans.version().raw();
         let now = shared.runtime.now();
         if version > call.version || now >= until || shared.is_stopped() {
             return pb::WatchPowerReply { version, plans: encoded(&shared.group.machine()) };
@@ -128,15 +128,15 @@ pub(crate) async fn describe(
     deadline: Duration,
 ) -> Result<pb::DescribePowerReply> {
     let (_, nodes) = shared.node_map();
-    let served = Some(pb::Served { boot: shared.boot, bytes: shared.state.served.lock().bytes(), told_bytes: 0 });
+    let served = Some(pb::Served { boot: shared.boot, bytes: shared.soft().served.bytes(), told_bytes: 0 });
     // Of one moment, or a dataset that is filled has no place in the other.
     let (machine, holdings) = {
         let machine = shared.group.machine();
-        (machine.clone(), shared.state.holdings.lock().clone())
+        (machine.clone(), shared.soft().holdings.clone())
     };
     let (away, _) = crate::away::tell(&machine, None);
     let newest = machine.plans().last().map_or(0, |plan| plan.version);
-    let followed = Some(shared.state.followed.load(Ordering::Relaxed)).filter(|followed| *followed > newest);
+    let followed = Some(shared.soft().followed).filter(|followed| *followed > newest);
     let plans = pb::DescribePowerReply {
         plans: encoded(&machine),
         followed: followed.unwrap_or_default(),
@@ -152,7 +152,7 @@ pub(crate) async fn describe(
     let mut holdings = holdings.told();
     let until = shared.runtime.now().after(deadline);
     examples::find(shared, &machine, &mut holdings, &call.named, until).await?;
-    let loads = shared.state.popular.lock().loads(&machine);
+    let loads = shared.soft().popular.loads(&machine);
     let reads = loads.into_iter().map(|(node, reads)| pb::NodeReads { node: node.raw(), reads }).collect();
     Ok(pb::DescribePowerReply { nodes, datasets, holdings, away, served, reads, ..plans })
 }

@@ -14,19 +14,19 @@ use ebb_layout::{ChainView, Shift, choose_change, choose_shift};
 use ebb_meta::Machine;
 use ebb_power::chain::sum_scores;
 use ebb_runtime::Moment;
-use ebb_types::{DatasetId, HostName, InodeId, MetablockId, NodeId};
+use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use crate::away::Move;
-use crate::away::run::{has_time, sources, waits_for_holder};
+use crate::away::run::{has_time, source_in_time, waits_for_holder};
 use crate::chains;
-use crate::placement::{Need, place, rest};
-use crate::registry::Rest;
+use crate::placement::{Need, place};
 use crate::repair::Reason;
 use crate::repair::copy::{Copy, begin};
-use crate::repair::run::{Task, change_set, choose_source, is_free, is_time, nodes_with_strays};
+use crate::repair::run::{Task, change_set, is_free};
 use crate::shared::Shared;
+use crate::view::{ClusterView, nodes};
 
 /// Copies that one batch moves. The shares of nodes are looked up once for each.
 const BATCH_MAX: usize = 256;
@@ -60,7 +60,7 @@ pub fn choose_successor(chain: &[NodeId], well: &BTreeSet<NodeId>, scores: &BTre
 /// Begins what can be begun: a place that another node takes, or a batch of copies. How much it was. `off` are metablocks
 /// that lie off their chain one by one; what is to be moved besides, so that nodes have their shares, is looked for.
 pub(crate) async fn look(shared: &Arc<Shared>, round: &mut Round, off: &[MetablockId]) -> usize {
-    if shared.state.work.lock().is_mending() {
+    if shared.soft().work.is_mending() {
         return 0;
     }
     let machine = shared.group.snapshot();
@@ -70,12 +70,12 @@ pub(crate) async fn look(shared: &Arc<Shared>, round: &mut Round, off: &[Metablo
     let mut views = BTreeMap::new();
     for dataset in machine.datasets().filter(|dataset| !dataset.chain.is_empty()) {
         let id = DatasetId::new(dataset.id);
-        let Some(chain) = shared.state.chains.lock().chain(id).filter(|chain| chain.layout().has_chain()) else {
+        let Some(chain) = shared.soft().chains.chain(id).filter(|chain| chain.layout().has_chain()) else {
             continue;
         };
         let missed: Vec<NodeId> = {
-            let registry = shared.state.registry.lock();
-            chain.nodes().iter().copied().filter(|node| registry.is_missed(*node)).collect()
+            let soft = shared.soft();
+            chain.nodes().iter().copied().filter(|node| soft.registry.is_missed(*node)).collect()
         };
         if missed.is_empty() {
             views.insert(id, chain);
@@ -98,7 +98,8 @@ pub(crate) async fn look(shared: &Arc<Shared>, round: &mut Round, off: &[Metablo
 /// Puts another node in the place of one that is lost for good. False: it may come back, or there is none.
 async fn replace(shared: &Arc<Shared>, machine: &Machine, id: DatasetId, chain: &ChainView, gone: NodeId) -> bool {
     let well: BTreeSet<NodeId> = {
-        let registry = shared.state.registry.lock();
+        let soft = shared.soft();
+        let registry = &soft.registry;
         let silent = registry.missed(shared.runtime.now()).find(|(node, _)| *node == gone).map(|(_, silent)| silent);
         if !registry.is_dead(gone) || silent.is_none_or(|silent| silent < shared.options.replace_after) {
             return false;
@@ -132,7 +133,7 @@ async fn move_batch(
 ) -> usize {
     let (mut copies, mut records) = (0, 0);
     // First what lies outside its run, then what makes the shares right.
-    let open = open_nodes(shared, machine);
+    let open = shared.look(open_nodes);
     let strays = off.iter().copied();
     let changes = if off.is_empty() { Columns::MayChange } else { Columns::Stay };
     let uneven: BTreeSet<DatasetId> =
@@ -162,17 +163,13 @@ fn homes(members: &[pb::Member]) -> Vec<NodeId> {
 }
 
 /// Nodes that may take copies: well, not switched off, and known for what they have.
-fn open_nodes(shared: &Shared, machine: &Machine) -> BTreeSet<NodeId> {
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+fn open_nodes(view: &ClusterView<'_>) -> BTreeSet<NodeId> {
+    // What it has from before is known, so that nothing is deleted there that a copy makes good.
     let is_open = |told: &&pb::Node| {
         let node = NodeId::new(told.id);
-        rest(&plans, node, now_ms) != Rest::Off
-            && crate::away::is_home(shared, machine, node)
-            // What it has from before is known, so that nothing is deleted there that a copy makes good.
-            && shared.state.registry.lock().has_reported(told)
+        !view.is_off(node) && view.is_home(node) && view.soft.registry.has_reported(told)
     };
-    let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
-    nodes.filter(is_open).map(|told| NodeId::new(told.id)).collect()
+    nodes(view.machine).filter(is_open).map(|told| NodeId::new(told.id)).collect()
 }
 
 /// A copy of this metablock that is to move, and could.
@@ -188,12 +185,12 @@ fn find(
     let attr = machine.attr(inode).ok()?;
     let chain = views.get(&DatasetId::new(attr.dataset))?;
     // A recovery settles the set, and one copy at a time is made of a metablock. A guest counts where it belongs.
-    if attr.size_unknown || shared.state.work.lock().copies.contains_key(&metablock) {
+    if attr.size_unknown || shared.soft().work.copies.contains_key(&metablock) {
         return None;
     }
     // What a copy has left that failed is deleted after safe start, which may be long in coming while nodes are off; until then
     // the next copy takes its place, with another life.
-    let strays = if shared.is_safe_start() { nodes_with_strays(shared, metablock) } else { Vec::new() };
+    let strays = shared.look(|view| if view.is_safe_start() { view.nodes_with_strays(metablock) } else { Vec::new() });
     let beside = |node: &NodeId| record.extra.iter().any(|extra| extra.node_id() == *node);
     let may_take = |node: NodeId| open.contains(&node) && !strays.contains(&node) && !beside(&node);
     let homes = homes(&record.members);
@@ -206,31 +203,17 @@ fn find(
 /// Begins a move; true: a copy that ends by itself, false: nothing had to be copied. None: not now.
 async fn carry_out(shared: &Arc<Shared>, task: Task, shift: Shift) -> Option<bool> {
     let leaves = *task.record.members.iter().find(|member| member.home_id() == shift.from)?;
-    if !has_time(shared, &task, shift.to, Move::Home) {
+    if !shared.look(|view| has_time(view, &task, shift.to, Move::Home)) {
         return None;
     }
     let present: Vec<_> = task.record.members.iter().filter(|member| !member.is_at(&leaves)).copied().collect();
-    let need = Need {
-        inode: task.inode,
-        dataset: task.dataset.clone(),
-        index: task.record.index,
-        writer: HostName::default(),
-        preferred: Vec::new(),
-        replicas: present.len() + 1,
-        present,
-        home: Some(shift.to),
-        exclude: vec![leaves.node_id()],
-        bytes: task.record.length,
-    };
+    let need = Need { home: Some(shift.to), exclude: vec![leaves.node_id()], ..Need::beside(&task, present) };
     let joins = place(shared, &need).ok()?.first().copied().filter(|member| member.node_id() == shift.to)?;
     // The record's order is the pipeline's.
     let set: Vec<_> =
         task.record.members.iter().map(|member| if member.is_at(&leaves) { joins } else { *member }).collect();
     if task.record.is_written() {
-        let source = choose_source(shared, &task, &sources(shared, &task), shift.to)?;
-        if !is_time(shared, &task, source.node_id(), shift.to) {
-            return None;
-        }
+        let source = source_in_time(shared, &task, shift.to)?;
         begin(shared, task, Copy { source, target: joins, set: Some(set), rejoins: None }, Reason::Misplaced);
         return Some(true);
     }

@@ -12,8 +12,9 @@ use crate::chains::Promise;
 use crate::deletes::is_deleting;
 use crate::leases::Mode;
 use crate::placement::{Need, place_new};
-use crate::reserve::{Offer, Short, choose_reserved};
-use crate::shared::{Shared, State};
+use crate::reserve::{Offer, Reservations, Short, choose_reserved};
+use crate::shared::Shared;
+use crate::soft::Soft;
 use crate::upkeep::is_reaping;
 
 /// Files whose room is asked back at a time.
@@ -56,7 +57,7 @@ pub(crate) fn for_create(
             return Ok(Placed::default());
         }
         let dataset = machine.dataset_of(directory)?;
-        let left = quota_left(shared, &machine, &dataset);
+        let left = quota_left(&shared.soft(), &machine, &dataset);
         (dataset, left)
     };
     if left == Some(0) {
@@ -78,16 +79,17 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
     let (dataset, existing, left) = {
         let machine = shared.group.machine();
         let dataset = machine.dataset_of(inode)?;
-        let left = quota_left(shared, &machine, &dataset);
+        let left = quota_left(&shared.soft(), &machine, &dataset);
         (dataset, machine.metablocks(inode)?, left)
     };
     let mut placed = Placed::default();
     for index in &grant.indexes {
         if let Ok(at) = existing.binary_search_by_key(index, |metablock| metablock.index) {
-            if shared.state.room().is_guess(inode, existing[at].metablock_id()) {
+            let soft = shared.soft();
+            if soft.room.is_guess(inode, existing[at].metablock_id()) {
                 return Err(refusal(Short::Quota, &dataset));
             }
-            let offer = offer(shared, inode, &existing[at], &dataset, dataset.metablock_size, left);
+            let offer = offer(&soft, inode, &existing[at], &dataset, dataset.metablock_size, left);
             if let Err(short) = choose_reserved(&offer) {
                 return Err(refusal(short, &dataset));
             }
@@ -116,13 +118,13 @@ pub(crate) async fn find(shared: &Shared, op: &Op, place: impl Fn() -> Result<Pl
     let Some(mut short) = shortage(op, &tried) else { return tried };
     let asked = ask_back(shared, op);
     let until = shared.runtime.now().after(RETURN_WAIT);
-    if shared.state.soft.lock().nameless.hasten(shared.runtime.now()) {
+    if shared.soft().nameless.hasten(shared.runtime.now()) {
         // It has planned to look again when they would have been over.
         shared.state.wake.reap.notify_one();
     }
     // Of a quota it is gone when the file is.
     let is_freed = |short| is_reaping(shared) || (short == Short::Room && is_deleting(shared));
-    let is_guessed = |short| short == Short::Quota && shared.state.room().has_guesses();
+    let is_guessed = |short| short == Short::Quota && shared.soft().room.has_guesses();
     let is_coming = |short| has_idle(shared, &asked) || is_freed(short) || is_guessed(short);
     let mut goes_on = is_coming(short);
     while goes_on {
@@ -151,9 +153,9 @@ fn shortage<T>(op: &Op, placed: &Result<T>) -> Option<Short> {
 /// that asks: its holder gives nothing back while it waits for room.
 fn ask_back(shared: &Shared, op: &Op) -> Vec<InodeId> {
     let asks = if let Op::Grant(grant) = op { InodeId::new(grant.inode) } else { InodeId::default() };
-    let idle = shared.state.room().idle(ASKED_BACK_MAX + 1);
     let machine = shared.group.machine();
-    let mut soft = shared.state.soft.lock();
+    let mut soft = shared.soft();
+    let idle = soft.room.idle(ASKED_BACK_MAX + 1);
     let mut ask = |inode: &InodeId| {
         let holder = machine.holder(*inode).filter(|holder| soft.sessions.goes_on(*holder));
         holder.inspect(|holder| soft.sessions.recall(*holder, *inode, Mode::Read)).is_some()
@@ -162,8 +164,8 @@ fn ask_back(shared: &Shared, op: &Op) -> Vec<InodeId> {
 }
 
 fn has_idle(shared: &Shared, asked: &[InodeId]) -> bool {
-    let room = shared.state.room();
-    asked.iter().any(|inode| room.has_open(*inode))
+    let soft = shared.soft();
+    asked.iter().any(|inode| soft.room.has_open(*inode))
 }
 
 fn refusal(short: Short, dataset: &pb::Dataset) -> ebb_types::Error {
@@ -178,25 +180,23 @@ fn refusal(short: Short, dataset: &pb::Dataset) -> ebb_types::Error {
     }
 }
 
-fn quota_left(shared: &Shared, machine: &Machine, dataset: &pb::Dataset) -> Option<u64> {
+fn quota_left(soft: &Soft, machine: &Machine, dataset: &pb::Dataset) -> Option<u64> {
     let (_, used) = machine.dataset_usage(dataset.id);
-    let promised = shared.state.room.lock().in_dataset(DatasetId::new(dataset.id));
+    let promised = soft.room.in_dataset(DatasetId::new(dataset.id));
     (dataset.quota_bytes != 0).then(|| dataset.quota_bytes.saturating_sub(used + promised))
 }
 
 fn offer(
-    shared: &Shared,
+    soft: &Soft,
     inode: InodeId,
     block: &pb::Metablock,
     dataset: &pb::Dataset,
     whole: u64,
     quota: Option<u64>,
 ) -> Offer {
-    let registry = shared.state.registry.lock();
-    let room = shared.state.room.lock();
-    let have = room.reserved(inode, block.metablock_id()).max(block.length);
+    let have = soft.room.reserved(inode, block.metablock_id()).max(block.length);
     // A member that has not told its space does not stand in the way: its volume refuses what does not fit.
-    let rooms = block.members.iter().filter_map(|member| registry.room(member, &room));
+    let rooms = block.members.iter().filter_map(|member| soft.registry.room(member, &soft.room));
     Offer { have, step: dataset.block_size, whole, room: rooms.min().unwrap_or(u64::MAX), quota }
 }
 
@@ -233,12 +233,13 @@ fn promise_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, wh
     let inode = InodeId::new(attr.inode);
     let machine = shared.group.machine();
     let Ok(dataset) = machine.dataset_of(inode) else { return };
-    if shared.state.room().is_guess(inode, block.metablock_id()) {
+    let mut soft = shared.soft();
+    if soft.room.is_guess(inode, block.metablock_id()) {
         return;
     }
-    let quota = quota_left(shared, &machine, &dataset);
-    let offer = offer(shared, inode, block, &dataset, whole, quota);
-    let mut room = shared.state.room();
+    let quota = quota_left(&soft, &machine, &dataset);
+    let offer = offer(&soft, inode, block, &dataset, whole, quota);
+    let room = &mut soft.room;
     // What is not there any more by now is refused when it is asked for.
     if let Ok(reserved) = choose_reserved(&offer)
         && reserved > offer.have
@@ -252,10 +253,8 @@ fn promise_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, wh
 /// Space as `statfs` tells it: raw, over live volumes, less what is promised; within the quota of the dataset.
 pub(crate) fn space(shared: &Shared, op: &Op, stat: pb::StatFsReply) -> pb::StatFsReply {
     let machine = shared.group.machine();
-    let space = {
-        let registry = shared.state.registry.lock();
-        registry.space(&shared.state.room.lock())
-    };
+    let soft = shared.soft();
+    let space = soft.registry.space(&soft.room);
     let mut stat = pb::StatFsReply {
         capacity_bytes: space.capacity_bytes,
         free_bytes: space.free_bytes,
@@ -265,7 +264,7 @@ pub(crate) fn space(shared: &Shared, op: &Op, stat: pb::StatFsReply) -> pb::Stat
     };
     if let Op::StatFs(asked) = op
         && let Ok(dataset) = machine.dataset_of(InodeId::new(asked.inode))
-        && let Some(left) = quota_left(shared, &machine, &dataset)
+        && let Some(left) = quota_left(&soft, &machine, &dataset)
     {
         let raw = |bytes: u64| bytes.saturating_mul(u64::from(dataset.replicas));
         stat.capacity_bytes = stat.capacity_bytes.min(raw(dataset.quota_bytes));
@@ -277,8 +276,7 @@ pub(crate) fn space(shared: &Shared, op: &Op, stat: pb::StatFsReply) -> pb::Stat
 }
 
 /// Keeps what is promised in step with what is recorded.
-pub(crate) fn on_applied(state: &State, machine: &Machine, command: &pb::Command, effects: &[Effect]) {
-    let mut room = state.room();
+pub(crate) fn on_applied(room: &mut Reservations, machine: &Machine, command: &pb::Command, effects: &[Effect]) {
     for effect in effects {
         match effect {
             Effect::SetChanged { inode, .. } | Effect::LeaseEnded { inode, .. } | Effect::Freed(inode) => {

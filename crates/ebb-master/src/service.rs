@@ -13,21 +13,15 @@ use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 use pb::command::Command as Op;
 
-use crate::chains::{self, Chains};
+use crate::chains::{self};
 use crate::group::{Group, Opened};
-use crate::holdings::Holdings;
-use crate::leases::Leases;
-use crate::leases::sharing::{Proxy, Sharing};
-use crate::leases::watches::Watches;
+use crate::leases::sharing::Proxy;
 use crate::log::DataDir;
-use crate::nameless::Nameless;
 use crate::options::Options;
-use crate::registry::Registry;
-use crate::reserve::Reservations;
-use crate::sessions::Sessions;
-use crate::shared::{Shared, Soft, State};
+use crate::shared::{Shared, State};
+use crate::soft::Soft;
 use crate::standing::{self, Standings};
-use crate::vouched::{BELIEF, Vouched};
+use crate::vouched::BELIEF;
 use crate::{
     accept, acquire, admin, deletes, fsck, handoff, namespace, nodes, poll, popular, power, recovery, repair, room,
     upkeep, vigil,
@@ -93,7 +87,7 @@ impl Master {
     /// anybody can hear of a lock that the session had.
     pub fn living(&self) -> impl Fn(SessionId) -> bool + Send + Sync + 'static {
         let state = Arc::clone(&self.shared.state);
-        move |session| state.soft.lock().sessions.contains(session)
+        move |session| state.soft().sessions.contains(session)
     }
 
     /// Completes when the log fails: the master must then be restarted, for it does not know what its disk holds.
@@ -109,7 +103,7 @@ impl Master {
     /// Stops serving. What was acknowledged is on disk at any moment, so there is nothing to flush.
     pub async fn stop(self) {
         self.shared.stopped.store(true, Ordering::Release);
-        self.shared.state.soft.lock().sessions.wake_all();
+        self.shared.soft().sessions.wake_all();
         self.server.abort();
         for task in &self.tasks {
             task.abort();
@@ -138,38 +132,8 @@ fn assemble(
     standing: Standings,
 ) -> (Arc<Shared>, Task<Result<()>>) {
     let group = opened.group().clone();
-    let now = runtime.now();
-    let sessions = Sessions::new(options.session_ttl).numbered_from(runtime.random_u64() >> 1);
-    let watches = Watches::new(runtime.random_u64());
-    let sharing = Sharing::new(options.sharing);
-    let vouched = (!options.hosts_proxy).then(|| Vouched::new(now));
-    let (leases, nameless) = (Leases::default(), Nameless::default());
-    let mut soft = Soft { leases, watches, sharing, sessions, nameless, vouched, reclaim_until: None };
-    let mut work = repair::queue::Work::default();
-    {
-        let machine = group.machine();
-        for (session, host, _) in machine.sessions() {
-            soft.sessions.insert(session, HostName::new(host.as_str()), false, now);
-        }
-        // What was written to those that nobody holds may be gone: the process before may have been told so.
-        let held = machine.orphans().filter(|inode| machine.holder(*inode).is_some());
-        held.for_each(|inode| soft.nameless.add(inode, now));
-        // They cannot tell: their clients may not know yet which files they are.
-        machine.untold().for_each(|(session, inode)| soft.leases.add_open(session, inode, 0));
-        if !soft.sessions.is_empty() {
-            soft.reclaim_until = Some(now.after(options.session_ttl));
-        }
-        work.recoveries.extend(machine.recovering());
-    }
-    // The upper half differs from one process to the next, so that clients notice.
-    let first_version = (runtime.random_u64() >> 33 << 32) | 1;
-    let registry = Registry::new(now, options.dead_time, options.suspect_time, first_version);
-    let state = Arc::new(State::new(runtime.clone(), soft, registry));
-    *state.work.lock() = work;
-    *state.room.lock() = Reservations::of_held(&group.machine());
-    *state.chains.lock() = Chains::of(&group.machine());
-    *state.holdings.lock() = Holdings::of(&group.machine());
-    *state.plans.lock() = power::timetable(&group.machine(), ebb_power::wall_ms(runtime.wall()));
+    let soft = Soft::begin(&group.machine(), runtime, &options);
+    let state = Arc::new(State::new(runtime.clone(), soft));
     let raft = opened.serve(Arc::clone(&state) as _);
     let shared = Shared {
         runtime: runtime.clone(),
@@ -349,7 +313,7 @@ impl Front {
             bail!(Invalid, "a session is opened with the client's declared host");
         }
         let host = HostName::new(call.host.clone());
-        shared.state.soft.lock().sessions.check_room(&host, shared.options.sessions_max)?;
+        shared.soft().sessions.check_room(&host, shared.options.sessions_max)?;
         shared.hear(|| format!("{} on {}", call.role, call.host), call.position.as_ref())?;
         let session = open_drawn(shared, &call).await?;
         tracing::info!(%session, host = call.host, role = call.role, pid = call.pid, "session opened");
@@ -376,7 +340,7 @@ impl Front {
     async fn session_ended(&self, call: &pb::SessionEnded, witness: &PeerInfo) -> Result<Answer> {
         let shared = &self.shared;
         let session = SessionId::new(call.session);
-        let Some(host) = shared.state.soft.lock().sessions.host(session) else { return Ok(done()) };
+        let Some(host) = shared.soft().sessions.host(session) else { return Ok(done()) };
         if host != witness.host {
             bail!(
                 Invalid,
@@ -391,7 +355,7 @@ impl Front {
         };
         if has_kernel && !shared.runtime.has_plant(Plant::EndsMountAtOnce) {
             // The upkeep ends it when the kernel's pages are not believed any more.
-            shared.state.soft.lock().sessions.on_outlived(session, shared.runtime.now());
+            shared.soft().sessions.on_outlived(session, shared.runtime.now());
         } else {
             shared.end_session(session).await?;
         }
@@ -401,7 +365,7 @@ impl Front {
     /// Answers `VouchSessions`.
     fn vouch(&self, call: &pb::VouchSessions) -> Result<Answer> {
         self.shared.check_session(SessionId::new(call.proxy))?;
-        let (mut soft, now) = (self.shared.state.soft.lock(), self.shared.runtime.now());
+        let (mut soft, now) = (self.shared.soft(), self.shared.runtime.now());
         let Soft { sessions, vouched: Some(vouched), .. } = &mut *soft else {
             bail!(Unsupported, "this cluster's proxy is in the master's process: there is no other")
         };
@@ -419,10 +383,10 @@ impl Front {
         }
         let name = if call.name.is_empty() { PROXY_ROLE.to_owned() } else { call.name };
         let proxy = Proxy { name, session, address: call.address, boot: call.boot, is_leaving: call.leaving };
-        let is_news = self.shared.state.soft.lock().sharing.on_proxy(proxy);
+        let is_news = self.shared.soft().sharing.on_proxy(proxy);
         if is_news {
             // It goes to clients with the node map.
-            self.shared.state.registry.lock().bump();
+            self.shared.soft().registry.bump();
             self.shared.tell_node_map();
         }
         Ok(done())

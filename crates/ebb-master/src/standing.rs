@@ -202,7 +202,7 @@ impl Shared {
         }
         let error = self.went_back(&found(judged, &who(), told, &own));
         self.standing.refuse(&error);
-        self.state.soft.lock().sessions.wake_all();
+        self.state.soft().sessions.wake_all();
         Err(error)
     }
 
@@ -314,12 +314,12 @@ fn heard(shared: &Shared, begun: Moment) -> std::result::Result<(), Wait> {
     if nodes.is_empty() || shared.options.hear_time.is_zero() {
         return Ok(());
     }
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    let expected = nodes.iter().filter(|node| plans.state(NodeId::new(node.id), now_ms) == NodeState::Awake).count();
-    let told = {
-        let registry = shared.state.registry.lock();
-        nodes.iter().filter(|node| registry.is_live(NodeId::new(node.id))).count()
-    };
+    let (expected, told) = shared.look(|view| {
+        let soft = view.soft;
+        let is_awake = |node: &NodeId| soft.plans.state(*node, view.now_ms) == NodeState::Awake;
+        let expected = view.nodes().filter(is_awake).count();
+        (expected, view.nodes().filter(|node| soft.registry.is_live(*node)).count())
+    });
     let waited = shared.runtime.now().since(begun);
     let hearing = Hearing { expected, told, waited, patience: shared.options.hear_time };
     if is_enough(hearing) {
@@ -342,10 +342,10 @@ fn gathered(shared: &Shared) -> std::result::Result<(), Wait> {
     let without =
         shared.standing.accepting.lock().as_ref().map(|accepting| accepting.without.clone()).unwrap_or_default();
     let nodes = recorded(shared);
-    let registry = shared.state.registry.lock();
+    let soft = shared.soft();
     let missing: Vec<String> = nodes
         .iter()
-        .filter(|node| !without.contains(&NodeId::new(node.id)) && !registry.has_reported(node))
+        .filter(|node| !without.contains(&NodeId::new(node.id)) && !soft.registry.has_reported(node))
         .map(|node| format!("n{} ({})", node.id, node.host))
         .collect();
     if missing.is_empty() {

@@ -4,7 +4,7 @@ mod disk_faults;
 mod durability;
 mod fake;
 mod guests;
-mod harness;
+pub(crate) mod harness;
 mod leases;
 mod opening;
 mod overload;

@@ -8,9 +8,9 @@ use ebb_types::{ErrorKind, NodeId, Result, bail};
 use ebb_wire::pb;
 
 use crate::recovery::run::pull_deadline;
-use crate::repair::copy::need_ms;
 use crate::route::{Route, choose_route};
 use crate::shared::Shared;
+use crate::view::need_ms;
 
 /// Longest wait until two nodes meet, or one wakes, unless two intervals of the plan take longer.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -33,8 +33,8 @@ pub(crate) async fn transfer(
     length: u64,
 ) -> Result<pb::PullReplicaReply> {
     let now_ms = shared.wall_ms();
-    let need_ms = need_ms(shared, length);
-    let route = choose_route(&shared.state.plans.lock(), source.node_id(), target, now_ms, need_ms);
+    let need_ms = need_ms(&shared.options, length);
+    let route = choose_route(&shared.soft().plans, source.node_id(), target, now_ms, need_ms);
     match route {
         None => bail!(Unavailable, "a power plan has switched off {} or {target}", source.node_id()),
         Some(Route::Direct { wait_ms }) => {
@@ -52,7 +52,7 @@ pub(crate) async fn transfer(
 
 /// Two intervals, for a node may be missed once; a minute at least.
 fn wait_max(shared: &Shared) -> Duration {
-    let interval_ms = shared.state.plans.lock().at(shared.wall_ms()).map_or(0, |plan| plan.interval_ms);
+    let interval_ms = shared.soft().plans.at(shared.wall_ms()).map_or(0, |plan| plan.interval_ms);
     WAIT_MAX.max(Duration::from_millis(interval_ms.saturating_mul(2)))
 }
 
@@ -65,7 +65,7 @@ async fn by_proxy(
     need_ms: u64,
 ) -> Result<pb::PullReplicaReply> {
     let proxy = {
-        let soft = shared.state.soft.lock();
+        let soft = shared.soft();
         let chosen = rendezvous::choose(call.metablock, soft.sharing.proxies(), |proxy| &proxy.name);
         chosen.map(|proxy| (proxy.address.clone(), proxy.name.clone()))
     };
@@ -85,7 +85,7 @@ async fn by_proxy(
     let until = shared.runtime.now().after(patience);
     loop {
         // Another member may have it: the proxy would wait for this one as long as it is asked to.
-        if shared.state.registry.lock().is_dead(source.node_id()) {
+        if shared.soft().registry.is_dead(source.node_id()) {
             bail!(Unavailable, "{} has died", source.node_id());
         }
         let left = until.since(shared.runtime.now());
@@ -98,8 +98,8 @@ async fn by_proxy(
     }
     // Its beginning, so that there is time for all of it.
     let wait_ms = {
-        let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock());
-        plans.next_meeting_ms(target, target, now_ms, need_ms).map(|met_ms| met_ms.saturating_sub(now_ms))
+        let now_ms = shared.wall_ms();
+        shared.soft().plans.next_meeting_ms(target, target, now_ms, need_ms).map(|met_ms| met_ms.saturating_sub(now_ms))
     };
     match wait_ms.map(Duration::from_millis).filter(|wait| *wait <= wait_max(shared)) {
         Some(wait) => shared.runtime.sleep(wait).await,

@@ -43,7 +43,8 @@ pub(crate) fn check(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
     let Some(recorded) = recorded else { return Ok(()) };
     let now = shared.runtime.now();
     let sentence = {
-        let registry = shared.state.registry.lock();
+        let soft = shared.soft();
+        let registry = &soft.registry;
         let verdict = judge(&recorded, call, |volume| registry.lsn(node, volume));
         let (volume, what) = match verdict {
             Verdict::Welcome => return Ok(()),
@@ -73,7 +74,7 @@ pub(crate) fn check(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
             ),
         }
     };
-    if shared.state.registry.lock().on_twin(node, sentence.clone(), now) {
+    if shared.soft().registry.on_twin(node, sentence.clone(), now) {
         tracing::error!(%node, "{sentence}");
     }
     bail!(Superseded, "{sentence}")

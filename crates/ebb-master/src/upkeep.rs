@@ -12,7 +12,9 @@ use crate::describe::settle_doubts;
 use crate::gray::run::judge_pace;
 use crate::leases::Mode;
 use crate::nodes::on_losses;
-use crate::shared::{Shared, Soft};
+use crate::shared::Shared;
+use crate::soft::Soft;
+use crate::view::nodes;
 use crate::vigil;
 use crate::waker::{Silence, before, millis, owed_heartbeat};
 
@@ -37,7 +39,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 fn end_reclaim(shared: &Shared) {
     let now = vigil::mark(shared);
-    let mut soft = shared.state.soft.lock();
+    let mut soft = shared.soft();
     let Some(until) = soft.reclaim_until else { return };
     let is_over = if now < until {
         !soft.sessions.any_unclaimed(crate::leases::MASTER)
@@ -57,21 +59,21 @@ async fn end_sessions(shared: &Shared) {
     let expired = {
         let now = vigil::mark(shared);
         let hosts = node_hosts(shared);
-        let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+        let (now_ms, soft) = (shared.wall_ms(), shared.soft());
+        let plans = &soft.plans;
         let owes_word = |host: &HostName, silent: Duration| {
             let Some(node) = hosts.get(host.as_str()) else { return true };
             // Who is off for good is not waited for: others may want its leases.
             let wakes = plans.next_wake_ms(*node, now_ms).is_some();
             !wakes || plans.is_overdue(*node, before(now_ms, silent), now_ms, millis(shared.options.session_ttl))
         };
-        let soft = shared.state.soft.lock();
         let mut expired: BTreeSet<SessionId> = soft.sessions.expired(now, owes_word).into_iter().collect();
         expired.extend(overdue(&soft));
         expired.extend(soft.vouched.iter().flat_map(|vouched| vouched.due(now)));
         expired
     };
     for session in expired {
-        let until = shared.state.soft.lock().begin_end(session);
+        let until = shared.soft().begin_end(session);
         // Looked at again: others that are late may end before it.
         if until.is_some_and(|until| shared.runtime.now() < until) {
             continue;
@@ -80,7 +82,7 @@ async fn end_sessions(shared: &Shared) {
         match shared.group.propose(Op::CloseSession(session.raw())).await {
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::SessionExpired | ErrorKind::NotFound) => {
-                shared.state.soft.lock().sessions.remove(session);
+                shared.soft().sessions.remove(session);
             }
             Err(error) => tracing::warn!(%session, %error, "an expired session is not closed yet"),
         }
@@ -100,27 +102,23 @@ fn overdue(soft: &Soft) -> impl Iterator<Item = SessionId> + '_ {
 /// Nodes by the hosts that they are.
 fn node_hosts(shared: &Shared) -> BTreeMap<String, NodeId> {
     let machine = shared.group.machine();
-    let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
-    nodes.map(|node| (node.host.clone(), NodeId::new(node.id))).collect()
+    nodes(&machine).map(|node| (node.host.clone(), NodeId::new(node.id))).collect()
 }
 
 fn note_deaths(shared: &Shared) {
     let now = vigil::mark(shared);
     let machine = shared.group.machine();
-    let recorded: Vec<_> =
-        machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id)).collect();
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    let waker = *shared.state.waker.lock();
-    let heartbeat =
-        |node, silent, patience| owed_heartbeat(&plans, waker, Silence { node, silent, patience }, now, now_ms);
-    let (losses, changed, missed) = {
-        let mut registry = shared.state.registry.lock();
+    let now_ms = shared.wall_ms();
+    let (losses, changed) = {
+        let mut soft = shared.soft();
+        let Soft { registry, plans, waker, work, .. } = &mut *soft;
+        let heartbeat =
+            |node, silent, patience| owed_heartbeat(plans, *waker, Silence { node, silent, patience }, now, now_ms);
         let before = registry.version();
-        let losses = registry.on_tick(recorded.into_iter(), now, heartbeat);
-        let missed: Vec<_> = registry.missed(now).map(|(node, _)| node).collect();
-        (losses, registry.version() != before, missed)
+        let losses = registry.on_tick(nodes(&machine).map(|node| NodeId::new(node.id)), now, heartbeat);
+        registry.missed(now).for_each(|(node, _)| work.parted.on_away(node, now));
+        (losses, registry.version() != before)
     };
-    missed.into_iter().for_each(|node| shared.state.work.lock().parted.on_away(node, now));
     if !changed {
         return;
     }
@@ -164,7 +162,7 @@ pub(crate) async fn run_reaper(shared: Arc<Shared>) {
 /// Whether an inode without a name that no session has open has not been freed yet.
 pub(crate) fn is_reaping(shared: &Shared) -> bool {
     let machine = shared.group.machine();
-    let soft = shared.state.soft.lock();
+    let soft = shared.soft();
     machine.orphans().any(|inode| !soft.leases.is_open(inode))
 }
 
@@ -180,7 +178,7 @@ struct Ready {
 
 fn ready_to_reap(shared: &Shared) -> Ready {
     let machine = shared.group.machine();
-    let (mut soft, now) = (shared.state.soft.lock(), shared.runtime.now());
+    let (mut soft, now) = (shared.soft(), shared.runtime.now());
     // Sessions of an earlier master process may have them open.
     if soft.reclaim_until.is_some() {
         return Ready::default();

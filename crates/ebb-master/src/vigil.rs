@@ -45,20 +45,17 @@ impl Vigil {
 /// Marks that this process runs, and returns the moment of that. Silence is judged as of such a moment: after a pause nobody
 /// knows which task goes on first, and a pause may come between the mark and the judgement.
 pub(crate) fn mark(shared: &Shared) -> Moment {
-    // Ordering: the mark is held until the times have moved, or another task would judge between the two.
-    let mut vigil = shared.state.vigil.lock();
+    // Ordering: the mark and the times move in one step, or another task would judge between the two.
+    let mut soft = shared.soft();
     let now = shared.runtime.now();
-    let Some(pause) = vigil.mark(now) else { return now };
+    let Some(pause) = soft.vigil.mark(now) else { return now };
     if shared.runtime.has_plant(Plant::BlamesSilence) {
         return now;
     }
     tracing::warn!(?pause, "this process did not run for a while: nobody's silence during that time counts");
-    {
-        let mut soft = shared.state.soft.lock();
-        soft.sessions.on_pause(pause, now);
-        soft.reclaim_until = soft.reclaim_until.map(|until| until.after(pause));
-    }
-    shared.state.registry.lock().on_pause(pause, now);
+    soft.sessions.on_pause(pause, now);
+    soft.reclaim_until = soft.reclaim_until.map(|until| until.after(pause));
+    soft.registry.on_pause(pause, now);
     now
 }
 

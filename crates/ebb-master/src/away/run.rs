@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use ebb_meta::Machine;
 use ebb_runtime::{Moment, Plant};
-use ebb_types::{HostName, InodeId, MetablockId, NodeId};
+use ebb_types::{InodeId, MetablockId, NodeId};
 use ebb_wire::pb;
 
-use super::{GuestView, Move, Prospect, choose_move, is_home};
+use super::{GuestView, Move, Prospect, choose_move};
 use crate::nodes::volumes_of;
 use crate::placement::{Need, place};
-use crate::repair::copy::{Copy, begin, need_ms};
-use crate::repair::run::{Task, change_set, choose_source, condition, is_free, is_time, nodes_with_strays};
-use crate::repair::{Condition, Reason};
+use crate::repair::Reason;
+use crate::repair::copy::{Copy, begin};
+use crate::repair::run::{Task, change_set, is_free};
 use crate::shared::Shared;
+use crate::view::ClusterView;
 
 /// How often guests are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -65,7 +66,8 @@ async fn look_around(shared: &Arc<Shared>, round: &mut Round) -> usize {
     let (mut records, mut begun) = (0, 0);
     for (home, metablock) in away {
         let Some((task, guest)) = find(shared, &machine, home, metablock) else { continue };
-        let Some(choice) = choose_move(&view(shared, &machine, &task, &guest)) else { continue };
+        let guest_view = shared.look(|view| look_at(view, &task, &guest));
+        let Some(choice) = choose_move(&guest_view) else { continue };
         if records >= RECORDS_MAX {
             break;
         }
@@ -98,19 +100,19 @@ fn find(shared: &Shared, machine: &Machine, home: NodeId, metablock: MetablockId
     let (attr, dataset) = (machine.attr(inode).ok()?, machine.dataset_of(inode).ok()?);
     let guest = *record.members.iter().find(|member| member.is_guest() && member.home_id() == home)?;
     // A recovery settles the set first, and one copy at a time is made of a metablock.
-    if attr.size_unknown || shared.state.work.lock().copies.contains_key(&metablock) {
+    if attr.size_unknown || shared.soft().work.copies.contains_key(&metablock) {
         return None;
     }
     Some((Task { metablock, inode, epoch: attr.epoch, record, dataset }, guest))
 }
 
-fn view(shared: &Shared, machine: &Machine, task: &Task, guest: &pb::Member) -> GuestView {
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+fn look_at(view: &ClusterView<'_>, task: &Task, guest: &pb::Member) -> GuestView {
     let home = guest.home_id();
+    let prospect = |node| Prospect::of(&view.soft.plans, node, view.now_ms);
     GuestView {
-        host: Prospect::of(&plans, guest.node_id(), now_ms),
-        home: is_home(shared, machine, home).then(|| Prospect::of(&plans, home, now_ms)),
-        need_ms: need_ms(shared, task.record.length),
+        host: prospect(guest.node_id()),
+        home: view.is_home(home).then(|| prospect(home)),
+        need_ms: view.need_ms(task.record.length),
     }
 }
 
@@ -151,11 +153,7 @@ async fn carry_out(shared: &Arc<Shared>, task: Task, guest: pb::Member, choice: 
     let set: Vec<_> =
         task.record.members.iter().map(|member| if member.is_at(&guest) { joins } else { *member }).collect();
     if choice != Move::Adopt && task.record.is_written() {
-        let sources = sources(shared, &task);
-        let Some(source) = choose_source(shared, &task, &sources, joins.node_id()) else { return Begun::Nothing };
-        if !is_time(shared, &task, source.node_id(), joins.node_id()) {
-            return Begun::Nothing;
-        }
+        let Some(source) = source_in_time(shared, &task, joins.node_id()) else { return Begun::Nothing };
         begin(shared, task, Copy { source, target: joins, set: Some(set), rejoins: None }, Reason::GoesHome);
         return Begun::Copy;
     }
@@ -170,16 +168,14 @@ async fn carry_out(shared: &Arc<Shared>, task: Task, guest: pb::Member, choice: 
     Begun::Record
 }
 
-/// Members that can be read, now or when they wake.
-pub(crate) fn sources(shared: &Shared, task: &Task) -> Vec<pb::Member> {
-    let machine = shared.group.machine();
-    let registry = shared.state.registry.lock();
-    let work = shared.state.work.lock();
-    let good = task.record.members.iter().filter(|member| {
-        let is = condition(&machine, &registry, &work, task.metablock, member);
-        matches!(is, Condition::Good | Condition::Draining)
-    });
-    good.copied().collect()
+/// The member to copy from to a node, if the copy may begin now: it can wait.
+pub(crate) fn source_in_time(shared: &Shared, task: &Task, target: NodeId) -> Option<pb::Member> {
+    let bytes = task.record.length;
+    shared.look(|view| {
+        let sources = view.sources(task.metablock, &task.record);
+        let source = view.choose_source(&sources, target, bytes)?;
+        view.is_time(source.node_id(), target, bytes).then_some(source)
+    })
 }
 
 /// A volume at home. `None`: it has no room, is busy, or still has what it had before it was switched off, and that is about to be
@@ -187,42 +183,34 @@ pub(crate) fn sources(shared: &Shared, task: &Task) -> Vec<pb::Member> {
 /// the place that a guest has.
 fn place_at_home(shared: &Shared, task: &Task, guest: &pb::Member, choice: Move) -> Option<pb::Member> {
     let home = guest.home_id();
-    let is_whole = || sources(shared, task).len() >= task.dataset.replicas as usize;
-    let waits_for_delete = nodes_with_strays(shared, task.metablock).contains(&home) && is_whole();
-    if waits_for_delete || !has_time(shared, task, home, choice) {
+    let has_time = shared.look(|view| {
+        let is_whole = || view.sources(task.metablock, &task.record).len() >= task.dataset.replicas as usize;
+        let waits_for_delete = view.nodes_with_strays(task.metablock).contains(&home) && is_whole();
+        !waits_for_delete && has_time(view, task, home, choice)
+    });
+    if !has_time {
         return None;
     }
     let present: Vec<_> = task.record.members.iter().filter(|member| !member.is_at(guest)).copied().collect();
-    let need = Need {
-        inode: task.inode,
-        dataset: task.dataset.clone(),
-        index: task.record.index,
-        writer: HostName::default(),
-        preferred: Vec::new(),
-        replicas: present.len() + 1,
-        present,
-        home: Some(home),
-        exclude: vec![guest.node_id()],
-        bytes: task.record.length,
-    };
+    let need = Need { home: Some(home), exclude: vec![guest.node_id()], ..Need::beside(task, present) };
     let found = place(shared, &need).ok()?.first().copied();
     found.filter(|member| member.node_id() == home)
 }
 
 /// Whether the home may take part in a copy more: repair has the larger part of what a node may do, and programs go first.
-pub(crate) fn has_time(shared: &Shared, task: &Task, home: NodeId, choice: Move) -> bool {
-    let load = shared.state.registry.lock().load(home);
-    let is_idle = choice == Move::HomeNow || (load <= IDLE_LOAD_MAX && has_little_to_write(shared, home));
+pub(crate) fn has_time(view: &ClusterView<'_>, task: &Task, home: NodeId, choice: Move) -> bool {
+    let load = view.soft.registry.load(home);
+    let is_idle = choice == Move::HomeNow || (load <= IDLE_LOAD_MAX && has_little_to_write(view, home));
     let weight_max = match choice {
-        Move::HomeNow => shared.options.copies_per_node_max,
-        _ => shared.options.copies_per_node_max / 2,
+        Move::HomeNow => view.options.copies_per_node_max,
+        _ => view.options.copies_per_node_max / 2,
     };
-    is_idle && shared.state.work.lock().takes(home, task.record.length, weight_max)
+    is_idle && view.soft.work.takes(home, task.record.length, weight_max)
 }
 
 /// What comes back to a home does not overload it again.
-fn has_little_to_write(shared: &Shared, home: NodeId) -> bool {
-    let volumes = volumes_of(&shared.group.machine(), home);
-    let room = shared.state.room();
-    shared.options.overload_rule.lets_home(volumes.iter().map(|volume| room.waiting(*volume)).sum())
+fn has_little_to_write(view: &ClusterView<'_>, home: NodeId) -> bool {
+    let volumes = volumes_of(view.machine, home);
+    let room = &view.soft.room;
+    view.options.overload_rule.lets_home(volumes.iter().map(|volume| room.waiting(*volume)).sum())
 }

@@ -9,10 +9,9 @@ use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
 
 use super::{Census, Counting, Facts, VolumeFacts};
 use crate::chains;
-use crate::placement::rest;
-use crate::registry::Rest;
 use crate::restore;
 use crate::shared::Shared;
+use crate::view::{ClusterView, nodes};
 
 /// Between two looks at least.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -42,21 +41,21 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let now_ms = shared.wall_ms();
         let are_open = {
             let missed = missed(&shared);
-            let mut failures = shared.state.failures.lock();
-            failures.on_look(&missed, now_ms);
-            failures.are_open()
+            let mut soft = shared.soft();
+            soft.failures.on_look(&missed, now_ms);
+            soft.failures.are_open()
         };
         // A node that is drained leaves its chain's shares to others, and takes its own again when that is undone.
         let before = std::mem::replace(&mut in_use, chains::nodes_in_use(&shared.group.machine()).collect());
         let rested = began.since(counted);
-        let is_uneven = rested >= UNEVEN && shared.state.chains.lock().is_uneven();
+        let is_uneven = rested >= UNEVEN && shared.soft().chains.is_uneven();
         if !(are_open || is_due || before != in_use || is_uneven || rested >= PATROL) {
             pause = PERIOD;
             continue;
         }
         let (census, off) = count(&shared).await;
         counted = shared.runtime.now();
-        shared.state.failures.lock().on_census(census, shared.wall_ms());
+        shared.soft().failures.on_census(census, shared.wall_ms());
         is_due = census.misplaced > 0;
         let took = counted.since(began);
         // Durability goes before layout, as far as something can be done for it.
@@ -70,47 +69,46 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 /// Whether what lacks copies will go on lacking them: who is missed has been given up, and nothing more can be mended.
 fn is_settled(shared: &Shared) -> bool {
-    let may_come_back = {
-        let registry = shared.state.registry.lock();
-        registry.missed(shared.runtime.now()).any(|(node, _)| !registry.is_dead(node))
-    };
-    !may_come_back && shared.is_safe_start() && !shared.state.work.lock().is_mending()
+    shared.look(|view| {
+        let registry = &view.soft.registry;
+        let may_come_back = registry.missed(view.now).any(|(node, _)| !registry.is_dead(node));
+        !may_come_back && view.is_safe_start() && !view.soft.work.is_mending()
+    })
 }
 
 /// Nodes that are missed, and when they were heard last.
 fn missed(shared: &Shared) -> BTreeMap<NodeId, u64> {
     let (now, now_ms) = (shared.runtime.now(), shared.wall_ms());
-    let registry = shared.state.registry.lock();
+    let soft = shared.soft();
     let heard_ms = |silent: Duration| now_ms.saturating_sub(u64::try_from(silent.as_millis()).unwrap_or(u64::MAX));
-    registry.missed(now).map(|(node, silent)| (node, heard_ms(silent))).collect()
+    soft.registry.missed(now).map(|(node, silent)| (node, heard_ms(silent))).collect()
 }
 
-fn facts(shared: &Shared) -> Facts {
-    let machine = shared.group.snapshot();
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
-    let registry = shared.state.registry.lock();
+fn facts(view: &ClusterView<'_>) -> Facts {
+    let registry = &view.soft.registry;
     let mut volumes = BTreeMap::new();
-    for node in machine.nodes().filter_map(|record| record.node.as_ref()) {
+    for node in nodes(view.machine) {
         let id = NodeId::new(node.id);
-        let serves = rest(&plans, id, now_ms) != Rest::Off;
+        let serves = !view.is_off(id);
         for volume in &node.volumes {
             let is_there = !registry.is_missed(id) && !registry.is_poisoned(id, ebb_types::VolumeId::new(volume.id));
             volumes.insert(volume.id, VolumeFacts { incarnation: volume.incarnation, is_there, serves });
         }
     }
-    let damaged = shared.state.work.lock().damaged.clone();
-    let chains = shared.state.chains.lock();
     let of = |dataset: &ebb_wire::pb::Dataset| {
         let id = DatasetId::new(dataset.id);
-        Some((id, (dataset.replicas.max(1), chains.chain(id)?)))
+        Some((id, (dataset.replicas.max(1), view.soft.chains.chain(id)?)))
     };
-    let datasets = machine.datasets().filter_map(of).collect();
-    Facts { volumes, damaged, datasets }
+    Facts {
+        volumes,
+        damaged: view.soft.work.damaged.clone(),
+        datasets: view.machine.datasets().filter_map(of).collect(),
+    }
 }
 
 /// Looks at every metablock once; what is wrong, and which ones lie off their chain.
 async fn count(shared: &Arc<Shared>) -> (Census, Vec<MetablockId>) {
-    let (machine, facts) = (shared.group.snapshot(), facts(shared));
+    let (machine, facts) = shared.look(|view| (view.machine.clone(), facts(view)));
     let (mut counting, mut off) = (Counting::default(), Vec::new());
     for (seen, (dataset, _, metablock, members)) in machine.written_from(InodeId::default()).enumerate() {
         if facts.count(&mut counting, dataset, metablock, members) && off.len() < OFF_MAX {

@@ -6,9 +6,9 @@ use ebb_runtime::{Moment, Plant, Runtime};
 use ebb_types::NodeId;
 
 use super::{Change, Gray, Habit, Standing};
-use crate::placement::rest;
 use crate::registry::Rest;
 use crate::shared::Shared;
+use crate::view::ClusterView;
 
 impl Gray {
     /// For a master that runs here.
@@ -21,8 +21,8 @@ impl Gray {
 
 /// Judges all nodes as of a moment, and tells of what has changed.
 pub(crate) fn judge_pace(shared: &Shared, now: Moment) {
-    let standings = standings(shared);
-    let changes = shared.state.gray.lock().on_tick(&standings, now, shared.wall_ms());
+    let standings = shared.look(standings);
+    let changes = shared.soft().gray.on_tick(&standings, now, shared.wall_ms());
     for change in &changes {
         match change {
             Change::Began(node, verdict) => {
@@ -39,20 +39,17 @@ pub(crate) fn judge_pace(shared: &Shared, now: Moment) {
         }
     }
     if !changes.is_empty() {
-        shared.state.registry.lock().bump();
+        shared.soft().registry.bump();
         shared.tell_node_map();
     }
 }
 
-fn standings(shared: &Shared) -> BTreeMap<NodeId, Standing> {
-    let machine = shared.group.machine();
-    let registry = shared.state.registry.lock();
-    let (now_ms, plans) = (shared.wall_ms(), shared.state.plans.lock().clone());
+fn standings(view: &ClusterView<'_>) -> BTreeMap<NodeId, Standing> {
+    let registry = &view.soft.registry;
     let standing = |node: NodeId| match () {
-        () if registry.is_dead(node) || rest(&plans, node, now_ms) != Rest::None => Standing::Away,
+        () if registry.is_dead(node) || view.rest(node) != Rest::None => Standing::Away,
         () if registry.is_live(node) && !registry.is_missed(node) => Standing::There,
         () => Standing::Silent,
     };
-    let recorded = machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id));
-    recorded.map(|node| (node, standing(node))).collect()
+    view.nodes().map(|node| (node, standing(node))).collect()
 }

@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ebb_meta::Machine;
 use ebb_types::{HostName, MetablockId, NodeId, Result, Version, VolumeId, bail};
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
@@ -14,12 +13,12 @@ use pb::command::Command as Op;
 use super::run::change;
 use crate::placement::{Need, place_roomy};
 use crate::repair::Condition;
-use crate::repair::copy::need_ms;
 use crate::repair::queue::CopyInProgress;
-use crate::repair::run::{condition, is_free, nodes_with_strays};
-use crate::route::{Route, choose_route};
+use crate::repair::run::is_free;
+use crate::route::Route;
 use crate::shared::Shared;
 use crate::transfer::transfer;
+use crate::view::{ClusterView, nodes};
 
 /// Extra copies take one part in so many of what copies of a node may take: users and repair have the rest.
 const RATE_PART: u64 = 4;
@@ -39,14 +38,15 @@ struct Task {
 pub(crate) fn begin(shared: &Arc<Shared>, metablock: MetablockId) -> bool {
     let Some(task) = choose(shared, metablock) else { return false };
     let in_progress = CopyInProgress::new(task.source.node_id(), task.target.node_id(), task.bytes);
-    shared.state.work.lock().extra_copies.insert(metablock, in_progress);
+    shared.soft().work.extra_copies.insert(metablock, in_progress);
     tracing::info!(%metablock, from = task.source.node, to = task.target.node, "making an extra copy");
     let shared = Arc::clone(shared);
     shared.clone().runtime.spawn("extra copy", async move {
         let done = carry_out(&shared, &task).await;
         // Invariant: as it is applied, a record that came after all takes it out of what is excess again.
         let machine = shared.group.machine();
-        let mut work = shared.state.work.lock();
+        let mut soft = shared.soft();
+        let work = &mut soft.work;
         work.extra_copies.remove(&metablock);
         if let Err(error) = done {
             tracing::info!(%metablock, %error, "no extra copy");
@@ -70,39 +70,38 @@ fn choose(shared: &Arc<Shared>, metablock: MetablockId) -> Option<Task> {
         is_free(shared, inode);
         return None;
     }
-    let (sources, dataset) = (sources(shared, metablock, &record), machine.dataset_of(inode).ok()?);
-    let all: Vec<NodeId> =
-        machine.nodes().filter_map(|record| record.node.as_ref()).map(|node| NodeId::new(node.id)).collect();
+    let dataset = machine.dataset_of(inode).ok()?;
     let present: Vec<&pb::Member> = record.members.iter().chain(&record.extra).collect();
+    let weight_max = shared.options.copies_per_node_max;
+    let bytes = record.length;
+    let soft = shared.soft();
+    let view = shared.view(&machine, &soft);
+    let all: Vec<NodeId> = view.nodes().collect();
+    let is_good = |member: &&pb::Member| view.condition(metablock, member) == Condition::Good;
+    let sources: Vec<pb::Member> = record.members.iter().filter(is_good).copied().collect();
     // Where a copy belongs that is away it comes home some day.
     let mut exclude: BTreeSet<NodeId> =
         present.iter().flat_map(|member| [member.node_id(), member.home_id()]).collect();
-    exclude.extend(nodes_with_strays(shared, metablock));
-    exclude.extend(nodes_short_of_room(shared, &machine));
-    let weight_max = shared.options.copies_per_node_max;
-    exclude.extend(all.iter().filter(|node| !shared.state.work.lock().takes(**node, record.length, weight_max)));
-    let routes =
-        |node: NodeId| sources.iter().filter_map(move |source| route(shared, source.node_id(), node, record.length));
+    exclude.extend(view.nodes_with_strays(metablock));
+    exclude.extend(nodes_short_of_room(&view));
+    exclude.extend(all.iter().filter(|node| !soft.work.takes(**node, bytes, weight_max)));
+    let routes = |node: NodeId| sources.iter().filter_map(move |source| view.route(source.node_id(), node, bytes));
     let is_met = |node: &NodeId| routes(*node).any(|route| route != Route::ByProxy);
     let is_reached = |node: &NodeId| routes(*node).next().is_some();
-    let need = |exclude: Vec<NodeId>| Need {
-        inode,
-        dataset: dataset.clone(),
-        index: record.index,
-        writer: HostName::default(),
-        preferred: Vec::new(),
-        replicas: present.len() + 1,
-        present: present.iter().copied().copied().collect(),
-        home: None,
-        exclude,
-        bytes: record.length,
-    };
-    // From node to node where two nodes meet; else by way of a proxy (BlinkFS, Sec. 4.2).
     let without = |is_open: &dyn Fn(&NodeId) -> bool| -> Vec<NodeId> {
         exclude.iter().copied().chain(all.iter().copied().filter(|node| !is_open(node))).collect()
     };
-    let placed = place_roomy(shared, &need(without(&is_met)));
-    let target = match placed.or_else(|_| place_roomy(shared, &need(without(&is_reached)))) {
+    let (unmet, unreached) = (without(&is_met), without(&is_reached));
+    drop(soft);
+    let need = |exclude: Vec<NodeId>| Need {
+        replicas: present.len() + 1,
+        present: present.iter().copied().copied().collect(),
+        exclude,
+        ..Need::fresh(inode, dataset.clone(), record.index, HostName::default(), bytes)
+    };
+    // From node to node where two nodes meet; else by way of a proxy (BlinkFS, Sec. 4.2).
+    let placed = place_roomy(shared, &need(unmet));
+    let target = match placed.or_else(|_| place_roomy(shared, &need(unreached))) {
         // A guest would have a home to go to, and an extra copy has none.
         Ok(members) => *members.first().filter(|member| !member.is_guest())?,
         Err(error) => {
@@ -110,35 +109,21 @@ fn choose(shared: &Arc<Shared>, metablock: MetablockId) -> Option<Task> {
             return None;
         }
     };
-    let reaching = sources
-        .iter()
-        .filter_map(|source| Some((route(shared, source.node_id(), target.node_id(), record.length)?, *source)));
-    let reaching: Vec<(Route, pb::Member)> = reaching.collect();
-    let work = shared.state.work.lock();
-    let idle = reaching.iter().filter(|(_, source)| work.takes(source.node_id(), record.length, weight_max));
-    let source = idle.min_by_key(|(route, source)| (*route, work.copy_load(source.node_id())))?.1;
+    let source = shared.look(|view| {
+        let work = &view.soft.work;
+        let idle = sources.iter().filter(|source| work.takes(source.node_id(), bytes, weight_max));
+        let reaching = idle.filter_map(|one| Some((view.route(one.node_id(), target.node_id(), bytes)?, *one)));
+        reaching.min_by_key(|(route, source)| (*route, work.copy_load(source.node_id())))
+    });
+    let (_, source) = source?;
     let change = change(&machine, metablock, |extras| extras.push(target))?;
     Some(Task { metablock, at: record.min_version(), bytes: record.length, source, target, change })
 }
 
-fn nodes_short_of_room(shared: &Shared, machine: &Machine) -> Vec<NodeId> {
-    let tight = shared.state.registry.lock().tight_volumes(&shared.state.room.lock());
-    let nodes = machine.nodes().filter_map(|record| record.node.as_ref());
+fn nodes_short_of_room(view: &ClusterView<'_>) -> Vec<NodeId> {
+    let tight = view.soft.registry.tight_volumes(&view.soft.room);
     let is_short = |node: &&pb::Node| node.volumes.iter().any(|volume| tight.contains(&VolumeId::new(volume.id)));
-    nodes.filter(is_short).map(|node| NodeId::new(node.id)).collect()
-}
-
-/// Members that can be read.
-fn sources(shared: &Shared, metablock: MetablockId, record: &pb::Metablock) -> Vec<pb::Member> {
-    let (machine, registry) = (shared.group.snapshot(), shared.state.registry.lock());
-    let work = shared.state.work.lock();
-    let is_good = |member: &&pb::Member| condition(&machine, &registry, &work, metablock, member) == Condition::Good;
-    record.members.iter().filter(is_good).copied().collect()
-}
-
-/// The way from a node to another, if the plans ever wake both.
-fn route(shared: &Shared, source: NodeId, target: NodeId, bytes: u64) -> Option<Route> {
-    choose_route(&shared.state.plans.lock(), source, target, shared.wall_ms(), need_ms(shared, bytes))
+    nodes(view.machine).filter(is_short).map(|node| NodeId::new(node.id)).collect()
 }
 
 async fn carry_out(shared: &Shared, task: &Task) -> Result<()> {

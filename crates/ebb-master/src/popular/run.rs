@@ -11,11 +11,9 @@ use pb::command::Command as Op;
 
 use super::copy;
 use super::plan::{Fit, MetablockView, Step, View, choose};
-use crate::registry::Registry;
 use crate::repair::Condition;
-use crate::repair::queue::Work;
-use crate::repair::run::condition;
 use crate::shared::Shared;
+use crate::view::ClusterView;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,7 +35,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let now = shared.runtime.now();
         if now.since(begun) >= interval(&shared) {
             begun = now;
-            shared.state.popular.lock().on_interval();
+            shared.soft().popular.on_interval();
         }
         // Before safe start nobody knows what is lost and what is only not heard of.
         if shared.is_safe_start() {
@@ -47,7 +45,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 fn interval(shared: &Shared) -> Duration {
-    let blink_ms = shared.state.plans.lock().at(shared.wall_ms()).map(|plan| plan.interval_ms);
+    let blink_ms = shared.soft().plans.at(shared.wall_ms()).map(|plan| plan.interval_ms);
     blink_ms.map_or(shared.options.popularity_interval, Duration::from_millis).clamp(INTERVAL_MIN, INTERVAL_MAX)
 }
 
@@ -58,7 +56,8 @@ async fn look(shared: &Arc<Shared>) {
         return;
     }
     let (mut taken_back, mut placeless) = (0, 0);
-    for step in choose(&view(shared, &machine, shares)) {
+    let view = shared.look(|view| look_at(view, shares));
+    for step in choose(&view) {
         match step {
             Step::TakeBack { metablock, extra, reason } if taken_back < TAKEN_BACK_MAX => {
                 taken_back += 1;
@@ -68,7 +67,7 @@ async fn look(shared: &Arc<Shared>) {
                 }
             }
             Step::Make { metablock } if placeless < PLACELESS_MAX => {
-                if shared.state.work.lock().extra_copies.len() >= RUNNING_MAX {
+                if shared.soft().work.extra_copies.len() >= RUNNING_MAX {
                     return;
                 }
                 placeless += usize::from(!copy::begin(shared, metablock));
@@ -84,50 +83,45 @@ fn shares(machine: &Machine) -> BTreeMap<DatasetId, f64> {
     machine.datasets().filter(|dataset| dataset.extra_share_percent > 0).map(share).collect()
 }
 
-fn view(shared: &Shared, machine: &Machine, shares: BTreeMap<DatasetId, f64>) -> View {
-    let registry = shared.state.registry.lock();
-    let room = shared.state.room.lock();
-    let work = shared.state.work.lock();
-    let popular = shared.state.popular.lock();
-    let tight = registry.tight_volumes(&room);
+fn look_at(cluster: &ClusterView<'_>, shares: BTreeMap<DatasetId, f64>) -> View {
+    let (machine, soft) = (cluster.machine, cluster.soft);
+    let popular = &soft.popular;
+    let tight = soft.registry.tight_volumes(&soft.room);
     let copied = machine.all_extras().map(|(_, metablock, _)| metablock);
     let read = popular.averages().iter().map(|(metablock, _)| metablock);
     let known: BTreeSet<MetablockId> = copied.chain(read).collect();
-    let mut unused_bytes = registry.space(&room).free_bytes;
+    let mut unused_bytes = soft.registry.space(&soft.room).free_bytes;
     let mut metablocks = Vec::with_capacity(known.len());
     for id in known {
         let Some((inode, record)) = machine.find_metablock(id) else { continue };
         let Ok(attr) = machine.attr(inode) else { continue };
         unused_bytes = unused_bytes.saturating_add(record.length.saturating_mul(record.extra.len() as u64));
-        let fit = |extra: &pb::Member| {
-            let is_bad = popular.is_condemned(&(id, extra.volume_id()));
-            fit(machine, &registry, &work, &tight, id, extra, is_bad)
-        };
         metablocks.push(MetablockView {
             id,
             dataset: DatasetId::new(attr.dataset),
             bytes: if record.min_version() == Version::ZERO { 0 } else { record.length },
             wanted: attr.replicas.max(1),
             heat: popular.averages().heat(id),
-            is_idle: !attr.size_unknown && !work.extra_copies.contains_key(&id),
-            extras: record.extra.iter().map(|extra| (*extra, fit(extra))).collect(),
+            is_idle: !attr.size_unknown && !soft.work.extra_copies.contains_key(&id),
+            extras: record.extra.iter().map(|extra| (*extra, fit(cluster, &tight, id, extra))).collect(),
         });
     }
-    let is_repairing = work.is_mending();
-    View { metablocks, unused_bytes, shares, rule: shared.options.extra_rule, is_warm: popular.is_warm(), is_repairing }
+    let is_repairing = soft.work.is_mending();
+    View {
+        metablocks,
+        unused_bytes,
+        shares,
+        rule: cluster.options.extra_rule,
+        is_warm: popular.is_warm(),
+        is_repairing,
+    }
 }
 
-fn fit(
-    machine: &Machine,
-    registry: &Registry,
-    work: &Work,
-    tight: &BTreeSet<VolumeId>,
-    metablock: MetablockId,
-    extra: &pb::Member,
-    is_bad: bool,
-) -> Fit {
-    match condition(machine, registry, work, metablock, extra) {
-        _ if is_bad => Fit::Lost,
+fn fit(view: &ClusterView<'_>, tight: &BTreeSet<VolumeId>, metablock: MetablockId, extra: &pb::Member) -> Fit {
+    if view.soft.popular.is_condemned(&(metablock, extra.volume_id())) {
+        return Fit::Lost;
+    }
+    match view.condition(metablock, extra) {
         Condition::Good | Condition::Unknown if tight.contains(&extra.volume_id()) => Fit::Tight,
         // One that is asleep, or has not been heard of yet, may be fine.
         Condition::Good | Condition::Unknown => Fit::Good,

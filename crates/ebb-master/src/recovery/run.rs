@@ -13,8 +13,6 @@ use tokio::sync::Semaphore;
 use super::wait::{Silence, patience};
 use super::{Case, Settle, Step, Told, plan, settled, size};
 use crate::handoff;
-use crate::placement::rest;
-use crate::registry::Rest;
 use crate::shared::Shared;
 use crate::transfer::transfer;
 
@@ -30,7 +28,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let slots = Arc::new(Semaphore::new(shared.options.recoveries_max));
     while !shared.is_stopped() {
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        let next = shared.state.work.lock().take_recovery(shared.runtime.now());
+        let next = shared.soft().work.take_recovery(shared.runtime.now());
         match next {
             Some(inode) => {
                 let task = Arc::clone(&shared);
@@ -57,7 +55,7 @@ async fn recover_until_done(shared: &Arc<Shared>, inode: InodeId) {
         // Whoever waits for a node holds nobody up: its turn is over.
         Ok(Ended::Silent(nodes)) => {
             tracing::info!(%inode, ?nodes, "recovery waits for nodes that are only silent");
-            shared.state.work.lock().on_recovery_waits(inode, shared.runtime.now());
+            shared.soft().work.on_recovery_waits(inode, shared.runtime.now());
             return;
         }
         Ok(Ended::Done) => {}
@@ -66,7 +64,7 @@ async fn recover_until_done(shared: &Arc<Shared>, inode: InodeId) {
             shared.runtime.sleep(PAUSE).await;
         }
     }
-    shared.state.work.lock().on_recovery_ended(inode, done.is_ok());
+    shared.soft().work.on_recovery_ended(inode, done.is_ok());
 }
 
 /// What came of an attempt.
@@ -99,7 +97,8 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
     };
     // The lease is over with this epoch, whatever comes of the recovery.
     {
-        let mut work = shared.state.work.lock();
+        let mut soft = shared.soft();
+        let work = &mut soft.work;
         work.abandoned.remove(&inode);
         work.ahead.remove(&inode);
     }
@@ -154,24 +153,17 @@ fn waited_for(
     nodes: BTreeSet<NodeId>,
     counts: impl Fn(&Silence) -> bool,
 ) -> BTreeSet<NodeId> {
-    let (now, now_ms) = (shared.runtime.now(), shared.wall_ms());
     let longest = patience(shared.options.dead_time, shared.options.session_ttl);
-    let registry = shared.state.registry.lock();
-    let work = shared.state.work.lock();
-    let plans = shared.state.plans.lock();
-    let silence = |node: NodeId| Silence {
-        state: registry.state(node),
-        late: registry.is_missed(node),
-        off: rest(&plans, node, now_ms) == Rest::Off,
-    };
-    let waited = work.waiting.span(inode, now);
-    nodes
-        .into_iter()
-        .filter(|node| {
-            let silence = silence(*node);
+    shared.look(|view| {
+        let registry = &view.soft.registry;
+        let waited = view.soft.work.waiting.span(inode, view.now);
+        let is_waited_for = |node: &NodeId| {
+            let silence =
+                Silence { state: registry.state(*node), late: registry.is_missed(*node), off: view.is_off(*node) };
             counts(&silence) && silence.is_waited_for(waited, longest)
-        })
-        .collect()
+        };
+        nodes.into_iter().filter(is_waited_for).collect()
+    })
 }
 
 /// The file's epoch, if it still needs recovery.
@@ -179,11 +171,8 @@ fn needed(shared: &Shared, inode: InodeId) -> Option<Epoch> {
     let machine = shared.group.machine();
     let attr = machine.attr(inode).ok()?;
     let holder = machine.holder(inode);
-    let soft = shared.state.soft.lock();
-    let (abandoned, ahead) = {
-        let work = shared.state.work.lock();
-        (work.abandoned.contains(&inode), work.ahead.contains(&inode))
-    };
+    let soft = shared.soft();
+    let (abandoned, ahead) = (soft.work.abandoned.contains(&inode), soft.work.ahead.contains(&inode));
     let orphaned = holder.is_some_and(|holder| abandoned || !soft.sessions.contains(holder));
     (attr.size_unknown || orphaned || ahead).then(|| Epoch::new(attr.epoch))
 }

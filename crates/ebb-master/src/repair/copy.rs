@@ -12,8 +12,6 @@ use super::rejoin;
 use super::run::{PAUSE, Task, change_set};
 use crate::acquire::Turn;
 use crate::leases::{MASTER, Mode};
-use crate::placement::rest;
-use crate::registry::Rest;
 use crate::repair::queue::CopyInProgress;
 use crate::shared::Shared;
 use crate::transfer::transfer;
@@ -21,21 +19,6 @@ use crate::transfer::transfer;
 /// How long writers are kept waiting while a file of theirs is copied. After that the copy goes on and the
 /// compare-and-swap at its end decides.
 const TURN_MAX: Duration = Duration::from_secs(10);
-
-/// Two nodes must serve together for so long to copy from one to the other, besides what the bytes take.
-const MEETING_MS: u64 = 100;
-/// Bytes a second that a copy makes at least where there is no limit.
-const LEAST_RATE: u64 = 50 << 20;
-
-/// How long two nodes must serve together for a copy of so many bytes, in milliseconds.
-pub(crate) fn need_ms(shared: &Shared, bytes: u64) -> u64 {
-    let rate = match shared.options.copy_rate_bytes_per_sec {
-        0 => LEAST_RATE,
-        // Four large copies share a node's rate, at most.
-        all => (all / 4).max(1),
-    };
-    MEETING_MS + bytes.saturating_mul(1000) / rate
-}
 
 /// A copy from one volume to another.
 pub(crate) struct Copy {
@@ -53,7 +36,7 @@ pub(crate) struct Copy {
 pub(crate) fn begin(shared: &Arc<Shared>, task: Task, copy: Copy, reason: Reason) {
     let turn = Turn::take(shared, MASTER, task.inode, Mode::Read);
     let in_progress = CopyInProgress::new(copy.source.node_id(), copy.target.node_id(), task.record.length);
-    shared.state.work.lock().copies.insert(task.metablock, in_progress);
+    shared.soft().work.copies.insert(task.metablock, in_progress);
     tracing::info!(metablock = %task.metablock, from = copy.source.node, to = copy.target.node, %reason, "copying");
     let shared = Arc::clone(shared);
     shared.clone().runtime.spawn("copy", async move {
@@ -76,14 +59,15 @@ pub(crate) fn begin(shared: &Arc<Shared>, task: Task, copy: Copy, reason: Reason
             // Until then it counts as in progress: any other copy's end would begin it again at once.
             shared.runtime.sleep(PAUSE).await;
         }
-        shared.state.work.lock().copies.remove(&task.metablock);
+        shared.soft().work.copies.remove(&task.metablock);
         shared.state.wake.repair.notify_one();
     });
 }
 
 /// What the end of a copy means for what is left to do.
 fn note_end(shared: &Shared, task: &Task, copy: &Copy, done: &Result<()>) {
-    let mut work = shared.state.work.lock();
+    let mut soft = shared.soft();
+    let work = &mut soft.work;
     let (metablock, at_target) = (task.metablock, (task.metablock, copy.target.volume_id()));
     let Err(error) = done else {
         if copy.rejoins.is_some() {
@@ -152,8 +136,8 @@ async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, at: Version, 
         delete_source(shared, task, copy.source).await;
     }
     // A set never comes to name a node that was switched off since it has the copy: others count on who is on.
-    let (now_ms, target) = (shared.wall_ms(), copy.target.node_id());
-    if rest(&shared.state.plans.lock(), target, now_ms) == Rest::Off {
+    let target = copy.target.node_id();
+    if shared.look(|view| view.is_off(target)) {
         bail!(Unavailable, "{target} is switched off by now");
     }
     change_set(shared, task, set.clone()).await

@@ -12,21 +12,20 @@ use ebb_types::{Epoch, ErrorKind, Result, Version, bail};
 use ebb_wire::{convert, pb};
 
 use super::Condition;
-use super::run::{Task, condition};
+use super::run::Task;
 use crate::shared::Shared;
+use crate::view::ClusterView;
 
 /// Who may join a set that is short: left out of it, there again, and with nothing written since.
-pub(crate) fn choose(shared: &Shared, task: &Task, staying: &[pb::Member]) -> Option<pb::LeftOut> {
-    let machine = shared.group.machine();
-    let (registry, work) = (shared.state.registry.lock(), shared.state.work.lock());
-    let now = shared.runtime.now();
+pub(crate) fn choose(view: &ClusterView<'_>, task: &Task, staying: &[pb::Member]) -> Option<pb::LeftOut> {
+    let work = &view.soft.work;
     let is_held_back =
-        |member: &pb::Member| work.parted.held_back(task.inode, now).any(|(node, _)| node == member.node_id());
+        |member: &pb::Member| work.parted.held_back(task.inode, view.now).any(|(node, _)| node == member.node_id());
     let is_fit = |one: &&pb::LeftOut| {
         let Some(member) = one.member else { return false };
         stamp(one) == task.record.min_version()
             && staying.iter().all(|other| is_apart(other, &member))
-            && condition(&machine, &registry, &work, task.metablock, &member) == Condition::Good
+            && view.condition(task.metablock, &member) == Condition::Good
             && !is_held_back(&member)
             && !work.unfit.contains(&(task.metablock, member.volume_id()))
     };
@@ -53,7 +52,7 @@ pub(crate) async fn restamp(shared: &Arc<Shared>, task: &Task, left_out: &pb::Le
         && !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Disconnected)
         && let Some(member) = left_out.member
     {
-        shared.state.work.lock().unfit.insert((task.metablock, member.volume_id()));
+        shared.soft().work.unfit.insert((task.metablock, member.volume_id()));
     }
     done
 }

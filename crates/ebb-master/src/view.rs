@@ -1,0 +1,188 @@
+//! What a decision goes by: the logged state, the soft state and the time, at one moment.
+//!
+//! A view borrows all three, so that no part of it is older than another. Whoever makes one has both locks: it is for a short
+//! look, and for no await.
+
+use std::collections::BTreeSet;
+
+use ebb_meta::Machine;
+use ebb_runtime::Moment;
+use ebb_types::{MetablockId, NodeId, VolumeId};
+use ebb_wire::pb;
+
+use crate::options::Options;
+use crate::placement::rest;
+use crate::registry::Rest;
+use crate::repair::{Condition, SetView};
+use crate::route::{Route, choose_route};
+use crate::shared::Shared;
+use crate::soft::Soft;
+
+/// Two nodes must serve together for so long to copy from one to the other, besides what the bytes take.
+const MEETING_MS: u64 = 100;
+/// Bytes a second that a copy makes at least where there is no limit.
+const LEAST_RATE: u64 = 50 << 20;
+/// A wait for two nodes that is no longer than this is nothing to writers.
+const SOON_MS: u64 = 2_000;
+
+/// See the module.
+#[derive(Clone, Copy)]
+pub(crate) struct ClusterView<'a> {
+    pub machine: &'a Machine,
+    pub soft: &'a Soft,
+    pub options: &'a Options,
+    pub now: Moment,
+    /// Milliseconds since the Unix epoch, as plans count.
+    pub now_ms: u64,
+}
+
+impl Shared {
+    /// The cluster as it is now.
+    pub(crate) fn view<'a>(&'a self, machine: &'a Machine, soft: &'a Soft) -> ClusterView<'a> {
+        ClusterView { machine, soft, options: &self.options, now: self.runtime.now(), now_ms: self.wall_ms() }
+    }
+
+    /// Looks at the cluster as it is now. `look` takes no lock.
+    #[track_caller]
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&ClusterView<'_>) -> T) -> T {
+        let machine = self.group.machine();
+        let soft = self.soft();
+        look(&self.view(&machine, &soft))
+    }
+}
+
+impl ClusterView<'_> {
+    /// Every node that is recorded.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        nodes(self.machine).map(|node| NodeId::new(node.id))
+    }
+
+    /// What the plans make of a node.
+    pub(crate) fn rest(&self, node: NodeId) -> Rest {
+        rest(&self.soft.plans, node, self.now_ms)
+    }
+
+    /// Whether no plan wakes a node.
+    pub(crate) fn is_off(&self, node: NodeId) -> bool {
+        self.rest(node) == Rest::Off
+    }
+
+    /// Whether copies may belong to a node: it is known, not dead, and not being drained.
+    pub(crate) fn is_home(&self, node: NodeId) -> bool {
+        let record = self.machine.node(node);
+        record.is_some_and(|record| !record.draining) && !self.soft.registry.is_dead(node)
+    }
+
+    /// How a member is, from all that is known.
+    pub(crate) fn condition(&self, metablock: MetablockId, member: &pb::Member) -> Condition {
+        condition(self.machine, self.soft, metablock, member)
+    }
+
+    /// A set, and how its members are.
+    pub(crate) fn set(&self, metablock: MetablockId, record: &pb::Metablock, wanted: u32) -> SetView {
+        let members = record.members.iter().map(|member| (*member, self.condition(metablock, member)));
+        SetView { wanted: wanted.max(1) as usize, members: members.collect() }
+    }
+
+    /// Members that can be read, now or when they wake.
+    pub(crate) fn sources(&self, metablock: MetablockId, record: &pb::Metablock) -> Vec<pb::Member> {
+        let is_good =
+            |member: &&pb::Member| matches!(self.condition(metablock, member), Condition::Good | Condition::Draining);
+        record.members.iter().filter(is_good).copied().collect()
+    }
+
+    /// Where the copy belongs that is missing beside `staying`: of the first of `members` that is a guest, or switched off by
+    /// the plan. `None`: no home is to be kept, and the layout finds another one.
+    pub(crate) fn home_to_keep(&self, members: &[pb::Member], staying: &[pb::Member]) -> Option<NodeId> {
+        let gone = members.iter().filter(|member| !staying.iter().any(|other| other.home_id() == member.home_id()));
+        let kept = gone.filter(|member| member.is_guest() || self.is_off(member.node_id()));
+        kept.map(pb::Member::home_id).find(|home| self.is_home(*home))
+    }
+
+    /// Nodes where a stray replica of this metablock waits for its deletion: it would take a new copy with it. Those that are
+    /// off take no copy now, and may be its home.
+    pub(crate) fn nodes_with_strays(&self, metablock: MetablockId) -> Vec<NodeId> {
+        let volumes = self.soft.work.strays(metablock);
+        let has = |node: &&pb::Node| node.volumes.iter().any(|volume| volumes.contains(&VolumeId::new(volume.id)));
+        let nodes = nodes(self.machine).filter(has).map(|node| NodeId::new(node.id));
+        nodes.filter(|node| !self.is_off(*node)).collect()
+    }
+
+    /// Nodes that take part in as many copies as they may, and could not in one more of `bytes`.
+    pub(crate) fn busy_nodes(&self, bytes: u64) -> Vec<NodeId> {
+        let work = &self.soft.work;
+        let nodes: BTreeSet<NodeId> = work.copies.values().flat_map(|copy| [copy.source, copy.target]).collect();
+        nodes.into_iter().filter(|node| !work.takes(*node, bytes, self.options.copies_per_node_max)).collect()
+    }
+
+    /// How long two nodes must serve together for a copy of so many bytes, in milliseconds.
+    pub(crate) fn need_ms(&self, bytes: u64) -> u64 {
+        need_ms(self.options, bytes)
+    }
+
+    /// The way of a copy of so many bytes, if the plans ever wake both nodes.
+    pub(crate) fn route(&self, source: NodeId, target: NodeId, bytes: u64) -> Option<Route> {
+        choose_route(&self.soft.plans, source, target, self.now_ms, self.need_ms(bytes))
+    }
+
+    /// The member to copy from to a node: of those that are not busy and that the plans wake the one that meets it soonest, then
+    /// the one that has least to do. A node that is switched off is no source, however idle.
+    pub(crate) fn choose_source(&self, sources: &[pb::Member], target: NodeId, bytes: u64) -> Option<pb::Member> {
+        let busy = self.busy_nodes(bytes);
+        let idle = sources.iter().filter(|source| !busy.contains(&source.node_id()));
+        let reached = idle.filter_map(|source| Some((self.route(source.node_id(), target, bytes)?, *source)));
+        let best = reached.min_by_key(|(route, source)| (*route, self.soft.work.copy_load(source.node_id())));
+        best.map(|(_, source)| source)
+    }
+
+    /// Whether a copy that can wait may begin: the nodes serve together now or soon, or never do. Writers to its file are kept
+    /// waiting while it is under way.
+    pub(crate) fn is_time(&self, source: NodeId, target: NodeId, bytes: u64) -> bool {
+        matches!(self.route(source, target, bytes), Some(Route::Direct { wait_ms: 0..=SOON_MS } | Route::ByProxy))
+    }
+
+    /// Whether replicas may be deleted (docs/protocol.md, "Repair").
+    pub(crate) fn is_safe_start(&self) -> bool {
+        // What a lost history left behind may be all that there is of a file.
+        !self.machine.deletions_held()
+            && self.soft.registry.is_safe_start(self.machine.nodes(), |node| self.is_off(node))
+    }
+}
+
+/// Every node that is recorded.
+pub(crate) fn nodes(machine: &Machine) -> impl Iterator<Item = &pb::Node> {
+    machine.nodes().filter_map(|record| record.node.as_ref())
+}
+
+/// How a member is, from all that is known.
+pub(crate) fn condition(machine: &Machine, soft: &Soft, metablock: MetablockId, member: &pb::Member) -> Condition {
+    let (node, volume) = (member.node_id(), member.volume_id());
+    let Some(record) = machine.node(node) else { return Condition::NodeLost };
+    if soft.registry.is_dead(node) {
+        return Condition::NodeLost;
+    }
+    let known = record.node.iter().flat_map(|node| &node.volumes).find(|known| known.id == member.volume);
+    // Another life of the volume does not have this replica.
+    if known.is_none_or(|known| known.incarnation != member.incarnation) || soft.registry.is_poisoned(node, volume) {
+        return Condition::VolumeLost;
+    }
+    let place = (metablock, volume);
+    if soft.work.damaged.contains(&place) {
+        return if soft.work.cramped.contains(&place) { Condition::Cramped } else { Condition::Damaged };
+    }
+    match (soft.registry.is_sound(node, volume), record.draining) {
+        (true, false) => Condition::Good,
+        (true, true) => Condition::Draining,
+        (false, _) => Condition::Unknown,
+    }
+}
+
+/// How long two nodes must serve together for a copy of so many bytes, in milliseconds.
+pub(crate) fn need_ms(options: &Options, bytes: u64) -> u64 {
+    let rate = match options.copy_rate_bytes_per_sec {
+        0 => LEAST_RATE,
+        // Four large copies share a node's rate, at most.
+        all => (all / 4).max(1),
+    };
+    MEETING_MS + bytes.saturating_mul(1000) / rate
+}
