@@ -9,6 +9,8 @@ use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, SessionId, bail, m
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
+use crate::copies::repair::Condition;
+use crate::copies::repair::look::suspect_volumes;
 use crate::describe::describe;
 use crate::fewer::{Absence, Case, check_go_on};
 use crate::fsck::obstacles;
@@ -16,8 +18,6 @@ use crate::handoff;
 use crate::nodes::volumes_of;
 use crate::placement::{Need, place, place_late, place_roomy};
 use crate::registry::Rest;
-use crate::repair::Condition;
-use crate::repair::run::suspect_volumes;
 use crate::shared::Shared;
 use crate::shortage::{Tally, explain};
 use crate::view::ClusterView;

@@ -306,7 +306,7 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
     let actual: Vec<u64> = chain.nodes().iter().map(|node| tally.on(*node)).collect();
     let (extra_copies, extra_bytes) = extras(&shared.group.machine(), id);
     let elsewhere = tally.copies() - actual.iter().sum::<u64>();
-    let (away, on) = crate::away::tell(&shared.group.snapshot(), Some(id));
+    let (away, on) = crate::copies::guests::tell(&shared.group.snapshot(), Some(id));
     let guests = chain.nodes().iter().map(|node| on.get(node).copied().unwrap_or(0)).collect();
     Ok(pb::DescribeDatasetReply {
         chain: chain.nodes().iter().map(|node| node.raw()).collect(),

@@ -3,7 +3,7 @@
 //!
 //! Plain values: [`Facts`] is what is known of volumes and chains, [`Facts::count`] takes in one metablock after the other,
 //! and [`Failures`] keeps what came of it. The looks are in [`run`], and what brings copies back to their chain in
-//! [`crate::restore`].
+//! [`crate::copies::layout`].
 
 pub mod run;
 
@@ -15,7 +15,7 @@ use ebb_layout::restore::{check_off, is_in_runs};
 use ebb_types::{DatasetId, MetablockId, NodeId};
 use ebb_wire::pb;
 
-use crate::repair::queue::ReplicaKey;
+use crate::work::ReplicaKey;
 
 /// Failures that are remembered; those that are over go first.
 const KEPT_MAX: usize = 16;

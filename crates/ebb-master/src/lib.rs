@@ -25,27 +25,24 @@
 //! | [`reserve`]: room promised to writers | `room` |
 //! | `ebb_layout`, `ebb_power::chain`: where copies go, which chain a dataset gets | `placement`, `chains` |
 //! | [`recovery`]: what members' answers mean | `recovery::run` |
-//! | `ebb_power::Timetable`: who sleeps when | `power` |
+//! | `ebb_power::Timetable`: which node sleeps when | `power` |
 //! | [`served`]: bytes that programs were served | `poll`, `power` |
-//! | [`popular`]: what is read often, and its extra copies | `popular::run`, `popular::copy` |
-//! | [`repair`]: the next step for a set | `repair::run`, `deletes` |
-//! | [`away`]: what becomes of a guest | `away::run` |
+//! | [`popular`]: what is read often | `poll` |
+//! | [`copies`]: the next step for a set, whatever the reason | `copies::reconciler`, `copies::executor` |
 //! | [`failures`]: what a failed node has cost, and how far the cluster is over it | `failures::run` |
-//! | `ebb_layout::restore`, [`restore`]: what goes back to where its chain wants it, who takes a lost node's place | `restore` |
-//! | [`route`]: from node to node, or by way of a proxy | `repair::copy`, `popular::copy`, `recovery::run` |
-//! | [`fewer`]: with how few copies a set goes on; [`parted`]: who is not brought back at once | `placement`, `admin` |
+//! | [`fewer`]: with how few copies a set goes on; [`parted`]: which nodes are not brought back at once | `placement`, `admin` |
 //! | [`shortage`]: why a set is short | `admin`, `fsck` |
 //! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
 //!
-//! Reading order: [`log`] (what is on disk), [`group`] (the raft task), `shared` (locks and the hook between logged
-//! and soft state), the deciders, then [`service`] (who answers which call) and `upkeep` (what time brings).
+//! Reading order: [`log`] (what is on disk), [`group`] (the raft task), `soft` (the one owner of what is not logged), `view`
+//! (what decisions go by), the deciders, then [`service`] (which handler answers which call) and `upkeep` (what time brings).
 #![forbid(unsafe_code)]
 
 pub mod accept;
 mod acquire;
 mod admin;
-pub mod away;
 mod chains;
+pub mod copies;
 mod deletes;
 mod describe;
 mod doubt;
@@ -73,11 +70,8 @@ pub mod popular;
 mod power;
 pub mod recovery;
 pub mod registry;
-pub mod repair;
 pub mod reserve;
-pub mod restore;
 mod room;
-pub mod route;
 pub mod served;
 pub mod service;
 pub mod sessions;
@@ -87,13 +81,13 @@ mod soft;
 mod standing;
 #[cfg(test)]
 mod tests;
-mod transfer;
 mod twins;
 mod upkeep;
 mod view;
 pub mod vigil;
 mod vouched;
 mod waker;
+pub mod work;
 
 pub use ebb_layout::OverloadRule;
 pub use options::Options;

@@ -12,11 +12,11 @@ use pb::command::Command;
 use pb::meta_op::Op;
 
 use crate::chains;
+use crate::copies::repair::Condition;
 use crate::fence::{Fence, parents, touched};
 use crate::fewer::{Shrink, check_shrink};
 use crate::freshen::freshen;
 use crate::keep::keep;
-use crate::repair::Condition;
 use crate::room::{self, Placed, for_create, for_grant};
 use crate::shared::Shared;
 use crate::view::condition;

@@ -7,14 +7,14 @@ use ebb_types::{BootId, ErrorKind, MetablockId, NodeId, Result, Version, VolumeI
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 
+use crate::copies::repair::look::{lost_volumes, suspect_volumes};
 use crate::popular::Popular;
 use crate::registry::{Loss, Pulse, Reported};
-use crate::repair::queue::Work;
-use crate::repair::run::{lost_volumes, suspect_volumes};
 use crate::shared::Shared;
 use crate::soft::Soft;
 use crate::twins;
 use crate::view::nodes;
+use crate::work::Work;
 
 /// Answers `RegisterNode`. Logged if it says anything new.
 pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Result<pb::RegisterNodeReply> {

@@ -8,9 +8,9 @@ use ebb_types::{Error, ErrorKind, HostName, InodeId, NodeId, Result, min_copies}
 use ebb_wire::pb;
 
 use crate::chains::{self, Promise};
+use crate::copies::repair::look::Task;
 use crate::fewer::attempts;
 use crate::registry::{Patience, Rest};
-use crate::repair::run::Task;
 use crate::shared::Shared;
 use crate::soft::Soft;
 use crate::view::ClusterView;

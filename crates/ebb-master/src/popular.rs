@@ -2,11 +2,7 @@
 //!
 //! Clients tell with `Poll` which metablocks they asked members for most; commits count as writes. The averages are in
 //! memory alone: a new master process begins with none, and for some intervals takes nothing back, and makes nothing, for what it
-//! does not know. What to make and to take back is [`plan`]; `run` and `copy` carry it out.
-
-pub(crate) mod copy;
-pub mod plan;
-pub(crate) mod run;
+//! does not know. What to make and to take back is [`crate::copies::extras`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +11,7 @@ use ebb_power::popularity::{BLOCKS_MAX, Counts, Popularity};
 use ebb_types::{MetablockId, NodeId};
 use ebb_wire::pb;
 
-use crate::repair::queue::ReplicaKey;
+use crate::work::ReplicaKey;
 
 /// Weight of the newest interval: what is read no more has lost nine tenths of its average after eight of them.
 const WEIGHT: f64 = 0.25;

@@ -134,7 +134,7 @@ pub(crate) async fn describe(
         let machine = shared.group.machine();
         (machine.clone(), shared.soft().holdings.clone())
     };
-    let (away, _) = crate::away::tell(&machine, None);
+    let (away, _) = crate::copies::guests::tell(&machine, None);
     let newest = machine.plans().last().map_or(0, |plan| plan.version);
     let followed = Some(shared.soft().followed).filter(|followed| *followed > newest);
     let plans = pb::DescribePowerReply {

@@ -23,8 +23,7 @@ use crate::soft::Soft;
 use crate::standing::{self, Standings};
 use crate::vouched::BELIEF;
 use crate::{
-    accept, acquire, admin, deletes, fsck, handoff, namespace, nodes, poll, popular, power, recovery, repair, room,
-    upkeep, vigil,
+    accept, acquire, admin, deletes, fsck, handoff, namespace, nodes, poll, power, recovery, room, upkeep, vigil,
 };
 
 /// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
@@ -202,10 +201,10 @@ fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
         when_serving("doubts", Box::pin(upkeep::run_doubts(Arc::clone(shared)))),
         when_serving("reaper", Box::pin(upkeep::run_reaper(Arc::clone(shared)))),
         when_serving("recoveries", Box::pin(recovery::run::run(Arc::clone(shared)))),
-        when_serving("repairs", Box::pin(repair::run::run(Arc::clone(shared)))),
+        when_serving("repairs", Box::pin(crate::copies::repair::look::run(Arc::clone(shared)))),
         when_serving("failures", Box::pin(crate::failures::run::run(Arc::clone(shared)))),
-        when_serving("guests", Box::pin(crate::away::run::run(Arc::clone(shared)))),
-        when_serving("extra copies", Box::pin(popular::run::run(Arc::clone(shared)))),
+        when_serving("guests", Box::pin(crate::copies::guests::look::run(Arc::clone(shared)))),
+        when_serving("extra copies", Box::pin(crate::copies::extras::look::run(Arc::clone(shared)))),
         when_serving("deletes", Box::pin(deletes::run(Arc::clone(shared)))),
         when_serving("handoff", Box::pin(handoff::tidy(Arc::clone(shared)))),
     ]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ebb_types::NodeId;
 use ebb_wire::pb;
 
+use crate::copies::repair::{Condition, SetView};
 use crate::fsck::{Examined, Found};
-use crate::repair::{Condition, SetView};
 
 /// Reasons in an answer.
 const REASONS_MAX: usize = 20;

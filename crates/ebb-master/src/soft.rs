@@ -24,13 +24,13 @@ use crate::options::Options;
 use crate::popular::Popular;
 use crate::power::timetable;
 use crate::registry::Registry;
-use crate::repair::queue::Work;
 use crate::reserve::Reservations;
 use crate::served::Served;
 use crate::sessions::Sessions;
 use crate::vigil::Vigil;
 use crate::vouched::Vouched;
 use crate::waker::Waker;
+use crate::work::Work;
 
 pub(crate) use guard::SoftGuard;
 

@@ -10,11 +10,11 @@ use ebb_runtime::Moment;
 use ebb_types::{MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 
+use crate::copies::repair::{Condition, SetView};
+use crate::copies::route::{Route, choose_route};
 use crate::options::Options;
 use crate::placement::rest;
 use crate::registry::Rest;
-use crate::repair::{Condition, SetView};
-use crate::route::{Route, choose_route};
 use crate::shared::Shared;
 use crate::soft::Soft;
 

@@ -7,9 +7,9 @@
 //!
 //! | action | stands for |
 //! |---|---|
-//! | `BeginCopy`, `Pull`, `EndCopy` | `ebb-master/src/popular/copy.rs`, `PullReplica` |
+//! | `BeginCopy`, `Pull`, `EndCopy` | `ebb-master/src/copies/extras/copy.rs`, `PullReplica` |
 //! | `TakeLease`, `Write`, `GiveBack` | `acquire_write` and `give_lease` of `ebb-meta`, `ebb-client` |
-//! | `TakeBack` | the plan of `ebb-master/src/popular/plan.rs` |
+//! | `TakeBack` | the plan of `ebb-master/src/copies/extras.rs` |
 //! | `Judge`, `Delete` | `ebb-master/src/deletes.rs`, `DeleteReplicas` |
 //! | `Restart`, `Report` | a new master process, and what the volume tells it |
 //! | `Acquire`, `Recall`, `Hint`, `Hear`, `Read` | `ebb-client/src/fetch.rs` and `extras.rs` |

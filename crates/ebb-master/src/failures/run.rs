@@ -9,7 +9,7 @@ use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
 
 use super::{Census, Counting, Facts, VolumeFacts};
 use crate::chains;
-use crate::restore;
+use crate::copies::layout;
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
 
@@ -31,7 +31,7 @@ const OFF_MAX: usize = 4096;
 
 /// Looks who is missed and how far the cluster is over it, and brings copies back to their chains. Runs as long as the master.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut round = restore::Round::default();
+    let mut round = layout::Round::default();
     // What an earlier master process was about to restore shows in the map alone.
     let (mut is_due, mut pause) = (true, PERIOD);
     let (mut in_use, mut counted) = (BTreeSet::new(), shared.runtime.now());
@@ -61,7 +61,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         // Durability goes before layout, as far as something can be done for it.
         let is_calm = (census.short == 0 && census.unreachable == 0) || is_settled(&shared);
         let may_move = is_calm && !shared.runtime.has_plant(Plant::StaysMisplaced);
-        let begun = if is_due && may_move { restore::look(&shared, &mut round, &off).await } else { 0 };
+        let begun = if is_due && may_move { layout::look(&shared, &mut round, &off).await } else { 0 };
         let is_stuck = is_due && is_calm && begun == 0;
         pause = if is_stuck { (pause * 2).min(PAUSE_MAX) } else { PERIOD }.max(took * PAUSES);
     }

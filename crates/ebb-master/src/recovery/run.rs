@@ -12,9 +12,9 @@ use tokio::sync::Semaphore;
 
 use super::wait::{Silence, patience};
 use super::{Case, Settle, Step, Told, plan, settled, size};
+use crate::copies::transfer::transfer;
 use crate::handoff;
 use crate::shared::Shared;
-use crate::transfer::transfer;
 
 /// Replicas named in one call.
 const NAMES_MAX: usize = 2000;

@@ -8,8 +8,8 @@ use pb::command::Command as Op;
 use pb::meta_op::Op as MetaOp;
 
 use super::Soft;
+use crate::copies::repair::Condition;
 use crate::group::Observer;
-use crate::repair::Condition;
 use crate::shared::State;
 use crate::view::condition;
 

@@ -10,15 +10,15 @@ use ebb_types::{HostName, MetablockId, NodeId, Result, Version, VolumeId, bail};
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 
-use super::run::change;
+use super::look::change;
+use crate::copies::repair::Condition;
+use crate::copies::repair::look::is_free;
+use crate::copies::route::Route;
+use crate::copies::transfer::transfer;
 use crate::placement::{Need, place_roomy};
-use crate::repair::Condition;
-use crate::repair::queue::CopyInProgress;
-use crate::repair::run::is_free;
-use crate::route::Route;
 use crate::shared::Shared;
-use crate::transfer::transfer;
 use crate::view::{ClusterView, nodes};
+use crate::work::CopyInProgress;
 
 /// Extra copies take one part in so many of what copies of a node may take: users and repair have the rest.
 const RATE_PART: u64 = 4;

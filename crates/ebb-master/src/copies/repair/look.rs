@@ -10,18 +10,18 @@ use ebb_types::{InodeId, MetablockId, NodeId, Result, Version, VolumeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
-use super::copy::{Copy, begin};
-use super::rejoin;
-use super::suspects::Mark;
 use super::{Condition, Reason, Repair, choose_repair, readable};
 use crate::acquire::Turn;
+use crate::copies::executor::{Copy, begin};
+use crate::copies::rejoin;
 use crate::leases::{Decision, MASTER, Mode};
 use crate::placement::{Need, place};
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
+use crate::work::suspects::Mark;
 
 /// How often sets that wait (for a lease, for room, for a node) are looked at again.
-pub(super) const PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 /// Sets queued at a time: others need the soft state, too.
 const QUEUED_MAX: usize = 4096;
 /// Sets looked at in one go.

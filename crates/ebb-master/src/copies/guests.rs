@@ -3,9 +3,9 @@
 //! [`choose_move`] is pure: what the plans make of a guest's host and of its home in, what to do now out. A guest goes home when
 //! the home serves for long enough to take it, in idle time; at once if its host is about to be switched off. It does not go
 //! to a home that is about to be switched off itself: the plan was made for where the data are. A guest whose home is lost becomes a member
-//! like others. The executor is in [`run`].
+//! like others. Which guests are looked at is in `look`.
 
-pub mod run;
+pub(crate) mod look;
 
 use std::collections::BTreeMap;
 use std::fmt;

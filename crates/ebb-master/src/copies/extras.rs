@@ -1,5 +1,8 @@
 //! Which extra copies to make and which to take back: a view in, steps with their reasons out.
 
+pub(crate) mod copy;
+pub(crate) mod look;
+
 use std::collections::BTreeMap;
 use std::fmt;
 

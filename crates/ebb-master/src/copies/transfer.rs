@@ -7,8 +7,8 @@ use ebb_layout::rendezvous;
 use ebb_types::{ErrorKind, NodeId, Result, bail};
 use ebb_wire::pb;
 
+use crate::copies::route::{Route, choose_route};
 use crate::recovery::run::pull_deadline;
-use crate::route::{Route, choose_route};
 use crate::shared::Shared;
 use crate::view::need_ms;
 

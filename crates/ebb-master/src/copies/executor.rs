@@ -7,14 +7,14 @@ use ebb_runtime::Plant;
 use ebb_types::{ErrorKind, Result, Version, bail};
 use ebb_wire::{convert, pb};
 
-use super::Reason;
 use super::rejoin;
-use super::run::{PAUSE, Task, change_set};
+use super::repair::Reason;
+use super::repair::look::{PAUSE, Task, change_set};
 use crate::acquire::Turn;
+use crate::copies::transfer::transfer;
 use crate::leases::{MASTER, Mode};
-use crate::repair::queue::CopyInProgress;
 use crate::shared::Shared;
-use crate::transfer::transfer;
+use crate::work::CopyInProgress;
 
 /// How long writers are kept waiting while a file of theirs is copied. After that the copy goes on and the
 /// compare-and-swap at its end decides.

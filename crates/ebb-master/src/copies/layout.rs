@@ -18,13 +18,13 @@ use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
-use crate::away::Move;
-use crate::away::run::{has_time, source_in_time, waits_for_holder};
 use crate::chains;
+use crate::copies::executor::{Copy, begin};
+use crate::copies::guests::Move;
+use crate::copies::guests::look::{has_time, source_in_time, waits_for_holder};
+use crate::copies::repair::Reason;
+use crate::copies::repair::look::{Task, change_set, is_free};
 use crate::placement::{Need, place};
-use crate::repair::Reason;
-use crate::repair::copy::{Copy, begin};
-use crate::repair::run::{Task, change_set, is_free};
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
 

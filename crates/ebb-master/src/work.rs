@@ -3,15 +3,17 @@
 //! Plain values. All of it is found out anew by each master process: from the logged state, from nodes' reports and
 //! from what clients notice.
 
+pub mod suspects;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_runtime::Moment;
 use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 
-use super::suspects::Suspects;
 use crate::parted::Parted;
 use crate::recovery::wait::Waiting;
+use crate::work::suspects::Suspects;
 
 /// A replica, as the map or a report names it.
 pub type ReplicaKey = (MetablockId, VolumeId);

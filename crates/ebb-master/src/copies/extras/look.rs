@@ -10,8 +10,8 @@ use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use super::copy;
-use super::plan::{Fit, MetablockView, Step, View, choose};
-use crate::repair::Condition;
+use super::{Fit, MetablockView, Step, View, choose};
+use crate::copies::repair::Condition;
 use crate::shared::Shared;
 use crate::view::ClusterView;
 

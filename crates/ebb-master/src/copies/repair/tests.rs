@@ -117,7 +117,7 @@ fn converge(start: SetView) {
 #[test]
 fn queues_follow_the_map() {
     use ebb_types::{MetablockId, VolumeId};
-    let mut work = queue::Work::default();
+    let mut work = crate::work::Work::default();
     let block = MetablockId::new(4);
     work.on_damage(block, VolumeId::new(10));
     work.on_set_changed(block, &[member(1), member(2)], &[member(2), member(3)], true);
@@ -137,7 +137,7 @@ fn queues_follow_the_map() {
 /// Two files are recovered at a time, and two cannot be: their members are gone.
 #[test]
 fn files_that_cannot_be_recovered_keep_no_other_waiting() {
-    let mut work = queue::Work::default();
+    let mut work = crate::work::Work::default();
     work.recoveries.extend((1..=4).map(InodeId::new));
     let mut tried = Vec::new();
     for _ in 0..3 {

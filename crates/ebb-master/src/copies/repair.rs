@@ -2,13 +2,9 @@
 //!
 //! [`choose_repair`] is pure: a view of one metablock and of its members' condition in, one step with its reason out.
 //! Steps are small and the set is looked at again after each, so that a plan never rests on what was true long ago.
-//! The executor is in [`run`].
+//! Which sets are looked at is in `look`.
 
-pub(crate) mod copy;
-pub mod queue;
-pub(crate) mod rejoin;
-pub mod run;
-pub mod suspects;
+pub(crate) mod look;
 
 use std::fmt;
 

@@ -10,11 +10,11 @@ use ebb_types::{InodeId, MetablockId, NodeId};
 use ebb_wire::pb;
 
 use super::{GuestView, Move, Prospect, choose_move};
+use crate::copies::executor::{Copy, begin};
+use crate::copies::repair::Reason;
+use crate::copies::repair::look::{Task, change_set, is_free};
 use crate::nodes::volumes_of;
 use crate::placement::{Need, place};
-use crate::repair::Reason;
-use crate::repair::copy::{Copy, begin};
-use crate::repair::run::{Task, change_set, is_free};
 use crate::shared::Shared;
 use crate::view::ClusterView;
 
