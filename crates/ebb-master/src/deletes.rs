@@ -10,8 +10,8 @@ use ebb_types::{InodeId, MetablockId, NodeId, Result, VolumeId};
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 
+use crate::copies::executor::is_free;
 use crate::copies::repair::Condition;
-use crate::copies::repair::look::is_free;
 use crate::describe::{Place, describe};
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};

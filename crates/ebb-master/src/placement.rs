@@ -8,7 +8,7 @@ use ebb_types::{Error, ErrorKind, HostName, InodeId, NodeId, Result, min_copies}
 use ebb_wire::pb;
 
 use crate::chains::{self, Promise};
-use crate::copies::repair::look::Task;
+use crate::copies::Task;
 use crate::fewer::attempts;
 use crate::registry::{Patience, Rest};
 use crate::shared::Shared;

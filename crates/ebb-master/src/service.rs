@@ -13,7 +13,8 @@ use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 use pb::command::Command as Op;
 
-use crate::chains::{self};
+use crate::chains;
+use crate::copies::reconciler;
 use crate::group::{Group, Opened};
 use crate::leases::sharing::Proxy;
 use crate::log::DataDir;
@@ -201,10 +202,8 @@ fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
         when_serving("doubts", Box::pin(upkeep::run_doubts(Arc::clone(shared)))),
         when_serving("reaper", Box::pin(upkeep::run_reaper(Arc::clone(shared)))),
         when_serving("recoveries", Box::pin(recovery::run::run(Arc::clone(shared)))),
-        when_serving("repairs", Box::pin(crate::copies::repair::look::run(Arc::clone(shared)))),
+        when_serving("copies", Box::pin(reconciler::run(Arc::clone(shared)))),
         when_serving("failures", Box::pin(crate::failures::run::run(Arc::clone(shared)))),
-        when_serving("guests", Box::pin(crate::copies::guests::look::run(Arc::clone(shared)))),
-        when_serving("extra copies", Box::pin(crate::copies::extras::look::run(Arc::clone(shared)))),
         when_serving("deletes", Box::pin(deletes::run(Arc::clone(shared)))),
         when_serving("handoff", Box::pin(handoff::tidy(Arc::clone(shared)))),
     ]

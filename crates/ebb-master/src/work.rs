@@ -11,6 +11,7 @@ use ebb_runtime::Moment;
 use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 
+use crate::copies::{Obstacle, Reason};
 use crate::parted::Parted;
 use crate::recovery::wait::Waiting;
 use crate::work::suspects::Suspects;
@@ -21,6 +22,9 @@ pub type ReplicaKey = (MetablockId, VolumeId);
 /// Copies longer than this are slow for their bytes, shorter ones for their calls and syncs.
 const LARGE_BYTES: u64 = 1 << 20;
 
+/// Sets whose obstacles are remembered: for people, who look at some.
+const OBSTACLES_MAX: usize = 10_000;
+
 /// A copy from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyInProgress {
@@ -30,13 +34,15 @@ pub struct CopyInProgress {
     pub target: NodeId,
     /// How much of a node's allowance it takes.
     pub weight: usize,
+    /// What it is for.
+    pub reason: Reason,
 }
 
 impl CopyInProgress {
     /// A copy of `len` bytes: a large one weighs as much as four small ones.
     #[must_use]
-    pub fn new(source: NodeId, target: NodeId, len: u64) -> Self {
-        Self { source, target, weight: weight(len) }
+    pub fn new(source: NodeId, target: NodeId, len: u64, reason: Reason) -> Self {
+        Self { source, target, weight: weight(len), reason }
     }
 
     /// Its share of the rate that is allowed for all copies of a node; 0: no limit.
@@ -63,6 +69,18 @@ pub struct Copied {
     pub bytes: u64,
     /// Members that recoveries had left out and that came back with everything: nothing was copied.
     pub rejoined: u64,
+}
+
+impl Copied {
+    /// A copy of so many bytes joined its set. `is_known`: the member had them already.
+    pub fn on_made(&mut self, is_known: bool, bytes: u64) {
+        if is_known {
+            self.rejoined += 1;
+        } else {
+            self.count += 1;
+            self.bytes += bytes;
+        }
+    }
 }
 
 /// Queues of background work.
@@ -94,6 +112,12 @@ pub struct Work {
     pub extra_copies: BTreeMap<MetablockId, CopyInProgress>,
     /// Copies that were made.
     pub copied: Copied,
+    /// Why steps do not begin, as far as they were tried lately.
+    obstacles: BTreeMap<MetablockId, (Reason, Obstacle)>,
+    /// Metablocks that lie off their chain, of a census that has just ended.
+    pub misplaced: Option<Vec<MetablockId>>,
+    /// How many of the last ones began to move.
+    pub moved: Option<usize>,
     /// Replicas known to be damaged or missing.
     pub damaged: BTreeSet<ReplicaKey>,
     /// Of these, those whose volume found no room for a good copy beside what it has.
@@ -107,6 +131,30 @@ pub struct Work {
 }
 
 impl Work {
+    /// A step for a set does not begin now.
+    pub fn on_obstacle(&mut self, metablock: MetablockId, reason: Reason, obstacle: Obstacle) {
+        if self.obstacles.len() < OBSTACLES_MAX || self.obstacles.contains_key(&metablock) {
+            self.obstacles.insert(metablock, (reason, obstacle));
+        }
+    }
+
+    /// A step for a set has begun.
+    pub fn on_begun(&mut self, metablock: MetablockId) {
+        self.obstacles.remove(&metablock);
+    }
+
+    /// A set is as it should be, or gone.
+    pub fn on_settled(&mut self, metablock: MetablockId) {
+        self.suspects.remove(&metablock);
+        self.obstacles.remove(&metablock);
+    }
+
+    /// Why a step for a set has not begun, and what it is for.
+    #[must_use]
+    pub fn obstacle(&self, metablock: MetablockId) -> Option<&(Reason, Obstacle)> {
+        self.obstacles.get(&metablock)
+    }
+
     /// A recorded set has changed; `exists`: the metablock is still in the map.
     pub fn on_set_changed(&mut self, metablock: MetablockId, old: &[pb::Member], new: &[pb::Member], exists: bool) {
         for member in old.iter().filter(|member| !new.iter().any(|other| other.is_at(member))) {
@@ -123,7 +171,7 @@ impl Work {
         if exists {
             self.suspects.insert(metablock);
         } else {
-            self.suspects.remove(&metablock);
+            self.on_settled(metablock);
         }
     }
 

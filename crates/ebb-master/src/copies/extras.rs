@@ -1,14 +1,14 @@
 //! Which extra copies to make and which to take back: a view in, steps with their reasons out.
 
-pub(crate) mod copy;
 pub(crate) mod look;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use ebb_power::popularity::{Block, Change, ExtraRule, Heat, choose_extra};
 use ebb_types::{DatasetId, MetablockId};
 use ebb_wire::pb;
+
+use super::Reason;
 
 /// What is to become of an extra copy that there is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,33 +57,9 @@ pub struct View {
     pub is_repairing: bool,
 }
 
-/// Why an extra copy goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reason {
-    /// See [`Fit::Lost`].
-    Lost,
-    /// See [`Fit::Tight`].
-    Tight,
-    /// Its dataset has no share any more.
-    NoShare,
-    /// It is read less than others now, is written often, or the share has become smaller.
-    Unpopular,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lost => "its replica, volume or node is damaged, gone or drained",
-            Self::Tight => "its volume is short of room",
-            Self::NoShare => "its dataset has no share of the unused capacity",
-            Self::Unpopular => "its part of the share is smaller by now",
-        })
-    }
-}
-
-/// One step.
+/// What is to be done for an extra copy.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Step {
+pub enum Choice {
     /// Take an extra copy back.
     TakeBack {
         /// Of this metablock.
@@ -102,18 +78,18 @@ pub enum Step {
 
 /// What to do now: what is taken back comes first, then what is most popular for its dataset.
 #[must_use]
-pub fn choose(view: &View) -> Vec<Step> {
+pub fn choose(view: &View) -> Vec<Choice> {
     let mut steps = Vec::new();
     for metablock in &view.metablocks {
         let has_share = view.shares.contains_key(&metablock.dataset);
         for (extra, fit) in &metablock.extras {
             let reason = match fit {
-                Fit::Lost => Reason::Lost,
-                Fit::Tight => Reason::Tight,
+                Fit::Lost => Reason::ExtraLost,
+                Fit::Tight => Reason::ExtraTight,
                 Fit::Good if !has_share => Reason::NoShare,
                 Fit::Good => continue,
             };
-            steps.push(Step::TakeBack { metablock: metablock.id, extra: *extra, reason });
+            steps.push(Choice::TakeBack { metablock: metablock.id, extra: *extra, reason });
         }
     }
     if !view.is_warm {
@@ -133,11 +109,11 @@ pub fn choose(view: &View) -> Vec<Step> {
             let good = metablock.extras.iter().filter(|(_, fit)| *fit == Fit::Good);
             if to > from {
                 // One at a time, so that the first copies of others do not wait for the third of this one.
-                makes.extend((metablock.is_idle && !view.is_repairing).then_some(Step::Make { metablock: id }));
+                makes.extend((metablock.is_idle && !view.is_repairing).then_some(Choice::Make { metablock: id }));
             } else {
                 let gone = good.rev().take((from - to) as usize);
                 let take_back =
-                    |(extra, _): &(_, _)| Step::TakeBack { metablock: id, extra: *extra, reason: Reason::Unpopular };
+                    |(extra, _): &(_, _)| Choice::TakeBack { metablock: id, extra: *extra, reason: Reason::Unpopular };
                 steps.extend(gone.map(take_back));
             }
         }
@@ -184,12 +160,12 @@ mod tests {
         View { metablocks, unused_bytes: 1000, shares, is_warm: true, ..View::default() }
     }
 
-    fn make(id: u64) -> Step {
-        Step::Make { metablock: MetablockId::new(id) }
+    fn make(id: u64) -> Choice {
+        Choice::Make { metablock: MetablockId::new(id) }
     }
 
-    fn take_back(id: u64, node: u64, reason: Reason) -> Step {
-        Step::TakeBack { metablock: MetablockId::new(id), extra: member(node), reason }
+    fn take_back(id: u64, node: u64, reason: Reason) -> Choice {
+        Choice::TakeBack { metablock: MetablockId::new(id), extra: member(node), reason }
     }
 
     #[test]
@@ -200,7 +176,7 @@ mod tests {
         all.is_repairing = true;
         assert_eq!(choose(&all), [take_back(3, 4, Reason::Unpopular)], "repair goes first");
         let begun = View { is_warm: false, ..view(vec![metablock(1, 0.0, &[(4, Fit::Good), (5, Fit::Lost)])], 0.5) };
-        assert_eq!(choose(&begun), [take_back(1, 5, Reason::Lost)], "nothing is known of reads yet");
+        assert_eq!(choose(&begun), [take_back(1, 5, Reason::ExtraLost)], "nothing is known of reads yet");
         let nobody = View { shares: BTreeMap::new(), ..view(metablocks(), 0.5) };
         assert_eq!(choose(&nobody), [take_back(3, 4, Reason::NoShare)]);
     }
@@ -210,7 +186,7 @@ mod tests {
         let lost = metablock(1, 40.0, &[(4, Fit::Lost), (5, Fit::Tight), (6, Fit::Good)]);
         assert_eq!(
             choose(&view(vec![lost], 0.9)),
-            [take_back(1, 4, Reason::Lost), take_back(1, 5, Reason::Tight), make(1)]
+            [take_back(1, 4, Reason::ExtraLost), take_back(1, 5, Reason::ExtraTight), make(1)]
         );
         let written = MetablockView { heat: Heat { reads: 40.0, writes: 2.0 }, ..metablock(1, 0.0, &[(4, Fit::Good)]) };
         assert_eq!(choose(&view(vec![written], 0.9)), [take_back(1, 4, Reason::Unpopular)]);
@@ -247,11 +223,11 @@ mod tests {
                 prop_assert!(round < 39 || steps.is_empty(), "it never ends: {:?}", steps);
                 for step in steps {
                     match step {
-                        Step::TakeBack { metablock, extra, .. } => {
+                        Choice::TakeBack { metablock, extra, .. } => {
                             let found = view.metablocks.iter_mut().find(|found| found.id == metablock).unwrap();
                             found.extras.retain(|(member, _)| *member != extra);
                         }
-                        Step::Make { metablock } => {
+                        Choice::Make { metablock } => {
                             let found = view.metablocks.iter_mut().find(|found| found.id == metablock).unwrap();
                             found.extras.push((member(100 + round), Fit::Good));
                             prop_assert!(found.wanted as usize + found.extras.len() <= 6);

@@ -8,7 +8,6 @@
 pub(crate) mod look;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use ebb_meta::Machine;
 use ebb_power::Timetable;
@@ -60,16 +59,6 @@ pub enum Move {
     Home,
     /// It goes home now: its host is about to be switched off.
     HomeNow,
-}
-
-impl fmt::Display for Move {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Adopt => "its home is lost: it stays for good",
-            Self::Home => "its home is on again",
-            Self::HomeNow => "its host is about to be switched off",
-        })
-    }
 }
 
 /// What to do with one guest now; `None`: it stays where it is.

@@ -1,8 +1,8 @@
 //! Layout, the last that is restored after a failure (Rabbit, Sec. 3.5): copies go back to where their dataset's chain (or
 //! circle) wants them, and another node takes the place of one that is lost for good.
 //!
-//! [`ebb_layout::choose_shift`] and [`ebb_layout::choose_change`] decide which copy goes where, and [`choose_successor`] who takes a place; here they are carried
-//! out, one batch after the other, in idle time, and only when nothing lacks copies. While a node of a chain is missed
+//! [`ebb_layout::choose_shift`] and [`ebb_layout::choose_change`] decide which copy goes where, and [`choose_successor`] which node takes a place.
+//! Here their choices become steps, one batch after the other, in idle time, and only when nothing lacks copies. While a node of a chain is missed
 //! nothing of its dataset is moved: it may come back, and what it had has its copies.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,13 +18,10 @@ use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
+use super::executor::begin;
+use super::guests::look::waits_for_holder;
+use super::{Kind, Outcome, Priority, Reason, Step, Target, Task};
 use crate::chains;
-use crate::copies::executor::{Copy, begin};
-use crate::copies::guests::Move;
-use crate::copies::guests::look::{has_time, source_in_time, waits_for_holder};
-use crate::copies::repair::Reason;
-use crate::copies::repair::look::{Task, change_set, is_free};
-use crate::placement::{Need, place};
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
 
@@ -57,9 +54,15 @@ pub fn choose_successor(chain: &[NodeId], well: &BTreeSet<NodeId>, scores: &BTre
     spare.min_by(|one, other| score(one).total_cmp(&score(other)).then(one.cmp(other)))
 }
 
-/// Begins what can be begun: a place that another node takes, or a batch of copies. How much it was. `off` are metablocks
-/// that lie off their chain one by one; what is to be moved besides, so that nodes have their shares, is looked for.
-pub(crate) async fn look(shared: &Arc<Shared>, round: &mut Round, off: &[MetablockId]) -> usize {
+impl Round {
+    /// Begins what can be begun: a place that another node takes, or a batch of copies. How much it was. `off` are metablocks
+    /// that lie off their chain one by one; what is to be moved besides, so that nodes have their shares, is looked for.
+    pub(crate) async fn look_around(&mut self, shared: &Arc<Shared>, off: &[MetablockId]) -> usize {
+        look_around(shared, self, off).await
+    }
+}
+
+async fn look_around(shared: &Arc<Shared>, round: &mut Round, off: &[MetablockId]) -> usize {
     if shared.soft().work.is_mending() {
         return 0;
     }
@@ -148,8 +151,12 @@ async fn move_batch(
             continue;
         }
         let (dataset, before) = (DatasetId::new(task.dataset.id), homes(&task.record.members));
-        let Some(is_copy) = carry_out(shared, task, shift).await else { continue };
-        *if is_copy { &mut copies } else { &mut records } += 1;
+        let Some(step) = to_step(task, shift) else { continue };
+        match begin(shared, step).await {
+            Outcome::Not(_) => continue,
+            Outcome::Copying => copies += 1,
+            Outcome::Recorded => records += 1,
+        }
         if let Some(view) = views.get_mut(&dataset).map(Arc::make_mut) {
             view.remove(&before);
             view.add(&before.iter().map(|node| if *node == shift.from { shift.to } else { *node }).collect::<Vec<_>>());
@@ -196,31 +203,14 @@ fn find(
     let homes = homes(&record.members);
     let change = || (changes == Columns::MayChange).then(|| choose_change(chain, &homes, may_take)).flatten();
     let shift = choose_shift(chain, &homes, may_take).or_else(change)?;
-    let dataset = machine.dataset_of(inode).ok()?;
-    Some((Task { metablock, inode, epoch: attr.epoch, record, dataset }, shift))
+    Some((Task::find(machine, metablock)?, shift))
 }
 
-/// Begins a move; true: a copy that ends by itself, false: nothing had to be copied. None: not now.
-async fn carry_out(shared: &Arc<Shared>, task: Task, shift: Shift) -> Option<bool> {
+/// The step that moves a copy; none if it has left by now.
+fn to_step(task: Task, shift: Shift) -> Option<Step> {
     let leaves = *task.record.members.iter().find(|member| member.home_id() == shift.from)?;
-    if !shared.look(|view| has_time(view, &task, shift.to, Move::Home)) {
-        return None;
-    }
-    let present: Vec<_> = task.record.members.iter().filter(|member| !member.is_at(&leaves)).copied().collect();
-    let need = Need { home: Some(shift.to), exclude: vec![leaves.node_id()], ..Need::beside(&task, present) };
-    let joins = place(shared, &need).ok()?.first().copied().filter(|member| member.node_id() == shift.to)?;
-    // The record's order is the pipeline's.
-    let set: Vec<_> =
-        task.record.members.iter().map(|member| if member.is_at(&leaves) { joins } else { *member }).collect();
-    if task.record.is_written() {
-        let source = source_in_time(shared, &task, shift.to)?;
-        begin(shared, task, Copy { source, target: joins, set: Some(set), rejoins: None }, Reason::Misplaced);
-        return Some(true);
-    }
-    if is_free(shared, task.inode) && change_set(shared, &task, set).await.is_ok() {
-        return Some(false);
-    }
-    None
+    let kind = Kind::Join { target: Target::Home(shift.to), seats: task.seats_without(&leaves) };
+    Some(Step { task, kind, priority: Priority::Move, reason: Reason::Misplaced })
 }
 
 #[cfg(test)]

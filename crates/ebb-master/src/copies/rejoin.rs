@@ -11,8 +11,8 @@ use std::sync::Arc;
 use ebb_types::{Epoch, ErrorKind, Result, Version, bail};
 use ebb_wire::{convert, pb};
 
+use super::Task;
 use super::repair::Condition;
-use super::repair::look::Task;
 use crate::shared::Shared;
 use crate::view::ClusterView;
 

@@ -6,10 +6,10 @@
 
 pub(crate) mod look;
 
-use std::fmt;
-
 use ebb_types::NodeId;
 use ebb_wire::pb;
+
+use super::Reason;
 
 /// How a member is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,45 +37,6 @@ pub struct SetView {
     pub wanted: usize,
     /// Members and how they are, in the order of the record.
     pub members: Vec<(pb::Member, Condition)>,
-}
-
-/// Why a set needs work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reason {
-    /// A member's node is dead.
-    NodeLost,
-    /// A member's volume is poisoned or gone.
-    VolumeLost,
-    /// A member's replica is damaged.
-    MemberDamaged,
-    /// A member's node is being drained.
-    NodeDrains,
-    /// Fewer members than wanted.
-    TooFew,
-    /// There are enough good copies without this member.
-    Superfluous,
-    /// A member that a recovery went on without is there again.
-    Returned,
-    /// A guest's home is on again.
-    GoesHome,
-    /// It lies where the dataset's chain does not want it.
-    Misplaced,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NodeLost => "a member's node is dead",
-            Self::VolumeLost => "a member's volume is poisoned or gone",
-            Self::MemberDamaged => "a member's replica is damaged",
-            Self::NodeDrains => "a member's node is being drained",
-            Self::TooFew => "there are fewer members than copies wanted",
-            Self::Superfluous => "there are enough good copies without this member",
-            Self::Returned => "a member that was left out is there again",
-            Self::GoesHome => "a guest's home is on again",
-            Self::Misplaced => "a copy lies where the dataset's chain does not want it",
-        })
-    }
 }
 
 /// One step towards the wanted number of good copies.

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use ebb_layout::rendezvous;
-use ebb_types::{ErrorKind, NodeId, Result, bail};
-use ebb_wire::pb;
+use ebb_types::{ErrorKind, MetablockId, NodeId, Result, Version, bail};
+use ebb_wire::{convert, pb};
 
-use crate::copies::route::{Route, choose_route};
+use super::Task;
+use super::route::Route;
 use crate::recovery::run::pull_deadline;
 use crate::shared::Shared;
 use crate::view::need_ms;
@@ -23,18 +24,63 @@ const KEPT_BEYOND: Duration = Duration::from_secs(30);
 /// To say that it was taken.
 const TAKEN_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Has `target` pull what `call` names from `source`; `call.source` is filled in. `Unavailable` if they do not come together
-/// in time, or a plan has switched one of them off.
-pub(crate) async fn transfer(
+/// A replica that one node is to fetch from another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pull {
+    /// Which.
+    pub metablock: MetablockId,
+    /// The member that has it.
+    pub source: pb::Member,
+    /// The volume that is to have it.
+    pub target: pb::Member,
+    /// The file's epoch.
+    pub epoch: u64,
+    /// The version that the copy must be at.
+    pub at: Version,
+    /// Its bytes.
+    pub length: u64,
+    /// Bytes a second, 0: no limit.
+    pub rate: u64,
+}
+
+impl Pull {
+    /// A copy of a set as it was looked at.
+    pub(crate) const fn of(task: &Task, source: pb::Member, target: pb::Member, at: Version) -> Self {
+        let (metablock, epoch, length) = (task.metablock, task.epoch, task.record.length);
+        Self { metablock, source, target, epoch, at, length, rate: 0 }
+    }
+}
+
+/// Has the target pull a replica. `Unavailable` if the nodes do not come together in time, or a plan has switched one of them
+/// off; `StaleVersion` if the copy is at another version than wanted.
+pub(crate) async fn pull(shared: &Shared, pull: &Pull) -> Result<()> {
+    let call = pb::PullReplica {
+        metablock: pull.metablock.raw(),
+        volume: pull.target.volume,
+        incarnation: pull.target.incarnation,
+        epoch: pull.epoch,
+        source: None,
+        at: Some(pull.at.into()),
+        rate_bytes_per_sec: pull.rate,
+    };
+    let reply = transfer(shared, pull.source, pull.target.node_id(), call, pull.length).await?;
+    let version = convert::version(reply.version);
+    if version != pull.at {
+        bail!(StaleVersion, "the copy is at {version}, committed is {}", pull.at);
+    }
+    Ok(())
+}
+
+/// `call.source` is filled in.
+async fn transfer(
     shared: &Shared,
     source: pb::Member,
     target: NodeId,
     call: pb::PullReplica,
     length: u64,
 ) -> Result<pb::PullReplicaReply> {
-    let now_ms = shared.wall_ms();
     let need_ms = need_ms(&shared.options, length);
-    let route = choose_route(&shared.soft().plans, source.node_id(), target, now_ms, need_ms);
+    let route = shared.look(|view| view.route(source.node_id(), target, length));
     match route {
         None => bail!(Unavailable, "a power plan has switched off {} or {target}", source.node_id()),
         Some(Route::Direct { wait_ms }) => {

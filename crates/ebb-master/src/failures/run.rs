@@ -1,4 +1,4 @@
-//! The looks: who is missed, what is wrong, what is to be done about the layout.
+//! The looks: which nodes are missed, what is wrong, and what lies off its chain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
 
 use super::{Census, Counting, Facts, VolumeFacts};
 use crate::chains;
-use crate::copies::layout;
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
 
@@ -29,9 +28,8 @@ const CHUNK: usize = 4096;
 /// Metablocks that are remembered as lying off their chain, of one look.
 const OFF_MAX: usize = 4096;
 
-/// Looks who is missed and how far the cluster is over it, and brings copies back to their chains. Runs as long as the master.
+/// Looks which nodes are missed and how far the cluster is over it, and tells the reconciler what lies off its chain. Runs as long as the master.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut round = layout::Round::default();
     // What an earlier master process was about to restore shows in the map alone.
     let (mut is_due, mut pause) = (true, PERIOD);
     let (mut in_use, mut counted) = (BTreeSet::new(), shared.runtime.now());
@@ -61,8 +59,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         // Durability goes before layout, as far as something can be done for it.
         let is_calm = (census.short == 0 && census.unreachable == 0) || is_settled(&shared);
         let may_move = is_calm && !shared.runtime.has_plant(Plant::StaysMisplaced);
-        let begun = if is_due && may_move { layout::look(&shared, &mut round, &off).await } else { 0 };
-        let is_stuck = is_due && is_calm && begun == 0;
+        // Of the batch before: this one is carried out meanwhile.
+        let begun = shared.soft().work.moved.take();
+        if is_due && may_move {
+            shared.soft().work.misplaced = Some(off);
+            shared.state.wake.repair.notify_one();
+        }
+        let is_stuck = is_due && is_calm && begun == Some(0);
         pause = if is_stuck { (pause * 2).min(PAUSE_MAX) } else { PERIOD }.max(took * PAUSES);
     }
 }

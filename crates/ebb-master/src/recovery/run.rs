@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use super::wait::{Silence, patience};
 use super::{Case, Settle, Step, Told, plan, settled, size};
-use crate::copies::transfer::transfer;
+use crate::copies::transfer::{Pull, pull};
 use crate::handoff;
 use crate::shared::Shared;
 
@@ -263,7 +263,7 @@ async fn settle_one(shared: &Arc<Shared>, epoch: Epoch, settle: Settle) -> Resul
     let mut unreached = BTreeSet::new();
     let mut equal = settle.sources.clone();
     for member in &settle.lagging {
-        match pull(shared, epoch, &settle, *member).await {
+        match pull_from_any(shared, epoch, &settle, *member).await {
             Ok(()) => equal.push(*member),
             Err(error) => {
                 tracing::info!(metablock = settle.record.id, node = member.node, %error, "left out of recovery");
@@ -326,21 +326,21 @@ fn is_silence(error: &Error) -> bool {
     )
 }
 
-async fn pull(shared: &Shared, epoch: Epoch, settle: &Settle, member: pb::Member) -> Result<()> {
+async fn pull_from_any(shared: &Shared, epoch: Epoch, settle: &Settle, member: pb::Member) -> Result<()> {
     let mut last = err!(Unavailable, "there is no source");
     for source in &settle.sources {
-        let call = pb::PullReplica {
-            metablock: settle.record.id,
-            volume: member.volume,
-            incarnation: member.incarnation,
+        let wanted = Pull {
+            metablock: settle.record.metablock_id(),
+            source: *source,
+            target: member,
             epoch: epoch.raw(),
-            source: None,
-            at: Some(settle.base.into()),
-            rate_bytes_per_sec: 0,
+            at: settle.base,
+            length: settle.length,
+            // Nobody can use the file before it is done.
+            rate: 0,
         };
-        match transfer(shared, *source, member.node_id(), call, settle.length).await {
-            Ok(reply) if convert::version(reply.version) == settle.base => return Ok(()),
-            Ok(reply) => last = err!(StaleVersion, "pulled {}", convert::version(reply.version)),
+        match pull(shared, &wanted).await {
+            Ok(()) => return Ok(()),
             Err(error) => last = error,
         }
     }

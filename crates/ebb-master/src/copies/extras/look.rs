@@ -1,45 +1,50 @@
-//! The background queue of extra copies: looks, decides, carries out, a little at a time.
+//! Which extra copies are looked at, and when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Machine;
-use ebb_types::{DatasetId, MetablockId, Result, Version, VolumeId};
+use ebb_runtime::Moment;
+use ebb_types::{DatasetId, MetablockId, Version, VolumeId};
 use ebb_wire::pb;
-use pb::command::Command as Op;
 
-use super::copy;
-use super::{Fit, MetablockView, Step, View, choose};
+use super::{Choice, Fit, MetablockView, View, choose};
+use crate::copies::executor::begin;
 use crate::copies::repair::Condition;
+use crate::copies::{Kind, Obstacle, Outcome, Priority, Reason, Step, Task};
 use crate::shared::Shared;
 use crate::view::ClusterView;
 
-/// Between two looks.
-const PAUSE: Duration = Duration::from_secs(1);
 /// An interval of the averages is no shorter than this, and no longer than the next: a plan's blink interval otherwise.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// Extra copies under way at a time.
-const RUNNING_MAX: usize = 2;
 /// Extra copies taken back in one look.
 const TAKEN_BACK_MAX: usize = 64;
 /// Copies that find no place in one look before it ends: others would find none either.
 const PLACELESS_MAX: usize = 16;
 
-/// Makes extra copies and takes them back. Runs as long as the master.
-pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut begun = shared.runtime.now();
-    while !shared.is_stopped() {
-        shared.runtime.sleep(PAUSE).await;
+/// Since when the interval of the averages lasts.
+pub(crate) struct Round {
+    interval_from: Moment,
+}
+
+impl Round {
+    /// The first interval begins now.
+    pub(crate) const fn new(now: Moment) -> Self {
+        Self { interval_from: now }
+    }
+
+    /// Makes extra copies and takes them back, a little at a time.
+    pub(crate) async fn look_around(&mut self, shared: &Arc<Shared>) {
         let now = shared.runtime.now();
-        if now.since(begun) >= interval(&shared) {
-            begun = now;
+        if now.since(self.interval_from) >= interval(shared) {
+            self.interval_from = now;
             shared.soft().popular.on_interval();
         }
         // Before safe start nobody knows what is lost and what is only not heard of.
         if shared.is_safe_start() {
-            look(&shared).await;
+            look_around(shared).await;
         }
     }
 }
@@ -49,32 +54,43 @@ fn interval(shared: &Shared) -> Duration {
     blink_ms.map_or(shared.options.popularity_interval, Duration::from_millis).clamp(INTERVAL_MIN, INTERVAL_MAX)
 }
 
-async fn look(shared: &Arc<Shared>) {
+async fn look_around(shared: &Arc<Shared>) {
     let machine = shared.group.snapshot();
     let shares = shares(&machine);
     if shares.is_empty() && machine.all_extras().next().is_none() {
         return;
     }
-    let (mut taken_back, mut placeless) = (0, 0);
     let view = shared.look(|view| look_at(view, shares));
-    for step in choose(&view) {
-        match step {
-            Step::TakeBack { metablock, extra, reason } if taken_back < TAKEN_BACK_MAX => {
-                taken_back += 1;
-                match take_back(shared, metablock, &extra).await {
-                    Ok(()) => tracing::info!(%metablock, node = extra.node, %reason, "extra copy taken back"),
-                    Err(error) => tracing::debug!(%metablock, %error, "extra copy not taken back yet"),
-                }
-            }
-            Step::Make { metablock } if placeless < PLACELESS_MAX => {
-                if shared.soft().work.extra_copies.len() >= RUNNING_MAX {
-                    return;
-                }
-                placeless += usize::from(!copy::begin(shared, metablock));
-            }
-            Step::TakeBack { .. } | Step::Make { .. } => {}
+    let (mut taken_back, mut placeless) = (0, 0);
+    for choice in choose(&view) {
+        let (count, most) = match choice {
+            Choice::TakeBack { .. } => (&mut taken_back, TAKEN_BACK_MAX),
+            Choice::Make { .. } => (&mut placeless, PLACELESS_MAX),
+        };
+        if *count >= most {
+            continue;
+        }
+        let Some(step) = to_step(&shared.group.machine(), choice) else { continue };
+        match begin(shared, step).await {
+            // Others would find the same.
+            Outcome::Not(Obstacle::TooMany) => return,
+            Outcome::Copying => {}
+            Outcome::Recorded | Outcome::Not(_) => *count += 1,
         }
     }
+}
+
+/// The step for what was chosen; none if there is nothing left to do it for.
+fn to_step(machine: &Machine, choice: Choice) -> Option<Step> {
+    let (metablock, kind, reason) = match choice {
+        Choice::TakeBack { metablock, extra, reason } => (metablock, Kind::TakeBack { extra }, reason),
+        Choice::Make { metablock } => (metablock, Kind::Extra, Reason::Popular),
+    };
+    let task = Task::find(machine, metablock)?;
+    let attr = machine.attr(task.inode).ok()?;
+    let is_whole = !attr.size_unknown && task.record.min_version() != Version::ZERO;
+    let may_begin = is_whole || kind != Kind::Extra;
+    may_begin.then_some(Step { task, kind, priority: Priority::Spare, reason })
 }
 
 /// Shares of the unused capacity, of datasets that have one.
@@ -127,30 +143,4 @@ fn fit(view: &ClusterView<'_>, tight: &BTreeSet<VolumeId>, metablock: MetablockI
         Condition::Good | Condition::Unknown => Fit::Good,
         _ => Fit::Lost,
     }
-}
-
-async fn take_back(shared: &Shared, metablock: MetablockId, extra: &pb::Member) -> Result<()> {
-    let Some(change) = change(&shared.group.machine(), metablock, |extras| extras.retain(|one| one != extra)) else {
-        return Ok(());
-    };
-    shared.group.propose(Op::ChangeExtras(change)).await.map(drop)
-}
-
-/// The command that changes the extra copies of a metablock from what they are now; none if it is gone.
-pub(super) fn change(
-    machine: &Machine,
-    metablock: MetablockId,
-    change: impl FnOnce(&mut Vec<pb::Member>),
-) -> Option<pb::ChangeExtras> {
-    let (inode, record) = machine.find_metablock(metablock)?;
-    let mut members = record.extra.clone();
-    change(&mut members);
-    Some(pb::ChangeExtras {
-        inode: inode.raw(),
-        epoch: machine.attr(inode).ok()?.epoch,
-        metablock: metablock.raw(),
-        generation: record.generation,
-        before: record.extra,
-        members,
-    })
 }
