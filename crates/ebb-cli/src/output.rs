@@ -136,6 +136,12 @@ impl Table {
     }
 }
 
+/// So many of something: `1 set`, `2 sets`.
+pub fn counted(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
 /// Bytes for a person: `1.5 GiB`.
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

@@ -29,6 +29,7 @@ mod rejoin;
 pub mod repair;
 pub mod route;
 pub(crate) mod transfer;
+pub(crate) mod why;
 
 use std::fmt;
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use pb::command::Command as Op;
 
 use crate::chains;
-use crate::copies::reconciler;
+use crate::copies::{reconciler, why};
 use crate::group::{Group, Opened};
 use crate::leases::sharing::Proxy;
 use crate::log::DataDir;
@@ -276,6 +276,7 @@ impl Front {
             Method::DrainNode => admin::drain(shared, &request.decode()?).await.map(|reply| Answer::new(&reply)),
             Method::Fsck => fsck::fsck(shared, &request.decode()?, deadline).await.map(|reply| Answer::new(&reply)),
             Method::Locate => admin::locate(shared, &request.decode()?).await.map(|reply| Answer::new(&reply)),
+            Method::ExplainCopies => why::explain(shared, &request.decode()?).map(|reply| Answer::new(&reply)),
             Method::DescribeDataset => chains::describe(shared, &request.decode()?).map(|reply| Answer::new(&reply)),
             other => not_here(other),
         }

@@ -155,6 +155,13 @@ impl Work {
         self.obstacles.get(&metablock)
     }
 
+    /// Sets for which there is something to do, as far as is known.
+    #[must_use]
+    pub fn busy_sets(&self) -> BTreeSet<MetablockId> {
+        let copied = self.copies.keys().chain(self.extra_copies.keys());
+        copied.chain(self.obstacles.keys()).chain(self.suspects.iter()).copied().collect()
+    }
+
     /// A recorded set has changed; `exists`: the metablock is still in the map.
     pub fn on_set_changed(&mut self, metablock: MetablockId, old: &[pb::Member], new: &[pb::Member], exists: bool) {
         for member in old.iter().filter(|member| !new.iter().any(|other| other.is_at(member))) {

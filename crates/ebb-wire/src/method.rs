@@ -83,6 +83,8 @@ methods! {
     Locate = 23, LocateReply;
     /// How a dataset lies on its nodes.
     DescribeDataset = 24, DescribeDatasetReply;
+    /// Why copies move, or do not.
+    ExplainCopies = 25, ExplainCopiesReply;
 
     // Master: nodes and masters.
     /// A node starts.

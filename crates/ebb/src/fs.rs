@@ -107,7 +107,12 @@ pub enum FsCommand {
     Chmod { mode: String, path: EbbPath },
     /// Which replica of which metablock lies where.
     #[command(visible_alias = "blocks")]
-    Locations { path: EbbPath },
+    Locations {
+        path: EbbPath,
+        /// Say of each metablock why its copies move, or do not.
+        #[arg(long)]
+        why: bool,
+    },
     /// SHA-256 of a file's contents.
     Checksum {
         #[arg(required = true)]
@@ -156,7 +161,7 @@ impl Session {
             FsCommand::Df => self.df().await,
             FsCommand::Ln { target, link, symbolic } => self.ln(&target, &link, symbolic).await,
             FsCommand::Chmod { mode, path } => self.chmod(&mode, &path).await,
-            FsCommand::Locations { path } => self.locations(cluster, &path).await,
+            FsCommand::Locations { path, why } => self.locations(cluster, &path, why).await,
             FsCommand::Checksum { paths } => self.checksum(&paths).await,
         }
     }

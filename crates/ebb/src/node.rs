@@ -1,11 +1,12 @@
 //! `ebb node`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use ebb_cli::output::{Table, human_bytes};
+use ebb_cli::output::{Table, counted, human_bytes};
 use ebb_cli::{Context, admin, process};
+use ebb_rpc::Channel;
 use ebb_types::{Error, HostName, Result, bail, err};
 use ebb_wire::pb;
 use serde_json::json;
@@ -15,7 +16,11 @@ use crate::cluster::{health, status, up};
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
     /// Show nodes and volumes.
-    List,
+    List {
+        /// Say of each node what there is to do for its copies, and what is in the way.
+        #[arg(long)]
+        why: bool,
+    },
     /// Move all replicas off a node, then leave it empty.
     Drain {
         /// Node id, as `list` shows it.
@@ -42,20 +47,21 @@ pub enum NodeCommand {
 /// Does it; false: a volume needs an operator.
 pub async fn run(context: &Context, command: NodeCommand) -> Result<bool> {
     match command {
-        NodeCommand::List => list(context).await,
+        NodeCommand::List { why } => list(context, why).await,
         NodeCommand::Drain { node, undo, no_wait } => drain(context, &node, undo, no_wait).await.map(|()| true),
         NodeCommand::Readmit { node } => readmit(context, &node).await.map(|()| true),
         NodeCommand::Start { node } => start(context, &node).await.map(|()| true),
     }
 }
 
-async fn list(context: &Context) -> Result<bool> {
+async fn list(context: &Context, why: bool) -> Result<bool> {
     let cluster = context.cluster()?;
     let reply = status::ask(&cluster).await?;
     let asleep = status::asleep(&cluster)?;
+    let reasons = if why { explained(&admin::master(&cluster)?, &reply.nodes).await? } else { BTreeMap::new() };
     let troubles: Vec<String> = reply.nodes.iter().flat_map(health::of_node).collect();
     if context.output.json() {
-        let nodes: Vec<_> = reply.nodes.iter().map(|node| node_json(node, &asleep)).collect();
+        let nodes: Vec<_> = reply.nodes.iter().map(|node| node_json(node, &asleep, reasons.get(&node.id))).collect();
         context.output.print_json(&json!(nodes));
         return Ok(troubles.is_empty());
     }
@@ -82,6 +88,12 @@ async fn list(context: &Context) -> Result<bool> {
         }
     }
     context.output.table(&table);
+    for (node, work) in &reasons {
+        for one in work {
+            let (state, why) = (copy_state(one.state()), &one.why);
+            context.output.say(&format!("n{node}: {} {state}: {why}", counted(one.sets, "set")));
+        }
+    }
     troubles
         .iter()
         .chain(&health::notices(&reply.nodes, status::now_ms()))
@@ -89,7 +101,27 @@ async fn list(context: &Context) -> Result<bool> {
     Ok(troubles.is_empty())
 }
 
-fn node_json(node: &pb::Node, asleep: &BTreeSet<String>) -> serde_json::Value {
+/// What there is to do for the copies of each node.
+async fn explained(master: &Channel, nodes: &[pb::Node]) -> Result<BTreeMap<u64, Vec<pb::ExplainedWork>>> {
+    let mut explained = BTreeMap::new();
+    for node in nodes {
+        let call = pb::ExplainCopies { inode: 0, node: node.id };
+        explained.insert(node.id, master.call(&call, admin::ASK).await?.work);
+    }
+    Ok(explained)
+}
+
+/// What a set's copies are about, in a word.
+pub const fn copy_state(state: pb::CopyState) -> &'static str {
+    match state {
+        pb::CopyState::CopySettled => "settled",
+        pb::CopyState::CopyUnderWay => "copying",
+        pb::CopyState::CopyWaits => "waiting",
+        pb::CopyState::CopyDue => "due",
+    }
+}
+
+fn node_json(node: &pb::Node, asleep: &BTreeSet<String>, work: Option<&Vec<pb::ExplainedWork>>) -> serde_json::Value {
     let volumes: Vec<_> = node
         .volumes
         .iter()
@@ -106,11 +138,16 @@ fn node_json(node: &pb::Node, asleep: &BTreeSet<String>) -> serde_json::Value {
             })
         })
         .collect();
-    json!({
+    let told = |one: &pb::ExplainedWork| json!({"state": copy_state(one.state()), "why": one.why, "sets": one.sets});
+    let mut shown = json!({
         "id": format!("n{}", node.id), "host": node.host, "rack": node.rack, "pid": node.pid,
         "address": node.address, "state": state(node, asleep), "load": node.load, "volumes": volumes,
         "gray": status::gray_json(node),
-    })
+    });
+    if let Some(work) = work {
+        shown["copies"] = work.iter().map(told).collect();
+    }
+    shown
 }
 
 /// As people read it. A node that is registered and silent since the master started is not live yet; one that has missed its

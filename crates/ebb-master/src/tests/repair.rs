@@ -100,6 +100,42 @@ fn a_drained_node_ends_empty() {
     });
 }
 
+/// Goal: people are told why a copy does not move. Method: a node of three is drained, and no other one can take its copies.
+#[test]
+fn why_copies_do_not_move_is_told() {
+    with_cluster(34, 3, |cluster| async move {
+        let (_client, made) = files(&cluster, 5).await;
+        let (channel, _) = cluster.channel();
+        let inode = made[0].0.inode;
+        let file = pb::ExplainCopies { inode, node: 0 };
+        let node = pb::ExplainCopies { inode: 0, node: cluster.fakes[0].held.lock().node };
+        let told = async |call: &pb::ExplainCopies| channel.call(call, DEADLINE).await.unwrap();
+        cluster.until("rest", |status| status.under_replicated == 0 && status.safe_start).await;
+        let before = told(&file).await.sets;
+        assert_eq!((before[0].state(), &*before[0].why), (pb::CopyState::CopySettled, "as it should be"));
+        assert!(told(&node).await.work.is_empty());
+
+        channel.call(&pb::DrainNode { node: node.node, undo: false }, DEADLINE).await.unwrap();
+        cluster.world.sleep(Duration::from_secs(2)).await;
+        let waits = &told(&file).await.sets[0];
+        assert_eq!(waits.state(), pb::CopyState::CopyWaits);
+        let reasons = ["a member's node is being drained; there is no place for a copy: ", "nodes"];
+        assert!(reasons.iter().all(|reason| waits.why.contains(reason)), "{}", waits.why);
+        let work = told(&node).await.work;
+        assert_eq!((work.len(), work[0].sets, work[0].state()), (1, 5, pb::CopyState::CopyWaits), "{work:?}");
+        assert_eq!(work[0].why, waits.why);
+
+        channel.call(&pb::DrainNode { node: node.node, undo: true }, DEADLINE).await.unwrap();
+        cluster.world.sleep(Duration::from_secs(2)).await;
+        assert_eq!(told(&file).await.sets[0].state(), pb::CopyState::CopySettled);
+        assert!(told(&node).await.work.is_empty());
+        let refused = channel.call(&pb::ExplainCopies::default(), DEADLINE).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        let unknown = channel.call(&pb::ExplainCopies { inode: 0, node: 99 }, DEADLINE).await.unwrap_err();
+        assert_eq!(unknown.kind(), ErrorKind::NotFound);
+    });
+}
+
 /// Goal: a drain ends although new sets were on their way into the log when it began. Method: four clients make files while the
 /// drain is logged. The seed decides which of them were placed before.
 #[test]

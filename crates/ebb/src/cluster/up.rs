@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ebb_cli::directory::{ClusterDir, is_absent};
-use ebb_cli::output::Output;
+use ebb_cli::output::{Output, counted};
 use ebb_cli::{private, process};
 use ebb_types::{Error, HostName, Result, bail};
 
@@ -158,12 +158,10 @@ async fn start_all(cluster: &ClusterDir, parts: &[&Part], options: &UpOptions, o
     let nodes = options.nodes as usize;
     let troubles = status::wait_serving(cluster, nodes, START_TIMEOUT).await?;
     output.say(&format!(
-        "cluster {} serves: 1 master, {} block server{}, {} volume{} each",
+        "cluster {} serves: 1 master, {}, {} each",
         cluster.file.cluster,
-        options.nodes,
-        if options.nodes == 1 { "" } else { "s" },
-        options.volumes,
-        if options.volumes == 1 { "" } else { "s" },
+        counted(options.nodes.into(), "block server"),
+        counted(options.volumes.into(), "volume"),
     ));
     troubles.iter().for_each(|trouble| output.say(trouble));
     output.say(&format!("next: ebb mount --dir {} MOUNTPOINT", cluster.path.display()));

@@ -12,15 +12,24 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{Session, kind};
+use crate::node::copy_state;
+
+/// Why the copies of each metablock move, or do not.
+async fn explained(cluster: &ClusterDir, inode: u64) -> Result<BTreeMap<u64, (&'static str, String)>> {
+    let reply = admin::master(cluster)?.call(&pb::ExplainCopies { inode, node: 0 }, admin::ASK).await?;
+    let sets = reply.sets.into_iter().map(|set| (set.metablock, (copy_state(set.state()), set.why)));
+    Ok(sets.collect())
+}
 
 impl Session {
-    pub(super) async fn locations(&self, cluster: &ClusterDir, path: &EbbPath) -> Result<()> {
+    pub(super) async fn locations(&self, cluster: &ClusterDir, path: &EbbPath, why: bool) -> Result<()> {
         let attr = self.resolve(path).await?;
         if kind(&attr) != FileKind::File {
             bail!(Invalid, "{path} is not a regular file: only files have metablocks");
         }
         let blocks = self.client.file_info(ebb_types::InodeId::new(attr.inode)).await?;
         let files = admin::master(cluster)?.call(&pb::Locate { inode: attr.inode }, admin::ASK).await?.replicas;
+        let reasons = if why { explained(cluster, attr.inode).await? } else { BTreeMap::new() };
         let files: BTreeMap<(u64, u64), pb::LocatedReplica> =
             files.into_iter().map(|replica| ((replica.metablock, replica.volume), replica)).collect();
         let mut metablocks = Vec::new();
@@ -73,11 +82,15 @@ impl Session {
                 })
             });
             let extra: Vec<_> = extra.collect();
-            metablocks.push(json!({
+            let mut told = json!({
                 "id": format!("m{}", metablock.id), "offset": offset, "length": metablock.length,
                 "version": version, "replicas": replicas, "extra": extra,
                 "readable_in_s": block.readable_in().map(|wait| wait.as_secs_f64()),
-            }));
+            });
+            if let Some((state, sentence)) = reasons.get(&metablock.id) {
+                told["copies"] = json!({"state": state, "why": sentence});
+            }
+            metablocks.push(told);
         }
         if self.output.json() {
             self.output.print_json(&json!({
@@ -85,6 +98,9 @@ impl Session {
             }));
         } else {
             self.output.table(&table);
+            for (metablock, (state, sentence)) in &reasons {
+                self.output.say(&format!("m{metablock} {state}: {sentence}"));
+            }
         }
         Ok(())
     }

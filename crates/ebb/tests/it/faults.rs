@@ -149,6 +149,29 @@ fn a_drained_node_holds_nothing() {
 }
 
 #[test]
+fn why_a_node_is_not_empty_yet_is_told() {
+    let cluster = Cluster::up(3);
+    let mount = cluster.mount("mnt");
+    write_synced(&mount.join("f"), &pattern(300_000, 1)).unwrap();
+    cluster.ok(&["umount", mount.to_str().unwrap()]);
+    let said = cluster.ok(&["fs", "locations", "--why", "/f"]);
+    assert!(said.contains(" settled: as it should be"), "{said}");
+    // There is no fourth node for its copies.
+    cluster.ok(&["node", "drain", "n2", "--no-wait"]);
+    wait_for("the reason", Duration::from_secs(20), || {
+        let located = cluster.json(&["fs", "locations", "--why", "/f"]);
+        let copies = &located["metablocks"][0]["copies"];
+        let why = copies["why"].as_str().unwrap();
+        copies["state"] == "waiting" && why.contains("being drained") && why.contains("no place for a copy")
+    });
+    let said = cluster.ok(&["node", "list", "--why"]);
+    assert!(said.contains("n2: 1 set waiting: a member's node is being drained; "), "{said}");
+    let nodes = cluster.json(&["node", "list", "--why"]);
+    assert_eq!(nodes[1]["copies"][0]["sets"], 1, "{nodes}");
+    assert!(cluster.json(&["node", "list"])[1].get("copies").is_none());
+}
+
+#[test]
 fn a_flipped_byte_is_never_read_and_gets_repaired() {
     // As few nodes as copies: what is damaged is made good where it is.
     let cluster = Cluster::up(3);

@@ -181,7 +181,7 @@ fn look(view: &ClusterView<'_>, metablock: MetablockId) -> Found {
 }
 
 /// The step for what repair has chosen; none: nothing can be done.
-pub(super) fn to_step(view: &ClusterView<'_>, task: Task, repair: Repair) -> Option<Step> {
+pub(crate) fn to_step(view: &ClusterView<'_>, task: Task, repair: Repair) -> Option<Step> {
     let (kind, reason) = match repair {
         Repair::Impossible => return None,
         Repair::Drop { staying, reason, .. } => (Kind::Change { members: staying }, reason),

@@ -1,0 +1,106 @@
+//! Why a copy moves, or does not: the steps and obstacles of the reconciler, for people.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ebb_types::{InodeId, MetablockId, NodeId, Result, bail};
+use ebb_wire::pb;
+
+use super::guests::Prospect;
+use super::repair::{choose_repair, look::to_step};
+use super::{Obstacle, Task};
+use crate::shared::Shared;
+use crate::view::ClusterView;
+use crate::work::CopyInProgress;
+
+/// Answers `ExplainCopies`.
+pub(crate) fn explain(shared: &Shared, call: &pb::ExplainCopies) -> Result<pb::ExplainCopiesReply> {
+    match (call.inode, call.node) {
+        (inode, 0) if inode != 0 => of_file(shared, InodeId::new(inode)),
+        (0, node) if node != 0 => of_node(shared, NodeId::new(node)),
+        _ => bail!(Invalid, "a file or a node is explained, one at a time"),
+    }
+}
+
+fn of_file(shared: &Shared, inode: InodeId) -> Result<pb::ExplainCopiesReply> {
+    let metablocks = shared.group.machine().metablocks(inode)?;
+    let explained = metablocks.iter().map(|record| {
+        let metablock = record.metablock_id();
+        let (state, why) = shared.look(|view| of_set(view, metablock));
+        pb::ExplainedSet { metablock: metablock.raw(), state: state.into(), why }
+    });
+    Ok(pb::ExplainCopiesReply { sets: explained.collect(), work: Vec::new() })
+}
+
+/// What there is to do for sets with a copy on a node. A node may have very many: only those that something is known of are
+/// looked at, each for itself.
+fn of_node(shared: &Shared, node: NodeId) -> Result<pb::ExplainCopiesReply> {
+    let machine = shared.group.snapshot();
+    if machine.node(node).is_none() {
+        bail!(NotFound, "there is no node {node}; `ebb node list` shows them");
+    }
+    let busy: BTreeSet<MetablockId> = shared.soft().work.busy_sets();
+    let mut tally: BTreeMap<(pb::CopyState, String), u64> = BTreeMap::new();
+    for metablock in busy {
+        let Some((_, record)) = machine.find_metablock(metablock) else { continue };
+        if !record.members.iter().chain(&record.extra).any(|member| member.node_id() == node) {
+            continue;
+        }
+        let found = shared.look(|view| of_set(view, metablock));
+        if found.0 != pb::CopyState::CopySettled {
+            *tally.entry(found).or_default() += 1;
+        }
+    }
+    let explained = tally.into_iter().map(|((state, why), sets)| pb::ExplainedWork { state: state.into(), why, sets });
+    let mut work: Vec<_> = explained.collect();
+    work.sort_by_key(|work| std::cmp::Reverse(work.sets));
+    Ok(pb::ExplainCopiesReply { sets: Vec::new(), work })
+}
+
+/// How a set is, and why.
+fn of_set(view: &ClusterView<'_>, metablock: MetablockId) -> (pb::CopyState, String) {
+    use pb::CopyState::{CopyDue, CopySettled, CopyUnderWay, CopyWaits};
+    let work = &view.soft.work;
+    let Some(task) = Task::find(view.machine, metablock) else { return (CopySettled, "it is gone".to_owned()) };
+    if let Some(copy) = work.copies.get(&metablock) {
+        return (CopyUnderWay, under_way(copy, ""));
+    }
+    let is_recovering = view.machine.attr(task.inode).is_ok_and(|attr| attr.size_unknown);
+    if is_recovering {
+        return (CopyWaits, Obstacle::Recovering.to_string());
+    }
+    if let Some((reason, obstacle)) = work.obstacle(metablock) {
+        return (CopyWaits, format!("{reason}; {obstacle}"));
+    }
+    if let Some(copy) = work.extra_copies.get(&metablock) {
+        return (CopyUnderWay, under_way(copy, "an extra copy "));
+    }
+    let wanted = view.machine.attr(task.inode).map_or(1, |attr| attr.replicas);
+    let set = view.set(metablock, &task.record, wanted);
+    if let Some(repair) = choose_repair(&set) {
+        return match to_step(view, task, repair) {
+            Some(step) => (CopyDue, format!("{}; it is looked at next", step.reason)),
+            None => (CopyWaits, Obstacle::NoSource.to_string()),
+        };
+    }
+    let guests = task.record.members.iter().filter(|member| member.is_guest());
+    let away: Vec<String> = guests.map(|guest| of_guest(view, &task, guest)).collect();
+    if away.is_empty() { (CopySettled, "as it should be".to_owned()) } else { (CopyWaits, away.join("; ")) }
+}
+
+fn under_way(copy: &CopyInProgress, what: &str) -> String {
+    format!("{what}{} -> {}: {}", copy.source, copy.target, copy.reason)
+}
+
+/// Why a guest is not at home.
+fn of_guest(view: &ClusterView<'_>, task: &Task, guest: &pb::Member) -> String {
+    let (host, home) = (guest.node_id(), guest.home_id());
+    let prospect = Prospect::of(&view.soft.plans, home, view.now_ms);
+    let need_ms = view.need_ms(task.record.length);
+    let why = match () {
+        () if prospect.is_off => format!("no power plan wakes {home}"),
+        () if prospect.goes_off => format!("the next power plan switches {home} off"),
+        () if prospect.serves_ms < need_ms => format!("{home} never serves for the {need_ms} ms that the copy takes"),
+        () => format!("it goes to {home} when both are idle"),
+    };
+    format!("{host} keeps it for {home}: {why}")
+}
