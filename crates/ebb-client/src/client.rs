@@ -12,17 +12,19 @@ use ebb_types::{BLOCK_SIZE_DEFAULT, Credentials, HostName, InodeId, Result, Sess
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{self, Op};
 
-use crate::inspect::POWER_XATTR;
-use crate::known::Name;
-use crate::masters::Masters;
 use crate::metrics::Metrics;
 use crate::names::LOCATIONS_XATTR;
-use crate::read::READ_MAX;
-use crate::session::{ATTEMPT, Session};
+use crate::names::known::Name;
+use crate::nodes::gray;
+use crate::power::inspect::POWER_XATTR;
+use crate::power::rest;
+use crate::read::{READ_MAX, fetch};
+use crate::session::masters::Masters;
+use crate::session::{ATTEMPT, Session, poll, suspend, witness};
 use crate::shared::Shared;
 use crate::types::{Access, Allocate, CacheListener, Handle, Location, Privileges, SetAttr};
-use crate::write::Place;
-use crate::{ClientOptions, HostPower, committer, fetch, gray, poll, rest, suspend, witness};
+use crate::write::{Place, committer};
+use crate::{ClientOptions, HostPower};
 
 /// Blocks that [`Client::read_by_map`] asks for at a time, and that [`Client::copy_range`] has under way ahead of what it writes.
 const READS_AHEAD: usize = 4;

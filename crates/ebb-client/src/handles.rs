@@ -9,10 +9,10 @@ use ebb_wire::pb::meta_op::{Create, Op};
 use parking_lot::Mutex;
 
 use crate::inode::{Granted, Inode, Lease};
-use crate::kept::Changed;
-use crate::known::Asking;
 use crate::lease::{Opening, Taken};
-use crate::prefetch::ReadAhead;
+use crate::names::kept::Changed;
+use crate::names::known::Asking;
+use crate::read::prefetch::ReadAhead;
 use crate::shared::Shared;
 use crate::types::{Access, Handle};
 

@@ -14,13 +14,13 @@ use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::cache::{Asker, BlockCache, Cause};
-use crate::channel::{Channel, Copies};
-use crate::extents::Extents;
-use crate::gather::Gather;
-use crate::outgoing::{Content, Outgoing};
-use crate::sharing::{End, Sharing};
-use crate::sticky::Sticky;
+use crate::read::cache::{Asker, BlockCache, Cause};
+use crate::read::gather::Gather;
+use crate::shared_file::sharing::{End, Sharing};
+use crate::write::channel::{Channel, Copies};
+use crate::write::extents::Extents;
+use crate::write::outgoing::{Content, Outgoing};
+use crate::write::sticky::Sticky;
 
 /// What this client holds on a file, in the order of what it allows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -1,5 +1,10 @@
 //! Taking leases, and passing the gate under them.
 
+pub(crate) mod batch;
+pub(crate) mod idle;
+pub(crate) mod recall;
+pub(crate) mod returns;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +15,10 @@ use ebb_wire::pb::meta_op::{GetMap, Op};
 use tokio::sync::RwLockReadGuard;
 
 use crate::inode::{Granted, Inode, Lease};
-use crate::recall;
+
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
-use crate::sharing::Sharing;
+use crate::shared_file::sharing::Sharing;
 
 /// Records in one piece of a map.
 const MAP_PART: u32 = 4096;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cache::Ahead;
+use crate::read::cache::Ahead;
 
 macro_rules! metrics {
     ($($(#[$doc:meta])* $name:ident,)*) => {

@@ -1,5 +1,11 @@
 //! What becomes of a file that loses a name, and where files lie.
 
+pub(crate) mod attributes;
+pub(crate) mod kept;
+pub(crate) mod known;
+pub(crate) mod locks;
+pub(crate) mod seen;
+
 use std::sync::Arc;
 
 use ebb_types::{Credentials, HostName, InodeId, Result};
@@ -7,10 +13,10 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 use parking_lot::MutexGuard;
 
-use crate::batch::{RELEASE_BATCH, is_idle};
 use crate::inode::{Core, Inode, Lease};
 use crate::lease::Entry;
-use crate::returns;
+use crate::lease::batch::{RELEASE_BATCH, is_idle};
+use crate::lease::returns;
 use crate::shared::Shared;
 use crate::types::Location;
 

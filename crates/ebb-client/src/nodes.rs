@@ -1,5 +1,8 @@
 //! The nodes as last heard from the master, and how much is asked of each.
 
+pub(crate) mod gray;
+pub(crate) mod silence;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +14,7 @@ use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::silence::Silence;
+use crate::nodes::silence::Silence;
 
 /// The node map. Cheap to clone.
 #[derive(Clone, Debug, Default)]

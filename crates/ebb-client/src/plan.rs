@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ebb_types::{CHUNK_SIZE, Geometry};
 use ebb_wire::pb;
 
-use crate::prefetch::Reach;
+use crate::read::prefetch::Reach;
 
 /// Metablocks to have granted beyond the one that is being written.
 const GRANTS_AHEAD: u64 = 2;

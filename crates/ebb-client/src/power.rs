@@ -1,13 +1,18 @@
 //! What this client knows of who sleeps when. A sleeping node is waited for or passed over, never asked in vain.
 
+pub mod deliver;
+pub(crate) mod inspect;
+pub(crate) mod relay;
+pub(crate) mod rest;
+
 use std::time::Duration;
 
 use ebb_power::{NodeState, PowerPlan, wall_ms};
 use ebb_types::{HostName, NodeId, ReadRule, Result, err};
 use ebb_wire::pb;
 
-use crate::fetch::order;
 use crate::plan::NEED_MS;
+use crate::read::fetch::order;
 use crate::shared::Shared;
 
 /// What the power plans make of a host, as far as this client knows them.

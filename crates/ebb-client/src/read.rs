@@ -1,5 +1,15 @@
 //! The read path: what is in memory, and fetches for the rest.
 
+pub(crate) mod cache;
+pub(crate) mod extras;
+pub(crate) mod fetch;
+pub(crate) mod gather;
+pub(crate) mod hedge;
+pub(crate) mod hopeless;
+pub(crate) mod prefetch;
+pub(crate) mod short;
+pub(crate) mod spare;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -7,14 +17,14 @@ use bytes::Bytes;
 use ebb_types::{Prefetch, ReadRule, Result, err};
 
 use crate::Unit;
-use crate::cache::{Asker, Cause};
-use crate::fetch::{self, Wanted};
-use crate::gather::Gather;
 use crate::handles::OpenFile;
 use crate::inode::{Core, Fetch, Inode, Lease};
 use crate::lease::Entry;
 use crate::plan::fetch_ranges;
-use crate::prefetch::{self, Reach};
+use crate::read::cache::{Asker, Cause};
+use crate::read::fetch::Wanted;
+use crate::read::gather::Gather;
+use crate::read::prefetch::Reach;
 use crate::shared::Shared;
 
 /// Most that one read may ask for; longer ones are cut into several.

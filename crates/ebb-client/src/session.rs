@@ -1,5 +1,10 @@
 //! Who this client is to the master: session, request ids, and how long its leases may be believed.
 
+pub(crate) mod masters;
+pub(crate) mod poll;
+pub(crate) mod suspend;
+pub(crate) mod witness;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +16,7 @@ use ebb_wire::pb::meta_op::Op;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::masters::{Masters, Outcome};
+use crate::session::masters::{Masters, Outcome};
 
 /// One attempt of a call that the master answers at once.
 pub(crate) const ATTEMPT: Duration = Duration::from_secs(6);

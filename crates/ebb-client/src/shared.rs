@@ -14,29 +14,29 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::ClientOptions;
-use crate::budget::Budget;
-use crate::cache::BlockCache;
-use crate::committer::Queue;
-use crate::extras::Extras;
-use crate::gray::Gray;
 use crate::handles::Handles;
-use crate::hedge::Hedge;
-use crate::idle::Uses;
 use crate::inode::{Core, Inode, Lease};
-use crate::known::Known;
-use crate::locks::LockWaiters;
+use crate::lease::idle::Uses;
+use crate::lease::returns::Returns;
 use crate::metrics::Cells;
+use crate::names::known::Known;
+use crate::names::locks::LockWaiters;
 use crate::nodes::NodeMap;
-use crate::poll::MasterBoot;
-use crate::proxied::IN_FLIGHT_MAX;
-use crate::rest::Resting;
-use crate::returns::Returns;
+use crate::nodes::gray::Gray;
+use crate::power::rest::Resting;
+use crate::read::cache::BlockCache;
+use crate::read::extras::Extras;
+use crate::read::hedge::Hedge;
+use crate::read::short::ShortCircuit;
+use crate::read::spare::Spare;
 use crate::served::Served;
 use crate::session::Session;
-use crate::sharing::Requests;
-use crate::short::ShortCircuit;
-use crate::spare::Spare;
+use crate::session::poll::MasterBoot;
+use crate::shared_file::proxied::IN_FLIGHT_MAX;
+use crate::shared_file::sharing::Requests;
 use crate::types::{CacheGuard, CacheListener};
+use crate::write::budget::Budget;
+use crate::write::committer::Queue;
 
 /// The client behind [`crate::Client`].
 pub(crate) struct Shared {
@@ -192,7 +192,7 @@ impl Shared {
                 || core.lost_epoch.is_some()
                 || core.lease != Lease::None
                 || core.uncommitted
-                || core.sharing.as_ref().is_some_and(crate::sharing::Sharing::is_unsynced)
+                || core.sharing.as_ref().is_some_and(crate::shared_file::sharing::Sharing::is_unsynced)
         });
     }
 

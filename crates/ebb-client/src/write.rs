@@ -1,5 +1,20 @@
 //! The write path: into memory, whole blocks out at once.
 
+pub(crate) mod allocate;
+pub(crate) mod budget;
+pub(crate) mod channel;
+pub(crate) mod committer;
+pub(crate) mod drain;
+pub(crate) mod drive;
+pub(crate) mod extents;
+pub(crate) mod flush;
+pub(crate) mod handoff;
+pub(crate) mod members;
+pub(crate) mod outgoing;
+pub(crate) mod repair;
+pub(crate) mod resize;
+pub(crate) mod sticky;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -282,7 +297,7 @@ impl Shared {
         let mut touched = Vec::new();
         for piece in core.geometry().pieces(start, end.saturating_sub(start)).collect::<Vec<_>>() {
             if let Some(channel) = core.channel(piece.metablock_index) {
-                channel.push(crate::outgoing::Content::range(kind, piece.offset, piece.len));
+                channel.push(crate::write::outgoing::Content::range(kind, piece.offset, piece.len));
                 touched.push(piece.metablock_index);
             }
         }

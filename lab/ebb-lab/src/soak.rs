@@ -81,7 +81,7 @@ pub fn run(context: &Context, args: &SoakArgs) -> Result<bool> {
 /// Small clusters under faults find most in the same time; large ones take the time of many.
 const fn kind_of(seed: u64) -> What {
     match seed % 8 {
-        0..3 => What::Faults,
+        0..3 => What::Faults(Vec::new()),
         3 => What::Single,
         4..7 => What::Power { policy: None, signal: None },
         _ => What::Large,

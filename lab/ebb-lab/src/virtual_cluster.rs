@@ -33,6 +33,9 @@ pub struct VirtualArgs {
     /// A large cluster: up to twenty block servers, eight clients and three proxies, several faults at a time.
     #[arg(long, conflicts_with = "power")]
     large: bool,
+    /// Only these kinds of faults, as the report names them, with hyphens: crash,one-way. Drawn from the seed if not given.
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["single", "large", "power"])]
+    faults: Vec<String>,
     /// A cluster that follows its power: every policy, signal and kind of fault, drawn from the seed.
     #[arg(long)]
     power: bool,
@@ -69,8 +72,8 @@ pub fn run(context: &Context, args: &VirtualArgs) -> Result<bool> {
 
 /// What is run.
 pub(super) enum What {
-    /// A cluster under faults.
-    Faults,
+    /// A cluster under faults, of these kinds if any are named.
+    Faults(Vec<Kind>),
     /// A large one.
     Large,
     /// One fault at a time.
@@ -85,7 +88,8 @@ impl What {
             return Ok(Self::Single);
         }
         if !args.power {
-            return Ok(if args.large { Self::Large } else { Self::Faults });
+            let kinds = args.faults.iter().map(|name| parse_kind(name)).collect::<Result<_>>()?;
+            return Ok(if args.large { Self::Large } else { Self::Faults(kinds) });
         }
         let policy = args.policy.as_deref().map(str::parse).transpose()?;
         Ok(Self::Power { policy, signal: args.signal.as_deref().map(parse_signal).transpose()? })
@@ -94,7 +98,11 @@ impl What {
     pub(super) fn run(&self, seed: u64, plant: Option<Plant>) -> Report {
         match self {
             Self::Large => ebb_virtual::run(seed, VirtualOptions { plant, ..VirtualOptions::large(seed) }),
-            Self::Faults => ebb_virtual::run(seed, VirtualOptions { plant, ..VirtualOptions::drawn(seed) }),
+            Self::Faults(kinds) => {
+                let drawn = VirtualOptions::drawn(seed);
+                let faults = if kinds.is_empty() { drawn.faults } else { Some(kinds.clone()) };
+                ebb_virtual::run(seed, VirtualOptions { plant, faults, ..drawn })
+            }
             Self::Single => ebb_virtual::single::run(seed, SingleOptions { plant, ..SingleOptions::drawn(seed) }),
             Self::Power { policy, signal } => {
                 let drawn = PowerOptions::drawn(seed);
@@ -107,7 +115,8 @@ impl What {
     /// What can go wrong, by name.
     fn faults(&self) -> Vec<String> {
         match self {
-            Self::Faults | Self::Large => Kind::ALL.iter().map(ToString::to_string).collect(),
+            Self::Faults(kinds) if !kinds.is_empty() => kinds.iter().map(ToString::to_string).collect(),
+            Self::Faults(_) | Self::Large => Kind::ALL.iter().map(ToString::to_string).collect(),
             Self::Single => Vec::new(),
             Self::Power { .. } => Fault::ALL.iter().map(|fault| fault.name().to_owned()).collect(),
         }
@@ -116,7 +125,10 @@ impl What {
     /// How it is asked for.
     pub(super) fn arguments(&self) -> String {
         let (policy, signal) = match self {
-            Self::Faults => return String::new(),
+            Self::Faults(kinds) if kinds.is_empty() => return String::new(),
+            Self::Faults(kinds) => {
+                return format!(" --faults {}", kinds.iter().map(name_of).collect::<Vec<_>>().join(","));
+            }
             Self::Large => return " --large".to_owned(),
             Self::Single => return " --single".to_owned(),
             Self::Power { policy, signal } => (policy, signal),
@@ -240,6 +252,18 @@ fn parse_signal(name: &str) -> Result<SignalKind> {
     SignalKind::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = SignalKind::ALL.iter().map(|signal| signal.name()).collect();
         err!(Invalid, "--signal {name:?}: there are {}", names.join(", "))
+    })
+}
+
+/// A kind of fault as one word.
+fn name_of(kind: &Kind) -> String {
+    kind.to_string().replace(' ', "-")
+}
+
+fn parse_kind(name: &str) -> Result<Kind> {
+    Kind::ALL.iter().copied().find(|kind| name_of(kind) == name).ok_or_else(|| {
+        let names: Vec<String> = Kind::ALL.iter().map(name_of).collect();
+        err!(Invalid, "--faults {name:?}: there are {}", names.join(", "))
     })
 }
 

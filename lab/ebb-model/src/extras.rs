@@ -12,7 +12,7 @@
 //! | `TakeBack` | the plan of `ebb-master/src/copies/extras.rs` |
 //! | `Judge`, `Delete` | `ebb-master/src/deletes.rs`, `DeleteReplicas` |
 //! | `Restart`, `Report` | a new master process, and what the volume tells it |
-//! | `Acquire`, `Recall`, `Hint`, `Hear`, `Read` | `ebb-client/src/fetch.rs` and `extras.rs` |
+//! | `Acquire`, `Recall`, `Hint`, `Hear`, `Read` | `ebb-client/src/read/fetch.rs` and `extras.rs` |
 //! | `TakeMap`, `ReadByMap` | `Client::read_by_map` |
 
 mod actions;

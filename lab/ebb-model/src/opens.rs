@@ -8,11 +8,11 @@
 //! | action | stands for |
 //! |---|---|
 //! | `Make`, `Open`, `Close`, `GiveUp` | `ebb-client/src/handles.rs`, `lease.rs` |
-//! | `Forget`, `BeSilent` | `ebb-client/src/returns.rs` |
+//! | `Forget`, `BeSilent` | `ebb-client/src/lease/returns.rs` |
 //! | `Deliver` | `ebb-master/src/acquire.rs`, `leases.rs`, `shared.rs`: `Create`, `Acquire`, `Forget`, `Reclaim` |
-//! | `Hear` | their answers, and `PollReply.nameless` (`ebb-client/src/returns.rs`) |
+//! | `Hear` | their answers, and `PollReply.nameless` (`ebb-client/src/lease/returns.rs`) |
 //! | `Unlink`, `Ask`, `Free`, `Restart` | `ebb-master/src/upkeep.rs`, `sessions.rs` |
-//! | `Reclaim` | `ebb-client/src/poll.rs` |
+//! | `Reclaim` | `ebb-client/src/session/poll.rs` |
 
 mod actions;
 mod mutant;

@@ -9,8 +9,8 @@ use ebb_types::InodeId;
 use ebb_wire::pb;
 
 use super::harness::{Cluster, create, pattern, read_all, root, run, run_planted};
-use crate::idle::may_lower;
 use crate::inode::Lease;
+use crate::lease::idle::may_lower;
 use crate::{Access, Client};
 
 const FILES: u64 = 40;

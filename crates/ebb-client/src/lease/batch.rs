@@ -1,0 +1,171 @@
+//! Leases of many closed files going back together, in one command.
+//!
+//! ```text
+//!  closed, settled ── shut ──► nobody enters ── lower ──► write leases are read leases ── release ──► nothing is held
+//! ```
+//! A write lease that is committed and given back leaves a read lease, in one step of the master's. The session that gives it
+//! back counts as a reader until it says otherwise. So what is cached stays good, and nothing has to be asked again
+//! before the file is read. A recovery takes no notice of read leases; the next writer's recall ends them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ebb_types::{Credentials, Error};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{Commit, Op};
+use tokio::sync::{OwnedMutexGuard, OwnedRwLockWriteGuard};
+
+use crate::inode::{Core, Inode, Lease};
+use crate::lease::recall;
+use crate::session::ATTEMPT;
+use crate::shared::Shared;
+use crate::write::committer::{build, note_committed};
+
+/// Leases given back in one command.
+pub(crate) const RELEASE_BATCH: usize = 1000;
+
+/// A closed file that no operation is in. While this lives, none begins and an open waits.
+pub(crate) struct Shut {
+    inode: Arc<Inode>,
+    _gate: OwnedRwLockWriteGuard<()>,
+    _committing: OwnedMutexGuard<()>,
+}
+
+impl Drop for Shut {
+    fn drop(&mut self) {
+        self.inode.core.lock().closed = false;
+    }
+}
+
+impl Shared {
+    /// Shuts the files that `may` be shut and that nobody uses at this moment.
+    pub fn shut(&self, files: &[Arc<Inode>], may: impl Fn(&Core) -> bool) -> Vec<Shut> {
+        let shut = |inode: &Arc<Inode>| {
+            let gate = inode.gate.clone().try_write_owned().ok()?;
+            let committing = inode.committing.clone().try_lock_owned().ok()?;
+            let mut core = inode.core.lock();
+            // Ordering: under the file's lock. An open that comes later finds nothing to believe, and waits at the gate:
+            // without that its program could read pages that no lease covers.
+            core.closed = may(&core);
+            let is_shut = core.closed;
+            drop(core);
+            is_shut.then(|| Shut { inode: inode.clone(), _gate: gate, _committing: committing })
+        };
+        files.iter().filter_map(shut).collect()
+    }
+
+    /// Makes read leases of the write leases on these files. A file that the master refuses is dealt with as by any commit. Returns
+    /// the files, which are still shut, unless it is not known what became of them.
+    pub async fn lower(self: &Arc<Self>, shut: Vec<Shut>) -> Vec<Shut> {
+        let generation = self.session.name().generation;
+        let mut sent = Vec::with_capacity(shut.len());
+        for Shut { inode, .. } in &shut {
+            let core = inode.core.lock();
+            if core.generation == generation
+                && let Some(file) = build(inode.id, &core, true)
+            {
+                sent.push((inode, file));
+            }
+        }
+        if sent.is_empty() {
+            return shut;
+        }
+        let asking = self.known.ask();
+        let op = Op::Commit(Commit { files: sent.iter().map(|(_, file)| file.clone()).collect() });
+        let reply = match self.session.meta_kept(&Credentials::root(), op, self.options.keep_names).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                let held = self.doubt_lowered(&sent, &error);
+                let shared = self.clone();
+                // Ordering: the files stay shut until it is told. A lease that is taken before would be taken for the one in doubt.
+                self.runtime.spawn("tell of leases in doubt", async move {
+                    shared.tell(held).await;
+                    drop(shut);
+                });
+                return Vec::new();
+            }
+        };
+        let refusals: BTreeMap<u64, pb::Failure> =
+            reply.refusals.into_iter().map(|one| (one.inode, one.failure.unwrap_or_default())).collect();
+        let attrs: BTreeMap<u64, pb::Attr> = reply.released.into_iter().map(|attr| (attr.inode, attr)).collect();
+        let leased: BTreeSet<u64> = reply.leased.into_iter().collect();
+        for (inode, file) in sent {
+            if let Some(failure) = refusals.get(&file.inode) {
+                self.on_refused(inode, &Error::from(failure.clone()));
+                continue;
+            }
+            let mut core = inode.core.lock();
+            // The session may have ended, and the lease with it, while the answer was on its way.
+            if core.lease != Lease::Write || core.generation != generation || core.epoch.raw() != file.epoch {
+                continue;
+            }
+            note_committed(&mut core, &file);
+            let kept = leased.contains(&file.inode) && asking.is_undisturbed(inode.id);
+            let attr = attrs.get(&file.inode).filter(|_| kept);
+            core.lower_lease(attr.copied());
+            // Ordering: under the file's lock, as answers are looked at.
+            self.known.on_lowered(&asking, inode.id, attr.copied());
+            drop(core);
+            self.metrics.lowered_leases.add(1);
+        }
+        shut
+    }
+
+    /// These leases may have gone back, or a late message may still take them. So they are not believed, and a lease under the
+    /// same epoch would not be either. Nothing was dirty under them. Returns what the master is to hear.
+    fn doubt_lowered(self: &Arc<Self>, sent: &[(&Arc<Inode>, pb::CommitFile)], error: &Error) -> Vec<pb::Held> {
+        tracing::info!(files = sent.len(), %error, "it is not known whether leases went back: they are not used any more");
+        for (inode, _) in sent {
+            self.lose_lease(inode, error);
+        }
+        sent.iter().map(|(_, file)| recall::lost(file.inode, file.epoch)).collect()
+    }
+
+    /// Gives back what is held of these files, and forgets their bytes. A file that is in use after all stays.
+    pub async fn release_batch(self: &Arc<Self>, files: &[Arc<Inode>]) {
+        let shut = self.lower(self.shut(files, is_idle)).await;
+        let readers: Vec<&Arc<Inode>> =
+            shut.iter().map(|one| &one.inode).filter(|inode| inode.core.lock().lease == Lease::Read).collect();
+        if !readers.is_empty() {
+            let inodes = readers.iter().map(|inode| inode.id.raw()).collect();
+            let release = pb::Release { session: self.session.name().id.raw(), inodes };
+            if let Err(error) = self.session.masters.call(&release, ATTEMPT, self.session.deadline()).await.result {
+                // Where the master still counts a reader, it asks for the lease and is told that there is none.
+                tracing::debug!(%error, "releasing read leases");
+            }
+        }
+        for inode in readers {
+            let mut core = inode.core.lock();
+            if core.lease == Lease::Read {
+                core.close_lease();
+                self.close_descriptors(&core);
+                self.known.on_unsure_attr(inode.id);
+            }
+        }
+        for inode in shut.iter().map(|one| &one.inode) {
+            let core = inode.core.lock();
+            let forget = (core.registered || core.maybe_registered) && core.open_count == 0;
+            let is_free = core.lease == Lease::None;
+            drop(core);
+            if is_free {
+                self.cache.remove_inode(inode.id);
+            }
+            if forget {
+                self.return_closed(inode.id);
+            }
+        }
+    }
+}
+
+/// Whether a file is closed and everything that was written to it is committed.
+pub(crate) fn is_idle(core: &Core) -> bool {
+    core.open_count == 0
+        && !core.uncommitted
+        && core.dirty.is_empty()
+        && core.channels.values().all(|one| one.is_quiet())
+}
+
+/// The files of `files` that are [`is_idle`] now.
+pub(crate) fn idle_files(files: Vec<Arc<Inode>>) -> Vec<Arc<Inode>> {
+    files.into_iter().filter(|inode| is_idle(&inode.core.lock())).collect()
+}

@@ -1,0 +1,370 @@
+//! Asking, and changing, names and attributes, with what may be kept of the answers.
+
+use std::sync::Arc;
+
+use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, check_name_len, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{GetAttr, Lookup, Op, ReadDir};
+
+use crate::inode::Lease;
+use crate::names::known::{Asking, Name, Trust};
+use crate::shared::Shared;
+
+impl Shared {
+    /// Attributes of a name: from memory if it is kept, else from the master.
+    pub async fn lookup(self: &Arc<Self>, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<pb::Attr> {
+        // A directory that is known whole knows of no such name, and that is not what is wrong with it.
+        check_name_len(name)?;
+        let missing = || err!(NotFound, "there is no {} in the directory {parent}", String::from_utf8_lossy(name));
+        match self.kept_name(parent, name) {
+            Name::Missing => return Err(missing()),
+            Name::Leads(inode) => {
+                if let Some(attr) = self.kept_attr(inode) {
+                    return Ok(attr);
+                }
+            }
+            Name::Unknown => {}
+        }
+        let asking = self.known.ask();
+        let op = Op::Lookup(Lookup { parent: parent.raw(), name: name.to_vec() });
+        let reply = self.ask(credentials, op).await?;
+        let leads = reply.attr.map(|attr| InodeId::new(attr.inode));
+        if reply.leased.contains(&parent.raw()) && !is_dots(name) && (leads.is_some() || reply.missing) {
+            self.known.put_name(&asking, parent, name, leads);
+        }
+        match reply.attr {
+            Some(attr) => self.settle_attr(credentials, &asking, attr, &reply.leased).await,
+            None if reply.missing => Err(missing()),
+            None => Err(err!(Protocol, "an answer came without attributes")),
+        }
+    }
+
+    /// Attributes: from memory under a lease, else from the master.
+    pub async fn get_attr(self: &Arc<Self>, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
+        if let Some(attr) = self.kept_attr(id) {
+            return Ok(attr);
+        }
+        self.returns.check(id)?;
+        self.ask_attr(credentials, Op::GetAttr(GetAttr { inode: id.raw() })).await
+    }
+
+    /// A query that is answered with attributes.
+    pub async fn ask_attr(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
+        let asking = self.known.ask();
+        let reply = self.ask(credentials, op).await?;
+        let attr = reply.attr.ok_or_else(|| err!(Protocol, "an answer came without attributes"))?;
+        self.settle_attr(credentials, &asking, attr, &reply.leased).await
+    }
+
+    /// Entries of a directory. Attributes come along even if nobody asked, for the questions that follow.
+    pub async fn read_dir(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        mut read: ReadDir,
+    ) -> Result<(Vec<pb::DirEntry>, bool)> {
+        let (directory, cookie, wanted) = (InodeId::new(read.inode), read.cookie, read.plus);
+        let keep = self.options.keep_names;
+        if keep && !read.plus && !read.map {
+            (read.plus, read.hint) = (true, true);
+        }
+        let asking = self.known.ask();
+        let reply = self.ask(credentials, Op::ReadDir(read)).await?;
+        let mut entries = reply.entries;
+        // Sorted, for one look for each entry.
+        let mut leased = reply.leased;
+        leased.sort_unstable();
+        if leased.binary_search(&directory.raw()).is_ok() {
+            self.known.put_listing(&asking, directory, cookie, &entries, reply.end);
+        }
+        for entry in &mut entries {
+            if let Some(attr) = entry.attr.take() {
+                let own = leased.binary_search(&attr.inode).map_or(&[][..], |at| &leased[at..=at]);
+                entry.attr = match self.see_attr(&asking, &attr, own) {
+                    None if wanted && self.find(InodeId::new(attr.inode)).is_some() => {
+                        // What came along of its map is as old as the size.
+                        entry.unsettled = true;
+                        match self.ask_again(credentials, InodeId::new(attr.inode)).await {
+                            // The name was there when it was listed. Whoever opens the file hears that it is gone.
+                            Err(error) if error.kind() == ErrorKind::Stale => Some(attr),
+                            seen => Some(seen?),
+                        }
+                    }
+                    // This client had no lease on a file that it has no trace of. A new session made all answers unsure.
+                    seen => seen.or(Some(attr)).filter(|_| wanted),
+                };
+            }
+        }
+        Ok((entries, reply.end))
+    }
+
+    /// Attributes that need not be asked for.
+    pub fn kept_attr(&self, id: InodeId) -> Option<pb::Attr> {
+        if let Some(inode) = self.find(id) {
+            let core = inode.core.lock();
+            if !core.attr_stale
+                && self.is_believed(&core, Lease::Read)
+                && let Some(attr) = &core.attr
+            {
+                return Some(core.overlay(*attr));
+            }
+            if core.lease == Lease::Write {
+                return None;
+            }
+        }
+        self.known.attr(id).filter(|_| self.session.is_trusted())
+    }
+
+    /// Asks the master about names and attributes, or has it change them. What is answered may be kept.
+    pub async fn ask(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
+        self.serving().await?;
+        self.session.meta_kept(credentials, op, self.options.keep_names).await
+    }
+
+    /// What need not be asked of a name.
+    pub fn kept_name(&self, parent: InodeId, name: &[u8]) -> Name {
+        if self.session.is_trusted() { self.known.name(parent, name) } else { Name::Unknown }
+    }
+
+    /// Whether it is known that the inode has no extended attributes and no ACL.
+    pub fn has_no_xattrs(&self, id: InodeId) -> bool {
+        let plain = |kind| kind == FileKind::File.raw() || kind == FileKind::Directory.raw();
+        self.kept_attr(id).is_some_and(|attr| !attr.has_xattrs && plain(attr.kind))
+    }
+
+    /// A change of names or attributes. What is kept follows it.
+    pub async fn change(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
+        self.change_with(credentials, op, |_, _| ()).await.map(|changed| changed.reply)
+    }
+
+    /// The same; `then` sees the answer before anything else can disturb what it says.
+    pub async fn change_with<T>(
+        &self,
+        credentials: &Credentials,
+        op: Op,
+        then: impl FnOnce(&Asking<'_>, &pb::MetaReply) -> T,
+    ) -> Result<Changed<T>> {
+        let names = names_of(&op);
+        let inodes = inodes_of(&op);
+        let makes_directory = matches!(op, Op::MakeDir(_));
+        let sets_size = matches!(&op, Op::SetAttr(set) if set.size.is_some());
+        let unsure = Unsure { shared: self, names: &names, inodes: &inodes, done: false };
+        let asking = self.known.ask();
+        let reply = match self.ask(credentials, op).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                // Nothing was changed by what was refused for a reason that others see too.
+                let refused = matches!(error.kind(), ErrorKind::Exists | ErrorKind::AccessDenied | ErrorKind::NotEmpty);
+                let mut unsure = unsure;
+                unsure.done = refused && names.iter().all(|name| name.now != Now::Unsure);
+                drop(unsure);
+                return Err(error);
+            }
+        };
+        let mut unsure = unsure;
+        unsure.done = true;
+        let done = then(&asking, &reply);
+        // Ordering: before the change itself counts as something that has happened to the new directory.
+        if let Some(attr) = reply.attr.filter(|attr| makes_directory && reply.leased.contains(&attr.inode)) {
+            self.known.put_empty(&asking, InodeId::new(attr.inode));
+        }
+        let seen = if sets_size {
+            // Attributes and size of the file change in one step, by whoever asked.
+            inodes.iter().for_each(|inode| self.known.on_unsure_attr(*inode));
+            reply.attr
+        } else {
+            self.note_change(&asking, &reply, &names, &inodes)
+        };
+        Ok(Changed { reply, seen, then: done })
+    }
+
+    /// Returns the attributes that the answer told as programs see them; `None`: there are none, or they may never have been
+    /// right.
+    fn note_change(
+        &self,
+        asking: &Asking<'_>,
+        reply: &pb::MetaReply,
+        names: &[Renamed],
+        inodes: &[InodeId],
+    ) -> Option<pb::Attr> {
+        let leased = |inode: u64| reply.leased.contains(&inode);
+        for name in names {
+            let leads = match name.now {
+                Now::Made => reply.attr.map(|attr| InodeId::new(attr.inode)),
+                Now::Gone => None,
+                Now::Unsure => {
+                    self.known.on_unsure_name(name.parent, &name.name);
+                    continue;
+                }
+            };
+            let parent = reply.parents.iter().find(|attr| attr.inode == name.parent.raw() && leased(attr.inode));
+            self.known.on_own_name(asking, name.parent, &name.name, leads, parent.copied());
+        }
+        let mut seen = reply.attr;
+        let about = reply.attr.filter(|attr| !inodes.contains(&InodeId::new(attr.inode)));
+        if let Some(attr) = &reply.attr {
+            let id = InodeId::new(attr.inode);
+            if attr.nlink == 0 {
+                // Nobody finds it by a name any more, and its number is never given again: it would be kept for nothing.
+                self.known.forget_removed(id);
+            }
+            let mut now = Some(*attr).filter(|_| leased(attr.inode));
+            if let Some(inode) = self.find(id) {
+                let mut core = inode.core.lock();
+                let trust = core.trust(asking, attr);
+                if !core.note_answer(attr, now.is_some(), trust) {
+                    // What was granted is from before the change, or from after it.
+                    core.attr_stale = true;
+                }
+                seen = core.show(*attr, trust);
+                now = now.filter(|_| trust != Trust::Never && core.lease != Lease::Write && attr.nlink > 0);
+                self.known.on_own_change(asking, id, now);
+            } else {
+                seen = seen.filter(|attr| asking.trust(attr) != Trust::Never);
+                self.known.on_own_change(asking, id, now.filter(|_| attr.nlink > 0));
+            }
+        }
+        for inode in inodes.iter().filter(|inode| reply.attr.is_none_or(|attr| attr.inode != inode.raw())) {
+            self.known.on_unsure_attr(*inode);
+        }
+        if reply.displaced_inode != 0 && about.is_none_or(|attr| attr.inode != reply.displaced_inode) {
+            self.on_unsure_inode(InodeId::new(reply.displaced_inode));
+        }
+        seen
+    }
+
+    fn on_unsure_inode(&self, id: InodeId) {
+        self.known.on_unsure_attr(id);
+        if let Some(inode) = self.find(id) {
+            inode.core.lock().attr_stale = true;
+        }
+    }
+
+    /// Others wait until this client keeps nothing of these inodes any more.
+    pub fn on_forget(self: &Arc<Self>, told: Vec<pb::Forgetting>) {
+        let shared = self.clone();
+        self.runtime.spawn("forget what others change", async move {
+            shared.forget_inodes(told.iter().map(|one| InodeId::new(one.inode)).collect()).await;
+            shared.tell_forgotten(told.iter().map(|one| one.number).collect()).await;
+        });
+    }
+
+    /// This client said that it is going to rest: now nobody has to wait for it.
+    pub fn on_forget_all(self: &Arc<Self>, numbers: Vec<u64>) {
+        let shared = self.clone();
+        self.runtime.spawn("forget everything before sleeping", async move {
+            shared.forget_everything().await;
+            shared.tell_forgotten(numbers).await;
+        });
+    }
+
+    /// The master process that knew what is kept is gone, or the session is.
+    pub async fn forget_everything(self: &Arc<Self>) {
+        let mut inodes = self.known.clear();
+        inodes.extend(self.inodes().iter().map(|inode| inode.id));
+        self.forget_inodes(inodes).await;
+    }
+
+    async fn forget_inodes(self: &Arc<Self>, inodes: Vec<InodeId>) {
+        self.known.forget(&inodes);
+        for inode in inodes.iter().filter_map(|id| self.find(*id)) {
+            inode.core.lock().attr_stale = true;
+        }
+        let listener = self.listener.lock().clone();
+        if let Some(listener) = listener {
+            self.runtime.compute(move || listener.forget(&inodes)).await;
+        }
+    }
+}
+
+/// A change that was made.
+#[derive(Debug)]
+pub(crate) struct Changed<T> {
+    /// The answer.
+    pub reply: pb::MetaReply,
+    /// The attributes in it as programs see them; `None`: there are none, or they may never have been right.
+    pub seen: Option<pb::Attr>,
+    /// What was made of it at once.
+    pub then: T,
+}
+
+/// A name that a change is about, and what becomes of it.
+struct Renamed {
+    parent: InodeId,
+    name: Vec<u8>,
+    now: Now,
+}
+
+/// What a name is after a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Now {
+    /// It leads to what the answer is about.
+    Made,
+    /// Not there.
+    Gone,
+    /// The answer does not tell.
+    Unsure,
+}
+
+fn names_of(op: &Op) -> Vec<Renamed> {
+    let one = |parent: u64, name: &[u8], now| Renamed { parent: InodeId::new(parent), name: name.to_vec(), now };
+    match op {
+        Op::Create(op) if op.unnamed => Vec::new(),
+        Op::Create(op) => vec![one(op.parent, &op.name, Now::Made)],
+        Op::MakeDir(op) => vec![one(op.parent, &op.name, Now::Made)],
+        Op::MakeNode(op) => vec![one(op.parent, &op.name, Now::Made)],
+        Op::Symlink(op) => vec![one(op.parent, &op.name, Now::Made)],
+        Op::Link(op) => vec![one(op.parent, &op.name, Now::Made)],
+        Op::Unlink(op) => vec![one(op.parent, &op.name, Now::Gone)],
+        Op::RemoveDir(op) => vec![one(op.parent, &op.name, Now::Gone)],
+        Op::Rename(op) => {
+            // Two names of one inode stay both: what the source is now is asked.
+            let source = one(op.source_parent, &op.source_name, Now::Unsure);
+            let target = if op.exchange { Now::Unsure } else { Now::Made };
+            vec![source, one(op.target_parent, &op.target_name, target)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Inodes that a change names.
+fn inodes_of(op: &Op) -> Vec<InodeId> {
+    match op {
+        Op::Link(op) => vec![InodeId::new(op.inode)],
+        Op::SetAttr(op) => vec![InodeId::new(op.inode)],
+        Op::SetXattr(op) => vec![InodeId::new(op.inode)],
+        Op::RemoveXattr(op) => vec![InodeId::new(op.inode)],
+        _ => Vec::new(),
+    }
+}
+
+/// Until its end is known, a change may have been made or not.
+///
+/// Cancel-safety: dropped with the call, what the change is about is not believed any more.
+struct Unsure<'a> {
+    shared: &'a Shared,
+    names: &'a [Renamed],
+    inodes: &'a [InodeId],
+    done: bool,
+}
+
+impl Drop for Unsure<'_> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        for name in self.names {
+            let before = self.shared.known.name(name.parent, &name.name);
+            self.shared.known.on_unsure_name(name.parent, &name.name);
+            if let Name::Leads(inode) = before {
+                self.shared.on_unsure_inode(inode);
+            }
+        }
+        for inode in self.inodes {
+            self.shared.on_unsure_inode(*inode);
+        }
+    }
+}
+
+fn is_dots(name: &[u8]) -> bool {
+    name == b"." || name == b".."
+}

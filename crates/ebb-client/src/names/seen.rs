@@ -1,0 +1,109 @@
+//! Attributes as programs are told them: answers of the master, with what this client knows better.
+//!
+//! The master leaves the size of a file to the client that holds its write lease, also when that client asks. If the lease goes
+//! back while the answer is on its way, the answer has a size that the file may never have had for anybody: a kernel that
+//! took it would read less than there is. Then the question is asked again, and the file's leases stay as they are meanwhile.
+
+use std::sync::Arc;
+
+use ebb_types::{Credentials, InodeId, Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{GetAttr, Op};
+
+use crate::inode::Lease;
+use crate::names::kept::Changed;
+use crate::names::known::{Asking, Trust};
+use crate::shared::Shared;
+
+impl Shared {
+    /// Attributes that an answer told, noted, kept if they may be, and with this client's own size and times. `None`: they may
+    /// never have been right.
+    pub fn see_attr(&self, asking: &Asking<'_>, attr: &pb::Attr, leased: &[u64]) -> Option<pb::Attr> {
+        let leased = leased.contains(&attr.inode);
+        let Some(inode) = self.find(InodeId::new(attr.inode)) else {
+            if leased {
+                self.known.put_attr(asking, *attr);
+            }
+            return (asking.trust(attr) != Trust::Never).then_some(*attr);
+        };
+        let mut core = inode.core.lock();
+        // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
+        let trust = core.trust(asking, attr);
+        core.note_answer(attr, leased, trust);
+        if leased && trust != Trust::Never && core.lease != Lease::Write {
+            self.known.put_attr(asking, *attr);
+        }
+        core.show(*attr, trust)
+    }
+
+    /// The same for who can wait.
+    pub async fn settle_attr(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        asking: &Asking<'_>,
+        attr: pb::Attr,
+        leased: &[u64],
+    ) -> Result<pb::Attr> {
+        match self.see_attr(asking, &attr, leased) {
+            Some(seen) => Ok(seen),
+            None => self.ask_again(credentials, InodeId::new(attr.inode)).await,
+        }
+    }
+
+    /// A change that is answered with attributes, as programs see them. The caller has not passed the gate.
+    pub async fn change_attr(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
+        let Changed { reply, seen, .. } = self.change_with(credentials, op, |_, _| ()).await?;
+        let told = reply.attr.ok_or_else(|| err!(Protocol, "a change was answered without attributes"))?;
+        Ok(self.settle_change(credentials, told, seen).await)
+    }
+
+    /// The same of a change that is made, whatever becomes of a further question. A size that is not found out is told as the
+    /// larger one of those that there are: a kernel drops mapped pages beyond it.
+    pub async fn settle_change(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        mut told: pb::Attr,
+        seen: Option<pb::Attr>,
+    ) -> pb::Attr {
+        if let Some(seen) = seen {
+            return seen;
+        }
+        if let Ok(seen) = self.ask_again(credentials, InodeId::new(told.inode)).await {
+            return seen;
+        }
+        if let Some(inode) = self.find(InodeId::new(told.inode)) {
+            told.size = told.size.max(inode.core.lock().size);
+        }
+        told
+    }
+
+    /// What has become of attributes that may never have been right. The gate is passed meanwhile, so that no lease is taken or
+    /// given back. The caller has not passed it.
+    pub async fn ask_again(self: &Arc<Self>, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
+        let inode = self.inode(id);
+        let started = self.runtime.now();
+        loop {
+            // Ordering: before the gate, which a client that goes to rest must shut.
+            self.serving().await?;
+            let gate = inode.gate.read().await;
+            if let Some(kept) = self.kept_attr(id) {
+                return Ok(kept);
+            }
+            let asking = self.known.ask();
+            let question = Op::GetAttr(GetAttr { inode: id.raw() });
+            let reply = self.session.meta_kept(credentials, question, self.options.keep_names).await?;
+            let attr = reply.attr.ok_or_else(|| err!(Protocol, "an answer came without attributes"))?;
+            if let Some(seen) = self.see_attr(&asking, &attr, &reply.leased) {
+                return Ok(seen);
+            }
+            drop(gate);
+            if self.runtime.now().since(started) > self.session.deadline() {
+                return Err(err!(Timeout, "the size of {id} became unsure as often as it was asked for"));
+            }
+            if inode.core.lock().is_unrecovered(attr.epoch) {
+                // A lease that was lost has to be recovered first, as for an open.
+                self.enter(&inode, Lease::Read, None).await?;
+            }
+        }
+    }
+}

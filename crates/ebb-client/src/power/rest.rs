@@ -1,0 +1,187 @@
+//! Before a client's node sleeps: what others would wait for goes back.
+//!
+//! A client that sleeps answers no recall and forgets nothing, so others would wait for its node to wake, or for its
+//! session to end: a writer for its read leases, a reader for its write lease, whoever makes a name for a directory that it
+//! knows. So shortly before its node stops serving by the plan it flushes, commits and gives leases back, has the kernel
+//! drop its pages, and forgets names and attributes.
+//!
+//! ```text
+//!  serves ──(the plan: soon no more)──► resting: gives back; takes nothing anew ──(serves again)──► serves
+//! ```
+//! What still waits for members that sleep stays, with its lease: it cannot be given back before they have it. Nothing
+//! depends on all this being done in time: a lease that is left over is recalled, or ends with its session.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ebb_runtime::Moment;
+use ebb_types::Result;
+use tokio::sync::Notify;
+
+use crate::inode::{Core, Inode, Lease};
+use crate::session::poll::PollNews;
+use crate::shared::Shared;
+
+/// Between looks at the plans, which may change.
+const LOOK: Duration = Duration::from_secs(1);
+/// Part of an interval that is kept for giving back.
+const PART: u64 = 40;
+/// The least and the most that is kept.
+const AHEAD_MS: (u64, u64) = (20, 500);
+/// Files that are in use and given back at a time.
+const FILES_MAX: usize = 32;
+
+/// Whether this client is resting.
+#[derive(Debug, Default)]
+pub(crate) struct Resting {
+    is: AtomicBool,
+    /// It is giving back: what takes longer than its node served goes on when it wakes.
+    gives: AtomicBool,
+    over: Notify,
+}
+
+/// What a client does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// Looks again after this.
+    Serve(Duration),
+    /// Gives back what it can within this.
+    Rest(Duration),
+}
+
+/// `left_ms`: how long its node still serves; `u64::MAX`: no plan lets it sleep.
+fn next(left_ms: u64, interval_ms: u64) -> Next {
+    let ahead = (interval_ms / PART).clamp(AHEAD_MS.0, AHEAD_MS.1);
+    match left_ms {
+        left if left <= ahead => Next::Rest(Duration::from_millis(left)),
+        left => Next::Serve(Duration::from_millis(left - ahead).min(LOOK)),
+    }
+}
+
+/// Runs until the client disconnects.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    while !shared.closing.load(Ordering::Relaxed) {
+        match shared.next_rest() {
+            Next::Serve(wait) => {
+                shared.resting.end();
+                shared.runtime.sleep(wait).await;
+            }
+            Next::Rest(within) => {
+                if shared.resting.begin() {
+                    let (own, until) = (shared.clone(), shared.runtime.now().after(within));
+                    shared.runtime.spawn("give back before sleeping", async move { own.rest(until).await });
+                }
+                let wakes = shared.own_wake().map_or(LOOK, |wake| wake.min(LOOK));
+                shared.runtime.sleep(wakes.max(within).max(Duration::from_millis(1))).await;
+            }
+        }
+    }
+    shared.resting.end();
+}
+
+impl Resting {
+    /// True: it served until now, and nothing is being given back yet.
+    fn begin(&self) -> bool {
+        !self.is.swap(true, Ordering::Relaxed) && !self.gives.swap(true, Ordering::Relaxed)
+    }
+
+    fn end(&self) {
+        if self.is.swap(false, Ordering::Relaxed) {
+            self.over.notify_waiters();
+        }
+    }
+}
+
+impl Shared {
+    fn next_rest(&self) -> Next {
+        let Some(own) = self.nodes.on_host(self.options.host.as_str()) else { return Next::Serve(LOOK) };
+        let interval_ms = self.plans.lock().at(self.wall_ms()).map_or(0, |plan| plan.interval_ms);
+        next(self.awake_left_ms(own), interval_ms)
+    }
+
+    fn own_wake(&self) -> Option<Duration> {
+        self.wakes_in(self.nodes.on_host(self.options.host.as_str())?)
+    }
+
+    /// Waits, while this client's node is about to sleep or sleeps, until it serves again: what was taken now would not
+    /// go back before. Fails at an operation's deadline.
+    pub async fn serving(&self) -> Result<()> {
+        if !self.resting.is.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let waiting = async {
+            loop {
+                let over = self.resting.over.notified();
+                tokio::pin!(over);
+                over.as_mut().enable();
+                if !self.resting.is.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                over.await;
+            }
+        };
+        self.runtime.timeout(self.session.deadline(), "waiting for this client's node to be awake", waiting).await
+    }
+
+    /// Gives back all that does not wait for members that sleep, and is not in use until then.
+    async fn rest(self: &Arc<Self>, until: Moment) {
+        self.metrics.rests.add(1);
+        let inodes = self.inodes().into_iter();
+        let files: Vec<Arc<Inode>> = inodes.filter(|inode| self.can_rest(&inode.core.lock())).collect();
+        self.release_files(&files).await;
+        for part in files.chunks(FILES_MAX) {
+            let rest = |inode: &Arc<Inode>| {
+                let (shared, inode) = (self.clone(), inode.clone());
+                self.runtime
+                    .spawn("give a lease back before sleeping", async move { shared.rest_file(&inode, until).await })
+            };
+            for task in part.iter().map(rest).collect::<Vec<_>>() {
+                if let Err(error) = task.join().await.and_then(|rested| rested) {
+                    tracing::debug!(%error, "giving a lease back before sleeping");
+                }
+            }
+        }
+        self.give_back_idle().await;
+        // The answer brings a number under which all is forgotten, and the poll loop does it.
+        let news = PollNews { rest: true, ..PollNews::default() };
+        if let Err(error) = self.poll_once(0, news).await {
+            tracing::debug!(%error, "telling that this client is going to rest");
+        }
+        self.resting.gives.store(false, Ordering::Relaxed);
+    }
+
+    fn can_rest(&self, core: &Core) -> bool {
+        let sleeps = |node| self.wakes_in(node) != Some(Duration::ZERO);
+        let waits = |channel: &crate::write::channel::Channel| {
+            channel.is_unsettled() && channel.peers.iter().any(|peer| sleeps(peer.member.node))
+        };
+        core.lease != Lease::None && core.sharing.is_none() && !core.channels.values().any(waits)
+    }
+
+    /// As for a recall, but one attempt; and bytes are flushed before others have to wait at the gate.
+    async fn rest_file(self: &Arc<Self>, inode: &Arc<Inode>, until: Moment) -> Result<()> {
+        if inode.core.lock().lease == Lease::None {
+            return Ok(());
+        }
+        self.flush(inode).await?;
+        self.give_back_now(inode, until).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_rests_shortly_before_its_node_does() {
+        let ms = Duration::from_millis;
+        assert_eq!(next(u64::MAX, 2000), Next::Serve(LOOK), "no plan lets it sleep");
+        assert_eq!(next(5000, 60_000), Next::Serve(LOOK), "the plan may change before");
+        assert_eq!(next(800, 60_000), Next::Serve(ms(300)), "half a second of a minute");
+        assert_eq!(next(500, 60_000), Next::Rest(ms(500)));
+        assert_eq!(next(60, 2000), Next::Serve(ms(10)), "a fortieth of two seconds");
+        assert_eq!(next(20, 100), Next::Rest(ms(20)));
+        assert_eq!(next(0, 2000), Next::Rest(ms(0)), "it sleeps");
+    }
+}

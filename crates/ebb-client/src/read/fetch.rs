@@ -1,0 +1,384 @@
+//! Bytes of one metablock from whichever member has them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_power::read::Candidate;
+use ebb_rpc::Response;
+use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, ReadRule, Result, Version, err};
+use ebb_wire::{convert, pb};
+use parking_lot::Mutex;
+
+use crate::inode::{Fetch, Inode, Lease};
+use crate::plan::NEED_MS;
+use crate::power::Way;
+use crate::power::deliver::verify;
+use crate::power::relay;
+use crate::read::hopeless::{Barren, Hopeless};
+use crate::shared::Shared;
+use crate::write::members;
+
+/// First attempt at a member; doubled with every round over the set.
+const ATTEMPT: Duration = Duration::from_secs(2);
+const ATTEMPT_MAX: Duration = Duration::from_secs(8);
+/// How long after its time a node that falls asleep is still waited for.
+const SLACK: Duration = Duration::from_millis(50);
+/// Pause after a round in which every member failed.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// A range of a metablock to read.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// The record to go by.
+    pub record: pb::Metablock,
+    /// Accept nothing below.
+    pub min_version: Version,
+    /// In the metablock, a multiple of the chunk size.
+    pub offset: u64,
+    /// A multiple of the chunk size, unless it ends the metablock.
+    pub len: u64,
+    /// The file whose lease says that the record is good; none: the caller goes by a map, and extra copies say nothing.
+    pub lease: Option<Arc<Inode>>,
+    /// Who is asked first.
+    pub rule: ReadRule,
+}
+
+impl Wanted {
+    /// The read of a member's replica.
+    fn to_message(&self, volume: u64) -> pb::ReadReplica {
+        pb::ReadReplica {
+            metablock: self.record.id,
+            volume,
+            min_version: Some(self.min_version.into()),
+            offset: self.offset,
+            length: self.len,
+        }
+    }
+
+    /// Whether the lease, if there is one, still holds.
+    pub fn is_believed(&self, shared: &Shared) -> bool {
+        self.lease.as_ref().is_none_or(|inode| shared.is_believed(&inode.core.lock(), Lease::Read))
+    }
+}
+
+/// Reads from one member after the other, until one has it, `refresh` has no newer record, or the deadline is over.
+/// Fewer bytes than wanted: the rest is zero.
+pub(crate) async fn fetch<R, F>(shared: &Arc<Shared>, mut wanted: Wanted, refresh: R) -> Result<Bytes>
+where
+    R: Fn(u64) -> F,
+    F: Future<Output = Result<Option<(pb::Metablock, Version)>>>,
+{
+    let started = shared.runtime.now();
+    let (mut attempt, mut pause) = (ATTEMPT, PAUSE);
+    let mut hopeless = Hopeless::default();
+    loop {
+        let with_extras = shared.extras.readable(&wanted.record);
+        let with_extras = with_extras.map(|record| Wanted { record, lease: wanted.lease.clone(), ..wanted });
+        let asked = with_extras.as_ref().unwrap_or(&wanted);
+        let barren = match one_round(shared, asked, attempt).await {
+            Ok(data) => return Ok(data),
+            Err(barren) => barren,
+        };
+        if hopeless.on_round(&asked.record.members, &barren, shared.runtime.now()) {
+            return Err(no_good_copy(&asked.record, &barren.error));
+        }
+        let error = barren.error;
+        if shared.runtime.now().since(started) + pause > shared.session.deadline() {
+            return Err(Error::new(ErrorKind::Io, format!("no member could be read: {error}")));
+        }
+        shared.runtime.sleep(pause).await;
+        match refresh(wanted.record.index).await? {
+            Some((record, min_version)) => (wanted.record, wanted.min_version) = (record, min_version),
+            // Cut off or punched meanwhile: nothing there, zero.
+            None => return Ok(Bytes::new()),
+        }
+        (attempt, pause) = ((attempt * 2).min(ATTEMPT_MAX), (pause * 2).min(PAUSE_MAX));
+    }
+}
+
+/// What a program cannot read, and why.
+fn no_good_copy(record: &pb::Metablock, last: &Error) -> Error {
+    let nodes: Vec<String> = record.members.iter().map(|member| format!("n{}", member.node)).collect();
+    err!(
+        Io,
+        "none of {} has a good copy of m{} (index {}): {last}. `ebb fsck` tells what is lost, `ebb fsck --repair` what can be done",
+        nodes.join(", "),
+        record.id,
+        record.index
+    )
+}
+
+/// Every member once; what they said if none has it.
+async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes, Barren> {
+    let refusals = Mutex::new(Vec::new());
+    let done = ask_members(shared, wanted, attempt, &refusals).await;
+    done.map_err(|error| Barren { error, refusals: refusals.into_inner() })
+}
+
+/// The same; those that have no good copy are noted in `refusals`.
+async fn ask_members(
+    shared: &Arc<Shared>,
+    wanted: &Wanted,
+    attempt: Duration,
+    refusals: &Mutex<Vec<ErrorKind>>,
+) -> Result<Bytes> {
+    let mut worst = err!(NoReplica, "m{} has no members in the map", wanted.record.id);
+    let mut places = match shared.way_to(wanted.rule, &wanted.record).await? {
+        Way::Direct(places) => places.into_iter(),
+        Way::Relay => return by_relay(shared, wanted).await,
+    };
+    while let Some(place) = places.next() {
+        let first = from_or_report(shared, wanted, place, attempt, refusals);
+        tokio::pin!(first);
+        // Cancel-safety: who answers later is forgotten with its call.
+        let late = tokio::select! {
+            biased;
+            answer = &mut first => Err(answer),
+            () = patience(shared, wanted.len) => Ok(()),
+        };
+        let answer = match late {
+            Err(answer) => answer,
+            Ok(()) => match places.next() {
+                Some(second) => {
+                    shared.metrics.hedged_reads.add(1);
+                    either(first, from_or_report(shared, wanted, second, attempt, refusals)).await
+                }
+                None => first.await,
+            },
+        };
+        match answer {
+            Ok(data) => return Ok(data),
+            Err(error) => worst = error,
+        }
+    }
+    Err(worst)
+}
+
+/// From whichever member wakes first, none of which is ever awake when this client is.
+async fn by_relay(shared: &Arc<Shared>, wanted: &Wanted) -> Result<Bytes> {
+    let (members, message) = (&wanted.record.members, wanted.to_message(0));
+    let expected = usize::try_from(wanted.len).unwrap_or(usize::MAX);
+    let relay = relay::call(shared, members, &message, Vec::new(), expected).await?;
+    let answer = judge(shared, wanted, relay.node, relay.response);
+    if answer.is_ok() {
+        on_read(shared, wanted, relay.node);
+    }
+    if let (Err(error), Some(member)) = (&answer, members.iter().find(|member| member.node == relay.node)) {
+        shared.metrics.failed_reads.add(1);
+        shared.extras.on_failed(&wanted.record, member, error);
+        members::report(shared, wanted.record.metablock_id(), *member, error);
+    }
+    answer
+}
+
+/// Returns when another member should be asked as well; perhaps never.
+async fn patience(shared: &Shared, bytes: u64) {
+    if let Some(wait) = shared.hedge.wait(bytes) {
+        shared.runtime.sleep(wait).await;
+        if shared.hedge.spend() {
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
+/// The first good answer of two, or the last bad one.
+async fn either(
+    mut first: std::pin::Pin<&mut impl Future<Output = Result<Bytes>>>,
+    second: impl Future<Output = Result<Bytes>>,
+) -> Result<Bytes> {
+    tokio::pin!(second);
+    tokio::select! {
+        biased;
+        answer = &mut first => match answer {
+            Ok(data) => Ok(data),
+            Err(_) => second.await,
+        },
+        answer = &mut second => match answer {
+            Ok(data) => Ok(data),
+            Err(_) => first.await,
+        },
+    }
+}
+
+async fn from_or_report(
+    shared: &Arc<Shared>,
+    wanted: &Wanted,
+    place: usize,
+    attempt: Duration,
+    refusals: &Mutex<Vec<ErrorKind>>,
+) -> Result<Bytes> {
+    let member = wanted.record.members[place];
+    // Who falls asleep meanwhile answers when it wakes, which may be long: others are asked before.
+    let left = Duration::from_millis(shared.awake_left_ms(member.node)).saturating_add(SLACK);
+    let attempt = attempt.min(left);
+    on_asked(shared, wanted, member.node);
+    let answer = from_member(shared, wanted, &member, attempt).await;
+    if answer.is_ok() {
+        on_read(shared, wanted, member.node);
+    }
+    answer.inspect_err(|error| {
+        shared.metrics.failed_reads.add(1);
+        if error.kind().is_copy_lost() {
+            refusals.lock().push(error.kind());
+        }
+        shared.extras.on_failed(&wanted.record, &member, error);
+        tracing::debug!(node = member.node, metablock = wanted.record.id, %error, "read from a member");
+        members::report(shared, wanted.record.metablock_id(), member, error);
+    })
+}
+
+/// A node is about to be asked: that others might have been is what its part is reckoned by.
+fn on_asked(shared: &Shared, wanted: &Wanted, node: u64) {
+    let members = wanted.record.members.iter().map(|member| member.node);
+    let serves = |node: &u64| shared.awake_left_ms(*node) > 0 && !shared.nodes.is_lost(*node);
+    let could: Vec<u64> = members.filter(serves).collect();
+    shared.balance.lock().count(could, node);
+}
+
+/// A node has answered.
+fn on_read(shared: &Shared, wanted: &Wanted, node: u64) {
+    shared.extras.on_read(wanted.record.metablock_id());
+    shared.metrics.extra_reads.add(u64::from(wanted.record.extra.iter().any(|extra| extra.node == node)));
+}
+
+/// Members that are awake, in the order in which a rule has them asked.
+pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock) -> Vec<usize> {
+    let balance = {
+        let plan = shared.plan_in_force();
+        let mut balance = shared.balance.lock();
+        balance.on_plan(plan);
+        record.members.iter().map(|member| balance.below(member.node)).collect::<Vec<_>>()
+    };
+    let slow = shared.nodes.gray_of(record.members.iter().map(|member| member.node));
+    let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
+        node: place,
+        awake_left_ms: shared.awake_left_ms(member.node),
+        distance: shared.nodes.distance(&shared.options.host, member.node),
+        is_dead: shared.nodes.is_lost(member.node),
+        is_slow: slow == Some(member.node),
+        outstanding: shared.nodes.outstanding(member.node),
+        below: balance[place],
+        draw: shared.runtime.random_u64(),
+    });
+    ebb_power::read::order(rule, candidates.collect(), NEED_MS)
+}
+
+async fn from_member(shared: &Arc<Shared>, wanted: &Wanted, member: &pb::Member, deadline: Duration) -> Result<Bytes> {
+    let hop = shared.nodes.hop(member)?;
+    if let Some(data) = shared.short.read(shared, wanted, &hop).await {
+        return Ok(data);
+    }
+    let message = wanted.to_message(member.volume);
+    let sent = shared.runtime.now();
+    let reply = members::read(shared, &hop, &message, deadline).await?;
+    let took = shared.runtime.now().since(sent);
+    shared.hedge.note(wanted.len, took);
+    shared.spare.note(wanted.len, took);
+    judge(shared, wanted, member.node, reply)
+}
+
+/// The bytes of an answer that is as new as it must be, and as the writer made it.
+fn judge(shared: &Shared, wanted: &Wanted, node: u64, reply: Response<pb::ReadReplicaReply>) -> Result<Bytes> {
+    let served = convert::version(reply.message.version);
+    if served < wanted.min_version {
+        return Err(err!(StaleVersion, "node n{node} served {served} for {}", wanted.min_version));
+    }
+    let (id, data) = (wanted.record.id, &reply.payload);
+    let verdict = verify(data, &reply.message.checksums, id, wanted.offset, wanted.len);
+    if let Err(error) = &verdict
+        && error.kind() == ErrorKind::Corrupt
+    {
+        shared.metrics.corrupt_reads.add(1);
+    }
+    verdict.map(|()| reply.payload)
+}
+
+/// Reads a range by a map that the caller has, block by block; holes are zero.
+pub(crate) async fn by_map(
+    shared: &Arc<Shared>,
+    record: Option<&pb::Metablock>,
+    offset: u64,
+    len: u64,
+) -> Result<Bytes> {
+    let zeros = |len: u64| Bytes::from(vec![0; len as usize]);
+    let Some(record) = record.filter(|record| record.min_version() != Version::ZERO) else { return Ok(zeros(len)) };
+    let start = offset - offset % CHUNK_SIZE;
+    let end = (offset + len).next_multiple_of(CHUNK_SIZE);
+    let wanted = Wanted {
+        record: record.clone(),
+        min_version: record.min_version(),
+        offset: start,
+        len: end - start,
+        lease: None,
+        // A map does not tell of its file's dataset.
+        rule: ReadRule::default(),
+    };
+    let mut attempt = ATTEMPT;
+    let mut hopeless = Hopeless::default();
+    let started = shared.runtime.now();
+    let data = loop {
+        let barren = match one_round(shared, &wanted, attempt).await {
+            Ok(data) => break data,
+            Err(barren) => barren,
+        };
+        let now = shared.runtime.now();
+        // The map is out of date: the caller fetches another.
+        let is_other = matches!(barren.error.kind(), ErrorKind::StaleVersion | ErrorKind::NoReplica);
+        if is_other || now.since(started) > shared.session.deadline() {
+            return Err(barren.error);
+        }
+        if hopeless.on_round(&wanted.record.members, &barren, now) {
+            return Err(no_good_copy(&wanted.record, &barren.error));
+        }
+        shared.runtime.sleep(PAUSE_MAX).await;
+        attempt = (attempt * 2).min(ATTEMPT_MAX);
+    };
+    let skip = (offset - start) as usize;
+    let have = data.len().saturating_sub(skip).min(len as usize);
+    let head = if have == 0 { Bytes::new() } else { data.slice(skip..skip + have) };
+    if have as u64 == len {
+        return Ok(head);
+    }
+    let mut out = bytes::BytesMut::from(&head[..]);
+    out.resize(len as usize, 0);
+    Ok(out.freeze())
+}
+
+/// A record of a file as the master has it now: for a caller that keeps the gate, or for `range`, whose lease must
+/// still be the one under which it began.
+pub(crate) async fn refresh(
+    shared: &Arc<Shared>,
+    inode: &Inode,
+    index: u64,
+    range: Option<&Fetch>,
+) -> Result<Option<(pb::Metablock, Version)>> {
+    use pb::meta_op::{GetMap, Op};
+    if inode.core.lock().channels.contains_key(&index) {
+        return Ok(inode.core.lock().source(index));
+    }
+    let reply = shared.own_meta(Op::GetMap(GetMap { inode: inode.id.raw(), first_index: index, limit: 1 })).await?;
+    let record = reply.metablocks.into_iter().find(|record| record.index == index);
+    let mut core = inode.core.lock();
+    if range.is_some_and(Fetch::is_stale) {
+        // Another lease may have brought a newer map meanwhile.
+        return Err(err!(StaleVersion, "the lease under which {} was read is over", inode.id));
+    }
+    if core.channels.contains_key(&index) || core.lease == Lease::None {
+        return Ok(core.source(index));
+    }
+    match record {
+        Some(record) => {
+            core.map.insert(index, record);
+            Ok(core.source(index))
+        }
+        None => Ok(None),
+    }
+}
+
+/// Says which file an error is about.
+pub(crate) fn of_file(inode: InodeId) -> impl Fn(Error) -> Error {
+    move |error| error.context(format_args!("reading {inode}"))
+}

@@ -1,0 +1,223 @@
+//! Direct writes, as the holder of a shared file carries them out: members have the bytes before they have a version, and
+//! whoever wrote them has put them there (`put.rs`).
+//!
+//! Such a write is like any other in its channel, but for its bytes: a member is sent the name under which it has them.
+//! One that lost them, or a log for a member that sleeps, needs them: then they are fetched back from any member. They
+//! are kept there until all have synced the write. Never are they made up from what a member has in the metablock: that may be
+//! newer, and a version once sent never carries other bytes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ebb_types::deadlines::WRITE_DEADLINE;
+use ebb_types::{Error, ErrorKind, Result, err};
+use ebb_wire::pb;
+
+use crate::client::Client;
+use crate::inode::{Inode, Lease};
+use crate::lease::Entry;
+use crate::plan::grants_needed;
+use crate::shared::Shared;
+use crate::types::{Handle, Privileges};
+use crate::write::channel::Channel;
+use crate::write::drive::{Target, drive};
+use crate::write::flush::Goal;
+use crate::write::members;
+use crate::write::outgoing::{Content, Outgoing, checksum_runs};
+use crate::write::{FILE_SIZE_MAX, loses_privileges};
+
+/// Names to be dropped, and where.
+type Dropped = Option<(Vec<pb::Member>, Vec<pb::StagedName>)>;
+
+impl Client {
+    /// Where the bytes of a direct write through a pinned handle are to be put, with room for them granted. None: not now. A
+    /// member sleeps or may soon, or is being replaced; the bytes are to come here.
+    pub async fn prepare_direct(&self, handle: Handle, offset: u64, len: u64) -> Result<Vec<pb::DirectPart>> {
+        let file = self.shared().handles.get(handle)?;
+        let (shared, inode) = (self.shared(), &file.inode);
+        let Entry::Lease(_gate) = shared.enter(inode, Lease::Write, file.pinned).await? else { return Ok(Vec::new()) };
+        file.check_sticky()?;
+        let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX);
+        let Some(end) = end.filter(|_| len > 0) else {
+            return Err(err!(FileTooLarge, "a write of {len} bytes at {offset} ends beyond the largest file"));
+        };
+        shared.ensure_granted(inode, offset, end).await?;
+        let mut core = inode.core.lock();
+        let mut parts = Vec::new();
+        for piece in core.geometry().pieces(offset, len).collect::<Vec<_>>() {
+            let Some(channel) = core.channel(piece.metablock_index) else { return Ok(Vec::new()) };
+            if channel.is_ailing() || channel.peers.iter().any(|peer| !shared.takes_direct(&peer.member)) {
+                return Ok(Vec::new());
+            }
+            parts.push(pb::DirectPart {
+                metablock: channel.id.raw(),
+                offset: piece.offset,
+                length: piece.len,
+                members: channel.peers.iter().map(|peer| peer.member).collect(),
+            });
+        }
+        Ok(parts)
+    }
+
+    /// Gives what was put its versions, in one step for all its metablocks, and has the members write it. False: the file has
+    /// other metablocks there by now, and nothing was done.
+    pub async fn apply_direct(
+        &self,
+        handle: Handle,
+        offset: u64,
+        ticket: pb::Ticket,
+        parts: &[pb::DirectPart],
+        privileges: Privileges,
+    ) -> Result<bool> {
+        let file = self.shared().handles.get(handle)?;
+        let (shared, inode) = (self.shared(), &file.inode);
+        let Entry::Lease(_gate) = shared.enter(inode, Lease::Write, file.pinned).await? else { return Ok(false) };
+        file.check_sticky()?;
+        let _order = inode.order.lock().await;
+        let end = offset + parts.iter().map(|part| part.length).sum::<u64>();
+        let touched = {
+            let mut core = inode.core.lock();
+            if let Some(error) = core.channels.values().find_map(|channel| channel.gave_up.clone()) {
+                return Err(error);
+            }
+            let indexes: Vec<u64> =
+                core.geometry().pieces(offset, end - offset).map(|piece| piece.metablock_index).collect();
+            let is_same = |(index, part): (&u64, &pb::DirectPart)| {
+                core.map.get(index).is_some_and(|record| record.id == part.metablock)
+            };
+            let is_granted = grants_needed(&core.map, core.geometry(), offset, end).is_empty();
+            if core.lease != Lease::Write || !is_granted || !indexes.iter().zip(parts).all(is_same) {
+                return Ok(false);
+            }
+            // What was written before comes before.
+            core.stage(offset, end);
+            for (index, part) in indexes.iter().zip(parts) {
+                let channel = core.channel(*index).expect("its record was just seen");
+                channel.push(Content::put(part.offset, part.length, ticket));
+            }
+            core.size = core.size.max(end);
+            core.touch(shared.runtime.wall().0);
+            let takes = privileges == Privileges::Taken || !file.privileged;
+            let may_have = core.attr_stale || core.attr.as_ref().is_some_and(|attr| loses_privileges(attr.mode));
+            core.kill_privileges |= takes && may_have;
+            indexes
+        };
+        shared.queue.mark(inode.id, shared.runtime.now());
+        for index in touched {
+            drive(shared, inode, index);
+        }
+        shared.grant_ahead(inode, end);
+        shared.take_privileges(inode).await;
+        Ok(true)
+    }
+
+    /// Returns when what lies in a range can be read: what members alone have of it is synced by all of them.
+    pub async fn settle_direct(&self, handle: Handle, offset: u64, len: u64) -> Result<()> {
+        let file = self.shared().handles.get(handle)?;
+        let is_elsewhere = {
+            let core = file.inode.core.lock();
+            let pieces = core.geometry().pieces(offset, len.min(core.size.saturating_sub(offset)));
+            let mut channels = pieces.filter_map(|piece| Some((core.channels.get(&piece.metablock_index)?, piece)));
+            channels.any(|(channel, piece)| channel.is_elsewhere(piece.offset, piece.offset + piece.len))
+        };
+        if is_elsewhere { self.shared().flush(&file.inode).await } else { Ok(()) }
+    }
+
+    /// What was put for a ticket is never written: members need not keep it. Not waited for.
+    pub fn drop_direct(&self, ticket: pb::Ticket, parts: &[pb::DirectPart]) {
+        for part in parts {
+            let name = pb::StagedName { ticket: Some(ticket), metablock: part.metablock };
+            drop_put(self.shared(), Some((part.members.clone(), vec![name])));
+        }
+    }
+}
+
+impl Shared {
+    /// Whether bytes may be put with a member: it answers, and no plan lets it sleep.
+    fn takes_direct(&self, member: &pb::Member) -> bool {
+        let nodes = &self.nodes;
+        self.awake_left_ms(member.node) == u64::MAX
+            && !nodes.is_dead(member.node)
+            && nodes.check_answers(member.node).is_ok()
+    }
+
+    /// Before writes are logged for members that sleep: all of them must be here. One that cannot be fetched stays where it is,
+    /// and the log waits.
+    pub async fn fetch_back_goal(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) {
+        for (index, serial, version) in goal.channels() {
+            let target = Target { shared: self.clone(), inode: inode.clone(), index: *index, serial: *serial };
+            let is_asleep = |member: &pb::Member| self.awake_left_ms(member.node) != u64::MAX;
+            if !target.members().iter().any(is_asleep) {
+                continue;
+            }
+            let writes = target.with(|channel| channel.pending(channel.settled, *version)).unwrap_or_default();
+            for write in writes {
+                if let Err(error) = target.fetch_back(&write).await {
+                    tracing::debug!(inode = %inode.id, %error, "the bytes of a direct write are not to be had now");
+                }
+            }
+        }
+    }
+}
+
+impl Target {
+    /// Sees to it that the bytes of a write are here, if they are with members. `Unavailable`: somebody who may have them did
+    /// not answer. `NoReplica`: nobody has them any more.
+    pub async fn fetch_back(&self, write: &Outgoing) -> Result<()> {
+        let Some(ticket) = write.elsewhere() else { return Ok(()) };
+        let Some(id) = self.with(|channel| channel.id) else { return Ok(()) };
+        let message = pb::ReadStaged { name: Some(pb::StagedName { ticket: Some(ticket), metablock: id.raw() }) };
+        let mut unheard = None;
+        for member in self.members() {
+            let asked = async {
+                if self.shared.awake_left_ms(member.node) == 0 {
+                    return Err(err!(Unavailable, "n{} sleeps", member.node));
+                }
+                let hop = self.shared.nodes.hop(&member)?;
+                members::read_put(&self.shared, &hop, &message, write.length as usize).await
+            };
+            match asked.await {
+                Ok(reply) if !reply.message.found => {}
+                Ok(reply) if is_whole(write, &reply.payload, &reply.message.checksums) => {
+                    // Somebody else may have been faster, with the same.
+                    let _ = write.fetched.set(reply.payload);
+                    self.shared.metrics.fetched_back_writes.add(1);
+                    return Ok(());
+                }
+                Ok(_) => unheard = Some(err!(Corrupt, "n{} keeps other bytes than were put", member.node)),
+                Err(error) => unheard = Some(error),
+            }
+        }
+        Err(match unheard {
+            Some(error) => Error::new(ErrorKind::Unavailable, format!("bytes that were put for {id}: {error}")),
+            None => err!(NoReplica, "no member of {id} keeps what was put as {} any more", write.version),
+        })
+    }
+}
+
+fn is_whole(write: &Outgoing, bytes: &Bytes, checksums: &[u32]) -> bool {
+    bytes.len() as u64 == write.length && checksum_runs(write.offset, std::slice::from_ref(bytes)) == checksums
+}
+
+/// Whose bytes need not be kept any more: writes that every member has synced.
+pub(crate) fn over(channel: &Channel, settled: &[Arc<Outgoing>]) -> Dropped {
+    let metablock = channel.id.raw();
+    let name = |write: &Arc<Outgoing>| Some(pb::StagedName { ticket: Some(write.staged?), metablock });
+    let names: Vec<_> = settled.iter().filter_map(name).collect();
+    (!names.is_empty()).then(|| (channel.peers.iter().map(|peer| peer.member).collect(), names))
+}
+
+/// Tells members, once each, without waiting: who does not hear it drops them by itself in a while.
+pub(crate) fn drop_put(shared: &Arc<Shared>, dropped: Dropped) {
+    let Some((members, names)) = dropped else { return };
+    for member in members {
+        let Ok(hop) = shared.nodes.hop(&member) else { continue };
+        let (own, message) = (shared.clone(), pb::DropStaged { names: names.clone() });
+        shared.runtime.spawn("drop what was put", async move {
+            let told = own.connector.channel(&hop.address).call(&message, WRITE_DEADLINE).await;
+            if let Err(error) = told {
+                tracing::debug!(node = member.node, %error, "a member keeps what was put a while longer");
+            }
+        });
+    }
+}

@@ -1,0 +1,453 @@
+//! Operations on shared files: carried out by the proxy that holds them.
+//!
+//! ```text
+//!  Acquire ──► "shared" ──► JoinShared ──► SharedOp ... SharedOp ──► moved ──► Acquire
+//!                                             └── no answer ──► ask the master where the file is; again, or unknown
+//! ```
+//! An operation is sent, with one number, until it is answered or its deadline has passed. While the same process of
+//! the proxy answers, it is carried out once. If that process is gone, what was sent and not answered may have been
+//! done or not, and nobody can find out: a write that is repeated could come after another client's that was made over
+//! it, and bring back what somebody has seen overwritten. So it fails, with EIO; what changes nothing is asked again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use ebb_types::deadlines::SHARED_ATTEMPT;
+use ebb_types::{Credentials, ErrorKind, Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::shared_op::{self, Op};
+
+use crate::handles::OpenFile;
+use crate::inode::{Inode, Lease};
+use crate::lease::Taken;
+use crate::shared::Shared;
+use crate::shared_file::put::Directly;
+use crate::shared_file::sharing::{End, Fate, Request, Sharing, is_worth_repeating, unknown};
+use crate::types::{Allocate, Privileges};
+use crate::write::Place;
+
+/// Bytes of one operation. Twice what a kernel asks for at a time; a longer one is cut.
+pub(crate) const SHARED_MAX: u64 = 2 << 20;
+/// Operations of one client on shared files that are under way at a time; further ones wait.
+pub(crate) const IN_FLIGHT_MAX: usize = 64;
+/// One attempt. Where a member is replaced it may take longer: then the next attempt finds the operation under way.
+const ATTEMPT: Duration = SHARED_ATTEMPT;
+/// Longest pause between attempts.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// A proxy that has given a file back has so long to say so to a client that has the lease by then. The file's other operations
+/// wait meanwhile.
+const END_ASKED: Duration = Duration::from_secs(1);
+
+/// What the proxy said, and the bytes beside it.
+pub(crate) struct Answer {
+    pub reply: pb::SharedOpReply,
+    payload: Bytes,
+}
+
+/// What became of an operation.
+pub(crate) enum Outcome {
+    Done(Box<Answer>),
+    /// The file is not shared any more, or anew; nothing was done.
+    Gone,
+}
+
+impl Shared {
+    /// Takes part in a shared file. Whether it has become a part of it shows in the file's state: the caller asks the
+    /// master again if not.
+    pub async fn join(self: &Arc<Self>, inode: &Inode, proxy: &pb::ProxyAddress) {
+        let message = pb::JoinShared { session: self.session.name().id.raw(), inode: inode.id.raw() };
+        match self.connector.channel(&proxy.address).call(&message, ATTEMPT).await {
+            Ok(reply) => {
+                let mut core = inode.core.lock();
+                if core.lease == Lease::None && core.sharing.is_none() {
+                    let (address, boot, epoch) = (proxy.address.clone(), reply.boot, reply.epoch);
+                    core.sharing = Some(Sharing { address, boot, epoch, written: 0, synced: 0 });
+                }
+            }
+            Err(error) => {
+                tracing::debug!(inode = %inode.id, %error, "joining those who share a file");
+                self.runtime.sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+
+    /// Writes through the proxy; returns where. Nothing: the file is not shared any more, and nothing was written.
+    pub async fn write_shared(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        sharing: &Sharing,
+        place: Place,
+        data: &Bytes,
+        privileges: Privileges,
+    ) -> Result<Option<u64>> {
+        let take_privileges = privileges == Privileges::Taken || !file.privileged;
+        let mut first = None;
+        let mut at = 0;
+        // An empty write is one operation, too.
+        while at < data.len() || first.is_none() {
+            let len = (data.len() - at).min(SHARED_MAX as usize);
+            let offset = if let Place::At(offset) = place { offset + at as u64 } else { 0 };
+            if place != Place::End && self.is_direct(len) {
+                let part = data.slice(at..at + len);
+                match self.write_direct(&file.inode, sharing, offset, &part, take_privileges).await? {
+                    Directly::Done => {
+                        first.get_or_insert(offset);
+                        at += len;
+                        continue;
+                    }
+                    Directly::Gone if first.is_none() => return Ok(None),
+                    Directly::Gone => return Err(half_way(&file.inode, at, data.len())),
+                    Directly::NotThis => {}
+                }
+            }
+            let write = shared_op::Write { offset, at_end: place == Place::End, take_privileges };
+            let payload = vec![data.slice(at..at + len)];
+            match self.change_shared(&file.inode, sharing, Op::Write(write), payload).await? {
+                Outcome::Done(answer) => drop(first.get_or_insert(answer.reply.offset)),
+                Outcome::Gone if first.is_none() => return Ok(None),
+                Outcome::Gone => return Err(half_way(&file.inode, at, data.len())),
+            }
+            at += len;
+        }
+        Ok(first)
+    }
+
+    /// Reads through the proxy. Nothing: the file is not shared any more.
+    pub async fn read_shared(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        sharing: &Sharing,
+        offset: u64,
+        len: u64,
+    ) -> Result<Option<Bytes>> {
+        let mut parts = Vec::new();
+        let mut done = 0;
+        while done < len {
+            let length = (len - done).min(SHARED_MAX);
+            let read = shared_op::Read { offset: offset + done, length: length as u32 };
+            let Outcome::Done(answer) = self.ask_shared(inode, sharing, Op::Read(read)).await? else {
+                return Ok(None);
+            };
+            let count = answer.payload.len() as u64;
+            if count > length {
+                return Err(err!(Protocol, "a proxy answered {count} bytes to a read of {length}"));
+            }
+            done += count;
+            parts.push(answer.payload);
+            if count < length {
+                break;
+            }
+        }
+        if parts.len() == 1 {
+            return Ok(parts.pop());
+        }
+        let mut out = BytesMut::with_capacity(done as usize);
+        parts.iter().for_each(|part| out.extend_from_slice(part));
+        Ok(Some(out.freeze()))
+    }
+
+    /// fallocate(2) through the proxy; false: the file is not shared any more.
+    pub async fn allocate_shared(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        sharing: &Sharing,
+        what: Allocate,
+        offset: u64,
+        length: u64,
+    ) -> Result<bool> {
+        let what = what.kind() as u32;
+        let allocate = Op::Allocate(shared_op::Allocate { what, offset, length });
+        Ok(matches!(self.change_shared(inode, sharing, allocate, Vec::new()).await?, Outcome::Done(_)))
+    }
+
+    /// The next data or hole, as the proxy knows it. Nothing: the file is not shared any more.
+    pub async fn seek_shared(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        sharing: &Sharing,
+        offset: u64,
+        hole: bool,
+    ) -> Result<Option<u64>> {
+        let seek = Op::Seek(shared_op::Seek { offset, hole });
+        Ok(match self.ask_shared(inode, sharing, seek).await? {
+            Outcome::Done(answer) => Some(answer.reply.offset),
+            Outcome::Gone => None,
+        })
+    }
+
+    /// Sets size or modification time through the proxy. Nothing: the file is not shared any more.
+    pub async fn set_shared(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        sharing: &Sharing,
+        credentials: &Credentials,
+        attributes: pb::meta_op::SetAttr,
+    ) -> Result<Option<pb::Attr>> {
+        let set = shared_op::Set { credentials: Some(credentials.into()), attributes: Some(attributes) };
+        match self.change_shared(inode, sharing, Op::Set(set), Vec::new()).await? {
+            Outcome::Done(answer) => {
+                self.known.forget(&[inode.id]);
+                let attr = answer.reply.attr;
+                attr.map(Some).ok_or_else(|| err!(Protocol, "a proxy set attributes and told none"))
+            }
+            Outcome::Gone => Ok(None),
+        }
+    }
+
+    /// Returns when everything that was written to a shared file is synced by all members. An error is sticky: each
+    /// handle hears of it.
+    pub async fn sync_shared(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+        self.sync_shared_with(inode, false).await
+    }
+
+    /// The same, and the master knows of it when it returns.
+    pub async fn commit_shared(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+        self.sync_shared_with(inode, true).await
+    }
+
+    async fn sync_shared_with(self: &Arc<Self>, inode: &Arc<Inode>, commit: bool) -> Result<()> {
+        loop {
+            let Some(sharing) = inode.core.lock().sharing.clone() else { return Ok(()) };
+            let sync = shared_op::Sync { commit, answered: Some(sharing.written) };
+            match self.ask_shared(inode, &sharing, Op::Sync(sync)).await {
+                Ok(Outcome::Done(_)) => {
+                    let mut core = inode.core.lock();
+                    if let Some(now) = core.sharing.as_mut().filter(|now| now.is_same(&sharing)) {
+                        now.synced = now.synced.max(sharing.written);
+                    }
+                    return Ok(());
+                }
+                Ok(Outcome::Gone) => {}
+                Err(error) => {
+                    if error.kind() == ErrorKind::Io {
+                        inode.core.lock().sticky.set(error.clone());
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// An operation that changes nothing: asked as often as it takes, on the next session if need be.
+    async fn ask_shared(self: &Arc<Self>, inode: &Arc<Inode>, sharing: &Sharing, op: Op) -> Result<Outcome> {
+        let session = self.session.name();
+        let request = self.requests.repeatable(session.id);
+        match self.carry_out(inode, sharing, &request, op, Vec::new()).await {
+            Err(error) if error.kind() == ErrorKind::SessionExpired => {
+                self.session.ensure_newer(session.generation).await?;
+                // The end of the session was the end of the stay; see `end_stays`.
+                Ok(self.on_gone(inode))
+            }
+            done => done.map(|(outcome, _)| outcome),
+        }
+    }
+
+    /// An operation that is to be carried out once, while the session lives under which it was begun: with the session
+    /// went the locks that it may have been made under. So `SessionExpired` is final.
+    pub(crate) async fn change_shared(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        sharing: &Sharing,
+        op: Op,
+        payload: Vec<Bytes>,
+    ) -> Result<Outcome> {
+        let request = self.requests.once(self.session.name().id);
+        match self.carry_out(inode, sharing, &request, op, payload).await? {
+            (Outcome::Gone, Fate::Unknown) => {
+                self.metrics.unknown_operations.add(1);
+                Err(unknown(inode.id))
+            }
+            (Outcome::Gone, Fate::NotDone) => Ok(Outcome::Gone),
+            // Nothing was done: its direct bytes were given up.
+            (Outcome::Done(answer), _) if answer.reply.expired => Ok(Outcome::Done(answer)),
+            (done, _) => {
+                let lost = inode.core.lock().on_changed(sharing, inode.id);
+                if lost {
+                    self.warn_of_loss(inode);
+                }
+                // Synced in the background within the interval, as what is written here is.
+                self.queue.mark(inode.id, self.runtime.now());
+                Ok(done)
+            }
+        }
+    }
+
+    /// Sends an operation until it is answered.
+    pub(crate) async fn carry_out(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        sharing: &Sharing,
+        request: &Request<'_>,
+        op: Op,
+        payload: Vec<Bytes>,
+    ) -> Result<(Outcome, Fate)> {
+        let _place = self.in_flight.acquire().await.map_err(|_| err!(ShuttingDown, "this client is disconnecting"))?;
+        let started = self.runtime.now();
+        let (mut fate, mut pause) = (Fate::default(), Duration::from_millis(20));
+        let expected = if let Op::Read(read) = &op { read.length as usize } else { 0 };
+        let mut message = pb::SharedOp {
+            session: request.session.raw(),
+            request: request.number,
+            acknowledged: 0,
+            boot: sharing.boot,
+            inode: inode.id.raw(),
+            epoch: sharing.epoch,
+            op: Some(op),
+        };
+        loop {
+            message.acknowledged = request.acknowledged();
+            let left = self.session.deadline().saturating_sub(self.runtime.now().since(started));
+            let channel = self.connector.channel(&sharing.address);
+            let sent = channel.call_sized(&message, payload.clone(), expected, ATTEMPT.min(left)).await;
+            let error = match sent {
+                Ok(response) => match self.judge(inode, sharing, response.message) {
+                    Ok(reply) => {
+                        self.metrics.proxied_operations.add(1);
+                        let answer = Answer { reply, payload: response.payload };
+                        return Ok((Outcome::Done(Box::new(answer)), fate));
+                    }
+                    Err(Left::Refused(error)) => return Err(error),
+                    Err(Left::Same) => return Ok((self.on_gone(inode), fate.after_refusal())),
+                    Err(Left::Another) => return Ok((self.on_gone(inode), fate)),
+                },
+                Err(error) => error,
+            };
+            fate = fate.after(error.kind());
+            if !is_worth_repeating(error.kind()) || left.is_zero() {
+                return Err(error.context(format_args!("{} at its proxy", inode.id)));
+            }
+            tracing::debug!(inode = %inode.id, %error, "an operation on a shared file is sent again");
+            self.metrics.repeated_operations.add(1);
+            self.check_open()?;
+            if !self.is_still_there(inode, sharing).await? {
+                return Ok((self.on_gone(inode), fate));
+            }
+            self.runtime.sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// The kernel keeps pages of a shared file only until it asks for the attributes again; under a lease it asks no more.
+    /// Not waited for: the operation that is under way may be the one that has a page locked.
+    fn on_gone(self: &Arc<Self>, inode: &Inode) -> Outcome {
+        self.metrics.moved_operations.add(1);
+        let (shared, id) = (self.clone(), inode.id);
+        self.runtime.spawn("invalidate what was shared", async move { shared.invalidate(id).await });
+        Outcome::Gone
+    }
+
+    /// What an answer means for the file's stay at the proxy.
+    fn judge(&self, inode: &Inode, sharing: &Sharing, reply: pb::SharedOpReply) -> Result<pb::SharedOpReply, Left> {
+        if reply.boot != sharing.boot {
+            self.leave(inode, sharing, End::Lost);
+            return Err(Left::Another);
+        }
+        if reply.moved {
+            self.leave(inode, sharing, if reply.kept { End::Kept } else { End::Lost });
+            return Err(Left::Same);
+        }
+        match ebb_wire::convert::failure(reply.failure.clone()) {
+            Ok(()) => Ok(reply),
+            Err(error) => Err(Left::Refused(error)),
+        }
+    }
+
+    /// Whether the file is still where it was, as the master knows it; if this client has a lease on it now, it is not.
+    async fn is_still_there(self: &Arc<Self>, inode: &Arc<Inode>, sharing: &Sharing) -> Result<bool> {
+        let is_joined = || inode.core.lock().sharing.as_ref().is_some_and(|now| now.is_same(sharing));
+        if !is_joined() {
+            return Ok(false);
+        }
+        self.session.ensure_trusted().await?;
+        let _gate = inode.gate.write().await;
+        if !is_joined() {
+            return Ok(false);
+        }
+        match self.take_lease(inode, Lease::Read, None).await? {
+            Taken::Proxy(proxy) if proxy.boot == sharing.boot => Ok(true),
+            Taken::Proxy(_) => {
+                self.leave(inode, sharing, End::Lost);
+                Ok(false)
+            }
+            // Installing the lease has ended the stay.
+            Taken::Lease => Ok(false),
+        }
+    }
+
+    /// The master gave this client a lease on a file that a proxy had, so the stay is over. What was written during it and is not
+    /// known to be synced may be lost: the proxy is asked once, and if it gave the file back it says so.
+    pub async fn ask_how_it_ended(&self, inode: &Inode, sharing: &Sharing) {
+        let session = self.session.name().id;
+        let message = pb::SharedOp {
+            session: session.raw(),
+            request: 0,
+            acknowledged: self.requests.repeatable(session).acknowledged(),
+            boot: sharing.boot,
+            inode: inode.id.raw(),
+            epoch: sharing.epoch,
+            op: Some(Op::Sync(shared_op::Sync { commit: false, answered: None })),
+        };
+        let asked = self.connector.channel(&sharing.address).call(&message, END_ASKED).await;
+        match asked {
+            Ok(reply) => drop(self.judge(inode, sharing, reply)),
+            Err(error) => tracing::debug!(inode = %inode.id, %error, "a proxy does not say how it lost a file"),
+        }
+    }
+
+    /// A stay is over, if it is the one that the file's state is about.
+    fn leave(&self, inode: &Inode, sharing: &Sharing, end: End) {
+        let mut core = inode.core.lock();
+        if !core.sharing.as_ref().is_some_and(|now| now.is_same(sharing)) {
+            return;
+        }
+        let lost = core.end_sharing(end, inode.id);
+        drop(core);
+        if end == End::Lost {
+            self.metrics.lost_stays.add(1);
+        }
+        if lost {
+            self.warn_of_loss(inode);
+        }
+    }
+
+    /// The session is over, and with it this client's part in all shared files. The proxy has what it answered; but what
+    /// may become of it before it is synced, it would tell to the old session's handles.
+    pub fn end_stays(&self) {
+        for inode in self.inodes() {
+            let lost = inode.core.lock().end_sharing(End::Lost, inode.id);
+            if lost {
+                self.warn_of_loss(&inode);
+            }
+        }
+    }
+
+    fn warn_of_loss(&self, inode: &Inode) {
+        self.metrics.lost_files.add(1);
+        tracing::warn!(
+            inode = %inode.id,
+            "what was written to this shared file and not synced may be lost with its proxy, or with the session; whoever has it open is told EIO"
+        );
+    }
+
+    /// Everything that was written to a file, here or through the proxy, is synced.
+    pub async fn settle(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+        self.flush(inode).await?;
+        let unsynced = inode.core.lock().sharing.as_ref().is_some_and(Sharing::is_unsynced);
+        if unsynced { self.sync_shared(inode).await } else { Ok(()) }
+    }
+}
+
+fn half_way(inode: &Inode, at: usize, len: usize) -> ebb_types::Error {
+    err!(Io, "{}: {at} of {len} bytes were written, then it moved", inode.id)
+}
+
+/// Why an answer is no result.
+enum Left {
+    /// The operation was refused, or failed.
+    Refused(ebb_types::Error),
+    /// The process that was asked has the file no more.
+    Same,
+    /// Another process answers.
+    Another,
+}

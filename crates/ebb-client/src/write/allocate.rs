@@ -1,0 +1,205 @@
+//! fallocate(2), and what lies where: seek for data and holes.
+
+use std::sync::Arc;
+
+use ebb_types::{Credentials, Result, Version, err};
+use ebb_wire::pb;
+
+use crate::handles::OpenFile;
+use crate::inode::{Inode, Lease};
+use crate::lease::Entry;
+use crate::read::fetch;
+use crate::shared::Shared;
+use crate::types::{Allocate, SetAttr};
+use crate::write::FILE_SIZE_MAX;
+use crate::write::drive::drive;
+use crate::write::members;
+
+/// One question to a member for data or a hole.
+const SEEK_DEADLINE: std::time::Duration = std::time::Duration::from_secs(4);
+
+impl Shared {
+    /// fallocate(2). Returns when every member has done it.
+    pub async fn allocate(self: &Arc<Self>, file: &OpenFile, what: Allocate, offset: u64, len: u64) -> Result<()> {
+        if !file.access.writes() {
+            return Err(err!(Invalid, "{} is not open for writing", file.inode.id));
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX);
+        let Some(end) = end.filter(|_| len > 0) else {
+            return Err(err!(Invalid, "no range of {len} bytes at {offset} can be allocated"));
+        };
+        let inode = &file.inode;
+        let started = self.runtime.now();
+        let gate = loop {
+            let entry = self.enter(inode, Lease::Write, file.pinned).await?;
+            file.check_sticky()?;
+            match entry {
+                Entry::Lease(gate) => break gate,
+                Entry::Proxy(sharing) => {
+                    if self.allocate_shared(inode, &sharing, what, offset, len).await? {
+                        return Ok(());
+                    }
+                }
+            }
+            self.check_moves(inode, started)?;
+        };
+        let size = {
+            let _gate = gate;
+            let _order = inode.order.lock().await;
+            self.allocate_entered(inode, what, offset, end).await?;
+            // A lease that was lost just before the flush began leaves nothing to flush.
+            file.check_sticky()?;
+            inode.core.lock().size
+        };
+        if what.grows() && end > size {
+            // The gate is open again: another call may have grown the file further, and it must not shrink.
+            self.grow(file, end).await?;
+        }
+        Ok(())
+    }
+
+    async fn allocate_entered(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        what: Allocate,
+        offset: u64,
+        end: u64,
+    ) -> Result<()> {
+        let kind = match what {
+            Allocate::Reserve | Allocate::ReserveKeepSize => pb::WriteKind::WriteAllocate,
+            Allocate::PunchHole => pb::WriteKind::WritePunch,
+            Allocate::Zero | Allocate::ZeroKeepSize => pb::WriteKind::WriteZero,
+        };
+        if kind != pb::WriteKind::WritePunch {
+            self.ensure_granted(inode, offset, end).await?;
+        }
+        let (gone, before) = {
+            let mut core = inode.core.lock();
+            if core.lease != Lease::Write {
+                return Err(err!(Io, "{}: the write lease was lost", inode.id));
+            }
+            // What was written before goes out before: the ranges that stay, and in their order.
+            let gone = if kind == pb::WriteKind::WriteAllocate { 0 } else { core.dirty.remove(offset, end) };
+            core.touch(self.runtime.wall().0);
+            (gone, core.stage(0, u64::MAX))
+        };
+        self.budget.give(gone as usize);
+        let mut touched = before;
+        // Zeros of a file that keeps its size must not make a member's replica reach beyond it.
+        let size = inode.core.lock().size;
+        let stop = if what == Allocate::ZeroKeepSize { end.min(size.max(offset)) } else { end };
+        touched.extend(self.push_ranges(inode, kind, offset, stop));
+        self.queue.mark(inode.id, self.runtime.now());
+        for index in touched {
+            drive(self, inode, index);
+        }
+        self.flush(inode).await
+    }
+
+    async fn grow(self: &Arc<Self>, file: &OpenFile, end: u64) -> Result<()> {
+        let now = file.inode.core.lock().size;
+        if now >= end {
+            return Ok(());
+        }
+        let set = SetAttr { size: Some(end), by_handle: true, ..SetAttr::default() };
+        self.set_attr_of(&Credentials::root(), file.inode.id, &set, file.pinned).await.map(drop)
+    }
+
+    /// Next data, or next hole, at or after `offset`. The end of the file is a hole.
+    pub async fn seek(self: &Arc<Self>, file: &OpenFile, offset: u64, hole: bool) -> Result<u64> {
+        let inode = &file.inode;
+        let started = self.runtime.now();
+        let _gate = loop {
+            match self.enter(inode, Lease::Read, file.pinned).await? {
+                Entry::Lease(gate) => break gate,
+                Entry::Proxy(sharing) => {
+                    if let Some(found) = self.seek_shared(inode, &sharing, offset, hole).await? {
+                        return Ok(found);
+                    }
+                }
+            }
+            self.check_moves(inode, started)?;
+        };
+        // Members are asked, so what is dirty goes to them first.
+        self.flush(inode).await?;
+        let (size, span) = {
+            let core = inode.core.lock();
+            (core.size, core.geometry().metablock_size)
+        };
+        let beyond = || err!(NoSuchOffset, "{offset} is at or behind the end of {} ({size} bytes)", inode.id);
+        if offset >= size {
+            return Err(beyond());
+        }
+        let mut at = offset;
+        while at < size {
+            let edge = ((at / span + 1) * span).min(size);
+            if let Some(found) = self.seek_in(inode, at, edge, hole).await? {
+                return Ok(found);
+            }
+            at = edge;
+        }
+        if hole { Ok(size) } else { Err(beyond()) }
+    }
+
+    /// The same within one metablock, up to `edge`.
+    async fn seek_in(self: &Arc<Self>, inode: &Arc<Inode>, at: u64, edge: u64, hole: bool) -> Result<Option<u64>> {
+        let (source, span) = {
+            let core = inode.core.lock();
+            if core.lease == Lease::None {
+                // Without it nothing is known, not even that there is a hole.
+                return Err(err!(Io, "{}: the lease was lost while data was looked for", inode.id));
+            }
+            let span = core.geometry().metablock_size;
+            (core.source(at / span), span)
+        };
+        let Some((record, min_version)) = source else { return Ok(hole.then_some(at)) };
+        let base = at - at % span;
+        let reply = self.ask_where(inode, record, min_version, at - base, hole).await?;
+        // Behind a replica's end nothing was written: a hole.
+        let found = match (reply.found, hole) {
+            (true, _) => base + reply.offset,
+            (false, true) => (base + reply.length).max(at),
+            (false, false) => return Ok(None),
+        };
+        Ok((found < edge).then_some(found.max(at)))
+    }
+
+    async fn ask_where(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        mut record: pb::Metablock,
+        mut min_version: Version,
+        offset: u64,
+        hole: bool,
+    ) -> Result<pb::SeekReplicaReply> {
+        let started = self.runtime.now();
+        loop {
+            let mut last = err!(NoReplica, "m{} has no members in the map", record.id);
+            for member in &record.members {
+                let message = pb::SeekReplica {
+                    metablock: record.id,
+                    volume: member.volume,
+                    min_version: Some(min_version.into()),
+                    offset,
+                    hole,
+                };
+                let answer = match self.nodes.hop(member) {
+                    Ok(hop) => members::call(self, &hop, &message, Vec::new(), SEEK_DEADLINE).await,
+                    Err(error) => Err(error),
+                };
+                match answer {
+                    Ok(reply) => return Ok(reply.message),
+                    Err(error) => last = error,
+                }
+            }
+            if self.runtime.now().since(started) > self.session.deadline() {
+                return Err(fetch::of_file(inode.id)(last));
+            }
+            self.runtime.sleep(std::time::Duration::from_millis(200)).await;
+            match fetch::refresh(self, inode, record.index, None).await? {
+                Some(newer) => (record, min_version) = newer,
+                None => return Ok(pb::SeekReplicaReply { offset, found: hole, length: 0 }),
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Carries out the steps that channels decide on, and brings the results back to them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_runtime::Task;
+use ebb_types::{Error, ErrorKind, Result, Version, err};
+use ebb_wire::pb;
+
+use crate::inode::Inode;
+use crate::nodes::gray::Round;
+use crate::plan::SINGLE_SOURCE_MAX;
+use crate::shared::Shared;
+use crate::shared_file::direct;
+use crate::write::channel::{Channel, Rhythm, SYNC_BYTES, Step, WINDOW};
+use crate::write::outgoing::Outgoing;
+use crate::write::{members, repair};
+
+/// Who has answered within this is there, whatever the master says.
+const ANSWERED: Duration = Duration::from_secs(2);
+
+/// One metablock's channel, named so that a result does not reach another that took its place.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub shared: Arc<Shared>,
+    pub inode: Arc<Inode>,
+    pub index: u64,
+    pub serial: u64,
+}
+
+/// What one member lacks.
+struct Lack {
+    peer: usize,
+    /// Before the first of it is sent.
+    wait: Duration,
+    writes: Vec<Arc<Outgoing>>,
+    /// Up to here it was on its way before.
+    handed: Version,
+}
+
+/// A write on its way to a member that lacks it.
+struct UnderWay {
+    about: Version,
+    /// Why its bytes are not to be had any more, if they are not.
+    lost: Option<Error>,
+    answer: Task<Result<pb::MemberResult>>,
+}
+
+impl Shared {
+    fn rhythm(&self, channel: &Channel) -> Rhythm {
+        let sleeps = channel.peers.iter().any(|peer| self.awake_left_ms(peer.member.node) != u64::MAX);
+        if sleeps { Rhythm::InTurns } else { Rhythm::Together }
+    }
+}
+
+/// Lets a channel do what it can do now. Called after everything that may give it something to do.
+pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
+    loop {
+        let (target, rhythm, step) = {
+            let mut core = inode.core.lock();
+            let Some(channel) = core.channels.get_mut(&index) else { return };
+            let target = Target { shared: shared.clone(), inode: inode.clone(), index, serial: channel.serial };
+            if channel.shrunk {
+                channel.on_time(shared.runtime.now(), shared.nodes.version());
+            }
+            let rhythm = shared.rhythm(channel);
+            shared.displace_gray(channel, rhythm);
+            (target, rhythm, channel.next(rhythm))
+        };
+        let runtime = &shared.runtime;
+        match step {
+            Step::None => return,
+            Step::Send { write, sync } => {
+                runtime.spawn("write to members", target.send(write, sync));
+            }
+            Step::CatchUp { peer, wait_ms, writes, handed } => {
+                let lack = Lack { peer, wait: Duration::from_millis(wait_ms), writes, handed };
+                runtime.spawn("catch a member up", target.catch_up(lack));
+            }
+            Step::Sync { peers, version } => {
+                let round = (rhythm == Rhythm::Together).then(|| Round::begin(shared));
+                for peer in peers {
+                    runtime.spawn("sync a member", target.clone().sync(peer, version, round.clone()));
+                }
+            }
+            Step::Repair => {
+                runtime.spawn("replace a member", repair::run(target));
+            }
+        }
+    }
+}
+
+impl Target {
+    /// Looks at the channel, if it still is the one.
+    pub fn with<T>(&self, look: impl FnOnce(&mut Channel) -> T) -> Option<T> {
+        let mut core = self.inode.core.lock();
+        let channel = core.channels.get_mut(&self.index).filter(|channel| channel.serial == self.serial)?;
+        Some(look(channel))
+    }
+
+    /// Brings a result to the channel, takes out what is settled, and goes on.
+    pub fn land(&self, apply: impl FnOnce(&mut Channel) -> Result<()>) {
+        let (weight, verdict, dropped) = {
+            let mut core = self.inode.core.lock();
+            let Some(channel) = core.channels.get_mut(&self.index).filter(|channel| channel.serial == self.serial)
+            else {
+                return;
+            };
+            let verdict = apply(channel);
+            let settled = channel.settle();
+            let dropped = direct::over(channel, &settled);
+            (core.retire(&self.shared.cache, self.inode.id, self.index, &settled), verdict, dropped)
+        };
+        self.shared.budget.give(weight);
+        direct::drop_put(&self.shared, dropped);
+        if let Err(error) = verdict {
+            self.shared.lose_lease(&self.inode, &error);
+            return;
+        }
+        self.inode.progress.notify_waiters();
+        drive(&self.shared, &self.inode, self.index);
+    }
+
+    pub(crate) fn members(&self) -> Vec<pb::Member> {
+        self.with(|channel| channel.peers.iter().map(|peer| peer.member).collect()).unwrap_or_default()
+    }
+
+    fn is_single_source(&self, write: &Outgoing) -> bool {
+        let by_dataset = self.inode.core.lock().attr.as_ref().is_some_and(|attr| attr.single_source);
+        by_dataset || write.weight() <= SINGLE_SOURCE_MAX
+    }
+
+    /// Sends a write to all members: to each from here, or to the nearest with the others as its chain.
+    async fn send(self, write: Arc<Outgoing>, sync: bool) {
+        let members = self.members();
+        let results = if members.len() == 1 || self.is_single_source(&write) {
+            self.send_to_each(&members, &write, sync).await
+        } else {
+            self.send_through(&members, &write, sync).await
+        };
+        self.land(|channel| channel.on_sent(write.version, &results));
+    }
+
+    async fn send_to_each(
+        &self,
+        members: &[pb::Member],
+        write: &Arc<Outgoing>,
+        sync: bool,
+    ) -> Vec<Result<pb::MemberResult>> {
+        let Some((last, others)) = members.split_last() else { return Vec::new() };
+        // What is only received says nothing of a disk.
+        let round = sync.then(|| Round::begin(&self.shared));
+        let tasks: Vec<_> = others
+            .iter()
+            .map(|member| {
+                let (target, member, write, round) = (self.clone(), *member, write.clone(), round.clone());
+                let sent = async move { target.send_timed(&member, &write, sync, round).await };
+                self.shared.runtime.spawn("write to a member", sent)
+            })
+            .collect();
+        // The last one goes from this task: one less to start.
+        let own = self.send_timed(last, write, sync, round).await;
+        let mut results = Vec::with_capacity(members.len());
+        for task in tasks {
+            results.push(task.join().await.and_then(|result| result));
+        }
+        results.push(own);
+        results
+    }
+
+    async fn send_timed(
+        &self,
+        member: &pb::Member,
+        write: &Outgoing,
+        sync: bool,
+        round: Option<Arc<Round>>,
+    ) -> Result<pb::MemberResult> {
+        let sent = self.shared.runtime.now();
+        let result = self.send_one(member, write, sync).await;
+        let has_failed = |answer: &pb::MemberResult| answer.failure.as_ref().is_some_and(|failure| failure.kind != 0);
+        if let (Some(round), Ok(answer)) = (round, &result)
+            && !has_failed(answer)
+        {
+            round.add(member.node, sent);
+        }
+        result
+    }
+
+    async fn send_one(&self, member: &pb::Member, write: &Outgoing, sync: bool) -> Result<pb::MemberResult> {
+        let hop = self.shared.nodes.hop(member)?;
+        let id = self.with(|channel| channel.id).ok_or_else(gone)?;
+        members::write(&self.shared, id, std::slice::from_ref(&hop), write, sync).await.remove(0)
+    }
+
+    async fn send_through(
+        &self,
+        members: &[pb::Member],
+        write: &Outgoing,
+        sync: bool,
+    ) -> Vec<Result<pb::MemberResult>> {
+        let Some(id) = self.with(|channel| channel.id) else { return Vec::new() };
+        let mut results: Vec<Option<Result<pb::MemberResult>>> = vec![None; members.len()];
+        let mut hops = Vec::with_capacity(members.len());
+        for (place, member) in members.iter().enumerate() {
+            // One that is silent would keep the hop before it waiting.
+            let hop = self.shared.nodes.check_answers(member.node).and_then(|()| self.shared.nodes.hop(member));
+            match hop {
+                Ok(hop) => hops.push((place, hop)),
+                Err(error) => results[place] = Some(Err(error)),
+            }
+        }
+        hops.sort_by_key(|(_, hop)| hop.host != self.shared.options.host.as_str());
+        let route: Vec<pb::Hop> = hops.iter().map(|(_, hop)| hop.clone()).collect();
+        let answers = members::write(&self.shared, id, &route, write, sync).await;
+        for ((place, _), answer) in hops.iter().zip(answers) {
+            results[*place] = Some(answer);
+        }
+        results.into_iter().map(|result| result.unwrap_or_else(|| Ok(pb::MemberResult::default()))).collect()
+    }
+
+    /// Sends one member what it lacks, in order, up to the first failure; what it has taken is noted as it answers.
+    async fn catch_up(self, lack: Lack) {
+        let Lack { peer, wait, writes, handed } = lack;
+        let Some(member) = self.with(|channel| channel.peers[peer].member) else { return };
+        let nodes = &self.shared.nodes;
+        // One that is dead to the master, and has answered here just now, is cut off from there alone.
+        let answers = nodes.has_answered_within(member.node, ANSWERED, self.shared.runtime.now());
+        let gone = match nodes.is_dead(member.node) && !answers {
+            true => Err(err!(Unreachable, "node n{} is dead, says the master", member.node)),
+            false => nodes.check_answers(member.node),
+        };
+        if let Err(error) = gone {
+            self.land(|channel| {
+                let verdict = channel.on_caught_up(peer, Version::ZERO, &Err(error.clone()));
+                channel.fail(peer, error);
+                verdict
+            });
+            return;
+        }
+        if !wait.is_zero() {
+            self.shared.runtime.sleep(wait).await;
+        }
+        let mut rest = writes.into_iter().peekable();
+        let (mut under_way, mut unsynced) = (VecDeque::<UnderWay>::new(), 0);
+        let (mut about, mut lost, mut result) = (Version::ZERO, None, Ok(pb::MemberResult::default()));
+        loop {
+            // With nothing under way the next one waits for the member to wake; the others follow it.
+            while (under_way.is_empty() || (under_way.len() < WINDOW && self.is_reached(&member)))
+                && let Some(write) = rest.next()
+            {
+                unsynced += write.load();
+                let sync = rest.peek().is_none() || unsynced >= SYNC_BYTES;
+                unsynced = if sync { 0 } else { unsynced };
+                if write.version <= handed {
+                    self.shared.metrics.resent_writes.add(1);
+                }
+                under_way.push_back(self.clone().send_lacked(member, write, sync).await);
+            }
+            let Some(first) = under_way.pop_front() else { break };
+            (about, lost) = (first.about, first.lost);
+            result = first.answer.join().await.and_then(|answer| answer);
+            match &result {
+                Ok(answer) if answer.failure.as_ref().is_some_and(|failure| failure.kind != 0) => break,
+                Ok(_) if under_way.is_empty() && rest.peek().is_none() => break,
+                Ok(_) => self.land(|channel| channel.on_taken(peer, about, &result)),
+                Err(error) => {
+                    tracing::debug!(node = member.node, %error, "member does not take writes");
+                    break;
+                }
+            }
+        }
+        // Behind a failure there is nothing that could be taken; it is sent again, and answered as done if it was.
+        under_way.iter().for_each(|later| later.answer.abort());
+        self.land(|channel| {
+            channel.on_caught_up(peer, about, &result)?;
+            // A recovery makes the members equal, and whoever has the file open is told.
+            match lost {
+                Some(error) if channel.is_nowhere(about) => Err(error.context("every member has lost a direct write")),
+                _ => Ok(()),
+            }
+        });
+    }
+
+    /// Whether a member can be sent to now: it is awake, or a proxy waits for it.
+    fn is_reached(&self, member: &pb::Member) -> bool {
+        self.shared.wakes_in(member.node) == Some(Duration::ZERO) || self.shared.is_out_of_step(member.node)
+    }
+
+    async fn send_lacked(self, member: pb::Member, write: Arc<Outgoing>, sync: bool) -> UnderWay {
+        // Where they are not to be had, the member may have them.
+        let lost = self.fetch_back(&write).await.err().filter(|error| error.kind() == ErrorKind::NoReplica);
+        let (about, runtime) = (write.version, self.shared.runtime.clone());
+        let sent = async move { self.send_one(&member, &write, sync).await };
+        UnderWay { about, lost, answer: runtime.spawn("send a member what it lacks", sent) }
+    }
+
+    async fn sync(self, peer: usize, version: Version, round: Option<Arc<Round>>) {
+        let Some((id, member)) = self.with(|channel| (channel.id, channel.peers[peer].member)) else { return };
+        let sent = self.shared.runtime.now();
+        let result = members::sync(&self.shared, id, &member, version).await;
+        if let (Some(round), Ok(_)) = (round, &result) {
+            round.add(member.node, sent);
+        }
+        self.land(|channel| channel.on_synced(peer, &result));
+    }
+}
+
+fn gone() -> ebb_types::Error {
+    err!(Stale, "the metablock is not written any more")
+}

@@ -1,0 +1,131 @@
+//! From dirty bytes to bytes that every member has synced.
+
+use std::sync::Arc;
+
+use ebb_types::{Epoch, Result, Version, err};
+
+use crate::inode::{Durable, Inode, Lease};
+use crate::shared::Shared;
+use crate::write::drive::drive;
+
+/// What a flush waits for.
+pub(crate) struct Goal {
+    epoch: Epoch,
+    size_generation: u64,
+    size: u64,
+    mtime_ns: i64,
+    /// (index, serial of its channel, version).
+    channels: Vec<(u64, u64, Version)>,
+}
+
+impl Goal {
+    /// Of the lease.
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// What has to be synced: (index, serial of its channel, version).
+    pub fn channels(&self) -> &[(u64, u64, Version)] {
+        &self.channels
+    }
+}
+
+impl Shared {
+    /// Returns when everything written before the call is synced by every member of every set. No call to the master.
+    pub async fn flush(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+        match begin(inode) {
+            Some(goal) => self.flushed(inode, &goal).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns when a flush has what it waits for.
+    pub async fn flushed(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) -> Result<()> {
+        for (index, _, _) in &goal.channels {
+            drive(self, inode, *index);
+        }
+        loop {
+            let progress = inode.progress.notified();
+            tokio::pin!(progress);
+            progress.as_mut().enable();
+            if check(inode, goal)? {
+                return Ok(());
+            }
+            progress.await;
+        }
+    }
+
+    /// Starts what can be sent without waiting for it.
+    pub fn send_full_blocks(self: &Arc<Self>, inode: &Arc<Inode>, start: u64, end: u64) {
+        let touched = {
+            let mut core = inode.core.lock();
+            let geometry = core.geometry();
+            let mut touched = Vec::new();
+            let mut at = start - start % geometry.block_size;
+            while at < end {
+                let block_end = at + geometry.block_size;
+                if core.dirty.covers(at, block_end) {
+                    touched.extend(core.stage(at, block_end));
+                }
+                at = block_end;
+            }
+            touched.dedup();
+            touched
+        };
+        for index in touched {
+            drive(self, inode, index);
+        }
+    }
+}
+
+/// Stages what is dirty and asks for syncs. None: there is no write lease.
+pub(crate) fn begin(inode: &Inode) -> Option<Goal> {
+    let mut core = inode.core.lock();
+    if core.lease != Lease::Write {
+        return None;
+    }
+    core.stage(0, u64::MAX);
+    let mut channels = Vec::new();
+    for (index, channel) in &mut core.channels {
+        if channel.is_unsettled() {
+            channel.want_sync();
+            channels.push((*index, channel.serial, channel.last));
+        }
+    }
+    Some(Goal {
+        epoch: core.epoch,
+        size_generation: core.attr.as_ref().map_or(0, |attr| attr.size_generation),
+        size: core.size,
+        mtime_ns: core.mtime_ns,
+        channels,
+    })
+}
+
+/// Whether the goal is reached; then it is noted what a commit may tell.
+fn check(inode: &Inode, goal: &Goal) -> Result<bool> {
+    let mut core = inode.core.lock();
+    if core.lease != Lease::Write || core.epoch != goal.epoch {
+        // Everything is synced before a lease goes back; whoever waited for that is woken after it may have gone.
+        if core.given_back == Some(goal.epoch) {
+            return Ok(true);
+        }
+        return Err(err!(Io, "{}: the write lease was lost before everything was synced", inode.id));
+    }
+    for (index, serial, version) in &goal.channels {
+        // A channel that is gone was cut off by a truncate.
+        let Some(channel) = core.channels.get(index).filter(|channel| channel.serial == *serial) else { continue };
+        if channel.settled >= *version {
+            continue;
+        }
+        return match &channel.gave_up {
+            Some(error) => Err(error.clone()),
+            None => Ok(false),
+        };
+    }
+    if core.attr.as_ref().map_or(0, |attr| attr.size_generation) == goal.size_generation {
+        let mtime_ns = if core.mtime_dirty { goal.mtime_ns } else { 0 };
+        let size = core.durable.map_or(goal.size, |durable| durable.size.max(goal.size));
+        core.durable = Some(Durable { size, mtime_ns });
+    }
+    Ok(true)
+}

@@ -1,0 +1,214 @@
+//! `fsync` while members sleep: what they have not got is logged on nodes that are awake
+//! (docs/power/sleeping-nodes.md, "Stand-ins").
+//!
+//! The holder keeps the writes and sends them to each member when it wakes, as ever. The log is for the case that it
+//! dies before: then recovery reads it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_types::deadlines::WRITE_DEADLINE;
+use ebb_types::{ErrorKind, Result, Version, bail, err};
+use ebb_wire::pb;
+
+use crate::inode::{Inode, Lease};
+use crate::shared::Shared;
+use crate::write::flush::{Goal, begin};
+use crate::write::members;
+
+/// Members that wake within this are waited for.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// Between attempts that failed.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The same, where there was no room.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A node that is awake for less is not asked any more, in milliseconds.
+const LEAST_AWAKE_MS: u64 = 100;
+/// Most bytes that one call logs; who has more waits for the members.
+const CALL_BYTES_MAX: usize = 8 << 20;
+/// Copies in any case: the loss of one node must not matter.
+const COPIES_LEAST: usize = 2;
+
+/// What came of the attempts so far.
+#[derive(Default)]
+struct Tried {
+    /// Nodes that did not take it.
+    refused: BTreeSet<u64>,
+    /// The always-on node's log was full, or members that sleep could not take more.
+    is_full: bool,
+}
+
+/// What is to be logged.
+struct Lack {
+    message: pb::LogWrites,
+    payload: Vec<Bytes>,
+    /// (index, serial of its channel, version up to which it is logged afterwards, version up to which it is cut).
+    marks: Vec<(u64, u64, Version, Version)>,
+    copies: usize,
+}
+
+impl Shared {
+    /// Returns when everything written before the call is synced by every member of every set, or, where members sleep,
+    /// logged on as many nodes as there are to be copies.
+    pub async fn make_safe(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+        let Some(goal) = begin(inode) else { return Ok(()) };
+        // Cancel-safety: what was logged and is not needed is dropped by the log servers later.
+        tokio::select! {
+            biased;
+            reached = self.flushed(inode, &goal) => reached,
+            () = self.log_until_done(inode, &goal) => Ok(()),
+        }
+    }
+
+    async fn log_until_done(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) {
+        let mut tried = Tried::default();
+        let mut pause = PATIENCE;
+        loop {
+            self.runtime.sleep(pause).await;
+            match self.log(inode, goal, &mut tried).await {
+                Ok(true) => return,
+                Ok(false) => pause = PATIENCE,
+                Err(error) => {
+                    tracing::debug!(inode = %inode.id, %error, "writes are not logged");
+                    pause = if tried.is_full { (pause * 2).clamp(PAUSE, PAUSE_MAX) } else { PAUSE };
+                }
+            }
+        }
+    }
+
+    /// One attempt. False: no member sleeps for long.
+    async fn log(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal, tried: &mut Tried) -> Result<bool> {
+        self.fetch_back_goal(inode, goal).await;
+        let Some(lack) = self.lack(inode, goal)? else { return Ok(false) };
+        let is_sent = !lack.message.writes.is_empty();
+        if is_sent {
+            self.log_on_nodes(&lack, tried).await?;
+        }
+        // Ordering: logged, then looked whether the lease still holds. If it does, no recovery had begun when the writes
+        // were logged, and the one that comes finds them.
+        if !self.session.is_trusted() {
+            bail!(SessionExpired, "leases may not be believed now");
+        }
+        let mut core = inode.core.lock();
+        if core.lease != Lease::Write || core.epoch != goal.epoch() {
+            bail!(StaleEpoch, "the write lease was lost");
+        }
+        for (index, serial, logged, cut) in lack.marks {
+            if let Some(channel) = core.channels.get_mut(&index).filter(|channel| channel.serial == serial) {
+                channel.logged = channel.logged.max(logged);
+                channel.cut = if is_sent { channel.cut.max(cut) } else { channel.cut };
+            }
+        }
+        Ok(true)
+    }
+
+    /// What the goal's channels have that is neither synced by all members nor logged. None if no member sleeps.
+    fn lack(&self, inode: &Inode, goal: &Goal) -> Result<Option<Lack>> {
+        let core = inode.core.lock();
+        let late = |(index, serial, version): &&(u64, u64, Version)| {
+            core.channels.get(index).is_some_and(|channel| channel.serial == *serial && channel.settled < *version)
+        };
+        let late: Vec<_> = goal.channels().iter().filter(late).collect();
+        let channels = || late.iter().filter_map(|(index, _, _)| core.channels.get(index));
+        let sleeps_long = |node: u64| self.wakes_in(node).is_none_or(|wait| wait > PATIENCE);
+        if !channels().flat_map(|channel| &channel.peers).any(|peer| sleeps_long(peer.member.node)) {
+            return Ok(None);
+        }
+        if let Some(channel) = channels().find(|channel| channel.is_ailing()) {
+            bail!(Unavailable, "a member of {} is being replaced", channel.id);
+        }
+        let mut message =
+            pb::LogWrites { inode: inode.id.raw(), epoch: goal.epoch().raw(), ..pb::LogWrites::default() };
+        let (mut payload, mut marks) = (Vec::new(), Vec::new());
+        for ((index, serial, version), channel) in late.iter().zip(channels()) {
+            for write in channel.pending(channel.logged.max(channel.settled), *version) {
+                if write.elsewhere().is_some() {
+                    bail!(Unavailable, "the bytes of a direct write to {} are being fetched back", channel.id);
+                }
+                let (logged, bytes) = write.to_message(channel.id);
+                payload.extend(bytes);
+                message.writes.push(logged);
+            }
+            let lacks = channel.peers.iter().filter(|peer| peer.synced < *version);
+            let nodes = lacks.map(|peer| peer.member.node).collect();
+            message.lacks.push(pb::LogLack { metablock: channel.id.raw(), nodes });
+            let cut = channel.settled.min(channel.logged).max(channel.cut);
+            if cut > channel.cut {
+                message.cuts.push(pb::LogCut { metablock: channel.id.raw(), version: Some(cut.into()) });
+            }
+            marks.push((*index, *serial, *version, cut));
+        }
+        let bytes: usize = payload.iter().map(Bytes::len).sum();
+        if bytes > CALL_BYTES_MAX {
+            bail!(Overloaded, "{bytes} bytes are waiting for members that sleep, {CALL_BYTES_MAX} are logged at most");
+        }
+        let copies = core.attr.as_ref().map_or(0, |attr| attr.replicas as usize).max(COPIES_LEAST);
+        Ok(Some(Lack { message, payload, marks, copies }))
+    }
+
+    /// Logs on the always-on node, and on those that are awake soonest.
+    async fn log_on_nodes(self: &Arc<Self>, lack: &Lack, tried: &mut Tried) -> Result<()> {
+        let mut nodes: Vec<(Duration, pb::Node)> = self
+            .nodes
+            .all()
+            .into_iter()
+            .filter(|node| !tried.refused.contains(&node.id) && !self.nodes.is_lost(node.id))
+            // One that is about to sleep refuses.
+            .filter(|node| !(1..LEAST_AWAKE_MS).contains(&self.awake_left_ms(node.id)))
+            .filter_map(|node| Some((self.wakes_in(node.id)?, node)))
+            .collect();
+        nodes.sort_by_key(|(wait, node)| (*wait, node.id));
+        // Where there are fewer nodes than copies, each has one.
+        nodes.truncate(lack.copies - 1);
+        if nodes.is_empty() {
+            tried.refused.clear();
+            return Err(err!(Unavailable, "no node is awake to log on, nor wakes"));
+        }
+        // Where the always-on node was full, it is asked alone first: the others' disks are not filled in vain.
+        let asked_before = if tried.is_full { Some(self.log_always_on(lack, tried).await) } else { None };
+        if let Some(Err(error)) = asked_before {
+            return Err(error);
+        }
+        let tasks: Vec<_> = nodes
+            .into_iter()
+            .map(|(_, node)| {
+                let message = pb::LogWrites { lacks: Vec::new(), ..lack.message.clone() };
+                let (own, payload) = (Arc::clone(self), lack.payload.clone());
+                let call = async move { own.log_on(&node, &message, payload).await.map_err(|error| (node.id, error)) };
+                self.runtime.spawn("log writes on a node", call)
+            })
+            .collect();
+        let always_on = match asked_before {
+            Some(answer) => answer,
+            None => self.log_always_on(lack, tried).await,
+        };
+        let mut worst = always_on.err();
+        for task in tasks {
+            if let Err((node, error)) = task.join().await? {
+                tried.refused.insert(node);
+                worst = Some(error);
+            }
+        }
+        match worst {
+            None => {
+                self.metrics.logged_writes.add(lack.message.writes.len() as u64);
+                Ok(())
+            }
+            Some(error) => Err(error),
+        }
+    }
+
+    async fn log_always_on(&self, lack: &Lack, tried: &mut Tried) -> Result<()> {
+        let answer = self.session.masters.call_with(&lack.message, lack.payload.clone(), WRITE_DEADLINE).await;
+        tried.is_full = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Overloaded);
+        answer.map(drop)
+    }
+
+    async fn log_on(self: &Arc<Self>, node: &pb::Node, message: &pb::LogWrites, payload: Vec<Bytes>) -> Result<()> {
+        let member = pb::Member { node: node.id, ..pb::Member::default() };
+        let hop = pb::Hop { member: Some(member), address: node.address.clone(), host: node.host.clone() };
+        members::ask(self, &hop, message, payload, WRITE_DEADLINE).await.map(drop)
+    }
+}

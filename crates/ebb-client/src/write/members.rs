@@ -1,0 +1,347 @@
+//! Calls to members of a set.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_rpc::Response;
+use ebb_runtime::{Moment, Plant};
+use ebb_types::deadlines::{LATE_WAIT, WRITE_DEADLINE};
+use ebb_types::{Error, ErrorKind, MetablockId, Result, Version, err};
+use ebb_wire::{Call, pb};
+
+use crate::power::relay::{self, Relayed};
+use crate::shared::Shared;
+use crate::write::outgoing::Outgoing;
+
+/// A question to a silent node, and the pause before the next one.
+const PROBE_DEADLINE: Duration = Duration::from_secs(1);
+const PROBE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Sends a write to the first of `hops`, with the others as its chain. Answers in the order of `hops`; a member that
+/// said nothing has an answer that says nothing.
+pub(crate) async fn write(
+    shared: &Arc<Shared>,
+    metablock: MetablockId,
+    hops: &[pb::Hop],
+    write: &Outgoing,
+    sync: bool,
+) -> Vec<Result<pb::MemberResult>> {
+    let Some((first, chain)) = hops.split_first() else { return Vec::new() };
+    let member = first.member.unwrap_or_default();
+    let (message, payload) = write.to_message(metablock);
+    let message = pb::WriteReplica {
+        volume: member.volume,
+        incarnation: member.incarnation,
+        sync,
+        chain: chain.to_vec(),
+        ..message
+    };
+    // Cancel-safety: a member that has it answers "done" when it is sent again, to each member by itself.
+    let mut results = along_chain(shared, hops, call(shared, first, &message, payload, WRITE_DEADLINE)).await;
+    if shared.runtime.has_plant(Plant::CommitUnsynced) {
+        results.iter_mut().flatten().for_each(|answer| answer.synced = answer.received);
+    }
+    results
+}
+
+/// Has the first of `hops`, and the others as its chain, keep bytes for a later write. Answers as [`write`].
+pub(crate) async fn put(
+    shared: &Arc<Shared>,
+    hops: &[pb::Hop],
+    message: pb::PutStaged,
+    bytes: Bytes,
+) -> Vec<Result<pb::MemberResult>> {
+    let Some((first, chain)) = hops.split_first() else { return Vec::new() };
+    let member = first.member.unwrap_or_default();
+    let (volume, incarnation) = (member.volume, member.incarnation);
+    let message = pb::PutStaged { volume, incarnation, chain: chain.to_vec(), ..message };
+    // Cancel-safety: what members keep of it is of a ticket that is given up then.
+    along_chain(shared, hops, watched(shared, first, &message, vec![bytes], 0, WRITE_DEADLINE)).await
+}
+
+/// Waits for what a chain answers to a call to its first member; not as long as the deadline, if a further member is missed: the hop
+/// before that one would wait for all of it.
+async fn along_chain(
+    shared: &Arc<Shared>,
+    hops: &[pb::Hop],
+    called: impl Future<Output = Result<Response<pb::WriteReplicaReply>>>,
+) -> Vec<Result<pb::MemberResult>> {
+    let (chain, sent) = (&hops[1..], shared.runtime.now());
+    tokio::select! {
+        biased;
+        reply = called => answers(hops, reply),
+        () = chain_is_stuck(shared, chain, sent) => {
+            let now = shared.runtime.now();
+            for hop in chain.iter().filter(|hop| is_missed(shared, hop)) {
+                let node = hop.member.unwrap_or_default().node;
+                if shared.nodes.on_unreached(node, sent, now) {
+                    begin_asking(shared, node);
+                }
+            }
+            hops.iter().map(|_| silence()).collect()
+        }
+    }
+}
+
+/// What a member keeps of a direct write.
+pub(crate) async fn read_put(
+    shared: &Arc<Shared>,
+    hop: &pb::Hop,
+    message: &pb::ReadStaged,
+    expected: usize,
+) -> Result<Response<pb::ReadStagedReply>> {
+    watched(shared, hop, message, Vec::new(), expected, WRITE_DEADLINE).await
+}
+
+/// An answer that says nothing.
+fn silence() -> Result<pb::MemberResult> {
+    Ok(pb::MemberResult::default())
+}
+
+/// Whether a member of a chain is not heard, here or by the master.
+fn is_missed(shared: &Shared, hop: &pb::Hop) -> bool {
+    let node = hop.member.unwrap_or_default().node;
+    shared.nodes.is_silent(node) || shared.nodes.is_late(node)
+}
+
+/// Returns when a call that was sent at `sent` waits for a member of its chain that is silent or late.
+async fn chain_is_stuck(shared: &Arc<Shared>, chain: &[pb::Hop], sent: Moment) {
+    let nodes = &shared.nodes;
+    loop {
+        let changed = nodes.changes().notified_owned();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let waited = shared.runtime.now().since(sent);
+        if !chain.iter().any(|hop| is_missed(shared, hop)) {
+            changed.await;
+        } else if waited >= LATE_WAIT {
+            return;
+        } else {
+            shared.runtime.sleep(LATE_WAIT.saturating_sub(waited)).await;
+        }
+    }
+}
+
+/// One answer for each hop; of one that said nothing an answer that says nothing. The first one was reached: if another node
+/// answers for it, that has its address now, as one has after its volumes were lost.
+fn answers(hops: &[pb::Hop], reply: Result<Response<pb::WriteReplicaReply>>) -> Vec<Result<pb::MemberResult>> {
+    let node_of = |hop: &pb::Hop| hop.member.unwrap_or_default().node;
+    let found = reply.and_then(|reply| {
+        let results = reply.message.results;
+        match hops.iter().map(node_of).zip(results.first()).next() {
+            Some((asked, first)) if first.node != asked => {
+                Err(err!(Unreachable, "n{} answers at {}, where n{asked} was", first.node, hops[0].address))
+            }
+            _ => Ok(results),
+        }
+    });
+    let results = match found {
+        Ok(results) => results,
+        Err(error) => return std::iter::once(Err(error)).chain(hops.iter().skip(1).map(|_| silence())).collect(),
+    };
+    let of = |hop: &pb::Hop| {
+        let node = node_of(hop);
+        results.iter().find(|result| result.node == node).cloned().map_or_else(silence, Ok)
+    };
+    hops.iter().map(of).collect()
+}
+
+/// Asks a member to sync a metablock up to a version.
+pub(crate) async fn sync(
+    shared: &Arc<Shared>,
+    metablock: MetablockId,
+    member: &pb::Member,
+    version: Version,
+) -> Result<pb::SyncReplicasReply> {
+    let hop = shared.nodes.hop(member)?;
+    let replica = pb::SyncReplica {
+        metablock: metablock.raw(),
+        volume: member.volume,
+        incarnation: member.incarnation,
+        version: Some(version.into()),
+    };
+    let message = pb::SyncReplicas { replicas: vec![replica], chain: Vec::new() };
+    Ok(call(shared, &hop, &message, Vec::new(), WRITE_DEADLINE).await?.message)
+}
+
+/// Makes `target` a copy of `source` at `at`, within a deadline.
+pub(crate) async fn pull(
+    shared: &Arc<Shared>,
+    metablock: MetablockId,
+    epoch: u64,
+    source: &pb::Member,
+    target: &pb::Member,
+    at: Version,
+    deadline: Duration,
+) -> Result<()> {
+    let hop = shared.nodes.hop(target)?;
+    let message = pb::PullReplica {
+        metablock: metablock.raw(),
+        volume: target.volume,
+        incarnation: target.incarnation,
+        epoch,
+        source: Some(shared.nodes.hop(source)?),
+        at: Some(at.into()),
+        rate_bytes_per_sec: 0,
+    };
+    let reply = call(shared, &hop, &message, Vec::new(), deadline).await?.message;
+    let reached = ebb_wire::convert::version(reply.version);
+    if reached < at {
+        return Err(err!(StaleVersion, "node n{} copied {metablock} at {reached}, {at} was wanted", target.node));
+    }
+    Ok(())
+}
+
+/// One call to a member, once its node is awake; by way of a proxy if that is never when this client is.
+pub(crate) async fn call<C: Relayed>(
+    shared: &Arc<Shared>,
+    hop: &pb::Hop,
+    message: &C,
+    payload: Vec<Bytes>,
+    deadline: Duration,
+) -> Result<Response<C::Reply>> {
+    let member = hop.member.unwrap_or_default();
+    if shared.is_out_of_step(member.node) {
+        return Ok(relay::call(shared, &[member], message, payload, 0).await?.response);
+    }
+    ask(shared, hop, message, payload, deadline).await
+}
+
+/// One call to a member, once its node is awake; counted among those in progress on its node.
+pub(crate) async fn ask<C: Call>(
+    shared: &Arc<Shared>,
+    hop: &pb::Hop,
+    message: &C,
+    payload: Vec<Bytes>,
+    deadline: Duration,
+) -> Result<Response<C::Reply>> {
+    shared.awake(hop.member.unwrap_or_default().node).await?;
+    // What comes back beside these bytes is small: reads say what they expect.
+    watched(shared, hop, message, payload, 0, deadline).await
+}
+
+/// A read, which goes where reads of its size go: a small one does not queue behind big ones.
+pub(crate) async fn read(
+    shared: &Arc<Shared>,
+    hop: &pb::Hop,
+    message: &pb::ReadReplica,
+    deadline: Duration,
+) -> Result<Response<pb::ReadReplicaReply>> {
+    let expected = usize::try_from(message.length).unwrap_or(usize::MAX);
+    watched(shared, hop, message, Vec::new(), expected, deadline).await
+}
+
+/// The same for either; what it tells of the node is noted.
+async fn watched<C: Call>(
+    shared: &Arc<Shared>,
+    hop: &pb::Hop,
+    message: &C,
+    payload: Vec<Bytes>,
+    expected: usize,
+    deadline: Duration,
+) -> Result<Response<C::Reply>> {
+    let (nodes, node) = (&shared.nodes, hop.member.unwrap_or_default().node);
+    nodes.check_answers(node)?;
+    let _outstanding = nodes.begin(node);
+    let sent = shared.runtime.now();
+    // Who sleeps by plan before the deadline may well not answer: that says nothing of it.
+    let serves_on = shared.awake_left_ms(node) >= u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
+    let channel = shared.connector.channel(&hop.address);
+    let answer = tokio::select! {
+        biased;
+        answer = channel.call_sized(message, payload, expected, deadline) => answer,
+        // Cancel-safety: the call is forgotten as if its deadline had passed.
+        () = given_up(shared, node, sent, deadline) => {
+            Err(err!(Timeout, "node n{node} answers nothing: it is frozen, or cut off from here"))
+        }
+    };
+    let now = shared.runtime.now();
+    let is_silent = match &answer {
+        Ok(_) => {
+            nodes.on_answer(node, now);
+            false
+        }
+        Err(_) if !serves_on => false,
+        Err(error) => match error.kind() {
+            ErrorKind::Timeout => nodes.on_timeout(node, sent, deadline, now),
+            ErrorKind::Disconnected => nodes.on_broken(node, sent, now),
+            ErrorKind::Unreachable => nodes.on_unreached(node, sent, now),
+            _ => false,
+        },
+    };
+    if is_silent {
+        begin_asking(shared, node);
+    }
+    answer
+}
+
+/// Returns when it makes no sense any more to wait for an answer to a call that was sent at `sent`: another call has found
+/// the node silent, or the master misses its heartbeats, too, or calls before this one were made in vain.
+async fn given_up(shared: &Arc<Shared>, node: u64, sent: Moment, deadline: Duration) {
+    let nodes = &shared.nodes;
+    loop {
+        let changed = nodes.changes().notified_owned();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if nodes.is_silent(node) {
+            return;
+        }
+        let now = shared.runtime.now();
+        match nodes.ends_early(node, sent, deadline) {
+            Some(end) if now < end => shared.runtime.sleep(end.since(now)).await,
+            Some(_) if nodes.on_waited(node, sent, now) => {
+                begin_asking(shared, node);
+                return;
+            }
+            _ => changed.await,
+        }
+    }
+}
+
+fn begin_asking(shared: &Arc<Shared>, node: u64) {
+    tracing::warn!(node, "a node answers nothing: do without it until it does");
+    let own = shared.clone();
+    shared.runtime.spawn("ask a silent node", async move { ask_silent(&own, node).await });
+}
+
+/// Asks a silent node until it answers, this call or another, or is no node of the cluster any more. One such task runs for
+/// each of them.
+async fn ask_silent(shared: &Shared, node: u64) {
+    while !shared.closing.load(Ordering::Relaxed)
+        && shared.nodes.is_silent(node)
+        && let Some(address) = shared.nodes.address(node)
+    {
+        let asked = shared.connector.channel(&address).call(&pb::Counters {}, PROBE_DEADLINE).await;
+        if asked.err().is_none_or(|error| is_answer(error.kind())) {
+            break;
+        }
+        shared.runtime.sleep(PROBE_PAUSE).await;
+    }
+    if shared.nodes.on_answer(node, shared.runtime.now()) {
+        tracing::info!(node, "a node answers again");
+    }
+}
+
+/// Whether a call that failed thus was answered all the same. Connections to a frozen process break, because nothing comes
+/// from it, and can be made, because its kernel takes them: what fails so says nothing.
+fn is_answer(kind: ErrorKind) -> bool {
+    !matches!(kind, ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Disconnected)
+}
+
+/// Tells the master of damage, without waiting.
+pub(crate) fn report(shared: &Arc<Shared>, metablock: MetablockId, member: pb::Member, error: &Error) {
+    if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NoReplica | ErrorKind::VolumePoisoned) {
+        return;
+    }
+    let message = pb::ReportReplica { metablock: metablock.raw(), member: Some(member), failure: Some(error.into()) };
+    let own = shared.clone();
+    shared.runtime.spawn("report a replica", async move {
+        let outcome = own.session.masters.call(&message, crate::session::ATTEMPT, own.session.deadline()).await;
+        if let Err(error) = outcome.result {
+            tracing::debug!(%error, "reporting a replica");
+        }
+    });
+}

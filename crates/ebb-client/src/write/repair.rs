@@ -1,0 +1,456 @@
+//! Replaces failed members of a set under a write lease (docs/protocol.md, Write, 6).
+//!
+//! Writing to the metablock has stopped and nothing is in flight. Sync the rest; choose a replacement; it pulls from a
+//! member that is well; record the new set; go on, which sends again what not all have. If there is no replacement, the
+//! master may say that the set goes on with those that are well, which are as many as a write needs: nobody is told an error,
+//! and a further member is sought every now and then (docs/protocol.md, Fewer members). If they are too few, or the master
+//! waits for the failed member, that one is asked again: it may have come back. When that has gone on for the operation's
+//! deadline, flushes fail (sticky), and the set goes on with those that are well, so that the file can be given back: if they are as
+//! many as a write needs, or the master holds the others for lost, too. If not, they are asked further; a recall that comes
+//! meanwhile ends the lease, and the master recovers the file from all members.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ebb_runtime::{Moment, Plant};
+use ebb_types::deadlines::{CHOOSE_DEADLINE, PULL_DEADLINE, PULL_DEADLINE_LAST, REPLACE_PAUSE};
+use ebb_types::{Epoch, Error, ErrorKind, Result, Version, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{ChangeSet, GetMap, Op};
+
+use crate::session::masters::is_transient;
+use crate::write::channel::{Asked, Channel, Repaired, WentOn};
+use crate::write::drive::Target;
+use crate::write::members;
+
+/// What the repair of one metablock works with.
+struct Scene {
+    id: ebb_types::MetablockId,
+    epoch: u64,
+    generation: u64,
+    settled: Version,
+    /// Members that a write needs.
+    min: usize,
+    /// When the trouble began.
+    since: Moment,
+    /// All members, and whether each failed.
+    members: Vec<(pb::Member, bool)>,
+    /// Who has most, and how much.
+    source: Option<(pb::Member, Version)>,
+    /// By node, why each failed member did.
+    failures: Vec<(u64, Error)>,
+    /// The node that is replaced only because it is gray.
+    slow: Option<u64>,
+}
+
+/// Works until the set is whole again, has been shrunk, or the lease is gone.
+pub(crate) async fn run(target: Target) {
+    let mut refused = BTreeSet::new();
+    let started = target.shared.runtime.now();
+    target.with(|channel| *channel.trouble_since.get_or_insert(started));
+    loop {
+        match attempt(&target, &mut refused).await {
+            Ok(true) => break,
+            Ok(false) => return,
+            Err(error) if is_lease_lost(&error) => {
+                // Of a lease that has been given back meanwhile, and perhaps taken anew, it says nothing.
+                target.land(|_| Err(error));
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(inode = %target.inode.id, index = target.index, %error, "replacing a member");
+                if give_up_if_late(&target, error).await {
+                    break;
+                }
+            }
+        }
+        if target.with(|_| ()).is_none() {
+            return;
+        }
+        target.shared.runtime.sleep(REPLACE_PAUSE).await;
+    }
+    target.land(|_| Ok(()));
+}
+
+/// One round. True: the set is whole; false: there is nothing to repair any more.
+async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
+    if !sync_rest(target).await? {
+        return Ok(false);
+    }
+    let Some(scene) = look(target) else { return Ok(false) };
+    // Ordering: a change that may have been recorded comes first, or the set would be another than the recorded one.
+    if let Some(asked) = target.with(|channel| channel.asked.clone()).flatten() {
+        return record(target, &scene, asked).await.map(|()| true);
+    }
+    if scene.members.iter().all(|(_, failed)| !failed) && !target.with(|channel| channel.shrunk).unwrap_or(false) {
+        target.with(|channel| channel.on_revived());
+        return Ok(true);
+    }
+    // Data that nobody well has can only come from this client's memory, and that reaches back to what is settled.
+    if scene.source.is_none() && scene.settled != Version::ZERO {
+        let told = revive(target, &scene).await;
+        return Err(nobody_well(&scene, &told));
+    }
+    match replace(target, &scene, refused).await {
+        Ok(()) => Ok(true),
+        Err(error) if stays_slow(target, &scene) => {
+            tracing::debug!(inode = %target.inode.id, index = target.index, %error, "a gray member keeps its place");
+            Ok(true)
+        }
+        // Nothing has failed, so nobody is kept waiting for a further member.
+        Err(error) if scene.failures.is_empty() && scene.members.len() >= scene.min && !is_lease_lost(&error) => {
+            tracing::debug!(inode = %target.inode.id, index = target.index, %error, "goes on without a further member");
+            target.with(|channel| channel.on_went_on(went_on(target)));
+            Ok(true)
+        }
+        Err(error) => {
+            let told = revive(target, &scene).await;
+            // What the writer can do about it is what counts, and not that there is no other member.
+            Err(match is_lease_lost(&error) {
+                true => error,
+                false if scene.failures.iter().any(is_full) => nobody_well(&scene, &told),
+                false => Error::new(error.kind(), format!("{error}; {}", sentence(&told))),
+            })
+        }
+    }
+}
+
+/// A member that is only slow keeps its place if it could not be replaced, unless the change may have been recorded.
+fn stays_slow(target: &Target, scene: &Scene) -> bool {
+    let keep = |channel: &mut Channel| {
+        let stays = scene.slow.is_some() && channel.asked.is_none() && channel.keep_displaced();
+        if stays {
+            channel.on_revived();
+        }
+        stays
+    };
+    target.with(keep).unwrap_or(false)
+}
+
+/// What is wrong with a set of which no member takes writes any more, as its members told.
+fn is_full((_, error): &(u64, Error)) -> bool {
+    error.kind() == ErrorKind::NoSpace
+}
+
+fn is_lease_lost(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired)
+}
+
+fn went_on(target: &Target) -> WentOn {
+    WentOn { at: target.shared.runtime.now(), map: target.shared.nodes.version() }
+}
+
+/// What is wrong with a set of which members take no writes any more, as they `told`.
+fn nobody_well(scene: &Scene, told: &[(u64, Error)]) -> Error {
+    let kind = if scene.failures.iter().any(is_full) { ErrorKind::NoSpace } else { ErrorKind::Unavailable };
+    Error::new(kind, format!("members of {} take no writes ({})", scene.id, sentence(told)))
+}
+
+fn sentence(told: &[(u64, Error)]) -> String {
+    told.iter().map(|(node, error)| format!("n{node}: {error}")).collect::<Vec<_>>().join("; ")
+}
+
+/// Has every member that is well sync what it received. Each is asked, also one that has synced everything: it may have lost it
+/// since, and a set that leaves out another member counts on it. False: the channel is gone.
+async fn sync_rest(target: &Target) -> Result<bool> {
+    let epoch = target.inode.core.lock().epoch;
+    let known = target.with(|channel| (channel.id, channel.settled, channel.peers.clone()));
+    let Some((id, settled, peers)) = known else { return Ok(false) };
+    for (place, peer) in peers.iter().enumerate() {
+        // One that sleeps by plan tells when it is awake, and one that never received anything has no replica yet.
+        let is_away = target.shared.wakes_in(peer.member.node) != Some(Duration::ZERO);
+        let is_spared = peer.received == peer.synced && (is_away || peer.received == Version::ZERO);
+        if peer.failed.is_some() || is_spared {
+            continue;
+        }
+        let result = members::sync(&target.shared, id, &peer.member, askable(peer.received, epoch)).await;
+        let lost = result
+            .as_ref()
+            .ok()
+            .filter(|reply| !has_settled(reply, settled))
+            .map(|_| err!(NoReplica, "n{} has lost what it had of {id} at {settled}", peer.member.node));
+        let noted = target.with(|channel| {
+            let verdict = channel.note_synced(place, &result);
+            if let Some(error) = lost {
+                channel.fail(place, error);
+            }
+            verdict
+        });
+        if let Some(verdict) = noted {
+            verdict?;
+        }
+    }
+    Ok(true)
+}
+
+/// The version that a member can be asked to sync. What was settled under an earlier lease is on its disk, and once it has promised this
+/// one's epoch it refuses to be asked for it: then it is asked what it has.
+fn askable(version: Version, epoch: Epoch) -> Version {
+    if version.epoch < epoch { Version::ZERO } else { version }
+}
+
+/// Whether a member that was asked to sync has what was settled.
+fn has_settled(reply: &pb::SyncReplicasReply, settled: Version) -> bool {
+    reply.replicas.iter().all(|replica| {
+        let failed = replica.failure.as_ref().is_some_and(|failure| failure.kind != 0);
+        !failed && ebb_wire::convert::version(replica.synced) >= settled
+    })
+}
+
+fn look(target: &Target) -> Option<Scene> {
+    let epoch = target.inode.core.lock().epoch.raw();
+    let now = target.shared.runtime.now();
+    target.with(|channel| {
+        // Two at a time would be one too many: one that is only slow stays where another has failed.
+        if channel.asked.is_none() && channel.only_displaced().is_none() {
+            channel.keep_displaced();
+        }
+        let slow = channel.only_displaced();
+        let well = channel.peers.iter().filter(|peer| peer.failed.is_none());
+        let source = well.max_by_key(|peer| peer.synced).map(|peer| (peer.member, peer.synced));
+        Scene {
+            id: channel.id,
+            epoch,
+            generation: channel.generation,
+            settled: channel.settled,
+            min: channel.min(),
+            since: channel.trouble_since.unwrap_or(now),
+            members: channel.peers.iter().map(|peer| (peer.member, peer.failed.is_some())).collect(),
+            source,
+            failures: channel
+                .peers
+                .iter()
+                .filter_map(|peer| peer.failed.clone().map(|error| (peer.member.node, error)))
+                .collect(),
+            slow,
+        }
+    })
+}
+
+/// Asks failed members whether they are back. One that is keeps its place. Returns by node what is wrong with the others: what they
+/// were asked last time may have failed for another reason.
+async fn revive(target: &Target, scene: &Scene) -> Vec<(u64, Error)> {
+    let mut told: BTreeMap<u64, Error> = scene.failures.iter().cloned().collect();
+    for (place, (member, failed)) in scene.members.iter().enumerate() {
+        if !failed || target.shared.nodes.is_dead(member.node) {
+            continue;
+        }
+        // A replica that was never written does not exist yet, and is not asked about either.
+        let asked = askable(scene.settled, Epoch::new(scene.epoch));
+        let result = members::sync(&target.shared, scene.id, member, asked).await;
+        let well = matches!(&result, Ok(reply) if has_settled(reply, scene.settled));
+        if well {
+            told.remove(&member.node);
+            target.with(|channel| {
+                channel.revive(place);
+                channel.note_synced(place, &result)
+            });
+        } else if let Err(error) = result {
+            told.insert(member.node, error);
+        }
+    }
+    told.into_iter().collect()
+}
+
+async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) -> Result<()> {
+    let mut members: Vec<pb::Member> =
+        scene.members.iter().filter(|(_, failed)| !failed).map(|(member, _)| *member).collect();
+    let wanted = wanted(target, scene);
+    let at = scene.source.as_ref().map_or(Version::ZERO, |(_, version)| *version);
+    let mut fresh = 0;
+    while members.len() < wanted {
+        let member = match choose(target, scene, &members, refused).await {
+            Ok(Some(member)) => member,
+            Ok(None) => break,
+            Err(error) => {
+                // Those that refused may have room or be back the next time.
+                refused.clear();
+                return Err(error);
+            }
+        };
+        if let Some((source, version)) = &scene.source
+            && *version != Version::ZERO
+            && let Err(error) = pull(target, scene, source, &member, *version, members.len()).await
+        {
+            refused.insert(member.node);
+            return Err(error);
+        }
+        members.push(member);
+        fresh += 1;
+    }
+    // Committed on the set: what all of it has.
+    let least = target
+        .with(|channel| channel.peers.iter().filter(|peer| peer.failed.is_none()).map(|peer| peer.synced).min())
+        .flatten()
+        .unwrap_or(Version::ZERO);
+    let is_short = members.len() < wanted;
+    let repaired = if is_short { Repaired::Fewer(went_on(target)) } else { Repaired::Whole };
+    if is_short && fresh == 0 && scene.failures.is_empty() {
+        target.with(|channel| channel.on_went_on(went_on(target)));
+        return Ok(());
+    }
+    record(target, scene, Asked { members, version: least.min(at), at, repaired }).await?;
+    target.shared.metrics.replaced_members.add(fresh);
+    target.shared.metrics.shrunk_sets.add(u64::from(is_short));
+    Ok(())
+}
+
+/// Copies what `source` has. Where the set may go on without the copy it is not waited for as long.
+async fn pull(
+    target: &Target,
+    scene: &Scene,
+    source: &pb::Member,
+    member: &pb::Member,
+    at: Version,
+    well: usize,
+) -> Result<()> {
+    let deadline = if well >= scene.min { PULL_DEADLINE } else { PULL_DEADLINE_LAST };
+    members::pull(&target.shared, scene.id, scene.epoch, source, member, at, deadline).await
+}
+
+fn wanted(target: &Target, scene: &Scene) -> usize {
+    let shrunk = target.with(|channel| channel.shrunk).unwrap_or(false);
+    let replicas = target.inode.core.lock().attr.as_ref().map_or(0, |attr| attr.replicas as usize);
+    if shrunk { scene.members.len().max(replicas) } else { scene.members.len() }
+}
+
+/// A volume for one more member beside `members`: on a node that is new to the set, or on one that has other volumes now
+/// than the one that failed. None: there is none, and the set goes on with `members`.
+async fn choose(
+    target: &Target,
+    scene: &Scene,
+    members: &[pb::Member],
+    refused: &BTreeSet<u64>,
+) -> Result<Option<pb::Member>> {
+    let nodes = &target.shared.nodes;
+    let failed = scene.members.iter().filter(|(member, failed)| *failed && !nodes.does_without(member));
+    let set = members.iter().chain(failed.map(|(member, _)| member)).map(|member| member.node);
+    let message = pb::ChooseReplacement {
+        session: target.shared.session.name().id.raw(),
+        inode: target.inode.id.raw(),
+        metablock: scene.id.raw(),
+        exclude_nodes: set.chain(refused.iter().copied()).chain(nodes.silent()).collect(),
+        staying: members.to_vec(),
+        slow: scene.slow.unwrap_or(0),
+        failed: failed_members(target, scene),
+        pulls: scene.source.as_ref().is_some_and(|(_, version)| *version != Version::ZERO),
+        may_go_on: true,
+    };
+    let masters = &target.shared.session.masters;
+    // Asked once: the next attempt says what is known then.
+    let reply = masters.call_once(&message, CHOOSE_DEADLINE).await.inspect_err(|error| {
+        if is_transient(error.kind()) && error.kind() != ErrorKind::Unavailable {
+            masters.turn_from(error);
+        }
+    })?;
+    if reply.go_on && waits_to_go_on(target, scene) {
+        return Err(err!(Unavailable, "no member replaces one of {}", scene.id));
+    }
+    match reply.member {
+        None if !reply.go_on => Err(err!(Protocol, "the master chose no replacement for {}", scene.id)),
+        member => Ok(member),
+    }
+}
+
+/// The planted mistake: who waits for a member gives up before the set changes.
+fn waits_to_go_on(target: &Target, scene: &Scene) -> bool {
+    let shared = &target.shared;
+    let span = shared.runtime.now().since(scene.since);
+    shared.runtime.has_plant(Plant::WaitsToGoOn) && !scene.failures.is_empty() && span < shared.session.deadline()
+}
+
+/// What is known here of those that failed.
+fn failed_members(target: &Target, scene: &Scene) -> Vec<pb::FailedMember> {
+    let (nodes, now) = (&target.shared.nodes, target.shared.runtime.now());
+    let for_ms = u64::try_from(now.since(scene.since).as_millis()).unwrap_or(u64::MAX);
+    let failed = scene.failures.iter().map(|(node, error)| pb::FailedMember {
+        node: *node,
+        failure: Some(error.into()),
+        silent: nodes.is_silent(*node),
+        for_ms,
+    });
+    failed.collect()
+}
+
+/// Records the new set. A change that was recorded before its answer got lost is found in the map.
+async fn record(target: &Target, scene: &Scene, asked: Asked) -> Result<()> {
+    target.with(|channel| channel.asked = Some(asked.clone()));
+    let recorded = record_once(target, scene, asked).await;
+    if recorded.as_ref().is_err_and(|error| !is_transient(error.kind())) {
+        target.with(|channel| channel.asked = None);
+    }
+    recorded
+}
+
+async fn record_once(target: &Target, scene: &Scene, asked: Asked) -> Result<()> {
+    let Asked { members, version, at, repaired } = asked;
+    let change = ChangeSet {
+        inode: target.inode.id.raw(),
+        epoch: scene.epoch,
+        metablock: scene.id.raw(),
+        generation: scene.generation,
+        members: members.clone(),
+        version: Some(version.into()),
+    };
+    let reply = target.shared.own_meta(Op::ChangeSet(change)).await;
+    let record = match reply {
+        Ok(reply) => reply.metablocks.into_iter().find(|record| record.id == scene.id.raw()),
+        Err(error) if error.kind() == ErrorKind::SetChanged => {
+            let recorded = fetch_record(target, scene).await?;
+            if recorded.members != members {
+                target.with(|channel| channel.generation = recorded.generation);
+                return Err(error);
+            }
+            Some(recorded)
+        }
+        Err(error) => return Err(error),
+    };
+    let generation = record.map_or(scene.generation + 1, |record| record.generation);
+    tracing::info!(inode = %target.inode.id, metablock = %scene.id, members = members.len(), "changed a set");
+    target.with(|channel| channel.on_repaired(&members, generation, at, repaired));
+    Ok(())
+}
+
+async fn fetch_record(target: &Target, scene: &Scene) -> Result<pb::Metablock> {
+    let map = GetMap { inode: target.inode.id.raw(), first_index: target.index, limit: 1 };
+    let reply = target.shared.own_meta(Op::GetMap(map)).await?;
+    let found = reply.metablocks.into_iter().find(|record| record.id == scene.id.raw());
+    found.ok_or_else(|| err!(StaleEpoch, "{} is not in the map of {} any more", scene.id, target.inode.id))
+}
+
+/// After the deadline: tells, and goes on with those that are well. True: the set was shrunk.
+async fn give_up_if_late(target: &Target, error: Error) -> bool {
+    let shared = &target.shared;
+    let since = target.with(|channel| channel.trouble_since).flatten();
+    let Some(since) = since else { return false };
+    if shared.runtime.now().since(since) < shared.session.deadline() {
+        return false;
+    }
+    let first = target.with(|channel| channel.gave_up.is_none()).unwrap_or(false);
+    if first {
+        let kind = if error.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Io };
+        let told = Error::new(kind, format!("{}: a member could not be replaced: {error}", target.inode.id));
+        tracing::warn!(inode = %target.inode.id, index = target.index, %error, "could not replace a member in time");
+        target.with(|channel| channel.gave_up = Some(told.clone()));
+        target.inode.core.lock().sticky.set(told);
+        target.inode.progress.notify_waiters();
+    }
+    let Some(scene) = look(target) else { return false };
+    let Some((_, at)) = scene.source else { return false };
+    let members: Vec<pb::Member> =
+        scene.members.iter().filter(|(_, failed)| !failed).map(|(member, _)| *member).collect();
+    let version = scene.settled;
+    // It has been told: what comes after it may be acknowledged by as many members as a write needs. With fewer members the set goes
+    // on only if the master holds the others for lost, too: this holder may be the one that is cut off.
+    let repaired = if members.len() < scene.min { Repaired::GaveUp } else { Repaired::Fewer(went_on(target)) };
+    match record(target, &scene, Asked { members, version, at, repaired }).await {
+        Ok(()) => {
+            shared.metrics.shrunk_sets.add(1);
+            true
+        }
+        Err(error) => {
+            tracing::debug!(%error, "shrinking a set");
+            false
+        }
+    }
+}

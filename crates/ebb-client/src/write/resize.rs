@@ -1,0 +1,259 @@
+//! Attributes, and among them the size: a master command, durable first, then the cut on the members.
+
+use std::sync::Arc;
+
+use ebb_types::{Credentials, Epoch, ErrorKind, InodeId, Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{self, Op, Trim};
+
+use crate::inode::{Inode, Lease};
+use crate::lease::Taken;
+use crate::names::kept::Changed;
+use crate::session::masters::is_transient;
+use crate::shared::Shared;
+use crate::types::{SetAttr, SetTime};
+use crate::write::FILE_SIZE_MAX;
+use crate::write::drive::drive;
+use crate::write::outgoing::Content;
+
+/// A size, and the epoch under which alone it may be set.
+#[derive(Clone, Copy)]
+struct Wanted {
+    size: u64,
+    pinned: Option<Epoch>,
+}
+
+impl Shared {
+    /// Sets attributes; a new size takes the write lease.
+    pub async fn set_attr(self: &Arc<Self>, credentials: &Credentials, id: InodeId, set: &SetAttr) -> Result<pb::Attr> {
+        self.set_attr_of(credentials, id, set, None).await
+    }
+
+    /// The same; with `pinned` a new size is set under the write lease of that epoch only.
+    pub async fn set_attr_of(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        id: InodeId,
+        set: &SetAttr,
+        pinned: Option<Epoch>,
+    ) -> Result<pb::Attr> {
+        let op = request(id, set, credentials);
+        match set.size {
+            Some(size) => self.set_size(credentials, id, op, Wanted { size, pinned }).await,
+            None => {
+                let sharing =
+                    self.find(id).and_then(|inode| inode.core.lock().sharing.clone().map(|at| (inode.clone(), at)));
+                if let Some((inode, sharing)) = sharing.filter(|_| sets_mtime(&op))
+                    && let Some(attr) = self.set_shared(&inode, &sharing, credentials, op.clone()).await?
+                {
+                    return Ok(attr);
+                }
+                self.set_others(credentials, id, op).await
+            }
+        }
+    }
+
+    async fn set_others(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        id: InodeId,
+        op: meta_op::SetAttr,
+    ) -> Result<pb::Attr> {
+        let Some(inode) = self.find(id).filter(|_| sets_mtime(&op)) else {
+            return self.change_attr(credentials, Op::SetAttr(op)).await;
+        };
+        // A commit under way would put back the time of the last write.
+        let committing = inode.committing.lock().await;
+        let Changed { reply, seen, .. } = self.change_with(credentials, Op::SetAttr(op), |_, _| ()).await?;
+        let told = attr_of(reply)?;
+        let seen = {
+            let mut core = inode.core.lock();
+            // Not as this client sees it, which is the time of its last write.
+            core.mtime_ns = told.mtime_ns;
+            core.mtime_dirty = false;
+            if let Some(durable) = &mut core.durable {
+                durable.mtime_ns = 0;
+            }
+            seen.map(|seen| core.overlay(pb::Attr { mtime_ns: told.mtime_ns, ..seen }))
+        };
+        // Ordering: whoever gives the lease back has shut the gate, and waits for this.
+        drop(committing);
+        Ok(self.settle_change(credentials, told, seen).await)
+    }
+
+    /// In a task of its own: dropped half-way, this client would not know the size that the master has.
+    async fn set_size(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        id: InodeId,
+        op: meta_op::SetAttr,
+        wanted: Wanted,
+    ) -> Result<pb::Attr> {
+        let (shared, credentials) = (self.clone(), credentials.clone());
+        let task = async move { shared.set_size_whole(&credentials, id, op, wanted).await };
+        self.runtime.spawn("set a size", task).join().await?
+    }
+
+    async fn set_size_whole(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        id: InodeId,
+        op: meta_op::SetAttr,
+        wanted: Wanted,
+    ) -> Result<pb::Attr> {
+        let size = wanted.size;
+        if size > FILE_SIZE_MAX {
+            return Err(err!(FileTooLarge, "a size of {size} bytes is beyond the largest file"));
+        }
+        let inode = self.inode(id);
+        let started = self.runtime.now();
+        loop {
+            self.session.ensure_trusted().await?;
+            let gate = inode.gate.write().await;
+            let sharing = inode.core.lock().sharing.clone().filter(|_| wanted.pinned.is_none());
+            if let Some(sharing) = sharing {
+                drop(gate);
+                if let Some(attr) = self.set_shared(&inode, &sharing, credentials, op.clone()).await? {
+                    return Ok(attr);
+                }
+            } else if let Some(epoch) = wanted.pinned {
+                if !self.is_pinned(&inode.core.lock(), epoch) {
+                    return Err(err!(Moved, "{id} is not held under epoch {epoch}"));
+                }
+                return self.set_size_entered(credentials, &inode, op, size).await;
+            } else {
+                match self.take_lease(&inode, Lease::Write, None).await? {
+                    Taken::Lease => return self.set_size_entered(credentials, &inode, op, size).await,
+                    Taken::Proxy(proxy) => {
+                        drop(gate);
+                        self.join(&inode, &proxy).await;
+                    }
+                }
+            }
+            self.check_moves(&inode, started)?;
+        }
+    }
+
+    /// The same under the write lease, by a caller that has the gate to itself.
+    async fn set_size_entered(
+        self: &Arc<Self>,
+        credentials: &Credentials,
+        inode: &Arc<Inode>,
+        mut op: meta_op::SetAttr,
+        size: u64,
+    ) -> Result<pb::Attr> {
+        // Nothing is committed that is not synced, and the new size commits everything before it.
+        self.flush(inode).await?;
+        if inode.core.lock().trimmed {
+            // The file may not grow before the master knows that its last cut is done.
+            self.commit_one(inode, false).await?;
+        }
+        let _granting = inode.granting.lock().await;
+        let _committing = inode.committing.lock().await;
+        describe_cut(inode, &mut op, size);
+        let trim = op.trim;
+        let attr = match self.change(credentials, Op::SetAttr(op)).await {
+            Ok(reply) => attr_of(reply)?,
+            Err(error) => {
+                self.on_size_refused(inode, &error);
+                return Err(error);
+            }
+        };
+        let attr = self.cut(inode, attr, size, trim);
+        if trim.is_some() {
+            self.flush(inode).await?;
+            let mut core = inode.core.lock();
+            // A lease that was lost meanwhile took with it what there was to commit.
+            if core.lease == Lease::Write {
+                core.trimmed = true;
+                core.uncommitted = true;
+                drop(core);
+                self.queue.mark(inode.id, self.runtime.now());
+            }
+        }
+        Ok(attr)
+    }
+
+    /// Whether the size was set is not known when no answer came: then the lease is as good as lost. Otherwise no commit would be
+    /// taken any more, for each names the size that it was made for.
+    fn on_size_refused(self: &Arc<Self>, inode: &Inode, error: &ebb_types::Error) {
+        // Whatever the last attempt was told, an earlier one may have been carried out.
+        let unsure = is_transient(error.kind());
+        if unsure || matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired) {
+            self.lose_lease(inode, error);
+        }
+    }
+
+    fn cut(self: &Arc<Self>, inode: &Arc<Inode>, attr: pb::Attr, size: u64, trim: Option<Trim>) -> pb::Attr {
+        let (weight, attr, index) = {
+            let mut core = inode.core.lock();
+            let weight = core.cut(&self.cache, inode.id, size);
+            let index = size / core.geometry().metablock_size;
+            for channel in core.channels.values_mut() {
+                channel.committed = channel.committed.max(channel.settled);
+            }
+            if let Some(trim) = trim
+                && let Some(channel) = core.channel(index)
+            {
+                let version = channel.push(Content::range(pb::WriteKind::WriteTruncate, trim.length, 0));
+                assert_eq!(Some(version.into()), trim.version, "the trim has the version that the master was told");
+            }
+            core.size = size;
+            core.mtime_ns = attr.mtime_ns;
+            core.mtime_dirty = false;
+            core.durable = None;
+            core.uncommitted = false;
+            core.attr = Some(attr);
+            (weight, core.overlay(attr), index)
+        };
+        self.budget.give(weight);
+        drive(self, inode, index);
+        inode.progress.notify_waiters();
+        attr
+    }
+}
+
+/// Tells what is synced, and by which versioned write the members will be cut.
+fn describe_cut(inode: &Inode, op: &mut meta_op::SetAttr, size: u64) {
+    let mut core = inode.core.lock();
+    op.epoch = core.epoch.raw();
+    let span = core.geometry().metablock_size;
+    let (index, edge) = (size / span, size % span);
+    op.committed = core.uncommitted_metablocks();
+    if edge != 0
+        && let Some(channel) = core.channel(index)
+        && channel.length > edge
+    {
+        let version = channel.next_version();
+        op.trim = Some(Trim { metablock: channel.id.raw(), version: Some(version.into()), length: edge });
+    }
+}
+
+fn request(id: InodeId, set: &SetAttr, credentials: &Credentials) -> meta_op::SetAttr {
+    let at = |time: Option<SetTime>| match time {
+        Some(SetTime::At(at)) => Some(at.0),
+        _ => None,
+    };
+    meta_op::SetAttr {
+        inode: id.raw(),
+        mode: set.mode,
+        uid: set.uid,
+        gid: set.gid,
+        atime_ns: at(set.atime),
+        mtime_ns: at(set.mtime),
+        atime_now: set.atime == Some(SetTime::Now),
+        mtime_now: set.mtime == Some(SetTime::Now),
+        size: set.size,
+        by_handle: set.by_handle,
+        kill_privileges: set.size.is_some() && !credentials.is_root(),
+        ..Default::default()
+    }
+}
+
+fn sets_mtime(op: &meta_op::SetAttr) -> bool {
+    op.mtime_ns.is_some() || op.mtime_now
+}
+
+fn attr_of(reply: pb::MetaReply) -> Result<pb::Attr> {
+    reply.attr.ok_or_else(|| err!(Protocol, "SetAttr was answered without attributes"))
+}
