@@ -11,8 +11,8 @@
 //! | [`layout`] | copies that lie where their dataset's chain does not want them | `Move` |
 //! | [`extras`] | extra copies of what is read often | `Spare` |
 //!
-//! Recovery settles a set before any of them looks at it. Its copies cannot wait for a turn, and go by [`transfer`] as all
-//! others do.
+//! Recovery settles a set before any of them looks at it. Its copies wait for no turn: nobody can use the file before. They count
+//! against their nodes, so that others wait for them, and go by [`transfer`] as all do.
 //!
 //! A step rests on nothing that is old: it is chosen from the map of now, and recorded by a compare-and-swap on the epoch and
 //! generation that it was chosen by. A step that cannot begin leaves an [`Obstacle`], so that people can ask why a copy does not
@@ -131,6 +131,8 @@ pub enum Reason {
     Superfluous,
     /// A member that a recovery went on without is there again.
     Returned,
+    /// A recovery makes the members of a set equal.
+    Recovery,
     /// A guest's home is lost.
     Adopted,
     /// A guest's home is on again.
@@ -161,6 +163,7 @@ impl fmt::Display for Reason {
             Self::TooFew => "there are fewer members than copies wanted",
             Self::Superfluous => "there are enough good copies without this member",
             Self::Returned => "a member that was left out is there again",
+            Self::Recovery => "a recovery makes the members equal",
             Self::Adopted => "a guest's home is lost: it stays for good",
             Self::GoesHome => "a guest's home is on again",
             Self::HostLeaves => "a guest's host is about to be switched off",

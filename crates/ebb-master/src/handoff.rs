@@ -62,7 +62,7 @@ fn admit(shared: &Shared, lacks: &[pb::LogLack], news: &BTreeMap<MetablockId, u6
     }
     let now_ms = shared.wall_ms();
     let Soft { plans, drain, .. } = &mut *soft;
-    let taken = drain.owed.take(plans, now_ms, &asks);
+    let taken = drain.owed.add_debts(plans, now_ms, &asks);
     drain.refused += u64::from(taken.is_err());
     taken
 }

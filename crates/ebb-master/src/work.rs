@@ -110,6 +110,8 @@ pub struct Work {
     pub copies: BTreeMap<MetablockId, CopyInProgress>,
     /// Extra copies in progress, which no set misses.
     pub extra_copies: BTreeMap<MetablockId, CopyInProgress>,
+    /// Copies that recoveries make: they wait for no turn, and count for those that do.
+    pub recovery_copies: BTreeMap<ReplicaKey, CopyInProgress>,
     /// Copies that were made.
     pub copied: Copied,
     /// Why steps do not begin, as far as they were tried lately.
@@ -214,7 +216,8 @@ impl Work {
     #[must_use]
     pub fn copy_load(&self, node: NodeId) -> usize {
         let touches = |copy: &&CopyInProgress| copy.source == node || copy.target == node;
-        self.copies.values().chain(self.extra_copies.values()).filter(touches).map(|copy| copy.weight).sum()
+        let all = self.copies.values().chain(self.extra_copies.values()).chain(self.recovery_copies.values());
+        all.filter(touches).map(|copy| copy.weight).sum()
     }
 
     /// Whether a node may take part in one more copy of `len` bytes. One copy is always allowed.

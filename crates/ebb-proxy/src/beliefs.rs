@@ -42,7 +42,7 @@ pub struct Beliefs {
 
 impl Beliefs {
     /// Whether a session lives, which is being used now.
-    pub fn judge(&mut self, session: SessionId, now: Moment) -> Verdict {
+    pub fn verdict_on(&mut self, session: SessionId, now: Moment) -> Verdict {
         let belief = self.sessions.entry(session).or_insert(Belief { until: now, is_over: false, used: now });
         belief.used = now;
         match belief {
@@ -99,32 +99,32 @@ mod tests {
     #[test]
     fn it_is_believed_from_asking_on_and_less_long_than_the_master_waits() {
         let mut beliefs = Beliefs::default();
-        assert_eq!(beliefs.judge(ONE, at(0)), Verdict::Unknown);
+        assert_eq!(beliefs.verdict_on(ONE, at(0)), Verdict::Unknown);
         beliefs.on_told(&[ONE], &[], at(100), SPAN);
-        assert_eq!(beliefs.judge(ONE, at(2_799)), Verdict::Lives);
-        assert_eq!(beliefs.judge(ONE, at(2_800)), Verdict::Unknown, "2.7 s after it was asked");
+        assert_eq!(beliefs.verdict_on(ONE, at(2_799)), Verdict::Lives);
+        assert_eq!(beliefs.verdict_on(ONE, at(2_800)), Verdict::Unknown, "2.7 s after it was asked");
         // An answer that was overtaken by a later one takes nothing back.
         beliefs.on_told(&[ONE], &[], at(3_000), SPAN);
         beliefs.on_told(&[ONE], &[], at(200), SPAN);
-        assert_eq!(beliefs.judge(ONE, at(5_000)), Verdict::Lives);
+        assert_eq!(beliefs.verdict_on(ONE, at(5_000)), Verdict::Lives);
     }
 
     #[test]
     fn who_is_over_is_so_for_good() {
         let mut beliefs = Beliefs::default();
-        beliefs.judge(ONE, at(0));
-        beliefs.judge(TWO, at(0));
+        beliefs.verdict_on(ONE, at(0));
+        beliefs.verdict_on(TWO, at(0));
         beliefs.on_told(&[ONE, TWO], &[ONE], at(0), SPAN);
-        assert_eq!((beliefs.judge(ONE, at(1)), beliefs.judge(TWO, at(1))), (Verdict::Over, Verdict::Lives));
+        assert_eq!((beliefs.verdict_on(ONE, at(1)), beliefs.verdict_on(TWO, at(1))), (Verdict::Over, Verdict::Lives));
         beliefs.on_told(&[ONE], &[], at(10), SPAN);
-        assert_eq!(beliefs.judge(ONE, at(20)), Verdict::Over, "what was on its way says nothing of now");
+        assert_eq!(beliefs.verdict_on(ONE, at(20)), Verdict::Over, "what was on its way says nothing of now");
         assert!(beliefs.is_over(ONE) && !beliefs.is_over(TWO));
     }
 
     #[test]
     fn who_is_in_use_is_asked_about_in_time_and_others_are_forgotten() {
         let mut beliefs = Beliefs::default();
-        beliefs.judge(ONE, at(0));
+        beliefs.verdict_on(ONE, at(0));
         beliefs.on_told(&[ONE], &[], at(0), SPAN);
         assert_eq!(beliefs.due(at(1_000), Duration::from_secs(1)), []);
         assert_eq!(beliefs.due(at(2_000), Duration::from_secs(1)), [ONE]);

@@ -34,7 +34,7 @@ impl Operation {
     /// `SessionExpired`: whose it is has lost its session, and nothing was done.
     pub async fn run(self) -> Result<(pb::SharedOpReply, Bytes)> {
         self.sessions.check(self.session).await?;
-        let in_use = self.file.begin(self.session, &self.runtime)?;
+        let in_use = self.file.begin_operation(self.session, &self.runtime)?;
         let handle = in_use.handle;
         let mut reply = pb::SharedOpReply::default();
         let mut data = Bytes::new();
@@ -67,7 +67,7 @@ impl Operation {
     /// Ordering: the session is looked at when the range is had. If it ends after that, whoever gets its locks finds the
     /// range taken, and comes after this.
     async fn turn(&self, range: Range<u64>, how: Use) -> Result<Taken> {
-        let taken = self.file.ranges.take(range, how).await;
+        let taken = self.file.ranges.wait_for_range(range, how).await;
         self.sessions.check(self.session).await?;
         Ok(taken)
     }

@@ -81,7 +81,7 @@ impl SharedFile {
     }
 
     /// An operation of a session begins; it ends when the answer is dropped.
-    pub fn begin(self: &Arc<Self>, session: SessionId, runtime: &Runtime) -> Result<InUse> {
+    pub fn begin_operation(self: &Arc<Self>, session: SessionId, runtime: &Runtime) -> Result<InUse> {
         let mut state = self.state.lock();
         let handle = match state.handles.get(&session) {
             Some(handle) => *handle,
@@ -91,7 +91,7 @@ impl SharedFile {
                 handle
             }
         };
-        state.uses.begin(session, runtime.now());
+        state.uses.begin_operation(session, runtime.now());
         drop(state);
         Ok(InUse { handle, file: Arc::clone(self), session, runtime: runtime.clone() })
     }
@@ -131,7 +131,7 @@ impl SharedFile {
 
     /// Its client comes back.
     pub fn take_ticket(&self, name: (SessionId, u64), now: Moment) -> Option<Ticket<Taken>> {
-        self.state.lock().tickets.take(name, now)
+        self.state.lock().tickets.redeem(name, now)
     }
 
     /// What was put for a ticket is not written.

@@ -98,7 +98,7 @@ impl Ranges {
     /// Waits until a range may be used so.
     ///
     /// Cancel-safety: dropped while it waits, it leaves the queue.
-    pub async fn take(self: &Arc<Self>, range: Range<u64>, what: Use) -> Taken {
+    pub async fn wait_for_range(self: &Arc<Self>, range: Range<u64>, what: Use) -> Taken {
         let taken = self.enter(range, what);
         taken.turn().await;
         taken

@@ -135,7 +135,7 @@ impl Told {
     }
 
     fn known(&self, session: SessionId) -> Option<bool> {
-        match self.beliefs.lock().judge(session, self.runtime.now()) {
+        match self.beliefs.lock().verdict_on(session, self.runtime.now()) {
             Verdict::Lives => Some(true),
             Verdict::Over => Some(false),
             Verdict::Unknown => None,

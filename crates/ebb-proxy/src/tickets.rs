@@ -58,7 +58,7 @@ impl<T> Tickets<T> {
     }
 
     /// Its owner comes back. None: it was taken already, or is too old, and never to be carried out.
-    pub fn take(&mut self, name: (SessionId, u64), now: Moment) -> Option<Ticket<T>> {
+    pub fn redeem(&mut self, name: (SessionId, u64), now: Moment) -> Option<Ticket<T>> {
         self.0.remove(&name).filter(|ticket| now < ticket.until)
     }
 
@@ -83,11 +83,11 @@ mod tests {
     fn one_is_taken_once_and_not_when_it_is_old() {
         let mut tickets = Tickets::default();
         tickets.give(ONE, 0..10, Vec::new(), (), at(0));
-        assert!(tickets.take((ONE.0, 6), at(1)).is_none());
-        assert!(tickets.take(ONE, at(5)).is_some());
-        assert!(tickets.take(ONE, at(5)).is_none());
+        assert!(tickets.redeem((ONE.0, 6), at(1)).is_none());
+        assert!(tickets.redeem(ONE, at(5)).is_some());
+        assert!(tickets.redeem(ONE, at(5)).is_none());
         tickets.give(ONE, 0..10, Vec::new(), (), at(0));
-        assert!(tickets.take(ONE, at(6)).is_none(), "others may have gone before it by now");
+        assert!(tickets.redeem(ONE, at(6)).is_none(), "others may have gone before it by now");
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         assert!(!tickets.has_room(ONE.0));
         assert_eq!(tickets.take_old(at(6)).len() as u64, half / 2);
         assert!(tickets.has_room(ONE.0));
-        assert!(tickets.take((ONE.0, 1), at(6)).is_some() && tickets.take((ONE.0, 0), at(6)).is_none());
+        assert!(tickets.redeem((ONE.0, 1), at(6)).is_some() && tickets.redeem((ONE.0, 0), at(6)).is_none());
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Uses {
     }
 
     /// A session's operation begins.
-    pub fn begin(&mut self, session: SessionId, now: Moment) {
+    pub fn begin_operation(&mut self, session: SessionId, now: Moment) {
         let known = self.sessions.entry(session).or_insert(Session { last: now, under_way: 0 });
         known.last = now;
         known.under_way += 1;
@@ -75,10 +75,10 @@ mod tests {
         assert!(!uses.is_quiet(at(2), span), "it was shared for a reason a moment ago");
         assert!(uses.is_quiet(at(3), span));
         for second in 1..9 {
-            uses.begin(one, at(second));
+            uses.begin_operation(one, at(second));
             uses.end(one, at(second));
         }
-        uses.begin(two, at(7));
+        uses.begin_operation(two, at(7));
         uses.end(two, at(7));
         assert!(!uses.is_quiet(at(9), span));
         assert!(uses.is_quiet(at(10), span));
@@ -89,9 +89,9 @@ mod tests {
     fn who_waits_for_long_uses_it() {
         let (one, two, span) = (SessionId::new(1), SessionId::new(2), Duration::from_secs(3));
         let mut uses = Uses::new(at(0));
-        uses.begin(one, at(1));
-        uses.begin(two, at(1));
-        uses.begin(two, at(2));
+        uses.begin_operation(one, at(1));
+        uses.begin_operation(two, at(1));
+        uses.begin_operation(two, at(2));
         uses.end(two, at(3));
         assert_eq!(uses.take_idle(at(100), span), []);
         assert!(!uses.is_quiet(at(100), span));

@@ -12,9 +12,11 @@ use tokio::sync::Semaphore;
 
 use super::wait::{Silence, patience};
 use super::{Case, Settle, Step, Told, plan, settled, size};
+use crate::copies::Reason;
 use crate::copies::transfer::{Pull, pull};
 use crate::handoff;
 use crate::shared::Shared;
+use crate::work::CopyInProgress;
 
 /// Replicas named in one call.
 const NAMES_MAX: usize = 2000;
@@ -339,7 +341,12 @@ async fn pull_from_any(shared: &Shared, epoch: Epoch, settle: &Settle, member: p
             // Nobody can use the file before it is done.
             rate: 0,
         };
-        match pull(shared, &wanted).await {
+        let key = (wanted.metablock, member.volume_id());
+        let copy = CopyInProgress::new(source.node_id(), member.node_id(), wanted.length, Reason::Recovery);
+        shared.soft().work.recovery_copies.insert(key, copy);
+        let done = pull(shared, &wanted).await;
+        shared.soft().work.recovery_copies.remove(&key);
+        match done {
             Ok(()) => return Ok(()),
             Err(error) => last = error,
         }

@@ -113,6 +113,29 @@ fn what_is_put_with_the_members_is_read_by_all_in_one_order() {
     });
 }
 
+/// Goal: a direct write does not wait for the whole deadline of a hop whose next member the master misses. Method: that member is frozen
+/// so that the master misses it while the write is under way.
+#[test]
+fn a_direct_write_gives_a_chain_up_that_is_stuck() {
+    run(36, |cluster: Cluster| async move {
+        let (sharers, inode) = cluster.sharers(2).await;
+        take_turns(&sharers).await;
+        let (one, two) = (&sharers[0], &sharers[1]);
+        one.0.write(one.1, 0, filled(1, MIB)).await.unwrap();
+        let parts = ByHand::new(&cluster, &two.0, inode).await.ask(1000, 0, MIB).await;
+        let last = parts[0].members.last().unwrap().node;
+        cluster.freeze_node(usize::try_from(last).unwrap() - 1);
+        cluster.world.sleep(Duration::from_millis(2300)).await;
+        let started = cluster.world.now();
+        one.0.write(one.1, MIB, filled(2, MIB)).await.unwrap();
+        let took = cluster.world.now() - started;
+        // Until it is missed, a second for the direct attempt, and one for the proxy's.
+        assert!(took < Duration::from_millis(3000), "{took:?}");
+        assert!(is_filled(two, MIB, MIB, 2).await);
+        cluster.thaw_node(usize::try_from(last).unwrap() - 1);
+    });
+}
+
 #[test]
 fn writes_of_many_that_overlap_stay_whole() {
     run(32, |cluster: Cluster| async move {
