@@ -203,7 +203,7 @@ fn carry_out(plan: &Plan) -> bool {
 fn cut_one(system: FileSystem, cuts: std::ops::Range<usize>, seed: u64, counts: &mut Counts) -> Result<()> {
     let scratch = scratch();
     image::clear(&scratch)?;
-    let mut cluster = Cluster::begin(system, &scratch)?;
+    let mut cluster = Cluster::make(system, &scratch)?;
     let mut ledger = Ledger::new(seed);
     let total = cuts.len();
     for (done, number) in cuts.enumerate() {

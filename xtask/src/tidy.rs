@@ -16,6 +16,7 @@ mod reminders;
 mod sentences;
 mod strays;
 mod unsafe_code;
+mod vague_names;
 mod words;
 
 /// Something to mend, and where.
@@ -58,6 +59,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("long files", long_files::check),
     ("strays", strays::check),
     ("unsafe code", unsafe_code::check),
+    ("vague names", vague_names::check),
     ("words", words::check),
     ("links", links::check),
     ("sentences", sentences::check),

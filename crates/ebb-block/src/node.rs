@@ -150,7 +150,7 @@ impl Node {
 
     /// A write or sync of so many bytes goes on for as long as the answer is held.
     pub(crate) fn begin_writing(&self, bytes: u64) -> Writing<'_> {
-        self.pace.lock().begin(self.since_start());
+        self.pace.lock().begin_write(self.since_start());
         Writing { node: self, bytes }
     }
 

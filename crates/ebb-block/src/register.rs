@@ -131,7 +131,7 @@ async fn take_ids(node: &Node, reply: &pb::RegisterNodeReply) -> Result<()> {
         node.set_id(id);
     }
     // Ordering: whoever asks this node from now on is asked by a master that it will know again.
-    seen::note(node, reply.position).await;
+    seen::remember_position(node, reply.position).await;
     for (volume, given) in node.volumes.iter().zip(&reply.volumes) {
         volume.assign(id, VolumeId::new(given.id)).await?;
     }
@@ -174,7 +174,7 @@ async fn heartbeats(node: &Arc<Node>, masters: &mut Masters, interval: Duration,
                 drop(node.damaged.lock().drain(..corrupt.len()));
                 // A slow disk keeps no heartbeat.
                 let (noting, position) = (Arc::clone(node), reply.position);
-                node.runtime.spawn("note", async move { seen::note(&noting, position).await });
+                node.runtime.spawn("note", async move { seen::remember_position(&noting, position).await });
             }
             Err(error) => {
                 tracing::debug!(%error, "heartbeat not answered");

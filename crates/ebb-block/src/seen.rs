@@ -93,7 +93,7 @@ impl Seen {
 }
 
 /// Takes note of a position that a master told. Where it cannot be stored, this process alone remembers it.
-pub(crate) async fn note(node: &Node, told: Option<pb::Position>) {
+pub(crate) async fn remember_position(node: &Node, told: Option<pb::Position>) {
     let Some(told) = told.filter(|told| told.lineage != 0) else { return };
     let now = node.runtime.now();
     let position = {

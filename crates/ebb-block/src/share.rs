@@ -180,7 +180,7 @@ async fn requests(
                     drop(place);
                 });
             }
-            RequestKind::Session(session) => sessions.note(session.session),
+            RequestKind::Session(session) => sessions.add(session.session),
             RequestKind::Close(close) => table.close(close.slot as usize, close.grant),
             RequestKind::Hello(_) => bail!(Protocol, "a client of this host said hello twice"),
         }

@@ -31,7 +31,7 @@ pub(crate) struct Sessions(Mutex<VecDeque<u64>>);
 
 impl Sessions {
     /// The process says that it has this session: the ones that it said first are over.
-    pub(crate) fn note(&self, session: u64) {
+    pub(crate) fn add(&self, session: u64) {
         let mut sessions = self.0.lock();
         if !sessions.contains(&session) {
             sessions.push_back(session);

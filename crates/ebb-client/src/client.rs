@@ -64,7 +64,7 @@ impl Client {
         shared.release_all().await;
         for inode in shared.inodes() {
             let _gate = inode.gate.write().await;
-            let finished = shared.finish(&inode).await.and(shared.settle(&inode).await);
+            let finished = shared.finish(&inode).await.and(shared.sync_everywhere(&inode).await);
             if let Err(error) = &finished {
                 tracing::warn!(inode = %inode.id, %error, "disconnecting with unsynced writes");
                 // Its session ends, and the members are made equal by a recovery.
@@ -398,7 +398,7 @@ impl Client {
     ) -> Result<T> {
         let (tell, hear) = tokio::sync::oneshot::channel();
         let shared = self.shared.clone();
-        self.shared.runtime.begin("open a file", async move {
+        self.shared.runtime.run_or_spawn("open a file", async move {
             if let Err(Ok(opened)) = tell.send(work.await) {
                 shared.close(handle(&opened));
             }

@@ -296,7 +296,7 @@ impl Core {
         let mut run: Vec<Bytes> = Vec::new();
         let (mut run_start, mut run_end) = (0, 0);
         let mut runs = Vec::new();
-        for (offset, data) in self.dirty.take(start, end) {
+        for (offset, data) in self.dirty.take_range(start, end) {
             let mut at = 0;
             for piece in geometry.block_pieces(offset, data.len() as u64) {
                 let len = piece.len as usize;

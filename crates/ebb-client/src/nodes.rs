@@ -271,7 +271,7 @@ impl NodeMap {
     }
 
     /// Counts a call to a node until the guard is dropped.
-    pub fn begin(&self, node: u64) -> Outstanding {
+    pub fn count_call(&self, node: u64) -> Outstanding {
         *self.0.lock().outstanding.entry(node).or_default() += 1;
         Outstanding { map: self.clone(), node }
     }

@@ -89,7 +89,7 @@ impl Shared {
         let mut local: Vec<Arc<Fetch>> = Vec::new();
         let started = self.runtime.now();
         loop {
-            let (look, begun) = self.look(inode, offset, len, reach, &local);
+            let (look, begun) = self.assemble(inode, offset, len, reach, &local);
             for fetch in begun {
                 self.spawn_fetch(inode, fetch);
             }
@@ -127,7 +127,7 @@ impl Shared {
         gather.is_complete().then(|| gather.finish())
     }
 
-    fn look(
+    fn assemble(
         &self,
         inode: &Inode,
         offset: u64,
@@ -224,7 +224,7 @@ impl Shared {
         if is_ahead {
             self.runtime.spawn("fetch ahead", work);
         } else {
-            self.runtime.begin("fetch from a member", work);
+            self.runtime.run_or_spawn("fetch from a member", work);
         }
     }
 

@@ -168,7 +168,7 @@ impl Shared {
         }
         self.queue.hurry();
         let taking = async {
-            self.budget.take(bytes).await;
+            self.budget.reserve(bytes).await;
             Ok(())
         };
         let what = "waiting for room among unsynced bytes: members do not take writes";

@@ -84,7 +84,7 @@ impl State {
     }
 
     /// The next that nobody is busy with.
-    fn take(&mut self) -> Option<(Range, Vec<oneshot::Sender<()>>)> {
+    fn take_next_range(&mut self) -> Option<(Range, Vec<oneshot::Sender<()>>)> {
         let at = self.queue.iter().position(|range| !self.busy.contains(range))?;
         let range = self.queue.remove(at)?;
         self.busy.insert(range);
@@ -193,7 +193,7 @@ impl Invalidator {
             if state.closed {
                 return None;
             }
-            if let Some(next) = state.take() {
+            if let Some(next) = state.take_next_range() {
                 self.ensure_thread(&mut state);
                 return Some(next);
             }
@@ -235,16 +235,16 @@ mod tests {
         state.add(a, Some(done));
         state.add(b, None);
         assert!(state.wants_thread());
-        let (first, waiting) = state.take().unwrap();
+        let (first, waiting) = state.take_next_range().unwrap();
         assert_eq!((first, waiting.len(), state.queue.len()), (a, 1, 1), "both wishes for one file are met at once");
         // The kernel is being told of `a`; what comes now is told after that, and `b` does not wait for it.
         state.add(a, None);
         assert!(state.wants_thread());
-        assert_eq!(state.take().map(|(range, _)| range), Some(b));
-        assert!(state.take().is_none() && !state.wants_thread());
+        assert_eq!(state.take_next_range().map(|(range, _)| range), Some(b));
+        assert!(state.take_next_range().is_none() && !state.wants_thread());
         state.busy.remove(&a);
         assert!(state.wants_thread());
-        assert_eq!(state.take().map(|(range, _)| range), Some(a));
+        assert_eq!(state.take_next_range().map(|(range, _)| range), Some(a));
         drop(waiting);
         assert!(wait.try_recv().is_err());
     }

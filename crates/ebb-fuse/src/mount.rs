@@ -168,7 +168,7 @@ fn make_ready(mountpoint: &Path) -> Result<PathBuf> {
     const STACKED_MAX: usize = 16;
     let path = mountinfo::resolve(mountpoint)?;
     for _ in 0..STACKED_MAX {
-        match mountinfo::look(&path)? {
+        match mountinfo::read_state(&path)? {
             PointState::Free => return Ok(path),
             PointState::Serving { .. } => {
                 return Err(err!(Busy, "{0} is a mount of Ebb already: `ebb umount {0}` ends it", path.display()));
@@ -270,7 +270,7 @@ pub fn unmount_lazily(path: &Path) -> Result<()> {
 
 fn unmount_how(path: &Path, how: Unmount) -> Result<()> {
     let path = mountinfo::resolve(path)?;
-    match mountinfo::look(&path)? {
+    match mountinfo::read_state(&path)? {
         PointState::Stale => kernel::unmount(&path, Unmount::Lazily),
         PointState::Free => Err(err!(Invalid, "{} is not a mount of Ebb", path.display())),
         PointState::Serving { pid } => {

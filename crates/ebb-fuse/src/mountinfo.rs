@@ -100,7 +100,7 @@ pub fn resolve(path: &Path) -> Result<PathBuf> {
 }
 
 /// Looks at a resolved mount point.
-pub fn look(path: &Path) -> Result<PointState> {
+pub fn read_state(path: &Path) -> Result<PointState> {
     let mut value = Vec::with_capacity(32);
     match rustix::fs::getxattr(path, PID_XATTR, spare_capacity(&mut value)) {
         Ok(_) => {
@@ -196,9 +196,9 @@ mod tests {
 
         let file = directory.path().join("file");
         fs::write(&file, b"").unwrap();
-        let message = look(&resolve(&file).unwrap()).unwrap_err().to_string();
+        let message = read_state(&resolve(&file).unwrap()).unwrap_err().to_string();
         assert!(message.contains("not a directory"), "{message}");
-        assert_eq!(look(directory.path()).unwrap(), PointState::Free);
+        assert_eq!(read_state(directory.path()).unwrap(), PointState::Free);
     }
 
     #[test]

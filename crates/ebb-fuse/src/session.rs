@@ -131,7 +131,7 @@ impl<V: Vfs> Session<V> {
             },
         };
         let server = Arc::clone(&self.server);
-        self.runtime.begin("fuse request", async move {
+        self.runtime.run_or_spawn("fuse request", async move {
             let outcome = server.perform(&answer.header, request).await;
             answer.give(outcome);
             drop(permit);

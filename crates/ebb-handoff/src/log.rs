@@ -57,7 +57,7 @@ impl HandoffLog {
         let log = Self { is_late, disk, dir: dir.to_owned(), bytes_max, state: Mutex::default() };
         if newest == 0 {
             // Ordering: there is a log before anything can be lost from it.
-            log.begin(&mut state).await?;
+            log.start_segment(&mut state).await?;
         }
         *log.state.lock().await = state;
         Ok(log)
@@ -73,7 +73,7 @@ impl HandoffLog {
     pub async fn trust(&self) -> Result<()> {
         let mut state = self.state.lock().await;
         state.doubt = None;
-        self.begin(&mut state).await
+        self.start_segment(&mut state).await
     }
 
     /// Bytes that it holds.
@@ -173,7 +173,7 @@ impl HandoffLog {
     async fn write(&self, state: &mut State, record: Record, payload: &Bytes) -> Result<()> {
         let is_long = state.length > SEGMENT_LEAST_BYTES.max(state.book.bytes() as u64 * 2);
         if state.file.is_none() || is_long {
-            self.begin(state).await?;
+            self.start_segment(state).await?;
         }
         let file = state.file.take().ok_or_else(|| err!(Internal, "a segment was begun and is not there"))?;
         let bytes = record::encode(record, payload);
@@ -189,7 +189,7 @@ impl HandoffLog {
     }
 
     /// Begins a segment with everything that the book holds, then removes the others.
-    async fn begin(&self, state: &mut State) -> Result<()> {
+    async fn start_segment(&self, state: &mut State) -> Result<()> {
         let segment = state.segment + 1;
         let new = path(&self.dir, segment);
         let temporary = new.with_extension("new");

@@ -103,7 +103,7 @@ impl<'a> Spread<'a> {
     }
 
     /// Notes a choice and makes the plan's line of it.
-    pub fn take(&mut self, volume: &'a VolumeView, reason: Reason) -> Chosen {
+    pub fn place_on(&mut self, volume: &'a VolumeView, reason: Reason) -> Chosen {
         assert!(self.nodes.insert(volume.node), "{} was chosen twice", volume.node);
         self.places.push((&volume.host, &volume.rack));
         Chosen { node: volume.node, volume: volume.volume, incarnation: volume.incarnation, home: volume.node, reason }

@@ -55,11 +55,11 @@ pub fn choose_shelter(view: &View, home: NodeId, ask: &Ask, lodging: &Lodging) -
     let (view, mut rng) = (awake(view), rng(ask, home));
     let field = Field::survey(&view, &one)?;
     if let Some(at_home) = field.candidates.iter().find(|node| node.node == home) {
-        return Ok(field.spread().take(at_home.pick_volume(&mut rng), Reason::Home));
+        return Ok(field.spread().place_on(at_home.pick_volume(&mut rng), Reason::Home));
     }
     let spread = beside(&view, lodging);
     let host = choose_host(&field.candidates, &spread, lodging, ask, home).expect("the survey counted a candidate");
-    Ok(Chosen { home, ..field.spread().take(host.pick_volume(&mut rng), Reason::FewestGuests) })
+    Ok(Chosen { home, ..field.spread().place_on(host.pick_volume(&mut rng), Reason::FewestGuests) })
 }
 
 fn rng(ask: &Ask, home: NodeId) -> Rng {
@@ -151,7 +151,7 @@ fn choose_relief(view: &View, ask: &Ask, lodging: &Lodging, plan: &Plan, place: 
     let tie = |node: NodeId| hash(&[node.raw(), home.raw(), ask.inode.raw(), ask.index, ask.seed]);
     let host = field.candidates.iter().filter(is_better).min_by_key(|node| (waiting(node.node), tie(node.node)))?;
     let volume = host.pick_volume(&mut rng(ask, home));
-    Some(Chosen { home, ..field.spread().take(volume, Reason::LeastToWrite) })
+    Some(Chosen { home, ..field.spread().place_on(volume, Reason::LeastToWrite) })
 }
 
 /// What matters most is given up last: another host, then another rack, then one that has not too much to write, then

@@ -34,7 +34,7 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// Queues.
-    pub(crate) fn take(shared: &Arc<Shared>, session: SessionId, inode: InodeId, mode: Mode) -> Self {
+    pub(crate) fn queue(shared: &Arc<Shared>, session: SessionId, inode: InodeId, mode: Mode) -> Self {
         let mut soft = shared.soft();
         let wish = soft.leases.enter(session, inode, mode);
         let changes = Mutex::new(Some(soft.leases.changes(inode)));
@@ -235,7 +235,7 @@ async fn acquire_own(
     let (session, inode, mode) = (SessionId::new(call.session), InodeId::new(call.inode), Mode::from_raw(call.mode));
     // A writer changes size and times without saying: nobody may keep them. They are told while leases are recalled.
     let fence = (mode == Mode::Write).then(|| Fence::raise(shared, session, vec![inode]));
-    let turn = Turn::take(shared, session, inode, mode);
+    let turn = Turn::queue(shared, session, inode, mode);
     let (decision, reply) = turn
         .wait_with(until.since(shared.runtime.now()), check, |machine, soft| {
             answer(machine, soft, session, inode, mode, call.keep)
@@ -245,7 +245,7 @@ async fn acquire_own(
         return Ok(reply);
     }
     if let Some(fence) = &fence {
-        fence.settle(until.since(shared.runtime.now())).await?;
+        fence.wait_until_forgotten(until.since(shared.runtime.now())).await?;
     }
     let acquire = pb::AcquireWrite { session: session.raw(), inode: inode.raw() };
     match shared.group.propose(Op::AcquireWrite(acquire)).await? {

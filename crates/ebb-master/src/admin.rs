@@ -85,7 +85,7 @@ pub(crate) fn shortages(shared: &Shared) -> Tally {
         };
         let Ok(attr) = machine.attr(inode) else { continue };
         let obstacles = obstacles(shared, inode);
-        let view = shared.look(|view| view.set(metablock, &record, attr.replicas));
+        let view = shared.with_view(|view| view.set(metablock, &record, attr.replicas));
         explain(&view, &obstacles).into_iter().for_each(|why| tally.add(why));
     }
     tally
@@ -179,7 +179,7 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
             && !call.exclude_nodes.contains(&member.node)
     };
     let mut exclude: Vec<NodeId> = call.exclude_nodes.iter().map(|node| NodeId::new(*node)).collect();
-    let (present, home, strays, held_back) = shared.look(|view| {
+    let (present, home, strays, held_back) = shared.with_view(|view| {
         let present: Vec<pb::Member> = if call.staying.is_empty() {
             record.members.iter().filter(|member| stays(view, member)).copied().collect()
         } else {

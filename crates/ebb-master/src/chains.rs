@@ -175,7 +175,7 @@ pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Mem
 impl Drop for Promise {
     fn drop(&mut self) {
         let mut soft = self.state.soft();
-        soft.room.settle(&self.on_its_way);
+        soft.room.forget_expected(&self.on_its_way);
         let Some(number) = self.counted.take() else { return };
         let chains = &mut soft.chains;
         if let Some((dataset, members)) = chains.promised.remove(&number) {

@@ -105,7 +105,7 @@ async fn delete_strays(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> 
     let asked = [asked_of(node, volume, &candidates), members_of(shared, &candidates)].concat();
     let told = describe(shared, asked).await;
     shared.group.read_barrier().await?;
-    let Verdict { gone, kept, held } = judge(shared, volume, &candidates, &told);
+    let Verdict { gone, kept, held } = sort_strays(shared, volume, &candidates, &told);
     for inode in held {
         // A lease is kept long after its last write. Once it is back the stray is judged again.
         is_free(shared, inode);
@@ -130,7 +130,7 @@ fn asked_of(node: NodeId, volume: VolumeId, metablocks: &[MetablockId]) -> Vec<(
 
 /// Members of their sets that can be asked now.
 fn members_of(shared: &Shared, metablocks: &[MetablockId]) -> Vec<(MetablockId, pb::Member)> {
-    shared.look(|view| {
+    shared.with_view(|view| {
         let record = |metablock: &MetablockId| Some((*metablock, view.machine.find_metablock(*metablock)?.1));
         let members = metablocks
             .iter()
@@ -187,7 +187,7 @@ struct Verdict {
     held: BTreeSet<InodeId>,
 }
 
-fn judge(
+fn sort_strays(
     shared: &Shared,
     volume: VolumeId,
     candidates: &[MetablockId],

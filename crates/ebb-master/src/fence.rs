@@ -24,7 +24,7 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// Raises it, and tells whoever keeps something to forget it. [`Fence::settle`] waits for them.
+    /// Raises it, and tells whoever keeps something to forget it. [`Fence::wait_until_forgotten`] waits for them.
     pub(crate) fn raise(shared: &Arc<Shared>, session: SessionId, inodes: Vec<InodeId>) -> Self {
         let fence = Self { shared: Arc::clone(shared), session, inodes };
         let mut soft = shared.soft();
@@ -52,13 +52,13 @@ impl Fence {
     ///
     /// A session that does not answer is waited for until it has expired; one that a new master process has not heard
     /// of yet, until it has told what it holds, or its time is up.
-    pub(crate) async fn settle(&self, span: Duration) -> Result<()> {
+    pub(crate) async fn wait_until_forgotten(&self, span: Duration) -> Result<()> {
         if self.is_settled(None) {
             return Ok(());
         }
         let until = self.shared.runtime.now().after(span);
         for inode in &self.inodes {
-            self.settle_one(*inode, until).await?;
+            self.wait_for_one(*inode, until).await?;
         }
         Ok(())
     }
@@ -74,7 +74,7 @@ impl Fence {
         }
     }
 
-    async fn settle_one(&self, inode: InodeId, until: Moment) -> Result<()> {
+    async fn wait_for_one(&self, inode: InodeId, until: Moment) -> Result<()> {
         let changes = self.shared.soft().watches.changes(inode);
         loop {
             let changed = changes.notified();

@@ -54,7 +54,7 @@ pub(crate) async fn freshen(
         .after(deadline.saturating_sub(MARGIN).min(shared.options.session_ttl + Duration::from_secs(5)));
     let mut fresh = BTreeMap::new();
     // All are asked at once, so that one answer of a holder covers its files.
-    let inquiries: Vec<_> = asked.into_iter().map(|inode| Inquiry::begin(shared, session, inode)).collect();
+    let inquiries: Vec<_> = asked.into_iter().map(|inode| Inquiry::ask(shared, session, inode)).collect();
     for inquiry in &inquiries {
         match inquiry.wait(until).await {
             Ok(Some(attr)) => drop(fresh.insert(attr.inode, attr)),
@@ -115,7 +115,7 @@ struct Inquiry {
 }
 
 impl Inquiry {
-    fn begin(shared: &Arc<Shared>, session: SessionId, inode: InodeId) -> Self {
+    fn ask(shared: &Arc<Shared>, session: SessionId, inode: InodeId) -> Self {
         let holder = shared.group.machine().holder(inode).filter(|holder| *holder != session);
         let mut soft = shared.soft();
         let question = holder.and_then(|holder| soft.sessions.ask(holder, inode).map(|number| (holder, number)));

@@ -207,7 +207,7 @@ async fn examine_slice(
         slice.iter().filter_map(|metablock| machine.find_metablock(*metablock)).collect();
     let all =
         records.iter().flat_map(|(_, record)| record.members.iter().map(|member| (record.metablock_id(), *member)));
-    let (wanted, off) = shared.look(|view| {
+    let (wanted, off) = shared.with_view(|view| {
         let may_answer = |node| view.soft.registry.is_live(node) && !view.is_off(node);
         let off: BTreeSet<NodeId> = view.nodes().filter(|node| view.is_off(*node)).collect();
         (all.filter(|(_, member)| may_answer(member.node_id())).collect::<Vec<_>>(), off)
@@ -227,7 +227,7 @@ async fn examine_slice(
         let found = record.members.iter().map(|member| {
             let answer = answers.get(&place(&record, member));
             let silence = if is_off(member.node_id()) { Found::Asleep } else { Found::Unreachable };
-            (*member, judge(shared, &record, member, answer, silence))
+            (*member, find_state(shared, &record, member, answer, silence))
         });
         let set = Examined {
             wanted: attr.replicas.max(1) as usize,
@@ -261,7 +261,7 @@ fn place(record: &pb::Metablock, member: &pb::Member) -> Place {
 }
 
 /// `silence`: what it means that the member has not answered.
-fn judge(
+fn find_state(
     shared: &Shared,
     record: &pb::Metablock,
     member: &pb::Member,
@@ -290,7 +290,8 @@ fn judge(
 /// Has every live node read all its replicas. A node that does not is named, and the others are heard all the same:
 /// some of the caller's time is left for them.
 async fn scrub(shared: &Arc<Shared>, deadline: Duration, reply: &mut pb::FsckReply) -> Result<()> {
-    let live = shared.look(|view| view.nodes().filter(|node| view.soft.registry.is_live(*node)).collect::<Vec<_>>());
+    let live =
+        shared.with_view(|view| view.nodes().filter(|node| view.soft.registry.is_live(*node)).collect::<Vec<_>>());
     let calls: Vec<_> = live
         .into_iter()
         .map(|node| {

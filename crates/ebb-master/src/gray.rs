@@ -236,7 +236,7 @@ impl Gray {
             known.is_there = *standing == Standing::There;
             if *standing == Standing::Away {
                 known.slow_since = None;
-                changes.extend(known.end(*node, now));
+                changes.extend(known.turn_well(*node, now));
             }
         }
         let judged: Vec<NodeId> =
@@ -247,13 +247,13 @@ impl Gray {
             let known = self.nodes.get_mut(&node).expect("it is judged");
             match &mut known.gray {
                 Some((_, verdict)) => {
-                    verdict.take(evidence);
+                    verdict.refresh(evidence);
                     let is_well = evidence.answers.is_none() && evidence.is_disk_well;
                     known.well_since = is_well.then(|| known.well_since.unwrap_or(now));
                     let hold = HOLD * (1 << known.again.min(DOUBLINGS_MAX));
                     let is_over = known.well_since.is_some_and(|since| now.since(since) >= hold);
                     if is_over && self.habit != Habit::NeverEnds {
-                        changes.extend(known.end(node, now));
+                        changes.extend(known.turn_well(node, now));
                     }
                 }
                 None => {
@@ -272,7 +272,7 @@ impl Gray {
         for (node, verdict) in slow {
             let gray = self.nodes.values().filter(|node| node.gray.is_some()).count();
             if (gray + 1) * 2 < there && self.habit != Habit::NeverBegins {
-                self.nodes.get_mut(&node).expect("it is judged").begin(verdict, now);
+                self.nodes.get_mut(&node).expect("it is judged").turn_gray(verdict, now);
                 changes.push(Change::Began(node, verdict));
             }
         }
@@ -331,7 +331,7 @@ impl Gray {
         if self.verdict(node).is_none() && !self.slow_for(session, now).contains(&node) {
             bail!(Unavailable, "n{node} is not gray, so its copy stays")
         }
-        if !self.rate.take(now) {
+        if !self.rate.spend_one(now) {
             bail!(
                 Unavailable,
                 "copies on gray nodes are being replaced as fast as they may: that on n{node} stays for now"
@@ -342,13 +342,13 @@ impl Gray {
 }
 
 impl Node {
-    fn begin(&mut self, verdict: Verdict, now: Moment) {
+    fn turn_gray(&mut self, verdict: Verdict, now: Moment) {
         let is_soon = self.ended.is_some_and(|ended| now.since(ended) < SOON);
         self.again = if is_soon { self.again + 1 } else { 0 };
         (self.gray, self.well_since) = (Some((now, verdict)), None);
     }
 
-    fn end(&mut self, node: NodeId, now: Moment) -> Option<Change> {
+    fn turn_well(&mut self, node: NodeId, now: Moment) -> Option<Change> {
         let (begun, _) = self.gray.take()?;
         (self.ended, self.well_since, self.slow_since) = (Some(now), None, None);
         Some(Change::Ended(node, now.since(begun)))
@@ -357,7 +357,7 @@ impl Node {
 
 impl Verdict {
     /// The newest figures; those that it began with where there are none.
-    fn take(&mut self, evidence: Evidence) {
+    fn refresh(&mut self, evidence: Evidence) {
         if evidence.disk.is_some() || evidence.answers.is_some() {
             (self.disk, self.answers) = (evidence.disk, evidence.answers);
         }

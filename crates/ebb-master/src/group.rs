@@ -530,7 +530,7 @@ impl Driver {
         }
         let (command, reply) = match proposal {
             Some(Proposal { command, reply }) => (command, Some(reply)),
-            None => (self.commands.take(entry)?, None),
+            None => (self.commands.command_of(entry)?, None),
         };
         let applied = machine.apply(&command);
         if let Some(observer) = &self.observer {

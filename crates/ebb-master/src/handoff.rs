@@ -95,7 +95,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::HandoffStatus {
 }
 
 /// Answers `JudgeLogs`.
-pub(crate) fn judge(shared: &Shared, call: &pb::JudgeLogs) -> pb::JudgeLogsReply {
+pub(crate) fn judge_logs(shared: &Shared, call: &pb::JudgeLogs) -> pb::JudgeLogsReply {
     let machine = shared.group.machine();
     pb::JudgeLogsReply { over: call.files.iter().filter(|file| is_over(&machine, file)).cloned().collect() }
 }

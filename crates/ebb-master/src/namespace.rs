@@ -55,14 +55,14 @@ async fn change(
     let until = shared.runtime.now().after(deadline);
     let touched = touched(&shared.group.machine(), op);
     let mut fence = Fence::raise(shared, session, touched);
-    fence.settle(deadline).await?;
+    fence.wait_until_forgotten(deadline).await?;
     let mut reply = mutate(shared, session, request, op).await?;
     // Names may have led elsewhere by the time the command was applied: nobody is answered before all that it did is
     // known to all. A caller whose time is up asks again, and comes by here again.
     let done = parents(op).into_iter().filter(|_| reply.created || !matches!(op, Op::Create(_)));
     let about = [reply.attr.as_ref().map_or(0, |attr| attr.inode), reply.displaced_inode];
     fence.extend(done.chain(about.into_iter().filter(|id| *id != 0 && changes_attributes(op)).map(InodeId::new)));
-    fence.settle(until.since(shared.runtime.now())).await?;
+    fence.wait_until_forgotten(until.since(shared.runtime.now())).await?;
     if reply.displaced_gone {
         let displaced = InodeId::new(reply.displaced_inode);
         reply.displaced_open = shared.soft().leases.is_open_elsewhere(session, displaced);

@@ -148,7 +148,7 @@ fn volumes(view: &ClusterView<'_>, patience: Patience) -> View {
 /// Nodes that work and may have copies of this need; those that sleep by plan are among them, full ones, too.
 fn sound_nodes(shared: &Shared, need: &Need) -> usize {
     let chain = &need.dataset.chain;
-    let view = shared.look(|view| volumes(view, Patience::Prompt));
+    let view = shared.with_view(|view| volumes(view, Patience::Prompt));
     let usable = view.volumes.iter().filter(|volume| volume.usable).map(|volume| volume.node);
     let of_chain = usable.filter(|node| chain.is_empty() || chain.contains(&node.raw()));
     of_chain.collect::<BTreeSet<_>>().len()
@@ -206,7 +206,7 @@ fn look_for_overload(
             queue.away = soft.chains.away().get(&volume.node).copied().unwrap_or(0);
         }
     }
-    let overloaded = soft.room.look(&shared.options.overload_rule, &queues, metablock_bytes);
+    let overloaded = soft.room.find_overloaded(&shared.options.overload_rule, &queues, metablock_bytes);
     (queues, overloaded)
 }
 

@@ -67,7 +67,7 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
         if shared.soft().sessions.is_newest(session, number) == Some(false) {
             return Ok(reply);
         }
-        let has_news = look(shared, session, &call, &mut reply)?;
+        let has_news = gather_news(shared, session, &call, &mut reply)?;
         let now = shared.runtime.now();
         shared.standing.check()?;
         if has_news || now >= until || shared.is_stopped() {
@@ -114,7 +114,7 @@ fn extras(shared: &Shared, reads: &[pb::BlockReads]) -> Vec<pb::ExtraCopies> {
     reads.iter().take(TOLD_MAX).filter_map(told).collect()
 }
 
-fn look(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut pb::PollReply) -> Result<bool> {
+fn gather_news(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut pb::PollReply) -> Result<bool> {
     reply.node_map_version = shared.soft().registry.version();
     let is_new_map = reply.node_map_version != call.node_map_version;
     if is_new_map {

@@ -136,7 +136,7 @@ impl Registry {
             let id = VolumeId::new(told.id);
             let mut volume = old.volumes.get(&id).filter(|_| !fresh).cloned().unwrap_or_default();
             volume.lsn = old.volumes.get(&id).map_or(0, |old| old.lsn);
-            volume.take(told);
+            volume.update(told);
             // A report that broke off is begun anew.
             volume.named.clear();
             entry.volumes.insert(id, volume);
@@ -162,7 +162,7 @@ impl Registry {
             let volume_id = VolumeId::new(told.id);
             let Some(volume) = node.volumes.get_mut(&volume_id) else { continue };
             let was_poisoned = volume.poisoned;
-            volume.take(told);
+            volume.update(told);
             if volume.poisoned && !was_poisoned {
                 losses.push(Loss::VolumePoisoned(volume_id));
             }
@@ -467,7 +467,7 @@ pub enum Patience {
 }
 
 impl Volume {
-    fn take(&mut self, told: &pb::Volume) {
+    fn update(&mut self, told: &pb::Volume) {
         self.capacity_bytes = told.capacity_bytes;
         self.used_bytes = told.used_bytes;
         self.free_bytes = told.free_bytes;

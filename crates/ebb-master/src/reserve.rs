@@ -229,7 +229,7 @@ impl Reservations {
                 // What became data is not free any more, whether or not the volume has said so.
                 let grown = now.as_ref().map_or(0, |now| now.length.min(now.reserved).saturating_sub(before.length));
                 promised.fading[0] += grown;
-                promised.waiting.take(before.waits, before.span, span);
+                promised.waiting.subtract(before.waits, before.span, span);
             }
             let count = self.datasets.entry(dataset).or_default();
             *count = count.saturating_sub(before.open());
@@ -277,16 +277,16 @@ impl Reservations {
     }
 
     /// It has come, and is counted as reserved, or never will.
-    pub(crate) fn settle(&mut self, on_its_way: &OnItsWay) {
+    pub(crate) fn forget_expected(&mut self, on_its_way: &OnItsWay) {
         let now = self.spans.number();
         for volume in &on_its_way.volumes {
             let promised = self.volumes.entry(*volume).or_default();
-            promised.waiting.take(on_its_way.bytes, on_its_way.span, now);
+            promised.waiting.subtract(on_its_way.bytes, on_its_way.span, now);
         }
     }
 
     /// Which nodes have too much to write, for metablocks of so many bytes; remembered until the next look.
-    pub(crate) fn look(
+    pub(crate) fn find_overloaded(
         &mut self,
         rule: &OverloadRule,
         queues: &BTreeMap<NodeId, Queue>,

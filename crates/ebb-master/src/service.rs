@@ -132,7 +132,7 @@ fn assemble(
     standing: Standings,
 ) -> (Arc<Shared>, Task<Result<()>>) {
     let group = opened.group().clone();
-    let soft = Soft::begin(&group.machine(), runtime, &options);
+    let soft = Soft::rebuild(&group.machine(), runtime, &options);
     let state = Arc::new(State::new(runtime.clone(), soft));
     let raft = opened.serve(Arc::clone(&state) as _);
     let shared = Shared {
@@ -295,7 +295,7 @@ impl Front {
                 Ok(Answer::new(&power::watch(shared, &request.decode()?, deadline).await))
             }
             Method::LogWrites => handoff::append(shared, request.decode()?, request.payload).await.map(|()| done()),
-            Method::JudgeLogs => Ok(Answer::new(&handoff::judge(shared, &request.decode()?))),
+            Method::JudgeLogs => Ok(Answer::new(&handoff::judge_logs(shared, &request.decode()?))),
             Method::DescribePower => {
                 let deadline = request.deadline.saturating_sub(MARGIN);
                 power::describe(shared, &request.decode()?, deadline).await.map(|reply| Answer::new(&reply))

@@ -145,12 +145,12 @@ impl Shared {
 
     /// Whether replicas may be deleted (docs/protocol.md, "Repair").
     pub(crate) fn is_safe_start(&self) -> bool {
-        self.look(|view| view.is_safe_start())
+        self.with_view(|view| view.is_safe_start())
     }
 
     /// All nodes as clients see them, with the version of this view.
     pub(crate) fn node_map(&self) -> (u64, Vec<pb::Node>) {
-        self.look(|view| {
+        self.with_view(|view| {
             let Soft { registry, gray, .. } = view.soft;
             let describe = |record: &pb::NodeRecord| {
                 let mut node = registry.describe(record);

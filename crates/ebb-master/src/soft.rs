@@ -1,6 +1,6 @@
 //! What a master finds out again: everything that it knows and does not log. One owner, one lock.
 //!
-//! [`Soft::begin`] makes it from the logged state. From then on every applied command changes it in the same step
+//! [`Soft::rebuild`] makes it from the logged state. From then on every applied command changes it in the same step
 //! (`applied`), so that nobody sees the one without the other. Handlers borrow the parts that they need.
 
 mod applied;
@@ -79,7 +79,7 @@ pub(crate) struct Soft {
 
 impl Soft {
     /// What follows from the logged state, for a process or a term that begins now.
-    pub(crate) fn begin(machine: &Machine, runtime: &Runtime, options: &Options) -> Self {
+    pub(crate) fn rebuild(machine: &Machine, runtime: &Runtime, options: &Options) -> Self {
         let now = runtime.now();
         let mut soft = Self {
             sessions: Sessions::new(options.session_ttl).numbered_from(runtime.random_u64() >> 1),

@@ -314,7 +314,7 @@ fn heard(shared: &Shared, begun: Moment) -> std::result::Result<(), Wait> {
     if nodes.is_empty() || shared.options.hear_time.is_zero() {
         return Ok(());
     }
-    let (expected, told) = shared.look(|view| {
+    let (expected, told) = shared.with_view(|view| {
         let soft = view.soft;
         let is_awake = |node: &NodeId| soft.plans.state(*node, view.now_ms) == NodeState::Awake;
         let expected = view.nodes().filter(is_awake).count();

@@ -20,7 +20,7 @@ enum Verdict {
 }
 
 /// `lsn`: how far a volume's journal is known to have come.
-fn judge(recorded: &pb::Node, told: &pb::RegisterNode, lsn: impl Fn(VolumeId) -> u64) -> Verdict {
+fn compare(recorded: &pb::Node, told: &pb::RegisterNode, lsn: impl Fn(VolumeId) -> u64) -> Verdict {
     for volume in told.volumes.iter().filter(|volume| volume.starts > 0) {
         let same = |known: &&pb::Volume| (known.id, known.incarnation) == (volume.id, volume.incarnation);
         let Some(known) = recorded.volumes.iter().find(same) else { continue };
@@ -45,7 +45,7 @@ pub(crate) fn check(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
     let sentence = {
         let soft = shared.soft();
         let registry = &soft.registry;
-        let verdict = judge(&recorded, call, |volume| registry.lsn(node, volume));
+        let verdict = compare(&recorded, call, |volume| registry.lsn(node, volume));
         let (volume, what) = match verdict {
             Verdict::Welcome => return Ok(()),
             Verdict::Older { volume, recorded, told } => {
@@ -91,7 +91,7 @@ mod tests {
     fn judged(starts: u64, boot: u64, lsn: u64) -> Verdict {
         let recorded = pb::Node { id: 3, boot: 70, volumes: vec![volume(7, 0)], ..Default::default() };
         let told = pb::RegisterNode { node: 3, boot, volumes: vec![volume(starts, lsn)], ..Default::default() };
-        judge(&recorded, &told, |_| 100)
+        compare(&recorded, &told, |_| 100)
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Shared {
 
     /// Looks at the cluster as it is now. `look` takes no lock.
     #[track_caller]
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&ClusterView<'_>) -> T) -> T {
+    pub(crate) fn with_view<T>(&self, look: impl FnOnce(&ClusterView<'_>) -> T) -> T {
         let machine = self.group.machine();
         let soft = self.soft();
         look(&self.view(&machine, &soft))

@@ -91,7 +91,7 @@ impl Lineage {
         }
     }
 
-    fn judge(&self, applied: u64, told: &pb::Position) -> Told {
+    fn compare_position(&self, applied: u64, told: &pb::Position) -> Told {
         if told.lineage == 0 {
             return Told::Known;
         }
@@ -156,7 +156,7 @@ impl Machine {
     /// What somebody has seen of a master, compared with this state, which has so many entries applied.
     #[must_use]
     pub fn judge_position(&self, applied: u64, told: &pb::Position) -> Told {
-        self.lineage.judge(applied, told)
+        self.lineage.compare_position(applied, told)
     }
 
     /// Whether a replica with this id is another history's: it was never given out here.

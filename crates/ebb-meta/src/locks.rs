@@ -108,7 +108,7 @@ impl LockTable {
     }
 
     /// Takes a lock that nothing conflicts with; what its owner held there before gives way to it.
-    pub(crate) fn take(&mut self, lock: Lock) {
+    pub(crate) fn grant(&mut self, lock: Lock) {
         self.cut(lock.owner, lock.start, lock.end);
         let mut lock = lock;
         self.held.retain(|held| {
@@ -186,7 +186,7 @@ impl LockTable {
                 at += 1;
             } else {
                 self.queue.remove(at);
-                self.take(wish);
+                self.grant(wish);
                 granted.push(wish);
                 // A shared lock may have taken the place of the owner's exclusive one: who waits further ahead looks
                 // again.

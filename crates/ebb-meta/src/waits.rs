@@ -58,10 +58,10 @@ impl Locks {
             self.unlock(inode, lock.owner, 0, u64::MAX, effects);
         }
         if free(self) {
-            self.change(inode, |table| table.take(lock));
+            self.change(inode, |table| table.grant(lock));
             self.by_session.insert((lock.owner.session, inode));
             // A shared lock in place of an exclusive one lets others in.
-            self.settle(inode, &[lock.owner], effects);
+            self.serve_waiters(inode, &[lock.owner], effects);
             return Ok(LockOutcome::Granted);
         }
         if !wait {
@@ -80,7 +80,7 @@ impl Locks {
     pub(crate) fn unlock(&mut self, inode: InodeId, owner: LockOwner, start: u64, end: u64, effects: &mut Vec<Effect>) {
         if self.table(inode).is_some() {
             self.change(inode, |table| table.cut(owner, start, end));
-            self.settle(inode, &[owner], effects);
+            self.serve_waiters(inode, &[owner], effects);
         }
     }
 
@@ -110,7 +110,7 @@ impl Locks {
                 .map(|lock| lock.owner)
                 .collect();
             self.change(inode, |table| table.remove_session(session));
-            self.settle(inode, &owners.into_iter().collect::<Vec<_>>(), effects);
+            self.serve_waiters(inode, &owners.into_iter().collect::<Vec<_>>(), effects);
         }
     }
 
@@ -139,7 +139,7 @@ impl Locks {
     }
 
     /// After a change: grants what waits and can be had, breaks circles that a grant has closed, drops an empty table.
-    fn settle(&mut self, inode: InodeId, touched: &[LockOwner], effects: &mut Vec<Effect>) {
+    fn serve_waiters(&mut self, inode: InodeId, touched: &[LockOwner], effects: &mut Vec<Effect>) {
         let granted = self.change(inode, LockTable::grant_waiting);
         for lock in &granted {
             effects.push(over(inode, lock.owner, false));

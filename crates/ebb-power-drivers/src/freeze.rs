@@ -75,7 +75,7 @@ impl Freeze {
         processes.iter().try_for_each(|process| process.signal(signal))?;
         let seen = async {
             loop {
-                match look(processes)? {
+                match read_power_state(processes)? {
                     Powered::Gone => return Ok(()),
                     seen if seen == wanted => return Ok(()),
                     _ => self.runtime.sleep(LOOK).await,
@@ -87,7 +87,7 @@ impl Freeze {
 }
 
 /// What the processes are together.
-fn look(processes: &BTreeSet<Process>) -> Result<Powered> {
+fn read_power_state(processes: &BTreeSet<Process>) -> Result<Powered> {
     let mut states = Vec::new();
     for process in processes {
         states.extend(process.state()?);
@@ -115,7 +115,7 @@ impl PowerDriver for Freeze {
     }
 
     fn powered(&self, node: NodeId) -> Work<'_, Result<Powered>> {
-        Box::pin(async move { look(&self.processes(node)?) })
+        Box::pin(async move { read_power_state(&self.processes(node)?) })
     }
 }
 

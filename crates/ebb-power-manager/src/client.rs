@@ -132,7 +132,7 @@ async fn watch(keeper: Arc<PowerClient>, master: String) {
         let kept_ms = u64::try_from(keeper.beat().as_millis()).unwrap_or(u64::MAX);
         let call = pb::WatchPower { version, wait_ms, kept_ms };
         match keeper.connector.channel(&master).call(&call, WATCH + PAUSE * 10).await {
-            Ok(reply) => keeper.take(&reply),
+            Ok(reply) => keeper.accept_plans(&reply),
             Err(error) => {
                 tracing::debug!(%error, "no word of power plans");
                 keeper.runtime.sleep(PAUSE).await;
@@ -171,7 +171,7 @@ async fn keep(keeper: Arc<PowerClient>, node: NodeId) {
         match plans.state(node, now_ms) {
             // It is about to be what it may be already.
             NodeState::FallingAsleep => {}
-            state => keeper.settle(node, state.is_powered()).await,
+            state => keeper.wake_or_sleep(node, state.is_powered()).await,
         }
         let now_ms = keeper.wall_ms();
         let next = plans.next_action(node, now_ms);
@@ -198,7 +198,7 @@ impl PowerClient {
         self.pulse.lock().beat(self.runtime.now())
     }
 
-    fn take(&self, reply: &pb::WatchPowerReply) {
+    fn accept_plans(&self, reply: &pb::WatchPowerReply) {
         let now_ms = self.wall_ms();
         let mut plans = self.plans.lock();
         let timetable = plans.get_or_insert_default();
@@ -214,7 +214,7 @@ impl PowerClient {
     }
 
     /// Makes a node what it should be now, if it is not.
-    async fn settle(&self, node: NodeId, is_powered: bool) {
+    async fn wake_or_sleep(&self, node: NodeId, is_powered: bool) {
         let powered = match self.driver.powered(node).await {
             Ok(powered) => powered,
             Err(error) => {
@@ -223,27 +223,27 @@ impl PowerClient {
             }
         };
         match (powered, is_powered) {
-            (Powered::Gone, _) => self.note(node, pb::PoweredState::PoweredGone, |_| ()),
+            (Powered::Gone, _) => self.record_state(node, pb::PoweredState::PoweredGone, |_| ()),
             (Powered::Off | Powered::Changing, true) => self.wake(node).await,
             (Powered::On | Powered::Changing, false) => self.sleep(node, self.wall_ms()).await,
-            (Powered::Off, false) => self.note(node, pb::PoweredState::PoweredAsleep, |_| ()),
-            (Powered::On, true) => self.note(node, pb::PoweredState::PoweredAwake, |_| ()),
+            (Powered::Off, false) => self.record_state(node, pb::PoweredState::PoweredAsleep, |_| ()),
+            (Powered::On, true) => self.record_state(node, pb::PoweredState::PoweredAwake, |_| ()),
         }
     }
 
     /// Lets a node sleep: its power is off at a moment, in milliseconds since the Unix epoch.
     async fn sleep(&self, node: NodeId, at_ms: u64) {
-        self.note(node, pb::PoweredState::PoweredFallingAsleep, |_| ());
+        self.record_state(node, pb::PoweredState::PoweredFallingAsleep, |_| ());
         let left_ms = at_ms.saturating_sub(self.wall_ms());
         // Some of the time is kept for falling asleep itself: another node wakes at that moment, on the same power.
         if let Err(error) = self.rest(node, left_ms * 3 / 4).await {
             tracing::info!(%node, %error, "sleeps without having rested");
-            self.note(node, pb::PoweredState::PoweredFallingAsleep, |seen| seen.overruns += 1);
+            self.record_state(node, pb::PoweredState::PoweredFallingAsleep, |seen| seen.overruns += 1);
         }
         let from_ms = at_ms.max(self.wall_ms());
         let wake_ms = self.plans.lock().as_ref().and_then(|plans| plans.next_wake_ms(node, from_ms));
         match self.driver.sleep(node, wake_ms).await {
-            Ok(()) => self.note(node, pb::PoweredState::PoweredAsleep, |_| ()),
+            Ok(()) => self.record_state(node, pb::PoweredState::PoweredAsleep, |_| ()),
             Err(error) => tracing::warn!(%node, %error, "does not sleep"),
         }
         // Until then the plan has it powered: who looked at it now would wake it again.
@@ -260,12 +260,12 @@ impl PowerClient {
     }
 
     async fn wake(&self, node: NodeId) {
-        self.note(node, pb::PoweredState::PoweredWaking, |_| ());
+        self.record_state(node, pb::PoweredState::PoweredWaking, |_| ());
         if let Err(error) = self.driver.wake(node).await {
             tracing::warn!(%node, %error, "does not wake");
             return;
         }
-        self.note(node, pb::PoweredState::PoweredWaking, |seen| seen.wakes += 1);
+        self.record_state(node, pb::PoweredState::PoweredWaking, |seen| seen.wakes += 1);
         let address = self.nodes.refresh().ok().and_then(|nodes| nodes.get(&node).cloned());
         if let Some(address) = address {
             // Its rest is over by itself soon: this only makes it sooner.
@@ -273,7 +273,7 @@ impl PowerClient {
                 tracing::debug!(%node, %error, "was not told that it is awake");
             }
         }
-        self.note(node, pb::PoweredState::PoweredAwake, |_| ());
+        self.record_state(node, pb::PoweredState::PoweredAwake, |_| ());
     }
 
     async fn wake_all(&self) {
@@ -285,7 +285,7 @@ impl PowerClient {
         }
     }
 
-    fn note(&self, node: NodeId, state: pb::PoweredState, change: impl FnOnce(&mut pb::NodePowered)) {
+    fn record_state(&self, node: NodeId, state: pb::PoweredState, change: impl FnOnce(&mut pb::NodePowered)) {
         let mut seen = self.seen.lock();
         let seen = seen.entry(node).or_insert_with(|| pb::NodePowered { node: node.raw(), ..Default::default() });
         seen.state = state as i32;

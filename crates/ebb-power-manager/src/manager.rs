@@ -187,7 +187,7 @@ impl PowerManager {
             for plan in &told.plans {
                 plans.accept(PowerPlan::decode(plan)?, now.wall_ms)?;
             }
-            let mut core = begin(&state.settings, &known, plans)?;
+            let mut core = make_core(&state.settings, &known, plans)?;
             core.resume_account(state.kept.account.clone());
             if let Some(joules) = state.kept.charge_joules {
                 core.set_charge(joules);
@@ -442,7 +442,7 @@ fn wanted(policy: PolicyKind, insists: bool) -> Wanted {
 }
 
 /// A core that goes on from the plans that there are.
-fn begin(settings: &Settings, known: &Known, plans: Timetable) -> Result<Manager> {
+fn make_core(settings: &Settings, known: &Known, plans: Timetable) -> Result<Manager> {
     let full_watts = known.hardware.full_watts();
     let mut source = Source::new(settings.trust(full_watts), full_watts)?;
     source.force(settings.forced.map(Into::into))?;

@@ -56,7 +56,7 @@ impl<K: Ord + Clone> Quota<K> {
     /// Waits for `units`, at most what is guaranteed to each or half of all.
     ///
     /// Cancel-safety: dropped, it waits no more, and what it got meanwhile goes back.
-    pub async fn take(&self, key: &K, units: usize) -> Share<K> {
+    pub async fn take_units(&self, key: &K, units: usize) -> Share<K> {
         if let Some(share) = self.try_take(key, units) {
             return share;
         }
@@ -137,8 +137,8 @@ impl Budget {
     }
 
     /// Waits for the memory of a request, which must not be larger than the largest.
-    pub async fn take(&self, peer: &PeerKey, bytes: usize) -> Share<PeerKey> {
-        self.of(bytes).take(peer, bytes).await
+    pub async fn take_bytes(&self, peer: &PeerKey, bytes: usize) -> Share<PeerKey> {
+        self.of(bytes).take_units(peer, bytes).await
     }
 
     /// Counts an answer.
@@ -156,10 +156,10 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let quota = Quota::new(10, 10);
-            let all = quota.take(&1, 10).await;
-            let mut gone = Box::pin(quota.take(&2, 10));
-            let mut granted = Box::pin(quota.take(&3, 10));
-            let mut last = Box::pin(quota.take(&4, 10));
+            let all = quota.take_units(&1, 10).await;
+            let mut gone = Box::pin(quota.take_units(&2, 10));
+            let mut granted = Box::pin(quota.take_units(&3, 10));
+            let mut last = Box::pin(quota.take_units(&4, 10));
             for waiting in [&mut gone, &mut granted, &mut last] {
                 assert!(futures_poll(waiting).is_none());
             }
@@ -193,6 +193,6 @@ mod tests {
             .collect();
         assert_eq!(held.len(), 11);
         let _answer = budget.charge(&key("x"), 100 << 20);
-        runtime.block_on(budget.take(&key("y"), SMALL));
+        runtime.block_on(budget.take_bytes(&key("y"), SMALL));
     }
 }

@@ -39,7 +39,7 @@ pub(crate) async fn greet(
 ) -> Result<PeerInfo> {
     let mut wire = Wire::new(stream);
     let outcome = greet_on(&mut wire, runtime, identity).await;
-    wire.settle(counters, identity, outcome)
+    wire.count_bytes(counters, identity, outcome)
 }
 
 /// Makes the client at the other end of `stream` prove itself, and proves this process to it. `admit` has the last
@@ -55,7 +55,7 @@ pub(crate) async fn receive<T: Send>(
     let mut admitted = None;
     let outcome =
         receive_on(&mut wire, runtime, identity, |peer| admit(peer).map(|token| admitted = Some(token))).await;
-    let peer = wire.settle(counters, identity, outcome)?;
+    let peer = wire.count_bytes(counters, identity, outcome)?;
     Ok((peer, admitted.expect("a client is welcomed after it was admitted")))
 }
 
@@ -218,7 +218,7 @@ impl<'a> Wire<'a> {
     }
 
     /// Counts what went over the wire, now that it is known to whom.
-    fn settle(&self, counters: &Counters, identity: &Identity, outcome: Result<PeerInfo>) -> Result<PeerInfo> {
+    fn count_bytes(&self, counters: &Counters, identity: &Identity, outcome: Result<PeerInfo>) -> Result<PeerInfo> {
         let link = match &outcome {
             Ok(peer) => Link::new(counters, &identity.host, &peer.host),
             Err(_) => Link::to_stranger(counters),

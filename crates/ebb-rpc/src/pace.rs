@@ -27,7 +27,7 @@ pub(crate) struct Course {
 
 impl Pace {
     /// Of a frame of `len` bytes that begins now.
-    pub fn begin(self, len: u64, now: Moment) -> Course {
+    pub fn start_course(self, len: u64, now: Moment) -> Course {
         let allowed = self.stall + Duration::from_millis(len * 1000 / self.bytes_per_sec_min.max(1));
         Course { pace: self, end: now.after(allowed), allowed }
     }
@@ -57,7 +57,7 @@ mod tests {
     fn a_frame_may_take_its_bytes_at_the_least_rate_and_one_stall() {
         let pace = Pace { stall: Duration::from_secs(15), bytes_per_sec_min: 1000 };
         let at = |seconds| Moment::default().after(Duration::from_secs(seconds));
-        let course = pace.begin(20_000, at(100));
+        let course = pace.start_course(20_000, at(100));
         assert_eq!(course.patience(at(100)), Duration::from_secs(15));
         assert_eq!(course.patience(at(130)), Duration::from_secs(5));
         assert_eq!(course.patience(at(135)), Duration::ZERO);

@@ -65,13 +65,13 @@ impl FrameReader {
         let header = FrameHeader::decode(bytes).map_err(|error| error.context(&self.peer))?;
         self.buffer.advance(HEADER_LEN);
         self.rest = header.message_len as usize + header.payload_len as usize;
-        self.course = self.pace.map(|pace| pace.begin(self.rest as u64, self.runtime.now()));
+        self.course = self.pace.map(|pace| pace.start_course(self.rest as u64, self.runtime.now()));
         Ok(Some(header))
     }
 
     /// The peer's time for the frame begins now: it was we who did not read.
     pub fn restart_clock(&mut self) {
-        self.course = self.pace.map(|pace| pace.begin(self.rest as u64, self.runtime.now()));
+        self.course = self.pace.map(|pace| pace.start_course(self.rest as u64, self.runtime.now()));
     }
 
     /// The next `len` bytes of the frame, in a buffer of their own.

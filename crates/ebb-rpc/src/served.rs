@@ -185,7 +185,7 @@ impl Served {
         if header.payload_len >= LARGE {
             self.common.runtime.spawn("rpc-request", work);
         } else {
-            self.common.runtime.begin("rpc-request", work);
+            self.common.runtime.run_or_spawn("rpc-request", work);
         }
         Ok(())
     }
@@ -228,7 +228,7 @@ impl Served {
         message_len: usize,
         payload_len: usize,
     ) -> Result<(Share<PeerKey>, Bytes, Bytes)> {
-        let memory = self.common.memory.take(&self.key, bytes).await;
+        let memory = self.common.memory.take_bytes(&self.key, bytes).await;
         self.reader.restart_clock();
         let message = self.reader.bytes(message_len).await?;
         let payload = self.reader.bytes(payload_len).await?;

@@ -287,7 +287,7 @@ impl Entrance {
 
     async fn meet(&self, stream: &mut Stream) -> Result<(PeerInfo, Share<PeerKey>)> {
         let common = &self.common;
-        let _turn = self.handshakes.take(&host_of(&stream.peer).to_owned(), 1).await;
+        let _turn = self.handshakes.take_units(&host_of(&stream.peer).to_owned(), 1).await;
         let admit = |peer: &PeerInfo| {
             let key = PeerKey::of(peer);
             self.connections.try_take(&key, 1).ok_or_else(|| {

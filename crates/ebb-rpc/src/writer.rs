@@ -167,7 +167,7 @@ impl FrameWriter {
             }
         }
         self.write_buffers().await?;
-        let course = self.begin(0);
+        let course = self.start_course(0);
         let flushed = bounded(&self.runtime, course, &self.peer, async { self.write.flush().await }).await;
         flushed.map_err(|error| self.broken(&error))
     }
@@ -189,7 +189,7 @@ impl FrameWriter {
 
     async fn write_buffers(&mut self) -> Result<()> {
         self.close_small();
-        let course = self.begin(self.buffers.iter().map(|buffer| buffer.len() as u64).sum());
+        let course = self.start_course(self.buffers.iter().map(|buffer| buffer.len() as u64).sum());
         while !self.buffers.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let mut used = 0;
@@ -226,7 +226,7 @@ impl FrameWriter {
         let mut at = offset;
         while at < end {
             let step = FILE_STEP.min(end - at);
-            let course = self.begin(step);
+            let course = self.start_course(step);
             let sending = self.write.send_file(file, at, step);
             match course {
                 Some(course) => self.runtime.timeout(course.allowed, &self.peer, sending).await?,
@@ -239,8 +239,8 @@ impl FrameWriter {
     }
 
     /// What is written next has so many bytes.
-    fn begin(&self, len: u64) -> Option<Course> {
-        self.pace.map(|pace| pace.begin(len, self.runtime.now()))
+    fn start_course(&self, len: u64) -> Option<Course> {
+        self.pace.map(|pace| pace.start_course(len, self.runtime.now()))
     }
 
     fn broken(&self, error: &std::io::Error) -> Error {

@@ -26,7 +26,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Starts a task; the returned closure stops it.
     fn spawn(&self, name: &'static str, work: Work<'static, ()>) -> Box<dyn Fn() + Send + Sync>;
     /// Polls `work` here; what is left is a task at the latest when it is woken.
-    fn begin(&self, name: &'static str, mut work: Work<'static, ()>) {
+    fn run_or_spawn(&self, name: &'static str, mut work: Work<'static, ()>) {
         // The task polls again at once, so nothing that this poll did not wait to hear of is lost.
         if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             drop(self.spawn(name, work));

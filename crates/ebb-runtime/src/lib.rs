@@ -113,9 +113,9 @@ impl Runtime {
 
     /// Does `work` here and now up to its first waiting point, and the rest as a task that nobody can stop. So what needs
     /// no waiting costs no change of thread. The caller holds no lock that `work` takes. A panic ends the work alone.
-    pub fn begin(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn run_or_spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let work = Box::pin(work);
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.backend.begin(name, work))) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.backend.run_or_spawn(name, work))) {
             // In a task it is reported as that of any task is.
             drop(self.spawn(name, async move { resume_unwind(panic) }));
         }

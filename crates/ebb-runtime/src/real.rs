@@ -79,9 +79,9 @@ impl Backend for RealBackend {
         Box::new(move || stop.abort())
     }
 
-    fn begin(&self, name: &'static str, work: Work<'static, ()>) {
+    fn run_or_spawn(&self, name: &'static str, work: Work<'static, ()>) {
         tracing::trace!(name, "begin a task");
-        begun::begin(self.tokio(), work);
+        begun::run_or_spawn(self.tokio(), work);
     }
 
     fn compute(&self, work: Box<dyn FnOnce() + Send>) {

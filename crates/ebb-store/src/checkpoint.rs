@@ -90,7 +90,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 pub(crate) async fn checkpoint(shared: &Shared) -> Result<()> {
     let _one_at_a_time = shared.checkpointing.lock().await;
     shared.check_sound()?;
-    let Some((head, files, shards)) = begin(shared).await? else { return Ok(()) };
+    let Some((head, files, shards)) = start_checkpoint(shared).await? else { return Ok(()) };
     // Whatever a failed sync says, also that there is no space: its files are not known to be safe any more.
     sync_contents(shared, files, shards).await.map_err(|error| shared.poison(&error, "sync at a checkpoint"))?;
     if let Err(error) = write_index(shared, head).await {
@@ -113,7 +113,7 @@ pub(crate) async fn checkpoint(shared: &Shared) -> Result<()> {
 }
 
 /// Draws the line: all that the journal has before the new segment is in place, and the index will have it.
-async fn begin(shared: &Shared) -> Result<Option<(IndexHead, BTreeSet<MetablockId>, BTreeSet<u8>)>> {
+async fn start_checkpoint(shared: &Shared) -> Result<Option<(IndexHead, BTreeSet<MetablockId>, BTreeSet<u8>)>> {
     let mut journal = shared.journal.lock().await;
     retry_stuck(shared).await?;
     if !shared.unsynced.lock().stuck.is_empty() {
@@ -202,7 +202,7 @@ impl Closing<'_> {
 }
 
 async fn write_index(shared: &Shared, head: IndexHead) -> Result<()> {
-    let mut index = IndexWriter::begin(&shared.disk, &shared.root, head).await?;
+    let mut index = IndexWriter::create(&shared.disk, &shared.root, head).await?;
     let ids: Vec<MetablockId> = shared.replicas.read().keys().copied().collect();
     for metablock in ids {
         if let Some(state) = settled_state(shared, metablock).await? {

@@ -86,7 +86,7 @@ impl Queue {
         std::mem::take(&mut self.cells.lock().wanted)
     }
 
-    fn settle(&self, replica: &Arc<Replica>) {
+    fn remove_if_clean(&self, replica: &Arc<Replica>) {
         let mut cells = self.cells.lock();
         if !replica.live.lock().has_pending() {
             cells.dirty.remove(&replica.id);
@@ -288,7 +288,7 @@ fn tell_synced(shared: &Shared, part: &Part) {
         live.entry_synced |= part.staged.iter().any(|staged| staged.sync_first.is_some());
         live.flushed(part.staged.len() as u64, last.record.after.version)
     };
-    shared.queue.settle(&part.replica);
+    shared.queue.remove_if_clean(&part.replica);
     // Nobody waiting any more is fine.
     done.into_iter().for_each(|waiter| drop(waiter.send(Ok(()))));
 }

@@ -92,7 +92,7 @@ pub(crate) struct IndexWriter {
 }
 
 impl IndexWriter {
-    pub(crate) async fn begin(disk: &Disk, root: &Path, head: IndexHead) -> Result<Self> {
+    pub(crate) async fn create(disk: &Disk, root: &Path, head: IndexHead) -> Result<Self> {
         let target = index_path(root, head.segment);
         let file = disk.open(&target.with_extension("new"), OpenMode::Create).await?;
         file.set_len(0).await?;

@@ -86,7 +86,7 @@ impl Volume {
 async fn pull_over(shared: &Shared, pull: Pull, source: &dyn PullSource) -> Result<ReplicaVersion> {
     let replica = shared.get_or_make(pull.metablock);
     let token = shared.runtime.random_u64();
-    let Some(mark) = begin(shared, &replica, pull).await? else {
+    let Some(mark) = start_pull(shared, &replica, pull).await? else {
         let head = replica.live.lock().state.head;
         return Ok(ReplicaVersion { version: head.version, length: head.length });
     };
@@ -116,7 +116,7 @@ impl Drop for Mark<'_> {
 }
 
 /// None: the replica is there already.
-async fn begin<'a>(shared: &Shared, replica: &'a std::sync::Arc<Replica>, pull: Pull) -> Result<Option<Mark<'a>>> {
+async fn start_pull<'a>(shared: &Shared, replica: &'a std::sync::Arc<Replica>, pull: Pull) -> Result<Option<Mark<'a>>> {
     let _gate = replica.gate.lock().await;
     let (head, sound) = {
         let live = replica.live.lock();

@@ -113,7 +113,7 @@ impl Volume {
                 let live = replica.live.lock();
                 check_servable(metablock, &live, min_version)?;
                 // A write that came since would make this not synced: only what a gate holds back is sure.
-                live.is_settled().then(|| View::take(&live, offset, len))
+                live.is_settled().then(|| View::capture(&live, offset, len))
             };
             match view {
                 Some(view) if view.overlay.replaced_by().is_none() => {
@@ -132,7 +132,7 @@ impl Volume {
                     let view = {
                         let live = replica.live.lock();
                         check_servable(metablock, &live, min_version)?;
-                        View::take(&live, offset, len)
+                        View::capture(&live, offset, len)
                     };
                     if view.overlay.replaced_by().is_none() {
                         return read_view(shared, &replica, view, offset).await;
@@ -206,7 +206,7 @@ struct View {
 }
 
 impl View {
-    fn take(live: &Live, offset: u64, len: u64) -> Self {
+    fn capture(live: &Live, offset: u64, len: u64) -> Self {
         let length = live.state.head.length;
         let len = len.min(length.saturating_sub(offset));
         let sums = match len {
@@ -298,7 +298,7 @@ pub(crate) async fn read_verified(shared: &Shared, replica: &Replica, range: Ran
     let mut bad = None;
     for _ in 0..2 {
         let _content = replica.content.read().await;
-        let view = View::take(&replica.live.lock(), offset, range.len() as u64 * CHUNK_SIZE);
+        let view = View::capture(&replica.live.lock(), offset, range.len() as u64 * CHUNK_SIZE);
         let bytes = read_bytes(shared, replica, &view, offset).await?;
         bad = view.sums.iter().enumerate().position(|(index, sum)| {
             let at = index * CHUNK_SIZE as usize;

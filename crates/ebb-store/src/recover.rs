@@ -97,7 +97,7 @@ async fn format(runtime: &Runtime, root: &Path, names: &[String], options: &Volu
     }
     disk.sync_dir(&root.join(REPLICAS_DIR)).await?;
     let incarnation = Incarnation::new(runtime.random_u64().max(1));
-    IndexWriter::begin(&disk, root, IndexHead { segment: 1, lsn: 1, incarnation }).await?.finish().await?;
+    IndexWriter::create(&disk, root, IndexHead { segment: 1, lsn: 1, incarnation }).await?.finish().await?;
     let label =
         Label { cluster: options.cluster, node: options.node, volume: VolumeId::new(0), incarnation, starts: 0 };
     // Ordering: last, so that what has a label is whole.
@@ -147,7 +147,7 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
     let next = live.last().map_or(newest, |last| last + 1);
     if next != newest {
         let head = IndexHead { segment: next, lsn, incarnation };
-        let mut index = IndexWriter::begin(&disk, root, head).await?;
+        let mut index = IndexWriter::create(&disk, root, head).await?;
         for (metablock, one) in &rebuilt {
             index.push(*metablock, &one.state).await?;
         }

@@ -98,7 +98,7 @@ impl LineCount {
             // What the split's last line has beyond the split.
             let line = memchr(b'\n', beyond).unwrap_or(beyond.len());
             let is_whole = line < beyond.len();
-            if self.look(&beyond[..line]).is_some() {
+            if self.find_text(&beyond[..line]).is_some() {
                 self.lines += 1;
                 self.skip();
             } else if is_whole {
@@ -119,7 +119,7 @@ impl LineCount {
                     }
                     None => rest.len(),
                 },
-                Line::Open => match self.look(rest) {
+                Line::Open => match self.find_text(rest) {
                     Some(behind) => {
                         self.lines += 1;
                         self.skip();
@@ -142,7 +142,7 @@ impl LineCount {
     /// Looks for the text in what was kept and these bytes: where they go on behind it.
     ///
     /// A text has no newline, so none of the lines that end in these bytes can share one with the next.
-    fn look(&mut self, bytes: &[u8]) -> Option<usize> {
+    fn find_text(&mut self, bytes: &[u8]) -> Option<usize> {
         let len = self.pattern.text.len();
         if !self.tail.is_empty() {
             let kept = self.tail.len();

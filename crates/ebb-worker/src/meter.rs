@@ -28,7 +28,7 @@ impl Meter {
     }
 
     /// Begins a task.
-    pub fn begin(&self) -> Metered<'_> {
+    pub fn start_task(&self) -> Metered<'_> {
         let mut state = self.state.lock();
         if state.tasks == 0 {
             state.told = self.counters.read().network_bytes();

@@ -154,27 +154,27 @@ impl Planner {
         if slot.open.bytes + bytes > limits.bytes_max
             || slot.open.message_bytes + message_bytes > limits.message_bytes_max
         {
-            full.extend(slot.take());
+            full.extend(slot.take_batch());
         }
         slot.open.work.push(work);
         slot.open.bytes += bytes;
         slot.open.message_bytes += message_bytes;
         if slot.open.work.len() >= limits.splits_max || slot.open.bytes >= limits.bytes_max {
-            full.extend(slot.take());
+            full.extend(slot.take_batch());
         }
         Ok(full)
     }
 
     /// The batches that are not full.
     pub fn finish(&mut self) -> Vec<Batch> {
-        self.workers.iter_mut().filter_map(Slot::take).collect()
+        self.workers.iter_mut().filter_map(Slot::take_batch).collect()
     }
 
     /// Gives a worker up; returns what was gathered for it.
     pub fn bury(&mut self, worker: usize) -> Option<Batch> {
         let slot = &mut self.workers[worker];
         slot.is_dead = true;
-        slot.take()
+        slot.take_batch()
     }
 
     /// A worker's host is switched off, or on again. Returns what was gathered for one that is off now: others may count it
@@ -182,7 +182,7 @@ impl Planner {
     pub fn set_off(&mut self, worker: usize, is_off: bool) -> Option<Batch> {
         let slot = &mut self.workers[worker];
         slot.is_off = is_off;
-        if is_off { slot.take() } else { None }
+        if is_off { slot.take_batch() } else { None }
     }
 
     /// Whether a worker's host is switched off.
@@ -218,7 +218,7 @@ impl Planner {
 }
 
 impl Slot {
-    fn take(&mut self) -> Option<Batch> {
+    fn take_batch(&mut self) -> Option<Batch> {
         let empty = Batch { worker: self.open.worker, ..Batch::default() };
         let batch = std::mem::replace(&mut self.open, empty);
         (!batch.work.is_empty()).then_some(batch)

@@ -53,7 +53,7 @@ impl<S: Source> Worker<S> {
             bail!(Invalid, "{} splits in one call, the most is {SPLITS_MAX}", request.splits.len());
         }
         let how = How::from_message(&request)?;
-        let metered = self.meter.begin();
+        let metered = self.meter.start_task();
         let results = self.count_splits(request, how).await?;
         let mut reply = pb::CountWordsReply::default();
         for result in &results {

@@ -160,7 +160,7 @@ impl Tree for FakeTree {
         self.0.attr_of(inode)
     }
 
-    async fn settle(&self, inode: InodeId) -> Result<pb::Attr> {
+    async fn wait_until_committed(&self, inode: InodeId) -> Result<pb::Attr> {
         self.0.attr_of(inode.raw())
     }
 
@@ -241,7 +241,7 @@ impl FakeSource {
         }
     }
 
-    fn take(&self, asked: Asked) -> Result<Bytes> {
+    fn serve_read(&self, asked: Asked) -> Result<Bytes> {
         self.asked.lock().push(asked);
         if self.broken.lock().contains(&asked.inode) {
             return Err(err!(Corrupt, "i{} is damaged everywhere", asked.inode));
@@ -258,7 +258,7 @@ impl Source for FakeSource {
             return Err(Error::new(*kind, "the map is old"));
         }
         assert!(!split.metablocks.is_empty(), "a read by map without a map");
-        self.take(Asked { inode: split.inode, by_map: true, offset, len })
+        self.serve_read(Asked { inode: split.inode, by_map: true, offset, len })
     }
 
     async fn open(&self, inode: InodeId) -> Result<Handle> {
@@ -270,7 +270,7 @@ impl Source for FakeSource {
 
     async fn read(&self, handle: Handle, offset: u64, len: u32) -> Result<Bytes> {
         let inode = *self.open.lock().get(&handle.0).expect("an open handle");
-        self.take(Asked { inode, by_map: false, offset, len: len.into() })
+        self.serve_read(Asked { inode, by_map: false, offset, len: len.into() })
     }
 
     async fn close(&self, handle: Handle) {

@@ -25,7 +25,7 @@ pub trait Tree: Clone + Send + Sync + 'static {
     /// What a path leads to.
     fn resolve(&self, path: &[u8]) -> impl Future<Output = Result<pb::Attr>> + Send;
     /// Attributes of a file when everything that was written to it is committed, so that its map tells all of it.
-    fn settle(&self, inode: InodeId) -> impl Future<Output = Result<pb::Attr>> + Send;
+    fn wait_until_committed(&self, inode: InodeId) -> impl Future<Output = Result<pb::Attr>> + Send;
     /// Entries after `cookie`, with attributes and maps; true: these are the last.
     fn read_dir(&self, inode: InodeId, cookie: u64) -> impl Future<Output = Result<(Vec<pb::DirEntry>, bool)>> + Send;
     /// Metablocks from `first_index` on; true: these are the last.
@@ -52,7 +52,7 @@ impl Tree for ClientTree {
         self.client.resolve(&self.credentials, path, true).await
     }
 
-    async fn settle(&self, inode: InodeId) -> Result<pb::Attr> {
+    async fn wait_until_committed(&self, inode: InodeId) -> Result<pb::Attr> {
         // A read lease is granted when a writer has flushed, synced and committed; recoveries are waited for.
         let (handle, attr) = self.client.open(&self.credentials, inode, Access::Read).await?;
         self.client.close(handle).await;
@@ -137,7 +137,7 @@ impl<T: Tree> Walker<T> {
         match FileKind::from_raw(attr.kind) {
             Some(FileKind::Directory) => self.directories.push((InodeId::new(attr.inode), 0)),
             Some(FileKind::File) => {
-                let attr = self.tree.settle(InodeId::new(attr.inode)).await?;
+                let attr = self.tree.wait_until_committed(InodeId::new(attr.inode)).await?;
                 let file = complete(&self.tree, attr, Vec::new()).await?;
                 let _ = self.found.send(Ok(vec![file])).await;
             }
@@ -207,7 +207,7 @@ async fn find(tree: &impl Tree, attr: pb::Attr, is_settled: bool, metablocks: Ve
     if is_settled {
         return complete(tree, attr, metablocks).await;
     }
-    let attr = tree.settle(InodeId::new(attr.inode)).await?;
+    let attr = tree.wait_until_committed(InodeId::new(attr.inode)).await?;
     complete(tree, attr, Vec::new()).await
 }
 

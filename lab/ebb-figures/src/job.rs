@@ -43,7 +43,7 @@ struct Work {
 }
 
 impl Work {
-    fn take(&mut self, place: u32, now: Duration) -> Option<(u64, usize)> {
+    fn give_block(&mut self, place: u32, now: Duration) -> Option<(u64, usize)> {
         let is_todo = |block: &&usize| self.blocks[**block] == State::Todo;
         let own = self.own.get(place as usize)?.iter().find(is_todo);
         let block = *own.or_else(|| self.anybody.iter().find(is_todo))?;
@@ -102,7 +102,7 @@ impl Workers {
     /// Counts every block once. How long it took; none if it has not ended within `patience`.
     pub async fn count(&self, bed: &Testbed, patience: Duration) -> Result<Option<Duration>> {
         let began = bed.world.now();
-        self.begin(&bed.places_on().await?, bed.setting.nodes);
+        self.begin_job(&bed.places_on().await?, bed.setting.nodes);
         loop {
             bed.world.sleep(LOOK).await;
             let now = bed.world.now();
@@ -119,7 +119,7 @@ impl Workers {
         }
     }
 
-    fn begin(&self, on: &BTreeSet<u32>, nodes: u32) {
+    fn begin_job(&self, on: &BTreeSet<u32>, nodes: u32) {
         let mut work = self.work.lock();
         let good = |block: &usize| self.holders[*block].iter().filter(|place| on.contains(place)).count();
         let own = |place: u32| {
@@ -152,7 +152,7 @@ struct Thread {
 impl Thread {
     async fn run(self) {
         loop {
-            let next = self.work.lock().take(self.place, self.world.now());
+            let next = self.work.lock().give_block(self.place, self.world.now());
             let Some((number, block)) = next else {
                 self.user.runtime.sleep(IDLE).await;
                 continue;
@@ -182,13 +182,13 @@ mod tests {
     #[test]
     fn a_node_takes_its_own_blocks_and_of_those_what_few_others_have() {
         let workers = Workers { work: Arc::default(), holders: vec![vec![0, 1], vec![0], vec![2]] };
-        workers.begin(&[0, 1].into(), 3);
+        workers.begin_job(&[0, 1].into(), 3);
         let mut work = workers.work.lock();
-        assert_eq!(work.take(0, Duration::ZERO), Some((1, 1)));
-        assert_eq!(work.take(1, Duration::ZERO), Some((1, 0)));
-        assert_eq!(work.take(1, Duration::ZERO), None, "only a sleeping node has the rest");
+        assert_eq!(work.give_block(0, Duration::ZERO), Some((1, 1)));
+        assert_eq!(work.give_block(1, Duration::ZERO), Some((1, 0)));
+        assert_eq!(work.give_block(1, Duration::ZERO), None, "only a sleeping node has the rest");
         work.end(1, 0, true);
         work.give_again(MACHINES.interval * 3);
-        assert_eq!((work.done, work.take(0, Duration::ZERO)), (1, Some((1, 1))));
+        assert_eq!((work.done, work.give_block(0, Duration::ZERO)), (1, Some((1, 1))));
     }
 }

@@ -360,7 +360,7 @@ impl Testbed {
     }
 
     /// Gives the cluster so much power, and waits until the plan for it is in force and an interval of it has passed.
-    pub async fn settle(&self, supply: Supply) -> Result<()> {
+    pub async fn supply_and_wait(&self, supply: Supply) -> Result<()> {
         self.supply(supply).await?;
         self.world.sleep(MACHINES.interval * 2 + Duration::from_secs(2)).await;
         Ok(())

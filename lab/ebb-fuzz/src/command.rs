@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::mutate::input;
-use crate::run::{Found, Report, judge, run};
+use crate::run::{Found, Report, run, run_input};
 use crate::target::Target;
 
 /// How it is used.
@@ -57,7 +57,7 @@ pub fn find<'a>(targets: &'a [Target], name: &str) -> Option<&'a Target> {
 }
 
 fn replay(target: &Target, seed: u64, case: u64, bytes: Vec<u8>) -> ExitCode {
-    match judge(target, &bytes) {
+    match run_input(target, &bytes) {
         Ok(taken) => {
             let verdict = if taken.is_good { "taken" } else { "refused" };
             println!(

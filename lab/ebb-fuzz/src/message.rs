@@ -158,11 +158,11 @@ fn parse(mut bytes: &[u8], depth: usize) -> Option<Vec<Field>> {
         let number = u32::try_from(key >> 3).ok().filter(|number| (1..1 << 29).contains(number))?;
         let value = match key & 7 {
             0 => Value::Varint(varint(&mut bytes)?),
-            1 => Value::Fixed64(u64::from_le_bytes(take(&mut bytes, 8)?.try_into().ok()?)),
-            5 => Value::Fixed32(u32::from_le_bytes(take(&mut bytes, 4)?.try_into().ok()?)),
+            1 => Value::Fixed64(u64::from_le_bytes(take_bytes(&mut bytes, 8)?.try_into().ok()?)),
+            5 => Value::Fixed32(u32::from_le_bytes(take_bytes(&mut bytes, 4)?.try_into().ok()?)),
             2 => {
                 let len = usize::try_from(varint(&mut bytes)?).ok()?;
-                let within = take(&mut bytes, len)?;
+                let within = take_bytes(&mut bytes, len)?;
                 let message = if depth < DEPTH_MAX && !within.is_empty() { parse(within, depth + 1) } else { None };
                 message.map_or_else(|| Value::Bytes(within.to_vec()), Value::Message)
             }
@@ -173,7 +173,7 @@ fn parse(mut bytes: &[u8], depth: usize) -> Option<Vec<Field>> {
     Some(fields)
 }
 
-fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+fn take_bytes<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
     let (front, rest) = bytes.split_at_checked(len)?;
     *bytes = rest;
     Some(front)
@@ -182,7 +182,7 @@ fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
-        let byte = take(bytes, 1)?[0];
+        let byte = take_bytes(bytes, 1)?[0];
         number |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
             return Some(number);

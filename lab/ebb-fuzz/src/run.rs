@@ -109,7 +109,7 @@ pub struct Taken {
 }
 
 /// Runs one input.
-pub fn judge(target: &Target, bytes: &[u8]) -> Result<Taken, Fault> {
+pub fn run_input(target: &Target, bytes: &[u8]) -> Result<Taken, Fault> {
     let began = thread_time();
     let (ended, peak) = peak_of(|| catch_unwind(AssertUnwindSafe(|| (target.decode)(bytes))));
     let time = thread_time().saturating_sub(began);
@@ -135,7 +135,7 @@ pub fn run(target: &Target, seed: u64, cases: Range<u64>, until: Option<Duration
     let samples = (target.samples)();
     assert!(!samples.is_empty(), "{} has a sample at least", target.name);
     assert!(samples.iter().all(|sample| sample.len() <= INPUT_MAX), "samples of {} are inputs", target.name);
-    let watch = Watch::begin(target.name, seed);
+    let watch = Watch::start_thread(target.name, seed);
     let began = wall_time();
     let mut report = Report::default();
     for case in cases {
@@ -146,7 +146,7 @@ pub fn run(target: &Target, seed: u64, cases: Range<u64>, until: Option<Duration
         watch.on_case(case);
         note_case(target.name, seed, case);
         report.cases += 1;
-        match judge(target, &bytes) {
+        match run_input(target, &bytes) {
             Ok(Taken { is_good, peak, time }) => {
                 report.taken += u64::from(is_good);
                 report.peak = report.peak.max((peak, bytes.len()));
@@ -180,7 +180,7 @@ const OVER: u64 = u64::MAX;
 
 impl Watch {
     #[allow(clippy::disallowed_methods, reason = "what it watches holds up its own thread")]
-    fn begin(target: &'static str, seed: u64) -> Self {
+    fn start_thread(target: &'static str, seed: u64) -> Self {
         let case = std::sync::Arc::new(AtomicU64::new(0));
         let seen = case.clone();
         let watching = std::thread::spawn(move || {

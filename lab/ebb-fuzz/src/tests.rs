@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::run::{Fault, Found, judge, run};
+use crate::run::{Fault, Found, run, run_input};
 use crate::target::nothing;
 use crate::targets::ALL;
 
@@ -78,7 +78,7 @@ fn the_table_of_decoders_is_true() {
 fn lists_of_nothing_are_within_their_caps() {
     let mut most = (0, String::new());
     let mut look = |target: &Target, what: String, bytes: &[u8]| {
-        let taken = judge(target, bytes).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+        let taken = run_input(target, bytes).unwrap_or_else(|fault| panic!("{what}: {fault}"));
         most = most.clone().max((taken.peak / bytes.len(), what));
     };
     for field in 1..=28_u8 {
@@ -172,8 +172,8 @@ fn a_decode_that_takes_too_long_is_found() {
         while bytes == b"slow" && run::thread_time() - began <= run::TIME_MAX + Duration::from_millis(1) {}
         true
     });
-    assert!(judge(&target, b"fast").is_ok());
-    match judge(&target, b"slow") {
+    assert!(run_input(&target, b"fast").is_ok());
+    match run_input(&target, b"slow") {
         Err(Fault::Time(took)) => assert!(took > run::TIME_MAX),
         other => panic!("{other:?}"),
     }

@@ -196,7 +196,7 @@ impl Engine {
                 // Everything that happens at one moment happens before rates are computed for it.
                 if self.queue.first().is_none_or(|time| time > at) {
                     self.now = at;
-                    self.settle();
+                    self.refresh_rates();
                     continue;
                 }
             }
@@ -261,7 +261,7 @@ impl Engine {
     }
 
     /// Computes the rates now if they are out of date.
-    pub fn settle(&mut self) {
+    pub fn refresh_rates(&mut self) {
         if self.dirty.is_empty() {
             return;
         }

@@ -94,9 +94,9 @@ pub fn advise(runner: &dyn Runner, cluster: &Cluster, apps: &[App], seeds: &[u64
     let mut links = wish.links.clone();
     links.sort_by(f64::total_cmp);
     links.dedup();
-    let look = |pairs: &[(usize, f64)]| look(runner, cluster, apps, seeds, wish, pairs);
+    let measure = |pairs: &[(usize, f64)]| measure_candidates(runner, cluster, apps, seeds, wish, pairs);
     // The largest first: where it does not fit, nothing does.
-    let largest = look(&links.iter().map(|gbps| (wish.most_disks, *gbps)).collect::<Vec<_>>())?;
+    let largest = measure(&links.iter().map(|gbps| (wish.most_disks, *gbps)).collect::<Vec<_>>())?;
     let mut open: Vec<Bracket> = largest
         .iter()
         .filter(|candidate| candidate.fits)
@@ -126,7 +126,7 @@ pub fn advise(runner: &dyn Runner, cluster: &Cluster, apps: &[App], seeds: &[u64
         if pairs.is_empty() {
             break;
         }
-        let mut seen = look(&pairs)?.into_iter();
+        let mut seen = measure(&pairs)?.into_iter();
         for bracket in open.iter_mut().filter(|bracket| bracket.next().is_some()) {
             bracket.learn(seen.next().expect("one for each pair"));
         }
@@ -140,7 +140,7 @@ pub fn advise(runner: &dyn Runner, cluster: &Cluster, apps: &[App], seeds: &[u64
     }
     let slower = links.iter().rev().find(|gbps| **gbps < best.lsn_gbps);
     neighbours.extend(slower.map(|gbps| (best.lsn_disks, *gbps)));
-    let mut seen = look(&neighbours)?.into_iter();
+    let mut seen = measure(&neighbours)?.into_iter();
     let fewer_disks = (best.lsn_disks > 1 + cluster.lsn_parity_disks).then(|| seen.next()).flatten();
     Ok(Advice { best, frontier, fewer_disks, slower_link: seen.next() })
 }
@@ -215,7 +215,7 @@ fn check(cluster: &Cluster, wish: &Wish) -> Result<()> {
     Ok(())
 }
 
-fn look(
+fn measure_candidates(
     runner: &dyn Runner,
     cluster: &Cluster,
     apps: &[App],
@@ -231,10 +231,15 @@ fn look(
         .collect();
     let base = cluster.with_placement(Placement::Baseline);
     let rows = compare(runner, Some(&base), &clusters, apps, seeds)?;
-    Ok(clusters.iter().zip(rows).zip(pairs).map(|((cluster, row), pair)| judge(cluster, &row, pair.0, wish)).collect())
+    Ok(clusters
+        .iter()
+        .zip(rows)
+        .zip(pairs)
+        .map(|((cluster, row), pair)| assess_candidate(cluster, &row, pair.0, wish))
+        .collect())
 }
 
-fn judge(cluster: &Cluster, row: &[Timing], disks: usize, wish: &Wish) -> Candidate {
+fn assess_candidate(cluster: &Cluster, row: &[Timing], disks: usize, wish: &Wish) -> Candidate {
     let worst = row.iter().max_by(|a, b| a.normalized_time.total_cmp(&b.normalized_time));
     let worst = worst.expect("there is at least one application");
     let mut candidate = Candidate {

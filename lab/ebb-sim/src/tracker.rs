@@ -42,7 +42,7 @@ struct Near {
 }
 
 impl Near {
-    fn take(&mut self, given: &[bool]) -> Option<usize> {
+    fn find_next_map(&mut self, given: &[bool]) -> Option<usize> {
         while let Some(map) = self.maps.get(self.next) {
             if !given[*map] {
                 return Some(*map);
@@ -97,9 +97,9 @@ impl Tracker {
         let even = even_share(self.maps_running + self.maps_left, self.slots_per_node.0, self.map_slots.len());
         for _ in used..even {
             let rack = site.sub_rack(node);
-            let near = self.on_node[node].take(&self.given);
-            let near = near.or_else(|| self.in_rack[rack].take(&self.given));
-            let Some(map) = near.or_else(|| self.anywhere.take(&self.given)) else { break };
+            let near = self.on_node[node].find_next_map(&self.given);
+            let near = near.or_else(|| self.in_rack[rack].find_next_map(&self.given));
+            let Some(map) = near.or_else(|| self.anywhere.find_next_map(&self.given)) else { break };
             self.given[map] = true;
             self.maps_left -= 1;
             self.maps_running += 1;

@@ -12,7 +12,7 @@ use crate::Mutex;
 /// What is begun where somebody calls.
 pub mod begun {
     use super::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Poll, Waker, thread};
-    use crate::begun::begin;
+    use crate::begun::run_or_spawn;
     use crate::runtime::Handle;
 
     /// Something that comes once, and who waits for it.
@@ -53,13 +53,13 @@ pub mod begun {
             .await;
             own.fetch_add(1, Ordering::Relaxed);
         };
-        begin(tokio.clone(), Box::pin(work));
+        run_or_spawn(tokio.clone(), Box::pin(work));
         bringing.into_iter().for_each(|thread| thread.join().expect("nothing panics"));
-        let tasks = tokio.take();
+        let tasks = tokio.take_tasks();
         assert!(tasks.len() <= 1, "one piece of work is {} tasks", tasks.len());
         tasks.into_iter().for_each(loom::future::block_on);
         assert_eq!(done.load(Ordering::Relaxed), 1, "the event came, and the work was not done, or twice");
-        assert!(tokio.take().is_empty(), "what is done is started again");
+        assert!(tokio.take_tasks().is_empty(), "what is done is started again");
     }
 }
 

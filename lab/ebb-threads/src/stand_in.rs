@@ -66,7 +66,7 @@ pub mod runtime {
 
         /// What was started.
         #[must_use]
-        pub fn take(&self) -> Vec<Work<'static, ()>> {
+        pub fn take_tasks(&self) -> Vec<Work<'static, ()>> {
             std::mem::take(&mut *self.0.lock())
         }
     }

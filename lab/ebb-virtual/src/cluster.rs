@@ -297,7 +297,7 @@ impl Cluster {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) | Err(error) => {
                     tracing::warn!(process = member.process.name(), %error, "gave up");
-                    cluster.world().note("gave_up", &[]);
+                    cluster.world().add_event("gave_up", &[]);
                     member.process.kill();
                     cluster.on_death(&member);
                     if error.kind() == ErrorKind::Corrupt {
@@ -313,7 +313,7 @@ impl Cluster {
     /// Does what the error asks of an operator: formats the volume anew, or puts the master's file back. Only the world's own damage may lead there.
     fn replace_disk(&self, member: &Member, error: &ebb_types::Error) {
         if member.role == Role::Master && master_disk::restore(self, member, &error.to_string()) {
-            self.world().note("master_restored", &[]);
+            self.world().add_event("master_restored", &[]);
         } else if member.role == Role::Block && self.budget().was_marred(member.process.name()) {
             member.process.wipe_disk(Path::new(VOLUME_DIR));
         } else {

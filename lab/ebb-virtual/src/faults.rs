@@ -60,7 +60,7 @@ pub async fn run(cluster: &Cluster, world: &World, watch: &Watch<'_>, span: Dura
         }
         cluster.note_fault(kind);
         tracing::debug!(%kind, name, ?lasts, "a fault begins");
-        let undo = fault.begin(cluster, world, &mut dice);
+        let undo = fault.inject(cluster, world, &mut dice);
         let (waiting, cluster) = (keeper.clone(), cluster.clone());
         keeper.spawn("undo a fault", async move {
             waiting.sleep(lasts).await;

@@ -158,14 +158,14 @@ impl Scene {
 
     async fn look_on(&self) {
         while !self.done.load(Ordering::Relaxed) {
-            if let Ok(look) = self.look().await {
+            if let Ok(look) = self.inspect_cluster().await {
                 self.looks.lock().push(look);
             }
             self.world().sleep(LOOK_PAUSE).await;
         }
     }
 
-    async fn look(&self) -> Result<Look> {
+    async fn inspect_cluster(&self) -> Result<Look> {
         let status = self.cluster.operator().call(&pb::ClusterStatus {}, CALL_MAX).await?;
         let ids = |is: &dyn Fn(&pb::Node) -> bool| -> BTreeSet<u64> {
             status.nodes.iter().filter(|node| is(node)).map(|node| node.id).collect()

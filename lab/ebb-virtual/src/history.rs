@@ -158,7 +158,7 @@ pub struct History {
 
 impl History {
     /// A write is begun.
-    pub fn begin(&mut self, client: usize, file: usize, change: Change, start: Time) -> WriteId {
+    pub fn begin_write(&mut self, client: usize, file: usize, change: Change, start: Time) -> WriteId {
         let id = WriteId(self.writes.len() as u64 + 1);
         let appended = matches!(change, Change::Data { first: None, .. });
         let write = Write { id, client, file, change, start, end: None, standing: Standing::Open, appended };
@@ -181,17 +181,17 @@ impl History {
 
     /// An operation of a client on a file failed: what it had not synced may be lost, and this was the one warning.
     pub fn failed(&mut self, client: usize, file: usize) {
-        self.settle(client, Some(file), Time::MAX, Standing::Volatile);
+        self.set_standing(client, Some(file), Time::MAX, Standing::Volatile);
     }
 
     /// An fsync that was begun at `start` has succeeded.
     pub fn synced(&mut self, client: usize, file: usize, start: Time) {
-        self.settle(client, Some(file), start, Standing::Firm);
+        self.set_standing(client, Some(file), start, Standing::Firm);
     }
 
     /// A client process has died.
     pub fn died(&mut self, client: usize) {
-        self.settle(client, None, Time::MAX, Standing::Volatile);
+        self.set_standing(client, None, Time::MAX, Standing::Volatile);
     }
 
     /// A read has returned.
@@ -311,7 +311,7 @@ impl History {
         (ended.count() as u64, firm.count() as u64)
     }
 
-    fn settle(&mut self, client: usize, file: Option<usize>, before: Time, standing: Standing) {
+    fn set_standing(&mut self, client: usize, file: Option<usize>, before: Time, standing: Standing) {
         for write in self.writes.values_mut() {
             let is_meant = write.client == client && file.is_none_or(|file| file == write.file);
             if is_meant && write.standing == Standing::Open && write.end.is_some_and(|end| end <= before) {
@@ -330,11 +330,11 @@ mod tests {
     #[test]
     fn an_fsync_makes_what_returned_before_it_firm() {
         let mut history = History::default();
-        let before = history.begin(0, 0, DATA, 1);
+        let before = history.begin_write(0, 0, DATA, 1);
         history.end(before, 2, None);
-        let during = history.begin(0, 0, DATA, 3);
+        let during = history.begin_write(0, 0, DATA, 3);
         history.end(during, 9, None);
-        let others = history.begin(1, 0, DATA, 1);
+        let others = history.begin_write(1, 0, DATA, 1);
         history.end(others, 2, None);
         history.synced(0, 0, 5);
         assert_eq!(history.writes()[&before].settled(), Some(2));
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_failed_fsync_is_the_one_warning() {
         let mut history = History::default();
-        let lost = history.begin(0, 0, DATA, 1);
+        let lost = history.begin_write(0, 0, DATA, 1);
         history.end(lost, 2, None);
         history.failed(0, 0);
         history.synced(0, 0, 5);
@@ -356,10 +356,10 @@ mod tests {
     #[test]
     fn a_death_takes_promises_along_but_not_kept_ones() {
         let mut history = History::default();
-        let firm = history.begin(0, 0, DATA, 1);
+        let firm = history.begin_write(0, 0, DATA, 1);
         history.end(firm, 2, None);
         history.synced(0, 0, 3);
-        let open = history.begin(0, 1, DATA, 4);
+        let open = history.begin_write(0, 1, DATA, 4);
         history.end(open, 5, None);
         history.died(0);
         assert_eq!(history.writes()[&firm].standing, Standing::Firm);

@@ -125,7 +125,7 @@ async fn drive(board: &Board, options: VirtualOptions) -> Result<Vec<Violation>,
 
     // A fault that was still under way may end after the healing, and its end changes nothing.
     let settled = observer.wait_for_rest(options.rest_max).await;
-    let mut violations = watch.take();
+    let mut violations = watch.take_violations();
     violations.extend(settled.err());
     match observer.look_at_everything(&made, options.rest_max).await {
         Ok(found) => violations.extend(found),

@@ -139,7 +139,7 @@ impl<'a> Observer<'a> {
         let mut found = healthy::check_fsck(&self.cluster.fsck(&self.client, true, SCRUB_MAX).await?);
         // One with several names counts once.
         let inodes: BTreeSet<u64> = listing.iter().map(|(_, inode)| *inode).collect();
-        let survey = Survey::take(self.cluster, &self.client, inodes.into_iter()).await?;
+        let survey = Survey::collect_replicas(self.cluster, &self.client, inodes.into_iter()).await?;
         found.extend(disks::check(&survey));
         // A host whose disk was replaced is another node by now, which nobody has drained.
         let drained = self.cluster.drained().filter(|host| !self.cluster.budget().was_marred(host));

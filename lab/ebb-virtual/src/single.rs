@@ -145,7 +145,7 @@ impl Desk {
             let lasts = faults::span(&mut dice);
             tracing::debug!(%fault, ?lasts, "a fault begins");
             let start = world.now();
-            fault.begin(&self.cluster);
+            fault.inject(&self.cluster);
             world.sleep(lasts).await;
             fault.end(&self.cluster);
             self.impaired.lock().push(Impaired { how: fault.to_string(), start, end: world.now() });

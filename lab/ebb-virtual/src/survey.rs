@@ -59,7 +59,11 @@ pub struct Survey {
 
 impl Survey {
     /// Looks at everything.
-    pub async fn take(cluster: &Cluster, client: &Client, inodes: impl Iterator<Item = u64>) -> Result<Self> {
+    pub async fn collect_replicas(
+        cluster: &Cluster,
+        client: &Client,
+        inodes: impl Iterator<Item = u64>,
+    ) -> Result<Self> {
         let status = cluster.status(client, READ_MAX).await?;
         let nodes: BTreeMap<u64, &pb::Node> = status.nodes.iter().map(|node| (node.id, node)).collect();
         let mut survey = Self::default();

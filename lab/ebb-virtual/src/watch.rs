@@ -43,7 +43,7 @@ impl<'a> Watch<'a> {
 
     /// Whether every set has all its copies, all of them readable. Notes what should not be.
     pub async fn is_complete(&self, scrub: bool) -> bool {
-        let Ok((status, report)) = self.look(scrub).await else { return false };
+        let Ok((status, report)) = self.inspect_cluster(scrub).await else { return false };
         self.cluster.note_gray(&status);
         let host = |node: u64| status.nodes.iter().find(|known| known.id == node).map(|known| known.host.clone());
         let found = {
@@ -62,11 +62,11 @@ impl<'a> Watch<'a> {
     }
 
     /// What was found so far.
-    pub fn take(&self) -> Vec<Violation> {
+    pub fn take_violations(&self) -> Vec<Violation> {
         std::mem::take(&mut self.found.lock())
     }
 
-    async fn look(&self, scrub: bool) -> Result<(pb::ClusterStatusReply, pb::FsckReply)> {
+    async fn inspect_cluster(&self, scrub: bool) -> Result<(pb::ClusterStatusReply, pb::FsckReply)> {
         let report = self.cluster.fsck(self.client, scrub, LOOK_MAX).await?;
         Ok((self.cluster.status(self.client, LOOK_MAX).await?, report))
     }

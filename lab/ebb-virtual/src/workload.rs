@@ -159,14 +159,15 @@ impl Worker {
     /// Writes cells and notes how it went.
     pub(crate) async fn write_cells(&self, file: usize, first: u64, count: u64) {
         let change = Change::Data { first: Some(first), count };
-        let id = self.board.history.lock().begin(self.client, file, change, self.now());
+        let id = self.board.history.lock().begin_write(self.client, file, change, self.now());
         let written = self.files.write(&self.name(file), first * CELL, contents(id, count)).await;
         self.ended(id, file, written.map(|()| None));
     }
 
     async fn append(&self, file: usize, dice: &mut Dice) {
         let count = dice.between(1, 8);
-        let id = self.board.history.lock().begin(self.client, file, Change::Data { first: None, count }, self.now());
+        let id =
+            self.board.history.lock().begin_write(self.client, file, Change::Data { first: None, count }, self.now());
         let written = self.files.append(&self.name(file), contents(id, count)).await;
         self.ended(id, file, written.map(|offset| Some(offset / CELL)));
         if dice.chance(0.5) {
@@ -176,7 +177,7 @@ impl Worker {
 
     async fn truncate(&self, file: usize, dice: &mut Dice) {
         let from = if file >= PLACED { 0 } else { dice.below(CELLS) };
-        let id = self.board.history.lock().begin(self.client, file, Change::Truncate { from }, self.now());
+        let id = self.board.history.lock().begin_write(self.client, file, Change::Truncate { from }, self.now());
         let done = self.files.truncate(&self.name(file), from * CELL).await;
         self.ended(id, file, done.map(|()| None));
     }
@@ -194,7 +195,7 @@ impl Worker {
             }
             return;
         }
-        let id = self.board.history.lock().begin(self.client, file, Change::Clear { first, count }, self.now());
+        let id = self.board.history.lock().begin_write(self.client, file, Change::Clear { first, count }, self.now());
         let done = done.await;
         self.ended(id, file, done.map(|()| None));
     }

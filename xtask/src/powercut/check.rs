@@ -18,7 +18,7 @@ pub fn read_back(mount: &Path, ledger: &Ledger) -> Vec<String> {
         }
         let Some((_, content)) = &open else { continue };
         let found = match content {
-            Ok(bytes) => look(place, told, bytes, ledger.seed),
+            Ok(bytes) => check_place(place, told, bytes, ledger.seed),
             Err(sentence) => Err(sentence.clone()),
         };
         if let Err(sentence) = found {
@@ -39,7 +39,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Whether the file's bytes have at this place what was acknowledged, or what was tried after it.
-fn look(place: &Place, told: &Told, bytes: &[u8], seed: u64) -> Result<(), String> {
+fn check_place(place: &Place, told: &Told, bytes: &[u8], seed: u64) -> Result<(), String> {
     let Told { acknowledged, tried } = *told;
     let offset = usize::try_from(place.offset(seed)).map_err(|_| "its place is not known".to_owned())?;
     let record = bytes.get(offset..).unwrap_or_default();
@@ -70,15 +70,15 @@ mod tests {
         let slot = Place { writer: 1, round: 1, kind: Kind::Slots, place: 0 };
         let told = Told { acknowledged: 3, tried: 4 };
         let version = |version| slot.record(7, version);
-        assert!(look(&slot, &told, &version(3), 7).is_ok());
-        assert!(look(&slot, &told, &version(4), 7).is_ok());
-        assert!(look(&slot, &told, &version(2), 7).is_err(), "an old version");
-        assert!(look(&slot, &told, &[], 7).is_err(), "nothing");
+        assert!(check_place(&slot, &told, &version(3), 7).is_ok());
+        assert!(check_place(&slot, &told, &version(4), 7).is_ok());
+        assert!(check_place(&slot, &told, &version(2), 7).is_err(), "an old version");
+        assert!(check_place(&slot, &told, &[], 7).is_err(), "nothing");
         let half = [&version(3)[..4096], &version(4)[4096..]].concat();
-        assert!(look(&slot, &told, &half, 7).is_ok(), "nobody was told that version 4 is there");
+        assert!(check_place(&slot, &told, &half, 7).is_ok(), "nobody was told that version 4 is there");
         let done = Told { acknowledged: 4, tried: 4 };
-        assert!(look(&slot, &done, &half, 7).is_err());
+        assert!(check_place(&slot, &done, &half, 7).is_err());
         let zeros = [&version(4)[..4096], &vec![0; 4096][..]].concat();
-        assert!(look(&slot, &told, &zeros, 7).is_err(), "bytes of no version");
+        assert!(check_place(&slot, &told, &zeros, 7).is_err(), "bytes of no version");
     }
 }

@@ -27,7 +27,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Makes one below `scratch`, its directories on disks of this kind, mounted.
-    pub fn begin(system: FileSystem, scratch: &Path) -> Result<Self> {
+    pub fn make(system: FileSystem, scratch: &Path) -> Result<Self> {
         let (dir, mount) = (scratch.join("cluster"), scratch.join("mnt"));
         fs::create_dir_all(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
         let mut cluster = Self { ebb: root().join("target/debug/ebb"), dir, mount, images: Vec::new() };

@@ -302,7 +302,7 @@ impl Shared {
             for part in some.chunks(FLUSHES_MAX) {
                 let flush = |inode: &Arc<Inode>| {
                     let (shared, inode) = (self.clone(), inode.clone());
-                    self.runtime.spawn("flush a file", async move { shared.settle(&inode).await })
+                    self.runtime.spawn("flush a file", async move { shared.sync_everywhere(&inode).await })
                 };
                 for task in part.iter().map(flush).collect::<Vec<_>>() {
                     if let Err(error) = task.join().await.and_then(|flushed| flushed) {

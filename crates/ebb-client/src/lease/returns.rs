@@ -94,7 +94,7 @@ impl Returns {
         is_first
     }
 
-    fn take(&self) -> State {
+    fn take_all(&self) -> State {
         let mut state = self.state.lock();
         let (leaving, thrown_away) = (std::mem::take(&mut state.leaving), std::mem::take(&mut state.thrown_away));
         let taken = std::mem::take(&mut *state);
@@ -191,7 +191,7 @@ impl Shared {
     /// Gives back what waits.
     pub async fn give_back_idle(self: &Arc<Self>) {
         self.let_all_go(self.returns.take_left(Some(self.runtime.now()))).await;
-        let State { gone, closed, .. } = self.returns.take();
+        let State { gone, closed, .. } = self.returns.take_all();
         // Ordering: leases first. The master asks for the one on a file without a name once nobody has it open.
         for part in gone.chunks(COMMIT_MAX) {
             match self.own_meta(Op::Commit(Commit { files: part.to_vec() })).await {

@@ -128,7 +128,7 @@ impl Evidence {
     }
 
     /// Looks again who is slow. True: that has changed.
-    pub fn judge(&mut self, now: Moment) -> bool {
+    pub fn find_slow(&mut self, now: Moment) -> bool {
         let oldest = slot_of(now).saturating_sub(SLOTS);
         let mut is_news = false;
         for node in self.nodes.values_mut() {

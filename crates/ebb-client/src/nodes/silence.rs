@@ -68,7 +68,7 @@ impl Silence {
     /// A call ended without an answer; it says something if it took as long as `counts`.
     fn on_unanswered(&mut self, node: u64, sent: Moment, counts: Range<Duration>, now: Moment) -> bool {
         let is_silent = counts.contains(&now.since(sent)) && !self.is_heard_since(node, sent.after(UNDER_WAY));
-        is_silent && self.note(node, now)
+        is_silent && self.mark_silent(node, now)
     }
 
     /// A call that began at `sent` did not get to the node: no connection was made for so long, or the member before it in a chain
@@ -84,7 +84,7 @@ impl Silence {
         let since = self.in_vain_since(node, sent).unwrap_or(sent);
         self.in_vain.insert(node, InVain { since, until: now });
         // A call that waited for much longer than a connection may take was not woken in time: the next one has to show it.
-        took < DIAL_TIMEOUT + OVERSLEPT && now.since(since) >= DIAL_TIMEOUT && self.note(node, now)
+        took < DIAL_TIMEOUT + OVERSLEPT && now.since(since) >= DIAL_TIMEOUT && self.mark_silent(node, now)
     }
 
     /// Since when calls were made in vain, one of `sent` among them. Calls that wait together are told of in any order.
@@ -113,7 +113,7 @@ impl Silence {
     /// were made in vain. True: the node is silent from now on.
     pub fn on_waited(&mut self, node: u64, sent: Moment, now: Moment) -> bool {
         let is_silent = now.since(self.unheard_since(node, sent)) >= LATE_WAIT;
-        is_silent && self.note(node, now)
+        is_silent && self.mark_silent(node, now)
     }
 
     /// When the node last answered.
@@ -126,7 +126,7 @@ impl Silence {
     }
 
     /// True: that is news.
-    fn note(&mut self, node: u64, now: Moment) -> bool {
+    fn mark_silent(&mut self, node: u64, now: Moment) -> bool {
         let is_news = !self.silent.contains_key(&node);
         self.silent.entry(node).or_insert(now);
         is_news

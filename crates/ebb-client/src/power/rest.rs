@@ -64,11 +64,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     while !shared.closing.load(Ordering::Relaxed) {
         match shared.next_rest() {
             Next::Serve(wait) => {
-                shared.resting.end();
+                shared.resting.stop_resting();
                 shared.runtime.sleep(wait).await;
             }
             Next::Rest(within) => {
-                if shared.resting.begin() {
+                if shared.resting.start_resting() {
                     let (own, until) = (shared.clone(), shared.runtime.now().after(within));
                     shared.runtime.spawn("give back before sleeping", async move { own.rest(until).await });
                 }
@@ -77,16 +77,16 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
         }
     }
-    shared.resting.end();
+    shared.resting.stop_resting();
 }
 
 impl Resting {
     /// True: it served until now, and nothing is being given back yet.
-    fn begin(&self) -> bool {
+    fn start_resting(&self) -> bool {
         !self.is.swap(true, Ordering::Relaxed) && !self.gives.swap(true, Ordering::Relaxed)
     }
 
-    fn end(&self) {
+    fn stop_resting(&self) {
         if self.is.swap(false, Ordering::Relaxed) {
             self.over.notify_waiters();
         }

@@ -88,7 +88,7 @@ impl Extras {
     /// What was read since the last call.
     pub fn take_reads(&self) -> Vec<pb::BlockReads> {
         let mut state = self.0.lock();
-        let reads = state.tally.take();
+        let reads = state.tally.take_counts();
         let told = |(metablock, reads): (MetablockId, u32)| {
             let extras = state.known.get(&metablock.raw()).map_or(0, Vec::len);
             pb::BlockReads { metablock: metablock.raw(), reads, extras: u32::try_from(extras).unwrap_or(u32::MAX) }

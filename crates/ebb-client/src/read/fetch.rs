@@ -161,7 +161,7 @@ async fn by_relay(shared: &Arc<Shared>, wanted: &Wanted) -> Result<Bytes> {
     let (members, message) = (&wanted.record.members, wanted.to_message(0));
     let expected = usize::try_from(wanted.len).unwrap_or(usize::MAX);
     let relay = relay::call(shared, members, &message, Vec::new(), expected).await?;
-    let answer = judge(shared, wanted, relay.node, relay.response);
+    let answer = check_reply(shared, wanted, relay.node, relay.response);
     if answer.is_ok() {
         on_read(shared, wanted, relay.node);
     }
@@ -275,13 +275,13 @@ async fn from_member(shared: &Arc<Shared>, wanted: &Wanted, member: &pb::Member,
     let sent = shared.runtime.now();
     let reply = members::read(shared, &hop, &message, deadline).await?;
     let took = shared.runtime.now().since(sent);
-    shared.hedge.note(wanted.len, took);
-    shared.spare.note(wanted.len, took);
-    judge(shared, wanted, member.node, reply)
+    shared.hedge.on_answer(wanted.len, took);
+    shared.spare.on_answer(wanted.len, took);
+    check_reply(shared, wanted, member.node, reply)
 }
 
 /// The bytes of an answer that is as new as it must be, and as the writer made it.
-fn judge(shared: &Shared, wanted: &Wanted, node: u64, reply: Response<pb::ReadReplicaReply>) -> Result<Bytes> {
+fn check_reply(shared: &Shared, wanted: &Wanted, node: u64, reply: Response<pb::ReadReplicaReply>) -> Result<Bytes> {
     let served = convert::version(reply.message.version);
     if served < wanted.min_version {
         return Err(err!(StaleVersion, "node n{node} served {served} for {}", wanted.min_version));

@@ -42,7 +42,7 @@ impl State {
 
 impl Hedge {
     /// A member answered a read of so many bytes in this time.
-    pub fn note(&self, bytes: u64, took: Duration) {
+    pub fn on_answer(&self, bytes: u64, took: Duration) {
         let mut state = self.0.lock();
         state.saved = (state.saved + 1).min(PRICE * SAVED_MAX);
         let window = state.window(bytes);
@@ -86,7 +86,7 @@ mod tests {
         let hedge = Hedge::default();
         assert_eq!(hedge.wait(4096), None);
         for turn in 0..100 {
-            hedge.note(4096, if turn % 50 == 0 { 900 * MS } else { 5 * MS });
+            hedge.on_answer(4096, if turn % 50 == 0 { 900 * MS } else { 5 * MS });
         }
         assert_eq!(hedge.wait(4096), Some(5 * MS));
         assert_eq!(hedge.wait(1 << 20), None, "large reads have times of their own");
@@ -97,7 +97,7 @@ mod tests {
         let hedge = Hedge::default();
         let mut second = 0;
         for _ in 0..10_000 {
-            hedge.note(4096, MS);
+            hedge.on_answer(4096, MS);
             second += u32::from(hedge.spend());
         }
         assert_eq!(second, 10_000 / PRICE);

@@ -57,12 +57,12 @@ impl Default for Spare {
 
 impl Spare {
     /// So many bytes came from a member over the network in this time.
-    pub fn note(&self, bytes: u64, took: Duration) {
+    pub fn on_answer(&self, bytes: u64, took: Duration) {
         if bytes < BYTES_MIN {
             return;
         }
         let mut state = self.0.lock();
-        let quickest = state.quickest[size(bytes)].note(took);
+        let quickest = state.quickest[size(bytes)].add(took);
         state.since_halved = state.since_halved.saturating_add(1);
         if took <= quickest + (quickest / 2).max(JITTER) {
             state.blocks = (state.blocks + GROWTH).min(WINDOW_MAX as f64);
@@ -80,7 +80,7 @@ impl Spare {
 
 impl Quickest {
     /// Notes one, and tells the quickest with it.
-    fn note(&mut self, took: Duration) -> Duration {
+    fn add(&mut self, took: Duration) -> Duration {
         if self.count == MEMORY {
             *self = Self { before: self.now, now: None, count: 0 };
         }
@@ -107,7 +107,7 @@ mod tests {
     fn an_idle_path_gives_the_full_window() {
         let spare = Spare::default();
         assert_eq!(spare.blocks(0), 1);
-        (0..28).for_each(|_| spare.note(BLOCK, 10 * MS));
+        (0..28).for_each(|_| spare.on_answer(BLOCK, 10 * MS));
         assert_eq!(spare.blocks(0), WINDOW_MAX);
         assert_eq!(spare.blocks(3), WINDOW_MAX - 3, "what waits goes before what may come in handy");
         assert_eq!(spare.blocks(100), 0);
@@ -116,24 +116,24 @@ mod tests {
     #[test]
     fn delay_takes_the_window_away_and_its_end_gives_it_back() {
         let spare = Spare::default();
-        (0..40).for_each(|_| spare.note(BLOCK, 10 * MS));
+        (0..40).for_each(|_| spare.on_answer(BLOCK, 10 * MS));
         // Others have come: everything takes three times as long.
-        spare.note(BLOCK, 30 * MS);
+        spare.on_answer(BLOCK, 30 * MS);
         assert_eq!(spare.blocks(0), 4);
-        (0..3).for_each(|_| spare.note(BLOCK, 30 * MS));
+        (0..3).for_each(|_| spare.on_answer(BLOCK, 30 * MS));
         assert_eq!(spare.blocks(0), 4, "these were under way before the halving could be felt");
-        (0..20).for_each(|_| spare.note(BLOCK, 30 * MS));
+        (0..20).for_each(|_| spare.on_answer(BLOCK, 30 * MS));
         assert_eq!(spare.blocks(0), 0);
-        (0..40).for_each(|_| spare.note(BLOCK, 11 * MS));
+        (0..40).for_each(|_| spare.on_answer(BLOCK, 11 * MS));
         assert_eq!(spare.blocks(0), WINDOW_MAX);
     }
 
     #[test]
     fn a_path_that_is_slower_for_good_becomes_the_measure() {
         let spare = Spare::default();
-        (0..10).for_each(|_| spare.note(BLOCK, 10 * MS));
-        (0..2 * MEMORY).for_each(|_| spare.note(BLOCK, 30 * MS));
-        (0..40).for_each(|_| spare.note(BLOCK, 30 * MS));
+        (0..10).for_each(|_| spare.on_answer(BLOCK, 10 * MS));
+        (0..2 * MEMORY).for_each(|_| spare.on_answer(BLOCK, 30 * MS));
+        (0..40).for_each(|_| spare.on_answer(BLOCK, 30 * MS));
         assert_eq!(spare.blocks(0), WINDOW_MAX);
     }
 
@@ -141,13 +141,13 @@ mod tests {
     fn sizes_have_times_of_their_own_and_chunks_say_nothing() {
         let spare = Spare::default();
         for _ in 0..20 {
-            spare.note(BLOCK / 8, MS);
-            spare.note(16 * BLOCK, 80 * MS);
-            spare.note(16 << 10, 500 * MS);
+            spare.on_answer(BLOCK / 8, MS);
+            spare.on_answer(16 * BLOCK, 80 * MS);
+            spare.on_answer(16 << 10, 500 * MS);
         }
         assert_eq!(spare.blocks(0), WINDOW_MAX);
         // Jitter is not delay.
-        (0..20).for_each(|_| spare.note(BLOCK / 8, 2 * MS));
+        (0..20).for_each(|_| spare.on_answer(BLOCK / 8, 2 * MS));
         assert_eq!(spare.blocks(0), WINDOW_MAX);
         assert_eq!((size(BYTES_MIN), size(2 * BYTES_MIN - 1), size(16 << 20), size(u64::MAX)), (0, 0, 8, 8));
     }

@@ -40,7 +40,7 @@ impl MasterBoot {
     }
 
     /// Notes the process that answered, once it knows what this session holds.
-    fn note(&self, generation: u64, boot: u64) {
+    fn on_answered(&self, generation: u64, boot: u64) {
         *self.0.lock() = Some((generation, boot));
     }
 }
@@ -113,7 +113,7 @@ impl Shared {
             self.forget_everything().await;
             self.reclaim().await?;
         }
-        self.boot.note(session.generation, reply.master_boot);
+        self.boot.on_answered(session.generation, reply.master_boot);
         self.session.on_poll_answered(session.id, sent);
         self.on_poll_reply(reply).await;
         Ok(())
@@ -229,7 +229,7 @@ impl Shared {
         };
         let reply = self.session.open(&message).await?;
         if reply.master_boot != 0 {
-            self.boot.note(self.session.name().generation, reply.master_boot);
+            self.boot.on_answered(self.session.name().generation, reply.master_boot);
         }
         self.on_plans(&reply.plans);
         // Version 0: the first poll brings the map with its version.
@@ -263,7 +263,7 @@ mod tests {
     fn another_process_than_the_one_that_opened_the_session_is_new() {
         let boot = MasterBoot::default();
         assert!(!boot.is_new(1, 7), "of a session that an older release opened nothing is known before its first poll");
-        boot.note(1, 7);
+        boot.on_answered(1, 7);
         assert!(!boot.is_new(1, 7) && boot.is_new(1, 8));
         assert!(!boot.is_new(2, 8), "a new session holds nothing that an earlier process would know");
     }

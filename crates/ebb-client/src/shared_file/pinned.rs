@@ -101,7 +101,7 @@ impl Shared {
     /// Returns when every member of every set has received what was written before. Weaker than a flush: nothing needs to
     /// be on a disk yet.
     async fn pass_on(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
-        let (epoch, goal) = begin(inode)?;
+        let (epoch, goal) = stage_all(inode)?;
         for (index, _, _) in &goal {
             drive(self, inode, *index);
         }
@@ -120,7 +120,7 @@ impl Shared {
 /// What is to be received: (index, serial of its channel, version), and the epoch that it is of.
 type Goal = Vec<(u64, u64, Version)>;
 
-fn begin(inode: &Inode) -> Result<(Epoch, Goal)> {
+fn stage_all(inode: &Inode) -> Result<(Epoch, Goal)> {
     let mut core = inode.core.lock();
     if core.lease != Lease::Write {
         return Err(err!(Io, "{}: the write lease was lost", inode.id));

@@ -301,7 +301,7 @@ impl Shared {
             let channel = self.connector.channel(&sharing.address);
             let sent = channel.call_sized(&message, payload.clone(), expected, ATTEMPT.min(left)).await;
             let error = match sent {
-                Ok(response) => match self.judge(inode, sharing, response.message) {
+                Ok(response) => match self.check_answer(inode, sharing, response.message) {
                     Ok(reply) => {
                         self.metrics.proxied_operations.add(1);
                         let answer = Answer { reply, payload: response.payload };
@@ -338,7 +338,12 @@ impl Shared {
     }
 
     /// What an answer means for the file's stay at the proxy.
-    fn judge(&self, inode: &Inode, sharing: &Sharing, reply: pb::SharedOpReply) -> Result<pb::SharedOpReply, Left> {
+    fn check_answer(
+        &self,
+        inode: &Inode,
+        sharing: &Sharing,
+        reply: pb::SharedOpReply,
+    ) -> Result<pb::SharedOpReply, Left> {
         if reply.boot != sharing.boot {
             self.leave(inode, sharing, End::Lost);
             return Err(Left::Another);
@@ -390,7 +395,7 @@ impl Shared {
         };
         let asked = self.connector.channel(&sharing.address).call(&message, END_ASKED).await;
         match asked {
-            Ok(reply) => drop(self.judge(inode, sharing, reply)),
+            Ok(reply) => drop(self.check_answer(inode, sharing, reply)),
             Err(error) => tracing::debug!(inode = %inode.id, %error, "a proxy does not say how it lost a file"),
         }
     }
@@ -431,7 +436,7 @@ impl Shared {
     }
 
     /// Everything that was written to a file, here or through the proxy, is synced.
-    pub async fn settle(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+    pub async fn sync_everywhere(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         self.flush(inode).await?;
         let unsynced = inode.core.lock().sharing.as_ref().is_some_and(Sharing::is_unsynced);
         if unsynced { self.sync_shared(inode).await } else { Ok(()) }

@@ -22,7 +22,7 @@ enum Missing {
 const HOSTS: [&str; 4] = ["master", "h0", "h1", "client"];
 
 impl Missing {
-    fn begin(self, cluster: &Cluster) {
+    fn strike(self, cluster: &Cluster) {
         match self {
             Self::Frozen => cluster.nodes[2].process.freeze(),
             Self::Killed => cluster.kill_node(2),
@@ -67,7 +67,7 @@ fn longest(missing: Missing, single_source: bool, plant: Option<Plant>) -> ebb_t
         let len = if single_source { 1000 } else { 300_000 };
         client.write(held, 0, pattern(1, len)).await?;
         client.fsync(held).await?;
-        missing.begin(&cluster);
+        missing.strike(&cluster);
         let (begun, mut worst) = (cluster.world.now(), Duration::ZERO);
         for number in 0..40 {
             let started = cluster.world.now();

@@ -30,7 +30,7 @@ impl Budget {
     /// Waits until there is room and takes it. The caller sets the deadline.
     ///
     /// Cancel-safety: dropped before it returns, nothing is taken.
-    pub async fn take(&self, bytes: usize) {
+    pub async fn reserve(&self, bytes: usize) {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);

@@ -548,7 +548,7 @@ impl Channel {
     }
 
     /// Takes out what every member has synced.
-    pub fn settle(&mut self) -> Vec<Arc<Outgoing>> {
+    pub fn take_synced(&mut self) -> Vec<Arc<Outgoing>> {
         let synced = self.peers.iter().map(|peer| peer.synced).min().unwrap_or(self.settled);
         let mut done = Vec::new();
         while let Some(write) = self.pending.front().filter(|write| write.version <= synced) {

@@ -151,7 +151,7 @@ fn start_flushes(shared: &Arc<Shared>, permits: &Arc<Semaphore>) {
         shared.runtime.clone().spawn("flush a file", async move {
             let _permit = permits.acquire_owned().await;
             let result = match shared.find(id) {
-                Some(inode) => shared.settle(&inode).await,
+                Some(inode) => shared.sync_everywhere(&inode).await,
                 None => Ok(()),
             };
             let mut state = shared.queue.state.lock();

@@ -79,7 +79,7 @@ pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
                 runtime.spawn("catch a member up", target.catch_up(lack));
             }
             Step::Sync { peers, version } => {
-                let round = (rhythm == Rhythm::Together).then(|| Round::begin(shared));
+                let round = (rhythm == Rhythm::Together).then(|| Round::new(shared));
                 for peer in peers {
                     runtime.spawn("sync a member", target.clone().sync(peer, version, round.clone()));
                 }
@@ -108,7 +108,7 @@ impl Target {
                 return;
             };
             let verdict = apply(channel);
-            let settled = channel.settle();
+            let settled = channel.take_synced();
             let dropped = direct::over(channel, &settled);
             (core.retire(&self.shared.cache, self.inode.id, self.index, &settled), verdict, dropped)
         };
@@ -150,7 +150,7 @@ impl Target {
     ) -> Vec<Result<pb::MemberResult>> {
         let Some((last, others)) = members.split_last() else { return Vec::new() };
         // What is only received says nothing of a disk.
-        let round = sync.then(|| Round::begin(&self.shared));
+        let round = sync.then(|| Round::new(&self.shared));
         let tasks: Vec<_> = others
             .iter()
             .map(|member| {

@@ -97,11 +97,11 @@ impl Extents {
 
     /// Drops `start..end`; returns how many bytes that was.
     pub fn remove(&mut self, start: u64, end: u64) -> u64 {
-        self.take(start, end).iter().map(|(_, data)| data.len() as u64).sum()
+        self.take_range(start, end).iter().map(|(_, data)| data.len() as u64).sum()
     }
 
     /// Takes `start..end` out, in order.
-    pub fn take(&mut self, start: u64, end: u64) -> Vec<(u64, Bytes)> {
+    pub fn take_range(&mut self, start: u64, end: u64) -> Vec<(u64, Bytes)> {
         if start >= end || self.pieces.is_empty() {
             return Vec::new();
         }
@@ -195,7 +195,7 @@ mod tests {
                     Op::Take { start, end } => {
                         let mut want = model[start as usize..end as usize].to_vec();
                         model[start as usize..end as usize].fill(None);
-                        for (offset, data) in extents.take(start, end) {
+                        for (offset, data) in extents.take_range(start, end) {
                             for (at, byte) in data.iter().enumerate() {
                                 prop_assert_eq!(want[(offset - start) as usize + at].take(), Some(*byte));
                             }

@@ -33,7 +33,7 @@ impl Goal {
 impl Shared {
     /// Returns when everything written before the call is synced by every member of every set. No call to the master.
     pub async fn flush(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
-        match begin(inode) {
+        match stage_and_ask(inode) {
             Some(goal) => self.flushed(inode, &goal).await,
             None => Ok(()),
         }
@@ -79,7 +79,7 @@ impl Shared {
 }
 
 /// Stages what is dirty and asks for syncs. None: there is no write lease.
-pub(crate) fn begin(inode: &Inode) -> Option<Goal> {
+pub(crate) fn stage_and_ask(inode: &Inode) -> Option<Goal> {
     let mut core = inode.core.lock();
     if core.lease != Lease::Write {
         return None;

@@ -15,7 +15,7 @@ use ebb_wire::pb;
 
 use crate::inode::{Inode, Lease};
 use crate::shared::Shared;
-use crate::write::flush::{Goal, begin};
+use crate::write::flush::{Goal, stage_and_ask};
 use crate::write::members;
 
 /// Members that wake within this are waited for.
@@ -53,7 +53,7 @@ impl Shared {
     /// Returns when everything written before the call is synced by every member of every set, or, where members sleep,
     /// logged on as many nodes as there are to be copies.
     pub async fn make_safe(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
-        let Some(goal) = begin(inode) else { return Ok(()) };
+        let Some(goal) = stage_and_ask(inode) else { return Ok(()) };
         // Cancel-safety: what was logged and is not needed is dropped by the log servers later.
         tokio::select! {
             biased;

@@ -245,7 +245,7 @@ async fn watched<C: Call>(
 ) -> Result<Response<C::Reply>> {
     let (nodes, node) = (&shared.nodes, hop.member.unwrap_or_default().node);
     nodes.check_answers(node)?;
-    let _outstanding = nodes.begin(node);
+    let _outstanding = nodes.count_call(node);
     let sent = shared.runtime.now();
     // Who sleeps by plan before the deadline may well not answer: that says nothing of it.
     let serves_on = shared.awake_left_ms(node) >= u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);

@@ -77,7 +77,7 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
     if !sync_rest(target).await? {
         return Ok(false);
     }
-    let Some(scene) = look(target) else { return Ok(false) };
+    let Some(scene) = survey(target) else { return Ok(false) };
     // Ordering: a change that may have been recorded comes first, or the set would be another than the recorded one.
     if let Some(asked) = target.with(|channel| channel.asked.clone()).flatten() {
         return record(target, &scene, asked).await.map(|()| true);
@@ -197,7 +197,7 @@ fn has_settled(reply: &pb::SyncReplicasReply, settled: Version) -> bool {
     })
 }
 
-fn look(target: &Target) -> Option<Scene> {
+fn survey(target: &Target) -> Option<Scene> {
     let epoch = target.inode.core.lock().epoch.raw();
     let now = target.shared.runtime.now();
     target.with(|channel| {
@@ -435,7 +435,7 @@ async fn give_up_if_late(target: &Target, error: Error) -> bool {
         target.inode.core.lock().sticky.set(told);
         target.inode.progress.notify_waiters();
     }
-    let Some(scene) = look(target) else { return false };
+    let Some(scene) = survey(target) else { return false };
     let Some((_, at)) = scene.source else { return false };
     let members: Vec<pb::Member> =
         scene.members.iter().filter(|(_, failed)| !failed).map(|(member, _)| *member).collect();

@@ -17,7 +17,7 @@ use crate::session::handshake;
 use crate::{MountOptions, mount_vfs, unmount, unmount_lazily};
 
 fn state_of(path: &Path) -> PointState {
-    mountinfo::look(&mountinfo::resolve(path).unwrap()).unwrap()
+    mountinfo::read_state(&mountinfo::resolve(path).unwrap()).unwrap()
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub fn place(field: &Field<'_>, ask: &Ask) -> Plan {
     let mut places = places(field, chain, ask);
     for _ in 0..ask.missing() {
         let (node, reason) = next(field, chain, &spread, &mut places);
-        plan.members.push(spread.take(node.pick_volume(&mut rng), reason));
+        plan.members.push(spread.place_on(node.pick_volume(&mut rng), reason));
     }
     plan
 }

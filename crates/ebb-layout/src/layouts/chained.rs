@@ -30,7 +30,7 @@ pub fn place(field: &Field<'_>, ask: &Ask) -> Plan {
             // What lies off the chain stands for its copy all the same.
             work.copies[copy] = Some(chain.place_of(node.node).unwrap_or(usize::MAX));
         }
-        plan.members.push(work.spread.take(node.pick_volume(&mut rng), reason));
+        plan.members.push(work.spread.place_on(node.pick_volume(&mut rng), reason));
     }
     plan
 }

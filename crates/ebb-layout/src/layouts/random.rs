@@ -27,7 +27,7 @@ pub fn place(field: &Field<'_>, ask: &Ask) -> Plan {
     let mut plan = Plan::default();
     for _ in 0..ask.missing() {
         let (node, reason) = next(field, ask, &spread, busy, &mut rng);
-        plan.members.push(spread.take(node.pick_volume(&mut rng), reason));
+        plan.members.push(spread.place_on(node.pick_volume(&mut rng), reason));
     }
     plan
 }

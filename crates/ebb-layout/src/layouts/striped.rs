@@ -29,7 +29,7 @@ pub fn place(field: &Field<'_>, ask: &Ask) -> Plan {
         let copy = u64::try_from(copy).expect("a count fits in 64 bits");
         let from = (start + copy % len * (stride % len)) % len;
         let (volume, reason) = next(field, &ring, ask, &spread, from);
-        plan.members.push(spread.take(volume, reason));
+        plan.members.push(spread.place_on(volume, reason));
     }
     plan
 }

@@ -1,6 +1,6 @@
 //! Carries steps out: finds the nodes, has the copy made while writers stop, and records what is there.
 //!
-//! Every step comes by [`begin`], whatever it is for. A copy is counted against its two nodes from here until its end.
+//! Every step comes by [`begin_step`], whatever it is for. A copy is counted against its two nodes from here until its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,9 +46,9 @@ enum Record {
 }
 
 /// Begins a step. What does not begin now leaves its obstacle to be asked for.
-pub(crate) async fn begin(shared: &Arc<Shared>, step: Step) -> Outcome {
+pub(crate) async fn begin_step(shared: &Arc<Shared>, step: Step) -> Outcome {
     let (metablock, reason) = (step.task.metablock, step.reason);
-    let outcome = try_begin(shared, step).await.unwrap_or_else(Outcome::Not);
+    let outcome = try_step(shared, step).await.unwrap_or_else(Outcome::Not);
     let mut soft = shared.soft();
     match &outcome {
         Outcome::Not(obstacle) => soft.work.on_obstacle(metablock, reason, obstacle.clone()),
@@ -58,17 +58,17 @@ pub(crate) async fn begin(shared: &Arc<Shared>, step: Step) -> Outcome {
     outcome
 }
 
-async fn try_begin(shared: &Arc<Shared>, step: Step) -> std::result::Result<Outcome, Obstacle> {
+async fn try_step(shared: &Arc<Shared>, step: Step) -> std::result::Result<Outcome, Obstacle> {
     let copy = match &step.kind {
         Kind::Change { members } => return record(shared, &step, members.clone()).await,
         Kind::TakeBack { extra } => return take_back(shared, &step, extra).await,
         Kind::Renew { member } => {
-            let source = shared.look(|view| place::source_for(view, &step, member))?;
+            let source = shared.with_view(|view| place::source_for(view, &step, member))?;
             Copy { source, target: *member, record: Record::Nothing }
         }
         Kind::Rejoin { left_out, staying } => {
             let target = left_out.member.ok_or_else(|| Obstacle::Refused("a record without a member".to_owned()))?;
-            let source = shared.look(|view| place::source_for(view, &step, &target))?;
+            let source = shared.with_view(|view| place::source_for(view, &step, &target))?;
             let set = staying.iter().copied().chain([target]).collect();
             Copy { source, target, record: Record::Rejoined(set, *left_out) }
         }
@@ -80,7 +80,7 @@ async fn try_begin(shared: &Arc<Shared>, step: Step) -> std::result::Result<Outc
             if !step.task.record.is_written() {
                 return record(shared, &step, set).await;
             }
-            let source = shared.look(|view| place::source(view, &step, joins.node_id()))?;
+            let source = shared.with_view(|view| place::source(view, &step, joins.node_id()))?;
             Copy { source, target: joins, record: Record::Set(set) }
         }
         Kind::Extra => {
@@ -148,7 +148,7 @@ fn start(shared: &Arc<Shared>, step: Step, copy: Copy) {
         shared.runtime.spawn("extra copy", async move { make_extra(&own, &task, copy, in_progress, priority).await });
         return;
     }
-    let turn = Turn::take(shared, MASTER, task.inode, Mode::Read);
+    let turn = Turn::queue(shared, MASTER, task.inode, Mode::Read);
     shared.soft().work.copies.insert(task.metablock, in_progress);
     shared.runtime.spawn("copy", async move {
         if let Err(error) = make(&own, &task, &copy, in_progress, priority, turn).await {
@@ -212,7 +212,7 @@ async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, pulled: &Pull
     }
     // A set never comes to name a node that was switched off since it has the copy: others count on nodes that are on.
     let target = copy.target.node_id();
-    if shared.look(|view| view.is_off(target)) {
+    if shared.with_view(|view| view.is_off(target)) {
         bail!(Unavailable, "{target} is switched off by now");
     }
     change_set(shared, task, set.clone()).await
@@ -285,7 +285,7 @@ async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
 
 /// Whether nobody holds the file; asks the holder, if there is one, to give the write lease back.
 pub(crate) fn is_free(shared: &Arc<Shared>, inode: InodeId) -> bool {
-    Turn::take(shared, MASTER, inode, Mode::Read).decide() == Ok(Decision::Granted)
+    Turn::queue(shared, MASTER, inode, Mode::Read).decide() == Ok(Decision::Granted)
 }
 
 /// Compare-and-swap on the file's epoch and the set's generation: a lease or a recovery in between makes it fail.

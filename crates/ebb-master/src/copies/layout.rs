@@ -18,7 +18,7 @@ use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
-use super::executor::begin;
+use super::executor::begin_step;
 use super::guests::look::waits_for_holder;
 use super::{Kind, Outcome, Priority, Reason, Step, Target, Task};
 use crate::chains;
@@ -136,7 +136,7 @@ async fn move_batch(
 ) -> usize {
     let (mut copies, mut records) = (0, 0);
     // First what lies outside its run, then what makes the shares right.
-    let open = shared.look(open_nodes);
+    let open = shared.with_view(open_nodes);
     let strays = off.iter().copied();
     let changes = if off.is_empty() { Columns::MayChange } else { Columns::Stay };
     let uneven: BTreeSet<DatasetId> =
@@ -152,7 +152,7 @@ async fn move_batch(
         }
         let (dataset, before) = (DatasetId::new(task.dataset.id), homes(&task.record.members));
         let Some(step) = to_step(task, shift) else { continue };
-        match begin(shared, step).await {
+        match begin_step(shared, step).await {
             Outcome::Not(_) => continue,
             Outcome::Copying => copies += 1,
             Outcome::Recorded => records += 1,
@@ -197,7 +197,8 @@ fn find(
     }
     // What a copy has left that failed is deleted after safe start, which may be long in coming while nodes are off; until then
     // the next copy takes its place, with another life.
-    let strays = shared.look(|view| if view.is_safe_start() { view.nodes_with_strays(metablock) } else { Vec::new() });
+    let strays =
+        shared.with_view(|view| if view.is_safe_start() { view.nodes_with_strays(metablock) } else { Vec::new() });
     let beside = |node: &NodeId| record.extra.iter().any(|extra| extra.node_id() == *node);
     let may_take = |node: NodeId| open.contains(&node) && !strays.contains(&node) && !beside(&node);
     let homes = homes(&record.members);

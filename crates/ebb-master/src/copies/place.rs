@@ -49,7 +49,7 @@ fn by_layout(
     replaced: Option<pb::Member>,
     present: Vec<pb::Member>,
 ) -> Result<pb::Member, Obstacle> {
-    let (home, exclude, strays) = match shared.look(|view| field(view, step, replaced, &present))? {
+    let (home, exclude, strays) = match shared.with_view(|view| field(view, step, replaced, &present))? {
         Field::TakeOver(extra) => return Ok(extra),
         Field::Layout { home, exclude, strays } => (home, exclude, strays),
     };
@@ -121,7 +121,7 @@ fn extra_to_take_over(view: &ClusterView<'_>, task: &Task) -> Option<pb::Member>
 /// A volume of a node, if the node has time and room for the copy.
 fn at_home(shared: &Shared, step: &Step, home: NodeId, present: Vec<pb::Member>) -> Result<pb::Member, Obstacle> {
     let task = &step.task;
-    shared.look(|view| check_home(view, step, home))?;
+    shared.with_view(|view| check_home(view, step, home))?;
     let leaves = task.record.members.iter().find(|member| !present.contains(member));
     let exclude = leaves.map(pb::Member::node_id).into_iter().collect();
     let need = Need { home: Some(home), exclude, ..Need::beside(task, present) };
@@ -182,7 +182,8 @@ pub(super) fn extra_pair(shared: &Shared, step: &Step) -> Result<(pb::Member, pb
     let (task, bytes) = (&step.task, step.task.record.length);
     let weight_max = step.priority.weight_max(shared.options.copies_per_node_max);
     let present: Vec<pb::Member> = task.record.members.iter().chain(&task.record.extra).copied().collect();
-    let ExtraField { sources, unmet, unreached } = shared.look(|view| extra_field(view, task, &present, weight_max));
+    let ExtraField { sources, unmet, unreached } =
+        shared.with_view(|view| extra_field(view, task, &present, weight_max));
     let need = |exclude: BTreeSet<NodeId>| Need {
         replicas: present.len() + 1,
         present: present.clone(),
@@ -195,7 +196,7 @@ pub(super) fn extra_pair(shared: &Shared, step: &Step) -> Result<(pb::Member, pb
     // A guest would have a home to go to, and an extra copy has none.
     let target = placed.first().copied().filter(|member| !member.is_guest());
     let target = target.ok_or_else(|| Obstacle::NoPlace("only a guest's place".to_owned()))?;
-    let source = shared.look(|view| {
+    let source = shared.with_view(|view| {
         let work = &view.soft.work;
         let idle = sources.iter().filter(|source| work.takes(source.node_id(), bytes, weight_max));
         let reaching = idle.filter_map(|one| Some((view.route(one.node_id(), target.node_id(), bytes)?, *one)));

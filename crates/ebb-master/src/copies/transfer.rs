@@ -80,7 +80,7 @@ async fn transfer(
     length: u64,
 ) -> Result<pb::PullReplicaReply> {
     let need_ms = need_ms(&shared.options, length);
-    let route = shared.look(|view| view.route(source.node_id(), target, length));
+    let route = shared.with_view(|view| view.route(source.node_id(), target, length));
     match route {
         None => bail!(Unavailable, "a power plan has switched off {} or {target}", source.node_id()),
         Some(Route::Direct { wait_ms }) => {

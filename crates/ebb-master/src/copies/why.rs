@@ -25,7 +25,7 @@ fn of_file(shared: &Shared, inode: InodeId) -> Result<pb::ExplainCopiesReply> {
     let metablocks = shared.group.machine().metablocks(inode)?;
     let explained = metablocks.iter().map(|record| {
         let metablock = record.metablock_id();
-        let (state, why) = shared.look(|view| of_set(view, metablock));
+        let (state, why) = shared.with_view(|view| of_set(view, metablock));
         pb::ExplainedSet { metablock: metablock.raw(), state: state.into(), why }
     });
     Ok(pb::ExplainCopiesReply { sets: explained.collect(), work: Vec::new() })
@@ -45,7 +45,7 @@ fn of_node(shared: &Shared, node: NodeId) -> Result<pb::ExplainCopiesReply> {
         if !record.members.iter().chain(&record.extra).any(|member| member.node_id() == node) {
             continue;
         }
-        let found = shared.look(|view| of_set(view, metablock));
+        let found = shared.with_view(|view| of_set(view, metablock));
         if found.0 != pb::CopyState::CopySettled {
             *tally.entry(found).or_default() += 1;
         }

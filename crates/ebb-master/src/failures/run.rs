@@ -72,7 +72,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 /// Whether what lacks copies will go on lacking them: who is missed has been given up, and nothing more can be mended.
 fn is_settled(shared: &Shared) -> bool {
-    shared.look(|view| {
+    shared.with_view(|view| {
         let registry = &view.soft.registry;
         let may_come_back = registry.missed(view.now).any(|(node, _)| !registry.is_dead(node));
         !may_come_back && view.is_safe_start() && !view.soft.work.is_mending()
@@ -111,7 +111,7 @@ fn facts(view: &ClusterView<'_>) -> Facts {
 
 /// Looks at every metablock once; what is wrong, and which ones lie off their chain.
 async fn count(shared: &Arc<Shared>) -> (Census, Vec<MetablockId>) {
-    let (machine, facts) = shared.look(|view| (view.machine.clone(), facts(view)));
+    let (machine, facts) = shared.with_view(|view| (view.machine.clone(), facts(view)));
     let (mut counting, mut off) = (Counting::default(), Vec::new());
     for (seen, (dataset, _, metablock, members)) in machine.written_from(InodeId::default()).enumerate() {
         if facts.count(&mut counting, dataset, metablock, members) && off.len() < OFF_MAX {

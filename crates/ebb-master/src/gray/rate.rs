@@ -20,7 +20,7 @@ impl Default for Rate {
 
 impl Rate {
     /// Takes one, if there is one.
-    pub(super) fn take(&mut self, now: Moment) -> bool {
+    pub(super) fn spend_one(&mut self, now: Moment) -> bool {
         self.left = (self.left + now.since(self.at).as_secs_f64() * PER_SECOND).min(PER_SECOND);
         self.at = now.max(self.at);
         let has_one = self.left >= 1.0;
@@ -41,8 +41,8 @@ mod tests {
     fn so_many_a_second_and_no_more_after_a_rest() {
         let mut rate = Rate::default();
         let at = |ms: u64| Moment::default().after(Duration::from_millis(ms));
-        assert_eq!((0..100).filter(|_| rate.take(at(1000))).count(), 16);
-        assert_eq!((0..1000).filter(|step| rate.take(at(1000 + step))).count(), 15);
-        assert_eq!((0..100).filter(|_| rate.take(at(60_000))).count(), 16);
+        assert_eq!((0..100).filter(|_| rate.spend_one(at(1000))).count(), 16);
+        assert_eq!((0..1000).filter(|step| rate.spend_one(at(1000 + step))).count(), 15);
+        assert_eq!((0..100).filter(|_| rate.spend_one(at(60_000))).count(), 16);
     }
 }

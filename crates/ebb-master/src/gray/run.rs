@@ -21,7 +21,7 @@ impl Gray {
 
 /// Judges all nodes as of a moment, and tells of what has changed.
 pub(crate) fn judge_pace(shared: &Shared, now: Moment) {
-    let standings = shared.look(standings);
+    let standings = shared.with_view(standings);
     let changes = shared.soft().gray.on_tick(&standings, now, shared.wall_ms());
     for change in &changes {
         match change {

@@ -44,7 +44,7 @@ impl Commands {
     }
 
     /// The command of an entry.
-    pub(super) fn take(&mut self, entry: &Entry) -> Result<pb::Command> {
+    pub(super) fn command_of(&mut self, entry: &Entry) -> Result<pb::Command> {
         while let Some((index, command)) = self.0.pop_front_if(|(index, _)| *index <= entry.index) {
             if index == entry.index {
                 return command;
@@ -75,7 +75,7 @@ pub(super) async fn recover(
             Ok(start) => {
                 check_complete(&start, dir, &damaged)?;
                 set_aside(runtime, dir, &damaged, start.at.index).await;
-                return begin(start, dir).await;
+                return check_start(start, dir).await;
             }
             Err(Failed::Checkpoint(error)) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
                 damaged.push((index.unwrap_or_default(), error));
@@ -161,7 +161,7 @@ async fn set_aside(runtime: &Runtime, dir: &Path, damaged: &[(u64, Error)], from
     }
 }
 
-async fn begin(mut start: Start, dir: &Path) -> Result<Start> {
+async fn check_start(mut start: Start, dir: &Path) -> Result<Start> {
     if start.recovered.conf_state.voters.is_empty() {
         if start.at.index > 0 {
             bail!(
@@ -196,8 +196,8 @@ mod tests {
         let newer = [known.encode_to_vec(), vec![0xf8, 0x07, 1]].concat();
         let entries = [entry(5, known.encode_to_vec()), entry(6, newer)];
         let mut commands = Commands::decode(&entries.iter().cloned().collect());
-        assert_eq!(commands.take(&entries[0]), Ok(known));
-        let refused = commands.take(&entries[1]).unwrap_err();
+        assert_eq!(commands.command_of(&entries[0]), Ok(known));
+        let refused = commands.command_of(&entries[1]).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unsupported);
         assert!(refused.to_string().contains("entry 6 of the log: says something"), "{refused}");
     }

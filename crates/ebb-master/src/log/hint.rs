@@ -66,7 +66,7 @@ impl Hint {
     }
 
     /// Writes a place down that has been synced, if it is a new one.
-    pub async fn note(&mut self, synced: Synced) -> Result<()> {
+    pub async fn write_down(&mut self, synced: Synced) -> Result<()> {
         if synced != self.noted {
             self.file.write_at(0, vec![encode(self.cluster, synced)]).await?;
             self.noted = synced;

@@ -115,12 +115,12 @@ pub enum Found {
 
 /// Looks for a record at the start of `bytes`. A valid checksum over contents that do not decode is an error: such a
 /// record was written so, by another release.
-pub fn look(bytes: &[u8]) -> Result<Found> {
-    look_behind(bytes, 0)
+pub fn parse_record(bytes: &[u8]) -> Result<Found> {
+    parse_record_behind(bytes, 0)
 }
 
 /// The same; entries up to `after` are checked and not decoded.
-pub fn look_behind(bytes: &[u8], after: u64) -> Result<Found> {
+pub fn parse_record_behind(bytes: &[u8], after: u64) -> Result<Found> {
     let Some(header) = bytes.get(..HEADER_LEN) else { return Ok(Found::Free) };
     if header.iter().all(|byte| *byte == 0) {
         return Ok(Found::Free);
@@ -211,7 +211,7 @@ fn encode_entry(entry: &Entry, out: &mut Vec<u8>) {
 
 fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry> {
     let (index, term, kind, context_len) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
-    let context = reader.take(usize::try_from(context_len).unwrap_or(usize::MAX))?.to_vec();
+    let context = reader.take_bytes(usize::try_from(context_len).unwrap_or(usize::MAX))?.to_vec();
     let data = std::mem::take(&mut reader.0).to_vec();
     let entry_type = i32::try_from(kind).map_err(|_| err!(Corrupt, "entry {index} has the unknown type {kind}"))?;
     check_numbers(&[index, term])?;
@@ -251,7 +251,7 @@ fn decode_conf_state(reader: &mut Reader<'_>) -> Result<ConfState> {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+    fn take_bytes(&mut self, len: usize) -> Result<&'a [u8]> {
         let (front, rest) =
             self.0.split_at_checked(len).ok_or_else(|| err!(Corrupt, "record ends within a field of {len} bytes"))?;
         self.0 = rest;
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
     }
 
     fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
+        Ok(u64::from_le_bytes(self.take_bytes(8)?.try_into().expect("eight bytes")))
     }
 }
 
@@ -288,8 +288,8 @@ mod tests {
     fn a_record_is_whole_with_its_padding() {
         let mut out = Vec::new();
         entry(5, vec![1]).encode(7, true, &mut out);
-        assert!(matches!(look(&out), Ok(Found::Record(_, len)) if len == out.len()));
-        assert!(matches!(look(&out[..out.len() - 1]), Ok(Found::Bad)));
+        assert!(matches!(parse_record(&out), Ok(Found::Record(_, len)) if len == out.len()));
+        assert!(matches!(parse_record(&out[..out.len() - 1]), Ok(Found::Bad)));
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
         for record in [entry(u64::MAX, Vec::new()), state(u64::MAX, 1), state(1, NUMBER_MAX + 1)] {
             let mut out = Vec::new();
             record.encode(7, true, &mut out);
-            assert_eq!(look(&out).unwrap_err().kind(), ebb_types::ErrorKind::Corrupt, "{record:?}");
+            assert_eq!(parse_record(&out).unwrap_err().kind(), ebb_types::ErrorKind::Corrupt, "{record:?}");
         }
     }
 
@@ -324,7 +324,7 @@ mod tests {
                 let mut out = Vec::new();
                 record.encode(batch, last, &mut out);
                 prop_assert_eq!(out.len() % 8, 0);
-                match look(&out).unwrap() {
+                match parse_record(&out).unwrap() {
                     Found::Record(placed, len) => {
                         prop_assert_eq!(placed, Placed { batch, last, record });
                         prop_assert_eq!(len, out.len());
@@ -336,7 +336,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_judged(bytes: Vec<u8>) {
-            let _ = look(&bytes);
+            let _ = parse_record(&bytes);
         }
 
         #[test]
@@ -346,7 +346,7 @@ mod tests {
             let len = HEADER_LEN + 32 + 3 + data.len();
             let bit = at.index(len * 8);
             out[bit / 8] ^= 1 << (bit % 8);
-            prop_assert!(!matches!(look(&out), Ok(Found::Record(..))), "bit {bit}");
+            prop_assert!(!matches!(parse_record(&out), Ok(Found::Record(..))), "bit {bit}");
         }
     }
 }

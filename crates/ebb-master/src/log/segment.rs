@@ -9,7 +9,7 @@ use std::path::Path;
 use ebb_types::{ClusterId, Result, bail, err};
 use ebb_wire::frame::crc32c;
 
-use crate::log::record::{Found, NUMBER_MAX, Record, find_batch, look_behind};
+use crate::log::record::{Found, NUMBER_MAX, Record, find_batch, parse_record_behind};
 
 /// Bytes of a segment's header.
 pub const SEGMENT_HEADER_LEN: usize = 64;
@@ -125,7 +125,7 @@ pub fn scan(bytes: &[u8], header: &SegmentHeader, position: Position, path: &Pat
     let mut open: Vec<Scanned> = Vec::new();
     let mut at = SEGMENT_HEADER_LEN;
     loop {
-        let found = look_behind(&bytes[at..], after)
+        let found = parse_record_behind(&bytes[at..], after)
             .map_err(|error| error.context(format!("{} at offset {at}", path.display())))?;
         let (batch, last, len, scanned) = match found {
             Found::Record(placed, len) => (placed.batch, placed.last, len, Scanned::Record(placed.record)),

@@ -103,7 +103,7 @@ fn a_tail_torn_at_any_byte_is_cut() {
         let end = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
         let mut batch_starts = Vec::new();
         for at in (64..whole.len()).step_by(8) {
-            if let Ok(record::Found::Record(placed, _)) = record::look(&whole[at..])
+            if let Ok(record::Found::Record(placed, _)) = record::parse_record(&whole[at..])
                 && placed.batch == 4
             {
                 batch_starts.push(at);
@@ -157,7 +157,7 @@ fn damage_in_the_middle_is_refused_with_file_and_offset() {
         let whole = runtime.disk().read(&path).await.unwrap();
         let last_batch = (64..whole.len())
             .step_by(8)
-            .find(|at| matches!(record::look(&whole[*at..]), Ok(record::Found::Record(placed, _)) if placed.batch == 5))
+            .find(|at| matches!(record::parse_record(&whole[*at..]), Ok(record::Found::Record(placed, _)) if placed.batch == 5))
             .unwrap();
         for at in 0..last_batch {
             let mut bad = whole.to_vec();

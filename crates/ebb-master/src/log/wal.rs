@@ -299,7 +299,7 @@ impl Wal {
     /// Writes down up to where the log is synced, if that has changed: now and then is often enough.
     pub async fn note_synced(&mut self) -> Result<()> {
         let sequence = self.segments.back().map_or(0, |current| current.0);
-        self.hint.note(Synced { batch: self.last_batch, sequence, offset: self.position as u64 }).await
+        self.hint.write_down(Synced { batch: self.last_batch, sequence, offset: self.position as u64 }).await
     }
 
     async fn rotate(&mut self, need: usize) -> Result<()> {

@@ -156,7 +156,7 @@ fn waited_for(
     counts: impl Fn(&Silence) -> bool,
 ) -> BTreeSet<NodeId> {
     let longest = patience(shared.options.dead_time, shared.options.session_ttl);
-    shared.look(|view| {
+    shared.with_view(|view| {
         let registry = &view.soft.registry;
         let waited = view.soft.work.waiting.span(inode, view.now);
         let is_waited_for = |node: &NodeId| {

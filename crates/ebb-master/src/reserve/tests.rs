@@ -54,7 +54,7 @@ fn what_was_handed_out_is_waited_for_until_it_is_written_given_back_or_old() {
     let on_its_way = all.expect(&block(1, 0, &[1, 2]).members, 1000);
     assert_eq!(all.waiting(volume), 1000, "before it is recorded");
     all.reserve(inode, DATASET, &block(1, 0, &[1, 2]), 1000);
-    all.settle(&on_its_way);
+    all.forget_expected(&on_its_way);
     assert_eq!(all.waiting(volume), 1000);
     all.reserve(inode, DATASET, &block(1, 300, &[1, 2]), 1000);
     assert_eq!(all.waiting(volume), 700, "300 are written");
@@ -69,7 +69,7 @@ fn what_was_handed_out_is_waited_for_until_it_is_written_given_back_or_old() {
     all.on_time(at(1000));
     let lost = all.expect(&block(3, 0, &[2]).members, 80);
     all.on_time(at(2000));
-    all.settle(&lost);
+    all.forget_expected(&lost);
     assert_eq!(all.waiting(volume), 0);
 }
 

@@ -56,7 +56,7 @@ impl Waiting {
     }
 
     /// Takes back what was counted for `span`.
-    pub(super) fn take(&mut self, bytes: u64, span: u64, now: u64) {
+    pub(super) fn subtract(&mut self, bytes: u64, span: u64, now: u64) {
         self.turn(now);
         if let Some(sum) = self.sum_of(span, now) {
             *sum = sum.saturating_sub(bytes);

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_thread_that_has_it_is_refused_a_second_time() {
         let runtime = Runtime::real();
-        let soft = Mutex::new(Soft::begin(&Machine::new(), &runtime, &options()));
+        let soft = Mutex::new(Soft::rebuild(&Machine::new(), &runtime, &options()));
         let first = SoftGuard::lock(&soft, runtime.now());
         let second = catch_unwind(AssertUnwindSafe(|| drop(SoftGuard::lock(&soft, runtime.now()))));
         let why = second.unwrap_err().downcast::<String>().unwrap();

@@ -22,7 +22,7 @@ struct Change {
     answered: Arc<AtomicBool>,
 }
 
-fn begin(client: &Arc<TestClient>, op: Op) -> Change {
+fn start_change(client: &Arc<TestClient>, op: Op) -> Change {
     let (own, answered) = (Arc::clone(client), Arc::new(AtomicBool::new(false)));
     let tell = Arc::clone(&answered);
     let task = client.runtime.spawn("a change", async move {
@@ -39,7 +39,7 @@ fn a_name_that_is_kept_as_missing_is_not_made_before_it_is_forgotten() {
         let (keeper, maker) = (cluster.client().await, Arc::new(cluster.watcher().await));
         let told = keeper.keep(lookup("f")).await;
         assert!(told.missing && told.leased == [ROOT], "{told:?}");
-        let change = begin(&maker, create("f", true));
+        let change = start_change(&maker, create("f", true));
         let forget = keeper.next_forgetting().await;
         assert_eq!(forget.inode, ROOT);
         assert!(!change.answered.load(Ordering::Relaxed));
@@ -63,7 +63,7 @@ fn attributes_are_recalled_from_readers_and_from_the_writer_of_a_file() {
         let acquire = pb::Acquire { session, inode: made.inode, mode, keep: true, ..Default::default() };
         assert!(writer.channel.call(&acquire, Duration::from_secs(30)).await.unwrap().leased);
         let chmod = SetAttr { inode: made.inode, mode: Some(0o600), ..Default::default() };
-        let change = begin(&other, Op::SetAttr(chmod));
+        let change = start_change(&other, Op::SetAttr(chmod));
         let forget = writer.next_forgetting().await;
         assert_eq!(forget.inode, made.inode);
         assert!(!change.answered.load(Ordering::Relaxed));
@@ -82,7 +82,7 @@ fn a_keeper_that_says_nothing_is_waited_for_until_its_session_is_over() {
             cluster.world.sleep(Duration::from_millis(1)).await;
         }
         let begun = maker.runtime.now();
-        let reply = begin(&maker, unlink("f")).task.join().await.unwrap();
+        let reply = start_change(&maker, unlink("f")).task.join().await.unwrap();
         reply.unwrap();
         let took = maker.runtime.now().since(begun);
         assert!(took >= Duration::from_secs(7), "its leases may be believed for so long, and it took {took:?}");
@@ -97,7 +97,7 @@ fn a_new_master_waits_for_those_who_may_keep_what_it_does_not_know() {
         cluster.crash_master().await;
         let reclaim = |client: &TestClient| pb::Reclaim { session: client.session, ..Default::default() };
         maker.channel.call(&reclaim(&maker), Duration::from_secs(30)).await.unwrap();
-        let change = begin(&maker, create("f", true));
+        let change = start_change(&maker, create("f", true));
         cluster.world.sleep(Duration::from_secs(2)).await;
         assert!(!change.answered.load(Ordering::Relaxed));
         keeper.channel.call(&reclaim(&keeper), Duration::from_secs(30)).await.unwrap();

@@ -240,7 +240,7 @@ fn the_master_changes_sets_of_files_that_nobody_holds() {
     assert_eq!(refused(&mut world, change(1, 2)), E::StaleEpoch);
 }
 
-fn begin(world: &mut World, inode: u64, expected_epoch: u64) -> Result<u64, E> {
+fn begin_recovery(world: &mut World, inode: u64, expected_epoch: u64) -> Result<u64, E> {
     match world.apply(Change::BeginRecovery(pb::BeginRecovery { inode, expected_epoch })).reply {
         Ok(Reply::Epoch(epoch)) => Ok(epoch.raw()),
         Ok(other) => panic!("not an epoch: {other:?}"),
@@ -268,10 +268,10 @@ fn a_lost_holder_leaves_a_file_to_recover() {
     world.request = 0;
     assert_eq!(world.acquire(inode), Err(E::Busy));
 
-    assert_eq!(begin(&mut world, inode, 9), Err(E::StaleEpoch));
-    assert_eq!(begin(&mut world, inode, 1), Ok(2));
-    assert_eq!(begin(&mut world, inode, 2), Ok(3), "one that died is begun again");
-    assert_eq!(begin(&mut world, ROOT, 0), Err(E::Invalid));
+    assert_eq!(begin_recovery(&mut world, inode, 9), Err(E::StaleEpoch));
+    assert_eq!(begin_recovery(&mut world, inode, 1), Ok(2));
+    assert_eq!(begin_recovery(&mut world, inode, 2), Ok(3), "one that died is begun again");
+    assert_eq!(begin_recovery(&mut world, ROOT, 0), Err(E::Invalid));
 
     let found = |id: u64, version, length, volumes: &[u64]| pb::Metablock {
         id,
@@ -312,7 +312,7 @@ fn recovery_keeps_the_committed_size_and_a_quiet_files_times() {
     let (inode, block) = written(&mut world, "f", &[1, 2]);
     let before = world.attr(inode);
     world.close_session(world.session);
-    begin(&mut world, inode, 1).unwrap();
+    begin_recovery(&mut world, inode, 1).unwrap();
     let found = pb::Metablock {
         id: block,
         version: version(2, 0),
@@ -331,7 +331,7 @@ fn recovery_keeps_the_committed_size_and_a_quiet_files_times() {
 fn fencing_takes_the_lease_from_a_live_holder() {
     let mut world = World::new();
     let (inode, _) = written(&mut world, "f", &[1, 2]);
-    begin(&mut world, inode, 1).unwrap();
+    begin_recovery(&mut world, inode, 1).unwrap();
     assert!(world.effects.contains(&Effect::LeaseEnded { inode: InodeId::new(inode), session: SessionId::new(1) }));
     assert_eq!(world.machine.held_files(SessionId::new(1)).count(), 0);
     assert_eq!(world.commit(pb::CommitFile { inode, epoch: 1, ..Default::default() }), Err(E::StaleEpoch));

@@ -9,7 +9,7 @@ use super::harness::{ROOT, World};
 use crate::machine::Machine;
 use crate::{EPOCH_STEP_MAX, Reply, SESSION_DRAWN_MIN, Told};
 
-fn begin(world: &mut World, mark: u64, after: u64) {
+fn begin_run(world: &mut World, mark: u64, after: u64) {
     world.apply(Change::BeginRun(pb::BeginRun { lineage: 77, mark, after })).reply.unwrap();
 }
 
@@ -22,8 +22,8 @@ fn a_history_knows_where_it_has_been_and_nothing_else() {
     let mut world = World::new();
     assert_eq!(world.machine.judge_position(5, &position(77, 1, 1, 1)), Told::Stranger, "it has no lineage yet");
     assert_eq!(world.machine.judge_position(5, &pb::Position::default()), Told::Known, "nothing was said");
-    begin(&mut world, 10, 2);
-    begin(&mut world, 20, 50);
+    begin_run(&mut world, 10, 2);
+    begin_run(&mut world, 20, 50);
     assert_eq!(world.machine.position(80), position(77, 2, 20, 80));
     for (told, expected) in [
         (position(77, 1, 10, 50), Told::Known),
@@ -39,7 +39,7 @@ fn a_history_knows_where_it_has_been_and_nothing_else() {
     }
     // Runs of long ago are forgotten, and believed.
     for run in 3..=1002 {
-        begin(&mut world, run * 10, 100 + run);
+        begin_run(&mut world, run * 10, 100 + run);
     }
     assert_eq!(world.machine.judge_position(9999, &position(77, 2, 21, 60)), Told::Known);
     assert_eq!(world.machine.judge_position(9999, &position(77, 3, 31, 60)), Told::Parted);
@@ -49,7 +49,7 @@ fn a_history_knows_where_it_has_been_and_nothing_else() {
 #[test]
 fn a_loss_that_is_accepted_gives_no_number_twice() {
     let mut world = World::new();
-    begin(&mut world, 10, 2);
+    begin_run(&mut world, 10, 2);
     let create =
         |name: &str| Op::Create(meta_op::Create { parent: ROOT, name: name.into(), mode: 0o644, ..Default::default() });
     let kept = world.run(create("kept")).unwrap().attr.unwrap();
@@ -114,7 +114,7 @@ fn epochs_rise_by_the_step_that_was_drawn() {
 #[test]
 fn session_ids_are_the_drawn_ones_and_none_is_open_twice() {
     let mut world = World::new();
-    begin(&mut world, 10, 2);
+    begin_run(&mut world, 10, 2);
     let mut open = |session| {
         let open = pb::OpenSessionCommand { host: "h".into(), role: "r".into(), session };
         world.apply(Change::OpenSession(open)).reply.map_err(|error| error.kind())

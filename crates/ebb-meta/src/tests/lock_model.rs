@@ -48,7 +48,7 @@ impl Model {
         self.held.iter().filter_map(in_the_way).collect()
     }
 
-    fn take(&mut self, file: usize, wish: &Wish) {
+    fn grant(&mut self, file: usize, wish: &Wish) {
         for byte in wish.bytes() {
             self.held.insert((file, wish.owner, byte), wish.kind);
         }
@@ -66,7 +66,7 @@ impl Model {
         while at < self.queue.len() {
             let (file, wish) = self.queue[at];
             if self.blockers(file, &wish).is_empty() {
-                self.take(file, &wish);
+                self.grant(file, &wish);
                 self.queue.remove(at);
                 granted.push((file, wish.owner));
                 at = 0;
@@ -107,7 +107,7 @@ impl Model {
             others = self.grant_waiting();
         }
         if self.blockers(file, wish).is_empty() {
-            self.take(file, wish);
+            self.grant(file, wish);
             others.extend(self.grant_waiting());
             return (Ok(false), others);
         }

@@ -46,7 +46,7 @@ impl Owed {
 
     /// Adds what a write leaves for each of these nodes. `Overloaded`: one of them would not have it within an interval, and
     /// nothing was added.
-    pub fn take(&mut self, plans: &Timetable, now_ms: u64, asks: &BTreeMap<NodeId, Ask>) -> Result<()> {
+    pub fn add_debts(&mut self, plans: &Timetable, now_ms: u64, asks: &BTreeMap<NodeId, Ask>) -> Result<()> {
         let mut debts = Vec::with_capacity(asks.len());
         for (node, ask) in asks {
             let Some(room) = room(plans, *node, now_ms, ask.bytes_per_sec) else { continue };

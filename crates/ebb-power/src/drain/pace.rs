@@ -24,7 +24,7 @@ pub struct Pace {
 
 impl Pace {
     /// A write or sync begins.
-    pub fn begin(&mut self, now: Duration) {
+    pub fn begin_write(&mut self, now: Duration) {
         if self.running == 0 {
             self.since = now;
         }

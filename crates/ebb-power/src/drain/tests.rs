@@ -66,16 +66,16 @@ fn what_is_owed_goes_while_the_node_serves_and_more_is_refused() {
     let plans = timetable([plan(1, 0, blink(100, 119))]);
     let ask = |bytes| BTreeMap::from([(ONE, Ask { bytes, bytes_per_sec: PACE })]);
     let mut owed = Owed::default();
-    owed.take(&plans, 0, &ask(150)).unwrap();
-    let refused = owed.take(&plans, 50, &ask(51)).unwrap_err();
+    owed.add_debts(&plans, 0, &ask(150)).unwrap();
+    let refused = owed.add_debts(&plans, 50, &ask(51)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Overloaded);
     assert!(refused.to_string().contains("takes 200"), "{refused}");
-    owed.take(&plans, 50, &ask(50)).unwrap();
+    owed.add_debts(&plans, 50, &ask(50)).unwrap();
     assert_eq!(owed.bytes(&plans, ONE, 112, PACE), 200, "it has not served yet");
     assert_eq!(owed.bytes(&plans, ONE, 162, PACE), 100);
     // It is asked for what it can take until the same place of the next interval.
-    owed.take(&plans, 162, &ask(100)).unwrap();
-    assert!(owed.take(&plans, 162, &ask(1)).is_err());
+    owed.add_debts(&plans, 162, &ask(100)).unwrap();
+    assert!(owed.add_debts(&plans, 162, &ask(1)).is_err());
     assert_eq!(owed.bytes(&plans, ONE, 100_000, PACE), 0);
 }
 
@@ -87,7 +87,7 @@ fn a_write_for_several_nodes_is_noted_for_all_or_for_none() {
     let plans = timetable([plan]);
     let ask = Ask { bytes: 120, bytes_per_sec: PACE };
     let mut owed = Owed::default();
-    assert!(owed.take(&plans, 0, &BTreeMap::from([(ONE, ask), (two, ask)])).is_err());
+    assert!(owed.add_debts(&plans, 0, &BTreeMap::from([(ONE, ask), (two, ask)])).is_err());
     assert_eq!(owed, Owed::default());
 }
 
@@ -95,17 +95,17 @@ fn a_write_for_several_nodes_is_noted_for_all_or_for_none() {
 fn the_pace_is_that_of_the_fastest_look_and_waiting_does_not_count() {
     let mut pace = Pace::default();
     let second = Duration::from_secs;
-    pace.begin(second(0));
+    pace.begin_write(second(0));
     pace.end(second(1), 15 << 20);
     assert_eq!(pace.bytes_per_sec(), 0, "too little to tell");
     // Nothing to do for a while.
-    pace.begin(second(10));
-    pace.begin(second(10));
+    pace.begin_write(second(10));
+    pace.begin_write(second(10));
     pace.end(second(11), 1 << 20);
     assert_eq!(pace.bytes_per_sec(), 8 << 20, "16 MiB in two seconds");
     pace.end(second(11), 0);
     let look = |pace: &mut Pace, at: u64, took: u64| {
-        pace.begin(second(at));
+        pace.begin_write(second(at));
         pace.end(second(at + took), 16 << 20);
     };
     look(&mut pace, 20, 1);
@@ -165,7 +165,7 @@ proptest! {
             now += pause;
             let waiting: u64 = queue.iter().map(|(_, left)| left).sum();
             prop_assert_eq!(owed.bytes(&plans, ONE, now, PACE), waiting);
-            if owed.take(&plans, now, &BTreeMap::from([(ONE, Ask { bytes, bytes_per_sec: PACE })])).is_ok() {
+            if owed.add_debts(&plans, now, &BTreeMap::from([(ONE, Ask { bytes, bytes_per_sec: PACE })])).is_ok() {
                 queue.push_back((now, bytes));
                 admitted += bytes;
             }

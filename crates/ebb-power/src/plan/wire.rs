@@ -45,7 +45,7 @@ impl PowerPlan {
     /// The plan that these bytes are. `Protocol`, with what is wrong, for bytes that are none.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut input = Input(bytes);
-        if input.take(MAGIC.len())? != MAGIC {
+        if input.take_bytes(MAGIC.len())? != MAGIC {
             bail!(Protocol, "these bytes are no power plan");
         }
         let format = input.byte()?;
@@ -101,7 +101,7 @@ fn put_node(out: &mut Vec<u8>, id: NodeId, node: &NodePlan) {
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+    fn take_bytes(&mut self, count: usize) -> Result<&'a [u8]> {
         if self.0.len() < count {
             bail!(Protocol, "a power plan that ends {} bytes too early", count - self.0.len());
         }
@@ -111,15 +111,15 @@ impl<'a> Input<'a> {
     }
 
     fn byte(&mut self) -> Result<u8> {
-        Ok(self.take(1)?[0])
+        Ok(self.take_bytes(1)?[0])
     }
 
     fn number(&mut self) -> Result<u64> {
-        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes were taken")))
+        Ok(u64::from_le_bytes(self.take_bytes(8)?.try_into().expect("eight bytes were taken")))
     }
 
     fn short(&mut self) -> Result<u32> {
-        Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes were taken")))
+        Ok(u32::from_le_bytes(self.take_bytes(4)?.try_into().expect("four bytes were taken")))
     }
 
     /// How many of `each` bytes follow: no more than may, and no more than are there.
@@ -133,7 +133,7 @@ impl<'a> Input<'a> {
 
     fn text(&mut self, most: usize) -> Result<String> {
         let len = self.count(most, 1, "bytes of text")?;
-        let text = self.take(len)?.to_vec();
+        let text = self.take_bytes(len)?.to_vec();
         String::from_utf8(text).map_err(|_| err!(Protocol, "a power plan whose text is not UTF-8"))
     }
 

@@ -37,7 +37,7 @@ impl Tally {
     }
 
     /// Everything so far; the tally begins anew.
-    pub fn take(&mut self) -> BTreeMap<MetablockId, u32> {
+    pub fn take_counts(&mut self) -> BTreeMap<MetablockId, u32> {
         std::mem::take(&mut self.counts)
     }
 }
@@ -53,8 +53,8 @@ mod tests {
         let mut tally = Tally::new(4);
         let block = MetablockId::new(3);
         (0..5).for_each(|_| tally.count(block));
-        assert_eq!(tally.take(), BTreeMap::from([(block, 5)]));
-        assert_eq!(tally.take(), BTreeMap::new());
+        assert_eq!(tally.take_counts(), BTreeMap::from([(block, 5)]));
+        assert_eq!(tally.take_counts(), BTreeMap::new());
     }
 
     proptest! {
@@ -67,7 +67,7 @@ mod tests {
                 *exact.entry(MetablockId::new(*block)).or_default() += 1;
                 prop_assert!(tally.counts.len() <= most);
             }
-            let counted = tally.take();
+            let counted = tally.take_counts();
             let short_max = reads.len() / (most + 1);
             for (block, reads) in exact {
                 let count = counted.get(&block).copied().unwrap_or_default();

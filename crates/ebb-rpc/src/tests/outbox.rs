@@ -133,7 +133,7 @@ impl Outgoing for Note {
     }
 }
 
-fn note(number: u64, len: usize) -> Note {
+fn make_note(number: u64, len: usize) -> Note {
     Note { number, len, is_wanted: true }
 }
 
@@ -146,14 +146,14 @@ fn outbox(runtime: &Runtime, socket: &Socket) -> Outbox<Note> {
 async fn who_has_something_to_say_writes_it(runtime: Runtime) {
     let socket = Socket::with_room(usize::MAX);
     let outbox = outbox(&runtime, &socket);
-    outbox.put(note(1, 100)).unwrap();
-    outbox.put(Note { is_wanted: false, ..note(2, 100) }).unwrap();
-    outbox.put(note(3, 100)).unwrap();
+    outbox.put(make_note(1, 100)).unwrap();
+    outbox.put(Note { is_wanted: false, ..make_note(2, 100) }).unwrap();
+    outbox.put(make_note(3, 100)).unwrap();
     // There is no other task here.
     assert_eq!((socket.numbers(), socket.calls()), (vec![1, 3], 2));
-    outbox.gather(|| (4..20).for_each(|number| outbox.put(note(number, 100)).unwrap()));
+    outbox.gather(|| (4..20).for_each(|number| outbox.put(make_note(number, 100)).unwrap()));
     assert_eq!((socket.numbers().len(), socket.calls()), (18, 3), "what comes together goes out together");
-    outbox.put(note(20, 100)).unwrap();
+    outbox.put(make_note(20, 100)).unwrap();
     assert_eq!(socket.calls(), 4);
 }
 both!(who_has_something_to_say_writes_it);
@@ -164,7 +164,7 @@ async fn what_has_to_wait_goes_out_in_order(runtime: Runtime) {
     let task = runtime.spawn("outbox", outbox.clone().run());
     for number in 1..=40 {
         // Some are large: they are the task's from the start.
-        outbox.put(note(number, if number % 7 == 0 { 100_000 } else { 100 })).unwrap();
+        outbox.put(make_note(number, if number % 7 == 0 { 100_000 } else { 100 })).unwrap();
     }
     assert_eq!(socket.numbers(), [1]);
     while socket.numbers().len() < 40 {
@@ -173,7 +173,7 @@ async fn what_has_to_wait_goes_out_in_order(runtime: Runtime) {
     }
     assert_eq!(socket.numbers(), (1..=40).collect::<Vec<_>>());
     socket.allow(|taken| taken.room = usize::MAX);
-    outbox.put(note(41, 100)).unwrap();
+    outbox.put(make_note(41, 100)).unwrap();
     while socket.numbers().len() < 41 {
         runtime.sleep(std::time::Duration::from_millis(1)).await;
     }
@@ -186,14 +186,14 @@ async fn after_the_end_nothing_is_taken(runtime: Runtime) {
         let socket = Socket::with_room(50);
         let outbox = outbox(&runtime, &socket);
         let task = runtime.spawn("outbox", outbox.clone().run());
-        outbox.put(note(1, len)).unwrap();
-        outbox.put(note(2, len)).unwrap();
+        outbox.put(make_note(1, len)).unwrap();
+        outbox.put(make_note(2, len)).unwrap();
         socket.allow(|taken| taken.is_broken = true);
         let error = task.join().await.unwrap();
         assert!(error.to_string().contains("a test"), "{error}");
-        assert_eq!(outbox.put(note(3, len)).unwrap_err(), error);
+        assert_eq!(outbox.put(make_note(3, len)).unwrap_err(), error);
         outbox.close(&ebb_types::err!(Internal, "the first error stays"));
-        assert_eq!(outbox.put(note(4, len)).unwrap_err(), error);
+        assert_eq!(outbox.put(make_note(4, len)).unwrap_err(), error);
     }
 }
 both!(after_the_end_nothing_is_taken);

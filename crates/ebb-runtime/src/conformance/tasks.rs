@@ -90,7 +90,7 @@ async fn what_is_begun_starts_at_once_and_goes_on_as_a_task(setup: Setup) {
     let begun = Arc::new(AtomicBool::new(false));
     let (tell, hear) = oneshot::channel();
     let (own, runtime) = (Arc::clone(&begun), setup.server.clone());
-    setup.server.begin("begun", async move {
+    setup.server.run_or_spawn("begun", async move {
         own.store(true, Ordering::Relaxed);
         runtime.sleep(Duration::from_millis(3)).await;
         runtime.sleep(Duration::from_millis(3)).await;

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use crate::backend::Work;
 
 /// Polls `work` here; what is left becomes a task of `tokio` when it is woken. A panic here is the caller's.
-pub(super) fn begin(tokio: Handle, mut work: Work<'static, ()>) {
+pub(super) fn run_or_spawn(tokio: Handle, mut work: Work<'static, ()>) {
     let begun = Arc::new(Begun { tokio, state: Mutex::new(State::Polled) });
     let waker = Waker::from(Arc::clone(&begun));
     if work.as_mut().poll(&mut Context::from_waker(&waker)) == Poll::Ready(()) {
@@ -88,7 +88,7 @@ mod tests {
     async fn what_needs_no_waiting_is_done_at_once() {
         let done = Arc::new(AtomicUsize::new(0));
         let own = Arc::clone(&done);
-        begin(
+        run_or_spawn(
             Handle::current(),
             Box::pin(async move {
                 own.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +111,7 @@ mod tests {
             .await;
             tell.send(()).unwrap();
         };
-        begin(Handle::current(), Box::pin(work));
+        run_or_spawn(Handle::current(), Box::pin(work));
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -124,7 +124,7 @@ mod tests {
     #[tokio::test]
     async fn a_wake_during_the_first_poll_is_not_lost() {
         let (tell, hear) = oneshot::channel();
-        begin(
+        run_or_spawn(
             Handle::current(),
             Box::pin(async move {
                 // Wakes itself, then waits.
@@ -135,7 +135,7 @@ mod tests {
         hear.await.unwrap();
         let (tell, hear) = oneshot::channel();
         let mut polled = false;
-        begin(
+        run_or_spawn(
             Handle::current(),
             Box::pin(async move {
                 std::future::poll_fn(|context| {
@@ -156,7 +156,7 @@ mod tests {
     async fn a_panic_ends_the_work_alone() {
         let runtime = crate::Runtime::real();
         let (tell, hear) = oneshot::channel::<()>();
-        runtime.begin("panic", async move {
+        runtime.run_or_spawn("panic", async move {
             let _tell = tell;
             panic!("a bug");
         });

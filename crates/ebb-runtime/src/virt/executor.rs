@@ -241,7 +241,7 @@ impl Executor {
         loop {
             while let Some(task) = self.pick() {
                 task.queued.store(false, Ordering::Relaxed);
-                Turn::begin(self.now_ns(), &task.process);
+                Turn::set_current(self.now_ns(), &task.process);
                 if !Arc::ptr_eq(&task, &root_cell) {
                     self.poll(&task);
                 } else if let Poll::Ready(output) = root.as_mut().poll(&mut Context::from_waker(&root_waker)) {

@@ -25,7 +25,7 @@ impl Turn {
         CURRENT.with_borrow(Clone::clone)
     }
 
-    pub(super) fn begin(now_ns: u64, process: &Arc<str>) {
+    pub(super) fn set_current(now_ns: u64, process: &Arc<str>) {
         let turn = Self { now: Duration::from_nanos(now_ns), process: Arc::clone(process) };
         CURRENT.set(Some(turn));
     }

@@ -171,7 +171,7 @@ impl World {
     }
 
     /// Adds an event of the caller's to the trace.
-    pub fn note(&self, kind: &'static str, numbers: &[u64]) {
+    pub fn add_event(&self, kind: &'static str, numbers: &[u64]) {
         self.0.trace.event(self.0.executor.now_ns(), kind, numbers, &[]);
     }
 

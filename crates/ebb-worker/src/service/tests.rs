@@ -79,9 +79,9 @@ fn traffic_is_shared_out_once() {
         let meter = Meter::new(counters.clone());
         talk().await;
         let idle = counters.read().network_bytes();
-        let first = meter.begin();
+        let first = meter.start_task();
         talk().await;
-        let second = meter.begin();
+        let second = meter.start_task();
         talk().await;
         let told = first.read();
         drop(first);
@@ -91,7 +91,7 @@ fn traffic_is_shared_out_once() {
         let busy = counters.read().network_bytes();
         assert_eq!(told, busy - idle, "what was said before the first task is nobody's");
         talk().await;
-        let third = meter.begin();
+        let third = meter.start_task();
         assert_eq!(third.read(), 0, "what was said between tasks is nobody's");
     });
 }

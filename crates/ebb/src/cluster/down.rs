@@ -54,7 +54,7 @@ fn wait(process: &ProcessFile, output: &Output) -> Option<String> {
     let (begun, mut progress, mut said) = (Instant::now(), Progress::default(), Duration::ZERO);
     while !process.wait_ended(LOOK) {
         let passed = begun.elapsed();
-        match progress.look(writes(process), passed) {
+        match progress.decide_next(writes(process), passed) {
             Next::Wait if passed >= said + SAID_EVERY => {
                 said = passed;
                 let (name, pid, seconds) = (&process.name, process.pid, passed.as_secs());

@@ -34,7 +34,7 @@ pub enum Next {
 
 impl Progress {
     /// So long after it was told to end, the kernel has counted so many writes; none: it does not say.
-    pub fn look(&mut self, writes: Option<u64>, passed: Duration) -> Next {
+    pub fn decide_next(&mut self, writes: Option<u64>, passed: Duration) -> Next {
         if writes.is_some() && writes != self.writes {
             // What it wrote before it was told to end is no progress.
             let is_first = self.writes.is_none();
@@ -72,15 +72,15 @@ mod tests {
     fn one_that_writes_is_waited_for_and_one_that_hangs_is_not() {
         let (mut slow, mut hangs, mut unknown) = (Progress::default(), Progress::default(), Progress::default());
         for second in 0..30 {
-            assert_eq!(hangs.look(Some(7), at(second)), Next::Wait);
-            assert_eq!(unknown.look(None, at(second)), Next::Wait);
+            assert_eq!(hangs.decide_next(Some(7), at(second)), Next::Wait);
+            assert_eq!(unknown.decide_next(None, at(second)), Next::Wait);
         }
-        assert_eq!(hangs.look(Some(7), at(30)), Next::Hangs(at(30)));
-        assert_eq!(unknown.look(None, at(30)), Next::Hangs(at(30)));
+        assert_eq!(hangs.decide_next(Some(7), at(30)), Next::Hangs(at(30)));
+        assert_eq!(unknown.decide_next(None, at(30)), Next::Hangs(at(30)));
         for second in 0..300 {
-            assert_eq!(slow.look(Some(second / 20), at(second)), Next::Wait, "a write each 20 s");
+            assert_eq!(slow.decide_next(Some(second / 20), at(second)), Next::Wait, "a write each 20 s");
         }
-        assert_eq!(slow.look(Some(99), at(300)), Next::TooLong(at(300)));
+        assert_eq!(slow.decide_next(Some(99), at(300)), Next::TooLong(at(300)));
     }
 
     #[test]

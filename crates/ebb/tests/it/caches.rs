@@ -60,7 +60,7 @@ impl Scene {
     }
 
     /// The numbers that were shown by one look, which began when `before` could be known.
-    fn judge(&self, who: &str, before: &[u64], numbers: &[u64]) {
+    fn check_numbers(&self, who: &str, before: &[u64], numbers: &[u64]) {
         for (page, (number, least)) in numbers.iter().zip(before).enumerate() {
             let begun = self.pages[page].begun.load(Ordering::SeqCst);
             if number < least || *number > begun {
@@ -116,7 +116,7 @@ impl Scene {
                 return;
             }
             let shown = numbers_of(&bytes);
-            self.judge(who, &before, &shown);
+            self.check_numbers(who, &before, &shown);
             for (page, number) in self.pages.iter().zip(&shown) {
                 page.least.fetch_max(*number, Ordering::SeqCst);
             }
@@ -127,9 +127,9 @@ impl Scene {
                 self.wrong.lock().unwrap().push(format!("{who}: fstat fails: {error}"));
                 return;
             }
-            match mapping.look() {
+            match mapping.read_numbers() {
                 Ok(seen) => {
-                    self.judge(&format!("{who}'s mapping"), &mapped, &seen);
+                    self.check_numbers(&format!("{who}'s mapping"), &mapped, &seen);
                     raise(&mut mapped, &seen);
                     self.looks.fetch_add(1, Ordering::SeqCst);
                 }
@@ -184,7 +184,7 @@ impl Mapping {
     }
 
     /// The number that each page shows.
-    fn look(&mut self) -> Result<Vec<u64>> {
+    fn read_numbers(&mut self) -> Result<Vec<u64>> {
         self.ask.write_all(b"?")?;
         let mut numbers = [[0; 8]; PAGES as usize];
         self.answer.read_exact(numbers.as_flattened_mut())?;

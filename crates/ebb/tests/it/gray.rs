@@ -32,7 +32,7 @@ struct Slowed {
 }
 
 impl Slowed {
-    fn begin(pid: u32) -> Self {
+    fn start(pid: u32) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let ends = over.clone();
         let thread = std::thread::spawn(move || {
@@ -100,7 +100,7 @@ fn a_slow_block_server_is_named_and_done_without_and_used_again() {
         let (mount, stop, written) = (&mount, &stop, &written);
         let writers: Vec<_> = (0..FILES).map(|file| scope.spawn(move || write(mount, file, stop, written))).collect();
         wait_for("some writes", BOUND, || written.load(Ordering::Relaxed) > 100);
-        let slowed = Slowed::begin(pid);
+        let slowed = Slowed::start(pid);
         wait_for("the slow node to be called gray", BOUND, || !node(&cluster, &host)["gray"].is_null());
         let status = cluster.json(&["cluster", "status"]);
         assert!(status["notices"][0].as_str().unwrap().contains(&format!("({host}) is gray")), "{status}");

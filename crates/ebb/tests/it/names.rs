@@ -31,7 +31,7 @@ fn names_of_a_local_file_system_pass_the_same_check() {
         let directory = tempfile::tempdir_in(directory).unwrap();
         let run = Run::of(operations(20_000));
         run.work(&paths(&[directory.path().to_owned()]), 1);
-        let (done, unknown) = run.judge();
+        let (done, unknown) = run.check_answers();
         assert!(done > 10_000 && unknown == 0, "{done} operations, {unknown} without an answer");
     }
 }
@@ -41,7 +41,7 @@ fn names_on_one_mount_are_linearizable() {
     let cluster = Cluster::up(3);
     let run = Run::of(operations(20_000));
     run.work(&paths(&[cluster.mount("m")]), 2);
-    let (done, unknown) = run.judge();
+    let (done, unknown) = run.check_answers();
     assert!(done > 10_000 && unknown == 0, "{done} operations, {unknown} without an answer");
 }
 
@@ -51,7 +51,7 @@ fn names_on_three_mounts_are_linearizable() {
     let mounts: Vec<_> = (0..3).map(|index| cluster.mount_as(&format!("m{index}"), "client")).collect();
     let run = Run::of(operations(8_000));
     run.work(&paths(&mounts), 3);
-    let (done, unknown) = run.judge();
+    let (done, unknown) = run.check_answers();
     assert!(done > 4_000 && unknown == 0, "{done} operations, {unknown} without an answer");
 }
 
@@ -106,7 +106,7 @@ fn under(faults: &[(&str, &str, Fault)], seed: u64) {
         drop(end);
         work.join().unwrap();
     });
-    let (done, unknown) = run.judge();
+    let (done, unknown) = run.check_answers();
     eprintln!("{done} operations, {unknown} without an answer");
     assert!(done > 500, "{done} operations show little");
     cluster.healthy();

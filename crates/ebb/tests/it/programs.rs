@@ -89,7 +89,7 @@ impl Run {
 
     /// Fails unless all that programs were answered can be explained. Tells how many operations there were, and how many
     /// of them without an answer.
-    pub fn judge(self) -> (usize, usize) {
+    pub fn check_answers(self) -> (usize, usize) {
         let records = self.records.into_inner().unwrap();
         let complaints = self.complaints.into_inner().unwrap();
         let empty = self.empty.into_inner().unwrap();
@@ -204,8 +204,8 @@ impl Program<'_> {
     fn step(&mut self) {
         let (one, other) = self.two_names();
         match self.dice.below(100) {
-            0..30 => self.note(Operation::Read(one), |own| own.read(one)),
-            30..38 => self.note(Operation::Look(one), |own| own.look(one)),
+            0..30 => self.do_and_record(Operation::Read(one), |own| own.read(one)),
+            30..38 => self.do_and_record(Operation::Look(one), |own| own.stat(one)),
             38..43 => self.list(),
             // The first name is there always, once it is: it is only replaced.
             43..50 => self.put(Name(0)),
@@ -213,14 +213,15 @@ impl Program<'_> {
             65..72 => self.link(other),
             72..76 => self.put_new(other),
             76..82 => self.make(other),
-            82..90 => self.note(Operation::Unlink(other), |own| fs::remove_file(path_of(&own.shared, other)).map(done)),
+            82..90 => self
+                .do_and_record(Operation::Unlink(other), |own| fs::remove_file(path_of(&own.shared, other)).map(done)),
             90..94 if one != Name(0) => self.rename(Operation::Move(one, other), one, other, RenameFlags::empty()),
             94..97 if one != Name(0) => {
                 self.rename(Operation::MoveNew(one, other), one, other, RenameFlags::NOREPLACE);
             }
             // Two names that another mount exchanges may look like one file's to a kernel, which then does nothing
             // (docs/semantics.md, Names).
-            _ if !self.exchanges => self.note(Operation::Read(other), |own| own.read(other)),
+            _ if !self.exchanges => self.do_and_record(Operation::Read(other), |own| own.read(other)),
             _ => self.rename(Operation::Exchange(one, other), one, other, RenameFlags::EXCHANGE),
         }
     }
@@ -232,8 +233,8 @@ impl Program<'_> {
         if one == other { (Name(one), Name(1 + other % (NAMES - 1))) } else { (Name(one), Name(other)) }
     }
 
-    /// Does it, and notes it with times around it.
-    fn note(&mut self, operation: Operation, work: impl FnOnce(&mut Self) -> Result<Answer>) {
+    /// Does it, and records it with times around it.
+    fn do_and_record(&mut self, operation: Operation, work: impl FnOnce(&mut Self) -> Result<Answer>) {
         let start = self.run.now();
         let result = work(self);
         let mut end = self.run.now();
@@ -285,7 +286,7 @@ impl Program<'_> {
         self.run.empty.lock().unwrap().push(what);
     }
 
-    fn look(&self, name: Name) -> Result<Answer> {
+    fn stat(&self, name: Name) -> Result<Answer> {
         fs::metadata(path_of(&self.shared, name)).map(|_| Answer::Done)
     }
 
@@ -327,12 +328,12 @@ impl Program<'_> {
 
     fn put(&mut self, name: Name) {
         let Some((path, file)) = self.temporary() else { return };
-        self.note(Operation::Put(name, file), |own| fs::rename(path, path_of(&own.shared, name)).map(done));
+        self.do_and_record(Operation::Put(name, file), |own| fs::rename(path, path_of(&own.shared, name)).map(done));
     }
 
     fn put_new(&mut self, name: Name) {
         let Some((path, file)) = self.temporary() else { return };
-        self.note(Operation::PutNew(name, file), |own| {
+        self.do_and_record(Operation::PutNew(name, file), |own| {
             renameat_with(CWD, path, CWD, path_of(&own.shared, name), RenameFlags::NOREPLACE)?;
             Ok(Answer::Done)
         });
@@ -340,7 +341,9 @@ impl Program<'_> {
 
     fn link(&mut self, name: Name) {
         let Some((path, file)) = self.temporary() else { return };
-        self.note(Operation::PutNew(name, file), |own| fs::hard_link(&path, path_of(&own.shared, name)).map(done));
+        self.do_and_record(Operation::PutNew(name, file), |own| {
+            fs::hard_link(&path, path_of(&own.shared, name)).map(done)
+        });
         // One that stays is in nobody's way.
         let _ = fs::remove_file(path);
     }
@@ -348,7 +351,7 @@ impl Program<'_> {
     fn make(&mut self, name: Name) {
         let number = self.run.next.fetch_add(1, Ordering::Relaxed);
         let mut made = None;
-        self.note(Operation::Make(name, Content(number)), |own| {
+        self.do_and_record(Operation::Make(name, Content(number)), |own| {
             made = Some(OpenOptions::new().write(true).create_new(true).open(path_of(&own.shared, name))?);
             Ok(Answer::Done)
         });
@@ -359,7 +362,7 @@ impl Program<'_> {
     }
 
     fn rename(&mut self, operation: Operation, from: Name, to: Name, flags: RenameFlags) {
-        self.note(operation, |own| {
+        self.do_and_record(operation, |own| {
             renameat_with(CWD, path_of(&own.shared, from), CWD, path_of(&own.shared, to), flags)?;
             Ok(Answer::Done)
         });

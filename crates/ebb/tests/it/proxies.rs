@@ -30,7 +30,7 @@ fn line(who: usize, number: u64) -> String {
 }
 
 /// Whose line this is, and which; it must be whole.
-fn judge(bytes: &[u8]) -> (usize, u64) {
+fn parse_line(bytes: &[u8]) -> (usize, u64) {
     let text = std::str::from_utf8(bytes).unwrap_or_else(|_| panic!("not a line: {bytes:?}"));
     let parsed = text.split_once(' ').and_then(|(who, number)| Some((who.parse().ok()?, number.trim().parse().ok()?)));
     let (who, number) = parsed.unwrap_or_else(|| panic!("not a line: {text:?}"));
@@ -187,7 +187,7 @@ impl Rig {
         assert!(data[0] == data[1], "{}: the mounts differ", log.name);
         assert_eq!(data[0].len() % LINE, 0, "{}: a line is torn", log.name);
         let mut found: [Vec<u64>; 2] = Default::default();
-        data[0].chunks(LINE).map(judge).for_each(|(who, number)| found[who].push(number));
+        data[0].chunks(LINE).map(parse_line).for_each(|(who, number)| found[who].push(number));
         for (who, (found, synced)) in found.iter().zip(synced).enumerate() {
             let what = format!("{}, lines of mount {who}", log.name);
             let late = found.windows(2).find(|pair| pair[0] >= pair[1]);

@@ -20,7 +20,7 @@ fn record(who: u8, number: u32) -> Vec<u8> {
 }
 
 /// Whose record this is, and which; it must be whole.
-fn judge(bytes: &[u8]) -> (u8, u32) {
+fn parse_record(bytes: &[u8]) -> (u8, u32) {
     let who = bytes[4];
     assert!(bytes[4..].iter().all(|byte| *byte == who), "a record of {who} is torn");
     (who, u32::from_le_bytes(bytes[..4].try_into().unwrap()))
@@ -46,7 +46,7 @@ fn appends_of_two_mounts_are_whole_and_none_is_lost() {
         let data = std::fs::read(mount.join("log")).unwrap();
         assert_eq!(data.len(), 600 * RECORD);
         let mut last = [None::<u32>; 2];
-        for (who, number) in data.chunks(RECORD).map(judge) {
+        for (who, number) in data.chunks(RECORD).map(parse_record) {
             // Each mount's own come in its order.
             assert_eq!(number, last[who as usize].map_or(0, |before| before + 1));
             last[who as usize] = Some(number);

@@ -54,7 +54,7 @@ impl Case {
         on(seed, setting, |bed| async move {
             let access = if self.doing == Doing::Reading { Access::Read } else { Access::ReadWrite };
             let user = bed.user("user", Some(access)).await?;
-            bed.settle(Supply::Fraction(f64::from(self.percent) / 100.0)).await?;
+            bed.supply_and_wait(Supply::Fraction(f64::from(self.percent) / 100.0)).await?;
             let span: Duration = MACHINES.interval * intervals;
             Ok(match self.doing {
                 Doing::Reading => read_in_a_loop(&bed, &user, span).await,

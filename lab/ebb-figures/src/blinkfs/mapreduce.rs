@@ -35,7 +35,7 @@ fn steady(rival: Rival, percent: u32, seed: u64, files: u32, jobs: u32) -> Resul
         let user = bed.user("scheduler", None).await?;
         let workers = Workers::start(&bed, &user).await?;
         rival.prepare(&mut bed, &user, |_| 1.0).await?;
-        bed.settle(Supply::Fraction(f64::from(percent) / 100.0)).await?;
+        bed.supply_and_wait(Supply::Fraction(f64::from(percent) / 100.0)).await?;
         let mut took = Duration::ZERO;
         for _ in 0..jobs {
             match workers.count(&bed, PATIENCE).await? {

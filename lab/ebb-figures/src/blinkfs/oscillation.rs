@@ -31,7 +31,7 @@ fn blinking(policy: PolicyKind, level: u32, seed: u64, periods: u32) -> Result<f
     let signal = Signal::oscillating(f64::from(level) / 100.0, OSCILLATION_PERIOD)?;
     on(seed, setting, |bed| async move {
         let user = bed.user("user", Some(Access::Read)).await?;
-        bed.settle(signal.at(Duration::ZERO)).await?;
+        bed.supply_and_wait(signal.at(Duration::ZERO)).await?;
         let span = OSCILLATION_PERIOD * periods;
         let (followed, seen) =
             tokio::join!(follow(&bed, &signal, OSCILLATION_PERIOD, span), read_in_a_loop(&bed, &user, span));

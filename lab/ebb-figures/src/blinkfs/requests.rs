@@ -129,7 +129,7 @@ fn run(rival: Rival, signal: &Signal, seed: u64, bytes: u64, files: u32, span: D
     on_arranged(seed, setting, &rival.homes(NODES, &popularity), |mut bed| async move {
         let user = bed.user("user", Some(Access::Read)).await?;
         rival.prepare(&mut bed, &user, |block| popularity.get(block).copied().unwrap_or(0.0)).await?;
-        bed.settle(signal.at(Duration::ZERO)).await?;
+        bed.supply_and_wait(signal.at(Duration::ZERO)).await?;
         let (followed, steps) = tokio::join!(
             follow(&bed, signal, signals::STEP / 10, span),
             ask(&bed, &user, requests, signals::STEP, span)

@@ -56,7 +56,7 @@ impl Case {
         let setting = self.setting(blocks);
         on(seed, setting, |bed| async move {
             if setting.nodes == NODES {
-                bed.settle(Supply::Watts(MACHINES.watts(NODES, self.awake) + 0.5)).await?;
+                bed.supply_and_wait(Supply::Watts(MACHINES.watts(NODES, self.awake) + 0.5)).await?;
             }
             let mut users = Vec::new();
             for number in 1..=self.awake {

@@ -31,7 +31,7 @@ impl Workers {
         std::thread::scope(|scope| {
             for _ in 0..self.count.min(items.len()) {
                 scope.spawn(|| {
-                    while let Some((index, item)) = take(&next, items) {
+                    while let Some((index, item)) = take_next_item(&next, items) {
                         let result = work(item);
                         if result.is_err() {
                             // The others have nothing left to take; all items before this one were taken already.
@@ -68,7 +68,7 @@ pub fn map<T: Sync, R: Send>(
     Workers::new(output, what).map(items, work)
 }
 
-fn take<'a, T>(next: &AtomicUsize, items: &'a [T]) -> Option<(usize, &'a T)> {
+fn take_next_item<'a, T>(next: &AtomicUsize, items: &'a [T]) -> Option<(usize, &'a T)> {
     let index = next.fetch_add(1, Ordering::Relaxed);
     items.get(index).map(|item| (index, item))
 }

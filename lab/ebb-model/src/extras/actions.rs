@@ -96,7 +96,7 @@ pub fn perform(model: &Extras, state: &mut State, action: Action) {
         Action::Pull => pull(state),
         Action::EndCopy => end_copy(model, state),
         Action::TakeBack => drop_extra(state),
-        Action::Judge => judge(state),
+        Action::Judge => request_deletion(state),
         Action::Delete(life) => {
             let is_meant = |replica: &Replica| replica.life == life || model.is(Mutant::DeletesAnyLife);
             if state.volume.as_ref().is_some_and(is_meant) {
@@ -151,7 +151,7 @@ fn end_copy(model: &Extras, state: &mut State) {
 }
 
 /// What is deleted is the life that was looked at.
-fn judge(state: &mut State) {
+fn request_deletion(state: &mut State) {
     let Some(replica) = state.volume else { return };
     if !state.recorded {
         state.deletions.insert(replica.life);

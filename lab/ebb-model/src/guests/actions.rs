@@ -214,7 +214,7 @@ pub fn perform(protocol: &Guests, state: &mut State, action: Action) {
         }
         Action::Recover => recover(protocol, state),
         Action::GoHome(place) => go_home(protocol, state, place),
-        Action::MakeUp(leaves, joins) => begin(state, leaves, joins),
+        Action::MakeUp(leaves, joins) => begin_copy(state, leaves, joins),
         Action::Pull(at) => pull(protocol, state, at),
         Action::Record => record(state),
         Action::GiveUp => state.master.moving = None,
@@ -222,7 +222,7 @@ pub fn perform(protocol: &Guests, state: &mut State, action: Action) {
             state.master.set[place].home = state.master.set[place].node;
             state.master.generation += 1;
         }
-        Action::Judge(place) => judge(state, place),
+        Action::Judge(place) => request_deletion(state, place),
         Action::Delete(at) => {
             let deletion = state.deletions[at];
             delete(protocol, state, &deletion);
@@ -254,7 +254,7 @@ fn deliver(state: &mut State, place: usize, sent: usize) {
     node.promised = sent.epoch;
     match &mut node.replica {
         Some(replica) => replica.writes = sent.after,
-        None => node.take(sent.after),
+        None => node.store_replica(sent.after),
     }
 }
 
@@ -264,7 +264,7 @@ fn lodge(state: &mut State, place: usize, joins: Member) {
     let node = &mut state.nodes[joins.node];
     node.promised = node.promised.max(epoch);
     if writes != Writes::NONE {
-        node.take(writes);
+        node.store_replica(writes);
     }
     state.master.set[place] = joins;
     state.master.generation += 1;
@@ -280,7 +280,7 @@ fn recover(protocol: &Guests, state: &mut State) {
         let node = &mut state.nodes[member.node];
         node.promised = epoch;
         if node.writes() != writes {
-            node.take(writes);
+            node.store_replica(writes);
         }
         if protocol.is(Mutant::RecoveryForgetsHomes) {
             member.home = member.node;
@@ -294,7 +294,7 @@ fn recover(protocol: &Guests, state: &mut State) {
     (state.master.committed, state.written) = (writes, writes);
 }
 
-fn begin(state: &mut State, leaves: Option<usize>, joins: Member) {
+fn begin_copy(state: &mut State, leaves: Option<usize>, joins: Member) {
     let master = &mut state.master;
     let (epoch, at) = (master.epoch, master.committed);
     let generation = master.generation;
@@ -307,7 +307,7 @@ fn begin(state: &mut State, leaves: Option<usize>, joins: Member) {
 
 fn go_home(protocol: &Guests, state: &mut State, place: usize) {
     let guest = state.master.set[place];
-    begin(state, Some(guest.node), Member { node: guest.home, home: guest.home });
+    begin_copy(state, Some(guest.node), Member { node: guest.home, home: guest.home });
     if protocol.is(Mutant::OldCopyCounts)
         && state.nodes[guest.home].replica.is_some()
         && let Some(moving) = &mut state.master.moving
@@ -327,7 +327,7 @@ fn pull(protocol: &Guests, state: &mut State, at: usize) {
     }
     node.promised = pull.epoch;
     let had = node.writes();
-    node.take(if had.includes(pull.at) { had } else { writes });
+    node.store_replica(if had.includes(pull.at) { had } else { writes });
     let now = node.writes();
     let Some(moving) = &mut state.master.moving else { return };
     if (moving.joins.node, moving.epoch) == (pull.target, pull.epoch) && now == moving.at {
@@ -350,7 +350,7 @@ fn record(state: &mut State) {
     master.generation += 1;
 }
 
-fn judge(state: &mut State, place: usize) {
+fn request_deletion(state: &mut State, place: usize) {
     let Some(replica) = state.nodes[place].replica else { return };
     let deletion = Deletion { node: place, life: replica.life, epoch: state.master.epoch };
     if !state.deletions.contains(&deletion) {

@@ -44,8 +44,8 @@ impl Node {
         self.replica.map_or(Writes::NONE, |replica| replica.writes)
     }
 
-    /// Takes a copy, which is another life.
-    pub fn take(&mut self, writes: Writes) {
+    /// Stores a copy, which is another life.
+    pub fn store_replica(&mut self, writes: Writes) {
         self.lives += 1;
         self.replica = Some(Replica { writes, life: self.lives });
     }

@@ -105,7 +105,7 @@ pub fn perform(model: &Opens, state: &mut State, action: Action) {
         Action::DeliverReclaim(is_open, number) => {
             state.is_reclaiming = false;
             if is_open && state.is_made && !state.is_freed {
-                note(state, number);
+                record_open(state, number);
             }
         }
         Action::Hear(answer) => hear(state, answer),
@@ -122,7 +122,7 @@ pub fn perform(model: &Opens, state: &mut State, action: Action) {
     }
 }
 
-fn note(state: &mut State, number: u8) {
+fn record_open(state: &mut State, number: u8) {
     state.noted = Some(state.noted.unwrap_or(0).max(number));
 }
 
@@ -135,7 +135,7 @@ fn make(state: &mut State) {
         return;
     }
     if !state.is_freed {
-        note(state, 0);
+        record_open(state, 0);
     }
     state.answers.insert(Request::Make);
 }
@@ -143,7 +143,7 @@ fn make(state: &mut State) {
 /// What has no name any more is opened only by who counts as having it open.
 fn open(state: &mut State, number: u8) {
     if state.is_made && !state.is_freed && (state.is_named || state.noted.is_some()) {
-        note(state, number);
+        record_open(state, number);
         state.answers.insert(Request::Open(number));
     }
 }

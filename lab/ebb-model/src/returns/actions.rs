@@ -208,7 +208,7 @@ pub fn perform(model: &Returns, state: &mut State, action: Action) {
             state.nodes[node].promised = state.epoch;
             state.answered |= 1 << node;
         }
-        Action::Settle => settle(state),
+        Action::Settle => pull_and_stamp(state),
         Action::Finish => finish(state),
         Action::Rejoin(node) => rejoin(model, state, node),
         Action::Copy(node) | Action::Mend(node) => copy(state, node, action),
@@ -265,7 +265,7 @@ fn is_of_master(action: Action) -> bool {
 }
 
 /// Pulls and stamps are asked and answered at once here; the master may die before it records them.
-fn settle(state: &mut State) {
+fn pull_and_stamp(state: &mut State) {
     let answers = |state: &State, node: usize| state.is_up(node) && state.answered & (1 << node) != 0;
     let Some(winner) = state.members().find(|node| answers(state, *node) && is_winner(state, *node)) else { return };
     let Some(Replica { version: base, content, .. }) = state.nodes[winner].replica else { return };

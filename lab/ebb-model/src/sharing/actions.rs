@@ -182,10 +182,10 @@ fn proxy_actions(protocol: &Sharing, state: &State, actions: &mut Vec<Action>) {
 /// Carries one action out.
 pub fn perform(protocol: &Sharing, state: &mut State, action: Action) {
     match action {
-        Action::BeginWrite(name) => client::begin(state, name, Wish::Write),
-        Action::BeginSync(name) => client::begin(state, name, |_| Wish::Sync),
-        Action::BeginRead(name) => client::begin(state, name, |_| Wish::Read),
-        Action::Take(name) => client::take(state, name),
+        Action::BeginWrite(name) => client::begin_operation(state, name, Wish::Write),
+        Action::BeginSync(name) => client::begin_operation(state, name, |_| Wish::Sync),
+        Action::BeginRead(name) => client::begin_operation(state, name, |_| Wish::Read),
+        Action::Take(name) => client::take_lease(state, name),
         Action::Join(name, place) => client::join(state, name, place),
         Action::Send(name) => client::send(state, name),
         Action::Hear(reply) => client::hear(protocol, state, reply),
@@ -196,7 +196,7 @@ pub fn perform(protocol: &Sharing, state: &mut State, action: Action) {
         Action::SyncNothing(name) => client::finish_sync(state, name),
         Action::Release(name) => client::release(state, name),
         Action::Notice(name) => client::notice(state, name),
-        Action::ProxyTakes => proxy::take(state),
+        Action::ProxyTakes => proxy::take_lease(state),
         Action::Deliver(request) => proxy::on_request(protocol, state, request),
         Action::PassOn => proxy::pass_on(state),
         Action::BeginProxySync => proxy::begin_sync(state),

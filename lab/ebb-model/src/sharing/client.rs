@@ -101,13 +101,13 @@ impl Client {
 }
 
 /// A program calls write, fsync or read.
-pub fn begin(state: &mut State, name: ClientName, wish: fn(u8) -> Wish) {
+pub fn begin_operation(state: &mut State, name: ClientName, wish: fn(u8) -> Wish) {
     let (client, history) = (&mut state.clients[name.index()], &mut state.history);
     let is_write = matches!(wish(0), Wish::Write(_));
     if is_write && client.is_told(name, history) {
         return;
     }
-    let wish = if is_write { wish(history.begin(name)) } else { wish(0) };
+    let wish = if is_write { wish(history.begin_write(name)) } else { wish(0) };
     let (writes, seen) = match wish {
         Wish::Write(_) => (Writes::NONE, Log::default()),
         Wish::Sync => (history.open(name), Log::default()),
@@ -228,7 +228,7 @@ pub fn ask_master(protocol: &Sharing, state: &mut State, name: ClientName) {
 }
 
 /// Gets the write lease.
-pub fn take(state: &mut State, name: ClientName) {
+pub fn take_lease(state: &mut State, name: ClientName) {
     state.master.epoch += 1;
     state.master.holder = Some(Holder::Client(name));
     let (epoch, log) = (state.master.epoch, state.store.received);

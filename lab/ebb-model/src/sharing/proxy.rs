@@ -100,7 +100,7 @@ impl Stay {
 }
 
 /// Takes the write lease.
-pub fn take(state: &mut State) {
+pub fn take_lease(state: &mut State) {
     state.master.epoch += 1;
     let (epoch, log, boot) = (state.master.epoch, state.store.received, state.proxy.boot);
     state.master.holder = Some(Holder::Proxy(boot));

@@ -237,7 +237,7 @@ pub fn perform(protocol: &Standins, state: &mut State, action: Action) {
             log.unsynced = 0;
         }
         Action::Trust => state.always_on.lost_at = None,
-        Action::BeginRecovery => recovery::begin(state),
+        Action::BeginRecovery => recovery::begin_recovery(state),
         Action::ReadOwn => recovery::read(protocol, state, ALWAYS_ON),
         Action::ReadMirror(place) => recovery::read(protocol, state, place),
         Action::Promise(place) => recovery::promise(state, place),

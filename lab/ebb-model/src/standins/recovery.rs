@@ -63,7 +63,7 @@ impl Recovery {
 }
 
 /// The holder is given up, or a recovery died: it begins, under an epoch of its own.
-pub fn begin(state: &mut State) {
+pub fn begin_recovery(state: &mut State) {
     state.master.epoch += 1;
     state.master.held = false;
     state.history.again |= state.master.recovery.is_some() && state.history.replayed;

@@ -67,7 +67,7 @@ impl<'a> Optimal<'a> {
         }
     }
 
-    /// Switches a node on. Call [`Optimal::settle`] before asking.
+    /// Switches a node on. Call [`Optimal::even_out_loads`] before asking.
     pub fn switch_on(&mut self, node: usize) {
         if std::mem::replace(&mut self.active[node], true) {
             return;
@@ -83,7 +83,7 @@ impl<'a> Optimal<'a> {
     }
 
     /// Moves blocks until no path can even any two loads out.
-    pub fn settle(&mut self) {
+    pub fn even_out_loads(&mut self) {
         while self.improve() {}
     }
 

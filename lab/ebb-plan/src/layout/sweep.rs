@@ -108,7 +108,7 @@ pub fn placed(placement: &Placement, order: &[usize], greedy: Greedy, mut progre
     for (index, node) in order.iter().enumerate() {
         active[*node] = true;
         optimal.switch_on(*node);
-        optimal.settle();
+        optimal.even_out_loads();
         let busiest = optimal.loads().into_iter().max().unwrap_or(0);
         let unreadable = optimal.unreadable() as u64;
         let served = (greedy == Greedy::Too).then(|| balance::greedy(placement, &active, 0..blocks)).flatten();

@@ -33,7 +33,7 @@ fn fits(placement: &Placement, active: &[bool], limit: u64) -> bool {
 fn optimal_loads(placement: &Placement, active: &[bool]) -> Option<Vec<u64>> {
     let mut optimal = Optimal::new(placement);
     (0..placement.nodes).filter(|node| active[*node]).for_each(|node| optimal.switch_on(node));
-    optimal.settle();
+    optimal.even_out_loads();
     (optimal.unreadable() == 0).then(|| optimal.loads())
 }
 

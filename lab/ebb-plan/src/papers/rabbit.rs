@@ -142,7 +142,7 @@ fn balancer() -> Result<Vec<Comparison>> {
     let found = greedy(&placement, &all, 0..placement.holders.len()).map(|loads| mean_and_deviation(&loads, &all));
     let mut best = Optimal::new(&placement);
     (0..placement.nodes).for_each(|node| best.switch_on(node));
-    best.settle();
+    best.even_out_loads();
     let optimal = mean_and_deviation(&best.loads(), &all).1;
     let mean = Cell::number(found.map(|found| found.0), 2);
     let deviation = Cell::number(found.map(|found| found.1), 2);

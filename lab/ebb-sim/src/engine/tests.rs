@@ -30,7 +30,7 @@ fn a_flow_that_is_held_up_elsewhere_leaves_its_share_to_others() {
     let slow = engine.start(100.0, FREE, &[Use::plain(wide), Use::plain(narrow)], 1);
     let fast = engine.start(100.0, FREE, &[Use::plain(wide)], 2);
     let limited = engine.start(100.0, 1.0, &[Use::plain(wide)], 3);
-    engine.settle();
+    engine.refresh_rates();
     assert_eq!([engine.rate(slow), engine.rate(fast), engine.rate(limited)], [2.0, 7.0, 1.0]);
 }
 
@@ -105,7 +105,7 @@ fn play(world: &World, quantum: f64, mut look: impl FnMut(&Engine, &[ResourceId]
             Event::Done(index) => live[index as usize] = None,
         }
         if quantum == 0.0 {
-            engine.settle();
+            engine.refresh_rates();
         }
         look(&engine, &ids, &live);
     }

@@ -23,7 +23,7 @@ fn the_advice_is_the_cheapest_of_all_that_fit() {
     let wish = Wish { most_disks: 8, ..wish(0.15) };
     let advice = advise(&Serial, &cluster, &apps(), &[1], &wish).unwrap();
     let pairs: Vec<(usize, f64)> = wish.links.iter().flat_map(|gbps| (1..=8).map(|disks| (disks, *gbps))).collect();
-    let all = look(&Serial, &cluster, &apps(), &[1], &wish, &pairs).unwrap();
+    let all = measure_candidates(&Serial, &cluster, &apps(), &[1], &wish, &pairs).unwrap();
     let cheapest = all.iter().filter(|candidate| candidate.fits).map(|one| one.cost).fold(f64::INFINITY, f64::min);
     assert_eq!(advice.best.cost, cheapest, "{advice:#?}");
     assert!(advice.best.fits && advice.fewer_disks.is_none_or(|one| !one.fits));

@@ -29,7 +29,7 @@ pub fn may_begin(cluster: &Cluster, member: &Member) -> bool {
 }
 
 /// Begins one; what undoes it.
-pub fn begin(cluster: &Cluster, member: &Member, dice: &mut Dice) -> super::kind::Undo {
+pub fn begin_drain(cluster: &Cluster, member: &Member, dice: &mut Dice) -> super::kind::Undo {
     let host = member.process.host().to_owned();
     cluster.set_drained(Some(&host));
     tell(cluster, &host);

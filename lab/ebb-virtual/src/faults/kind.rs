@@ -197,13 +197,13 @@ impl Fault {
     }
 
     /// Lets it happen.
-    pub fn begin(self, cluster: &Cluster, world: &World, dice: &mut Dice) -> Undo {
+    pub fn inject(self, cluster: &Cluster, world: &World, dice: &mut Dice) -> Undo {
         let Self { kind, member, other } = self;
         let process = &member.process;
         let again = member.clone();
         match kind {
             Kind::LostProxy if member.role == Role::Proxy && dice.coin() => {
-                world.note("proxy_ends", &[]);
+                world.add_event("proxy_ends", &[]);
                 cluster.ask_to_end(&member);
                 Box::new(move |cluster| {
                     again.process.kill();
@@ -297,7 +297,7 @@ impl Fault {
                     cluster.restart(&again);
                 })
             }
-            Kind::Drain => drain::begin(cluster, &member, dice),
+            Kind::Drain => drain::begin_drain(cluster, &member, dice),
             Kind::MasterError => master_disk::begin_error(&member, dice),
             Kind::MasterRot => master_disk::begin_rot(cluster, &member, dice),
             Kind::LostNode => {

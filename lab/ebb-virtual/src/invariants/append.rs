@@ -53,10 +53,10 @@ mod tests {
     fn appended(first: u64, second: u64, truncated: bool) -> Vec<Violation> {
         let mut history = History::default();
         for (at, start) in [(first, 10), (second, 30)] {
-            let id = history.begin(0, 0, Change::Data { first: None, count: 2 }, start);
+            let id = history.begin_write(0, 0, Change::Data { first: None, count: 2 }, start);
             history.end(id, start + 5, Some(at));
             if truncated && start == 10 {
-                let id = history.begin(1, 0, Change::Truncate { from: 0 }, 20);
+                let id = history.begin_write(1, 0, Change::Truncate { from: 0 }, 20);
                 history.end(id, 25, None);
             }
         }

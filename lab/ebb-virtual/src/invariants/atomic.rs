@@ -91,7 +91,7 @@ mod tests {
     fn history(writes: &[(Time, Option<Time>)], reads: &[(u64, Time, Time)]) -> History {
         let mut history = History::default();
         for (start, end) in writes {
-            let id = history.begin(0, 0, DATA, *start);
+            let id = history.begin_write(0, 0, DATA, *start);
             if let Some(end) = end {
                 history.end(id, *end, None);
             }

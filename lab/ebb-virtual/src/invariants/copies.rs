@@ -14,7 +14,7 @@ pub type Copies = BTreeMap<String, BTreeSet<String>>;
 
 /// What is on the disks of block servers that run.
 #[must_use]
-pub fn take(cluster: &Cluster) -> Copies {
+pub fn scan_disks(cluster: &Cluster) -> Copies {
     let mut copies = Copies::new();
     let blocks = cluster.members().iter().filter(|member| member.role == Role::Block && member.process.is_alive());
     for member in blocks {

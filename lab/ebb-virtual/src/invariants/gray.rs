@@ -135,7 +135,7 @@ mod tests {
         times: 5,
     };
 
-    fn look(at: u32, gray: &[u64], set: &[u64]) -> Look {
+    fn make_look(at: u32, gray: &[u64], set: &[u64]) -> Look {
         Look {
             at: at * SECOND,
             gray: gray.iter().copied().collect(),
@@ -153,18 +153,23 @@ mod tests {
 
     #[test]
     fn a_set_that_gets_a_gray_member_or_shrinks_is_found() {
-        let well = [look(20, &[2], &[1, 2, 3]), look(25, &[2], &[1, 4, 3])];
+        let well = [make_look(20, &[2], &[1, 2, 3]), make_look(25, &[2], &[1, 4, 3])];
         assert_eq!(check_sets(&well, 3), []);
-        let back = [look(20, &[2], &[1, 2, 3]), look(25, &[2], &[1, 4, 3]), look(30, &[2], &[1, 2, 3])];
+        let back = [make_look(20, &[2], &[1, 2, 3]), make_look(25, &[2], &[1, 4, 3]), make_look(30, &[2], &[1, 2, 3])];
         assert_eq!(check_sets(&back, 3).len(), 1, "it came back while it was gray");
-        assert_eq!(check_sets(&[look(20, &[2], &[1, 2, 3]), look(25, &[2], &[1, 3])], 3).len(), 1);
-        assert_eq!(check_sets(&[look(20, &[], &[1, 2, 3]), look(25, &[1, 2, 3], &[1, 2, 3])], 3).len(), 1);
+        assert_eq!(check_sets(&[make_look(20, &[2], &[1, 2, 3]), make_look(25, &[2], &[1, 3])], 3).len(), 1);
+        assert_eq!(check_sets(&[make_look(20, &[], &[1, 2, 3]), make_look(25, &[1, 2, 3], &[1, 2, 3])], 3).len(), 1);
     }
 
     #[test]
     fn a_verdict_that_is_wrong_missing_or_kept_is_found() {
-        assert_eq!(check_verdicts(&PLAN, &[look(5, &[], &[]), look(35, &[2], &[]), look(150, &[], &[])]), []);
-        for wrong in [look(35, &[2, 3], &[]), look(35, &[], &[]), look(150, &[2], &[]), look(5, &[2], &[])] {
+        assert_eq!(
+            check_verdicts(&PLAN, &[make_look(5, &[], &[]), make_look(35, &[2], &[]), make_look(150, &[], &[])]),
+            []
+        );
+        for wrong in
+            [make_look(35, &[2, 3], &[]), make_look(35, &[], &[]), make_look(150, &[2], &[]), make_look(5, &[2], &[])]
+        {
             assert_eq!(check_verdicts(&PLAN, std::slice::from_ref(&wrong)).len(), 1, "{wrong:?}");
         }
     }

@@ -57,7 +57,7 @@ mod tests {
         let mut history = History::default();
         for (at, (first, count)) in [(0, 10), (4, 4)].into_iter().enumerate() {
             let start = at as u64 * 100 + 1;
-            let id = history.begin(at, 0, Change::Data { first: Some(first), count }, start);
+            let id = history.begin_write(at, 0, Change::Data { first: Some(first), count }, start);
             history.end(id, start + 10, None);
             history.synced(at, 0, start + 20);
         }

@@ -71,24 +71,31 @@ impl Names {
         match dice.below(if may_change { 100 } else { 45 }) {
             0..30 => {
                 let rest = dice.span(STEP_MAX);
-                self.note(Operation::Read(one), self.read(one, rest)).await;
+                self.record_operation(Operation::Read(one), self.read(one, rest)).await;
             }
             30..37 => self.list().await,
-            37..45 => self.note(Operation::Look(one), self.look(one)).await,
+            37..45 => self.record_operation(Operation::Look(one), self.look_up(one)).await,
             45..65 => self.put(one, dice).await,
             65..80 => self.put_new(one, dice).await,
             80..88 => {
                 let unlinked = async { self.client.unlink(&root(), self.directory, &text(one)).await.map(done) };
-                self.note(Operation::Unlink(one), unlinked).await;
+                self.record_operation(Operation::Unlink(one), unlinked).await;
             }
-            88..92 => self.note(Operation::Move(one, other), self.rename(&text(one), other, false, false)).await,
-            92..96 => self.note(Operation::MoveNew(one, other), self.rename(&text(one), other, true, false)).await,
-            _ => self.note(Operation::Exchange(one, other), self.rename(&text(one), other, false, true)).await,
+            88..92 => {
+                self.record_operation(Operation::Move(one, other), self.rename(&text(one), other, false, false)).await
+            }
+            92..96 => {
+                self.record_operation(Operation::MoveNew(one, other), self.rename(&text(one), other, true, false)).await
+            }
+            _ => {
+                self.record_operation(Operation::Exchange(one, other), self.rename(&text(one), other, false, true))
+                    .await
+            }
         }
     }
 
     /// Does it and notes what was answered. One that is never answered, for its client dies, is noted too.
-    async fn note(&self, operation: Operation, work: impl Future<Output = Result<Answer>>) {
+    async fn record_operation(&self, operation: Operation, work: impl Future<Output = Result<Answer>>) {
         let (board, client) = (&self.board, self.number);
         let start = board.now();
         let record = Record { client, operation, answer: Answer::Unknown, start, end: u64::MAX };
@@ -109,7 +116,7 @@ impl Names {
         board.history.lock().end_name(number, answer, end);
     }
 
-    async fn look(&self, name: Name) -> Result<Answer> {
+    async fn look_up(&self, name: Name) -> Result<Answer> {
         self.client.lookup(&root(), self.directory, &text(name)).await.map(done)
     }
 
@@ -209,7 +216,7 @@ impl Names {
         // What was made in part under a name of its own is in nobody's way.
         let Ok((_, temporary, file)) = self.temporary().await else { return };
         self.runtime.sleep(dice.span(STEP_MAX)).await;
-        self.note(Operation::Put(name, file), self.rename(&temporary, name, false, false)).await;
+        self.record_operation(Operation::Put(name, file), self.rename(&temporary, name, false, false)).await;
     }
 
     /// By link, by a rename that does not replace, or by O_EXCL.
@@ -225,7 +232,7 @@ impl Names {
                 made = Some(making.await?.0);
                 Ok(Answer::Done)
             };
-            self.note(Operation::Make(name, file), making).await;
+            self.record_operation(Operation::Make(name, file), making).await;
             if let Some(handle) = made {
                 self.runtime.sleep(dice.span(STEP_MAX)).await;
                 // Whoever finds it empty may do so for ever.
@@ -236,11 +243,11 @@ impl Names {
         }
         let Ok((inode, temporary, file)) = self.temporary().await else { return };
         if way == 1 {
-            self.note(Operation::PutNew(name, file), self.rename(&temporary, name, true, false)).await;
+            self.record_operation(Operation::PutNew(name, file), self.rename(&temporary, name, true, false)).await;
             return;
         }
         let linking = async { self.client.link(&root(), inode, self.directory, &text(name)).await.map(done) };
-        self.note(Operation::PutNew(name, file), linking).await;
+        self.record_operation(Operation::PutNew(name, file), linking).await;
         // One that stays is in nobody's way.
         let _ = self.client.unlink(&root(), self.directory, &temporary).await;
     }

@@ -91,7 +91,7 @@ pub fn run(seed: u64, options: PowerOptions) -> Report {
     let world_options = WorldOptions { panics: Panics::EndTheTask, plant: options.plant, ..WorldOptions::default() };
     World::run(seed, world_options, |world| async move {
         let mut report = Report { seed, ..Report::default() };
-        match Scene::begin(&world, options).await {
+        match Scene::set_up(&world, options).await {
             Ok(scene) => {
                 let found = scene.drive().await;
                 let ledger = scene.ledger.lock();
@@ -120,7 +120,7 @@ pub fn run(seed: u64, options: PowerOptions) -> Report {
 
 impl Scene {
     /// Starts everything, makes the files at full power, and follows the signal.
-    async fn begin(world: &World, options: PowerOptions) -> Result<Arc<Self>> {
+    async fn set_up(world: &World, options: PowerOptions) -> Result<Arc<Self>> {
         let mut settings = super::PowerOptions::new(options.nodes, options.policy, options.interval);
         settings.overload_rule = OVERLOADED;
         let cluster = PowerCluster::start_with(world, settings).await?;
@@ -200,7 +200,7 @@ impl Scene {
             if number.is_multiple_of(ASK_EVERY)
                 && let Ok(told) = self.cluster.describe().await
             {
-                self.take(&told);
+                self.feed_meter(&told);
             }
             let at_ms = self.now_ms();
             let is_excused = at_ms < self.excused_ms.load(Ordering::Relaxed);
@@ -210,7 +210,7 @@ impl Scene {
         }
     }
 
-    fn take(&self, told: &pb::DescribePowerReply) {
+    fn feed_meter(&self, told: &pb::DescribePowerReply) {
         let (now_ms, mut meter) = (self.now_ms(), self.meter.lock());
         if let Err(error) = meter.on_plans(&told.plans, now_ms) {
             self.ledger.lock().complaints.push(format!("a plan that nobody can read: {error}"));

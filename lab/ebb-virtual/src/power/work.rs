@@ -53,7 +53,7 @@ impl Ledger {
     }
 
     /// A read that began when `before` was known has shown these bytes.
-    pub fn judge(&mut self, file: usize, before: Known, bytes: &[u8]) {
+    pub fn verify_read(&mut self, file: usize, before: Known, bytes: &[u8]) {
         self.reads += 1;
         let known = &mut self.files[file];
         let value = match one_value(bytes) {
@@ -191,7 +191,7 @@ pub async fn read_once(
     let before = ledger.lock().files[file];
     let read = client.read(handle, 0, u32::try_from(BYTES).map_err(|_| err!(Internal, "a file is small"))?).await;
     client.close(handle).await;
-    ledger.lock().judge(file, before, &read?);
+    ledger.lock().verify_read(file, before, &read?);
     Ok(())
 }
 
@@ -289,13 +289,13 @@ mod tests {
         let mut ledger = Ledger::of(1);
         ledger.files[0] = Known { begun: 5, least: 3 };
         let before = ledger.files[0];
-        ledger.judge(0, before, &content(4));
+        ledger.verify_read(0, before, &content(4));
         assert_eq!((ledger.complaints.len(), ledger.files[0].least), (0, 4), "what was shown must stay");
         let before = ledger.files[0];
-        ledger.judge(0, before, &content(3));
-        ledger.judge(0, before, &content(6));
-        ledger.judge(0, before, &[content(4), content(5)].concat());
-        ledger.judge(0, before, b"");
+        ledger.verify_read(0, before, &content(3));
+        ledger.verify_read(0, before, &content(6));
+        ledger.verify_read(0, before, &[content(4), content(5)].concat());
+        ledger.verify_read(0, before, b"");
         assert_eq!(ledger.complaints.len(), 4, "{:?}", ledger.complaints);
     }
 }

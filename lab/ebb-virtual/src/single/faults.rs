@@ -57,7 +57,7 @@ impl Fault {
         Self { how: *dice.pick(&ALL), member: (*dice.pick(&blocks)).clone() }
     }
 
-    pub(super) fn begin(&self, cluster: &Cluster) {
+    pub(super) fn inject(&self, cluster: &Cluster) {
         let process = &self.member.process;
         match self.how {
             How::Frozen => process.freeze(),

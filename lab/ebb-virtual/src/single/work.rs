@@ -44,8 +44,8 @@ impl Worker {
     /// Works until told to stop; files and their contents, as acknowledged.
     pub(super) async fn run(mut self, mut dice: Dice) -> Vec<(String, Vec<u8>)> {
         let held = self.held_name(self.number);
-        let made = self.note(What::Create, make(&self.client, self.directory, &held, Bytes::new())).await;
-        let shared = self.note(What::ReadOther, open(&self.client, self.directory, SHARED)).await;
+        let made = self.record_operation(What::Create, make(&self.client, self.directory, &held, Bytes::new())).await;
+        let shared = self.record_operation(What::ReadOther, open(&self.client, self.directory, SHARED)).await;
         let (Some((own, inode)), Some(shared)) = (made, shared) else { return Vec::new() };
         self.held_inode = inode;
         let mut is_known = true;
@@ -72,7 +72,7 @@ impl Worker {
     }
 
     /// Does it, and notes how long it took and how it ended.
-    async fn note<T>(&self, what: What, operation: impl Future<Output = Result<T>>) -> Option<T> {
+    async fn record_operation<T>(&self, what: What, operation: impl Future<Output = Result<T>>) -> Option<T> {
         let world = self.desk.cluster.world();
         let start = world.now();
         let done = operation.await;
@@ -95,11 +95,11 @@ impl Worker {
         if self.kept.len() >= KEPT_MAX {
             let (name, _) = self.kept.remove(0);
             let gone = async { self.client.unlink(&Credentials::root(), self.directory, name.as_bytes()).await };
-            self.note(What::Unlink, gone).await;
+            self.record_operation(What::Unlink, gone).await;
         }
         let data = self.bytes(length(dice));
         let name = format!("c{}-{}", self.number, self.made);
-        let made = self.note(What::Create, make(&self.client, self.directory, &name, data.clone())).await;
+        let made = self.record_operation(What::Create, make(&self.client, self.directory, &name, data.clone())).await;
         if let Some((handle, _)) = made {
             self.client.close(handle).await;
             self.kept.push((name, data.to_vec()));
@@ -128,7 +128,7 @@ impl Worker {
             self.client.write(own, offset, data.clone()).await?;
             self.client.fsync(own).await
         };
-        if self.note(what, written).await.is_none() {
+        if self.record_operation(what, written).await.is_none() {
             return false;
         }
         if let Some(size) = size {
@@ -146,7 +146,7 @@ impl Worker {
             self.client.append(shared, data).await?;
             self.client.fsync(shared).await
         };
-        self.note(What::Append, appended).await;
+        self.record_operation(What::Append, appended).await;
         true
     }
 
@@ -160,7 +160,7 @@ impl Worker {
                 false => Err(err!(Internal, "the bytes at {offset} are not those that were written")),
             }
         };
-        self.note(What::Read, read).await;
+        self.record_operation(What::Read, read).await;
         true
     }
 
@@ -169,7 +169,7 @@ impl Worker {
         // It may not be there yet.
         let (root, directory) = (Credentials::root(), self.directory);
         if self.client.lookup(&root, directory, name.as_bytes()).await.is_ok() {
-            self.note(What::ReadOther, read_some(&self.client, directory, &name)).await;
+            self.record_operation(What::ReadOther, read_some(&self.client, directory, &name)).await;
         }
         true
     }

@@ -57,12 +57,12 @@ async fn read_file(client: &Client, number: usize) -> Vec<u8> {
 async fn blinking(world: &World, nodes: usize, share: f64) -> PowerCluster {
     let cluster = PowerCluster::start(world, nodes, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
     cluster.set_fraction(share).await.unwrap();
-    settle(world).await;
+    wait_for_plan(world).await;
     cluster
 }
 
 /// Waits until the plan that follows an operator's override is in force.
-async fn settle(world: &World) {
+async fn wait_for_plan(world: &World) {
     world.sleep(INTERVAL * 2 + Duration::from_secs(1)).await;
 }
 
@@ -97,7 +97,7 @@ fn circular_blinking_keeps_the_budget_and_every_read_returns_within_an_interval(
         }
         for share in [0.8, 0.5, 0.2] {
             cluster.set_fraction(share).await.unwrap();
-            settle(&world).await;
+            wait_for_plan(&world).await;
             let peak = peak_watts(&world, &cluster, 3).await;
             assert!(peak <= share * 225.0, "{peak} W at {share}");
             assert!(peak > share * 225.0 - 25.0, "{peak} W at {share}: power is left unused");
@@ -119,7 +119,7 @@ fn circular_blinking_keeps_the_budget_and_every_read_returns_within_an_interval(
         let status = cluster.status().await.unwrap();
         assert_eq!((status.policy.as_str(), status.budget_watts), ("blink-circular", 85.0));
         cluster.set_fraction(1.0).await.unwrap();
-        settle(&world).await;
+        wait_for_plan(&world).await;
         assert!((cluster.nodes_watts() - 225.0).abs() < 1e-9);
     });
 }
@@ -247,7 +247,7 @@ fn fsync_does_not_wait_for_members_that_sleep() {
 /// Files whose last contents are in handoff logs alone as far as some member goes, and whose writer is dead.
 async fn write_and_die(world: &World, cluster: &PowerCluster) {
     cluster.set_fraction(0.3).await.unwrap();
-    settle(world).await;
+    wait_for_plan(world).await;
     let client = cluster.connect("client").await.unwrap();
     let files = write_files(&client).await;
     world.sleep(INTERVAL * 2).await;
@@ -399,7 +399,7 @@ fn a_master_that_hears_nobody_takes_a_plan_that_wakes_others() {
                 client.disconnect().await.unwrap();
             }
             cluster.set_fraction(0.3).await.unwrap();
-            settle(&world).await;
+            wait_for_plan(&world).await;
             let powered = cluster.powered().await;
             assert_eq!(powered.len(), 1, "seed {seed}: the budget is not that of one node");
             let only = NodeId::new(*powered.first().unwrap());
@@ -428,7 +428,7 @@ fn nodes_that_are_cut_off_for_a_moment_are_heard_again_at_low_power() {
             let client = cluster.connect("client").await.unwrap();
             let files = write_files(&client).await;
             cluster.set_fraction(0.3).await.unwrap();
-            settle(&world).await;
+            wait_for_plan(&world).await;
             let hosts = ["h3", "h4", "h5", "h6"];
             hosts.iter().for_each(|host| world.partition(host, "master"));
             let since = world.now();

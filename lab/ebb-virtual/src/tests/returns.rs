@@ -102,10 +102,10 @@ fn return_after(seed: u64, later: Duration) -> pb::ClusterStatusReply {
         world.sleep(later).await;
         cluster.restart(&blocks[1]);
         cluster.restart(&blocks[2]);
-        let mut before = copies::take(&cluster);
+        let mut before = copies::scan_disks(&cluster);
         for _ in 0..400 {
             world.sleep(Duration::from_millis(50)).await;
-            let now = copies::take(&cluster);
+            let now = copies::scan_disks(&cluster);
             assert_eq!(copies::check(&before, &now, 3), [], "seed {seed}");
             before = now;
         }

@@ -75,7 +75,7 @@ pub(crate) struct Round {
 
 impl Round {
     /// Nobody has answered yet.
-    pub fn begin(shared: &Arc<Shared>) -> Arc<Self> {
+    pub fn new(shared: &Arc<Shared>) -> Arc<Self> {
         Arc::new(Self { shared: shared.clone(), answers: Mutex::default() })
     }
 
@@ -113,7 +113,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             if now.since(begun) > SLOT + STARVED {
                 evidence.on_starved(begun);
             }
-            (evidence.judge(now), evidence.slow().collect::<Vec<_>>())
+            (evidence.find_slow(now), evidence.slow().collect::<Vec<_>>())
         };
         if is_news {
             tracing::debug!(?slow, "members that answer late");

@@ -15,7 +15,7 @@ fn rounds(evidence: &mut Evidence, from_ms: u64, seconds: u64, every_ms: u64, to
     while ms < end {
         let answers: Vec<_> = (1..).zip(took).map(|(node, took)| (node, u32::try_from(took).unwrap() * MS)).collect();
         evidence.on_round(&answers, at(ms));
-        evidence.judge(at(ms));
+        evidence.find_slow(at(ms));
         ms += every_ms;
     }
     end
@@ -66,7 +66,7 @@ fn a_freeze_is_not_slowness() {
         for _ in 0..200 {
             evidence.on_round(&[(1, 3 * MS), (2, 3000 * MS), (3, 4 * MS)], at(now));
         }
-        evidence.judge(at(now));
+        evidence.find_slow(at(now));
         assert_eq!(slow(&evidence), Vec::<u64>::new());
     }
 }
@@ -78,7 +78,7 @@ fn one_that_stops_now_and_then_is_slow_by_the_mean() {
         for number in 0..600 {
             let took = if number % every == 0 { Duration::from_millis(stopped) } else { 4 * MS };
             evidence.on_round(&[(1, 4 * MS), (2, took), (3, 5 * MS)], at(number * 20));
-            evidence.judge(at(number * 20));
+            evidence.find_slow(at(number * 20));
         }
         slow(&evidence)
     };
@@ -98,7 +98,7 @@ fn with_stops(stopped: u64, works: u64, quick: Duration) -> Evidence {
         while now < until + u32::try_from(works).unwrap() * MS {
             now += quick;
             evidence.on_round(&[(1, 2 * MS), (2, quick), (3, 2 * MS)], Moment(now));
-            evidence.judge(Moment(now));
+            evidence.find_slow(Moment(now));
         }
     }
     evidence
@@ -150,7 +150,7 @@ fn one_that_is_not_is_asked() {
             now += 500;
             let took = took[usize::try_from(number % 4).unwrap()].map(Duration::from_millis);
             evidence.on_asked(2, took, Some(MS), at(now));
-            evidence.judge(at(now));
+            evidence.find_slow(at(now));
         }
         slow(evidence)
     };

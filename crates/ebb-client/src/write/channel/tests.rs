@@ -23,7 +23,7 @@ struct Fake {
 }
 
 impl Fake {
-    fn take(&mut self, write: &Outgoing, sync: bool) -> Result<pb::MemberResult> {
+    fn receive(&mut self, write: &Outgoing, sync: bool) -> Result<pb::MemberResult> {
         if !self.alive {
             return Err(err!(Unreachable, "down"));
         }
@@ -127,7 +127,7 @@ impl Bench {
                 Step::Sync { peers, .. } => self.flights.push(Flight::Sync(peers)),
                 Step::Repair => {
                     self.repair();
-                    self.settle();
+                    self.retire_synced();
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Bench {
     }
 
     /// A version once sent never carries other bytes, also if it was refused: it may land later.
-    fn note(&mut self, write: &Arc<Outgoing>) {
+    fn remember(&mut self, write: &Arc<Outgoing>) {
         let before = self.sent.insert(write.version, write.clone());
         assert!(before.is_none(), "{} is given out a second time", write.version);
     }
@@ -208,10 +208,10 @@ impl Bench {
         let flight = self.flights.swap_remove(which % self.flights.len());
         match flight {
             Flight::Send(write, sync) => {
-                self.note(&write);
+                self.remember(&write);
                 let nodes: Vec<u64> = self.channel.peers.iter().map(|peer| peer.member.node).collect();
-                let take = |node: &u64| self.members.get_mut(node).unwrap().take(&write, sync);
-                let results = nodes.iter().map(take).collect();
+                let receive = |node: &u64| self.members.get_mut(node).unwrap().receive(&write, sync);
+                let results = nodes.iter().map(receive).collect();
                 self.flights.push(Flight::Sent(write.version, results));
             }
             Flight::Sent(version, results) => self.channel.on_sent(version, &results).unwrap(),
@@ -225,7 +225,7 @@ impl Bench {
                     if at > 0 {
                         self.channel.on_taken(peer, last.0, &last.1).unwrap();
                     }
-                    last = (write.version, fake.take(write, at + 1 == writes.len()));
+                    last = (write.version, fake.receive(write, at + 1 == writes.len()));
                     if last.1.as_ref().map_or(true, |answer| answer.failure.is_some()) {
                         break;
                     }
@@ -240,14 +240,14 @@ impl Bench {
                 }
             }
         }
-        self.settle();
+        self.retire_synced();
         self.start();
     }
 
     /// The promise: what is settled is on the disk of every member of the set, and that has as many as a write needs, and as
     /// wanted unless there were no nodes.
-    fn settle(&mut self) {
-        self.channel.settle();
+    fn retire_synced(&mut self) {
+        self.channel.take_synced();
         let (settled, count) = (self.channel.settled, self.channel.peers.len());
         let least = if self.was_short { 2 } else { 3 };
         assert!(settled == Version::ZERO || count >= least, "{settled} settled on {count} members");
@@ -491,7 +491,7 @@ fn a_member_whose_disk_has_gone_back_in_time_is_replaced_at_once() {
     bench.members.insert(2, Fake { boot: saved.boot + 1, ..saved });
     bench.write(1);
     let Some(Flight::Send(write, sync)) = bench.flights.pop() else { panic!("nothing is sent") };
-    let results = [1, 2, 3].map(|node| bench.members.get_mut(&node).unwrap().take(&write, sync));
+    let results = [1, 2, 3].map(|node| bench.members.get_mut(&node).unwrap().receive(&write, sync));
     bench.channel.on_sent(write.version, &results).unwrap();
     let failed = bench.channel.peers.iter().map(|peer| peer.failed.as_ref().map(Error::kind)).collect::<Vec<_>>();
     assert_eq!(failed, [None, Some(ErrorKind::StaleVersion), None], "its first answer says what it has lost");

@@ -10,7 +10,7 @@ use ebb_types::{DatasetId, MetablockId, Version, VolumeId};
 use ebb_wire::pb;
 
 use super::{Choice, Fit, MetablockView, View, choose};
-use crate::copies::executor::begin;
+use crate::copies::executor::begin_step;
 use crate::copies::repair::Condition;
 use crate::copies::{Kind, Obstacle, Outcome, Priority, Reason, Step, Task};
 use crate::shared::Shared;
@@ -60,7 +60,7 @@ async fn look_around(shared: &Arc<Shared>) {
     if shares.is_empty() && machine.all_extras().next().is_none() {
         return;
     }
-    let view = shared.look(|view| look_at(view, shares));
+    let view = shared.with_view(|view| look_at(view, shares));
     let (mut taken_back, mut placeless) = (0, 0);
     for choice in choose(&view) {
         let (count, most) = match choice {
@@ -71,7 +71,7 @@ async fn look_around(shared: &Arc<Shared>) {
             continue;
         }
         let Some(step) = to_step(&shared.group.machine(), choice) else { continue };
-        match begin(shared, step).await {
+        match begin_step(shared, step).await {
             // Others would find the same.
             Outcome::Not(Obstacle::TooMany) => return,
             Outcome::Copying => {}

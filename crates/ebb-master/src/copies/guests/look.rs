@@ -10,7 +10,7 @@ use ebb_types::{InodeId, MetablockId, NodeId};
 use ebb_wire::pb;
 
 use super::{GuestView, Move, Prospect, choose_move};
-use crate::copies::executor::begin;
+use crate::copies::executor::begin_step;
 use crate::copies::{Kind, Outcome, Priority, Reason, Step, Target, Task};
 use crate::shared::Shared;
 use crate::view::ClusterView;
@@ -44,7 +44,7 @@ impl Round {
         };
         let (mut records, mut begun) = (0, 0);
         for (home, metablock) in away {
-            let Some(step) = shared.look(|view| look(view, &machine, home, metablock)) else { continue };
+            let Some(step) = shared.with_view(|view| step_for(view, &machine, home, metablock)) else { continue };
             if records >= RECORDS_MAX {
                 break;
             }
@@ -52,7 +52,7 @@ impl Round {
             if !is_urgent && waits_for_holder(shared, &mut self.held, &machine, step.task.inode) {
                 continue;
             }
-            match begin(shared, step).await {
+            match begin_step(shared, step).await {
                 Outcome::Not(_) => {}
                 Outcome::Copying => begun += 1,
                 Outcome::Recorded => records += 1,
@@ -63,9 +63,9 @@ impl Round {
 }
 
 /// The step for a guest, if it is to be moved now.
-fn look(view: &ClusterView<'_>, machine: &Machine, home: NodeId, metablock: MetablockId) -> Option<Step> {
+fn step_for(view: &ClusterView<'_>, machine: &Machine, home: NodeId, metablock: MetablockId) -> Option<Step> {
     let (task, guest) = find(view, machine, home, metablock)?;
-    let choice = choose_move(&look_at(view, &task, &guest))?;
+    let choice = choose_move(&guest_view(view, &task, &guest))?;
     Some(to_step(task, &guest, choice))
 }
 
@@ -95,7 +95,7 @@ fn find(view: &ClusterView<'_>, machine: &Machine, home: NodeId, metablock: Meta
     is_free.then_some((task, guest))
 }
 
-fn look_at(view: &ClusterView<'_>, task: &Task, guest: &pb::Member) -> GuestView {
+fn guest_view(view: &ClusterView<'_>, task: &Task, guest: &pb::Member) -> GuestView {
     let home = guest.home_id();
     let prospect = |node| Prospect::of(&view.soft.plans, node, view.now_ms);
     GuestView {

@@ -7,7 +7,7 @@ use ebb_meta::Machine;
 use ebb_types::{MetablockId, NodeId, Version, VolumeId};
 
 use super::{Repair, choose_repair, readable};
-use crate::copies::executor::begin;
+use crate::copies::executor::begin_step;
 use crate::copies::{Kind, Obstacle, Outcome, Priority, Reason, Step, Target, Task, rejoin};
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
@@ -108,7 +108,7 @@ pub(crate) fn suspect_volumes(shared: &Shared, machine: &Machine, volumes: &[Vol
 async fn look_at(shared: &Arc<Shared>, marks: &[Mark]) -> Option<Mark> {
     let mut crowded = 0;
     for mark in marks {
-        let found = shared.look(|view| look(view, mark.1));
+        let found = shared.with_view(|view| look_at_set(view, mark.1));
         if let Some(copies) = found.copies {
             shared.soft().work.suspects.rank(mark.1, copies);
         }
@@ -121,7 +121,7 @@ async fn look_at(shared: &Arc<Shared>, marks: &[Mark]) -> Option<Mark> {
             }
             Look::Step(step) => {
                 let replaced = replaced(&step.kind);
-                let found_none = is_crowded(&begin(shared, *step).await);
+                let found_none = is_crowded(&begin_step(shared, *step).await);
                 let mut soft = shared.soft();
                 if found_none && let Some(member) = replaced {
                     // Where no other node has room, room may come where the damage is.
@@ -159,7 +159,7 @@ struct Found {
     look: Look,
 }
 
-fn look(view: &ClusterView<'_>, metablock: MetablockId) -> Found {
+fn look_at_set(view: &ClusterView<'_>, metablock: MetablockId) -> Found {
     let settled = |copies| Found { copies, look: Look::Settled };
     let Some(task) = Task::find(view.machine, metablock) else { return settled(None) };
     let Ok(attr) = view.machine.attr(task.inode) else { return settled(None) };

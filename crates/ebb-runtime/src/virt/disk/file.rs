@@ -90,12 +90,12 @@ impl VirtualFile {
     }
 
     /// Looks at the file without taking time: its inode is in memory.
-    fn look<T>(&self, look: impl FnOnce(&Inode) -> T) -> Result<T> {
+    fn read_inode<T>(&self, read: impl FnOnce(&Inode) -> T) -> Result<T> {
         let mut state = self.disk.state.lock();
         if state.life != self.life {
             return Err(gone());
         }
-        Ok(look(state.inode(self.file)))
+        Ok(read(state.inode(self.file)))
     }
 }
 
@@ -173,7 +173,7 @@ impl FileBackend for VirtualFile {
     }
 
     fn len(&self) -> Work<'_, Result<u64>> {
-        Box::pin(async move { self.look(|inode| inode.current.len()) })
+        Box::pin(async move { self.read_inode(|inode| inode.current.len()) })
     }
 
     fn punch_hole(&self, offset: u64, len: u64) -> Work<'_, Result<()>> {
@@ -185,7 +185,7 @@ impl FileBackend for VirtualFile {
     }
 
     fn allocated_bytes(&self) -> Work<'_, Result<u64>> {
-        Box::pin(async move { self.look(|inode| inode.current.allocated_bytes()) })
+        Box::pin(async move { self.read_inode(|inode| inode.current.allocated_bytes()) })
     }
 
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {

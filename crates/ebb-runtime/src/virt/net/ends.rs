@@ -53,7 +53,7 @@ impl AsyncRead for ReadEnd {
         if want == 0 {
             return Poll::Ready(Ok(()));
         }
-        let data = pipe.take(want);
+        let data = pipe.take_bytes(want);
         if !data.is_empty() {
             buf.put_slice(&data);
             // The window opens for the writer at once: the latency of acknowledgements is not modelled.

@@ -93,7 +93,7 @@ impl Pipe {
     }
 
     /// Takes up to `want` bytes that have arrived.
-    pub(super) fn take(&mut self, want: usize) -> Bytes {
+    pub(super) fn take_bytes(&mut self, want: usize) -> Bytes {
         let Some(front) = self.buffer.front_mut() else { return Bytes::new() };
         let count = want.min(front.len());
         let taken = front.split_to(count);

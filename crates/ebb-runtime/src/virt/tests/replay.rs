@@ -118,7 +118,7 @@ fn the_order_of_wakes_has_no_say() {
                 let (mut receive, waiting, world) = (send.subscribe(), runtime.clone(), world.clone());
                 runtime.spawn("receive", async move {
                     while receive.changed().await.is_ok() {
-                        world.note("changed", &[number]);
+                        world.add_event("changed", &[number]);
                         waiting.sleep(Duration::from_micros(waiting.random_u64() % 3)).await;
                     }
                 });

@@ -81,12 +81,12 @@ impl Registered {
             .collect();
         let served = (!hosts.is_empty()).then(|| of_hosts.values().copied().collect());
         let registered = Arc::new(Self { served, addresses: Mutex::default() });
-        registered.take(&nodes);
+        registered.replace_addresses(&nodes);
         runtime.spawn("where nodes are", Arc::clone(&registered).follow(runtime.clone(), master));
         (registered, of_hosts)
     }
 
-    fn take(&self, nodes: &[pb::Node]) {
+    fn replace_addresses(&self, nodes: &[pb::Node]) {
         let is_served = |node: &NodeId| self.served.as_ref().is_none_or(|served| served.contains(node));
         let addresses = nodes.iter().map(|node| (NodeId::new(node.id), node.address.clone()));
         *self.addresses.lock() = addresses.filter(|(node, _)| is_served(node)).collect();
@@ -96,7 +96,7 @@ impl Registered {
         loop {
             runtime.sleep(LOOK).await;
             match listed(&master).await {
-                Ok(nodes) => self.take(&nodes),
+                Ok(nodes) => self.replace_addresses(&nodes),
                 Err(error) => tracing::debug!(%error, "the master does not tell of its nodes"),
             }
         }
