@@ -15,7 +15,7 @@ use ebb_types::{Error, ErrorKind, InodeId, Result};
 use crate::abi::init::KernelAbilities;
 use crate::abi::reply;
 use crate::abi::reply::Validity;
-use crate::abi::request::{Header, Request};
+use crate::abi::request::{Header, LockRequest, Request};
 use crate::credentials;
 use crate::interrupt::Interrupts;
 use crate::kernel_cache::KernelCache;
@@ -66,42 +66,14 @@ impl<V: Vfs> Server<V> {
 
     async fn dispatch(&self, header: &Header, request: Request) -> Result<Bytes> {
         match request {
-            Request::Lookup { .. }
-            | Request::GetAttr
-            | Request::Statx
-            | Request::SetAttr(_)
-            | Request::ReadLink
-            | Request::StatFs
-            | Request::OpenDir
-            | Request::ReadDir { .. }
-            | Request::ReleaseDir
-            | Request::FsyncDir => self.about_inode(header, request).await,
-            Request::Symlink { .. }
-            | Request::MakeNode { .. }
-            | Request::MakeDir { .. }
-            | Request::Unlink { .. }
-            | Request::RemoveDir { .. }
-            | Request::Rename { .. }
-            | Request::Link { .. } => self.change_names(header, request).await,
-            Request::SetXattr { .. }
-            | Request::GetXattr { .. }
-            | Request::ListXattr { .. }
-            | Request::RemoveXattr { .. } => self.xattr(header, request).await,
-            Request::Open { .. }
-            | Request::Create { .. }
-            | Request::CreateUnnamed { .. }
-            | Request::Read { .. }
-            | Request::Write { .. }
-            | Request::Flush { .. }
-            | Request::Release { .. }
-            | Request::Fsync { .. }
-            | Request::Allocate { .. }
-            | Request::Seek { .. }
-            | Request::CopyRange { .. } => self.on_file(header, request).await,
-            Request::GetLock(lock) => self.test_lock(header, lock).await,
-            Request::SetLock { lock, wait } => self.set_lock(header, lock, wait).await,
+            Request::Inode(request) => self.about_inode(header, request).await,
+            Request::Names(request) => self.change_names(header, request).await,
+            Request::Xattr(request) => self.xattr(header, request).await,
+            Request::File(request) => self.on_file(header, request).await,
+            Request::Lock(LockRequest::GetLock(lock)) => self.test_lock(header, lock).await,
+            Request::Lock(LockRequest::SetLock { lock, wait }) => self.set_lock(header, lock, wait).await,
             // Dealt with where they are read.
-            Request::Forget | Request::Interrupt { .. } | Request::Destroy | Request::Unknown => Ok(Bytes::new()),
+            Request::Control(_) => Ok(Bytes::new()),
         }
     }
 

@@ -14,7 +14,7 @@ use ebb_types::{Error, Result, err};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::abi::request::{self, Header, Request};
+use crate::abi::request::{self, ControlRequest, FileRequest, Header, LockRequest, Request, Write};
 use crate::abi::{IN_HEADER, init};
 use crate::device::{Device, Received};
 use crate::server::{Server, errno};
@@ -109,10 +109,10 @@ impl<V: Vfs> Session<V> {
         };
         let answer = Answer { device: Arc::clone(device), header, given: false };
         match request::parse(&header, message) {
-            Ok(Request::Forget) => answer.none(),
+            Ok(Request::Control(ControlRequest::Forget)) => answer.none(),
             // The kernel stops asking.
-            Ok(Request::Unknown) => answer.refuse(libc::ENOSYS),
-            Ok(Request::Interrupt { unique }) => {
+            Ok(Request::Control(ControlRequest::Unknown)) => answer.refuse(libc::ENOSYS),
+            Ok(Request::Control(ControlRequest::Interrupt { unique })) => {
                 self.server.interrupts.interrupt(unique);
                 answer.none();
             }
@@ -158,9 +158,9 @@ impl<V: Vfs> Session<V> {
 /// What a request counts for. Waits for locks count nothing: the unlock that ends them must find room.
 fn units_of(request: &Request) -> u32 {
     let bytes = match request {
-        Request::SetLock { wait: true, .. } => return 0,
-        Request::Write { data, .. } => data.len(),
-        Request::Read { len, .. } => *len as usize,
+        Request::Lock(LockRequest::SetLock { wait: true, .. }) => return 0,
+        Request::File(FileRequest::Write(Write { data, .. })) => data.len(),
+        Request::File(FileRequest::Read { len, .. }) => *len as usize,
         _ => 0,
     };
     (1 + bytes / UNIT_BYTES).min(UNITS as usize / 2) as u32

@@ -23,138 +23,99 @@ pub struct Header {
     pub pid: u32,
 }
 
-/// A request. Names and values are parts of the message that it came in.
+/// A request, by the group that serves it: one that goes the wrong way cannot be written. Names and values are parts of the message
+/// that it came in.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Request {
-    Lookup {
-        name: Bytes,
-    },
-    Forget,
+    Inode(InodeRequest),
+    Names(NameRequest),
+    Xattr(XattrRequest),
+    File(FileRequest),
+    Lock(LockRequest),
+    Control(ControlRequest),
+}
+
+/// About an inode or a directory.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum InodeRequest {
+    Lookup { name: Bytes },
     GetAttr,
     Statx,
     SetAttr(SetAttr),
     ReadLink,
-    Symlink {
-        name: Bytes,
-        target: Bytes,
-    },
-    MakeNode {
-        name: Bytes,
-        mode: u32,
-        umask: u32,
-        rdev: u32,
-    },
-    MakeDir {
-        name: Bytes,
-        mode: u32,
-        umask: u32,
-    },
-    Unlink {
-        name: Bytes,
-    },
-    RemoveDir {
-        name: Bytes,
-    },
-    Rename {
-        target_parent: InodeId,
-        flags: u32,
-        source: Bytes,
-        target: Bytes,
-    },
-    Link {
-        inode: InodeId,
-        name: Bytes,
-    },
-    Open {
-        flags: u32,
-        kill_privileges: bool,
-    },
-    Create {
-        name: Bytes,
-        flags: u32,
-        mode: u32,
-        umask: u32,
-        kill_privileges: bool,
-    },
-    CreateUnnamed {
-        flags: u32,
-        mode: u32,
-        umask: u32,
-    },
-    Read {
-        file: u64,
-        offset: u64,
-        len: u32,
-    },
-    Write {
-        file: u64,
-        offset: u64,
-        write_flags: u32,
-        flags: u32,
-        data: Bytes,
-    },
-    Flush {
-        file: u64,
-        owner: u64,
-    },
-    Release {
-        file: u64,
-        release_flags: u32,
-        owner: u64,
-    },
-    Fsync {
-        file: u64,
-    },
+    StatFs,
     OpenDir,
-    ReadDir {
-        offset: u64,
-        size: u32,
-        plus: bool,
-    },
+    ReadDir { offset: u64, size: u32, plus: bool },
     ReleaseDir,
     FsyncDir,
-    StatFs,
-    SetXattr {
-        name: Bytes,
-        value: Bytes,
-        flags: u32,
-    },
-    GetXattr {
-        name: Bytes,
-        size: u32,
-    },
-    ListXattr {
-        size: u32,
-    },
-    RemoveXattr {
-        name: Bytes,
-    },
+}
+
+/// A change of names in a directory.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum NameRequest {
+    Symlink { name: Bytes, target: Bytes },
+    MakeNode { name: Bytes, mode: u32, umask: u32, rdev: u32 },
+    MakeDir { name: Bytes, mode: u32, umask: u32 },
+    Unlink { name: Bytes },
+    RemoveDir { name: Bytes },
+    Rename { target_parent: InodeId, flags: u32, source: Bytes, target: Bytes },
+    Link { inode: InodeId, name: Bytes },
+}
+
+/// About extended attributes.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum XattrRequest {
+    SetXattr { name: Bytes, value: Bytes, flags: u32 },
+    GetXattr { name: Bytes, size: u32 },
+    ListXattr { size: u32 },
+    RemoveXattr { name: Bytes },
+}
+
+/// About a file that a program opens or has open.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum FileRequest {
+    Open { flags: u32, kill_privileges: bool },
+    Create { name: Bytes, flags: u32, mode: u32, umask: u32, kill_privileges: bool },
+    CreateUnnamed { flags: u32, mode: u32, umask: u32 },
+    Read { file: u64, offset: u64, len: u32 },
+    Write(Write),
+    Flush { file: u64, owner: u64 },
+    Release { file: u64, release_flags: u32, owner: u64 },
+    Fsync { file: u64 },
+    Allocate { file: u64, offset: u64, len: u64, mode: u32 },
+    Seek { file: u64, offset: u64, whence: u32 },
+    CopyRange { source: u64, source_offset: u64, target: u64, target_offset: u64, len: u64, flags: u64, wide: bool },
+}
+
+/// Bytes that a program writes, or the kernel writes back.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub struct Write {
+    pub file: u64,
+    pub offset: u64,
+    pub write_flags: u32,
+    pub flags: u32,
+    pub data: Bytes,
+}
+
+/// About locks.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum LockRequest {
     GetLock(Lock),
-    SetLock {
-        lock: Lock,
-        wait: bool,
-    },
-    Allocate {
-        file: u64,
-        offset: u64,
-        len: u64,
-        mode: u32,
-    },
-    Seek {
-        file: u64,
-        offset: u64,
-        whence: u32,
-    },
-    CopyRange {
-        source: u64,
-        source_offset: u64,
-        target: u64,
-        target_offset: u64,
-        len: u64,
-        flags: u64,
-        wide: bool,
-    },
+    SetLock { lock: Lock, wait: bool },
+}
+
+/// From the kernel to the session; dealt with where it is read.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum ControlRequest {
+    Forget,
     Interrupt {
         unique: u64,
     },
@@ -225,72 +186,80 @@ pub fn parse(header: &Header, message: Bytes) -> Result<Request> {
     reader.skip(IN_HEADER)?;
     let reader = &mut reader;
     Ok(match header.opcode {
-        opcode::LOOKUP => Request::Lookup { name: reader.name()? },
-        opcode::FORGET | opcode::BATCH_FORGET => Request::Forget,
-        opcode::GETATTR => Request::GetAttr,
-        opcode::STATX => Request::Statx,
-        opcode::SETATTR => Request::SetAttr(set_attr(reader)?),
-        opcode::READLINK => Request::ReadLink,
-        opcode::SYMLINK => Request::Symlink { name: reader.name()?, target: reader.name()? },
+        opcode::LOOKUP => Request::Inode(InodeRequest::Lookup { name: reader.name()? }),
+        opcode::FORGET | opcode::BATCH_FORGET => Request::Control(ControlRequest::Forget),
+        opcode::GETATTR => Request::Inode(InodeRequest::GetAttr),
+        opcode::STATX => Request::Inode(InodeRequest::Statx),
+        opcode::SETATTR => Request::Inode(InodeRequest::SetAttr(set_attr(reader)?)),
+        opcode::READLINK => Request::Inode(InodeRequest::ReadLink),
+        opcode::SYMLINK => Request::Names(NameRequest::Symlink { name: reader.name()?, target: reader.name()? }),
         opcode::MKNOD => make_node(reader)?,
         opcode::MKDIR => {
             let (mode, umask) = (reader.word()?, reader.word()?);
-            Request::MakeDir { mode, umask, name: reader.name()? }
+            Request::Names(NameRequest::MakeDir { mode, umask, name: reader.name()? })
         }
-        opcode::UNLINK => Request::Unlink { name: reader.name()? },
-        opcode::RMDIR => Request::RemoveDir { name: reader.name()? },
+        opcode::UNLINK => Request::Names(NameRequest::Unlink { name: reader.name()? }),
+        opcode::RMDIR => Request::Names(NameRequest::RemoveDir { name: reader.name()? }),
         opcode::RENAME | opcode::RENAME2 => rename(reader, header.opcode == opcode::RENAME2)?,
-        opcode::LINK => Request::Link { inode: InodeId::new(reader.long()?), name: reader.name()? },
-        opcode::OPEN => Request::Open { flags: reader.word()?, kill_privileges: kills_on_open(reader)? },
+        opcode::LINK => Request::Names(NameRequest::Link { inode: InodeId::new(reader.long()?), name: reader.name()? }),
+        opcode::OPEN => {
+            Request::File(FileRequest::Open { flags: reader.word()?, kill_privileges: kills_on_open(reader)? })
+        }
         opcode::CREATE => create(reader)?,
         // The same arguments; the name behind them is one that the kernel made up for itself.
-        opcode::TMPFILE => {
-            Request::CreateUnnamed { flags: reader.word()?, mode: reader.word()?, umask: reader.word()? }
+        opcode::TMPFILE => Request::File(FileRequest::CreateUnnamed {
+            flags: reader.word()?,
+            mode: reader.word()?,
+            umask: reader.word()?,
+        }),
+        opcode::READ => {
+            Request::File(FileRequest::Read { file: reader.long()?, offset: reader.long()?, len: reader.word()? })
         }
-        opcode::READ => Request::Read { file: reader.long()?, offset: reader.long()?, len: reader.word()? },
         opcode::WRITE => write(reader)?,
         opcode::FLUSH => {
             let file = reader.long()?;
             reader.skip(8)?;
-            Request::Flush { file, owner: reader.long()? }
+            Request::File(FileRequest::Flush { file, owner: reader.long()? })
         }
         opcode::RELEASE => {
             let file = reader.long()?;
             reader.skip(4)?;
-            Request::Release { file, release_flags: reader.word()?, owner: reader.long()? }
+            Request::File(FileRequest::Release { file, release_flags: reader.word()?, owner: reader.long()? })
         }
-        opcode::FSYNC => Request::Fsync { file: reader.long()? },
-        opcode::OPENDIR => Request::OpenDir,
+        opcode::FSYNC => Request::File(FileRequest::Fsync { file: reader.long()? }),
+        opcode::OPENDIR => Request::Inode(InodeRequest::OpenDir),
         opcode::READDIR | opcode::READDIRPLUS => {
             reader.skip(8)?;
             let plus = header.opcode == opcode::READDIRPLUS;
-            Request::ReadDir { offset: reader.long()?, size: reader.word()?, plus }
+            Request::Inode(InodeRequest::ReadDir { offset: reader.long()?, size: reader.word()?, plus })
         }
-        opcode::RELEASEDIR => Request::ReleaseDir,
-        opcode::FSYNCDIR => Request::FsyncDir,
-        opcode::STATFS => Request::StatFs,
+        opcode::RELEASEDIR => Request::Inode(InodeRequest::ReleaseDir),
+        opcode::FSYNCDIR => Request::Inode(InodeRequest::FsyncDir),
+        opcode::STATFS => Request::Inode(InodeRequest::StatFs),
         opcode::SETXATTR => set_xattr(reader)?,
         opcode::GETXATTR => {
             let size = reader.word()?;
             reader.skip(4)?;
-            Request::GetXattr { size, name: reader.name()? }
+            Request::Xattr(XattrRequest::GetXattr { size, name: reader.name()? })
         }
-        opcode::LISTXATTR => Request::ListXattr { size: reader.word()? },
-        opcode::REMOVEXATTR => Request::RemoveXattr { name: reader.name()? },
-        opcode::GETLK => Request::GetLock(lock(reader)?),
-        opcode::SETLK => Request::SetLock { lock: lock(reader)?, wait: false },
-        opcode::SETLKW => Request::SetLock { lock: lock(reader)?, wait: true },
-        opcode::FALLOCATE => Request::Allocate {
+        opcode::LISTXATTR => Request::Xattr(XattrRequest::ListXattr { size: reader.word()? }),
+        opcode::REMOVEXATTR => Request::Xattr(XattrRequest::RemoveXattr { name: reader.name()? }),
+        opcode::GETLK => Request::Lock(LockRequest::GetLock(lock(reader)?)),
+        opcode::SETLK => Request::Lock(LockRequest::SetLock { lock: lock(reader)?, wait: false }),
+        opcode::SETLKW => Request::Lock(LockRequest::SetLock { lock: lock(reader)?, wait: true }),
+        opcode::FALLOCATE => Request::File(FileRequest::Allocate {
             file: reader.long()?,
             offset: reader.long()?,
             len: reader.long()?,
             mode: reader.word()?,
-        },
-        opcode::LSEEK => Request::Seek { file: reader.long()?, offset: reader.long()?, whence: reader.word()? },
+        }),
+        opcode::LSEEK => {
+            Request::File(FileRequest::Seek { file: reader.long()?, offset: reader.long()?, whence: reader.word()? })
+        }
         opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => copy_range(reader, header.opcode)?,
-        opcode::INTERRUPT => Request::Interrupt { unique: reader.long()? },
-        opcode::DESTROY => Request::Destroy,
-        _ => Request::Unknown,
+        opcode::INTERRUPT => Request::Control(ControlRequest::Interrupt { unique: reader.long()? }),
+        opcode::DESTROY => Request::Control(ControlRequest::Destroy),
+        _ => Request::Control(ControlRequest::Unknown),
     })
 }
 
@@ -334,7 +303,7 @@ fn time(seconds: u64, nanos: u32) -> WallTime {
 fn make_node(reader: &mut Reader) -> Result<Request> {
     let (mode, rdev, umask) = (reader.word()?, reader.word()?, reader.word()?);
     reader.skip(4)?;
-    Ok(Request::MakeNode { mode, rdev, umask, name: reader.name()? })
+    Ok(Request::Names(NameRequest::MakeNode { mode, rdev, umask, name: reader.name()? }))
 }
 
 fn rename(reader: &mut Reader, with_flags: bool) -> Result<Request> {
@@ -343,13 +312,13 @@ fn rename(reader: &mut Reader, with_flags: bool) -> Result<Request> {
     if with_flags {
         reader.skip(4)?;
     }
-    Ok(Request::Rename { target_parent, flags, source: reader.name()?, target: reader.name()? })
+    Ok(Request::Names(NameRequest::Rename { target_parent, flags, source: reader.name()?, target: reader.name()? }))
 }
 
 fn create(reader: &mut Reader) -> Result<Request> {
     let (flags, mode, umask) = (reader.word()?, reader.word()?, reader.word()?);
     let kill_privileges = kills_on_open(reader)?;
-    Ok(Request::Create { flags, mode, umask, kill_privileges, name: reader.name()? })
+    Ok(Request::File(FileRequest::Create { flags, mode, umask, kill_privileges, name: reader.name()? }))
 }
 
 fn write(reader: &mut Reader) -> Result<Request> {
@@ -358,13 +327,19 @@ fn write(reader: &mut Reader) -> Result<Request> {
     reader.skip(8)?;
     let flags = reader.word()?;
     reader.skip(4)?;
-    Ok(Request::Write { file, offset, write_flags, flags, data: reader.bytes(size as usize)? })
+    Ok(Request::File(FileRequest::Write(Write {
+        file,
+        offset,
+        write_flags,
+        flags,
+        data: reader.bytes(size as usize)?,
+    })))
 }
 
 fn set_xattr(reader: &mut Reader) -> Result<Request> {
     let (size, flags) = (reader.word()?, reader.word()?);
     let name = reader.name()?;
-    Ok(Request::SetXattr { name, flags, value: reader.bytes(size as usize)? })
+    Ok(Request::Xattr(XattrRequest::SetXattr { name, flags, value: reader.bytes(size as usize)? }))
 }
 
 fn lock(reader: &mut Reader) -> Result<Lock> {
@@ -389,7 +364,7 @@ fn copy_range(reader: &mut Reader, number: u32) -> Result<Request> {
     let (target, target_offset) = (reader.long()?, reader.long()?);
     let (len, flags) = (reader.long()?, reader.long()?);
     let wide = number == opcode::COPY_FILE_RANGE_64;
-    Ok(Request::CopyRange { source, source_offset, target, target_offset, len, flags, wide })
+    Ok(Request::File(FileRequest::CopyRange { source, source_offset, target, target_offset, len, flags, wide }))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use ebb_types::{Error, ErrorKind};
 
 use super::Server;
 use crate::abi::opcode as op;
-use crate::abi::request::{Header, Request};
+use crate::abi::request::{FileRequest, Header, InodeRequest, NameRequest, Request};
 use crate::vfs::Vfs;
 
 impl<V: Vfs> Server<V> {
@@ -27,15 +27,15 @@ impl<V: Vfs> Server<V> {
 /// The entry that a request names, in the directory that it is about.
 pub(super) fn name_of(request: &Request) -> Option<Bytes> {
     match request {
-        Request::Lookup { name }
-        | Request::Symlink { name, .. }
-        | Request::MakeNode { name, .. }
-        | Request::MakeDir { name, .. }
-        | Request::Unlink { name }
-        | Request::RemoveDir { name }
-        | Request::Link { name, .. }
-        | Request::Create { name, .. } => Some(name.clone()),
-        Request::Rename { source, .. } => Some(source.clone()),
+        Request::Inode(InodeRequest::Lookup { name })
+        | Request::Names(NameRequest::Symlink { name, .. })
+        | Request::Names(NameRequest::MakeNode { name, .. })
+        | Request::Names(NameRequest::MakeDir { name, .. })
+        | Request::Names(NameRequest::Unlink { name })
+        | Request::Names(NameRequest::RemoveDir { name })
+        | Request::Names(NameRequest::Link { name, .. })
+        | Request::File(FileRequest::Create { name, .. }) => Some(name.clone()),
+        Request::Names(NameRequest::Rename { source, .. }) => Some(source.clone()),
         _ => None,
     }
 }
@@ -79,8 +79,8 @@ mod tests {
     #[test]
     fn names_are_told_where_a_request_has_one() {
         let name = Bytes::from_static(b"x");
-        assert_eq!(name_of(&Request::Unlink { name: name.clone() }), Some(name));
-        assert_eq!(name_of(&Request::GetAttr), None);
+        assert_eq!(name_of(&Request::Names(NameRequest::Unlink { name: name.clone() })), Some(name));
+        assert_eq!(name_of(&Request::Inode(InodeRequest::GetAttr)), None);
         assert_eq!(verb(op::WRITE), "write");
     }
 }

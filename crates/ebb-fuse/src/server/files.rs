@@ -7,7 +7,7 @@ use ebb_types::{InodeId, Result, err};
 use parking_lot::Mutex;
 
 use super::{Server, caller, empty};
-use crate::abi::request::{Header, Request};
+use crate::abi::request::{FileRequest, Header, Write};
 use crate::abi::{OPEN_EXEC, RELEASE_FLOCK_UNLOCK, WRITE_CACHE, WRITE_KILL_SUIDGID, fopen, reply};
 use crate::pages::Way;
 use crate::vfs::{Allocate, FileId, NewName, OpenMode, Place, Privileges, Seek, Vfs};
@@ -50,17 +50,17 @@ impl OpenFiles {
 }
 
 impl<V: Vfs> Server<V> {
-    pub(super) async fn on_file(&self, header: &Header, request: Request) -> Result<Bytes> {
+    pub(super) async fn on_file(&self, header: &Header, request: FileRequest) -> Result<Bytes> {
         let (vfs, inode) = (&self.vfs, header.inode);
         Ok(match request {
-            Request::Open { flags, kill_privileges } => {
+            FileRequest::Open { flags, kill_privileges } => {
                 let mode = open_mode(flags, kill_privileges);
                 let caller = caller(header);
                 let opening = vfs.open(&caller, inode, mode);
                 let file = if mode.truncate { self.caches.change(inode, opening).await? } else { opening.await? };
                 reply::open(file.0, self.note_open(file, inode, mode, flags))
             }
-            Request::Create { name, flags, mode, umask, kill_privileges } => {
+            FileRequest::Create { name, flags, mode, umask, kill_privileges } => {
                 let new = NewName { parent: inode, name: &name, mode: mode & 0o7777, umask };
                 let exclusive = flags & libc::O_EXCL as u32 != 0;
                 let mode = open_mode(flags, kill_privileges);
@@ -68,7 +68,7 @@ impl<V: Vfs> Server<V> {
                 let flags = self.note_open(file, attr.inode, mode, flags);
                 reply::created(&attr, self.validity(inode, &name, &attr), file.0, flags)
             }
-            Request::CreateUnnamed { flags, mode, umask } => {
+            FileRequest::CreateUnnamed { flags, mode, umask } => {
                 let new = NewName { parent: inode, name: b"", mode: mode & 0o7777, umask };
                 let linkable = flags & libc::O_EXCL as u32 == 0;
                 let mode = open_mode(flags, false);
@@ -76,15 +76,15 @@ impl<V: Vfs> Server<V> {
                 let flags = self.note_open(file, attr.inode, mode, flags);
                 reply::created(&attr, self.attr_validity(&attr), file.0, flags)
             }
-            Request::Read { file, offset, len } => self.read(header, FileId(file), offset, len).await?,
-            Request::Write { .. } => self.write(header, request).await?,
-            Request::Flush { file, owner } => {
+            FileRequest::Read { file, offset, len } => self.read(header, FileId(file), offset, len).await?,
+            FileRequest::Write(write) => self.write(header, write).await?,
+            FileRequest::Flush { file, owner } => {
                 // Locks go first: an error of earlier writes must not keep them.
                 let unlocked = self.release_locks(inode, owner, false).await;
                 vfs.flush(FileId(file)).await?;
                 empty(unlocked?)
             }
-            Request::Release { file, release_flags, owner } => {
+            FileRequest::Release { file, release_flags, owner } => {
                 let file = FileId(file);
                 let unlocked = if release_flags & RELEASE_FLOCK_UNLOCK != 0 {
                     self.release_locks(inode, owner, true).await
@@ -97,13 +97,15 @@ impl<V: Vfs> Server<V> {
                 }
                 empty(unlocked?)
             }
-            Request::Fsync { file } => empty(vfs.fsync(FileId(file)).await?),
-            Request::Allocate { file, offset, len, mode } => {
+            FileRequest::Fsync { file } => empty(vfs.fsync(FileId(file)).await?),
+            FileRequest::Allocate { file, offset, len, mode } => {
                 let allocating = vfs.allocate(FileId(file), allocation(mode)?, offset, len);
                 empty(self.caches.change(inode, allocating).await?)
             }
-            Request::Seek { file, offset, whence } => reply::long(vfs.seek(FileId(file), offset, seek(whence)?).await?),
-            Request::CopyRange { source, source_offset, target, target_offset, len, flags, wide } => {
+            FileRequest::Seek { file, offset, whence } => {
+                reply::long(vfs.seek(FileId(file), offset, seek(whence)?).await?)
+            }
+            FileRequest::CopyRange { source, source_offset, target, target_offset, len, flags, wide } => {
                 if flags != 0 {
                     return Err(err!(Invalid, "copy_file_range flags {flags:#x} are not supported"));
                 }
@@ -113,7 +115,6 @@ impl<V: Vfs> Server<V> {
                 let copied = self.caches.change(changed, copying).await?;
                 if wide { reply::long(copied) } else { reply::size(copied as u32) }
             }
-            _ => Bytes::new(),
         })
     }
 
@@ -136,8 +137,8 @@ impl<V: Vfs> Server<V> {
         self.vfs.read(file, offset, len).await
     }
 
-    async fn write(&self, header: &Header, request: Request) -> Result<Bytes> {
-        let Request::Write { file, offset, write_flags, flags, data } = request else { return Ok(Bytes::new()) };
+    async fn write(&self, header: &Header, write: Write) -> Result<Bytes> {
+        let Write { file, offset, write_flags, flags, data } = write;
         let (file, len) = (FileId(file), data.len() as u32);
         let takes = write_flags & WRITE_KILL_SUIDGID != 0;
         let privileges = if takes { Privileges::Taken } else { Privileges::Kept };

@@ -14,7 +14,7 @@
 
 use ebb_types::{Error, ErrorKind};
 
-use crate::abi::request::Request;
+use crate::abi::request::{FileRequest, InodeRequest, LockRequest, NameRequest, Request, XattrRequest};
 
 /// What a request is about, as far as something may be gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,26 +30,26 @@ pub(super) enum About {
 impl About {
     pub(super) fn of(request: &Request) -> Self {
         match request {
-            Request::GetAttr
-            | Request::Statx
-            | Request::SetAttr(_)
-            | Request::ReadLink
-            | Request::StatFs
-            | Request::Open { .. }
-            | Request::Link { .. }
-            | Request::SetXattr { .. }
-            | Request::GetXattr { .. }
-            | Request::ListXattr { .. }
-            | Request::RemoveXattr { .. } => Self::LookedUp,
-            Request::Read { .. }
-            | Request::Write { .. }
-            | Request::Flush { .. }
-            | Request::Fsync { .. }
-            | Request::Allocate { .. }
-            | Request::Seek { .. }
-            | Request::CopyRange { .. }
-            | Request::GetLock(_)
-            | Request::SetLock { .. } => Self::Open,
+            Request::Inode(InodeRequest::GetAttr)
+            | Request::Inode(InodeRequest::Statx)
+            | Request::Inode(InodeRequest::SetAttr(_))
+            | Request::Inode(InodeRequest::ReadLink)
+            | Request::Inode(InodeRequest::StatFs)
+            | Request::File(FileRequest::Open { .. })
+            | Request::Names(NameRequest::Link { .. })
+            | Request::Xattr(XattrRequest::SetXattr { .. })
+            | Request::Xattr(XattrRequest::GetXattr { .. })
+            | Request::Xattr(XattrRequest::ListXattr { .. })
+            | Request::Xattr(XattrRequest::RemoveXattr { .. }) => Self::LookedUp,
+            Request::File(FileRequest::Read { .. })
+            | Request::File(FileRequest::Write { .. })
+            | Request::File(FileRequest::Flush { .. })
+            | Request::File(FileRequest::Fsync { .. })
+            | Request::File(FileRequest::Allocate { .. })
+            | Request::File(FileRequest::Seek { .. })
+            | Request::File(FileRequest::CopyRange { .. })
+            | Request::Lock(LockRequest::GetLock(_))
+            | Request::Lock(LockRequest::SetLock { .. }) => Self::Open,
             _ => Self::Name,
         }
     }
@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn what_is_gone_is_looked_up_again_and_programs_never_hear_of_stale_handles() {
         let told = |about: About, kind: ErrorKind| about.told(Error::new(kind, "i7 was removed")).kind();
-        assert_eq!(About::of(&Request::GetAttr), About::LookedUp);
-        assert_eq!(About::of(&Request::Fsync { file: 1 }), About::Open);
-        assert_eq!(About::of(&Request::Lookup { name: b"a".as_slice().into() }), About::Name);
+        assert_eq!(About::of(&Request::Inode(InodeRequest::GetAttr)), About::LookedUp);
+        assert_eq!(About::of(&Request::File(FileRequest::Fsync { file: 1 })), About::Open);
+        assert_eq!(About::of(&Request::Inode(InodeRequest::Lookup { name: b"a".as_slice().into() })), About::Name);
         for kind in [ErrorKind::NotFound, ErrorKind::Stale] {
             assert_eq!(told(About::LookedUp, kind), ErrorKind::Stale);
             assert_eq!(told(About::Open, kind), ErrorKind::Io);

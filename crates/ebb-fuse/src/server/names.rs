@@ -8,7 +8,7 @@ use ebb_types::{ErrorKind, FileKind, InodeId, Result, err};
 use super::{PID_XATTR, Server, caller, empty};
 use crate::abi::ROOT;
 use crate::abi::reply::{self, Listing, kind_of_bits};
-use crate::abi::request::{Header, Request};
+use crate::abi::request::{Header, InodeRequest, NameRequest, XattrRequest};
 use crate::credentials;
 use crate::vfs::{DirEntry, NewName, Rename, RenameMode, Vfs, XattrMode};
 
@@ -21,10 +21,10 @@ const AFTER_DOT_DOT: u64 = i64::MAX as u64;
 const ENTRIES_MAX: u32 = 4096;
 
 impl<V: Vfs> Server<V> {
-    pub(super) async fn about_inode(&self, header: &Header, request: Request) -> Result<Bytes> {
+    pub(super) async fn about_inode(&self, header: &Header, request: InodeRequest) -> Result<Bytes> {
         let inode = header.inode;
         Ok(match request {
-            Request::Lookup { name } => {
+            InodeRequest::Lookup { name } => {
                 // The kernel has checked the search permission of the directory, groups and ACL included.
                 match self.vfs.lookup(&credentials::of_header(header), inode, &name).await {
                     Ok(attr) => self.entry(inode, &name, &attr),
@@ -35,28 +35,28 @@ impl<V: Vfs> Server<V> {
                     Err(error) => return Err(error),
                 }
             }
-            Request::GetAttr => {
+            InodeRequest::GetAttr => {
                 self.caches.unguarded(inode).await;
                 let attr = self.vfs.get_attr(inode).await?;
                 reply::attr(&attr, self.attr_validity(&attr))
             }
-            Request::Statx => {
+            InodeRequest::Statx => {
                 self.caches.unguarded(inode).await;
                 let attr = self.vfs.get_attr(inode).await?;
                 reply::statx(&attr, self.attr_validity(&attr))
             }
-            Request::SetAttr(set) => {
+            InodeRequest::SetAttr(set) => {
                 let (resizes, caller) = (set.size.is_some(), caller(header));
                 let setting = self.vfs.set_attr(&caller, inode, set);
                 let attr = if resizes { self.caches.change(inode, setting).await? } else { setting.await? };
                 reply::attr(&attr, self.attr_validity(&attr))
             }
-            Request::ReadLink => self.vfs.read_link(inode).await?.into(),
-            Request::StatFs => reply::stat_fs(&self.vfs.stat_fs(inode).await?),
-            Request::OpenDir => reply::open(0, 0),
-            Request::ReadDir { offset, size, plus } => self.list(inode, offset, size, plus).await?,
-            Request::FsyncDir => empty(self.vfs.sync_dir(inode).await?),
-            _ => Bytes::new(),
+            InodeRequest::ReadLink => self.vfs.read_link(inode).await?.into(),
+            InodeRequest::StatFs => reply::stat_fs(&self.vfs.stat_fs(inode).await?),
+            InodeRequest::OpenDir => reply::open(0, 0),
+            InodeRequest::ReleaseDir => Bytes::new(),
+            InodeRequest::ReadDir { offset, size, plus } => self.list(inode, offset, size, plus).await?,
+            InodeRequest::FsyncDir => empty(self.vfs.sync_dir(inode).await?),
         })
     }
 
@@ -97,25 +97,25 @@ impl<V: Vfs> Server<V> {
         Ok(listing.finish())
     }
 
-    pub(super) async fn change_names(&self, header: &Header, request: Request) -> Result<Bytes> {
+    pub(super) async fn change_names(&self, header: &Header, request: NameRequest) -> Result<Bytes> {
         let (caller, parent) = (caller(header), header.inode);
         let vfs = &self.vfs;
         Ok(match request {
-            Request::Symlink { name, target } => {
+            NameRequest::Symlink { name, target } => {
                 self.entry(parent, &name, &vfs.symlink(&caller, parent, &name, &target).await?)
             }
-            Request::MakeNode { name, mode, umask, rdev } => {
+            NameRequest::MakeNode { name, mode, umask, rdev } => {
                 let kind = kind_of_bits(mode).ok_or_else(|| err!(Invalid, "mode {mode:o} is of no kind of file"))?;
                 let new = NewName { parent, name: &name, mode: mode & 0o7777, umask };
                 self.entry(parent, &name, &vfs.make_node(&caller, new, kind, rdev).await?)
             }
-            Request::MakeDir { name, mode, umask } => {
+            NameRequest::MakeDir { name, mode, umask } => {
                 let new = NewName { parent, name: &name, mode: mode & 0o7777, umask };
                 self.entry(parent, &name, &vfs.make_dir(&caller, new).await?)
             }
-            Request::Unlink { name } => empty(vfs.unlink(&caller, parent, &name).await?),
-            Request::RemoveDir { name } => empty(vfs.remove_dir(&caller, parent, &name).await?),
-            Request::Rename { target_parent, flags, source, target } => {
+            NameRequest::Unlink { name } => empty(vfs.unlink(&caller, parent, &name).await?),
+            NameRequest::RemoveDir { name } => empty(vfs.remove_dir(&caller, parent, &name).await?),
+            NameRequest::Rename { target_parent, flags, source, target } => {
                 let rename = Rename {
                     source_parent: parent,
                     source_name: &source,
@@ -128,8 +128,9 @@ impl<V: Vfs> Server<V> {
                 self.on_renamed(&[(target_parent, &*target), (parent, &*source)][..1 + usize::from(is_exchange)]);
                 Bytes::new()
             }
-            Request::Link { inode, name } => self.entry(parent, &name, &vfs.link(&caller, inode, parent, &name).await?),
-            _ => Bytes::new(),
+            NameRequest::Link { inode, name } => {
+                self.entry(parent, &name, &vfs.link(&caller, inode, parent, &name).await?)
+            }
         })
     }
 
@@ -142,13 +143,13 @@ impl<V: Vfs> Server<V> {
         }
     }
 
-    pub(super) async fn xattr(&self, header: &Header, request: Request) -> Result<Bytes> {
+    pub(super) async fn xattr(&self, header: &Header, request: XattrRequest) -> Result<Bytes> {
         let (inode, vfs) = (header.inode, &self.vfs);
         Ok(match request {
-            Request::SetXattr { name, value, flags } => {
+            XattrRequest::SetXattr { name, value, flags } => {
                 empty(vfs.set_xattr(&caller(header), inode, &name, value, xattr_mode(flags)?).await?)
             }
-            Request::GetXattr { name, size } => {
+            XattrRequest::GetXattr { name, size } => {
                 let value = if inode.raw() == ROOT && *name == *PID_XATTR.as_bytes() {
                     std::process::id().to_string().into_bytes()
                 } else {
@@ -156,13 +157,12 @@ impl<V: Vfs> Server<V> {
                 };
                 sized(value, size)?
             }
-            Request::ListXattr { size } => {
+            XattrRequest::ListXattr { size } => {
                 let names = vfs.list_xattr(inode).await?;
                 let joined = names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect();
                 sized(joined, size)?
             }
-            Request::RemoveXattr { name } => empty(vfs.remove_xattr(&caller(header), inode, &name).await?),
-            _ => Bytes::new(),
+            XattrRequest::RemoveXattr { name } => empty(vfs.remove_xattr(&caller(header), inode, &name).await?),
         })
     }
 }

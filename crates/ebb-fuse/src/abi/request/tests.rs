@@ -28,7 +28,10 @@ fn the_header_tells_who_asks_about_what() {
     let expected =
         Header { opcode: opcode::LOOKUP, unique: 77, inode: InodeId::new(5), uid: 1000, gid: 100, pid: 4321 };
     assert_eq!(header, expected);
-    assert_eq!(parse(&header, message).unwrap(), Request::Lookup { name: Bytes::from_static(b"name") });
+    assert_eq!(
+        parse(&header, message).unwrap(),
+        Request::Inode(InodeRequest::Lookup { name: Bytes::from_static(b"name") })
+    );
 }
 
 #[test]
@@ -51,7 +54,7 @@ fn only_the_named_attributes_are_set() {
         kill_privileges: true,
         ..SetAttr::default()
     };
-    assert_eq!(parse(&header, message).unwrap(), Request::SetAttr(expected));
+    assert_eq!(parse(&header, message).unwrap(), Request::Inode(InodeRequest::SetAttr(expected)));
 }
 
 #[test]
@@ -60,7 +63,7 @@ fn a_lock_to_the_end_is_not_a_lock_to_a_signed_maximum() {
     body.extend(words(&[libc::F_WRLCK as u32, 12, crate::abi::LK_FLOCK, 0]));
     let (header, message) = message(opcode::SETLKW, &body);
     let lock = Lock { kind: LockKind::Exclusive, flock: true, owner: 99, start: 10, end: u64::MAX, pid: 12 };
-    assert_eq!(parse(&header, message).unwrap(), Request::SetLock { lock, wait: true });
+    assert_eq!(parse(&header, message).unwrap(), Request::Lock(LockRequest::SetLock { lock, wait: true }));
 }
 
 #[test]
@@ -71,7 +74,8 @@ fn a_write_brings_exactly_the_bytes_that_it_announces() {
     body.extend(words(&[libc::O_APPEND as u32, 0]));
     body.extend(b"data");
     let (header, whole) = message(opcode::WRITE, &body);
-    let Request::Write { offset, data, flags, .. } = parse(&header, whole.clone()).unwrap() else {
+    let Request::File(FileRequest::Write(Write { offset, data, flags, .. })) = parse(&header, whole.clone()).unwrap()
+    else {
         panic!("not a write")
     };
     assert_eq!((offset, &data[..], flags), (1 << 40, &b"data"[..], libc::O_APPEND as u32));
