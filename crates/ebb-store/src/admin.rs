@@ -8,11 +8,11 @@ use ebb_types::{Epoch, Incarnation, MetablockId, Result, Version, bail};
 
 use crate::files::{replica_path, shard, sync_shard};
 use crate::flush::{flush, flush_these};
-use crate::graves::FREED;
 use crate::plan::{Change, OldChunks, Way};
 use crate::read::read_verified;
 use crate::record::{Content, Head, Record};
 use crate::replica::Replica;
+use crate::tombstones::FREED;
 use crate::volume::{Shared, Volume};
 use crate::write::{known_after, receive};
 
@@ -118,7 +118,7 @@ impl Volume {
         shared.check_sound()?;
         // In the order of their ids, as everybody else who holds several gates.
         let deletions: BTreeMap<MetablockId, Deletion> = deletions.iter().map(|one| (one.metablock, *one)).collect();
-        shared.graves.lock().check_room(deletions.len())?;
+        shared.tombstones.lock().check_room(deletions.len())?;
         let replicas: Vec<(Deletion, Arc<Replica>)> =
             deletions.into_values().filter_map(|deletion| Some((deletion, to_delete(shared, &deletion)?))).collect();
         let mut gates = Vec::new();
@@ -218,7 +218,7 @@ async fn stamp(
 /// The replica, if the deletion means anything here: an id that was freed is remembered even if nothing is there.
 fn to_delete(shared: &Shared, deletion: &Deletion) -> Option<Arc<Replica>> {
     let found = shared.get(deletion.metablock);
-    let remembered = || shared.graves.lock().fence(deletion.metablock) >= deletion.fence();
+    let remembered = || shared.tombstones.lock().fence(deletion.metablock) >= deletion.fence();
     match deletion.epoch {
         None if found.is_none() && !remembered() => Some(shared.get_or_make(deletion.metablock)),
         _ => found,

@@ -209,8 +209,8 @@ async fn write_index(shared: &Shared, head: IndexHead) -> Result<()> {
             index.push(metablock, &state).await?;
         }
     }
-    let graves = shared.graves.lock().list();
-    index.push_graves(&graves).await?;
+    let tombstones = shared.tombstones.lock().list();
+    index.push_tombstones(&tombstones).await?;
     let index_bytes = index.finish().await?;
     shared.index_bytes.store(index_bytes, Ordering::Relaxed);
     shared.syncs.fetch_add(1, Ordering::Relaxed);

@@ -280,7 +280,7 @@ fn tell_synced(shared: &Shared, part: &Part) {
     for deletion in part.staged.iter().filter(|staged| staged.record.content == Content::Delete) {
         // Ordering: dug while the journal is held, so that an index written from its next segment on has it.
         let fence = deletion.record.after.promised;
-        shared.graves.lock().dig(part.replica.id, fence, shared.runtime.now());
+        shared.tombstones.lock().add(part.replica.id, fence, shared.runtime.now());
     }
     let done = {
         let mut live = part.replica.live.lock();

@@ -48,11 +48,11 @@ pub fn indexes() -> Vec<Vec<u8>> {
     let head = IndexHead { segment: SEGMENT, lsn: LSN, incarnation: INCARNATION };
     let id = MetablockId::new;
     let replicas = [(id(4), state(CHUNK_SIZE * 20 + 1)), (id(9), state(0)), (id(11), state(1 << 26))];
-    let graves = [(id(5), Epoch::new(u64::MAX)), (id(6), Epoch::new(3))];
+    let tombstones = [(id(5), Epoch::new(u64::MAX)), (id(6), Epoch::new(3))];
     vec![
         index::encode(head, &[], &[]),
-        index::encode(head, &replicas[..2], &graves),
-        index::encode(head, &replicas, &graves[..1]),
+        index::encode(head, &replicas[..2], &tombstones),
+        index::encode(head, &replicas, &tombstones[..1]),
     ]
 }
 
@@ -66,7 +66,7 @@ pub fn repair_index(bytes: &mut Vec<u8>) {
 pub fn journal(bytes: &[u8]) -> bool {
     let head = IndexHead { segment: SEGMENT, lsn: LSN, incarnation: INCARNATION };
     let mut replay =
-        Replay::new(Path::new("volume"), Index { head, replicas: BTreeMap::new(), graves: BTreeMap::new() });
+        Replay::new(Path::new("volume"), Index { head, replicas: BTreeMap::new(), tombstones: BTreeMap::new() });
     let is_good = replay.take_segment(SEGMENT, &Bytes::copy_from_slice(bytes)).is_ok();
     if is_good {
         look_at(&replay);

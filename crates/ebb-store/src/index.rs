@@ -18,9 +18,9 @@ const VERSION: u32 = 3;
 const HEADER_LEN: usize = 48;
 /// Kinds of entries.
 const REPLICA: u64 = 1;
-const GRAVES: u64 = 2;
-/// Graves in one entry.
-const GRAVES_AT_ONCE: usize = 4096;
+const TOMBSTONES: u64 = 2;
+/// Tombstones in one entry.
+const TOMBSTONES_AT_ONCE: usize = 4096;
 /// No segment or batch has a higher number: what counts on from an index does not overflow.
 const NUMBER_MAX: u64 = 1 << 62;
 /// Bytes gathered before they are written.
@@ -105,10 +105,10 @@ impl IndexWriter {
         self.push_entry(&encode_entry(metablock, state)).await
     }
 
-    /// Adds graves: ids and the epochs below which they refuse.
-    pub(crate) async fn push_graves(&mut self, graves: &[(MetablockId, Epoch)]) -> Result<()> {
-        for group in graves.chunks(GRAVES_AT_ONCE) {
-            self.push_entry(&encode_graves(group)).await?;
+    /// Adds tombstones: ids and the epochs below which they refuse.
+    pub(crate) async fn push_tombstones(&mut self, tombstones: &[(MetablockId, Epoch)]) -> Result<()> {
+        for group in tombstones.chunks(TOMBSTONES_AT_ONCE) {
+            self.push_entry(&encode_tombstones(group)).await?;
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ pub(crate) struct Index {
     pub(crate) head: IndexHead,
     pub(crate) replicas: BTreeMap<MetablockId, ReplicaState>,
     /// Deleted ids, and the epochs below which they refuse.
-    pub(crate) graves: BTreeMap<MetablockId, Epoch>,
+    pub(crate) tombstones: BTreeMap<MetablockId, Epoch>,
 }
 
 /// Reads an index; an error names the file.
@@ -162,10 +162,10 @@ pub(crate) async fn read_index(disk: &Disk, path: &Path) -> Result<Index> {
 pub(crate) fn encode(
     head: IndexHead,
     replicas: &[(MetablockId, ReplicaState)],
-    graves: &[(MetablockId, Epoch)],
+    tombstones: &[(MetablockId, Epoch)],
 ) -> Vec<u8> {
     let mut bodies: Vec<Vec<u8>> = replicas.iter().map(|(id, state)| encode_entry(*id, state)).collect();
-    bodies.extend(graves.chunks(GRAVES_AT_ONCE).map(encode_graves));
+    bodies.extend(tombstones.chunks(TOMBSTONES_AT_ONCE).map(encode_tombstones));
     let mut out = head.encode(bodies.len() as u64);
     for (number, body) in (0..).zip(&bodies) {
         put_entry(&mut out, &head, number, body);
@@ -210,7 +210,7 @@ fn put_end(out: &mut Vec<u8>, entries: u64) {
 pub(crate) fn decode_index(bytes: &[u8]) -> Result<Index> {
     let mut take = Take(bytes);
     let (head, entries) = IndexHead::decode(take.bytes(HEADER_LEN)?)?;
-    let mut index = Index { head, replicas: BTreeMap::new(), graves: BTreeMap::new() };
+    let mut index = Index { head, replicas: BTreeMap::new(), tombstones: BTreeMap::new() };
     for number in 0..entries {
         let offset = bytes.len() - take.0.len();
         take_entry(&mut take, number, &mut index).map_err(|error| error.context(format!("offset {offset}")))?;
@@ -253,9 +253,9 @@ fn encode_entry(metablock: MetablockId, state: &ReplicaState) -> Vec<u8> {
     out
 }
 
-fn encode_graves(group: &[(MetablockId, Epoch)]) -> Vec<u8> {
+fn encode_tombstones(group: &[(MetablockId, Epoch)]) -> Vec<u8> {
     let mut body = Vec::with_capacity(8 + group.len() * 16);
-    body.put_u64(GRAVES);
+    body.put_u64(TOMBSTONES);
     for (metablock, fence) in group {
         body.put_u64(metablock.raw());
         body.put_u64(fence.raw());
@@ -281,9 +281,9 @@ fn take_entry(take: &mut Take<'_>, number: u64, index: &mut Index) -> Result<()>
             let (metablock, state) = take_replica(&mut body)?;
             index.replicas.insert(metablock, state);
         }
-        GRAVES => {
+        TOMBSTONES => {
             while !body.0.is_empty() {
-                index.graves.insert(MetablockId::new(body.u64()?), Epoch::new(body.u64()?));
+                index.tombstones.insert(MetablockId::new(body.u64()?), Epoch::new(body.u64()?));
             }
         }
         other => bail!(Corrupt, "unknown kind {other} of an entry"),
@@ -369,20 +369,20 @@ mod tests {
             put_end(&mut bytes, entries.len() as u64);
             bytes
         };
-        let mut graves = Vec::new();
-        [GRAVES, 5, u64::MAX, 6, 3].into_iter().for_each(|number| graves.put_u64(number));
+        let mut tombstones = Vec::new();
+        [TOMBSTONES, 5, u64::MAX, 6, 3].into_iter().for_each(|number| tombstones.put_u64(number));
         let entries = [
             encode_entry(MetablockId::new(4), &some_state(CHUNK_SIZE * 20 + 1)),
             encode_entry(MetablockId::new(9), &some_state(0)),
-            graves,
+            tombstones,
         ];
         let bytes = at(0, &entries);
         let found = decode_index(&bytes).unwrap();
         assert_eq!(found.head, head);
         assert_eq!(found.replicas[&MetablockId::new(4)], some_state(CHUNK_SIZE * 20 + 1));
         assert_eq!(found.replicas[&MetablockId::new(9)], some_state(0));
-        assert_eq!(found.graves[&MetablockId::new(5)], Epoch::new(u64::MAX));
-        assert_eq!(found.graves[&MetablockId::new(6)], Epoch::new(3));
+        assert_eq!(found.tombstones[&MetablockId::new(5)], Epoch::new(u64::MAX));
+        assert_eq!(found.tombstones[&MetablockId::new(6)], Epoch::new(3));
         for at in (0..bytes.len()).filter(|at| !(44..48).contains(at)) {
             let mut bad = bytes.clone();
             bad[at] ^= 0x10;

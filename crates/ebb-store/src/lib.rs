@@ -13,7 +13,7 @@
 //! lengths), `plan` (from a write to a record), `replica` (received and synced), `write`, `flush` (group commit),
 //! `read`, `share` (descriptors for
 //! readers of the host), `checkpoint`, `recover` and `replay` (start), `extents` (contents merged), then `admin`, `pull`, `scrub`,
-//! `rest`, `notice` (what is said of a full disk), `graves` (what is remembered of the deleted). The formats are in `label`, `batch`, `journal`, `index`.
+//! `rest`, `notice` (what is said of a full disk), `tombstones` (what is remembered of the deleted). The formats are in `label`, `batch`, `journal`, `index`.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -27,7 +27,6 @@ mod files;
 mod flush;
 #[doc(hidden)]
 pub mod fuzz;
-mod graves;
 mod index;
 mod journal;
 mod label;
@@ -46,6 +45,7 @@ mod scrub;
 mod share;
 mod space;
 mod state;
+mod tombstones;
 mod volume;
 mod write;
 

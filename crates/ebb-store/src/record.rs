@@ -58,7 +58,7 @@ pub(crate) enum Content {
     Allocate { offset: u64, len: u64 },
     /// A finished copy takes the file's place.
     Replace { token: u64 },
-    /// The replica is gone; `after.promised` is what its grave refuses.
+    /// The replica is gone; `after.promised` is what its tombstone refuses.
     Delete,
 }
 

@@ -111,7 +111,7 @@ async fn format(runtime: &Runtime, root: &Path, names: &[String], options: &Volu
 /// What a volume's directory has.
 pub(crate) struct Loaded {
     pub(crate) replicas: BTreeMap<MetablockId, Arc<Replica>>,
-    pub(crate) graves: BTreeMap<MetablockId, Epoch>,
+    pub(crate) tombstones: BTreeMap<MetablockId, Epoch>,
     pub(crate) journal: Journal,
     /// Number of the index in force.
     pub(crate) index: u64,
@@ -133,7 +133,7 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
     let mut replay = Replay::new(root, index);
     let (old, live): (Vec<u64>, Vec<u64>) = found.segments.iter().partition(|segment| **segment < newest);
     replay.read(&disk, &live).await?;
-    let Replay { mut rebuilt, graves, lsn, .. } = replay;
+    let Replay { mut rebuilt, tombstones, lsn, .. } = replay;
 
     for name in &found.leftovers {
         match disk.remove_file(&root.join(name)).await {
@@ -151,7 +151,9 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
         for (metablock, one) in &rebuilt {
             index.push(*metablock, &one.state).await?;
         }
-        index.push_graves(&graves.iter().map(|(metablock, fence)| (*metablock, *fence)).collect::<Vec<_>>()).await?;
+        index
+            .push_tombstones(&tombstones.iter().map(|(metablock, fence)| (*metablock, *fence)).collect::<Vec<_>>())
+            .await?;
         index.finish().await?;
     }
     for index in found.indexes.iter().filter(|index| **index != next) {
@@ -170,7 +172,7 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
     }
     let index_bytes = disk.open(&index_path(root, next), OpenMode::Existing).await?.len().await?;
     let replicas = rebuilt.into_iter().map(|(id, one)| (id, Arc::new(into_replica(id, one, fixed.get(&id))))).collect();
-    Ok(Loaded { replicas, graves, journal, index: next, index_bytes })
+    Ok(Loaded { replicas, tombstones, journal, index: next, index_bytes })
 }
 
 fn into_replica(id: MetablockId, one: Rebuilt, fixed: Option<&FileState>) -> Replica {

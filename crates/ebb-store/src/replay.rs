@@ -23,14 +23,14 @@ pub(crate) struct Replay {
     pub(crate) lsn: u64,
     pub(crate) rebuilt: BTreeMap<MetablockId, Rebuilt>,
     /// Deleted ids, and the epochs below which they refuse.
-    pub(crate) graves: BTreeMap<MetablockId, Epoch>,
+    pub(crate) tombstones: BTreeMap<MetablockId, Epoch>,
     /// Where the next batch should have been, if it was not there.
     stop: Option<(u64, u64)>,
 }
 
 impl Replay {
     pub(crate) fn new(root: &Path, index: Index) -> Self {
-        let Index { head, replicas, graves } = index;
+        let Index { head, replicas, tombstones } = index;
         let rebuilt = replicas.into_iter().map(|(id, state)| (id, Rebuilt { state, ..Rebuilt::default() })).collect();
         Self {
             root: root.to_owned(),
@@ -38,7 +38,7 @@ impl Replay {
             first_segment: head.segment,
             lsn: head.lsn,
             rebuilt,
-            graves,
+            tombstones,
             stop: None,
         }
     }
@@ -66,7 +66,7 @@ impl Replay {
             let batch = decode(&rest).map_err(|error| error.context(self.place(segment, offset as u64)))?;
             for record in &batch.records {
                 if record.content == Content::Delete {
-                    let fence = self.graves.entry(record.metablock).or_default();
+                    let fence = self.tombstones.entry(record.metablock).or_default();
                     *fence = record.after.promised.max(*fence);
                 }
                 self.rebuilt.entry(record.metablock).or_default().add(record);

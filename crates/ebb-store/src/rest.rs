@@ -26,7 +26,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if shared.check_sound().is_err() {
             continue;
         }
-        shared.graves.lock().weather(shared.runtime.now());
+        shared.tombstones.lock().expire(shared.runtime.now());
         report(&shared, rest_journal(&shared).await);
         let resting: Vec<Arc<Replica>> = {
             let now = shared.runtime.now();

@@ -3,7 +3,6 @@
 
 mod cuts;
 mod damage;
-mod graves;
 mod life;
 mod order;
 mod overwrites;
@@ -13,3 +12,4 @@ mod rig;
 mod room;
 mod scarce;
 mod shares;
+mod tombstones;

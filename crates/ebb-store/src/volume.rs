@@ -15,7 +15,6 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::checkpoint::Unsynced;
 use crate::files::FileCache;
-use crate::graves::Graves;
 use crate::journal::Journal;
 use crate::label::{LABEL_FILE, Label};
 use crate::latency::Latency;
@@ -23,6 +22,7 @@ use crate::record::Head;
 use crate::recover::Loaded;
 use crate::replica::Replica;
 use crate::space::SpaceGauge;
+use crate::tombstones::Tombstones;
 use crate::{checkpoint, flush, recover, rest, share};
 
 /// The journal grows no longer than this before a checkpoint, for the sake of the next start.
@@ -57,7 +57,7 @@ pub struct VolumeOptions {
     pub limit_bytes: Option<u64>,
     /// How long the volume refuses late writes for what it deleted: at least as long as a holder can believe in a lease
     /// that the master has given up, which is the time that a session lives.
-    pub grave_time: Duration,
+    pub tombstone_time: Duration,
 }
 
 impl VolumeOptions {
@@ -75,7 +75,7 @@ impl VolumeOptions {
             sync_each_max: 1000,
             reserve_bytes: 64 << 20,
             limit_bytes: None,
-            grave_time: Duration::from_secs(60),
+            tombstone_time: Duration::from_secs(60),
         }
     }
 }
@@ -125,7 +125,7 @@ pub(crate) struct Shared {
     /// Files and directories with contents put in place since the last checkpoint.
     pub(crate) unsynced: Mutex<Unsynced>,
     /// Deleted ids. Taken after `replicas`.
-    pub(crate) graves: Mutex<Graves>,
+    pub(crate) tombstones: Mutex<Tombstones>,
     /// Replicas with space kept ahead of growth.
     pub(crate) grown: Mutex<BTreeSet<MetablockId>>,
     /// Bytes that may be received without being in their place.
@@ -319,7 +319,7 @@ impl Shared {
         file_system: FileSystem,
         lock: DirLock,
     ) -> Self {
-        let Loaded { replicas, graves, journal, index, index_bytes } = loaded;
+        let Loaded { replicas, tombstones, journal, index, index_bytes } = loaded;
         let disk = runtime.disk();
         let space = SpaceGauge::new(runtime, root.to_owned(), options.reserve_bytes, options.limit_bytes);
         for replica in replicas.values() {
@@ -337,7 +337,7 @@ impl Shared {
             journal: tokio::sync::Mutex::new(journal),
             queue: flush::Queue::default(),
             unsynced: Mutex::new(Unsynced::new(index)),
-            graves: Mutex::new(Graves::new(options.grave_time, graves, runtime.now())),
+            tombstones: Mutex::new(Tombstones::new(options.tombstone_time, tombstones, runtime.now())),
             grown: Mutex::default(),
             unplaced: Arc::new(Semaphore::new(options.unplaced_bytes_max)),
             space,
@@ -381,7 +381,7 @@ impl Shared {
         let make = || {
             let replica = Replica::new(metablock);
             replica.live.lock().state.head =
-                Head { promised: self.graves.lock().fence(metablock), life, ..Head::default() };
+                Head { promised: self.tombstones.lock().fence(metablock), life, ..Head::default() };
             Arc::new(replica)
         };
         self.replicas.write().entry(metablock).or_insert_with(make).clone()

@@ -41,7 +41,7 @@ pub(crate) struct FakeDisk {
     /// Lives given out.
     lives: u64,
     /// Deleted ids, and the epoch below which they take nothing.
-    graves: BTreeMap<u64, u64>,
+    tombstones: BTreeMap<u64, u64>,
     /// Reads answer with flipped bits.
     pub corrupt: bool,
     /// Writes are refused for want of space.
@@ -59,7 +59,7 @@ impl FakeDisk {
     }
 
     fn refuse_buried(&self, metablock: u64, epoch: u64) -> Result<()> {
-        match self.graves.get(&metablock) {
+        match self.tombstones.get(&metablock) {
             Some(below) if epoch < *below => Err(err!(StaleEpoch, "m{metablock} was deleted at e{below}")),
             _ => Ok(()),
         }
@@ -69,7 +69,7 @@ impl FakeDisk {
         let life = self.replicas.get(&one.metablock).map_or(0, |replica| replica.life);
         if one.life == 0 || one.life == life {
             self.replicas.remove(&one.metablock);
-            let below = self.graves.entry(one.metablock).or_default();
+            let below = self.tombstones.entry(one.metablock).or_default();
             *below = one.epoch.max(*below);
         }
     }

@@ -40,7 +40,8 @@ pub async fn run(context: &Context, args: BlockArgs) -> Result<()> {
     options.listen = args.listen;
     options.pid = std::process::id();
     // A holder believes in its lease for less than a session lives; clocks may differ.
-    options.volume.grave_time = options.volume.grave_time.max(3 * Duration::from_millis(cluster.file.session_ttl_ms));
+    options.volume.tombstone_time =
+        options.volume.tombstone_time.max(3 * Duration::from_millis(cluster.file.session_ttl_ms));
     let server = BlockServer::start(Runtime::real(), options).await?;
     let name = format!("block-{host}");
     let mut file = ProcessFile::of_this_process(&cluster, &name, "block", host.as_str());

@@ -62,9 +62,9 @@ fn a_freed_id_takes_nothing_more_through_crashes_and_checkpoints() {
 }
 
 #[test]
-fn a_grave_counts_its_time_anew_at_start_and_goes_then() {
+fn a_tombstone_counts_its_time_anew_at_start_and_goes_then() {
     in_world(3, |mut rig| async move {
-        rig.options.grave_time = Duration::from_secs(30);
+        rig.options.tombstone_time = Duration::from_secs(30);
         let volume = rig.open().await.unwrap();
         volume.delete(&[Deletion::freed(id(1))]).await.unwrap();
         rig.runtime.sleep(Duration::from_secs(28)).await;
@@ -77,13 +77,13 @@ fn a_grave_counts_its_time_anew_at_start_and_goes_then() {
         // By now no holder believes in a lease of then, and what it sends is a stray that nobody asks for.
         assert_eq!(late_first_write(&volume, 1, 1).await, None);
         volume.stop().await.unwrap();
-        assert!(volume.shared.graves.lock().list().is_empty());
+        assert!(volume.shared.tombstones.lock().list().is_empty());
     });
 }
 
-/// Goal: a crash at any moment of a deletion leaves the replica with its promise, or the grave; never neither.
+/// Goal: a crash at any moment of a deletion leaves the replica with its promise, or the tombstone; never neither.
 #[test]
-fn a_crash_in_the_middle_of_a_deletion_leaves_the_promise_or_the_grave() {
+fn a_crash_in_the_middle_of_a_deletion_leaves_the_promise_or_the_tombstone() {
     let mut outcomes = [0, 0];
     for step in 0..24_u64 {
         let there = in_world(100 + step, |mut rig| async move {
