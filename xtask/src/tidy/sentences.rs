@@ -7,25 +7,13 @@ use crate::tree::Tree;
 
 const WORDS_MAX: usize = 40;
 
-/// Pages that are not written like that yet. The list may only shrink.
-const NOT_YET: &[&str] = &[];
-
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.ending(".md") {
-        let long: Vec<Sentence> =
-            sentences(&file.text).into_iter().filter(|sentence| sentence.words > WORDS_MAX).collect();
-        let is_exempt = NOT_YET.contains(&file.path.as_str());
-        if is_exempt && long.is_empty() {
-            findings.push(Finding::new(
-                &file.path,
-                0,
-                "has no long sentence any more: take it off the list of the check",
-            ));
-        }
-        findings.extend(long.iter().filter(|_| !is_exempt).map(|sentence| {
-            let what =
-                format!("a sentence of {} words: make two of it, or a list ({WORDS_MAX} at most)", sentence.words);
+        let long = sentences(&file.text).into_iter().filter(|sentence| sentence.words > WORDS_MAX);
+        findings.extend(long.map(|sentence| {
+            let words = sentence.words;
+            let what = format!("a sentence of {words} words: make two of it, or a list ({WORDS_MAX} at most)");
             Finding::new(&file.path, sentence.line, what)
         }));
     }
@@ -112,13 +100,6 @@ mod tests {
     fn a_long_sentence_is_found_where_it_begins() {
         let text = format!("# A\n\nShort. And\n{}.\n\n- {}\n- More.\n", words(WORDS_MAX), words(WORDS_MAX + 1));
         assert_eq!(lines_of_long(&text), [3, 6]);
-    }
-
-    #[test]
-    fn a_page_that_is_done_leaves_the_list() {
-        let long = words(WORDS_MAX + 1);
-        let found = check(&Tree::of(&[(NOT_YET[0], "Short."), (NOT_YET[1], &long)]));
-        assert_eq!(found.iter().map(|finding| finding.path.as_str()).collect::<Vec<_>>(), [NOT_YET[0]]);
     }
 
     #[test]
