@@ -12,10 +12,10 @@ use crate::output::Output;
 /// Options that every command takes, before or after its name.
 #[derive(Clone, Debug, Args)]
 pub struct Globals {
-    /// The cluster's directory.
+    /// Cluster directory.
     #[arg(long, global = true, env = "EBB_DIR", value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Print JSON alone on stdout.
+    /// Print only JSON on stdout.
     #[arg(long, global = true)]
     json: bool,
 }

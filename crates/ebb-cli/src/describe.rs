@@ -8,14 +8,14 @@ use ebb_types::{Error, Result};
 /// Commands that describe the program itself.
 #[derive(Debug, Subcommand)]
 pub enum DescribeCommand {
-    /// Completions for a shell.
+    /// Print completions for a shell.
     Completions {
-        /// bash, zsh, fish, elvish or powershell.
+        /// Shell that reads the completions.
         shell: clap_complete::Shell,
     },
     /// Write a manual page for each command.
     Man {
-        /// A directory of a manual path, as /usr/local/share/man/man1.
+        /// Directory for the pages, such as /usr/local/share/man/man1.
         directory: PathBuf,
     },
 }

@@ -1,18 +1,19 @@
-//! What the two command lines, `ebb` and `ebb-lab`, have in common.
+//! The common parts of the two command lines, `ebb` and `ebb-lab`.
 //!
-//! | module | what it is |
+//! The programs' own commands are not here. The only commands in this crate are those of [`describe`], which both
+//! programs have. This crate and the two programs may use the operating system directly. The crates below them go
+//! through `ebb_runtime`.
+//!
+//! | module | contents |
 //! |---|---|
 //! | [`context`] | options of every command: the cluster's directory, JSON |
 //! | [`output`] | sentences and tables for people, JSON for programs |
 //! | [`path`], [`units`] | paths, sizes and times as arguments |
-//! | [`directory`], [`process`], [`private`] | a cluster's directory: its settings and secret, the processes that run, modes of files |
+//! | [`directory`], [`process`], [`private`] | a cluster's directory: settings, secret, processes, file modes |
 //! | [`admin`] | connections and sessions for one command |
-//! | [`programs`] | the other program, beside this one |
+//! | [`programs`] | how each program finds and starts the other |
 //! | [`describe`] | completions and manual pages |
 //! | [`program`] | from `main` to the exit code |
-//!
-//! What never happens here: a command. This crate and the two programs are at the rim and may touch the system directly; everything
-//! else goes through `ebb_runtime`.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line lives in the real world")]
 

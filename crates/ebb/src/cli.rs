@@ -14,7 +14,7 @@ use crate::{dataset, fs, fsck, job, node, power, role};
 /// The program with the experiments and the planners.
 const LAB: &str = "ebb-lab";
 
-/// A distributed file system whose power draw follows the power that it is given.
+/// A distributed POSIX file system whose power draw follows the available power.
 #[derive(Debug, Parser)]
 #[command(name = "ebb", version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
@@ -26,42 +26,46 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// A whole cluster of processes on this machine.
+    /// Start, inspect and stop a cluster of processes on this machine.
     #[command(subcommand)]
     Cluster(ClusterCommand),
     /// Mount the file system.
+    ///
+    /// The mount runs in the background unless --foreground is given. The command returns when the mount serves.
     Mount(role::mount::MountArgs),
-    /// Unmount it.
+    /// Unmount the file system.
+    ///
+    /// The command returns when the mount has flushed everything and its process has ended.
     Umount {
-        /// Where it is mounted.
+        /// Directory on which the file system is mounted.
         mountpoint: PathBuf,
     },
-    /// Files without a mount.
+    /// Work with files without a mount.
     #[command(subcommand)]
     Fs(fs::FsCommand),
-    /// Directory trees with their own layout, copies and sizes.
+    /// Create, change and show datasets: directory trees with their own layout, copies and sizes.
     #[command(subcommand)]
     Dataset(dataset::DatasetCommand),
-    /// Who sleeps when, and how much power there is.
+    /// Set the power supply and the power policy, and show which nodes sleep.
     #[command(subcommand)]
     Power(power::PowerCommand),
-    /// Nodes and their volumes.
+    /// Show, drain, start and readmit nodes.
     #[command(subcommand)]
     Node(node::NodeCommand),
-    /// Compare the master's map with what the nodes have.
+    /// Compare the master's map with the replicas on the nodes.
     Fsck(fsck::FsckArgs),
-    /// Jobs that are shipped to the hosts that hold the data.
+    /// Run jobs on the hosts that hold the data.
     #[command(subcommand)]
     Job(job::JobCommand),
-    /// Experiments: virtual clusters under faults, and the papers' figures (`ebb lab --help`).
+    /// Run experiments: virtual clusters under faults, and the papers' figures (`ebb lab --help`).
     #[command(disable_help_flag = true)]
     Lab(HandedOver),
-    /// What a layout, a power budget or a code costs and gives; needs no cluster (`ebb plan --help`).
+    /// Compute what a layout, a power budget or a code costs and gives; needs no cluster (`ebb plan --help`).
     #[command(disable_help_flag = true)]
     Plan(HandedOver),
     #[command(flatten)]
     Describe(DescribeCommand),
-    /// Run a master (usually started by `cluster up`), or decide for one.
+    /// Run the master (normally started by `cluster up`), or accept a loss for it.
     Master(role::master::MasterArgs),
     /// Run a proxy.
     #[command(hide = true)]
@@ -75,55 +79,59 @@ enum Command {
     /// Run a power manager.
     #[command(hide = true)]
     PowerManager(role::power_manager::PowerManagerArgs),
-    /// Run the power client of this machine's nodes.
+    /// Run a power client, which puts nodes to sleep and wakes them by the power plan.
     #[command(hide = true)]
     PowerClient(role::power_client::PowerClientArgs),
 }
 
-/// What is for ebb-lab to understand.
+/// Arguments that are passed on to `ebb-lab`.
 #[derive(Debug, Args)]
 struct HandedOver {
-    /// A command of ebb-lab, with its options.
+    /// Command of `ebb-lab`, with its options.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     arguments: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
-    /// Start a cluster, making it if it is not there; returns when it serves.
+    /// Start a cluster, and create it if it does not exist.
+    ///
+    /// The command returns when the cluster serves. If a part of the cluster runs, only the missing processes are
+    /// started. The options for dead time, session time, proxies and repair then have no effect.
     Up(UpArgs),
-    /// Show its processes.
+    /// Show processes, missing copies, slow nodes, and data that wait for sleeping nodes.
     Status,
-    /// End it: no process, no mount is left.
+    /// Stop all processes and all mounts of the cluster.
     Down,
 }
 
 #[derive(Debug, Args)]
 struct UpArgs {
-    /// Block servers; each is its own host h1..hN.
+    /// Number of nodes. Each runs one block server and is its own host, h1 to hN.
     #[arg(long)]
     nodes: u32,
-    /// Volumes of each.
+    /// Number of volumes of each node.
     #[arg(long, default_value_t = 1)]
     volumes: u32,
-    /// Racks that the hosts are dealt to.
+    /// Number of racks. Hosts are assigned to them in turn.
     #[arg(long, default_value_t = 2)]
     racks: u32,
-    /// Copies in the default dataset [default: 3, or the number of nodes if smaller].
+    /// Copies in the default dataset of a new cluster [default: 3, or the number of nodes if smaller].
     #[arg(long)]
     replicas: Option<u32>,
-    /// Milliseconds after which a silent block server counts as dead [default: 30000].
+    /// Time in milliseconds after which a silent block server counts as dead [default: 30000, or as before].
     #[arg(long)]
     dead_after_ms: Option<u64>,
-    /// Milliseconds after which a silent client loses its leases [default: 10000].
+    /// Time in milliseconds after which a silent client loses its leases [default: 10000, or as before].
     #[arg(long)]
     session_ttl_ms: Option<u64>,
     #[command(flatten)]
     power: crate::role::power_manager::PowerFigures,
-    /// Proxies in processes of their own, 0: one, in the master's process [default: 0].
+    /// Number of proxies that run as processes of their own. With 0, one proxy runs in the master's process [default:
+    /// 0, or as before].
     #[arg(long)]
     proxies: Option<u32>,
-    /// MB per second that repair may move to or from one node, 0: no limit [default: 200].
+    /// Limit of repair traffic to or from one node, in MB per second; 0 means no limit [default: 200, or as before].
     #[arg(long)]
     repair_mb_per_s: Option<u64>,
 }

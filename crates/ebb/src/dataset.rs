@@ -13,117 +13,128 @@ mod show;
 
 #[derive(Debug, Subcommand)]
 pub enum DatasetCommand {
-    /// Make a directory tree with its own layout, copies and sizes. The directory must be new or empty.
+    /// Create a dataset: a directory tree with its own layout, copies and sizes.
+    ///
+    /// The directory must be new or empty.
     Create(CreateArgs),
-    /// Change a dataset's limits (what is there already stays; below it, nothing grows), with how few copies writes go on, its
-    /// share for extra copies, or how much of it is fetched before it is asked for.
+    /// Change a dataset's limits, minimum copies, extra copies, prefetch or read rule.
+    ///
+    /// If a limit is below the present usage, existing data stay, but nothing can grow.
     Set(SetArgs),
-    /// Set how many nodes of a dataset's chain are to be active: it is then read from these, whatever more power there is.
+    /// Set the number of active nodes of a dataset's chain.
+    ///
+    /// The dataset is then read from these nodes, even if there is power for more.
     SetActive(SetActiveArgs),
-    /// Show a dataset's settings, and how it lies on its nodes.
+    /// Show a dataset's settings and how its data lie on its nodes.
     Show {
-        /// Its directory.
+        /// Any path in the dataset.
         path: EbbPath,
     },
-    /// Show all datasets.
+    /// List all datasets.
     List,
 }
 
 #[derive(Debug, Args)]
 pub struct CreateArgs {
-    /// Its directory.
+    /// Directory of the dataset.
     path: EbbPath,
-    /// Unit of transfer, caching and prefetch.
+    /// Block size: the unit of transfer, caching and prefetch.
     #[arg(long, default_value = "1MiB")]
     block: ByteSize,
-    /// Unit of placement, replication and location.
+    /// Metablock size: the unit of placement, replication and location.
     #[arg(long, default_value = "64MiB")]
     metablock: ByteSize,
-    /// Copies, on distinct nodes.
+    /// Number of copies, on distinct nodes.
     #[arg(long, default_value_t = 3)]
     replicas: u32,
-    /// Copies that have to take a write before it is acknowledged. With nodes missing, and no others to take their place,
-    /// writes and new files go on with so many; what is short is made up when nodes are there again [default: 2, and 1 of a
-    /// dataset with one copy].
+    /// Copies that must take a write before it is acknowledged. If nodes are missing and no others can replace them,
+    /// writes and new files continue with this many copies. Missing copies are made when nodes are available again
+    /// [default: 2, or 1 for a dataset with one copy].
     #[arg(long, value_name = "N")]
     min_copies: Option<u32>,
-    /// Where replicas go.
+    /// Rule that places the replicas.
     #[arg(long, value_enum, default_value_t = LayoutArg::Random)]
     layout: LayoutArg,
-    /// Nodes that share one copy of everything, and are on whenever the dataset is: of simple, equal-work and geared.
+    /// Nodes that share one copy of all data, and are on whenever the dataset is on. Only simple, equal-work and geared
+    /// have primaries, and they require this option.
     #[arg(long)]
     primaries: Option<u32>,
-    /// Nodes that are switched on together: of geared. It must divide the primaries, and the nodes behind them.
+    /// Nodes that are switched on together. Only geared has gears, and it requires this option. The size must divide
+    /// both the primaries and the nodes behind them.
     #[arg(long)]
     gear_size: Option<u32>,
-    /// How a write reaches the copies.
+    /// Route of a write to the copies.
     #[arg(long, value_enum, default_value_t = ReplicationArg::Pipeline)]
     replication: ReplicationArg,
-    /// Most bytes that its files may have, one copy counted; a write beyond fails with EDQUOT. 0: no limit.
+    /// Limit of the bytes in all files of the dataset, with one copy counted; 0 means no limit. A write beyond it fails
+    /// with EDQUOT.
     #[arg(long, default_value = "0")]
     quota: ByteSize,
-    /// Most inodes: files, directories, links. 0: no limit.
+    /// Limit of inodes (files, directories and links); 0 means no limit.
     #[arg(long, default_value_t = 0)]
     inodes: u64,
-    /// Share of the unused capacity that extra copies of what is read often may take. 0: there are none.
+    /// Share of the unused capacity that extra copies of frequently read data may take, in percent, at most 90; 0 means
+    /// none.
     #[arg(long, value_name = "PERCENT", default_value = "0%")]
     extra_share: Percent,
-    /// How much of what a sequential reader will want is fetched before it asks: a percentage of the full window, or
-    /// spare, for what leaves other traffic alone [default: as the dataset of /, and that 100%].
+    /// Amount of data that is fetched before a sequential reader asks for it: a percentage of the full window, or
+    /// `spare`. `spare` leaves other traffic alone [default: as in the default dataset, where it is 100% unless set].
     #[arg(long)]
     prefetch: Option<Prefetch>,
-    /// Which of the awake nodes with what is read is asked first: balanced, nearest, least-loaded, longest-awake or
-    /// hit-ratio [default: as the dataset of /, and that balanced].
+    /// Rule that selects the awake node that is asked first: balanced, nearest, least-loaded, longest-awake or
+    /// hit-ratio [default: as in the default dataset, or balanced].
     #[arg(long)]
     read_rule: Option<ReadRule>,
 }
 
 #[derive(Debug, Args)]
 pub struct SetArgs {
-    /// A path in the dataset.
+    /// Any path in the dataset.
     path: EbbPath,
-    /// Most bytes that its files may have, one copy counted. 0: no limit.
+    /// Limit of the bytes in all files of the dataset, with one copy counted; 0 means no limit.
     #[arg(long)]
     quota: Option<ByteSize>,
-    /// Most inodes. 0: no limit.
+    /// Limit of inodes; 0 means no limit.
     #[arg(long)]
     inodes: Option<u64>,
-    /// Copies that have to take a write before it is acknowledged: 1 to the number of copies. Files that are being written go on as
-    /// they are.
+    /// Copies that must take a write before it is acknowledged, from 1 to the number of copies. Files that are being
+    /// written keep the earlier value.
     #[arg(long, value_name = "N")]
     min_copies: Option<u32>,
-    /// Share of the unused capacity that extra copies of what is read often may take. 0: those that there are go.
+    /// Share of the unused capacity that extra copies of frequently read data may take, in percent, at most 90. With 0,
+    /// existing extra copies are removed.
     #[arg(long, value_name = "PERCENT")]
     extra_share: Option<Percent>,
-    /// How much of what a sequential reader will want is fetched before it asks: a percentage of the full window, or
-    /// spare. Files that are open go on as they are.
+    /// Amount of data that is fetched before a sequential reader asks for it: a percentage of the full window, or
+    /// `spare`. Open files keep the earlier value.
     #[arg(long)]
     prefetch: Option<Prefetch>,
-    /// Which of the awake nodes with what is read is asked first: balanced, nearest, least-loaded, longest-awake or
-    /// hit-ratio. Files that are open go on as they are.
+    /// Rule that selects the awake node that is asked first: balanced, nearest, least-loaded, longest-awake or
+    /// hit-ratio. Open files keep the earlier value.
     #[arg(long)]
     read_rule: Option<ReadRule>,
 }
 
 #[derive(Debug, Args)]
 pub struct SetActiveArgs {
-    /// A path in the dataset.
+    /// Any path in the dataset.
     path: EbbPath,
-    /// How many; 0: as many as the power allows.
+    /// Number of active nodes; 0 means as many as the power allows.
     nodes: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum LayoutArg {
-    /// Rack-aware, as HDFS does by default.
+    /// Rack-aware random placement, like the default of HDFS.
     Random,
     /// Round-robin over all disks.
     Striped,
-    /// On a chain: one copy on the primaries, the others even over the rest.
+    /// On a chain: one copy on the primaries, the others spread evenly over the other nodes.
     Simple,
-    /// On a chain: node i behind the primaries takes 1/i, so that any first nodes can do equal parts of a read.
+    /// On a chain: node i of the chain, behind the primaries, stores 1/i. So any first nodes can do equal parts of a
+    /// read.
     EqualWork,
-    /// Equal work in gears that come whole, and recovery groups.
+    /// Equal work in gears that are switched on as a whole, with recovery groups.
     Geared,
     /// Copies far apart in the order in which nodes wake.
     PowerBalanced,
@@ -131,9 +142,9 @@ enum LayoutArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ReplicationArg {
-    /// Each replica forwards to the next.
+    /// Each replica forwards the write to the next.
     Pipeline,
-    /// The writer sends to all.
+    /// The writer sends the write to all replicas.
     SingleSource,
 }
 

@@ -25,96 +25,107 @@ pub const STEP: u32 = 1 << 20;
 pub enum FsCommand {
     /// List a directory or a file.
     Ls {
-        /// Absolute path; the root if none is given.
+        /// Absolute path.
         #[arg(default_value = "/")]
         path: EbbPath,
-        /// With mode, owner, size and time.
+        /// Also show mode, links, owner, size and modification time.
         #[arg(short)]
         long: bool,
     },
-    /// Print files.
+    /// Print the contents of files.
     Cat {
+        /// Files to print.
         #[arg(required = true)]
         paths: Vec<EbbPath>,
     },
-    /// Copy from this machine.
+    /// Copy files from this machine into the file system.
     Put {
         /// Local files or directories; `-` is standard input.
         #[arg(required = true)]
         sources: Vec<PathBuf>,
-        /// Where to.
+        /// Target path. An existing directory receives files and directories under their own names.
         target: EbbPath,
-        /// Directories with all below.
+        /// Copy directories with everything below them.
         #[arg(short)]
         recursive: bool,
-        /// Hosts that the first copies of new files are to lie on, in turn: those of the programs that will read them.
+        /// Hosts for the first copies of new files, used in turn. Give the hosts of the programs that will read the
+        /// files.
         #[arg(long, value_delimiter = ',', value_name = "HOSTS")]
         hosts: Vec<String>,
     },
-    /// Copy to this machine.
+    /// Copy a file or a directory tree to this machine.
     Get {
+        /// File or directory to copy.
         source: EbbPath,
         /// Local path; `-` is standard output.
         target: PathBuf,
-        /// A directory with all below.
+        /// Copy a directory with everything below it.
         #[arg(short)]
         recursive: bool,
     },
-    /// Copy within the file system.
+    /// Copy a file or a directory tree within the file system.
     Cp {
+        /// File or directory to copy.
         source: EbbPath,
+        /// Path of the copy. An existing directory receives the source under its own name.
         target: EbbPath,
-        /// A directory with all below.
+        /// Copy a directory with everything below it.
         #[arg(short)]
         recursive: bool,
     },
-    /// Rename.
+    /// Rename or move a file or a directory.
     Mv { source: EbbPath, target: EbbPath },
-    /// Remove.
+    /// Remove files or directory trees.
     Rm {
+        /// Paths to remove.
         #[arg(required = true)]
         paths: Vec<EbbPath>,
-        /// Directories with all below.
+        /// Remove directories with everything below them.
         #[arg(short)]
         recursive: bool,
     },
-    /// Make a directory.
+    /// Create a directory.
     Mkdir {
+        /// Directory to create.
         path: EbbPath,
-        /// With those above it; no error if it exists.
+        /// Create missing parent directories too. It is no error if the directory exists.
         #[arg(short)]
         parents: bool,
     },
-    /// Everything about one inode.
+    /// Show the attributes and the dataset of a file or directory.
     Stat { path: EbbPath },
-    /// Bytes and files below a path.
+    /// Show the number of bytes, files and directories below a path.
     Du {
+        /// Absolute path.
         #[arg(default_value = "/")]
         path: EbbPath,
     },
-    /// Space.
+    /// Show the free and used space of the file system.
     Df,
-    /// Make a link.
+    /// Create a hard link or, with -s, a symbolic link.
     Ln {
-        /// What the link leads to: a path from the root, or any text with `-s`.
+        /// Target of the link: an absolute path, or any text with `-s`.
         target: OsString,
+        /// Path of the new link.
         link: EbbPath,
-        /// Symbolic.
+        /// Create a symbolic link.
         #[arg(short)]
         symbolic: bool,
     },
-    /// Set permission bits (octal).
+    /// Set permission bits; the mode is octal, such as 644.
     Chmod { mode: String, path: EbbPath },
-    /// Which replica of which metablock lies where.
+    /// Show where the replicas of a file's metablocks lie.
     #[command(visible_alias = "blocks")]
     Locations {
+        /// File whose metablocks are shown.
         path: EbbPath,
-        /// Say of each metablock why its copies move, or do not.
+        /// Also say for each metablock why its copies move or do not move.
         #[arg(long)]
         why: bool,
     },
-    /// SHA-256 of a file's contents.
+    /// Print the SHA-256 checksums of files.
     Checksum {
+        /// Files to read.
         #[arg(required = true)]
         paths: Vec<EbbPath>,
     },

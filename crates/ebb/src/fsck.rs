@@ -27,11 +27,11 @@ pub struct FsckArgs {
     /// Also read every replica and compare it with its checksums.
     #[arg(long)]
     scrub: bool,
-    /// List the files with metablocks that no replica serves, and ask for each whether to remove it. All else is repaired
-    /// by itself.
+    /// List the files with metablocks that no replica serves, and ask for each file whether to remove it. All other
+    /// damage is repaired automatically.
     #[arg(long)]
     repair: bool,
-    /// With --repair: remove them all without asking.
+    /// With --repair: remove all these files without asking.
     #[arg(long, requires = "repair")]
     yes: bool,
 }

@@ -16,14 +16,18 @@ use serde_json::json;
 /// How often progress is told to a program.
 const TELL: Duration = Duration::from_millis(50);
 
-/// A job.
+/// Jobs that run where the data are.
 #[derive(Debug, Subcommand)]
 pub enum JobCommand {
-    /// Count the words of a file or a tree by shipping the work to the hosts that hold its metablocks.
+    /// Count the words of a file or a directory tree.
+    ///
+    /// The work runs on the hosts that hold the metablocks.
     Count(JobArgs),
-    /// Count the lines that hold a text, as `grep -F -c` does, likewise.
+    /// Count the lines that contain a text, as `grep -F -c` does.
+    ///
+    /// The work runs on the hosts that hold the metablocks.
     Grep {
-        /// What is looked for.
+        /// Text to look for.
         text: String,
         #[command(flatten)]
         job: JobArgs,
@@ -32,12 +36,12 @@ pub enum JobCommand {
 
 #[derive(Debug, Args)]
 pub struct JobArgs {
-    /// A file or a directory.
+    /// File or directory to read.
     path: EbbPath,
-    /// Hand the work out without looking where the data is.
+    /// Assign the work without regard to where the data are.
     #[arg(long)]
     no_locations: bool,
-    /// Tell progress as JSON lines on stderr.
+    /// Print progress as JSON lines on stderr.
     #[arg(long)]
     progress: bool,
 }

@@ -1,8 +1,9 @@
 //! `ebb`: one binary, every role a subcommand.
 //!
-//! [`cli`] is what can be said; [`cluster`] starts, shows and stops a cluster of processes on this machine; [`role`]
-//! holds the daemons; the other modules are one command each. Experiments and planners are another program, `ebb-lab`,
-//! to which `ebb lab` and `ebb plan` hand over.
+//! [`cli`] defines the command line. [`cluster`] starts, shows and stops a cluster of processes on this machine.
+//! [`role`] has the daemons. Each of the other modules is one command.
+//!
+//! Experiments and planners are not here. They are in another program, `ebb-lab`, which `ebb lab` and `ebb plan` start.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line lives in the real world")]
 

@@ -15,31 +15,35 @@ use crate::cluster::{health, status, up};
 
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
-    /// Show nodes and volumes.
+    /// Show nodes and their volumes.
     List {
-        /// Say of each node what there is to do for its copies, and what is in the way.
+        /// Also show what is to be done for each node's copies, and what prevents it.
         #[arg(long)]
         why: bool,
     },
-    /// Move all replicas off a node, then leave it empty.
+    /// Move all replicas off a node.
+    ///
+    /// The node gets no new data, and can be stopped when it is empty.
     Drain {
-        /// Node id, as `list` shows it.
+        /// Node id, such as n3, or host.
         node: String,
-        /// Use the node again.
+        /// End the drain, and use the node again.
         #[arg(long)]
         undo: bool,
-        /// Do not wait until the node is empty.
+        /// Return before the node is empty.
         #[arg(long)]
         no_wait: bool,
     },
-    /// Take a node in again whose directory went back in time: it begins empty, and what it has is kept aside.
+    /// Take back a node whose directory went back in time.
+    ///
+    /// The node starts empty; its old volumes are renamed and kept.
     Readmit {
-        /// Node id or host.
+        /// Node id, such as n3, or host.
         node: String,
     },
     /// Start the block server of a node that is not running.
     Start {
-        /// Node id or host.
+        /// Node id, such as n3, or host.
         node: String,
     },
 }

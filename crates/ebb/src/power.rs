@@ -13,15 +13,19 @@ pub mod status;
 
 #[derive(Debug, Subcommand)]
 pub enum PowerCommand {
-    /// Say how much power there is, whatever the source says.
+    /// Set the available power, whatever the power source says.
+    ///
+    /// This override lasts until `--release` or `ebb power follow`.
     Set(SetArgs),
-    /// Read the supply from a trace, prices, what others draw, an oscillation or a UPS, from now on.
+    /// Read the supply from a trace, prices, the draw of other loads, an oscillation or a UPS.
+    ///
+    /// The new source counts at once, and an override by `ebb power set` ends.
     Follow(FollowArgs),
-    /// Choose the policy.
+    /// Choose the power policy.
     Policy(PolicyArgs),
-    /// Show plan, watts and nodes.
+    /// Show the power plan, the power draw and the nodes.
     Status {
-        /// Go on showing, until interrupted.
+        /// Update the output until interrupted.
         #[arg(long)]
         follow: bool,
     },
@@ -31,22 +35,23 @@ pub enum PowerCommand {
 #[command(allow_negative_numbers = true)]
 #[group(required = true, multiple = false)]
 pub struct SetArgs {
-    /// For the whole cluster, what is always drawn included.
+    /// Power for the whole cluster in watts, including what is always drawn.
     #[arg(long)]
     watts: Option<f64>,
-    /// Share of what the block servers draw with all of them active, from 0 to 1.
+    /// Fraction, from 0 to 1, of the power that the block servers draw when all of them are active.
     #[arg(long)]
     fraction: Option<f64>,
-    /// Take the word back: the source counts again.
+    /// End the override, so that the power source counts again.
     #[arg(long)]
     release: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct PolicyArgs {
-    /// Its name.
+    /// Policy: always-on, activation, blink-staggered, blink-circular, blink-synchronous, load-proportional, migration
+    /// or tide.
     policy: PolicyKind,
-    /// Although it puts data out of reach, or wears rotational disks out.
+    /// Choose the policy even if it puts data out of reach or wears out rotational disks.
     #[arg(long)]
     force: bool,
 }

@@ -1,21 +1,24 @@
-//! The papers' figures: the real services in virtual time on one documented set of machines, beside the printed numbers.
+//! The papers' figures: the real services in virtual time on one documented set of machines, beside the printed
+//! numbers.
 //!
-//! What a paper computes from formulas comes from `ebb-plan`. What it measured on a cluster is run here: the real
-//! master, block servers, clients, power manager and power client of `ebb-virtual` serve blocks while the real policies
-//! decide who sleeps; a model of disks and links ([`hardware`]) gives nothing but the times. Hours pass in seconds.
-//! Where a part of the paper's system is computed instead of run, its figure says so.
+//! **What never happens here.**
+//! - The crate has no policy, layout or read rule of its own.
+//! - No number of a paper goes into a result.
+//! - No parameter differs between figures, unless the paper itself varies it.
 //!
-//! **Scale.** Blocks are smaller than the papers' by a factor, and disks and links slower by the same one, so that a
-//! block takes as long as theirs and fewer bytes pass through the real code. Messages without data are not scaled: they
-//! go through the same slow links, except to and from the always-on node. Data sets have fewer blocks.
+//! **What runs.** Figures that a paper computes from formulas are in `ebb-plan`. Figures that a paper measured on a
+//! cluster are run here. The real master, block servers, clients, power manager and power client of `ebb-virtual` serve
+//! blocks. The real policies decide which nodes sleep. A model of disks and links ([`hardware`]) supplies only the
+//! times. Hours pass in seconds. If a part of the paper's system is computed instead of run, its figure says so.
 //!
-//! **What never happens here.** No policy, layout or read rule of its own; no number of a paper that goes into a result;
-//! no parameter that differs from figure to figure but what the paper itself varies.
+//! **Scale.** Blocks are smaller than the papers' by a factor, and disks and links are slower by the same factor. So a
+//! block takes as long as in the paper, and fewer bytes pass through the real code. Messages without data are not
+//! scaled. They use the same slow links, except to and from the always-on node. Data sets have fewer blocks.
 //!
-//! Reading order: [`hardware`], [`testbed`], [`measure`], [`drive`], [`balancer`], [`job`], [`rivals`]; then a figure: [`rabbit`], [`blinkfs`], each a
-//! registry of parts; [`part`] says what a part is, [`outcome`] what comes out.
-//! [`agreement`] holds a real cluster against a virtual one; [`metablocks`] has what is said of a paper that is measured on a real
-//! cluster alone.
+//! Reading order: [`hardware`], [`testbed`], [`measure`], [`drive`], [`balancer`], [`job`], [`rivals`]; then a figure:
+//! [`rabbit`], [`blinkfs`], each a registry of parts. [`part`] defines a part, and [`outcome`] its result.
+//! [`agreement`] compares a real cluster with a virtual one. [`metablocks`] has the settings and numbers of a paper
+//! that is measured on a real cluster alone.
 #![forbid(unsafe_code)]
 
 pub mod agreement;

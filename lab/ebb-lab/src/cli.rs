@@ -19,22 +19,32 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a whole cluster in virtual time, with faults, and check what it promised.
+    /// Run whole clusters in virtual time, with faults, and check their guarantees.
     Virtual(virtual_cluster::VirtualArgs),
-    /// Run virtual clusters of every kind with new seeds for hours: small and large ones under faults, and ones that
-    /// follow their power. Ctrl-C ends it after the seeds that are under way.
+    /// Run virtual clusters of every kind with new seeds for hours.
+    ///
+    /// There are small and large clusters under faults, and clusters that follow their power. Ctrl-C ends the run after
+    /// the seeds that are under way; a second Ctrl-C ends it at once.
     Soak(soak::SoakArgs),
-    /// The figures of "Robust and Flexible Power-Proportional Storage", run in virtual time beside the printed numbers.
+    /// Reproduce the figures of "Robust and Flexible Power-Proportional Storage" in virtual time.
+    ///
+    /// The results are shown beside the printed numbers.
     Rabbit(paper::PaperArgs),
-    /// The figures of "BlinkFS: A Distributed File System for Intermittent Power", likewise.
+    /// Reproduce the figures of "BlinkFS: A Distributed File System for Intermittent Power" in virtual time.
+    ///
+    /// The results are shown beside the printed numbers.
     Blinkfs(paper::PaperArgs),
-    /// The figures of "Cloud analytics: Do we really need to reinvent the storage stack?": block sizes, metablocks,
-    /// locations and prefetch, measured on a running cluster beside the printed numbers.
+    /// Measure block sizes, metablocks, locations and prefetch on a running cluster.
+    ///
+    /// The results are shown beside the printed numbers of "Cloud analytics: Do we really need to reinvent the storage
+    /// stack?".
     Metablocks(metablocks::MetablocksArgs),
-    /// What a running cluster serves at 20, 50 and 80 % power, as a share of its full power, beside a virtual one. The
-    /// operator's override is full power afterwards.
+    /// Compare a running cluster with a virtual one at 20, 50 and 80 % power.
+    ///
+    /// The throughput is shown as a share of that at full power. The command sets the operator's override of the
+    /// supply, and leaves it at full power. `ebb power set --release` ends the override.
     Power(power::PowerArgs),
-    /// What a layout, a power budget or a code costs and gives; needs no cluster.
+    /// Compute what a layout, a power budget or a code costs and gives; needs no cluster.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
     #[command(flatten)]

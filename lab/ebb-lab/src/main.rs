@@ -1,7 +1,7 @@
-//! `ebb-lab`: proof and research. `ebb lab` and `ebb plan` hand over to it.
+//! `ebb-lab`: proof and research. `ebb lab` and `ebb plan` start it.
 //!
-//! [`cli`] is what can be said. The other modules are one command each: they turn options into plain values, let
-//! `ebb-virtual`, `ebb-figures` or `ebb-plan` work, and print what came out.
+//! [`cli`] defines the command line. Each of the other modules is one command. It turns options into plain values,
+//! calls `ebb-virtual`, `ebb-figures`, `ebb-plan` or `ebb-sim`, and prints the result.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line lives in the real world")]
 

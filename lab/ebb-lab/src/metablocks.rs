@@ -26,16 +26,16 @@ const SIZE_MIN: u64 = 32 << 20;
 
 #[derive(Debug, Args)]
 pub struct MetablocksArgs {
-    /// Bytes that are searched and read in each case. There is one file at a time, of one copy.
+    /// Bytes that are searched and read in each case, at least 32MiB. There is one file at a time, with one copy.
     #[arg(long, default_value = "512MiB")]
     size: ByteSize,
-    /// Times that everything is measured; medians are told.
+    /// Number of times that everything is measured; medians are reported.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Only these parts.
+    /// Parts to measure, comma-separated.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Search, Part::Prefetch, Part::Bonnie])]
     parts: Vec<Part>,
-    /// Where figures (SVG), numbers (JSON) and a page with all of them go. Made if it does not exist.
+    /// Directory for figures (SVG), numbers (JSON) and a page with all of them. It is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -46,7 +46,7 @@ enum Part {
     Search,
     /// Sections 3 and 5: prefetch by percentages, and with spare bandwidth.
     Prefetch,
-    /// Table 2: random and sequential reads, by bonnie++ on a mount and by a reader of our own.
+    /// Table 2: random and sequential reads, by bonnie++ on a mount and by Ebb's own reader.
     Bonnie,
 }
 

@@ -12,19 +12,20 @@ use ebb_types::{Result, err};
 
 #[derive(Debug, Args)]
 pub struct PaperArgs {
-    /// One figure or table, by its name in the paper: 6, table2.
+    /// Figure or table to make, by its name in the paper, such as 6 or table2 [default: all].
     #[arg(long, value_name = "NAME")]
     figure: Option<String>,
-    /// Where figures (SVG), numbers (JSON) and a page with all of them go. Made if it does not exist.
+    /// Directory for figures (SVG), numbers (JSON) and a page with all of them. It is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Everything that is left to chance follows from it.
+    /// Seed of all random choices.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Fewer points, fewer blocks, shorter: for the shape, not for the numbers.
+    /// Use fewer points, fewer blocks and shorter runs. The results then show the shape of the figures, not the
+    /// numbers.
     #[arg(long)]
     quick: bool,
-    /// Worlds at a time; as many as there are cores if not given.
+    /// Number of virtual worlds that run at a time [default: number of cores].
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
 }

@@ -19,17 +19,17 @@ use ebb_types::Result;
 
 #[derive(Debug, Subcommand)]
 pub enum PlanCommand {
-    /// What each node stores, and how fast a dataset reads at every number of active nodes.
+    /// Compute what each node stores, and how fast a dataset reads at every number of active nodes.
     Layout(Box<layout::LayoutArgs>),
-    /// Gear size against recovery-group size and minimum power after a failure.
+    /// Compare gear sizes by recovery-group size and minimum power after a failure.
     Gears(gears::GearsArgs),
-    /// What stays in reach on part of the power, how long reads wait, what a month costs.
+    /// Compute what stays in reach at partial power, how long reads wait, and what a month costs.
     Power(Box<power::PowerArgs>),
-    /// What codes cost in space and lose in a year.
+    /// Compute what copies and codes cost in space and lose in a year.
     Raid(Box<raid::RaidArgs>),
-    /// Jobs on localized storage nodes: run times, sweeps, the cheapest node for a workload.
+    /// Simulate jobs on localized storage nodes (LSNs): run times, sweeps, and the cheapest LSN for a workload.
     Lsn(Box<lsn::LsnArgs>),
-    /// One page: the papers' analytic figures and tables next to ours.
+    /// Write one page with the papers' analytic figures and tables next to Ebb's.
     Report(report::ReportArgs),
 }
 

@@ -19,10 +19,10 @@ const HOST: &str = "client";
 
 #[derive(Debug, Args)]
 pub struct PowerArgs {
-    /// Times that all levels are measured; medians are compared.
+    /// Number of times that all levels are measured; medians are compared.
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// What is left to chance in the virtual cluster follows from it.
+    /// Seed of the random choices in the virtual cluster.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

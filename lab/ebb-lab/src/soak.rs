@@ -23,13 +23,13 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 pub struct SoakArgs {
-    /// How long: 30min, 8h.
+    /// Duration of the run, such as 30min or 8h.
     #[arg(long, default_value = "1h")]
     time: Span,
-    /// Clusters at a time, each on one core.
+    /// Number of clusters that run at a time, each on one core.
     #[arg(long, default_value = "1")]
     jobs: NonZeroUsize,
-    /// The first seed; drawn if it is not given, so that no soak repeats the last one.
+    /// First seed [default: random, so that no run repeats the last one].
     #[arg(long)]
     first: Option<u64>,
 }

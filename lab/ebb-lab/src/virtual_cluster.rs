@@ -18,36 +18,37 @@ use serde_json::json;
 
 #[derive(Debug, Args)]
 pub struct VirtualArgs {
-    /// One seed: everything that happens follows from it.
+    /// Seed of a single run, from which everything that happens follows.
     #[arg(long, conflicts_with_all = ["seeds", "jobs"])]
     seed: Option<u64>,
-    /// A range of seeds, FIRST..END.
+    /// Range of seeds, as FIRST..END; END is not included.
     #[arg(long)]
     seeds: Option<String>,
-    /// Seeds at a time.
+    /// Number of seeds that run at a time.
     #[arg(long, default_value = "1")]
     jobs: NonZeroUsize,
-    /// One fault at a time, mostly with as many block servers as copies: how long anybody waits meanwhile.
+    /// Inject one fault at a time, and check how long operations wait meanwhile. Most of these clusters have as many
+    /// block servers as copies.
     #[arg(long, conflicts_with_all = ["large", "power"])]
     single: bool,
-    /// A large cluster: up to twenty block servers, eight clients and three proxies, several faults at a time.
+    /// Run large clusters: up to twenty block servers, eight clients and three proxies, with several faults at a time.
     #[arg(long, conflicts_with = "power")]
     large: bool,
-    /// Only these kinds of faults, as the report names them, with hyphens: crash,one-way. Drawn from the seed if not given.
+    /// Kinds of faults, by the names in the report with hyphens, such as crash,one-way [default: drawn from the seed].
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["single", "large", "power"])]
     faults: Vec<String>,
-    /// A cluster that follows its power: every policy, signal and kind of fault, drawn from the seed.
+    /// Run clusters that follow their power. Policy, signal and kinds of faults are drawn from the seed.
     #[arg(long)]
     power: bool,
-    /// Only this policy.
+    /// Power policy of all runs [default: drawn from the seed].
     #[arg(long, requires = "power")]
     policy: Option<String>,
-    /// Only this signal: constant, oscillating, falling-to-zero or renewable.
+    /// Power signal of all runs: constant, oscillating, falling-to-zero or renewable [default: drawn from the seed].
     #[arg(long, requires = "power")]
     signal: Option<String>,
-    /// Let the code make a mistake, to see whether it is found: skip-fsync, stale-read, epoch-ignored, torn-overwrite,
-    /// early-delete, commit-unsynced, forget-fsync; with --power also standin-unsynced or log-ignored. Only a virtual
-    /// cluster can be told to.
+    /// Plant a mistake in the code, to see whether it is found: skip-fsync, stale-read, epoch-ignored, torn-overwrite,
+    /// early-delete, commit-unsynced or forget-fsync. With --power, standin-unsynced and log-ignored are possible too.
+    /// Only virtual clusters can have planted mistakes. A range of seeds stops at the first finding.
     #[arg(long)]
     plant: Option<String>,
 }

@@ -12,38 +12,40 @@ use pb::follow_source::Source;
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct FollowArgs {
-    /// A trace: CSV with columns seconds,watts or seconds,fraction (or seconds,price with --per-hour). It begins now, and
-    /// again when it is over.
+    /// Trace in CSV with the columns seconds,watts or seconds,fraction (seconds,price with --per-hour). It starts now,
+    /// and repeats when it ends.
     #[arg(required_unless_present_any = ["oscillating", "ups"], conflicts_with_all = ["oscillating", "ups"])]
     file: Option<PathBuf>,
-    /// How many times faster than real time the trace is played.
+    /// Factor by which the trace is played faster than real time.
     #[arg(long, default_value_t = 1.0, requires = "file")]
     compress: f64,
-    /// The trace has prices of a kilowatt-hour, and so much may be spent in an hour, in the same unit.
+    /// Budget for one hour. The trace then holds prices of a kilowatt-hour, in the same currency.
     #[arg(long, value_name = "MONEY", requires = "file", conflicts_with = "capacity")]
     per_hour: Option<f64>,
-    /// The trace has watts that others draw of a capacity of so many watts: there is what they leave.
+    /// Capacity in watts that the cluster shares with other loads. The trace then holds the watts of these loads, and
+    /// the supply is the rest.
     #[arg(long, value_name = "WATTS", requires = "file")]
     capacity: Option<f64>,
-    /// Between (45 + 45 LEVEL) % and (45 - 45 LEVEL) % of the nodes' power; LEVEL from 0 to 1.
+    /// Supply that alternates between (45 + 45 LEVEL) % and (45 - 45 LEVEL) % of the nodes' power; LEVEL is from 0 to
+    /// 1.
     #[arg(long, value_name = "LEVEL", conflicts_with = "ups")]
     oscillating: Option<f64>,
-    /// Time between two changes of an oscillation.
+    /// Time between two changes of the oscillation.
     #[arg(long, default_value = "300s", requires = "oscillating")]
     period: Span,
-    /// A UPS behind an upsd (Network UPS Tools): NAME@HOST or NAME@HOST:PORT.
+    /// UPS behind an upsd (Network UPS Tools), as NAME@HOST or NAME@HOST:PORT.
     #[arg(long, value_name = "UPS")]
     ups: Option<String>,
-    /// Length of a blackout that the UPS is to bridge.
+    /// Length of a blackout that the UPS must bridge.
     #[arg(long, default_value = "3600s", requires = "ups")]
     bridge: Span,
-    /// What there is while the mains are there; without it all that the cluster can draw.
+    /// Supply in watts while mains power is present [default: all that the cluster can draw].
     #[arg(long, value_name = "WATTS", requires = "ups")]
     mains_watts: Option<f64>,
-    /// Energy of the full battery; without it, by the load and the runtime that the UPS tells.
+    /// Energy of the full battery in joules [default: computed from the load and the runtime that the UPS reports].
     #[arg(long, value_name = "JOULES", requires = "ups")]
     ups_joules: Option<f64>,
-    /// Share of the charge that is left for the orderly end.
+    /// Fraction of the battery charge that is kept for an orderly shutdown.
     #[arg(long, default_value_t = 0.1, requires = "ups")]
     reserve: f64,
 }

@@ -19,10 +19,10 @@ pub struct BlockArgs {
     /// Declared rack.
     #[arg(long, default_value = "r1")]
     rack: String,
-    /// Volumes of this node, made at the first start.
+    /// Number of volumes of this node, created at its first start.
     #[arg(long, default_value_t = 1)]
     volumes: u32,
-    /// `ip:port` to listen on; port 0 for any.
+    /// Address to listen on, as `ip:port`; port 0 selects any free port.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
 }

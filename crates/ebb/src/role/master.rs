@@ -21,16 +21,20 @@ const HOST: &str = "master";
 
 #[derive(Debug, Args)]
 pub struct MasterArgs {
-    /// What to decide; nothing: run.
+    /// Decision to record; without one, the master runs.
     #[command(subcommand)]
     pub command: Option<MasterCommand>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum MasterCommand {
-    /// Go on with a data directory that is older than what nodes and clients have seen: what came after it is lost.
+    /// Continue with a master directory that is older than what nodes and clients have seen.
+    ///
+    /// Changes that came after this directory was saved are lost. The decision takes effect at the next start of the
+    /// master, once the nodes have reported. No replica is deleted until `ebb fsck` has completed and misses no
+    /// metablock.
     AcceptLoss {
-        /// A node that need not report before (its id, as `node list` shows it); may be repeated.
+        /// Node whose report the master does not wait for (its id, as `node list` shows it); may be repeated.
         #[arg(long, value_name = "NODE")]
         without: Vec<String>,
     },

@@ -21,37 +21,37 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 pub struct MountArgs {
-    /// An empty directory.
+    /// Mount point: an empty directory.
     mountpoint: PathBuf,
-    /// Declared host of this client: the replicas there are the nearest, first copies go there.
+    /// Declared host of this client. Replicas on this host count as nearest, and first copies go there.
     #[arg(long, default_value = "client")]
     host: String,
-    /// Refuse changes.
+    /// Refuse all changes.
     #[arg(long)]
     read_only: bool,
-    /// Let programs on the mount run with their owner's rights (set-user-id and set-group-id bits, capabilities). Without it
-    /// the bits are kept and shown, and the kernel ignores them.
+    /// Let programs on the mount run with their owner's rights (set-user-id and set-group-id bits, capabilities).
+    /// Without it, the bits are kept and shown, but the kernel ignores them.
     #[arg(long)]
     suid: bool,
     /// Let device files on the mount open devices of this host.
     #[arg(long)]
     dev: bool,
-    /// How much of what a sequential reader will want is fetched before it asks: a percentage of the full window, or
-    /// spare, for what leaves other traffic alone [default: as each dataset says].
+    /// Amount of data that is fetched before a sequential reader asks for it: a percentage of the full window, or
+    /// `spare`. `spare` leaves other traffic alone [default: as each dataset says].
     #[arg(long)]
     prefetch: Option<Prefetch>,
-    /// Memory for what was read [default: 256MiB].
+    /// Size of the read cache [default: 256MiB].
     #[arg(long)]
     read_cache: Option<ByteSize>,
-    /// Fetch a whole block for each byte that is read, as file systems do whose block is the unit of transfer. For
-    /// comparison.
+    /// Fetch a whole block for each byte that is read, as file systems do whose block is the unit of transfer. This is
+    /// meant for comparisons.
     #[arg(long)]
     whole_blocks: bool,
-    /// Stay in front and print to the terminal.
+    /// Stay in the foreground, and print to the terminal.
     #[arg(long)]
     foreground: bool,
-    /// Writes of so many bytes and more to files that several clients write go to the block servers directly, and only word
-    /// of them to the proxy; 0: all go through the proxy.
+    /// Smallest write that goes directly to the block servers if several clients write the file. The proxy then gets
+    /// only a message about it. With 0, all such writes go through the proxy.
     #[arg(long, default_value = "256KiB", value_name = "SIZE")]
     direct_min: ByteSize,
     /// Name under which the process registers.

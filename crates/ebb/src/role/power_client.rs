@@ -30,10 +30,11 @@ const FREEZE_DEADLINE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub struct PowerClientArgs {
-    /// What switches the nodes [default: power/client.toml in the cluster's directory; without it processes are frozen].
+    /// File that says what switches the nodes [default: power/client.toml in the cluster directory]. Without such a
+    /// file, processes are frozen.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// `ip:port` to listen on; port 0 for any.
+    /// Address to listen on, as `ip:port`; port 0 selects any free port.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
 }

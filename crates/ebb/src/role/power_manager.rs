@@ -25,38 +25,38 @@ pub const NAME: &str = ebb_cli::admin::POWER_MANAGER;
 pub struct PowerManagerArgs {
     #[command(flatten)]
     figures: PowerFigures,
-    /// `ip:port` to listen on; port 0 for any.
+    /// Address to listen on, as `ip:port`; port 0 selects any free port.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
 }
 
-/// What a power manager is told at its start; what is left out is as before, or as in [`Settings::new`].
+/// Settings of a power manager; what is left out is as before, or as in [`Settings::new`].
 #[derive(Clone, Debug, Default, Args)]
 pub struct PowerFigures {
-    /// Follow the power by this policy: nodes sleep. Without it, a cluster that did before goes on, any other has all
-    /// nodes on.
+    /// Power policy, by which nodes sleep when the supply is low. Without this option, a cluster keeps its earlier
+    /// policy; without an earlier policy, all nodes are on.
     #[arg(long)]
     pub policy: Option<PolicyKind>,
-    /// Blink interval, as 2s [default: 60s, or as before].
+    /// Blink interval, such as 2s [default: 60s, or as before].
     #[arg(long, requires = "policy")]
     pub interval: Option<Span>,
-    /// Watts for the whole cluster that are assumed when the power source is silent or lies [default: half of the nodes'
-    /// draw, and what is always drawn].
+    /// Supply of the cluster in watts while the power source is silent or implausible [default: base watts and half the
+    /// nodes' draw, or as before].
     #[arg(long, requires = "policy")]
     pub fallback_watts: Option<f64>,
-    /// How long the battery carries all nodes, in seconds; 0: there is none [default: 300].
+    /// Time in seconds for which the battery carries all nodes; 0 means no battery [default: 300, or as before].
     #[arg(long, requires = "policy")]
     pub battery_seconds: Option<f64>,
-    /// Time that a node takes to wake, and to fall asleep [default: 50ms, for processes that are frozen].
+    /// Time that a node takes to wake, and to fall asleep [default: 50ms, for frozen processes, or as before].
     #[arg(long, requires = "policy")]
     pub transition: Option<Span>,
-    /// Watts that a node draws at work [default: 25].
+    /// Draw of a node at work, in watts [default: 25, or as before].
     #[arg(long, requires = "policy")]
     pub active_watts: Option<f64>,
-    /// Watts that a node draws asleep [default: 1].
+    /// Draw of a sleeping node, in watts [default: 1, or as before].
     #[arg(long, requires = "policy")]
     pub asleep_watts: Option<f64>,
-    /// Watts that switches and always-on nodes draw [default: 40].
+    /// Draw of switches and always-on nodes, in watts [default: 40, or as before].
     #[arg(long, requires = "policy")]
     pub base_watts: Option<f64>,
 }

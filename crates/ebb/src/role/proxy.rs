@@ -11,11 +11,11 @@ use super::wait_for_end;
 
 #[derive(Debug, Args)]
 pub struct ProxyArgs {
-    /// What it is called in the cluster, also after it was started again: files are dealt to proxies by their names. It is
-    /// its declared host, too, on no node that sleeps.
+    /// Name of the proxy in the cluster, which it keeps over restarts. Files are assigned to proxies by these names.
+    /// The name is also the declared host of the proxy, which is no node that sleeps.
     #[arg(long)]
     name: String,
-    /// `ip:port` to listen on; port 0 for any.
+    /// Address to listen on, as `ip:port`; port 0 selects any free port.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
 }

@@ -10,10 +10,10 @@ use super::wait_for_end;
 
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
-    /// Declared host: work on metablocks of this host comes here.
+    /// Declared host. Work on metablocks of this host is sent to this worker.
     #[arg(long)]
     host: String,
-    /// `ip:port` to listen on; port 0 for any.
+    /// Address to listen on, as `ip:port`; port 0 selects any free port.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
 }

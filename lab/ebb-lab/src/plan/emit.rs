@@ -8,13 +8,13 @@ use ebb_plan::{Figure, Table};
 use ebb_types::{Result, bail, err};
 use serde_json::Value;
 
-/// How the answer goes out. `--json` is an option of the whole program.
+/// Forms of the output. `--json` is an option of the whole program.
 #[derive(Clone, Debug, Default, Args)]
 pub struct EmitArgs {
-    /// Comma-separated values on stdout, or into FILE.
+    /// Print the first table as comma-separated values on stdout, or write it to FILE.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     csv: Option<PathBuf>,
-    /// Draw the figure into FILE.
+    /// Write the figure to FILE as SVG.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }

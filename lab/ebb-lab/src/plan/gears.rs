@@ -12,10 +12,10 @@ use super::number::whole;
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct GearsArgs {
-    /// Nodes that are always on.
+    /// Number of primaries: nodes that are always on.
     #[arg(long, default_value_t = 100, value_parser = whole::<u32>(1, 1_000_000))]
     primaries: u32,
-    /// Servers switched on together; several, by commas.
+    /// Nodes that are switched on together, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "1,5,10,20,50,100", value_parser = whole::<u32>(1, 1_000_000))]
     gear_size: Vec<u32>,
     #[command(flatten)]

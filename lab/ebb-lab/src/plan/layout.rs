@@ -18,7 +18,7 @@ use super::parallel;
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct LayoutArgs {
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, value_parser = whole::<u32>(1, 100_000))]
     nodes: u32,
     /// Nodes that hold the first copy and are always on.
@@ -27,25 +27,25 @@ pub struct LayoutArgs {
     /// Copies of each block.
     #[arg(long, default_value_t = 3, value_parser = whole::<u32>(1, 100_000))]
     replicas: u32,
-    /// Blocks of the dataset.
+    /// Number of blocks in the dataset.
     #[arg(long, default_value_t = 10_000, value_parser = whole::<u64>(1, 1_000_000_000_000_000))]
     blocks: u64,
-    /// simple, equal-work, geared, random or power-balanced; several, by commas, to compare.
+    /// Layouts to compare, comma-separated: simple, equal-work, geared, random or power-balanced.
     #[arg(long, value_delimiter = ',', default_value = "equal-work")]
     layout: Vec<Layout>,
-    /// Servers in a gear, for the geared layout.
+    /// Nodes in a gear, for the geared layout.
     #[arg(long, default_value_t = 1, value_parser = whole::<u32>(1, 100_000))]
     gear_size: u32,
-    /// Lay real blocks, and assign every block of a full read optimally and greedily.
+    /// Place real blocks, and assign every block of a full read both optimally and greedily.
     #[arg(long)]
     placed: bool,
-    /// Primaries that have failed; implies --placed.
+    /// Number of primaries that have failed; implies --placed.
     #[arg(long, default_value_t = 0, value_parser = whole::<u32>(0, 100_000))]
     failed: u32,
-    /// Seed of what a layout leaves to chance.
+    /// Seed of the random choices of a layout.
     #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0, u64::MAX))]
     seed: u64,
-    /// What --svg draws.
+    /// Figure that --svg draws.
     #[arg(long, value_enum, default_value_t = Drawing::Throughput)]
     figure: Drawing,
     #[command(flatten)]
@@ -58,9 +58,9 @@ pub struct LayoutArgs {
 enum Drawing {
     /// Speed of a full read against active nodes.
     Throughput,
-    /// How much longer it takes than with equal parts.
+    /// Increase of the read time over that with equal parts.
     ReadTime,
-    /// What each node stores.
+    /// Blocks that each node stores.
     Blocks,
 }
 

@@ -29,42 +29,44 @@ pub use section::section;
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct LsnArgs {
-    /// Setting to start from: 20-node, 5-node, better-nodes or real-cluster.
+    /// Initial settings: 20-node, 5-node, better-nodes or real-cluster.
     #[arg(long, default_value = "20-node", value_name = "NAME")]
     study: String,
-    /// Where data is: baseline, naive, localized or hybrid; several, by commas.
+    /// Places of the data, comma-separated: baseline, naive, localized or hybrid.
     #[arg(long, value_delimiter = ',', default_value = "hybrid", value_name = "PLACEMENT")]
     placement: Vec<String>,
-    /// Applications of the paper's Table II, by commas [default: all ten].
+    /// Applications of the paper's Table II, comma-separated [default: all ten, unless --app-file is given].
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     apps: Vec<String>,
-    /// Applications from a TOML file of `[[app]]` tables, in place of or besides --apps.
+    /// TOML file with applications in `[[app]]` tables, which replace the default or add to --apps.
     #[arg(long, value_name = "FILE")]
     app_file: Option<PathBuf>,
-    /// Multiplies bytes and tasks of every application.
+    /// Factor for the bytes and tasks of every application.
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = real(1e-6, 1e6))]
     scale: f64,
-    /// Data disks of an LSN; several, by commas.
+    /// Disks of an LSN, including parity disks, comma-separated [default: as in the study].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>(1, 10_000))]
     lsn_disks: Vec<usize>,
-    /// Gbps of an LSN's link; several, by commas.
+    /// Speeds of an LSN's link in Gbps, comma-separated [default: as in the study].
     #[arg(long, value_delimiter = ',', value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
     lsn_gbps: Vec<f64>,
-    /// Copies of a block among LSNs. The paper does not say; 1 leaves protection to the LSN's RAID.
+    /// Copies of a block among LSNs [default: as in the study]. The paper gives no number; 1 leaves protection to the
+    /// LSN's RAID.
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 8))]
     lsn_replicas: Option<usize>,
-    /// How many of an LSN's disks hold parity: they make writes dearer.
+    /// Disks of an LSN that hold parity, which make writes more expensive [default: as in the study].
     #[arg(long, value_name = "N", value_parser = whole::<usize>(0, 9_999))]
     lsn_parity_disks: Option<usize>,
-    /// MiB of one stream that an LSN's array writes before its heads move on, however many disks they are spread over.
+    /// MiB of one stream that an LSN's array writes before its heads move on, over any number of disks [default: as in
+    /// the study].
     #[arg(long, value_name = "MIB", value_parser = real(0.1, 1e6))]
     lsn_stripe_mib: Option<f64>,
-    /// Replace the disk that stays in a node by an SSD.
+    /// Replace the disk that stays in a node with an SSD.
     #[arg(long)]
     node_ssd: bool,
     #[command(flatten)]
     nodes: NodeArgs,
-    /// Runs of each case, with seeds from --seed on; times are means.
+    /// Number of runs of each case, with consecutive seeds from --seed on. Times are means.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = whole::<u64>(1, 1000))]
     runs: u64,
     /// First seed.
@@ -72,7 +74,7 @@ pub struct LsnArgs {
     seed: u64,
     #[command(flatten)]
     wish: WishArgs,
-    /// The paper's figures beside ours.
+    /// Show the paper's figures beside Ebb's.
     #[arg(long, conflicts_with_all = ["within", "readback"])]
     figures: bool,
     /// Read datasets of 10 to 6000 blocks back with three copies, one, and one badly spread (DiskReduce).
@@ -85,46 +87,48 @@ pub struct LsnArgs {
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 struct NodeArgs {
-    /// Compute nodes in all.
+    /// Number of compute nodes in all [default: as in the study].
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 20_000))]
     nodes: Option<usize>,
-    /// Sub-racks, each with one LSN.
+    /// Number of sub-racks, each with one LSN [default: as in the study].
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 20_000))]
     sub_racks: Option<usize>,
-    /// Cores of a node.
+    /// Cores of a node [default: as in the study].
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1024))]
     cores: Option<usize>,
-    /// Disks of a node in the baseline.
+    /// Disks of a node in the baseline [default: as in the study].
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1000))]
     node_disks: Option<usize>,
-    /// How many of these hold shuffle data too (Hadoop's default is one directory).
+    /// Disks of a node in the baseline that also hold shuffle data [default: as in the study]. Hadoop's default is one
+    /// directory.
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1000))]
     shuffle_disks: Option<usize>,
-    /// Disks that stay in a node beside an LSN.
+    /// Disks that stay in a node beside an LSN [default: as in the study].
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1000))]
     local_disks: Option<usize>,
-    /// Gbps of a node's link; in the LSN cluster only, if it comes with --better-nodes-only.
+    /// Speed of a node's link in Gbps [default: as in the study]. With --better-nodes-only, it applies only to the LSN
+    /// cluster.
     #[arg(long, value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
     node_gbps: Option<f64>,
-    /// The baseline keeps the study's node links.
+    /// Keep the study's node links in the baseline.
     #[arg(long, requires = "node_gbps")]
     better_nodes_only: bool,
-    /// Gbps between a sub-rack and the others [default: never in the way].
+    /// Speed between a sub-rack and the others in Gbps [default: unlimited].
     #[arg(long, value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
     uplink_gbps: Option<f64>,
-    /// Map tasks of a node at a time.
+    /// Map tasks that a node runs at a time [default: as in the study].
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1024))]
     map_slots: Option<usize>,
-    /// Reduce tasks of a node at a time.
+    /// Reduce tasks that a node runs at a time [default: as in the study].
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 1024))]
     reduce_slots: Option<usize>,
-    /// Copies of a block in the baseline.
+    /// Copies of a block in the baseline [default: as in the study].
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1, 20_000))]
     replicas: Option<usize>,
-    /// MB/s that a disk reads.
+    /// Read speed of a disk in MB/s [default: as in the study].
     #[arg(long, value_name = "MB", value_parser = real(0.1, 1e6))]
     disk_read_mb: Option<f64>,
-    /// MB/s that a disk writes.
+    /// Write speed of a disk in MB/s [default: as in the study].
     #[arg(long, value_name = "MB", value_parser = real(0.1, 1e6))]
     disk_write_mb: Option<f64>,
 }
@@ -135,19 +139,19 @@ struct WishArgs {
     /// Find the cheapest LSN with which every application takes at most PERCENT longer than in the baseline.
     #[arg(long, value_name = "PERCENT", value_parser = real(0.0, 10_000.0))]
     within: Option<f64>,
-    /// With --within: the mean of the applications, not each.
+    /// With --within: apply the limit to the mean of the applications, not to each.
     #[arg(long, requires = "within")]
     mean: bool,
-    /// With --within: disks of an LSN at most.
+    /// With --within: maximum number of disks of an LSN.
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = whole::<usize>(1, 10_000))]
     max_disks: usize,
-    /// With --within: links to choose from, in Gbps.
+    /// With --within: link speeds to choose from, in Gbps, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,10,20,25,40,100", value_name = "GBPS", value_parser = real(0.001, 100_000.0))]
     links: Vec<f64>,
     /// With --within: price of a disk.
     #[arg(long, default_value_t = 1.0, value_name = "PRICE", value_parser = real(0.0, 1e12))]
     disk_price: f64,
-    /// With --within: price of a Gbps of the LSN's link, in disks if those cost 1.
+    /// With --within: price of one Gbps of the LSN's link, in disks if a disk costs 1.
     #[arg(long, default_value_t = 0.5, value_name = "PRICE", value_parser = real(0.0, 1e12))]
     gbps_price: f64,
 }

@@ -20,42 +20,42 @@ use super::number::{real, whole};
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct PowerArgs {
-    /// Nodes that may sleep.
+    /// Number of nodes that may sleep.
     #[arg(long, value_parser = whole::<u32>(1, 100_000))]
     nodes: u32,
-    /// Copies of each block; several, by commas.
+    /// Copies of each block, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "3", value_parser = whole::<u32>(1, 100_000))]
     replicas: Vec<u32>,
-    /// Inactive nodes; several, by commas [default: every tenth of them].
+    /// Numbers of inactive nodes, comma-separated [default: from none to all nodes, in tenths].
     #[arg(long, value_delimiter = ',', value_parser = whole::<u32>(0, 100_000))]
     inactive: Vec<u32>,
-    /// Power in per cent of all nodes active; several, by commas.
+    /// Power levels in percent of the draw with all nodes active, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "10,20,30,40,50,60,70,80,90,100", value_parser = real(0.0, 100.0))]
     percent: Vec<f64>,
-    /// Watts of an active node.
+    /// Draw of an active node in watts.
     #[arg(long, default_value_t = 25.0, value_parser = real(0.001, 1e6))]
     node_watts: f64,
-    /// Watts of a sleeping node.
+    /// Draw of a sleeping node in watts.
     #[arg(long, default_value_t = 1.0, value_parser = real(0.0, 1e6))]
     sleep_watts: f64,
-    /// Seconds of a blink interval.
+    /// Blink interval in seconds.
     #[arg(long, default_value_t = 60.0, value_parser = real(0.001, 86_400.0))]
     interval: f64,
-    /// When nodes wake: the paper's stagger, or around the circle.
+    /// Times at which nodes wake: the paper's stagger, or around the circle.
     #[arg(long, value_enum, default_value_t = StaggerKind::Circular)]
     stagger: StaggerKind,
-    /// Primaries of an equal-work chain.
+    /// Number of primaries of an equal-work chain.
     #[arg(long, default_value_t = 2, value_parser = whole::<u32>(1, 100_000))]
     primaries: u32,
     /// Capacity of a node.
     #[arg(long, default_value = "1TB")]
     node_bytes: ByteSize,
-    /// One copy of all data [default: half of what the nodes can hold].
+    /// Size of one copy of all data [default: half of what the nodes can hold].
     #[arg(long)]
     data_bytes: Option<ByteSize>,
     #[command(flatten)]
     signal: signal::SignalArgs,
-    /// What --svg draws.
+    /// Figure that --svg draws.
     #[arg(long, value_enum, default_value_t = Drawing::Inaccessible)]
     figure: Drawing,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub struct PowerArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum StaggerKind {
-    /// Starts from 0 to `t - t_active`; nobody wraps around.
+    /// Starts from 0 to `t - t_active`, as in the paper; no node wraps around.
     Literal,
     /// Starts at equal distances around the interval.
     Circular,
@@ -78,7 +78,7 @@ enum Drawing {
     Replicas,
     /// Mean wait of a read.
     Latency,
-    /// Work of each policy under the signal.
+    /// Work of each policy under the signal; needs --signal.
     Month,
 }
 

@@ -23,46 +23,46 @@ use super::parallel;
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct RaidArgs {
-    /// User data; several, by commas.
+    /// Amounts of user data, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "10PB")]
     user_bytes: Vec<ByteSize>,
-    /// Time until a failure is noticed; several, by commas.
+    /// Times until a failure is noticed, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "10min", value_parser = humantime::parse_duration)]
     detection: Vec<Duration>,
-    /// Schemes: 3 for three copies, 8+2 for a code; several, by commas.
+    /// Schemes, comma-separated: 3 for three copies, 8+2 for a code.
     #[arg(long, value_delimiter = ',', default_value = "3,8+2")]
     scheme: Vec<Scheme>,
     /// Capacity of a disk.
     #[arg(long, default_value = "1TB")]
     disk_bytes: ByteSize,
-    /// Per cent of it in use.
+    /// Part of that capacity in use, in percent.
     #[arg(long, default_value_t = 80.0, value_parser = real(0.001, 100.0))]
     disk_use: f64,
-    /// Length of a block.
+    /// Size of a block.
     #[arg(long, default_value = "64MB")]
     block_bytes: ByteSize,
-    /// Bytes a second that each disk gives to repair.
+    /// Bytes per second that each disk gives to repair.
     #[arg(long, default_value = "25MB")]
     repair_rate: ByteSize,
-    /// Per cent of disks that fail in a year.
+    /// Disks that fail in a year, in percent.
     #[arg(long, default_value_t = 2.0, value_parser = real(1e-6, 100_000.0))]
     failures_per_year: f64,
-    /// Also compute what sets cost in space, for the distribution of the paper's clusters.
+    /// Also compute the space overhead of the codes, for the file sizes of the paper's clusters.
     #[arg(long)]
     overhead: bool,
-    /// The same for a histogram: lines of bytes,count.
+    /// Also compute the space overhead for a histogram of file sizes, with lines of bytes,count.
     #[arg(long, value_name = "FILE", group = "sizes")]
     histogram: Option<PathBuf>,
-    /// The same for what `find DIR -type f -printf '%s %p\n'` printed.
+    /// Also compute the space overhead for the output of `find DIR -type f -printf '%s %p\n'`.
     #[arg(long, value_name = "FILE", group = "sizes")]
     find: Option<PathBuf>,
-    /// The same for a directory as it is.
+    /// Also compute the space overhead for the files in a directory as it is.
     #[arg(long, value_name = "DIR", group = "sizes")]
     scan: Option<PathBuf>,
-    /// Files in a directory, where only sizes are known.
+    /// Files in a directory, used where only file sizes are known.
     #[arg(long, default_value_t = 30, value_parser = whole::<u32>(1, 1_000_000))]
     files_per_directory: u32,
-    /// What --svg draws.
+    /// Figure that --svg draws.
     #[arg(long, value_enum, default_value_t = Drawing::Loss)]
     figure: Drawing,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use super::{lsn, parallel};
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The page: one HTML file that needs nothing else.
+    /// File for the page: one HTML file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }

@@ -15,19 +15,19 @@ use super::LayoutArgs;
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct SharingArgs {
-    /// Datasets stored; several numbers, by commas. Shows how nodes are shared between live ones.
+    /// Numbers of stored datasets, comma-separated. The answer shows how the live ones share the nodes.
     #[arg(long, value_delimiter = ',', value_parser = whole::<u32>(1, 1000))]
     datasets: Vec<u32>,
-    /// How many of them are live; several, by commas [default: every possible number].
+    /// Numbers of live datasets, comma-separated [default: every possible number].
     #[arg(long, value_delimiter = ',', value_parser = whole::<u32>(1, 1000))]
     live: Vec<u32>,
-    /// Exactly these datasets are live, from 1; shows which nodes serve each.
+    /// Live datasets, counted from 1, comma-separated. The answer shows which nodes serve each of them.
     #[arg(long, value_delimiter = ',', conflicts_with = "live", value_parser = whole::<u32>(1, 1000))]
     live_set: Vec<u32>,
-    /// Shares of the live datasets, such as 1,3,5 [default: all the same].
+    /// Shares of the live datasets, such as 1,3,5 [default: equal shares].
     #[arg(long, value_delimiter = ',', value_parser = real(1e-6, 1e6))]
     weights: Vec<f64>,
-    /// Combinations looked at; where there are more, so many are drawn.
+    /// Most combinations that are examined. If there are more, so many are drawn at random.
     #[arg(long, default_value_t = 10_000, value_parser = whole::<usize>(1, 1_000_000))]
     sample: usize,
 }

@@ -13,8 +13,9 @@ use super::super::number::real;
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct SignalArgs {
-    /// constant:PERCENT, oscillation:PERCENT, trace:FILE (CSV with a header `seconds,watts`, `seconds,fraction`, or one
-    /// of them and `price`; seconds since the beginning), or budget:PER_HOUR (with --prices).
+    /// Power signal: constant:PERCENT, oscillation:PERCENT, trace:FILE, or budget:PER_HOUR (with --prices). A trace is
+    /// CSV with a header `seconds,watts`, `seconds,fraction`, or one of them and `price`. Its seconds count from the
+    /// beginning.
     #[arg(long, value_name = "SIGNAL")]
     signal: Option<String>,
     /// Prices of a kWh over time: CSV with a header `seconds,price`.
@@ -23,13 +24,13 @@ pub struct SignalArgs {
     /// Price of a kWh where the signal has none.
     #[arg(long, default_value_t = 0.0, value_parser = real(0.0, 1e6))]
     price: f64,
-    /// Days that are counted.
+    /// Number of days that are counted.
     #[arg(long, default_value_t = 30.0, value_parser = real(0.001, 3_660.0))]
     days: f64,
     /// Watts that are always drawn: switches, masters, proxies.
     #[arg(long, default_value_t = 40.0, value_parser = real(0.0, 1e9))]
     fixed_watts: f64,
-    /// Bytes a second at which migration moves data, all nodes together [default: 10 Gb/s].
+    /// Bytes per second at which migration moves data, for all nodes together (10 Gb/s by default).
     #[arg(long, default_value = "1250MB")]
     migration_rate: ByteSize,
     /// Seconds that a node needs to wake or to fall asleep.
