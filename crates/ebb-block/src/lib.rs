@@ -1,17 +1,31 @@
-//! The block server: replicas on this node's volumes, served to clients, other nodes and the master.
+//! The block server: it serves the replicas on this node's volumes to clients, other nodes and the master.
 //!
-//! It registers with the master, reports what it has and sends heartbeats; it takes versioned writes and forwards them
-//! along the pipeline while it writes them itself; it serves synced chunks with the writers' checksums; it carries out
-//! what recovery and repair ask for. What a replica is and how it survives is `ebb_store`'s business; here it gets its
-//! address.
+//! `ebb_store` defines what a replica is and how it survives a crash. This crate makes replicas reachable on the
+//! network.
 //!
-//! It never decides on sets, versions or leases, never answers for another member, and never retries a write of its
-//! own accord: a hop that fails is a result for the holder.
+//! What a block server does:
+//! - It registers with the master, reports its replicas and sends heartbeats.
+//! - It takes versioned writes, and forwards them along the pipeline while it writes them itself.
+//! - It serves synced chunks with the writers' checksums.
+//! - It carries out the requests of recovery and repair.
 //!
-//! Reading order: [`service`] (life of a server), `node` (what its parts share), `handle` (from a request to an
-//! answer), `chain` (pipelined writes), `staging` and `direct` (bytes that come before their write), `source` (copies from other nodes), `share` (descriptors for clients of the
-//! host), `register` (the master's view), `report` (all that the volumes have), `identity` (the file that remembers the
-//! node's id), `patrol` (scrubbing in the background).
+//! What it never does:
+//! - decide on sets, versions or leases;
+//! - answer for another member;
+//! - retry a write on its own. If a hop of the pipeline fails, it reports the failure to the lease holder.
+//!
+//! Reading order:
+//! - [`service`]: start, service and stop of a server;
+//! - `node`: the state that its parts share;
+//! - `handle`: from a request to an answer;
+//! - `chain`: pipelined writes;
+//! - `staging` and `direct`: the bytes of direct writes, which arrive before their write;
+//! - `source`: copies from other nodes;
+//! - `share`: file descriptors for clients of the same host;
+//! - `register`: registration and heartbeats, the master's view of this node;
+//! - `report`: the list of all replicas on the volumes;
+//! - `identity`: the file that stores the node's id;
+//! - `patrol`: scrubbing in the background.
 #![forbid(unsafe_code)]
 
 mod chain;

@@ -1,28 +1,35 @@
-//! What programs use of Ebb: names, files, leases, caches and retries, below the mount, the command line and workers.
+//! The client library: names, files, leases, caches and retries. The mount, the command line and the workers use it.
 //!
-//! [`Client`] is a session with the master. Namespace calls go by inode, as the kernel's do. Files are opened to a
-//! [`Handle`]; all handles of one inode share its lease and caches. Everything has a deadline and bounded memory.
+//! [`Client`] is one session with the master. Namespace calls identify files by inode, as the kernel's calls do.
+//! Opening a file returns a [`Handle`]. All handles of one inode share its lease and its caches. Every operation has a
+//! deadline, and memory is bounded.
 //!
-//! The client is also the *lease holder* of the protocol: it orders the writes to a file, gives them versions, keeps
-//! each until every member of its set has synced it, replaces members that fail, and tells the master in the
-//! background what is synced. It never decides where data lies, never shows a byte that is not its own or vouched for
-//! by a lease, and never believes a lease longer than the master does.
+//! The client is also the *lease holder* of the protocol. As lease holder:
+//! - it orders the writes to a file and gives them versions;
+//! - it keeps each write until every member of the set has synced it;
+//! - it replaces members that fail;
+//! - it commits synced writes to the master in the background.
 //!
-//! | folder | what is in it |
+//! What it never does:
+//! - decide where data lies;
+//! - return a byte that is neither its own nor covered by a lease;
+//! - trust a lease for longer than the master does.
+//!
+//! | folder | contents |
 //! |---|---|
 //! | `types`, `options`, `client`, `handles` | the interface; open files |
-//! | `inode`, `shared`, `plan` | what is known of one file; what all parts share; small decisions |
-//! | `session` | the session with the master: calls, the long poll, the moments when it is believed |
-//! | `lease` | taking leases, and their way back: recalled, returned unasked, in batches |
-//! | `names` | names and attributes: asked, kept, shown; file locks |
+//! | `inode`, `shared`, `plan` | the state of one file; the state that all parts share; small decisions |
+//! | `session` | the session with the master: calls, the long poll, the time until which the session is trusted |
+//! | `lease` | taking leases and giving them back: recalled, returned unasked, in batches |
+//! | `names` | names and attributes: fetched, cached, shown; file locks |
 //! | `write` | dirty bytes, channels to members, flush, commit, repair, sizes |
 //! | `read` | clean bytes, fetches, prefetch, second requests, short-circuit reads |
-//! | `shared_file` | files that several sessions write: operations by way of the proxy, direct writes |
-//! | `power` | nodes that sleep: waits, calls by way of a proxy, what programs may ask |
+//! | `shared_file` | files that several sessions write: operations through the proxy, direct writes |
+//! | `power` | nodes that sleep: waits, calls through a proxy, the inspection calls for programs |
 //! | `nodes` | the nodes, and which of them are silent or slow |
 //!
-//! Pure parts, which take values and give values: `write::{extents, outgoing, channel}`, `read::{gather, cache, hedge, hopeless,
-//! prefetch, spare}`, `nodes::silence`, `shared_file::sharing`, `plan`.
+//! These modules are pure, with plain values as input and output: `write::{extents, outgoing, channel}`,
+//! `read::{gather, cache, hedge, hopeless, prefetch, spare}`, `nodes::silence`, `shared_file::sharing`, `plan`.
 //!
 //! Reading order: the interface, `inode`, `session`, `lease`, `write`, `read`, then the others.
 #![forbid(unsafe_code)]

@@ -1,25 +1,35 @@
-//! The mount: what the kernel asks through FUSE, answered by Ebb's client.
+//! The mount: it answers the kernel's FUSE requests through Ebb's client library.
 //!
-//! Three layers, each of which can be replaced without the others:
+//! What it never does:
+//! - decide what data or names are: the client and the master do;
+//! - keep state that outlives the process;
+//! - answer a request twice, or leave one unanswered.
 //!
-//! 1. [`abi`] and `device` speak the kernel's language on `/dev/fuse`: bytes in, plain requests out, and back. It is
-//!    spoken here directly and not through a library, because what a network file system needs was not to be had:
-//!    interrupts (a process that waits for a lock must be killable), the difference between fcntl's and flock's locks,
-//!    birth times, the rules for set-user-id bits, and a way on to requests over io_uring.
-//! 2. `server` decides what each request means: caching, append, directory offsets, whose locks go when.
-//! 3. [`vfs`] is the file system below: `client_vfs` for a cluster.
+//! It has three layers. Each can be replaced without the others:
 //!
-//! `session` runs requests, `kernel_cache` knows what the kernel keeps (`pages`) and makes it let go in time
-//! (`invalidate`), `kernel` and `mountinfo` deal with mount(2) and its
-//! table, and [`mount()`] ties it together.
+//! 1. [`abi`] and `device` implement the FUSE protocol on `/dev/fuse`: bytes in, plain requests out, and back.
+//! 2. `server` decides what each request means: caching, append, directory offsets, and which locks end when.
+//! 3. [`vfs`] is the interface to the file system below. `client_vfs` implements it for a cluster.
 //!
-//! Caching: the kernel keeps pages, names and attributes for as long as the client may (its leases and watches). Who
-//! opens a file to write goes around the page cache, and so does who reads meanwhile; what another client is about to
-//! change is recalled first, from threads that hold no lock. Nothing is written behind: a write that returned is in the
-//! client.
+//! The first layer is written here because no library had everything that a network file system needs:
+//! - interrupts: a process that waits for a lock must be killable;
+//! - the difference between the locks of fcntl and flock;
+//! - birth times;
+//! - the rules for set-user-id bits;
+//! - a way to add requests over io_uring.
 //!
-//! What it never does: decide what data or names are (the client and the master do), keep state that outlives the
-//! process, or answer a request twice or never.
+//! Around the layers:
+//! - `session` runs the requests.
+//! - `kernel_cache` tracks what the kernel caches (`pages`) and makes the kernel drop it in time (`invalidate`).
+//! - `kernel` calls mount(2), and `mountinfo` reads the mount table.
+//! - [`mount()`] connects all of them.
+//!
+//! **Caching.** The kernel caches pages, names and attributes for as long as the client may, by its leases and watches.
+//! - A descriptor that is opened for writing bypasses the page cache. So does one that is opened for reading meanwhile.
+//!   A kernel that cannot map such files caches their pages as usual.
+//! - Before another client changes a file, its cached pages are recalled. Threads that hold no lock write these
+//!   invalidations.
+//! - There is no write-back: when a write returns, the client has the bytes.
 //!
 //! Reading order: [`vfs`], `abi/request`, `server`, `session`, `mount`.
 

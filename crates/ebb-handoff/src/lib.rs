@@ -1,23 +1,24 @@
 //! The handoff log: writes that sleeping members have not got yet, on the disks of nodes that are awake.
 //!
-//! A lease holder keeps every write until all members have synced it, and sends it to each when it wakes. That takes up to
-//! an interval, and `fsync` cannot wait so long. So the holder has such writes **logged** on as many nodes as the file has
-//! copies, the always-on one among them, and `fsync` returns. The log is read only when the holder dies: recovery has the
-//! members make up for what they lack from it, before it looks which of them has most. As long as the holder lives it
-//! sends what it has in memory, and a log is only ever written.
+//! What never happens here: a read for a client, a decision on which nodes log, a write to a replica.
 //!
-//! What is promised:
-//! - what [`HandoffLog::append`] has returned for **is synced**, and is there after any crash;
-//! - after [`HandoffLog::read`] of a file under an epoch, nothing of a **lower epoch** is taken for that file, also after a
-//!   crash: a holder that lost its lease cannot have anything logged that recovery has not seen;
-//! - what is **missing is known**: a log that was lost, or is damaged anywhere, says so, by file and place, until nobody
-//!   needs what it held;
-//! - the log is **bounded**: when it is full, writers are refused, and wait for the members as without it.
+//! A lease holder keeps every write until all members have synced it, and sends it to each member when the member
+//! wakes. That takes up to one interval, and `fsync` cannot wait so long. So the holder has such writes **logged** on
+//! as many nodes as the file has copies, and on at least two. The always-on node is one of them. Then `fsync` returns.
 //!
-//! What never happens here: a read for a client, a decision who logs where, a write to a replica.
+//! While the holder lives, it sends the writes from its memory, and logs are only written. A log is read only when the
+//! holder dies. Recovery then brings the members up to date from the log, before it compares which member has most.
 //!
-//! Reading order: [`book`] (what is in the log, pure), `record` (its byte form), [`found`] (what an earlier process left),
-//! [`log`] (on a disk).
+//! Promises:
+//! - **Durability.** What [`HandoffLog::append`] has returned for is synced, and survives any crash.
+//! - **Fencing.** After [`HandoffLog::read`] of a file under an epoch, the log refuses writes of a **lower epoch** to
+//!   that file, also after a crash. A holder that has lost its lease cannot log a write that recovery has not seen.
+//! - **Detection of loss.** A log that was lost, or is damaged anywhere, reports it with file and offset. It does so
+//!   until its content is no longer needed.
+//! - **Bound.** A full log refuses writers. They then wait for the members, as they would without a log.
+//!
+//! Reading order: [`book`] (the contents of a log, pure), `record` (the byte form), [`found`] (the log of an earlier
+//! process), [`log`] (the log on a disk).
 #![forbid(unsafe_code)]
 
 pub mod book;

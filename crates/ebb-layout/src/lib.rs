@@ -1,23 +1,29 @@
-//! Where replicas go: placement as pure functions of plain values.
+//! Placement of replicas, as pure functions of plain values.
 //!
-//! A caller shows what it knows of the cluster ([`View`]), says what it needs ([`Ask`]) and gets a [`Plan`] back: the
-//! members to add, each with the reason why it was chosen. [`choose`] serves first placements, replacements of failed
-//! members and repairs alike; the difference is only which members are already `present`. [`choose_excess`] is its
-//! counterpart: which of too many replicas to let go. [`choose_shift`] brings copies back to where their chain wants them after
-//! a failure. [`choose_lodged`] is the same as [`choose`] for a cluster of which a part is switched off, or has too much to write:
-//! homes among all nodes, and guests among those that are on and have less.
+//! Nothing here does I/O, reads a clock, holds a lock or keeps state between calls. Randomness comes only from the seed
+//! in the arguments. The same view, ask and seed give the same plan on every machine.
 //!
-//! Nothing here does I/O, reads a clock, holds a lock, keeps state between calls or draws randomness of its own: the
-//! same view, ask and seed give the same plan on every machine. What a plan never does, whatever the layout (the
-//! property tests in `tests.rs` hold every layout of the registry to it):
-//! - put two copies on one node, or one on an unusable, full or excluded node;
-//! - put two copies on one host while another host could take one;
-//! - keep all copies in one rack while another rack could take one (on an expansion chain: while one could
-//!   that lacks nearly as much of its share; the power-balanced circle does not look at racks).
+//! A caller passes its knowledge of the cluster ([`View`]) and its request ([`Ask`]). It gets a [`Plan`]: the members
+//! to add, each with the reason for the choice.
+//! - [`choose`] serves first placements, replacements of failed members, and repairs. They differ only in the members
+//!   that are already `present`.
+//! - [`choose_excess`] is the counterpart of [`choose`]: it chooses which of too many replicas to drop.
+//! - [`choose_shift`] moves copies back to where their chain wants them after a failure.
+//! - [`choose_lodged`] is [`choose`] for a cluster in which some nodes are off or have too much to write. It chooses
+//!   homes among all nodes, and guests among the nodes that are on and have less to write.
+//!
+//! The property tests in `tests.rs` check these rules for every layout of the registry. A plan never:
+//! - puts two copies on one node, or one on an unusable, full or excluded node;
+//! - puts two copies on one host while another host could take one;
+//! - keeps all copies in one rack while another rack could take one.
+//!
+//! The rule about racks has two exceptions. On an expansion chain, it counts only nodes outside the rack that lack
+//! nearly as much of their share as the node that lacks most. The power-balanced circle does not look at racks.
 //!
 //! Reading order: [`view`], [`ask`], [`plan`], [`layouts`] (the registry), then `field` (the cluster as a layout sees
-//! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`], [`guests`], [`overload`]. For chains: [`targets`] (how much each node should hold,
-//! whatever the blocks are), [`chain`] (what it holds), `layouts/chained.rs`, `layouts/balanced.rs`, [`restore`].
+//! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`], [`guests`], [`overload`]. For chains: [`targets`] (how
+//! much each node should hold, independent of single blocks), [`chain`] (what it holds), `layouts/chained.rs`,
+//! `layouts/balanced.rs`, [`restore`].
 //!
 //! Adding a layout: one file in `layouts/` with a function `place`, and one line in the registry in `layouts.rs`.
 #![forbid(unsafe_code)]

@@ -1,41 +1,48 @@
 //! The master: raft, leases, recovery and repair around the namespace.
 //!
-//! A master is a deterministic state machine (`ebb_meta::Machine`) behind a replicated log, and services around it
-//! that decide what the log does not: who must give a lease back, where replicas go, when a node counts as dead. The
-//! group has one member now, but nothing skips the log: a change is proposed, appended, synced, committed, applied,
-//! and only then answered or seen by a reader.
+//! What this crate never does:
+//! - answer from state that is not on stable storage;
+//! - grant a lease while another session may hold a conflicting one;
+//! - delete a replica before every volume has reported;
+//! - wait without a bound;
+//! - store file data.
 //!
-//! State is of two kinds. What must survive goes through the log: namespace, map, write leases, sessions with their
-//! last replies, nodes. What can be found out again is soft and dies with the process: read leases and open handles
-//! (sessions reclaim them), liveness and damage (nodes report it), queues of work.
+//! A master is a deterministic state machine (`ebb_meta::Machine`) behind a replicated log. Services around the machine
+//! decide what the log does not: which session must give a lease back, where replicas go, when a node counts as dead.
+//! The raft group has one member now, but nothing bypasses the log. A change is proposed, appended, synced, committed
+//! and applied. Only then is it answered or visible to a reader.
 //!
-//! What this crate never does: answer from state that is not on stable storage; grant a lease while another session
-//! may hold one in its way; delete a replica before every volume has reported; wait without a bound; keep data.
+//! State is of two kinds:
+//! - *Logged state* must survive: namespace, map, write leases, sessions with their last replies, nodes.
+//! - *Soft state* ends with the process, and is collected again by the next one: read leases and open handles (sessions
+//!   reclaim them), liveness and damage (nodes report them), queues of work.
 //!
-//! Deciders are plain state machines without clock or I/O, each with a thin shell:
+//! Deciders are plain state machines without clock or I/O. Each has a thin shell:
 //!
 //! | decider | shell |
 //! |---|---|
-//! | [`leases`]: who may cache, who may write | `acquire` |
-//! | [`leases::watches`]: who keeps names and attributes | `fence`, `keep` |
+//! | [`leases`]: which sessions may cache, and which may write | `acquire` |
+//! | [`leases::watches`]: which sessions cache names and attributes | `fence`, `keep` |
 //! | [`leases::sharing`]: which files go to the proxy | `acquire` |
-//! | [`sessions`]: who lives, what each has to be told | `poll`, `freshen` (sizes of files being written) |
+//! | [`sessions`]: which are alive, and the messages for each | `poll`, `freshen` (sizes of files being written) |
 //! | [`registry`]: nodes and volumes | `nodes`, `placement` |
-//! | [`gray`]: which nodes are slow beyond their peers | `gray::run`, `placement` |
-//! | [`reserve`]: room promised to writers | `room` |
+//! | [`gray`]: which nodes are slower than their peers | `gray::run`, `placement` |
+//! | [`reserve`]: room reserved for writers | `room` |
 //! | `ebb_layout`, `ebb_power::chain`: where copies go, which chain a dataset gets | `placement`, `chains` |
-//! | [`recovery`]: what members' answers mean | `recovery::run` |
+//! | [`recovery`]: what the members' answers mean | `recovery::run` |
 //! | `ebb_power::Timetable`: which node sleeps when | `power` |
-//! | [`served`]: bytes that programs were served | `poll`, `power` |
-//! | [`popular`]: what is read often | `poll` |
+//! | [`served`]: count of the bytes that programs were served | `poll`, `power` |
+//! | [`popular`]: which data are read often | `poll` |
 //! | [`copies`]: the next step for a set, whatever the reason | `copies::reconciler`, `copies::executor` |
-//! | [`failures`]: what a failed node has cost, and how far the cluster is over it | `failures::run` |
-//! | [`fewer`]: with how few copies a set goes on; [`parted`]: which nodes are not brought back at once | `placement`, `admin` |
+//! | [`failures`]: the damage of a failed node, and how much of it is restored | `failures::run` |
+//! | [`fewer`]: the fewest copies with which a set continues | `placement`, `admin` |
+//! | [`parted`]: which nodes are not brought back into a file's sets at once | `placement`, `admin` |
 //! | [`shortage`]: why a set is short | `admin`, `fsck` |
-//! | [`fsck`]: what a set is found to be | `fsck`, `describe`, `admin` |
+//! | [`fsck`]: the verdict on a set | `fsck`, `describe`, `admin` |
 //!
-//! Reading order: [`log`] (what is on disk), [`group`] (the raft task), `soft` (the one owner of what is not logged), `view`
-//! (what decisions go by), the deciders, then [`service`] (which handler answers which call) and `upkeep` (what time brings).
+//! Reading order: [`log`] (the files on disk), [`group`] (the raft task), `soft` (the single owner of the soft state),
+//! `view` (the input of decisions), the deciders, then [`service`] (which handler answers which call) and `upkeep`
+//! (periodic work).
 #![forbid(unsafe_code)]
 
 pub mod accept;

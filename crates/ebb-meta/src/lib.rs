@@ -1,34 +1,46 @@
 //! The namespace as a deterministic state machine: `apply(command) -> reply and effects`.
 //!
-//! [`Machine`] is all that the masters agree on: inodes, names, attributes, ACLs, the metablock map, sets, write leases
-//! and epochs, recoveries, sessions with their replies, locks, nodes and volumes, datasets, and the queue of deletes.
-//! A command carries everything that is not state (time, placement, who is alive): the leader decided it before it
-//! proposed the command, so that every master that applies the same commands is in the same state and has given the
-//! same replies. [`Machine::digest`] tells whether that is so.
+//! This crate never does I/O, reads a clock or draws a random number. It never panics on a command, however malformed.
+//! Raft, connections, read leases, liveness and free space are the leader's, in `ebb-master`.
 //!
-//! This crate never does I/O, never reads a clock, never draws a random number and never panics on a command, however
-//! malformed. It knows nothing of Raft, of connections, of read leases, of liveness or of free space: those are the
-//! leader's, in `ebb-master`.
+//! [`Machine`] is the state that all masters agree on:
+//! - inodes, names, attributes, ACLs and datasets;
+//! - the metablock map and sets;
+//! - write leases, epochs and recoveries;
+//! - sessions with their replies, and locks;
+//! - nodes and volumes;
+//! - the queue of deletes.
 //!
-//! A command either is refused and changes nothing (beyond the reply that is kept for its repetition), or is done
-//! whole: each operation checks first and changes then. POSIX is followed as Linux with ext4 has it, to the order in
-//! which errors win; comments name the place in Linux where a rule is not obvious. Path search permission is the
-//! kernel's to check on mounts; here every change checks write and search permission of the directory it changes,
-//! ownership where that is asked for, and the sticky bit; `Resolve` checks search permission along the path.
+//! A command carries everything that is not state: the time, the placement, which nodes and sessions are alive. The
+//! leader decides these before it proposes the command. So masters that apply the same commands have the same state and
+//! give the same replies. [`Machine::digest`] shows whether they do.
+//!
+//! A command is either refused or executed whole. A refused command changes nothing beyond the reply that is kept for
+//! its repetition. Each operation checks first and changes then.
+//!
+//! POSIX is followed as Linux with ext4 implements it, including the order in which errors take precedence. Where a
+//! rule is not obvious, a comment cites the place in Linux. On mounts, the kernel checks path search permission. Each
+//! change checks here:
+//! - write and search permission of the directory that it changes;
+//! - ownership, where the operation requires it;
+//! - the sticky bit.
+//!
+//! `Resolve` checks search permission along the path.
 //!
 //! Cloning a machine takes constant time: all tables are persistent maps of shared nodes. A checkpoint is written from
-//! a clone while service goes on.
+//! a clone while service continues.
 //!
-//! Rules of our own:
-//! - A request id is used up by its answer, good or bad: a repetition gets the same answer, a new attempt needs a new id.
-//! - A write lease is given once for each epoch: taking it again by its holder changes nothing.
-//! - Rename and link across datasets are refused (`CrossDevice`), as between project quotas: the layout of a file is
-//!   that of the dataset that it was created in.
+//! Rules of Ebb's own:
+//! - A request id is used up by its answer, good or bad. A repetition gets the same answer. A new attempt needs a new
+//!   id.
+//! - A write lease is granted once for each epoch. If its holder takes it again, nothing changes.
+//! - Rename and link across datasets are refused (`CrossDevice`), as between project quotas. A file has the layout of
+//!   the dataset in which it was created.
 //! - An inode without names stays until `Reap`, whatever its kind.
 //!
 //! Reading order: [`outcome`], [`machine`], `inode`, `dir`, `tree`, `permission`, `acl`, then `ops/` one operation at a
-//! time; `map`, `replicas`, `extras`, `lineage`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`, `dataset`; `query`, `resolve`,
-//! `views`; `checkpoint`, `check`.
+//! time; `map`, `replicas`, `extras`, `lineage`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`,
+//! `dataset`; `query`, `resolve`, `views`; `checkpoint`, `check`.
 #![forbid(unsafe_code)]
 
 mod acl;

@@ -1,15 +1,22 @@
-//! Power drivers: each switches the nodes of one kind of machine, or asks a UPS.
+//! Power drivers: each switches the nodes of one kind of machine. One module reads the state of a UPS instead
+//! ([`nut`]).
 //!
-//! The plan says when a node is powered; a [`PowerDriver`] does it: freezes the processes that stand for a node
-//! ([`freeze`], a development cluster), suspends the host with an alarm to wake it ([`suspend`]), asks a baseboard
-//! management controller ([`redfish`], [`ipmi`]), or only notes what it was asked ([`dry_run`]). Nothing here decides
-//! when: `ebb_power` does, and the power client (`ebb-power-manager`) calls.
+//! What never happens here:
+//! - a signal to a process that has the reused process id of an ended one;
+//! - a call without a deadline;
+//! - a password on a command line;
+//! - a request to sleep to a host that cannot wake by itself.
 //!
-//! What never happens here: a signal to a process that took the number of one that is gone; a call without a deadline; a
-//! password on a command line; a host asked to sleep that could not wake by itself.
+//! The plan says when a node is powered, and a [`PowerDriver`] carries it out. The drivers are:
+//! - [`freeze`] freezes the processes that stand for a node, in a development cluster.
+//! - [`suspend`] suspends the host, with an alarm to wake it.
+//! - [`redfish`] and [`ipmi`] call a baseboard management controller.
+//! - [`dry_run`] only records the requests.
 //!
-//! Network and time go through `ebb_runtime`. Processes, sysfs and ipmitool are this machine's: `host.rs` and
-//! [`ipmi`] touch it, as a program at the rim may. In the virtual world nodes are frozen by the world itself.
+//! Nothing here decides when: `ebb_power` decides, and the power client (`ebb-power-manager`) calls the driver.
+//!
+//! Network and time go through `ebb_runtime`. `host.rs` and [`ipmi`] use this machine's processes, sysfs and ipmitool
+//! directly. In the virtual world, the world itself freezes nodes.
 //!
 //! Reading order: [`PowerDriver`], [`freeze`], `host.rs`, [`suspend`], [`ipmi`], [`redfish`], [`nut`].
 #![forbid(unsafe_code)]

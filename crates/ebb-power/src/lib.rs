@@ -1,23 +1,30 @@
-//! A cluster that follows its power: signals, policies and power plans as pure functions of plain values.
+//! Power signals, power policies and power plans, as pure functions of plain values.
 //!
-//! The power manager hears how much power there is ([`signal`]), asks a policy ([`policy::choose`]) and gets a
-//! [`plan::PowerPlan`]: when each node is awake, as a value. Everybody looks things up in it: the power client of a node
-//! when to sleep, a reader who is awake longest, the proxy who wakes first. Master, nodes, clients, planners and the
-//! virtual cluster call the same functions.
+//! Nothing here does I/O, reads a clock or draws a random number.
 //!
-//! Nothing here does I/O, reads a clock, or draws chance. What always holds (the property tests hold every policy to it):
-//! - circular and gear policies never draw above the budget at any instant; the others never as a mean over an interval,
-//!   and a battery carries every excess;
-//! - a plan never sleeps the only copy of what it does not call stalled;
-//! - no blink is too short to serve;
-//! - nothing is promised for less power than sleep takes.
+//! The power manager reads the available power ([`signal`]) and asks a policy ([`policy::choose`]). The policy returns
+//! a [`plan::PowerPlan`]: a value that says when each node is awake. Every process looks up in it what it needs. A
+//! power client looks up when its node sleeps, a reader which node is awake longest, the proxy which node wakes first.
+//! Master, nodes, clients, planners and the virtual cluster call the same functions.
 //!
-//! Time is wall-clock time in milliseconds since the Unix epoch, with a guard band for clocks that differ. Power is
-//! watts. `docs/power/` has the formulas with their sources and the byte form of a plan.
+//! The property tests check these rules over all policies:
+//! - `activation`, `blink-circular`, `migration` and `tide` never draw above the budget at any instant. There is one
+//!   exception: nodes blink although the budget is too small for a single node. They then take turns one by one, the
+//!   mean over an interval is within the budget, and a battery carries every excess.
+//! - `blink-staggered`, `blink-synchronous` and `load-proportional` never draw above the budget as a mean over an
+//!   interval. A battery carries every excess.
+//! - `always-on` has every node on, whatever the supply.
+//! - Unless a plan declares data stalled, a copy of the data is on a node that is on or blinks. With `migration` this
+//!   holds only for data that have been moved.
+//! - No blink is too short to serve.
+//! - No bound on the draw holds for a supply below the draw of all nodes asleep.
+//!
+//! Times are wall-clock times in milliseconds since the Unix epoch, with a guard band for clocks that differ. Power is
+//! in watts. `docs/power/` has the formulas with their sources, and the byte form of a plan.
 //!
 //! Reading order: [`hardware`], [`battery`], [`plan`] (its value), [`plan::lookup`], [`plan::timetable`], [`signal`],
-//! [`chain`] (datasets), [`policy`] (the registry; then `policy/circular.rs`, `policy/tide.rs`), [`reach`], [`account`],
-//! [`manager`]; then what readers, writers and copies go by: [`read`], [`drain`], [`popularity`].
+//! [`chain`] (datasets), [`policy`] (the registry; then `policy/circular.rs`, `policy/tide.rs`), [`reach`],
+//! [`account`], [`manager`]; then the rules for readers, writers and copies: [`read`], [`drain`], [`popularity`].
 //!
 //! Adding a policy: one file in `policy/`, one line in the registry.
 #![forbid(unsafe_code)]

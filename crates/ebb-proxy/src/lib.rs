@@ -1,35 +1,46 @@
-//! The proxy: one lease holder for files that several clients write.
+//! The proxy: one lease holder for files that several clients write, and a relay between nodes that are never awake
+//! together.
 //!
-//! A lease that goes back and forth between two writers costs a recall, a sync and two entries of the master's log for
-//! each turn. So the master sends those who take turns to a proxy. It is a client like any other, with a session of its
-//! own: it takes the write lease of such a file, orders what is done to it, and gives the lease back when for a while
-//! no more than one client has used the file. Clients send it single operations and keep nothing.
+//! What it never does:
+//! - decide that a file is shared: the master does;
+//! - keep state that it would miss after a crash;
+//! - answer under a lease that it may have lost;
+//! - wait or grow without a bound.
 //!
-//! What is promised for each operation:
-//! - it is carried out **once**, however often it is sent ([`results`]);
-//! - it is carried out under the **epoch** that the client was told when it joined, or not at all: a request that comes
-//!   late, when the file has been somewhere else, changes nothing;
-//! - it is carried out while its client's **session lives**, or not at all ([`sessions`]);
-//! - a write is answered when **every member has received it**, so that it survives the proxy;
-//! - a read is whole: it meets all of a write or nothing of it ([`ranges`]);
-//! - what a client reads of another one's writes **is synced** before it is told ([`unsynced`]): reads never go back,
-//!   even if the proxy and a member's power fail together.
+//! **Shared files.** A lease that alternates between two writers costs a recall, a sync and two entries of the master's
+//! log for each turn. So the master refers sessions that take turns to a proxy. The proxy is a client like any other,
+//! with a session of its own. It takes the write lease of such a file and orders the operations on it. It gives the
+//! lease back when, for a while, at most one client has used the file. Clients send it single operations and cache
+//! nothing.
 //!
-//! The other half of it holds calls to block servers that are never awake when their callers are, on nodes that blink
-//! too ([`holds`], `relay`): one is carried out when its node wakes, and answered when its caller does. Replicas that the master
-//! has copied between nodes that are never awake together stop over here (`stopover`).
+//! Promises for each operation:
+//! - **Once.** It is executed once, however often it is sent ([`results`]).
+//! - **Epoch.** It is executed only under the **epoch** that the client received when it joined. A request that arrives
+//!   late, after the file was elsewhere, changes nothing.
+//! - **Session.** It is executed only while its client's **session lives** ([`sessions`]).
+//! - **Survival.** A write is answered when **every member has received it**, so that it survives the proxy.
+//! - **Atomic reads.** A read returns all of a write or nothing of it ([`ranges`]).
+//! - **Monotonic reads.** Before a client reads another client's write, that write **is synced** ([`unsynced`]). So
+//!   reads never go back, even if the proxy and a member's power fail together.
 //!
-//! What the proxy never does: decide that a file is shared (the master does), keep anything that it would miss after a
-//! crash, answer for a lease that it may have lost, wait or grow without a bound.
+//! **Relay.** A node that blinks may never be awake together with the nodes that call its block server. The proxy holds
+//! such calls ([`holds`], `relay`). It carries a call out when the server's node wakes, and answers when the caller's
+//! node wakes. Replicas that the master copies between nodes that are never awake together are kept here on the way
+//! (`stopover`).
 //!
-//! The only proxy of a cluster lives in the master's process and talks to it by messages, but for one question, whether a
-//! session lives. Several are processes of their own, and files are dealt to them by a hash of their ids; they are told
-//! beforehand which sessions live, and for how long that is so whatever happens ([`beliefs`]).
+//! **One proxy or several.** A cluster's only proxy runs in the master's process. It exchanges messages with the master
+//! like a remote one, except for one question: whether a session lives. Several proxies are separate processes, and a
+//! hash of a file's id assigns the file to one of them. The master vouches to them in advance for live sessions, with a
+//! time for which this holds whatever happens ([`beliefs`]).
 //!
-//! Reading order: [`options`], [`beliefs`], [`sessions`]; the plain parts [`results`], [`ranges`], [`uses`], [`unsynced`], [`unheard`],
-//! [`tickets`] (direct writes on their way); `file`, `files` (which
-//! files are held), `ended` (stays that are over), `carry` (operations); [`holds`], `relay`; `stopover`; `front` (who answers), [`proxy`] (start and stop), [`hosted`] (in the
-//! master's process).
+//! Reading order:
+//! - [`options`], [`beliefs`], [`sessions`];
+//! - the pure parts: [`results`], [`ranges`], [`uses`], [`unsynced`], [`unheard`], [`tickets`] (direct writes in
+//!   transit);
+//! - `file`, `files` (which files are held), `ended` (files given back), `carry` (operations);
+//! - [`holds`], `relay`;
+//! - `stopover`;
+//! - `front` (which part answers a call), [`proxy`] (start and stop), [`hosted`] (the proxy in the master's process).
 #![forbid(unsafe_code)]
 
 pub mod beliefs;

@@ -1,16 +1,20 @@
 //! Calls between Ebb's processes.
 //!
-//! One framed TCP protocol for control and data (see `ebb_wire::frame`). A [`Connector`] keeps a few connections to
-//! each peer and multiplexes calls on them; a [`Server`] hands requests to a [`Service`]. Every call has a deadline; a
-//! peer proves the cluster secret before anything is allocated for it; memory for requests in progress is bounded,
-//! and each peer has a share of it; payloads are read into buffers of their own and written from where they are.
+//! What this crate never does:
+//! - send a request again that may have been executed: only the caller knows whether that is safe;
+//! - interpret a message;
+//! - retry on another peer.
 //!
-//! What it never does: send a request twice that may have been done (the caller knows whether that is safe), interpret
-//! a message, retry on another peer.
+//! Control and data use one framed TCP protocol (see `ebb_wire::frame`). A [`Connector`] keeps a few connections to
+//! each peer and multiplexes calls on them. A [`Server`] hands requests to a [`Service`].
+//! - Every call has a deadline.
+//! - A peer proves the cluster secret before the server allocates anything for it.
+//! - Memory for requests in progress is bounded, and each peer has a share of it.
+//! - Payloads are read into buffers of their own, and written without a copy.
 //!
-//! Reading order: `proof` and `handshake` (who is let in), `reader` and `writer` (frames), `pending`, `connection`,
-//! `lane` and [`Connector`] (the caller's side), `fair`, `budget` and `pace` (what each peer may take), `served`, `reply` and
-//! [`Server`] (the other one), [`Counters`].
+//! Reading order: `proof` and `handshake` (authentication), `reader` and `writer` (frames), `pending`, `connection`,
+//! `lane` and [`Connector`] (the caller's side), `fair`, `budget` and `pace` (the limits for each peer), `served`,
+//! `reply` and [`Server`] (the server's side), [`Counters`].
 #![forbid(unsafe_code)]
 
 mod budget;

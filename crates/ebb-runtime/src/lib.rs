@@ -1,9 +1,13 @@
-//! The one door to the world: time, tasks, randomness, network and disk.
+//! The only access to the outside world: time, tasks, randomness, network and disk.
 //!
-//! Everything above this crate is written once and runs on two back ends: [`real`], on Linux, and [`virt`],
-//! a seeded world on virtual time with modelled links and disks, where crashes lose what was not synced. Nothing
-//! outside this crate may read a clock, open a socket or a file, or draw a random number (clippy's list of
-//! disallowed methods enforces it).
+//! No other crate reads a clock, opens a socket or a file, or draws a random number. Clippy's list of disallowed
+//! methods enforces this. The programs at the rim (command line, mount, power drivers, lab) are exceptions, and allow
+//! these methods by name.
+//!
+//! All code above this crate is written once and runs on two back ends:
+//! - [`real`] is Linux.
+//! - [`virt`] is a seeded world on virtual time, with modelled links and disks. A crash there loses what was not
+//!   synced.
 //!
 //! Reading order: [`Runtime`], [`net`], [`disk`], [`local`], then the back ends.
 

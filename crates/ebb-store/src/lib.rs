@@ -1,19 +1,32 @@
-//! Replicas of metablocks on one volume: bytes, chunk sums, versions, promises, and all of it still there after a crash.
+//! Replicas of metablocks on one volume: bytes, chunk sums, versions and promises, all of which survive a crash.
 //!
-//! A [`Volume`] is a directory (`docs/formats/`). Small writes and overwrites go to its journal first, so that a synced
-//! one costs a single fdatasync and never tears; long writes of whole chunks go straight to the file, beyond a replica's
-//! end or to a free place beside the old bytes, and only their sums and places to the journal. One task commits for all writers at once. Everything is done through
-//! `ebb_runtime`, so the same code runs on a disk that loses at a crash whatever was not synced.
+//! What this crate never does:
+//! - use the network;
+//! - decide which nodes are members of a set;
+//! - serve bytes that are not synced;
+//! - serve bytes that it knows to be damaged;
+//! - continue after a failed sync: the volume is then poisoned until the process starts again.
 //!
-//! It never talks to the network, never decides who is a member of a set, never serves what is not synced, never
-//! serves bytes that it knows to be damaged, and never goes on after a failed sync: the volume is then poisoned until
-//! the process starts again.
+//! A [`Volume`] is a directory (`docs/formats/`).
+//! - *Small writes and overwrites* go to the volume's journal first. So a synced write costs one fdatasync and is never
+//!   torn.
+//! - *Long writes of whole chunks* go straight to the file: beyond the replica's end, or to a free place beside the old
+//!   bytes. Only their sums and places go to the journal.
+//! - *Group commit.* One task commits for all writers together.
 //!
-//! Reading order: `record` (what can happen to a replica), `state` (what that means for sums and
-//! lengths), `plan` (from a write to a record), `replica` (received and synced), `write`, `flush` (group commit),
-//! `read`, `share` (descriptors for
-//! readers of the host), `checkpoint`, `recover` and `replay` (start), `extents` (contents merged), then `admin`, `pull`, `scrub`,
-//! `rest`, `notice` (what is said of a full disk), `tombstones` (what is remembered of the deleted). The formats are in `label`, `batch`, `journal`, `index`.
+//! All I/O goes through `ebb_runtime`. So the same code runs on a virtual disk, which loses at a crash whatever was not
+//! synced.
+//!
+//! Reading order:
+//! - `record` (what can happen to a replica), `state` (the effect on sums and lengths), `plan` (from a write to a
+//!   record);
+//! - `replica` (received and synced), `write`, `flush` (group commit), `read`, `share` (descriptors for readers on the
+//!   host);
+//! - `checkpoint`, `recover` and `replay` (start), `extents` (contents merged);
+//! - then `admin`, `pull`, `scrub`, `rest`, `notice` (log messages about a full disk), `tombstones` (records of deleted
+//!   ids).
+//!
+//! The formats are in `label`, `batch`, `journal`, `index`.
 #![forbid(unsafe_code)]
 
 mod admin;

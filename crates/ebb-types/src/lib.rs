@@ -1,8 +1,9 @@
-//! The nouns of Ebb: ids, epochs, versions, units and error kinds.
+//! The basic types of Ebb: ids, epochs, versions, units and error kinds.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number. Reading order: [`ids`], [`version`],
-//! [`geometry`], [`prefetch`], [`read_rule`], [`error`], [`attr`], [`trust`], [`copies`],
-//! [`deadlines`].
+//! Nothing here does I/O, reads a clock or draws a random number.
+//!
+//! Reading order: [`ids`], [`version`], [`geometry`], [`prefetch`], [`read_rule`], [`error`], [`attr`], [`trust`],
+//! [`copies`], [`deadlines`].
 #![forbid(unsafe_code)]
 
 pub mod attr;

@@ -1,7 +1,9 @@
-//! Messages and framing.
+//! Messages and framing. Nothing here does I/O.
 //!
-//! `proto/` is the source of truth for every message; [`frame`] is the fixed header before each of them; [`method`]
-//! gives the calls their numbers; [`convert`] takes ids and versions across the edge. Nothing here does I/O.
+//! - `proto/` is the source of truth for every message.
+//! - [`frame`] is the fixed header before each message.
+//! - [`method`] assigns the numbers of the calls.
+//! - [`convert`] converts ids, versions and errors between messages and types.
 #![forbid(unsafe_code)]
 
 pub mod convert;

@@ -1,15 +1,19 @@
-//! Function shipping: work goes to the metablocks, not the other way round (metablocks paper, G1).
+//! Function shipping: the work is sent to the metablocks, instead of the data to the work (metablocks paper, G1).
 //!
-//! A [`service::Worker`] on each host counts words, or lines with a text, in splits of files that its own host holds; the coordinator
-//! ([`job`]) walks a tree, makes a split of each metablock, and sends each to a worker near it, many small ones in one
-//! call, with the location in the split: on the good path a worker asks the master for nothing. The count is the one
-//! of GNU `wc -w`, or of `grep -F -c`, whatever the cuts.
+//! What a worker never does:
+//! - run code from the network;
+//! - write;
+//! - count a split twice. Only answers count, and a call without an answer is repeated elsewhere.
 //!
-//! What it never does: run code that came over the network, write, or count a split twice (only answers count; a call
-//! without one is repeated elsewhere).
+//! A [`service::Worker`] runs on each host. It counts words, or lines that contain a text, in splits of files. The
+//! coordinator ([`job`]) walks a tree, makes one split of each metablock, and sends each split to a worker near its
+//! data. It sends many small splits in one call. A split carries the location of its data, so in the normal case a
+//! worker asks the master for nothing. The count is that of GNU `wc -w`, or of `grep -a -c -F`, wherever the splits
+//! end.
 //!
-//! Reading order: [`count`] and [`lines`] (the pure counting cores), [`task`] (which of them), `split` and `source` (reading one split), [`service`] (the
-//! worker), [`plan`] (who counts what: pure), `walk` and [`job`] (the coordinator).
+//! Reading order: [`count`] and [`lines`] (the pure counting cores), [`task`] (which of them runs), `split` and
+//! `source` (reading one split), [`service`] (the worker), [`plan`] (which worker counts which split, pure), `walk` and
+//! [`job`] (the coordinator).
 #![forbid(unsafe_code)]
 
 pub mod count;

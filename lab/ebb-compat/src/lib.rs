@@ -1,12 +1,15 @@
-//! What two releases of Ebb say to each other while a cluster is upgraded, process by process.
+//! Compatibility of the messages of two releases, for clusters that are upgraded process by process.
 //!
-//! `previous/` holds the message definitions of the release before, the numbers of its calls (`methods.txt`), and messages as it
-//! encodes them (`messages.txt`). They are compared with those of this tree:
+//! Nothing here runs in a cluster.
+//!
+//! `previous/` holds three things of the previous release: its message definitions, the numbers of its calls
+//! (`methods.txt`), and messages that it encoded (`messages.txt`). Two modules compare them with this tree:
 //! - [`rules`]: no definition may change its meaning: numbers, types, places in a `oneof`.
-//! - [`sample`]: messages with something in each field, made of definitions. This release reads what the one before wrote and
-//!   loses nothing; the release before reads what this one writes, as far as it knows the fields.
+//! - [`sample`]: messages with a value in each field, generated from the definitions. This release reads the messages
+//!   of the previous one without loss. The previous release reads the messages of this one, as far as it knows their
+//!   fields.
 //!
-//! Nothing here runs in a cluster. With a release the folder is made anew ([CONTRIBUTING.md](../../../CONTRIBUTING.md)).
+//! Each release makes the folder anew ([CONTRIBUTING.md](../../../CONTRIBUTING.md)).
 //!
 //! Reading order: [`rules`], [`sample`], the tests.
 #![forbid(unsafe_code)]

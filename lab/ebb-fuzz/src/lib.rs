@@ -1,18 +1,23 @@
-//! Every decoder of Ebb, fed with bytes that no Ebb wrote: none may panic, hang, or take more memory than it declares.
+//! Fuzzing of every decoder of Ebb: no input may make one panic, hang, or take more memory than it declares.
 //!
-//! A decoder is whatever takes bytes from a socket or a disk. Each is a [`Target`]: a function of bytes alone, the memory
-//! that it may take for so many of them, samples that the real encoders made, and a way to make checksums and lengths
-//! right again after a change, so that what lies behind them is reached. The registry is [`targets::ALL`]; the table for
-//! people is `docs/formats/decoders.md`, and a test holds the two together.
+//! What never happens here: a check of what a decoder returns. The tests beside each decoder check that. Here it only
+//! has to return in time and within its memory.
 //!
-//! The tests run so many cases of each target, made from a seed by a mutation engine that knows bytes, text and protobuf
-//! messages; `cargo run -p ebb-fuzz -- run [TARGET] --seconds N` runs as many as one likes. A case that fails prints its
-//! bytes and the command that repeats it.
+//! A decoder is any code that takes bytes from a socket or a disk. Each is a [`Target`]:
+//! - a function of bytes alone;
+//! - the memory that it may take for a given number of bytes;
+//! - samples from the real encoders;
+//! - a function that corrects checksums and lengths after a change, so that the code behind those checks is reached.
 //!
-//! What never happens here: a verdict about what a decoder ought to say. That is for the tests beside it; here it only
-//! has to say something, soon, and within its means.
+//! The registry is [`targets::ALL`]. The table for people is `docs/formats/decoders.md`, and a test checks that the two
+//! agree.
 //!
-//! Reading order: [`target`], [`targets`], [`dice`], [`mutate`] with `message` and `text`, [`memory`], [`run`], [`command`].
+//! The tests run a fixed number of cases of each target. A mutation engine makes them from a seed. It knows bytes, text
+//! and protobuf messages. `cargo run -p ebb-fuzz -- run [TARGET] --seconds N` runs cases for N seconds per
+//! target. A case that fails prints its bytes, and the command that repeats it.
+//!
+//! Reading order: [`target`], [`targets`], [`dice`], [`mutate`] with `message` and `text`, [`memory`], [`run`],
+//! [`command`].
 
 pub mod command;
 pub mod dice;

@@ -1,25 +1,39 @@
-//! The protocol of `docs/protocol.md` as a model small enough to be checked in every state that it can reach.
+//! The protocol of `docs/protocol.md` as a model, small enough to be checked in every reachable state.
 //!
-//! One metablock, three replicas and a spare, two clients and one master. Messages are lost, late and repeated;
-//! members crash and lose what they have not synced; the holder is given up while it still believes in its lease;
-//! members are replaced; recoveries die and begin again. [`Protocol`] explores all of it breadth-first with
-//! stateright and holds each state against the [`properties`]. Where the code and this model disagree, one of the two
-//! is wrong. `docs/protocol-model.md` says which message and which module each action stands for.
+//! The model has one metablock, three replicas and a spare, two clients and one master. In it:
+//! - Messages are lost, late and repeated.
+//! - Members crash and lose what they have not synced.
+//! - The master gives a lease holder up while the holder still trusts its lease.
+//! - Members are replaced.
+//! - Recoveries die and begin again.
 //!
-//! What keeps the model honest: it must be able to fail. [`Mutant`] lists mistakes that an engineer could make with
-//! this protocol, each planted by one line, and the tests demand that the checker finds every one. And `sometimes`
-//! properties demand that the interesting situations are reached at all.
+//! [`Protocol`] explores all states breadth-first with stateright, and checks each against the [`properties`]. If the
+//! code and this model disagree, one of the two is wrong. `docs/protocol-model.md` names the message and the module for
+//! each action.
 //!
-//! What it leaves out: lengths and truncation, several metablocks, bytes (a replica's content is the set of writes
-//! that it includes), the pipeline (a chain delivers what single-source delivers, in fewer orders), time. Clocks
-//! appear as one assumption: a *read* lease ends at its client before the master takes it for ended. A *write* lease
-//! has no such luck here; only epochs protect it. Files that several clients write by way of the proxy have a model of
-//! their own, [`sharing`], in which a whole set of members is one thing; so have members that sleep, [`standins`], copies
-//! that lie away from home, [`guests`], writes to shared files that go to the members directly, [`direct`], files that have lost their names,
-//! [`opens`], and members that come back, [`returns`].
+//! **Planted mistakes.** The model must be able to fail. [`Mutant`] lists mistakes that an engineer could make with
+//! this protocol. One line plants each of them. The tests demand that the checker finds every one. In addition,
+//! `sometimes` properties demand that the interesting situations are reached.
+//!
+//! **What it leaves out:**
+//! - lengths and truncation;
+//! - several metablocks;
+//! - bytes: a replica's content is the set of writes that it includes;
+//! - the pipeline: a chain delivers the same as a single source, in fewer orders;
+//! - time. Clocks appear as one assumption: a *read* lease ends at its client before the master considers it ended. The
+//!   model assumes no such thing of a *write* lease. Only epochs protect it.
+//!
+//! **Other models.** Seven subjects have models of their own:
+//! - [`sharing`]: files that several clients write through the proxy. There a whole set of members is one object.
+//! - [`standins`]: members that sleep.
+//! - [`guests`]: copies away from home.
+//! - [`extras`]: extra copies of data that are read often.
+//! - [`direct`]: writes to shared files that go to the members directly.
+//! - [`opens`]: files that have lost their names.
+//! - [`returns`]: members that come back.
 //!
 //! Reading order: [`names`], [`message`], [`replica`], [`client`], [`master`], then [`actions`] (what may happen),
-//! [`properties`] (what must hold), [`mutant`], [`forget`] and [`symmetry`] (why it ends).
+//! [`properties`] (what must hold), [`mutant`], [`forget`] and [`symmetry`] (why the search ends).
 #![forbid(unsafe_code)]
 
 pub mod actions;

@@ -1,23 +1,23 @@
-//! Analytic planners: what a layout, a power budget or a code costs and gives, before anything is built.
+//! Analytic planners: the costs and benefits of a layout, a power budget or a code, before anything is built.
 //!
-//! A planner takes plain values (nodes, copies, watts, sizes) and gives plain values back: it reads no clock and no
-//! file, starts no thread, and draws chance only from a seed that was handed in, so the same question has the same
-//! answer everywhere. It never measures and never talks to a cluster. What it computes are the formulas of the papers
-//! that Ebb follows, as far as they need no running machine, and the numbers that the papers print are held to them in
-//! tests, row by row. Where a page and its formula disagree, the code says which one is used and why.
+//! A planner never measures and never talks to a cluster. It reads no clock and no file, and starts no thread.
+//! Randomness comes only from a seed in the arguments, so the same question has the same answer everywhere.
 //!
-//! Values that cannot be are refused with the reason and the nearest value that can.
+//! A planner takes plain values (nodes, copies, watts, sizes) and returns plain values. It computes the formulas of the
+//! papers that Ebb follows, where they need no running machine. Tests compare the results with the papers' printed
+//! numbers, row by row. Where a page and its formula disagree, the code says which one is used and why. Impossible
+//! values are refused, with the reason and the nearest possible value.
 //!
 //! Reading order:
-//! - [`layout`]: what each node stores and how fast a dataset reads at every number of active nodes. The targets
-//!   themselves live in `ebb_layout::targets`, where placement can use them too. [`layout::fluid`] is the papers' way of
-//!   counting, [`layout::placement`] and [`layout::balance`] lay and assign real blocks.
-//! - [`gears`]: gear size against recovery group. [`datasets`]: several datasets and who serves which.
+//! - [`layout`]: how much each node stores, and how fast a dataset reads at every number of active nodes. The targets
+//!   themselves are in `ebb_layout::targets`, where placement can use them too. [`layout::fluid`] counts as the papers
+//!   do. [`layout::placement`] and [`layout::balance`] place and assign real blocks.
+//! - [`gears`]: gear size against recovery group. [`datasets`]: several datasets, and which nodes serve which dataset.
 //! - [`power`]: availability, blinking, signals, a month under each policy.
 //! - [`raid`]: check bytes by grouping, and the Markov model of loss.
-//! - [`table`], [`figure`], [`report`]: how answers are shown; [`plots`] are the planners' figures.
-//! - [`papers`]: the papers' numbers beside ours. A further paper is a file there and a line in [`papers::ALL`]; what is
-//!   computed elsewhere hands a [`Section`] to the page.
+//! - [`table`], [`figure`], [`report`]: the output. [`plots`]: the planners' figures.
+//! - [`papers`]: the papers' numbers beside ours. A further paper is a file there and a line in [`papers::ALL`].
+//!   Results that are computed elsewhere enter the page as a [`Section`].
 #![forbid(unsafe_code)]
 
 pub mod datasets;

@@ -1,17 +1,18 @@
-//! Pieces whose correctness rests on threads, under every schedule and every order that memory may have.
+//! Tests of multi-threaded code under every schedule and every memory order.
 //!
-//! The virtual world has one thread, so it never tries what two do at the same time. Here the *same source files* are built
-//! once more, with loom's locks and atomics in the place of the real ones. Loom runs a scene again and again until it has seen every
-//! order of its steps (Norris and Demsky, "CDSChecker", OOPSLA 2013). No other crate changes for it: this one calls itself
-//! `parking_lot` and `tokio`, and has in it what these files take from there.
+//! What is not tested here:
+//! - code that rests on tokio's own primitives. Tokio itself tests them under loom;
+//! - state under a single lock that is never released half-way. It has no interleavings to test.
 //!
-//! | piece | what it promises |
+//! The virtual world has one thread, so it never runs two threads at the same time. This crate compiles the *same
+//! source files* once more, with loom's locks and atomics in place of the real ones. Loom repeats a scene until it has
+//! seen every order of its steps (Norris and Demsky, "CDSChecker", OOPSLA 2013). No other crate changes for it. This
+//! crate has the aliases `parking_lot` and `tokio`, and defines the items that these files import from them.
+//!
+//! | piece | promise |
 //! |---|---|
-//! | [`begun`](scenes::begun) | work that waits becomes a task once, whenever it is woken, also while it is being polled |
-//! | [`outbox`](scenes::outbox) | every frame that was taken goes out once, in its order, and nobody has to come back for it |
-//!
-//! Not here: what runs under tokio's own primitives, which tokio tries under loom itself, and what is guarded by one lock
-//! that is never left half way, where there is nothing to try.
+//! | [`begun`](scenes::begun) | waiting work becomes a task once, whenever it is woken, also during a poll of it |
+//! | [`outbox`](scenes::outbox) | every accepted frame is sent once, in order, without a further call |
 //!
 //! Reading order: [`stand_in`], [`scenes`], `tests/`.
 #![forbid(unsafe_code)]

@@ -1,21 +1,28 @@
 //! A whole cluster in one thread: the real master, block servers and clients in a seeded virtual world, under faults.
 //!
-//! [`run`] starts a cluster, lets clients work on shared and own files while a swarm of faults goes on, heals
-//! everything, waits until the system has come to rest, and compares what clients met, and what is on the disks, with
-//! what was promised ([`invariants`]). The same seed gives the same run, event by event: a report with violations is
-//! replayed by its seed. [`swarm`] runs many of them.
+//! What this crate never does:
+//! - look into a service. It observes only what a client, an operator or the owner of the disks can observe;
+//! - suspend a promise. Faults keep to a budget ([`faults::budget`]) that the copies can bear.
 //!
-//! This crate never looks into a service: what it knows, it knows as a client, as an operator or as the disks' owner
-//! would. It never suspends a promise: faults keep to a budget ([`faults::budget`]) of what the copies bear. That it
-//! would notice a broken one is tried with planted mistakes ([`ebb_runtime::plant`]).
+//! Planted mistakes ([`ebb_runtime::plant`]) test that it detects a broken promise.
 //!
-//! Clients sit on hosts of their own, or, where a seed says so, beside block servers: they read from these by descriptors, whose slots
-//! and sockets the world has, and the two die together.
+//! [`run`] does these steps:
+//! 1. It starts a cluster.
+//! 2. Clients work on shared files and on files of their own, while a swarm of faults goes on.
+//! 3. It repairs every fault, and waits until the system is at rest.
+//! 4. It compares the clients' observations and the contents of the disks with the promises ([`invariants`]).
+//!
+//! The same seed gives the same run, event by event. A report with violations is replayed by its seed. [`swarm`] runs
+//! many seeds.
+//!
+//! Each client is on a host of its own, or, if the seed says so, on the host of a block server. In the second case it
+//! reads from the server through descriptors. The virtual world models their slots and sockets. Client and block server
+//! die together.
 //!
 //! Reading order: [`options`], [`report`], [`cluster`] with [`datasets`], [`faults`], [`workload`] with [`own`],
 //! [`locks`], [`cell`] and [`files`], [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
-//! Beside them: [`gray`], runs in which a node is slow for long; [`power`], a cluster that follows its power, with runs of its own
-//! ([`power::run`]); and [`single`], one fault at a time.
+//! Beside them: [`gray`], runs in which a node is slow for long; [`power`], a cluster that follows its power, with runs
+//! of its own ([`power::run`]); and [`single`], one fault at a time.
 #![forbid(unsafe_code)]
 
 pub mod cell;
