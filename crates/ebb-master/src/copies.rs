@@ -1,8 +1,8 @@
 //! Copies: what makes them, moves them and takes them away.
 //!
 //! Four choosers look at the sets, each for reasons of its own. Each offers [`Step`]s: one small change of one set, with a
-//! [`Priority`] and a [`Reason`]. One loop ([`reconciler`]) asks them in the order of their priorities, and one executor
-//! ([`executor`]) finds the nodes, keeps to the limits, copies and records.
+//! [`Priority`] and a [`Reason`]. One loop (`reconciler`) asks them in the order of their priorities, and one executor
+//! (`executor`) finds the nodes, keeps to the limits, copies and records.
 //!
 //! | chooser | what it looks for | priority |
 //! |---|---|---|
@@ -12,11 +12,11 @@
 //! | [`extras`] | extra copies of what is read often | `Spare` |
 //!
 //! Recovery settles a set before any of them looks at it. Its copies wait for no turn: nobody can use the file before. They count
-//! against their nodes, so that others wait for them, and go by [`transfer`] as all do.
+//! against their nodes, so that others wait for them, and go by `transfer` as all do.
 //!
 //! A step rests on nothing that is old: it is chosen from the map of now, and recorded by a compare-and-swap on the epoch and
 //! generation that it was chosen by. A step that cannot begin leaves an [`Obstacle`], so that people can ask why a copy does not
-//! move ([`why`]).
+//! move (`why`).
 
 pub(crate) mod executor;
 pub mod extras;
