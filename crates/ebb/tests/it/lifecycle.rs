@@ -205,7 +205,7 @@ fn completions_and_manual_pages_come_out() {
     std::fs::create_dir(&pages).unwrap();
     cluster.ok(&["man", pages.to_str().unwrap()]);
     let put = std::fs::read_to_string(pages.join("ebb-fs-put.1")).unwrap();
-    assert!(put.contains("Copy from this machine"), "{put}");
+    assert!(put.contains("Copy files from this machine into the file system"), "{put}");
     for shell in ["bash", "zsh", "fish"] {
         assert!(cluster.ok(&["completions", shell]).contains("locations"));
     }
