@@ -21,6 +21,7 @@
 pub(crate) mod executor;
 pub mod extras;
 pub mod guests;
+mod holders;
 pub mod layout;
 mod limits;
 mod place;

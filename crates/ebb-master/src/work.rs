@@ -6,6 +6,7 @@
 pub mod suspects;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ebb_runtime::Moment;
 use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
@@ -24,6 +25,22 @@ const LARGE_BYTES: u64 = 1 << 20;
 
 /// Sets whose obstacles are remembered: for people, who look at some.
 const OBSTACLES_MAX: usize = 10_000;
+/// An obstacle that was not met again for so long is in no step's way any more: each chooser has come by meanwhile.
+const OBSTACLE_LASTS: Duration = Duration::from_secs(60);
+
+/// An obstacle in the way of a step, and when it was met last.
+#[derive(Clone, Debug)]
+struct Met {
+    at: Moment,
+    reason: Reason,
+    obstacle: Obstacle,
+}
+
+impl Met {
+    fn lasts(&self, now: Moment) -> bool {
+        now.since(self.at) < OBSTACLE_LASTS
+    }
+}
 
 /// A copy from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,7 +132,7 @@ pub struct Work {
     /// Copies that were made.
     pub copied: Copied,
     /// Why steps do not begin, as far as they were tried lately.
-    obstacles: BTreeMap<MetablockId, (Reason, Obstacle)>,
+    obstacles: BTreeMap<MetablockId, Met>,
     /// Metablocks that lie off their chain, of a census that has just ended.
     pub misplaced: Option<Vec<MetablockId>>,
     /// How many of the last ones began to move.
@@ -134,9 +151,12 @@ pub struct Work {
 
 impl Work {
     /// A step for a set does not begin now.
-    pub fn on_obstacle(&mut self, metablock: MetablockId, reason: Reason, obstacle: Obstacle) {
+    pub fn on_obstacle(&mut self, metablock: MetablockId, reason: Reason, obstacle: Obstacle, now: Moment) {
+        if self.obstacles.len() >= OBSTACLES_MAX {
+            self.obstacles.retain(|_, met| met.lasts(now));
+        }
         if self.obstacles.len() < OBSTACLES_MAX || self.obstacles.contains_key(&metablock) {
-            self.obstacles.insert(metablock, (reason, obstacle));
+            self.obstacles.insert(metablock, Met { at: now, reason, obstacle });
         }
     }
 
@@ -153,8 +173,9 @@ impl Work {
 
     /// Why a step for a set has not begun, and what it is for.
     #[must_use]
-    pub fn obstacle(&self, metablock: MetablockId) -> Option<&(Reason, Obstacle)> {
-        self.obstacles.get(&metablock)
+    pub fn obstacle(&self, metablock: MetablockId, now: Moment) -> Option<(Reason, &Obstacle)> {
+        let met = self.obstacles.get(&metablock).filter(|met| met.lasts(now))?;
+        Some((met.reason, &met.obstacle))
     }
 
     /// Sets for which there is something to do, as far as is known.

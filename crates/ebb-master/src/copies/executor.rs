@@ -51,7 +51,7 @@ pub(crate) async fn begin_step(shared: &Arc<Shared>, step: Step) -> Outcome {
     let outcome = try_step(shared, step).await.unwrap_or_else(Outcome::Not);
     let mut soft = shared.soft();
     match &outcome {
-        Outcome::Not(obstacle) => soft.work.on_obstacle(metablock, reason, obstacle.clone()),
+        Outcome::Not(obstacle) => soft.work.on_obstacle(metablock, reason, obstacle.clone(), shared.runtime.now()),
         Outcome::Copying | Outcome::Recorded => soft.work.on_begun(metablock),
     }
     drop(soft);

@@ -7,19 +7,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ebb_layout::restore::check_off;
 use ebb_layout::{ChainView, Shift, choose_change, choose_shift};
 use ebb_meta::Machine;
 use ebb_power::chain::sum_scores;
-use ebb_runtime::Moment;
 use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use super::executor::begin_step;
-use super::guests::look::waits_for_holder;
+use super::holders::Holders;
 use super::{Kind, Outcome, Priority, Reason, Step, Target, Task};
 use crate::chains;
 use crate::shared::Shared;
@@ -42,7 +40,7 @@ enum Columns {
 /// When holders of files may be asked again.
 #[derive(Default)]
 pub(crate) struct Round {
-    held: BTreeMap<InodeId, Moment>,
+    holders: Holders,
 }
 
 /// Who takes the place of a node that is lost for good: of those that are well and not on the chain the one that chains want least
@@ -58,44 +56,39 @@ impl Round {
     /// Begins what can be begun: a place that another node takes, or a batch of copies. How much it was. `off` are metablocks
     /// that lie off their chain one by one; what is to be moved besides, so that nodes have their shares, is looked for.
     pub(crate) async fn look_around(&mut self, shared: &Arc<Shared>, off: &[MetablockId]) -> usize {
-        look_around(shared, self, off).await
-    }
-}
-
-async fn look_around(shared: &Arc<Shared>, round: &mut Round, off: &[MetablockId]) -> usize {
-    if shared.soft().work.is_mending() {
-        return 0;
-    }
-    let machine = shared.group.snapshot();
-    let now = shared.runtime.now();
-    round.held.retain(|_, until| now < until.after(Duration::from_secs(10)));
-    let mut begun = 0;
-    let mut views = BTreeMap::new();
-    for dataset in machine.datasets().filter(|dataset| !dataset.chain.is_empty()) {
-        let id = DatasetId::new(dataset.id);
-        let Some(chain) = shared.soft().chains.chain(id).filter(|chain| chain.layout().has_chain()) else {
-            continue;
-        };
-        let missed: Vec<NodeId> = {
-            let soft = shared.soft();
-            chain.nodes().iter().copied().filter(|node| soft.registry.is_missed(*node)).collect()
-        };
-        if missed.is_empty() {
-            views.insert(id, chain);
-            continue;
+        if shared.soft().work.is_mending() {
+            return 0;
         }
-        for gone in missed {
-            // The chain is another one then.
-            if replace(shared, &machine, id, &chain, gone).await {
-                begun += 1;
-                break;
+        let machine = shared.group.snapshot();
+        self.holders.forget_old(shared.runtime.now());
+        let mut begun = 0;
+        let mut views = BTreeMap::new();
+        for dataset in machine.datasets().filter(|dataset| !dataset.chain.is_empty()) {
+            let id = DatasetId::new(dataset.id);
+            let Some(chain) = shared.soft().chains.chain(id).filter(|chain| chain.layout().has_chain()) else {
+                continue;
+            };
+            let missed: Vec<NodeId> = {
+                let soft = shared.soft();
+                chain.nodes().iter().copied().filter(|node| soft.registry.is_missed(*node)).collect()
+            };
+            if missed.is_empty() {
+                views.insert(id, chain);
+                continue;
+            }
+            for gone in missed {
+                // The chain is another one then.
+                if replace(shared, &machine, id, &chain, gone).await {
+                    begun += 1;
+                    break;
+                }
             }
         }
+        if begun > 0 || views.is_empty() {
+            return begun;
+        }
+        move_batch(shared, &mut self.holders, &machine, views, off).await
     }
-    if begun > 0 || views.is_empty() {
-        return begun;
-    }
-    move_batch(shared, round, &machine, views, off).await
 }
 
 /// Puts another node in the place of one that is lost for good. False: it may come back, or there is none.
@@ -129,7 +122,7 @@ async fn replace(shared: &Arc<Shared>, machine: &Machine, id: DatasetId, chain: 
 /// Moves copies; how many. Each dataset's count goes on with what was begun, so that a batch does not overshoot.
 async fn move_batch(
     shared: &Arc<Shared>,
-    round: &mut Round,
+    holders: &mut Holders,
     machine: &Machine,
     mut views: BTreeMap<DatasetId, Arc<ChainView>>,
     off: &[MetablockId],
@@ -147,7 +140,7 @@ async fn move_batch(
             break;
         }
         let Some((task, shift)) = find(shared, machine, &views, &open, metablock, changes) else { continue };
-        if waits_for_holder(shared, &mut round.held, machine, task.inode) {
+        if holders.is_waited_for(machine, task.inode, shared.runtime.now()) {
             continue;
         }
         let (dataset, before) = (DatasetId::new(task.dataset.id), homes(&task.record.members));
@@ -204,7 +197,8 @@ fn find(
     let homes = homes(&record.members);
     let change = || (changes == Columns::MayChange).then(|| choose_change(chain, &homes, may_take)).flatten();
     let shift = choose_shift(chain, &homes, may_take).or_else(change)?;
-    Some((Task::find(machine, metablock)?, shift))
+    let dataset = machine.dataset_of(inode).ok()?;
+    Some((Task { metablock, inode, epoch: attr.epoch, record, dataset }, shift))
 }
 
 /// The step that moves a copy; none if it has left by now.

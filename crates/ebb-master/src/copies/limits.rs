@@ -47,6 +47,12 @@ impl Priority {
         }
     }
 
+    /// Whether a copy begins only when its two nodes serve together soon: writers to its file wait while it is under way.
+    #[must_use]
+    pub const fn waits_for_meeting(self) -> bool {
+        matches!(self, Self::Leave | Self::Move)
+    }
+
     /// Whether the node that takes the copy must be idle: programs go first.
     #[must_use]
     pub const fn waits_for_idle(self) -> bool {

@@ -8,7 +8,7 @@ use ebb_wire::pb;
 
 use super::repair::Condition;
 use super::route::Route;
-use super::{Obstacle, Priority, Reason, Step, Target, Task};
+use super::{Obstacle, Reason, Step, Target, Task};
 use crate::placement::{Need, place, place_roomy};
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
@@ -162,8 +162,7 @@ pub(super) fn source(view: &ClusterView<'_>, step: &Step, target: NodeId) -> Res
         return Err(Obstacle::NoSource);
     }
     let source = view.choose_source(&sources, target, bytes).ok_or(Obstacle::NodesBusy)?;
-    let can_wait = matches!(step.priority, Priority::Leave | Priority::Move);
-    if can_wait && !view.is_time(source.node_id(), target, bytes) {
+    if step.priority.waits_for_meeting() && !view.is_time(source.node_id(), target, bytes) {
         return Err(Obstacle::NodesApart);
     }
     Ok(source)

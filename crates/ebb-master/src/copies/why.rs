@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ebb_types::{InodeId, MetablockId, NodeId, Result, bail};
 use ebb_wire::pb;
 
+use super::Task;
 use super::guests::Prospect;
-use super::repair::{choose_repair, look::to_step};
-use super::{Obstacle, Task};
+use super::repair::look::{Look, look_at_set};
 use crate::shared::Shared;
 use crate::view::ClusterView;
 use crate::work::CopyInProgress;
@@ -64,23 +64,16 @@ fn of_set(view: &ClusterView<'_>, metablock: MetablockId) -> (pb::CopyState, Str
     if let Some(copy) = work.copies.get(&metablock) {
         return (CopyUnderWay, under_way(copy, ""));
     }
-    let is_recovering = view.machine.attr(task.inode).is_ok_and(|attr| attr.size_unknown);
-    if is_recovering {
-        return (CopyWaits, Obstacle::Recovering.to_string());
-    }
-    if let Some((reason, obstacle)) = work.obstacle(metablock) {
+    if let Some((reason, obstacle)) = work.obstacle(metablock, view.now) {
         return (CopyWaits, format!("{reason}; {obstacle}"));
     }
     if let Some(copy) = work.extra_copies.get(&metablock) {
         return (CopyUnderWay, under_way(copy, "an extra copy "));
     }
-    let wanted = view.machine.attr(task.inode).map_or(1, |attr| attr.replicas);
-    let set = view.set(metablock, &task.record, wanted);
-    if let Some(repair) = choose_repair(&set) {
-        return match to_step(view, task, repair) {
-            Some(step) => (CopyDue, format!("{}; it is looked at next", step.reason)),
-            None => (CopyWaits, Obstacle::NoSource.to_string()),
-        };
+    match look_at_set(view, metablock).look {
+        Look::Settled => {}
+        Look::Later(reason, obstacle) => return (CopyWaits, format!("{reason}; {obstacle}")),
+        Look::Step(step) => return (CopyDue, format!("{}; it is looked at next", step.reason)),
     }
     let guests = task.record.members.iter().filter(|member| member.is_guest());
     let away: Vec<String> = guests.map(|guest| of_guest(view, &task, guest)).collect();

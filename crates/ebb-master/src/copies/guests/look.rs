@@ -1,16 +1,14 @@
 //! Which guests are looked at, and when: a copy at home, a change of the set, and then the guest is in excess and is deleted.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ebb_meta::Machine;
-use ebb_runtime::Moment;
-use ebb_types::{InodeId, MetablockId, NodeId};
+use ebb_types::{MetablockId, NodeId};
 use ebb_wire::pb;
 
 use super::{GuestView, Move, Prospect, choose_move};
 use crate::copies::executor::begin_step;
+use crate::copies::holders::Holders;
 use crate::copies::{Kind, Outcome, Priority, Reason, Step, Target, Task};
 use crate::shared::Shared;
 use crate::view::ClusterView;
@@ -19,24 +17,19 @@ use crate::view::ClusterView;
 const LOOKS_MAX: usize = 2000;
 /// Of these, changes of sets that cost no copy: each is an entry of the log.
 const RECORDS_MAX: usize = 64;
-/// A file that a client holds is asked back so often for its guests, and not before it has been held so long.
-const HELD_PAUSE: Duration = Duration::from_secs(10);
-/// Files whose holders are waited for; further ones are not waited for.
-const HELD_MAX: usize = 10_000;
 
 /// Where the next look begins, and when holders may be asked again.
 #[derive(Default)]
 pub(crate) struct Round {
     next: (NodeId, MetablockId),
-    held: BTreeMap<InodeId, Moment>,
+    holders: Holders,
 }
 
 impl Round {
     /// Looks at what is away and brings it home; how much was begun.
     pub(crate) async fn look_around(&mut self, shared: &Arc<Shared>) -> usize {
         let machine = shared.group.snapshot();
-        let now = shared.runtime.now();
-        self.held.retain(|_, until| now < until.after(HELD_PAUSE));
+        self.holders.forget_old(shared.runtime.now());
         let away: Vec<_> = machine.away_from(self.next.0, self.next.1).take(LOOKS_MAX).collect();
         self.next = match away.last() {
             Some((home, metablock)) if away.len() == LOOKS_MAX => (*home, MetablockId::new(metablock.raw() + 1)),
@@ -49,7 +42,7 @@ impl Round {
                 break;
             }
             let is_urgent = step.priority == Priority::Leave;
-            if !is_urgent && waits_for_holder(shared, &mut self.held, &machine, step.task.inode) {
+            if !is_urgent && self.holders.is_waited_for(&machine, step.task.inode, shared.runtime.now()) {
                 continue;
             }
             match begin_step(shared, step).await {
@@ -103,28 +96,4 @@ fn guest_view(view: &ClusterView<'_>, task: &Task, guest: &pb::Member) -> GuestV
         home: view.is_home(home).then(|| prospect(home)),
         need_ms: view.need_ms(task.record.length),
     }
-}
-
-/// Whether somebody holds the file who is not to be asked for it now: a file that is being written is disturbed seldom.
-pub(crate) fn waits_for_holder(
-    shared: &Shared,
-    held: &mut BTreeMap<InodeId, Moment>,
-    machine: &Machine,
-    inode: InodeId,
-) -> bool {
-    if machine.holder(inode).is_none() {
-        held.remove(&inode);
-        return false;
-    }
-    let now = shared.runtime.now();
-    match held.get(&inode) {
-        Some(until) if now < *until => return true,
-        None if held.len() < HELD_MAX => {
-            held.insert(inode, now.after(HELD_PAUSE));
-            return true;
-        }
-        _ => {}
-    }
-    held.insert(inode, now.after(HELD_PAUSE));
-    false
 }

@@ -24,7 +24,7 @@ const URGENT_MAX: usize = LOOKS_MAX / 2;
 const CROWDED_MAX: usize = 8;
 
 /// What a look at a set comes to.
-enum Look {
+pub(crate) enum Look {
     /// As it should be, or gone.
     Settled,
     /// Something is wrong, and nothing can be done now.
@@ -117,7 +117,7 @@ async fn look_at(shared: &Arc<Shared>, marks: &[Mark]) -> Option<Mark> {
             Look::Later(reason, obstacle) => {
                 let mut soft = shared.soft();
                 soft.work.suspects.on_looked(mark.1, false);
-                soft.work.on_obstacle(mark.1, reason, obstacle);
+                soft.work.on_obstacle(mark.1, reason, obstacle, shared.runtime.now());
             }
             Look::Step(step) => {
                 let replaced = replaced(&step.kind);
@@ -153,13 +153,13 @@ const fn replaced(kind: &Kind) -> Option<ebb_wire::pb::Member> {
 }
 
 /// A set, looked at.
-struct Found {
+pub(crate) struct Found {
     /// Copies that can be read, if that is known.
     copies: Option<usize>,
-    look: Look,
+    pub look: Look,
 }
 
-fn look_at_set(view: &ClusterView<'_>, metablock: MetablockId) -> Found {
+pub(crate) fn look_at_set(view: &ClusterView<'_>, metablock: MetablockId) -> Found {
     let settled = |copies| Found { copies, look: Look::Settled };
     let Some(task) = Task::find(view.machine, metablock) else { return settled(None) };
     let Ok(attr) = view.machine.attr(task.inode) else { return settled(None) };
@@ -181,7 +181,7 @@ fn look_at_set(view: &ClusterView<'_>, metablock: MetablockId) -> Found {
 }
 
 /// The step for what repair has chosen; none: nothing can be done.
-pub(crate) fn to_step(view: &ClusterView<'_>, task: Task, repair: Repair) -> Option<Step> {
+fn to_step(view: &ClusterView<'_>, task: Task, repair: Repair) -> Option<Step> {
     let (kind, reason) = match repair {
         Repair::Impossible => return None,
         Repair::Drop { staying, reason, .. } => (Kind::Change { members: staying }, reason),
