@@ -28,7 +28,7 @@ pub(crate) async fn read(node: &Node, message: &pb::ReadLog) -> Result<Answer> {
 pub(crate) async fn tidy(node: Arc<Node>) {
     loop {
         node.runtime.sleep(LOOK).await;
-        let marks = node.handoff.marks().await;
+        let marks = node.handoff.marks();
         for files in marks.chunks(FILES_MAX) {
             if let Err(error) = tidy_files(&node, files).await {
                 tracing::debug!(%error, "what the handoff log still needs is not known");

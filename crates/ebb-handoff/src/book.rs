@@ -1,4 +1,4 @@
-//! What is in a log: writes by file, and the epochs below which nothing is taken. Pure.
+//! Contents of a log: writes by file, and the epochs below which writes are refused. Pure.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,13 +6,13 @@ use bytes::Bytes;
 use ebb_types::{Epoch, InodeId, MetablockId, Result, Version, bail};
 use ebb_wire::{convert, pb};
 
-/// Files whose epochs are remembered. One that is forgotten is fenced by its holder alone, which looks whether its lease
-/// still holds after a write was logged.
+/// Number of files with a remembered epoch. For another file only the holder's own check is left: after a write was
+/// logged, it checks that it still has the lease.
 const PROMISES_MAX: usize = 1 << 16;
-/// What a write costs beyond its bytes.
+/// Bytes of memory that a write takes beyond its data.
 const OVERHEAD: usize = 256;
 
-/// A write that was logged: what a member is sent, without the names of volumes.
+/// A logged write: the message to a member, without the names of volumes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logged {
     /// Metablock, version, predecessor, kind, place, checksums.
@@ -63,7 +63,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// Bytes that it holds, headers counted in.
+    /// Bytes that it holds, with headers.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -86,8 +86,8 @@ impl Book {
         Ok(())
     }
 
-    /// Takes writes that were checked. A later epoch's first write ends what an earlier one left: its holder began with
-    /// what all members had.
+    /// Adds writes that were checked. The first write of a later epoch removes the writes of an earlier one, because
+    /// its holder began with a state that all members had.
     pub fn apply_append(&mut self, inode: InodeId, epoch: Epoch, writes: impl IntoIterator<Item = Logged>) {
         if self.files.get(&inode).is_some_and(|file| file.epoch < epoch) {
             self.apply_drop(inode, epoch);
@@ -96,8 +96,8 @@ impl Book {
         file.epoch = epoch;
         for write in writes {
             let key = (write.metablock(), write.version());
-            // A version once sent never carries other bytes: the same again changes nothing. What breaks that rule is
-            // counted as what it is now, or space would be given back that was never taken.
+            // A version once sent never carries other bytes, so a repetition changes nothing. If a sender breaks that
+            // rule, the new size counts, or more space would be freed than was taken.
             self.bytes += write.weight();
             self.bytes -= file.writes.insert(key, write).map_or(0, |before| before.weight());
         }
@@ -119,7 +119,7 @@ impl Book {
         news
     }
 
-    /// From now on nothing below this epoch is taken for the file.
+    /// Refuses writes of the file below this epoch from now on.
     pub fn apply_promise(&mut self, inode: InodeId, epoch: Epoch) {
         match self.promised.insert(inode, epoch) {
             Some(before) => {
@@ -134,7 +134,7 @@ impl Book {
         }
     }
 
-    /// Every member has this: writes of the metablock up to `upto` are not needed any more.
+    /// Removes writes of the metablock up to `upto`, because every member has them.
     pub fn apply_cut(&mut self, inode: InodeId, metablock: MetablockId, upto: Version) {
         let Some(file) = self.files.get_mut(&inode) else { return };
         let bytes = &mut self.bytes;
@@ -148,7 +148,7 @@ impl Book {
         }
     }
 
-    /// The file is past everything that was logged below `epoch`.
+    /// Removes all writes of the file below `epoch`.
     pub fn apply_drop(&mut self, inode: InodeId, epoch: Epoch) {
         if self.files.get(&inode).is_some_and(|file| file.epoch < epoch)
             && let Some(file) = self.files.remove(&inode)
@@ -157,17 +157,17 @@ impl Book {
         }
     }
 
-    /// What was logged for a file, by metablock and version.
+    /// The logged writes of a file, by metablock and version.
     pub fn writes(&self, inode: InodeId) -> impl Iterator<Item = &Logged> + '_ {
         self.files.get(&inode).into_iter().flat_map(|file| file.writes.values())
     }
 
-    /// Files with writes, and under which epoch these were logged.
+    /// Files with writes, and the epoch of these writes.
     pub fn files(&self) -> impl Iterator<Item = (InodeId, Epoch)> + '_ {
         self.files.iter().map(|(inode, file)| (*inode, file.epoch))
     }
 
-    /// The same with the last version of each metablock.
+    /// Files with writes, their epoch, and the last version of each metablock.
     pub fn marks(&self) -> impl Iterator<Item = pb::LoggedFile> + '_ {
         self.files.iter().map(|(inode, file)| {
             let last: BTreeMap<MetablockId, Version> = file.writes.keys().copied().collect();

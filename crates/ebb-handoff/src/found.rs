@@ -1,28 +1,29 @@
-//! What is found on a disk of a log that was written by an earlier process, and whether anything is missing.
+//! The log that an earlier process left on a disk, and whether anything is missing from it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use ebb_log::Names;
 use ebb_runtime::Disk;
-use ebb_types::{Epoch, InodeId, MetablockId, Result};
+use ebb_types::{Epoch, InodeId, MetablockId, Result, err};
 use ebb_wire::{convert, pb};
 use pb::handoff_record::Record;
 
 use crate::book::{Book, Logged};
-use crate::record::{self, Past, Search};
+use crate::record::{self, Behind, Past};
 
-/// Why a log may not have everything that it confirmed.
+/// The reason to believe that a log has lost confirmed writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Doubt {
-    /// Something is missing for certain. Otherwise the last bytes are no whole record: a write that was never confirmed,
-    /// for the power failed, or the last record, damaged. Nothing tells the two apart.
+    /// Writes are missing for certain. Otherwise the last bytes are no whole record: either a write torn by a power
+    /// failure and never confirmed, or a damaged last record. The bytes look the same in both cases.
     pub is_certain: bool,
-    /// Which file.
+    /// The damaged file.
     pub path: PathBuf,
-    /// Where in it.
+    /// Offset of the damage in it.
     pub offset: u64,
-    /// What is wrong there.
+    /// Description of the damage.
     pub what: &'static str,
 }
 
@@ -32,12 +33,12 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// What an earlier process left.
+/// The log of an earlier process.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// What could be read.
+    /// The records that could be read.
     pub book: Book,
-    /// The first thing that is wrong, a certain one if there is any.
+    /// The first damage, a certain one if there is any.
     pub doubt: Option<Doubt>,
     /// Number of the newest segment; 0: there is none.
     pub newest: u64,
@@ -51,24 +52,20 @@ impl Found {
     }
 }
 
-/// The path of a segment.
-pub(crate) fn path(dir: &Path, segment: u64) -> PathBuf {
-    dir.join(format!("offload-{segment}"))
-}
+/// Names of segments. A disk keeps the names that the format began with.
+pub(crate) const NAMES: Names = Names { prefix: "offload-", digits: 0, suffix: "" };
 
-/// Reads the newest segment. `is_expected`: there was a log here before, so one that is not there was lost.
+/// Reads the newest segment. `is_expected`: there was a log here before, so a missing one was lost.
 pub(crate) async fn find(disk: &Disk, dir: &Path, is_expected: bool) -> Result<Found> {
-    let names = disk.read_dir(dir).await?;
-    let mut segments: Vec<u64> = names.iter().filter_map(|name| name.strip_prefix("offload-")?.parse().ok()).collect();
-    segments.sort_unstable();
+    let segments = NAMES.numbers(disk, dir).await?;
     let mut found = Found { newest: segments.last().copied().unwrap_or(0), ..Found::default() };
     if segments.is_empty() && is_expected {
         found.doubt(true, dir, 0, "the handoff log is gone");
     }
-    // A segment begins with everything that the one before held: only the newest counts. It got its name when it was
-    // synced, so one without a head is damaged; what an older one holds is better than nothing.
+    // A segment begins with everything that the one before held, so only the newest counts. It got its name after its
+    // sync, so a segment without a head is damaged. Then the contents of an older one are better than nothing.
     for segment in segments.iter().rev() {
-        let path = path(dir, *segment);
+        let path = NAMES.path(dir, *segment);
         let bytes = disk.read(&path).await?;
         match take_segment(&mut found, &path, *segment, bytes).map_err(|error| error.context(path.display()))? {
             true => break,
@@ -78,7 +75,7 @@ pub(crate) async fn find(disk: &Disk, dir: &Path, is_expected: bool) -> Result<F
     Ok(found)
 }
 
-/// Takes in what a segment's bytes say; false if they have no head of it.
+/// Adds the records of a segment. False if its head is not valid.
 pub(crate) fn take_segment(found: &mut Found, path: &Path, segment: u64, bytes: Bytes) -> Result<bool> {
     let Some(past) = record::read_head(&bytes, segment)? else { return Ok(false) };
     found.doubt = found.doubt.take().or_else(|| doubt_of(past, path));
@@ -95,17 +92,19 @@ fn doubt_of(past: Past, path: &Path) -> Option<Doubt> {
     Some(Doubt { is_certain, path: path.to_owned(), offset: 0, what })
 }
 
-/// Reads the records of a segment. Damage costs the records that it hits, not those behind.
+/// Reads the records of a segment. Damage loses the records that it hits, not those behind.
 fn read(found: &mut Found, path: &Path, bytes: &Bytes) -> Result<()> {
     let mut at = record::HEAD_BYTES;
-    let mut search = None;
+    let mut behind = None;
     while at < bytes.len() {
         match record::decode(&bytes.slice(at..)) {
-            Some((record, payload, length)) => {
-                apply(&mut found.book, record, &payload)?;
+            Some((entries, length)) => {
+                for (record, payload) in entries {
+                    apply(&mut found.book, record, &payload)?;
+                }
                 at += length;
             }
-            None => match search.get_or_insert_with(|| Search::new(bytes)).next(at) {
+            None => match behind.get_or_insert_with(|| Behind::new(bytes)).find(at) {
                 Some(next) => {
                     found.doubt(true, path, at as u64, "this is no whole record, and others follow it: it is damaged");
                     at = next;
@@ -129,17 +128,18 @@ fn apply(book: &mut Book, record: Record, payload: &Bytes) -> Result<()> {
         }
         Record::Promise(file) => book.apply_promise(InodeId::new(file.inode), Epoch::new(file.epoch)),
         Record::Cut(file) => apply_cuts(book, InodeId::new(file.inode), &file.last),
+        Record::Batch(_) => return Err(err!(Internal, "a batch within a batch is no record")),
     }
     Ok(())
 }
 
-/// A call of a holder: what all members have, then what they lack.
+/// Applies a call of a holder: first the cuts, for writes that all members have, then the writes that they lack.
 pub(crate) fn apply_append(book: &mut Book, inode: InodeId, epoch: Epoch, cuts: &[pb::LogCut], writes: Vec<Logged>) {
     apply_cuts(book, inode, cuts);
     book.apply_append(inode, epoch, writes);
 }
 
-/// Nobody needs what was logged up to these versions.
+/// Removes the writes up to these versions, which are not needed any more.
 pub(crate) fn apply_cuts(book: &mut Book, inode: InodeId, cuts: &[pb::LogCut]) {
     for cut in cuts {
         book.apply_cut(inode, MetablockId::new(cut.metablock), convert::version(cut.version));

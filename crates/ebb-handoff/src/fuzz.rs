@@ -1,4 +1,5 @@
-//! What `ebb-fuzz` sees of this crate: its decoders as functions of bytes alone, samples, and repairs of what was changed.
+//! This crate's decoders for `ebb-fuzz`: as functions of bytes alone, with samples, and repairs of checksums after a
+//! change.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ pub fn segment(bytes: &[u8]) -> bool {
     let taken = take_segment(&mut found, Path::new("offload"), SEGMENT, Bytes::copy_from_slice(bytes));
     let is_good = taken.is_ok_and(|taken| taken);
     if is_good {
-        // What is left of the log when everybody has it.
+        // When all members have everything, the log must be empty.
         let marks: Vec<pb::LoggedFile> = found.book.marks().collect();
         for mark in &marks {
             crate::found::apply_cuts(&mut found.book, ebb_types::InodeId::new(mark.inode), &mark.last);
@@ -72,6 +73,9 @@ pub fn segments() -> Vec<Vec<u8>> {
     let cut = pb::LoggedFile { last: vec![pb::LogCut { metablock: 5, version: None }], ..promise.clone() };
     let promise = record::encode(Record::Promise(promise), &Bytes::new());
     let append = record::encode(Record::Append(writes()), &Bytes::from_static(b"0123456789"));
+    let both =
+        vec![(Record::Append(writes()), Bytes::from_static(b"0123456789")), (Record::Cut(cut.clone()), Bytes::new())];
+    let batch = Bytes::from(record::encode_batch(both).0.concat());
     let cut = record::encode(Record::Cut(cut), &Bytes::new());
     let segment = |past, records: &[&Bytes]| {
         let records = records.iter().flat_map(|record| record.iter().copied());
@@ -82,6 +86,7 @@ pub fn segments() -> Vec<Vec<u8>> {
         segment(Past::Whole, &[]),
         segment(Past::Damaged, &[&promise, &append, &cut]),
         segment(Past::PerhapsDamaged, &[&append, &torn]),
+        segment(Past::Whole, &[&batch, &promise, &batch]),
         segment(Past::Whole, &[&append, &torn, &promise, &append]),
     ]
 }

@@ -15,6 +15,8 @@
 //!   that file, also after a crash. A holder that has lost its lease cannot log a write that recovery has not seen.
 //! - **Detection of loss.** A log that was lost, or is damaged anywhere, reports it with file and offset. It does so
 //!   until its content is no longer needed.
+//! - **Group commit.** Writes that wait for a sync go with the next one, together. The log of the always-on node serves
+//!   all holders, and would otherwise sync for one after the other.
 //! - **Bound.** A full log refuses writers. They then wait for the members, as they would without a log.
 //!
 //! Reading order: [`book`] (the contents of a log, pure), `record` (the byte form), [`found`] (the log of an earlier

@@ -1,48 +1,73 @@
 //! A log on a disk: two files at most, the newest written to its end.
+//!
+//! The book in memory is changed first, in the order of the queue; then the queue is written. So the book may be ahead of
+//! the disk. Every answer waits until the records that it rests on are durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use ebb_runtime::{Disk, File, OpenMode, Plant, Runtime};
-use ebb_types::{Epoch, ErrorKind, InodeId, MetablockId, Result, bail, err};
+use ebb_log::{Appender, GroupCommit, Lead, Place, Sync, make};
+use ebb_runtime::{Disk, OpenMode, Plant, Runtime};
+use ebb_types::{Epoch, ErrorKind, InodeId, MetablockId, Result, bail};
 use ebb_wire::{convert, pb};
+use parking_lot::Mutex;
 use pb::handoff_record::Record;
-use tokio::sync::Mutex;
 
 use crate::book::{Book, Logged};
-use crate::found::{Doubt, Found, apply_append, apply_cuts, find, path};
-use crate::record::{self, Past};
+use crate::found::{Doubt, Found, NAMES, apply_append, apply_cuts, find};
+use crate::record::{self, Entry, Past};
 
 /// Bytes of one answer to a read.
 const PAGE_BYTES: usize = 4 << 20;
-/// A segment is begun anew when it is longer than this and than twice what the book holds.
+/// A new segment is begun when the present one is longer than this, and longer than twice the book's bytes.
 const SEGMENT_LEAST_BYTES: u64 = 4 << 20;
+/// A batch takes no further record once it has so many bytes of payload.
+const BATCH_BYTES: usize = 8 << 20;
 
 /// The handoff log of a node. One for each process.
 #[derive(Debug)]
 pub struct HandoffLog {
-    /// Records are confirmed before they are synced: a planted mistake.
-    is_late: bool,
+    /// Skipped: records are confirmed before they are synced, a seeded bug.
+    sync: Sync,
     disk: Disk,
     dir: PathBuf,
     bytes_max: usize,
     state: Mutex<State>,
+    /// Held by the caller that leads a commit. Locked before `state`.
+    writer: tokio::sync::Mutex<Writer>,
+    group: GroupCommit,
 }
 
 #[derive(Debug, Default)]
 struct State {
     book: Book,
-    segment: u64,
-    /// None after a failed write or sync: what it holds is not known, and the next append begins another.
-    file: Option<File>,
-    length: u64,
     doubt: Option<Doubt>,
+    /// Records that are in the book and not on the disk, with their places.
+    queue: VecDeque<(Place, Entry)>,
+    /// The next commit begins a segment, even if the queue is empty.
+    wants_segment: bool,
+}
+
+#[derive(Debug, Default)]
+struct Writer {
+    /// Number of the newest segment.
+    segment: u64,
+    /// Its end. `None`: it may hold unconfirmed records, and the next commit begins another segment.
+    appender: Option<Appender>,
+}
+
+/// The bytes that a commit writes, and the place of the last record in them.
+enum Work {
+    /// A segment with everything that the book holds.
+    Segment(Place, Vec<Bytes>),
+    /// Records behind the last ones.
+    Batch(Place, Vec<Entry>),
 }
 
 impl HandoffLog {
-    /// Opens the log of a directory, or begins one. At most `bytes_max` are kept. `is_expected`: there was one here before,
-    /// so one that is not there was lost.
+    /// Opens the log of a directory, or begins one. It holds at most `bytes_max` bytes. `is_expected`: there was a log
+    /// here before, so a missing one was lost.
     pub async fn open(runtime: &Runtime, dir: &Path, bytes_max: usize, is_expected: bool) -> Result<Self> {
         let disk = runtime.disk();
         disk.create_dir_all(dir).await?;
@@ -52,41 +77,45 @@ impl HandoffLog {
             Some(doubt) => tracing::warn!(%doubt, "the handoff log may be damaged"),
             None => {}
         }
-        let mut state = State { book, segment: newest, file: None, length: 0, doubt };
-        let is_late = runtime.has_plant(Plant::StandinUnsynced);
-        let log = Self { is_late, disk, dir: dir.to_owned(), bytes_max, state: Mutex::default() };
+        let log = Self {
+            sync: if runtime.has_plant(Plant::StandinUnsynced) { Sync::Skipped } else { Sync::Now },
+            disk,
+            dir: dir.to_owned(),
+            bytes_max,
+            state: Mutex::new(State { book, doubt, ..State::default() }),
+            writer: tokio::sync::Mutex::new(Writer { segment: newest, appender: None }),
+            group: GroupCommit::default(),
+        };
         if newest == 0 {
             // Ordering: there is a log before anything can be lost from it.
-            log.start_segment(&mut state).await?;
+            log.commit_segment().await?;
         }
-        *log.state.lock().await = state;
         Ok(log)
     }
 
-    /// Why it may not have everything that was ever logged and not cut. None: it has. A doubt stays, through restarts,
-    /// until it is [laid to rest](Self::trust).
-    pub async fn doubt(&self) -> Option<Doubt> {
-        self.state.lock().await.doubt.clone()
+    /// The reason to believe that logged writes are missing. `None`: the log is whole. A doubt stays, through restarts,
+    /// until [`trust`](Self::trust).
+    pub fn doubt(&self) -> Option<Doubt> {
+        self.state.lock().doubt.clone()
     }
 
-    /// Nothing that may be missing is needed any more: from now on the log counts as whole.
+    /// Makes the log count as whole from now on, because no missing write is needed any more.
     pub async fn trust(&self) -> Result<()> {
-        let mut state = self.state.lock().await;
-        state.doubt = None;
-        self.start_segment(&mut state).await
+        self.state.lock().doubt = None;
+        self.commit_segment().await
     }
 
     /// Bytes that it holds.
-    pub async fn bytes(&self) -> usize {
-        self.state.lock().await.book.bytes()
+    pub fn bytes(&self) -> usize {
+        self.state.lock().book.bytes()
     }
 
-    /// Files with writes, under which epoch these were logged, and up to which versions.
-    pub async fn marks(&self) -> Vec<pb::LoggedFile> {
-        self.state.lock().await.book.marks().collect()
+    /// Files with writes, their epoch, and the last version of each metablock.
+    pub fn marks(&self) -> Vec<pb::LoggedFile> {
+        self.state.lock().book.marks().collect()
     }
 
-    /// Most bytes that it may hold.
+    /// Limit of the bytes that it holds.
     pub const fn bytes_max(&self) -> usize {
         self.bytes_max
     }
@@ -96,57 +125,60 @@ impl HandoffLog {
         self.append_if(message, payload, |_| Ok(())).await
     }
 
-    /// The same, if `admit` lets them in; it is told the bytes of those that are not here yet, by metablock.
+    /// Logs writes if `admit` lets them in. It gets the bytes of the writes that are not here yet, by metablock.
     pub async fn append_if(
         &self,
         mut message: pb::LogWrites,
         payload: Bytes,
         admit: impl FnOnce(&BTreeMap<MetablockId, u64>) -> Result<()> + Send,
     ) -> Result<()> {
-        // It says who is to be waited for now, which is of no use to who reads the log.
+        // A reader of the log has no use for the list of nodes that lack the writes.
         message.lacks.clear();
         let (inode, epoch) = (InodeId::new(message.inode), Epoch::new(message.epoch));
         let writes = record::split(message.writes.clone(), &payload)?;
         if let Some(write) = writes.iter().find(|write| write.version().epoch != epoch) {
             bail!(Protocol, "a write of epoch {} logged under epoch {epoch} of {inode}", write.version().epoch);
         }
-        let mut state = self.state.lock().await;
-        state.book.check(inode, epoch)?;
-        let held = state.book.bytes();
-        if !writes.is_empty() && held + payload.len() > self.bytes_max {
-            bail!(
-                Overloaded,
-                "the handoff log holds {held} bytes, {} are the most: members must wake first",
-                self.bytes_max
-            );
-        }
-        admit(&state.book.news(inode, writes.iter()))?;
-        self.write(&mut state, Record::Append(message.clone()), &payload).await?;
-        apply_append(&mut state.book, inode, epoch, &message.cuts, writes);
-        Ok(())
+        let place = {
+            let mut state = self.state.lock();
+            state.book.check(inode, epoch)?;
+            let held = state.book.bytes();
+            if !writes.is_empty() && held + payload.len() > self.bytes_max {
+                bail!(
+                    Overloaded,
+                    "the handoff log holds {held} bytes, {} are the most: members must wake first",
+                    self.bytes_max
+                );
+            }
+            admit(&state.book.news(inode, writes.iter()))?;
+            apply_append(&mut state.book, inode, epoch, &message.cuts, writes);
+            self.queue(&mut state, Record::Append(message), payload)
+        };
+        self.group.commit(place, self).await
     }
 
-    /// Takes nothing below `epoch` for the file any more, durably.
-    pub async fn promise(&self, inode: InodeId, epoch: Epoch) -> Result<()> {
-        let mut state = self.state.lock().await;
-        let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw(), last: Vec::new() };
-        self.write(&mut state, Record::Promise(promise), &Bytes::new()).await?;
-        state.book.apply_promise(inode, epoch);
-        Ok(())
+    /// Promises durably to refuse writes of the file below `epoch`. Returns all logged writes of the file, by metablock
+    /// and version.
+    pub async fn promise(&self, inode: InodeId, epoch: Epoch) -> Result<Vec<Logged>> {
+        let (place, logged) = {
+            let mut state = self.state.lock();
+            let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw(), last: Vec::new() };
+            state.book.apply_promise(inode, epoch);
+            let logged = state.book.writes(inode).cloned().collect();
+            (self.queue(&mut state, Record::Promise(promise), Bytes::new()), logged)
+        };
+        // Ordering: the writes and the promise are durable before the reader gets them. All of these writes were queued
+        // before the promise.
+        self.group.commit(place, self).await?;
+        Ok(logged)
     }
 
-    /// Everything that was logged for a file, by metablock and version.
-    pub async fn writes(&self, inode: InodeId) -> Vec<Logged> {
-        self.state.lock().await.book.writes(inode).cloned().collect()
-    }
-
-    /// Answers `ReadLog`: the promise first, then what was logged.
+    /// Answers `ReadLog`: makes the promise, then returns the logged writes.
     pub async fn read(&self, message: &pb::ReadLog) -> Result<(pb::ReadLogReply, Vec<Bytes>)> {
-        let inode = InodeId::new(message.inode);
-        self.promise(inode, Epoch::new(message.epoch)).await?;
+        let logged = self.promise(InodeId::new(message.inode), Epoch::new(message.epoch)).await?;
         let after = (message.after_metablock, convert::version(message.after_version));
         let (mut reply, mut payload, mut bytes) = (pb::ReadLogReply { end: true, ..Default::default() }, Vec::new(), 0);
-        for logged in self.writes(inode).await {
+        for logged in logged {
             if (logged.metablock().raw(), logged.version()) <= after {
                 continue;
             }
@@ -161,73 +193,117 @@ impl HandoffLog {
         Ok((reply, payload))
     }
 
-    /// Nobody needs what was logged up to these versions. What was logged since stays.
+    /// Removes the writes up to these versions. Writes that were logged since stay.
     pub async fn cut(&self, over: pb::LoggedFile) -> Result<()> {
-        let mut state = self.state.lock().await;
-        self.write(&mut state, Record::Cut(over.clone()), &Bytes::new()).await?;
-        apply_cuts(&mut state.book, InodeId::new(over.inode), &over.last);
-        Ok(())
+        let place = {
+            let mut state = self.state.lock();
+            apply_cuts(&mut state.book, InodeId::new(over.inode), &over.last);
+            self.queue(&mut state, Record::Cut(over), Bytes::new())
+        };
+        self.group.commit(place, self).await
     }
 
-    /// Appends a record and syncs it.
-    async fn write(&self, state: &mut State, record: Record, payload: &Bytes) -> Result<()> {
-        let is_long = state.length > SEGMENT_LEAST_BYTES.max(state.book.bytes() as u64 * 2);
-        if state.file.is_none() || is_long {
-            self.start_segment(state).await?;
-        }
-        let file = state.file.take().ok_or_else(|| err!(Internal, "a segment was begun and is not there"))?;
-        let bytes = record::encode(record, payload);
-        let length = bytes.len() as u64;
-        // Cancel-safety: dropped half-way the file stays taken out, and the next append begins another one.
-        file.write_at(state.length, vec![bytes]).await?;
-        if !self.is_late {
-            file.sync_data().await?;
-        }
-        state.length += length;
-        state.file = Some(file);
-        Ok(())
+    /// Queues a record that is already in the book.
+    fn queue(&self, state: &mut State, record: Record, payload: Bytes) -> Place {
+        let place = self.group.join();
+        assert!(state.queue.back().is_none_or(|(last, _)| *last < place), "the queue has the order of places");
+        state.queue.push_back((place, (record, payload)));
+        place
     }
 
-    /// Begins a segment with everything that the book holds, then removes the others.
-    async fn start_segment(&self, state: &mut State) -> Result<()> {
-        let segment = state.segment + 1;
-        let new = path(&self.dir, segment);
-        let temporary = new.with_extension("new");
-        let mut bytes = vec![record::head(segment, Past::of(state.doubt.as_ref()))];
-        let book = &state.book;
-        for (inode, epoch) in book.promises() {
-            let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw(), last: Vec::new() };
-            bytes.push(record::encode(Record::Promise(promise), &Bytes::new()));
+    /// Begins a segment with all contents of the book.
+    async fn commit_segment(&self) -> Result<()> {
+        let place = {
+            let mut state = self.state.lock();
+            state.wants_segment = true;
+            self.group.join()
+        };
+        self.group.commit(place, self).await
+    }
+
+    /// The work of the next commit.
+    fn next_work(&self, writer: &Writer) -> Work {
+        let mut state = self.state.lock();
+        let long = SEGMENT_LEAST_BYTES.max(state.book.bytes() as u64 * 2);
+        let goes_on = |appender: &Appender| appender.is_sound() && appender.position() <= long;
+        if state.wants_segment || !writer.appender.as_ref().is_some_and(goes_on) {
+            state.wants_segment = false;
+            // The book has everything that is queued. If a queued append of an earlier epoch were written again, it
+            // would come after the writes of the later epoch that replaced it.
+            state.queue.clear();
+            return Work::Segment(self.group.joined(), contents(&state.book));
         }
-        for (inode, epoch) in book.files() {
-            for logged in book.writes(inode) {
-                let (inode, epoch, writes) = (inode.raw(), epoch.raw(), vec![logged.write.clone()]);
-                let append = pb::LogWrites { inode, epoch, writes, ..pb::LogWrites::default() };
-                bytes.push(record::encode(Record::Append(append), &logged.data));
-            }
+        let (mut upto, mut entries, mut bytes) = (Place::default(), Vec::new(), 0);
+        while bytes < BATCH_BYTES
+            && let Some((place, entry)) = state.queue.pop_front()
+        {
+            bytes += entry.1.len();
+            upto = place;
+            entries.push(entry);
         }
+        Work::Batch(upto, entries)
+    }
+
+    async fn write_batch(&self, writer: &mut Writer, entries: Vec<Entry>) -> Result<()> {
+        let (batch, len) = record::encode_batch(entries);
+        let appender = writer.appender.as_mut().expect("a batch is chosen for a segment that goes on");
+        appender.append(batch, len, self.sync).await
+    }
+
+    /// Begins a segment with `contents`, then removes the others.
+    async fn start_segment(&self, writer: &mut Writer, contents: Vec<Bytes>) -> Result<()> {
+        // Cancel-safety: dropped half-way, the next commit begins a segment again.
+        writer.appender = None;
+        let segment = writer.segment + 1;
+        let path = NAMES.path(&self.dir, segment);
+        let temporary = path.with_extension("new");
+        let head = record::head(segment, Past::of(self.doubt().as_ref()));
+        let bytes: Vec<Bytes> = std::iter::once(head).chain(contents).collect();
         let length = bytes.iter().map(|part| part.len() as u64).sum();
         let file = self.disk.open(&temporary, OpenMode::Create).await?;
         file.set_len(0).await?;
         file.write_at(0, bytes).await?;
         // Ordering: contents before the name, the name before the older segments go.
         file.sync_data().await?;
-        self.disk.rename(&temporary, &new).await?;
-        self.disk.sync_dir(&self.dir).await?;
-        (state.segment, state.length, state.file) = (segment, length, Some(file));
-        for name in self.disk.read_dir(&self.dir).await? {
-            let number = name.strip_prefix("offload-").and_then(|number| number.parse::<u64>().ok());
-            if number.is_some_and(|number| number < segment) {
-                // One that stays is older than this one, and not looked at.
-                if let Err(error) = self.disk.remove_file(&self.dir.join(&name)).await
-                    && error.kind() != ErrorKind::NotFound
-                {
-                    tracing::warn!(name, %error, "an old segment of the handoff log stays");
-                }
+        let file = make::publish(&self.disk, &temporary, &path).await?;
+        *writer = Writer { segment, appender: Some(Appender::growing(file, length)) };
+        for number in NAMES.numbers(&self.disk, &self.dir).await? {
+            // A segment that stays is older than this one, so it is never read.
+            if number < segment
+                && let Err(error) = self.disk.remove_file(&NAMES.path(&self.dir, number)).await
+                && error.kind() != ErrorKind::NotFound
+            {
+                tracing::warn!(segment = number, %error, "an old segment of the handoff log stays");
             }
         }
         Ok(())
     }
+}
+
+impl Lead for HandoffLog {
+    async fn lead(&self) -> (Place, Result<()>) {
+        let mut writer = self.writer.lock().await;
+        match self.next_work(&writer) {
+            Work::Segment(upto, contents) => (upto, self.start_segment(&mut writer, contents).await),
+            Work::Batch(upto, entries) => (upto, self.write_batch(&mut writer, entries).await),
+        }
+    }
+}
+
+/// Records that restore the book's contents.
+fn contents(book: &Book) -> Vec<Bytes> {
+    let promise = |(inode, epoch): (InodeId, Epoch)| {
+        let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw(), last: Vec::new() };
+        record::encode(Record::Promise(promise), &Bytes::new())
+    };
+    let append = |inode: InodeId, epoch: Epoch, logged: &Logged| {
+        let (inode, epoch, writes) = (inode.raw(), epoch.raw(), vec![logged.write.clone()]);
+        let append = pb::LogWrites { inode, epoch, writes, ..pb::LogWrites::default() };
+        record::encode(Record::Append(append), &logged.data)
+    };
+    let appends =
+        book.files().flat_map(|(inode, epoch)| book.writes(inode).map(move |logged| append(inode, epoch, logged)));
+    book.promises().map(promise).chain(appends).collect()
 }
 
 #[cfg(test)]

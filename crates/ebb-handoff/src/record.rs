@@ -1,9 +1,10 @@
 //! Byte form of a log's records. See `docs/formats/handoff-log.md`.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use ebb_log::{Frame, Framing, Search, sum_of_parts, whole_frame};
 use ebb_types::{Result, err};
 use ebb_wire::frame::crc32c;
-use ebb_wire::{Message, PartSums, pb};
+use ebb_wire::{Message, pb};
 use pb::handoff_record::Record;
 
 use crate::book::Logged;
@@ -20,21 +21,21 @@ const RECORD_MAGIC: [u8; 4] = *b"EBOR";
 /// Magic, length of the message, length of the payload, CRC-32C.
 pub(crate) const FRAME_BYTES: usize = 16;
 
-/// What was missing from segments before this one.
+/// The losses of earlier segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Past {
-    /// Nothing.
+    /// No record is missing.
     Whole,
-    /// Something.
+    /// Records are missing.
     Damaged,
-    /// Their last record, or nothing: one ended within a record.
+    /// A segment ended within a record, so its last record may be missing.
     PerhapsDamaged,
 }
 
 impl Past {
     const ALL: [Self; 3] = [Self::Whole, Self::Damaged, Self::PerhapsDamaged];
 
-    /// Of a log with this doubt.
+    /// The value for a log with this doubt.
     pub fn of(doubt: Option<&Doubt>) -> Self {
         match doubt {
             None => Self::Whole,
@@ -57,11 +58,11 @@ pub(crate) fn head(segment: u64, past: Past) -> Bytes {
     bytes.freeze()
 }
 
-/// What a segment's head says. None: this is no head of segment `segment`. An error: it is, of another format.
+/// The past in a segment's head. `None`: this is no head of segment `segment`. Error: the head is of another format.
 pub(crate) fn read_head(bytes: &[u8], segment: u64) -> Result<Option<Past>> {
     let Some(found) = bytes.get(..HEAD_BYTES) else { return Ok(None) };
     let sum = u32::from_le_bytes([found[16], found[17], found[18], found[19]]);
-    // A damaged byte is no other format: the sum is looked at first.
+    // A damaged byte must not pass for another format, so the checksum is compared, too.
     if found[..4] == SEGMENT_MAGIC && found[4] != FORMAT && crc32c(&found[..16]) == sum {
         return Err(err!(
             Unsupported,
@@ -73,76 +74,122 @@ pub(crate) fn read_head(bytes: &[u8], segment: u64) -> Result<Option<Past>> {
     Ok(Past::ALL.into_iter().find(|past| found == &head(segment, *past)[..]))
 }
 
-/// A record with its payload.
+/// A record and its payload: the bytes of an append's data writes.
+pub(crate) type Entry = (Record, Bytes);
+
+/// The frame of one record.
 pub(crate) fn encode(record: Record, payload: &Bytes) -> Bytes {
+    let parts = frame_of(record, std::slice::from_ref(payload));
+    parts.concat().into()
+}
+
+/// The frame of records that are synced together: parts to write one after the other, and their length. Payloads are not
+/// copied.
+///
+/// It is one frame with one checksum. Otherwise a crash could leave the last of several records whole behind a torn
+/// one, which would look like damage.
+pub(crate) fn encode_batch(entries: Vec<Entry>) -> (Vec<Bytes>, u64) {
+    assert!(!entries.is_empty(), "a batch without records");
+    let (mut records, payloads): (Vec<Record>, Vec<Bytes>) = entries.into_iter().unzip();
+    let record = match records.len() {
+        1 => records.remove(0),
+        _ => Record::Batch(pb::HandoffBatch {
+            records: records.into_iter().map(|record| pb::HandoffRecord { record: Some(record) }).collect(),
+            payload_bytes: payloads.iter().map(|payload| length(payload.len())).collect(),
+        }),
+    };
+    let parts = frame_of(record, &payloads);
+    let len = parts.iter().map(|part| part.len() as u64).sum();
+    (parts, len)
+}
+
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a batch is bounded")
+}
+
+fn frame_of(record: Record, payloads: &[Bytes]) -> Vec<Bytes> {
     let message = pb::HandoffRecord { record: Some(record) }.encode_to_vec();
-    let mut frame = BytesMut::with_capacity(FRAME_BYTES + message.len() + payload.len());
-    frame.put_slice(&RECORD_MAGIC);
-    frame.put_u32_le(u32::try_from(message.len()).expect("a message within a frame"));
-    frame.put_u32_le(u32::try_from(payload.len()).expect("a payload within a frame"));
-    frame.put_u32_le(0);
-    frame.put_slice(&message);
-    frame.put_slice(payload);
-    let sum = crc32c(&frame[FRAME_BYTES..]);
-    frame[12..FRAME_BYTES].copy_from_slice(&sum.to_le_bytes());
-    frame.freeze()
+    let payload_len: usize = payloads.iter().map(Bytes::len).sum();
+    let mut front = BytesMut::with_capacity(FRAME_BYTES + message.len());
+    front.put_slice(&RECORD_MAGIC);
+    front.put_u32_le(length(message.len()));
+    front.put_u32_le(length(payload_len));
+    front.put_u32_le(sum_of_parts(std::iter::once(&message[..]).chain(payloads.iter().map(|payload| &payload[..]))));
+    front.put_slice(&message);
+    let payloads = payloads.iter().filter(|payload| !payload.is_empty()).cloned();
+    std::iter::once(front.freeze()).chain(payloads).collect()
 }
 
-/// What a record's first bytes say of it, if it does not end behind `bytes`.
-struct Frame {
-    message_len: usize,
-    /// Where it ends.
-    end: usize,
-    sum: u32,
+/// How the log frames its records: see `docs/formats/handoff-log.md`. Batches have no numbers: a record is a batch.
+#[derive(Clone, Copy, Debug)]
+struct RecordFraming;
+
+impl Framing for RecordFraming {
+    const STEP: usize = 1;
+
+    fn read_frame(&self, bytes: &[u8]) -> Option<Frame> {
+        let front = bytes.first_chunk::<FRAME_BYTES>().filter(|front| front[..4] == RECORD_MAGIC)?;
+        let len = FRAME_BYTES.checked_add(word(front, 4))?.checked_add(word(front, 8))?;
+        let sum = u32::from_le_bytes([front[12], front[13], front[14], front[15]]);
+        (len <= bytes.len()).then_some(Frame { summed: FRAME_BYTES..len, sum, len, batch: 0, ends_batch: true })
+    }
 }
 
-fn frame(bytes: &[u8]) -> Option<Frame> {
-    let frame = bytes.first_chunk::<FRAME_BYTES>().filter(|frame| frame[..4] == RECORD_MAGIC)?;
-    let word = |at: usize| u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
-    let (message_len, payload_len) = (word(4) as usize, word(8) as usize);
-    let end = FRAME_BYTES.checked_add(message_len)?.checked_add(payload_len)?;
-    (end <= bytes.len()).then_some(Frame { message_len, end, sum: word(12) })
+fn word(front: &[u8; FRAME_BYTES], at: usize) -> usize {
+    u32::from_le_bytes([front[at], front[at + 1], front[at + 2], front[at + 3]]) as usize
 }
 
-/// The record at the beginning of `bytes`, its payload, and how many bytes it takes. None: there is no whole one.
-pub(crate) fn decode(bytes: &Bytes) -> Option<(Record, Bytes, usize)> {
-    let Frame { message_len, end, sum } = frame(bytes)?;
-    let body = &bytes[FRAME_BYTES..end];
-    if sum != crc32c(body) {
+/// The records of the frame at the start of `bytes`, and the frame's length. `None`: no whole frame begins here.
+pub(crate) fn decode(bytes: &Bytes) -> Option<(Vec<Entry>, usize)> {
+    let frame = whole_frame(&RecordFraming, bytes)?;
+    let message_len = word(bytes.first_chunk()?, 4);
+    let message = &bytes[FRAME_BYTES..FRAME_BYTES + message_len];
+    let payload = bytes.slice(FRAME_BYTES + message_len..frame.len);
+    let entries = match pb::HandoffRecord::decode(message).ok()?.record? {
+        Record::Batch(batch) => split_batch(batch, payload)?,
+        record => vec![(record, payload)],
+    };
+    Some((entries, frame.len))
+}
+
+fn split_batch(batch: pb::HandoffBatch, mut payload: Bytes) -> Option<Vec<Entry>> {
+    let lengths_fit = batch.records.len() == batch.payload_bytes.len()
+        && batch.payload_bytes.iter().map(|len| u64::from(*len)).sum::<u64>() == payload.len() as u64;
+    if !lengths_fit {
         return None;
     }
-    let record = pb::HandoffRecord::decode(&body[..message_len]).ok()?.record?;
-    Some((record, bytes.slice(FRAME_BYTES + message_len..end), end))
+    let mut entry = |record: pb::HandoffRecord, len: u32| match record.record? {
+        Record::Batch(_) => None,
+        record => Some((record, payload.split_to(len as usize))),
+    };
+    batch.records.into_iter().zip(batch.payload_bytes).map(|(record, len)| entry(record, len)).collect()
 }
 
-/// Looks for records behind damage. What users wrote lies in the log, and may look like records at every place.
-pub(crate) struct Search<'a> {
+/// Looks for records behind damage.
+#[derive(Debug)]
+pub(crate) struct Behind<'a> {
     bytes: &'a Bytes,
-    sums: PartSums<'a>,
-    /// How many with a good checksum may still turn out to be none: each is looked at as a whole.
+    search: Search<'a, RecordFraming>,
+    /// Limit of frames with a good checksum that are no records, because each of them is decoded as a whole.
     patience: u32,
 }
 
-impl<'a> Search<'a> {
+impl<'a> Behind<'a> {
     /// In all bytes of a segment.
     pub fn new(bytes: &'a Bytes) -> Self {
-        Self { bytes, sums: PartSums::new(bytes), patience: 1000 }
+        Self { bytes, search: Search::new(RecordFraming, bytes), patience: 1000 }
     }
 
-    /// Where the next whole record from `from` on begins: behind a damaged one that tells a torn end from damage.
-    pub fn next(&mut self, from: usize) -> Option<usize> {
-        let windows = self.bytes[from..].windows(4).enumerate();
-        for at in windows.filter(|(_, window)| *window == RECORD_MAGIC).map(|(at, _)| from + at) {
-            let Some(frame) = frame(&self.bytes[at..]) else { continue };
-            if self.sums.of(at + FRAME_BYTES..at + frame.end) != frame.sum {
-                continue;
-            }
+    /// Start of the next whole record from `from` on.
+    pub fn find(&mut self, mut from: usize) -> Option<usize> {
+        loop {
+            let (at, _) = self.search.find(from, |_, _| true)?;
             if decode(&self.bytes.slice(at..)).is_some() {
                 return Some(at);
             }
             self.patience = self.patience.checked_sub(1)?;
+            from = at + 1;
         }
-        None
     }
 }
 
@@ -182,20 +229,57 @@ mod tests {
         let record = Record::Promise(pb::LoggedFile { inode: 3, epoch: 9, last: Vec::new() });
         let payload = Bytes::from_static(b"some bytes");
         let bytes = encode(record.clone(), &payload);
-        assert_eq!(decode(&bytes), Some((record, payload, bytes.len())));
+        assert_eq!(decode(&bytes), Some((vec![(record, payload)], bytes.len())));
         for cut in 0..bytes.len() {
             assert_eq!(decode(&bytes.slice(..cut)), None);
         }
         let mut flipped = bytes.to_vec();
         *flipped.last_mut().unwrap() ^= 1;
         let flipped = Bytes::from(flipped);
-        assert_eq!(Search::new(&flipped).next(0), None);
+        assert_eq!(Behind::new(&flipped).find(0), None);
         let behind = Bytes::from([&flipped[..], &bytes[..]].concat());
-        assert_eq!(Search::new(&behind).next(0), Some(flipped.len()));
-        assert_eq!(Search::new(&behind).next(flipped.len() + 1), None);
+        assert_eq!(Behind::new(&behind).find(0), Some(flipped.len()));
+        assert_eq!(Behind::new(&behind).find(flipped.len() + 1), None);
     }
 
-    /// What a user wrote looks like the beginning of a long record at every place, with a checksum that does not fit.
+    #[test]
+    fn records_of_a_batch_come_back_each_with_its_payload_or_none_does() {
+        let promise = |epoch| Record::Promise(pb::LoggedFile { inode: 3, epoch, last: Vec::new() });
+        let append = Record::Append(pb::LogWrites { inode: 4, epoch: 2, ..Default::default() });
+        let entries = vec![
+            (promise(9), Bytes::new()),
+            (append.clone(), Bytes::from_static(b"one")),
+            (append, Bytes::from_static(b"three")),
+            (promise(10), Bytes::new()),
+        ];
+        let (parts, len) = encode_batch(entries.clone());
+        assert_eq!(parts.len(), 3, "payloads are written from where they lie");
+        let bytes = Bytes::from(parts.concat());
+        assert_eq!(len, bytes.len() as u64);
+        assert_eq!(decode(&bytes), Some((entries.clone(), bytes.len())));
+        for cut in 0..bytes.len() {
+            assert_eq!(decode(&bytes.slice(..cut)), None);
+        }
+        let alone = encode_batch(entries[..1].to_vec()).0.concat();
+        assert_eq!(alone, encode(promise(9), &Bytes::new()), "one record is written without a batch around it");
+    }
+
+    #[test]
+    fn a_batch_in_a_batch_and_lengths_that_do_not_fit_are_no_record() {
+        let framed = |records: Vec<Record>, payload_bytes: Vec<u32>| {
+            let records = records.into_iter().map(|record| pb::HandoffRecord { record: Some(record) }).collect();
+            encode(Record::Batch(pb::HandoffBatch { records, payload_bytes }), &Bytes::from_static(b"bytes"))
+        };
+        let promise = || Record::Promise(pb::LoggedFile::default());
+        assert!(decode(&framed(vec![promise(), promise()], vec![5, 0])).is_some());
+        for lengths in [vec![5], vec![5, 0, 0], vec![4, 0], vec![5, 1], vec![u32::MAX, u32::MAX]] {
+            assert_eq!(decode(&framed(vec![promise(), promise()], lengths)), None);
+        }
+        let nested = Record::Batch(pb::HandoffBatch::default());
+        assert_eq!(decode(&framed(vec![nested], vec![5])), None);
+    }
+
+    /// User data that looks like the beginning of a long record at every place, with a checksum that does not fit.
     #[test]
     fn records_are_found_behind_what_only_looks_like_them() {
         let record = encode(Record::Promise(pb::LoggedFile { inode: 3, epoch: 9, last: Vec::new() }), &Bytes::new());
@@ -208,11 +292,11 @@ mod tests {
         bytes.extend_from_slice(&record);
         bytes.extend_from_slice(&[0; 300_000]);
         let bytes = Bytes::from(bytes);
-        let mut search = Search::new(&bytes);
-        assert_eq!((search.next(0), search.next(place), search.next(place + 1)), (Some(place), Some(place), None));
+        let mut behind = Behind::new(&bytes);
+        assert_eq!((behind.find(0), behind.find(place), behind.find(place + 1)), (Some(place), Some(place), None));
     }
 
-    /// Sums that fit what is no message, again and again: each is looked at as a whole, so there is an end to it.
+    /// Many frames with good checksums and without a message. Each is decoded as a whole, so the search has a limit.
     #[test]
     fn the_search_has_an_end() {
         let mut junk = encode(Record::Promise(pb::LoggedFile::default()), &Bytes::new()).to_vec();
@@ -223,8 +307,8 @@ mod tests {
         junk[12..16].copy_from_slice(&sum.to_le_bytes());
         let record = encode(Record::Promise(pb::LoggedFile { inode: 3, ..Default::default() }), &Bytes::new());
         let behind = |times: usize| Bytes::from([&junk.repeat(times)[..], &record[..]].concat());
-        assert_eq!(Search::new(&behind(900)).next(0), Some(900 * junk.len()));
-        assert_eq!(Search::new(&behind(1100)).next(0), None);
+        assert_eq!(Behind::new(&behind(900)).find(0), Some(900 * junk.len()));
+        assert_eq!(Behind::new(&behind(1100)).find(0), None);
     }
 
     #[test]

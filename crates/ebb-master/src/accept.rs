@@ -1,4 +1,5 @@
-//! The file `accept-loss` in the master's data directory: an operator's word that what came after this log is lost.
+//! The file `accept-loss` in the master's data directory: an operator's order to accept that everything after this log
+//! is lost.
 //!
 //! ```text
 //! ebb accept-loss 1
@@ -14,13 +15,15 @@ use ebb_types::{NodeId, Result, bail};
 const NAME: &str = "accept-loss";
 const FIRST: &str = "ebb accept-loss 1";
 
-/// Writes the word, for the master's next start. `without`: nodes that are not waited for.
+/// Writes the order for the master's next start. `without` are nodes that need not report.
 pub async fn write(runtime: &Runtime, data_dir: &Path, without: &BTreeSet<NodeId>) -> Result<()> {
     let lines: String = without.iter().map(|node| format!("without {}\n", node.raw())).collect();
     runtime.disk().replace(&data_dir.join(NAME), format!("{FIRST}\n{lines}").into()).await
 }
 
-/// The nodes that are not waited for, if a loss is to be accepted.
+/// Reads the order. `None` if there is none; otherwise the nodes that need not report.
+///
+/// Errors: `Corrupt` if the file cannot be decoded.
 pub(crate) async fn read(runtime: &Runtime, data_dir: &Path) -> Result<Option<BTreeSet<NodeId>>> {
     let path = data_dir.join(NAME);
     if !runtime.disk().exists(&path).await? {
@@ -44,21 +47,21 @@ fn decode(text: &str, path: &Path) -> Result<BTreeSet<NodeId>> {
     }
 }
 
-/// Takes the word back, when it was followed.
+/// Removes the order after it was carried out.
 pub(crate) async fn clear(runtime: &Runtime, data_dir: &Path) -> Result<()> {
     let disk = runtime.disk();
     disk.remove_file(&data_dir.join(NAME)).await?;
     disk.sync_dir(data_dir).await
 }
 
-/// What `ebb-fuzz` sees of the file: whether the bytes read as an accepted loss.
+/// Entry point of `ebb-fuzz`: whether the bytes decode as an order.
 #[doc(hidden)]
 #[must_use]
 pub fn fuzz(bytes: &[u8]) -> bool {
     decode(std::str::from_utf8(bytes).unwrap_or_default(), Path::new(NAME)).is_ok()
 }
 
-/// Files for it.
+/// Valid files as samples for `ebb-fuzz`.
 #[doc(hidden)]
 #[must_use]
 pub fn fuzz_samples() -> Vec<Vec<u8>> {

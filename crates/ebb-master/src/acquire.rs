@@ -1,4 +1,4 @@
-//! Leases and open handles, as sessions ask for them: the shell around [`crate::leases`].
+//! Leases and open handles at the request of sessions: the shell around [`crate::leases`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,21 +19,22 @@ use crate::leases::{Decision, MASTER, Mode, Wish};
 use crate::shared::Shared;
 use crate::soft::Soft;
 
-/// Waits look again at least so often: what no change announces (the end of the time for reclaiming) is seen too.
+/// Interval at which waits check again. It covers changes without an announcement, such as the end of the time for
+/// reclaiming.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A place in a file's queue. Left when dropped.
+/// A place in a file's queue. The place is given up when the value is dropped.
 pub(crate) struct Turn {
     shared: Arc<Shared>,
     wish: Wish,
-    /// Taken when the place is left.
+    /// Announces changes of the file's leases. `None` once the place is given up.
     changes: Mutex<Option<Arc<Notify>>>,
-    /// That others are in its way counts once.
+    /// Whether the conflict with other sessions has been counted as a turn.
     counted: AtomicBool,
 }
 
 impl Turn {
-    /// Queues.
+    /// Enters the queue of a file.
     pub(crate) fn queue(shared: &Arc<Shared>, session: SessionId, inode: InodeId, mode: Mode) -> Self {
         let mut soft = shared.soft();
         let wish = soft.leases.enter(session, inode, mode);
@@ -42,13 +43,13 @@ impl Turn {
         Self { shared: Arc::clone(shared), wish, changes, counted: AtomicBool::new(false) }
     }
 
-    /// Whether it can be met now; sends the recalls that it needs.
+    /// Decides whether the wish can be granted now, and sends the recalls that it needs.
     pub(crate) fn decide(&self) -> Result<Decision> {
         self.decide_with(|_, _| Ok(()), |_, _| {})
     }
 
-    /// The same, for who may still have it: nothing is noted for one that `check` refuses. `then` runs in one step with a
-    /// decision that meets the wish.
+    /// Decides like [`Turn::decide`], but only if `check` permits the wish. A refused wish leaves no trace. `then` runs
+    /// atomically with a decision that grants the wish.
     fn decide_with(
         &self,
         check: impl FnOnce(&Machine, &Soft) -> Result<()>,
@@ -77,7 +78,10 @@ impl Turn {
         Ok(decision)
     }
 
-    /// Others are in the way: if that happens often, the file goes to the proxy, and whoever waits for it is sent there.
+    /// Counts a conflict with other sessions. If conflicts are frequent, the file becomes shared, and all waiting
+    /// sessions are sent to the proxy.
+    ///
+    /// Errors: `Moved` if the file has just become shared.
     fn on_turn(&self, soft: &mut Soft) -> Result<()> {
         let Wish { session, inode, .. } = self.wish;
         if soft.sharing.on_turn(session, inode, self.shared.runtime.now()) {
@@ -88,7 +92,9 @@ impl Turn {
         Ok(())
     }
 
-    /// Waits until it is met, for at most `span`; then fails with `LeaseHeld`.
+    /// Waits until the wish is granted.
+    ///
+    /// Errors: `LeaseHeld` after `span`.
     pub(crate) async fn wait(&self, span: Duration) -> Result<Decision> {
         self.wait_with(span, |_, _| Ok(()), |_, _| Ok(())).await.map(|(decision, ())| decision)
     }
@@ -124,7 +130,7 @@ impl Turn {
         }
     }
 
-    /// Why it could not be met in time.
+    /// The reason why the wish was not granted in time.
     fn refusal(&self) -> ebb_types::Error {
         let Wish { session, inode, .. } = self.wish;
         let machine = self.shared.group.machine();
@@ -137,13 +143,15 @@ impl Turn {
         let why = match self.shared.file_view(&machine, &soft, session, inode) {
             Ok(view) if view.recovering => "it is being recovered".to_owned(),
             _ if !readers.is_empty() => format!("sessions {} cache it", readers.join(", ")),
-            Ok(view) if view.unclaimed => "sessions have not told the new master yet what they hold".to_owned(),
-            _ => "others wait for it, too".to_owned(),
+            Ok(view) if view.unclaimed => {
+                "sessions have not reported to the new master yet which leases they hold".to_owned()
+            }
+            _ => "other sessions wait for it, too".to_owned(),
         };
         err!(LeaseHeld, "{inode} is not free yet: {why}")
     }
 
-    /// Leaves the queue.
+    /// Leaves the queue. Later calls do nothing.
     pub(crate) fn give_up(&self) {
         if self.changes.lock().take().is_some() {
             self.shared.soft().leases.leave(&self.wish);
@@ -157,15 +165,18 @@ impl Drop for Turn {
     }
 }
 
-/// Answers `Acquire`. Cancel-safety: dropped while it waits, it leaves the queue; dropped while the lease is being
-/// logged, the session holds the lease without knowing, as after a lost answer.
+/// Answers `Acquire`.
+///
+/// Cancel-safety: dropped while it waits, it leaves the queue. Dropped while the lease is being logged, the session
+/// holds the lease without knowing, as after a lost answer.
 pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: Duration) -> Result<pb::AcquireReply> {
     let (session, inode, mode) = (SessionId::new(call.session), InodeId::new(call.inode), Mode::from_raw(call.mode));
     shared.check_session(session)?;
     let until = shared.runtime.now().after(deadline);
     let credentials = call.credentials.clone().map(Credentials::from);
     let check = |machine: &Machine, soft: &Soft| {
-        // It is about to give back what it does not know of. Of a removed file, too: it would stay for as long as it is held.
+        // The session is about to give back a lease that it does not know of. This is permitted for a removed file too,
+        // which would otherwise stay for as long as it is held.
         if mode == Mode::None && !call.open && machine.holder(inode) == Some(session) {
             return Ok(());
         }
@@ -183,13 +194,13 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
         let machine = shared.group.machine();
         let mut soft = shared.soft();
         check(&machine, &soft)?;
-        // Ordering: before anything is waited for. An open that came in time is in time, however long its writer needs to write
-        // back; and the inode is not reaped in between.
+        // Ordering: the handle counts before any wait. An open that arrives in time then stays in time, however long
+        // its writer needs to flush, and the inode is not freed in between.
         if call.open {
             soft.leases.add_open(session, inode, call.opening);
         }
         if has_already(&machine, &soft, session, inode, mode)? {
-            let mode = mode_told(&machine, session, inode, mode);
+            let mode = mode_shown(&machine, session, inode, mode);
             return answer(&machine, &mut soft, session, inode, mode, call.keep);
         }
     }
@@ -202,14 +213,14 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
                 bail!(LeaseHeld, "{inode} has just come back from the proxy")
             };
             let attr = machine.attr(inode)?;
-            let reply = lease(attr, Mode::None, Vec::new(), false);
+            let reply = lease(attr, Mode::None, Vec::new(), Attributes::Uncached);
             Ok(pb::AcquireReply { proxy: Some(proxy), ..reply })
         }
         reply => reply,
     }
 }
 
-/// Where a session is sent that wants a lease on a shared file.
+/// The proxy to which a session is sent for a lease on this file, if it is shared.
 fn proxy_of(
     shared: &Shared,
     machine: &Machine,
@@ -225,7 +236,9 @@ fn proxy_of(
     Ok(proxy.map(Proxy::to_message))
 }
 
-/// The lease for the session itself. `Moved`: the file is shared.
+/// Acquires a lease for the session itself.
+///
+/// Errors: `Moved` if the file is shared, `LeaseHeld` after `until`.
 async fn acquire_own(
     shared: &Arc<Shared>,
     call: &pb::Acquire,
@@ -233,7 +246,8 @@ async fn acquire_own(
     check: &(impl Fn(&Machine, &Soft) -> Result<()> + Sync),
 ) -> Result<pb::AcquireReply> {
     let (session, inode, mode) = (SessionId::new(call.session), InodeId::new(call.inode), Mode::from_raw(call.mode));
-    // A writer changes size and times without saying: nobody may keep them. They are told while leases are recalled.
+    // A writer changes size and times without a message, so no session may cache them. They are forgotten while leases
+    // are recalled.
     let fence = (mode == Mode::Write).then(|| Fence::raise(shared, session, vec![inode]));
     let turn = Turn::queue(shared, session, inode, mode);
     let (decision, reply) = turn
@@ -251,15 +265,21 @@ async fn acquire_own(
     match shared.group.propose(Op::AcquireWrite(acquire)).await? {
         Reply::Lease { attr, metablocks } => {
             let machine = shared.group.machine();
-            let leased = call.keep && may_keep(&machine, &mut shared.soft(), session, &attr);
+            let leased = if call.keep && may_keep(&machine, &mut shared.soft(), session, &attr) {
+                Attributes::Leased
+            } else {
+                Attributes::Uncached
+            };
             Ok(lease(attr, Mode::Write, metablocks, leased))
         }
         other => bail!(Internal, "AcquireWrite was answered with {other:?}"),
     }
 }
 
-/// Whether it asks for a lease that it has: there is nothing to wait for, and no new epoch. It must not queue behind a
-/// writer that waits for this very lease: it gives nothing back before it is answered.
+/// Whether the session already has the lease, so that it needs no wait and no new epoch.
+///
+/// Such a session must not queue behind a writer that waits for this very lease. It gives nothing back before it gets
+/// this answer, so both would wait.
 fn has_already(machine: &Machine, soft: &Soft, session: SessionId, inode: InodeId, mode: Mode) -> Result<bool> {
     let is_holder = machine.holder(inode) == Some(session);
     Ok(match mode {
@@ -269,14 +289,17 @@ fn has_already(machine: &Machine, soft: &Soft, session: SessionId, inode: InodeI
     })
 }
 
-/// What a session is told that it has. A holder that asks for less may not know: the answer that brought its write lease
-/// was lost, or was not believed. Told "read", it would go on reading when the write lease is recovered from it.
-fn mode_told(machine: &Machine, session: SessionId, inode: InodeId, asked: Mode) -> Mode {
+/// The mode that an answer shows to the session.
+///
+/// A holder that asks for less may not know that it is the holder, because the answer with its write lease was lost or
+/// came too late. If the answer showed "read", the session would go on reading after its write lease has been
+/// recovered.
+fn mode_shown(machine: &Machine, session: SessionId, inode: InodeId, asked: Mode) -> Mode {
     let is_holder = machine.holder(inode) == Some(session);
     if asked > Mode::None && is_holder { Mode::Write } else { asked }
 }
 
-/// What an open asks for; a lease alone is for a handle that was checked when it was opened.
+/// Access that an open asks for. A lease without an open is for a handle whose access was checked when it was opened.
 fn call_access(open: bool, access: u32) -> u32 {
     if open { access & 7 } else { 0 }
 }
@@ -297,7 +320,8 @@ fn check_file(
     if attr.kind != FileKind::File.raw() {
         bail!(Invalid, "{inode} is not a regular file: there are no leases on it");
     }
-    // Asked before who has it open: a session tells a new master process also of opens that nobody has answered.
+    // Ordering: this check precedes that of open handles, because a session may reclaim an open that was never
+    // answered.
     machine.check_is_whole(inode)?;
     if attr.nlink == 0 && !soft.leases.is_open_by(session, inode) {
         if runtime.has_plant(Plant::OpenDisplaced) {
@@ -322,19 +346,29 @@ fn answer(
     keep: bool,
 ) -> Result<pb::AcquireReply> {
     let attr = machine.attr(inode)?;
-    let leased = keep && mode > Mode::None && may_keep(machine, soft, session, &attr);
+    let is_leased = keep && mode > Mode::None && may_keep(machine, soft, session, &attr);
+    let leased = if is_leased { Attributes::Leased } else { Attributes::Uncached };
     tracing::trace!(%inode, %session, ?mode, size = attr.size, names = attr.nlink, "granted");
     Ok(lease(attr, mode, machine.metablocks(inode)?, leased))
 }
 
-fn lease(attr: pb::Attr, mode: Mode, mut metablocks: Vec<pb::Metablock>, leased: bool) -> pb::AcquireReply {
-    // Of a full page nobody knows whether it is the last: the caller asks.
+/// Whether the session may cache the attributes of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attributes {
+    Leased,
+    Uncached,
+}
+
+fn lease(attr: pb::Attr, mode: Mode, mut metablocks: Vec<pb::Metablock>, attributes: Attributes) -> pb::AcquireReply {
+    // A full page may or may not be the last one, so the caller has to ask.
     let map_complete = metablocks.len() < METABLOCKS_PER_REPLY;
     metablocks.truncate(METABLOCKS_PER_REPLY);
+    let leased = attributes == Attributes::Leased;
     pb::AcquireReply { attr: Some(attr), mode: mode.raw(), metablocks, map_complete, leased, proxy: None }
 }
 
-/// Answers `Reclaim`: what a session held under an earlier master process, as far as nothing else was granted since.
+/// Answers `Reclaim`: takes over the leases and open handles of a session from an earlier master process, unless they
+/// conflict with later grants.
 pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
     let session = SessionId::new(call.session);
     shared.check_session(session)?;
@@ -345,13 +379,13 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
         let inode = InodeId::new(held.inode);
         let holder = machine.holder(inode);
         let Ok(attr) = machine.attr(inode) else { continue };
-        // Write leases are logged: there is nothing to reclaim, and a lost one shows by its epoch.
+        // Write leases are logged, so there is nothing to reclaim. A lost one is detected by its epoch.
         if Mode::from_raw(held.mode) != Mode::Read || holder == Some(session) {
             continue;
         }
         if holder.is_some() || attr.size_unknown {
             refused += 1;
-            // It hears so by a recall, and gives the lease up as always.
+            // A recall lets the session give up the lease in the usual way.
             soft.leases.add_reader(session, inode);
             soft.sessions.recall(session, inode, Mode::None);
             continue;
@@ -366,9 +400,9 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
     }
     soft.sessions.set_reclaimed(session);
     for held in call.leases.iter().filter(|held| machine.holder(InodeId::new(held.inode)) == Some(session)) {
-        let promised = held.promised.iter().map(|told| (MetablockId::new(told.metablock), told.reserved)).collect();
-        let told = call.tells_promises.then_some(&promised);
-        soft.room.on_reclaimed(InodeId::new(held.inode), told);
+        let reclaimed = held.promised.iter().map(|room| (MetablockId::new(room.metablock), room.reserved)).collect();
+        let reclaimed = call.tells_promises.then_some(&reclaimed);
+        soft.room.on_reclaimed(InodeId::new(held.inode), reclaimed);
     }
     tracing::debug!(%session, leases = call.leases.len(), open = call.open.len(), refused, "reclaimed");
     drop(soft);
@@ -376,7 +410,7 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
     Ok(())
 }
 
-/// Answers `Forget`: no open handle is left.
+/// Answers `Forget`: the session has no open handle of these inodes left.
 pub(crate) fn forget(shared: &Shared, call: &pb::Forget) {
     let session = SessionId::new(call.session);
     let last = if call.opening == 0 { u64::MAX } else { call.opening };
@@ -388,7 +422,7 @@ pub(crate) fn forget(shared: &Shared, call: &pb::Forget) {
     shared.state.wake.reap.notify_one();
 }
 
-/// Answers `Release`: read leases given back.
+/// Answers `Release`: the session gives back read leases.
 pub(crate) fn release(shared: &Shared, call: &pb::Release) {
     let session = SessionId::new(call.session);
     let mut soft = shared.soft();

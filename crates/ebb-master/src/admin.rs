@@ -1,4 +1,4 @@
-//! What operators ask: state of the cluster, draining, locations.
+//! Calls of operators (cluster state, draining, locations), and the choice of replacement members.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
     };
     let (under_replicated, repairs_running, copied) = {
         let machine = shared.group.snapshot();
-        // What was granted and never written has nothing to copy: it waits for its holder or its reaping, however long.
+        // A granted metablock without writes has nothing to copy. It waits for its holder, or is freed.
         let is_written = |metablock| {
             let record = machine.find_metablock(metablock).map(|(_, record)| record);
             record.is_none_or(|record| record.min_version() != ebb_types::Version::ZERO)
@@ -41,7 +41,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         (work.unsettled_sets(is_written), (work.copies.len() + work.recovering.len()) as u64, work.copied)
     };
     let shortages = shortages(shared).to_messages();
-    // No lock is held while the disk is asked.
+    // The disk is asked only here, when no lock is held.
     let disk = disk(shared).await;
     pb::ClusterStatusReply {
         cluster: cluster.map_or(0, ebb_types::ClusterId::raw),
@@ -59,7 +59,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         repaired: copied.count,
         repaired_bytes: copied.bytes,
         repair_rate_bytes_per_sec: shared.options.copy_rate_bytes_per_sec,
-        handoff: Some(handoff::status(shared).await),
+        handoff: Some(handoff::status(shared)),
         failures: shared.soft().failures.iter().map(crate::failures::Failure::to_message).collect(),
         disk,
         shortages,
@@ -70,7 +70,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
     }
 }
 
-/// Why written sets are short, as far as is known.
+/// Known reasons why written sets are short.
 pub(crate) fn shortages(shared: &Shared) -> Tally {
     let machine = shared.group.snapshot();
     let suspects: BTreeSet<_> = {
@@ -91,7 +91,7 @@ pub(crate) fn shortages(shared: &Shared) -> Tally {
     tally
 }
 
-/// The disk of the log and the checkpoints; nothing if it cannot be asked, which is in the log of what failed there.
+/// Space of the disk with the log and checkpoints. `None` if the disk does not answer; the log has the cause.
 async fn disk(shared: &Shared) -> Option<pb::MasterDisk> {
     let path = &shared.options.data_dir;
     let space = shared.runtime.disk().space(path).await.ok()?;
@@ -103,7 +103,9 @@ async fn disk(shared: &Shared) -> Option<pb::MasterDisk> {
     })
 }
 
-/// Answers `DrainNode`: also the way to ask how far it is.
+/// Answers `DrainNode`: starts or ends a drain, and returns what is left. A repeated call shows the progress.
+///
+/// Errors: `NotFound` for an unknown node.
 pub(crate) async fn drain(shared: &Shared, call: &pb::DrainNode) -> Result<pb::DrainReply> {
     let node = NodeId::new(call.node);
     let draining = {
@@ -138,7 +140,7 @@ pub(crate) async fn drain(shared: &Shared, call: &pb::DrainNode) -> Result<pb::D
     Ok(left)
 }
 
-/// Answers `Locate`: the files that an inode's replicas lie in.
+/// Answers `Locate`: the files on volumes that hold an inode's replicas.
 pub(crate) async fn locate(shared: &Arc<Shared>, call: &pb::Locate) -> Result<pb::LocateReply> {
     let metablocks = shared.group.machine().metablocks(InodeId::new(call.inode))?;
     let wanted: Vec<_> = metablocks
@@ -160,7 +162,11 @@ pub(crate) async fn locate(shared: &Arc<Shared>, call: &pb::Locate) -> Result<pb
     Ok(pb::LocateReply { replicas: located.collect() })
 }
 
-/// Answers `ChooseReplacement`: a volume for a failed member's place. Nothing is recorded before `ChangeSet`.
+/// Answers `ChooseReplacement`: a volume in the place of a failed member, or permission to continue without one.
+/// Nothing is recorded before `ChangeSet`.
+///
+/// Errors: `StaleEpoch` if the session is not the holder, `NotFound` for an unknown metablock; otherwise the
+/// placement's errors.
 pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) -> Result<pb::ChooseReplacementReply> {
     let (session, inode) = (SessionId::new(call.session), InodeId::new(call.inode));
     shared.check_session(session)?;
@@ -173,7 +179,7 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         let Some((_, record)) = found else { bail!(NotFound, "{inode} has no metablock m{}", call.metablock) };
         (record, machine.dataset_of(inode)?)
     };
-    // A node that is without the member's volume may take the copy on another one.
+    // Another volume of the same node may take the copy if the member's volume is gone.
     let stays = |view: &ClusterView<'_>, member: &&pb::Member| {
         view.condition(record.metablock_id(), member) != Condition::VolumeLost
             && !call.exclude_nodes.contains(&member.node)
@@ -186,7 +192,7 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
             call.staying.clone()
         };
         let home = view.home_to_keep(&record.members, &present);
-        // A stray replica there is about to be deleted, and would take the new one with it.
+        // A stray replica on a node is about to be deleted, and would take a new copy with it.
         let strays = view.nodes_with_strays(record.metablock_id());
         let work = &view.soft.work;
         exclude.extend(work.extra_copies.get(&record.metablock_id()).map(|copy| copy.target));
@@ -204,12 +210,13 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         ..Need::fresh(inode, dataset, record.index, HostName::default(), bytes)
     };
     if call.slow != 0 {
-        // A copy that is only slow stays where no node that is well has room.
+        // A slow copy stays where it is unless a node that is not slow has room.
         let members = place_roomy(shared, &clear_of(&strays, &need))?;
         shared.soft().gray.on_replacement(session, NodeId::new(call.slow), shared.runtime.now())?;
         return Ok(pb::ChooseReplacementReply { member: members.first().copied(), go_on: false });
     }
-    // A copy may take a stray's place, with a life of its own: what is sent to delete the stray does not hit it.
+    // With a pull the copy may replace a stray, because it gets another life: a late deletion of the stray does not hit
+    // it (I-26).
     let find = |need: &Need| match place(shared, &clear_of(&strays, need)) {
         Err(_) if call.pulls && !strays.is_empty() => place(shared, need),
         found => found,
@@ -224,11 +231,12 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
             note_parted(shared, session, inode, &case);
             return Ok(pb::ChooseReplacementReply { member: None, go_on: true });
         }
-        Ok(()) => "the client does not know that it may go on with fewer".to_owned(),
+        Ok(()) => "the client does not know that it may continue with fewer".to_owned(),
         Err(why) => why,
     };
     let late = if case.well < case.min {
-        // Better a node that this holder could not reach some seconds ago than no write: it says which ones it does not reach.
+        // A node that this holder could not reach some seconds ago is better than no write. The client lists the nodes
+        // that it cannot reach now.
         let anywhere = Need { exclude, ..need };
         find(&anywhere).or_else(|_| place_late(shared, &clear_of(&strays, &anywhere)))
     } else {
@@ -238,12 +246,12 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
     Ok(pb::ChooseReplacementReply { member: late.first().copied(), go_on: false })
 }
 
-/// The same, without nodes that have a stray replica.
+/// The need, with nodes that have a stray replica excluded.
 fn clear_of(strays: &[NodeId], need: &Need) -> Need {
     Need { exclude: need.exclude.iter().chain(strays).copied().collect(), ..need.clone() }
 }
 
-/// Members of the record that are not well, by what this master and the holder know of them.
+/// Members of the record that are absent, by the knowledge of this master and of the holder.
 fn absent(
     shared: &Shared,
     record: &pb::Metablock,
@@ -255,8 +263,8 @@ fn absent(
     let view = shared.view(&machine, &soft);
     let absence = |member: &pb::Member| {
         let node = member.node_id();
-        let told = failed.iter().find(|told| told.node == member.node);
-        let kind = told.and_then(|told| Some(ErrorKind::from_raw(told.failure.as_ref()?.kind)));
+        let report = failed.iter().find(|report| report.node == member.node);
+        let kind = report.and_then(|report| Some(ErrorKind::from_raw(report.failure.as_ref()?.kind)));
         let condition = view.condition(record.metablock_id(), member);
         if soft.registry.is_missed(node) || matches!(condition, Condition::NodeLost | Condition::VolumeLost) {
             return Absence::Missed;
@@ -270,9 +278,9 @@ fn absent(
         if kind.is_some_and(ErrorKind::is_copy_lost) {
             return Absence::Lost;
         }
-        match told {
-            Some(told) if told.silent => Absence::Silent,
-            told => Absence::Failing(Duration::from_millis(told.map_or(0, |told| told.for_ms))),
+        match report {
+            Some(report) if report.silent => Absence::Silent,
+            report => Absence::Failing(Duration::from_millis(report.map_or(0, |report| report.for_ms))),
         }
     };
     let is_well = |member: &&pb::Member| well.iter().any(|other| other.is_at(member));
@@ -280,7 +288,8 @@ fn absent(
     others.map(|member| (member.node_id(), absence(member))).collect()
 }
 
-/// Nodes that this master hears, and the holder does not reach: repair is not to bring them back at once.
+/// Holds back nodes that the master hears and the holder does not reach, so that repair does not bring them back at
+/// once.
 fn note_parted(shared: &Shared, session: SessionId, inode: InodeId, case: &Case) {
     // The planted mistake: they are brought back at once, again and again.
     if shared.runtime.has_plant(Plant::BringsBack) {

@@ -1,7 +1,8 @@
-//! Datasets on expansion chains: which chain a new one gets, what lies on each, and how it is shown.
+//! Expansion chains of datasets: the choice of a chain for a new dataset, the copies on each chain, and their
+//! description.
 //!
-//! What lies on a chain is counted, not logged: from the map when a master begins, then from every change of a set.
-//! Placements that are on their way into the log count too, so that several writers do not fill the same gap.
+//! The counts of copies are not logged. They are taken from the map when a master starts, and follow every change of a
+//! set. Placements that are being logged count too, so that several writers do not fill the same gap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,21 +20,28 @@ use crate::shared::{Shared, State};
 use crate::soft::Soft;
 use crate::view::nodes;
 
-/// What belongs on each dataset's nodes, and who has guests.
+/// Counts of the copies that belong to each dataset's nodes, and of guests.
 #[derive(Debug, Default)]
 pub(crate) struct Chains {
     datasets: BTreeMap<DatasetId, Arc<ChainView>>,
-    /// Copies of all datasets that are guests on a node.
+    /// Number of guests on each node, over all datasets.
     guests: BTreeMap<NodeId, u64>,
-    /// Copies that belong to a node and lie elsewhere.
+    /// Number of each node's copies that are guests elsewhere.
     away: BTreeMap<NodeId, u64>,
-    /// Placements that are on their way into the log, by number: a chain that is counted anew counts them, too.
-    promised: BTreeMap<u64, (DatasetId, Vec<pb::Member>)>,
+    /// Placements that are being logged, by number. A chain that is counted anew includes them.
+    promised: BTreeMap<u64, Placement>,
     next_promise: u64,
 }
 
+/// A placement that is being logged.
+#[derive(Debug)]
+struct Placement {
+    dataset: DatasetId,
+    members: Vec<pb::Member>,
+}
+
 impl Chains {
-    /// As the map has it.
+    /// Counts over the whole map.
     pub(crate) fn of(machine: &Machine) -> Self {
         let mut all = Self::default();
         for dataset in machine.datasets() {
@@ -45,7 +53,7 @@ impl Chains {
         all
     }
 
-    /// A dataset was made, or set anew.
+    /// Adds a dataset that was created. A known dataset keeps its counts.
     pub(crate) fn on_dataset(&mut self, dataset: &pb::Dataset) {
         let id = DatasetId::new(dataset.id);
         if !self.datasets.contains_key(&id)
@@ -55,39 +63,40 @@ impl Chains {
         }
     }
 
-    /// What lies on a dataset's chain; none for a dataset that is not known.
+    /// The chain of a dataset with its counts; `None` for an unknown dataset.
     pub(crate) fn chain(&self, dataset: DatasetId) -> Option<Arc<ChainView>> {
         self.datasets.get(&dataset).cloned()
     }
 
-    /// Whether some node of a chain has not its share, near as online placement comes.
+    /// Whether a node of some chain is further from its share than online placement leaves it.
     pub(crate) fn is_uneven(&self) -> bool {
         self.datasets.values().any(|chain| check_off(chain) > 0)
     }
 
-    /// A node has another's place: which copy is a primary goes by the chain, so it is counted anew.
+    /// Follows the replacement of a node in a chain. The chain decides which copies are primaries, so it is counted
+    /// anew.
     pub(crate) fn on_replaced(&mut self, machine: &Machine, replace: &pb::ReplaceInChain) {
         let (id, gone, by) = (DatasetId::new(replace.dataset), NodeId::new(replace.gone), NodeId::new(replace.by));
         let replaced = self.datasets.get(&id).map(|chain| chain.replaced(gone, by));
         let Some(Ok(mut chain)) = replaced else { return };
         let recorded = machine.placed().filter(|(dataset, _, _)| *dataset == id).map(|(_, _, members)| members);
-        let promised = self.promised.values().filter(|(dataset, _)| *dataset == id).map(|(_, members)| &members[..]);
+        let promised = self.promised.values().filter(|one| one.dataset == id).map(|one| &one.members[..]);
         recorded.chain(promised).for_each(|members| chain.add(&homes(members)));
         self.datasets.insert(id, Arc::new(chain));
     }
 
-    /// The set of a metablock changed.
+    /// Follows a change of a metablock's set.
     pub(crate) fn on_set_changed(&mut self, dataset: DatasetId, old: &[pb::Member], new: &[pb::Member]) {
         self.remove(dataset, old);
         self.add(dataset, new);
     }
 
-    /// How many guests each node has.
+    /// Number of guests on each node.
     pub(crate) fn guests(&self) -> &BTreeMap<NodeId, u64> {
         &self.guests
     }
 
-    /// How many copies of each node are guests elsewhere.
+    /// Number of each node's copies that are guests elsewhere.
     pub(crate) fn away(&self) -> &BTreeMap<NodeId, u64> {
         &self.away
     }
@@ -114,20 +123,22 @@ impl Chains {
 }
 
 fn lower(counts: &mut BTreeMap<NodeId, u64>, node: NodeId) {
+    // A count of zero has no entry, and every guest was counted when it was added.
     if let Some(count) = counts.get_mut(&node) {
-        *count = count.saturating_sub(1);
+        assert!(*count > 0, "node {node} has a count of no guests");
+        *count -= 1;
         if *count == 0 {
             counts.remove(&node);
         }
     }
 }
 
-/// Where copies belong: the targets are those of full power.
+/// Homes of the copies. Shares are those at full power, when every copy is at home.
 fn homes(members: &[pb::Member]) -> Vec<NodeId> {
     members.iter().map(pb::Member::home_id).collect()
 }
 
-/// A dataset's chain with nothing on it; of one without, an empty one that counts all the same.
+/// A dataset's chain with no copies on it. A dataset without a chain gets an empty chain that counts all the same.
 fn view(dataset: &pb::Dataset) -> Result<ChainView> {
     let layout = dataset.layout.parse::<LayoutKind>()?;
     if !layout.has_chain() {
@@ -137,7 +148,9 @@ fn view(dataset: &pb::Dataset) -> Result<ChainView> {
     ChainView::new(layout, order, dataset.primaries, dataset.gear_size, dataset.replicas)
 }
 
-/// A dataset's chain and what lies on it.
+/// A dataset's chain with its counts.
+///
+/// Errors: `Internal` if the dataset is unknown.
 pub(crate) fn of(soft: &Soft, dataset: &pb::Dataset) -> Result<Arc<ChainView>> {
     match soft.chains.datasets.get(&DatasetId::new(dataset.id)) {
         Some(chain) => Ok(Arc::clone(chain)),
@@ -145,15 +158,15 @@ pub(crate) fn of(soft: &Soft, dataset: &pb::Dataset) -> Result<Arc<ChainView>> {
     }
 }
 
-/// A placement that is not recorded yet: it counts until this is dropped.
+/// Reservation of the places of a placement that is not recorded yet. It counts until this is dropped.
 pub(crate) struct Promise {
     state: Arc<State>,
-    /// Where what belongs to whom is counted, by number.
+    /// Number of its entry in [`Chains`], if it has one.
     counted: Option<u64>,
     on_its_way: OnItsWay,
 }
 
-/// Counts a placement that is on its way into the log, of a metablock for which so many bytes are to be written.
+/// Counts a placement that is being logged. `bytes` is the expected size of the metablock's writes.
 pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Member], bytes: u64) -> Promise {
     let id = DatasetId::new(dataset.id);
     let mut soft = shared.soft();
@@ -165,7 +178,7 @@ pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Mem
         chains.add(id, members);
         let number = chains.next_promise;
         chains.next_promise += 1;
-        chains.promised.insert(number, (id, members.to_vec()));
+        chains.promised.insert(number, Placement { dataset: id, members: members.to_vec() });
         counted = Some(number);
     }
     drop(soft);
@@ -178,13 +191,13 @@ impl Drop for Promise {
         soft.room.forget_expected(&self.on_its_way);
         let Some(number) = self.counted.take() else { return };
         let chains = &mut soft.chains;
-        if let Some((dataset, members)) = chains.promised.remove(&number) {
+        if let Some(Placement { dataset, members }) = chains.promised.remove(&number) {
             chains.remove(dataset, &members);
         }
     }
 }
 
-/// The dataset as the power manager sees it: one without a chain lies anywhere.
+/// The dataset for the power manager. Copies of a dataset without a chain may lie on any node.
 pub(crate) fn power_chain(dataset: &pb::Dataset, all: &[NodeId]) -> Result<DatasetChain> {
     let layout = dataset.layout.parse::<LayoutKind>()?;
     let gear_size = dataset.gear_size;
@@ -197,7 +210,8 @@ pub(crate) fn power_chain(dataset: &pb::Dataset, all: &[NodeId]) -> Result<Datas
     Ok(chain)
 }
 
-/// The dataset with the nodes that its copies may lie on, in the order in which they are switched on.
+/// The dataset with a chain in any case: without a chain of its own it gets all nodes, in the order in which they are
+/// switched on.
 pub(crate) fn charted(dataset: &pb::Dataset, all: &[u64]) -> pb::Dataset {
     let mut charted = dataset.clone();
     if charted.chain.is_empty() {
@@ -207,7 +221,7 @@ pub(crate) fn charted(dataset: &pb::Dataset, all: &[u64]) -> pb::Dataset {
     charted
 }
 
-/// Copies that there can be: a cluster may have fewer nodes than its default dataset wants copies.
+/// Number of possible copies. A cluster may have fewer nodes than its default dataset wants copies.
 fn least(replicas: u32, all: &[NodeId]) -> u32 {
     replicas.min(u32::try_from(all.len()).unwrap_or(u32::MAX)).max(1)
 }
@@ -216,7 +230,9 @@ fn all_nodes(machine: &Machine) -> Vec<NodeId> {
     nodes(machine).map(|node| NodeId::new(node.id)).collect()
 }
 
-/// Chooses what a command about datasets leaves to the leader, and refuses settings that cannot be.
+/// Completes a command about datasets with the leader's choices.
+///
+/// Errors: `Invalid` for settings that are impossible.
 pub(crate) fn complete(shared: &Shared, mut request: pb::MetaRequest) -> Result<pb::MetaRequest> {
     match request.op.as_mut().and_then(|op| op.op.as_mut()) {
         Some(Op::CreateDataset(create)) => {
@@ -230,13 +246,14 @@ pub(crate) fn complete(shared: &Shared, mut request: pb::MetaRequest) -> Result<
     Ok(request)
 }
 
-/// Nodes that are to have data.
+/// Nodes that should hold data.
 pub(crate) fn nodes_in_use(machine: &Machine) -> impl Iterator<Item = NodeId> + '_ {
     let usable = machine.nodes().filter(|record| !record.draining).filter_map(|record| record.node.as_ref());
     usable.map(|node| NodeId::new(node.id))
 }
 
-/// Nodes by ascending score: what is early in one chain is late in others (Rabbit, Sec. 3.4).
+/// Chooses a new dataset's chain: nodes by ascending score. Nodes that are early in one chain are thus late in others
+/// (Rabbit, Sec. 3.4).
 fn complete_dataset(machine: &Machine, asked: &mut pb::Dataset) -> Result<()> {
     asked.chain.clear();
     let default = machine.dataset(DatasetId::new(0)).cloned().unwrap_or_default();
@@ -258,7 +275,7 @@ fn complete_dataset(machine: &Machine, asked: &mut pb::Dataset) -> Result<()> {
         .collect();
     let mut order = choose_chain(nodes, &sum_scores(&others));
     if layout == LayoutKind::PowerBalanced {
-        // A circle goes by the order in which nodes wake.
+        // The circle of power-balanced is the order in which nodes wake, not one of scores.
         order.sort_unstable();
     }
     asked.chain = order.iter().map(|node| node.raw()).collect();
@@ -280,14 +297,21 @@ fn check_set(machine: &Machine, set: &pb::meta_op::SetDataset) -> Result<()> {
         .map_err(|error| error.context(format_args!("dataset {}", dataset.path)))
 }
 
-/// How many extra copies the metablocks of a dataset have, and their bytes.
-fn extras(machine: &Machine, dataset: DatasetId) -> (u64, u64) {
+/// Number and bytes of a dataset's extra copies.
+#[derive(Clone, Copy, Default)]
+struct Extras {
+    copies: u64,
+    bytes: u64,
+}
+/// Counts the extra copies of a dataset's metablocks.
+fn extras(machine: &Machine, dataset: DatasetId) -> Extras {
     let of_dataset = machine
         .all_extras()
         .filter(|(inode, _, _)| machine.attr(*inode).is_ok_and(|attr| attr.dataset == dataset.raw()));
-    of_dataset.fold((0, 0), |(copies, bytes), (_, metablock, extras)| {
+    of_dataset.fold(Extras::default(), |sum, (_, metablock, extras)| {
         let length = machine.find_metablock(metablock).map_or(0, |(_, record)| record.length);
-        (copies + extras.len() as u64, bytes + length * extras.len() as u64)
+        let copies = extras.len() as u64;
+        Extras { copies: sum.copies + copies, bytes: sum.bytes + length * copies }
     })
 }
 
@@ -304,9 +328,9 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
     let blocks = tally.blocks();
     let target = if blocks == 0 { vec![0; chain.nodes().len()] } else { chain.target(blocks)? };
     let actual: Vec<u64> = chain.nodes().iter().map(|node| tally.on(*node)).collect();
-    let (extra_copies, extra_bytes) = extras(&shared.group.machine(), id);
+    let extras = extras(&shared.group.machine(), id);
     let elsewhere = tally.copies() - actual.iter().sum::<u64>();
-    let (away, on) = crate::copies::guests::tell(&shared.group.snapshot(), Some(id));
+    let (away, on) = crate::copies::guests::count(&shared.group.snapshot(), Some(id));
     let guests = chain.nodes().iter().map(|node| on.get(node).copied().unwrap_or(0)).collect();
     Ok(pb::DescribeDatasetReply {
         chain: chain.nodes().iter().map(|node| node.raw()).collect(),
@@ -318,8 +342,8 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
         elsewhere,
         away,
         guests,
-        extra_copies,
-        extra_bytes,
+        extra_copies: extras.copies,
+        extra_bytes: extras.bytes,
         dataset: Some(dataset),
     })
 }

@@ -1,22 +1,22 @@
-//! Copies: what makes them, moves them and takes them away.
+//! Copies: the reasons to make, move or remove them.
 //!
-//! Four choosers look at the sets, each for reasons of its own. Each offers [`Step`]s: one small change of one set, with a
-//! [`Priority`] and a [`Reason`]. One loop (`reconciler`) asks them in the order of their priorities, and one executor
-//! (`executor`) finds the nodes, keeps to the limits, copies and records.
+//! Four choosers examine the sets, each for reasons of its own. Each offers [`Step`]s: one small change of one set,
+//! with a [`Priority`] and a [`Reason`]. One loop (`reconciler`) asks the choosers in the order of their priorities.
+//! One executor (`executor`) finds the nodes, keeps to the limits, copies and records.
 //!
-//! | chooser | what it looks for | priority |
+//! | chooser | reasons | priority |
 //! |---|---|---|
 //! | [`repair`] | sets that lack good copies, or have too many members | `Mend` |
 //! | [`guests`] | copies that lie away from home | `Leave` or `Move` |
 //! | [`layout`] | copies that lie where their dataset's chain does not want them | `Move` |
 //! | [`extras`] | extra copies of what is read often | `Spare` |
 //!
-//! Recovery settles a set before any of them looks at it. Its copies wait for no turn: nobody can use the file before. They count
-//! against their nodes, so that others wait for them, and go by `transfer` as all do.
+//! A recovery makes a set equal before any chooser sees it. Its own copies never wait, because the file cannot be used
+//! before. They count against their nodes, so that other copies wait for them, and use `transfer` like all others.
 //!
-//! A step rests on nothing that is old: it is chosen from the map of now, and recorded by a compare-and-swap on the epoch and
-//! generation that it was chosen by. A step that cannot begin leaves an [`Obstacle`], so that people can ask why a copy does not
-//! move (`why`).
+//! A step never uses old facts. It is chosen from the present map, and recorded by a compare-and-swap on the epoch and
+//! generation of that map. A step that cannot start leaves an [`Obstacle`], so that an operator can ask why a copy does
+//! not move (`why`).
 
 pub(crate) mod executor;
 pub mod extras;
@@ -39,10 +39,10 @@ use ebb_wire::pb;
 
 pub use limits::Priority;
 
-/// A set, as it was looked at for a step.
+/// A set as it was when a step was chosen.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Which metablock.
+    /// The metablock.
     pub metablock: MetablockId,
     /// Its file.
     pub inode: InodeId,
@@ -54,68 +54,68 @@ pub struct Task {
     pub dataset: pb::Dataset,
 }
 
-/// One small step towards what a set should be.
+/// One small step towards the wanted state of a set.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The set.
     pub task: Task,
-    /// What is done.
+    /// Change that the step makes.
     pub kind: Kind,
-    /// Which steps it gives way to, and what it may use.
+    /// Steps to which it gives way, and limits that it keeps.
     pub priority: Priority,
-    /// Why.
+    /// Reason for the step.
     pub reason: Reason,
 }
 
-/// What a step does.
+/// Change that a step makes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
-    /// A copy joins the set.
+    /// A new copy joins the set.
     Join {
-        /// Where it goes.
+        /// Place of the copy.
         target: Target,
-        /// The set when the copy is made. The seat that is empty is the copy's.
+        /// The set after the copy. The empty seat is the copy's.
         seats: Vec<Option<pb::Member>>,
     },
-    /// A member that a recovery left out joins again, with what it has.
+    /// A member that a recovery left out rejoins with its own replica.
     Rejoin {
-        /// What is recorded of it.
+        /// The record of the omission.
         left_out: pb::LeftOut,
         /// Members that stay.
         staying: Vec<pb::Member>,
     },
-    /// A copy takes the place of a damaged one, where that is. The set stays as it is.
+    /// A good copy replaces a damaged one in place. The set stays as it is.
     Renew {
-        /// The member whose replica is made good.
+        /// The member with the damaged replica.
         member: pb::Member,
     },
-    /// The set changes, and nothing is copied.
+    /// The set changes without a copy.
     Change {
         /// The set afterwards.
         members: Vec<pb::Member>,
     },
     /// An extra copy is made beside the set.
     Extra,
-    /// An extra copy goes.
+    /// An extra copy is removed.
     TakeBack {
-        /// Which.
+        /// The extra copy.
         extra: pb::Member,
     },
 }
 
-/// Where a copy that joins a set goes.
+/// Place of a copy that joins a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// Where the layout wants it, in the place of this member if there is one that leaves.
+    /// Chosen by the layout, in the place of a leaving member if there is one.
     Layout {
         /// The member that leaves.
         replaced: Option<pb::Member>,
     },
-    /// To this node, or nowhere.
+    /// This node, or none.
     Home(NodeId),
 }
 
-/// Why a step is taken.
+/// Reason for a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// A member's node is dead.
@@ -126,11 +126,11 @@ pub enum Reason {
     MemberDamaged,
     /// A member's node is being drained.
     NodeDrains,
-    /// Fewer members than wanted.
+    /// There are fewer members than wanted.
     TooFew,
     /// There are enough good copies without this member.
     Superfluous,
-    /// A member that a recovery went on without is there again.
+    /// A member that a recovery left out has returned.
     Returned,
     /// A recovery makes the members of a set equal.
     Recovery,
@@ -140,17 +140,17 @@ pub enum Reason {
     GoesHome,
     /// A guest's host is about to be switched off.
     HostLeaves,
-    /// It lies where the dataset's chain does not want it.
+    /// A copy is not where the dataset's chain wants it.
     Misplaced,
-    /// It is read often.
+    /// The metablock is read often.
     Popular,
     /// The extra copy is damaged, gone or on a node that drains.
     ExtraLost,
     /// The extra copy's volume is short of room.
     ExtraTight,
-    /// The dataset has no share of the unused capacity any more.
+    /// The dataset no longer has a share of the unused capacity.
     NoShare,
-    /// It is read less than others now, is written often, or the share has become smaller.
+    /// The metablock is now read less than others, is written often, or the share has become smaller.
     Unpopular,
 }
 
@@ -178,30 +178,30 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Why a step does not begin now.
+/// Reason why a step cannot start now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Obstacle {
     /// No member can be read.
     NoSource,
-    /// Nodes that it needs take part in as many copies as they may.
+    /// The nodes that it needs have as many copies in progress as they may.
     NodesBusy,
-    /// There is no place for a copy; the layout says why.
+    /// There is no place for a copy; the text has the layout's reason.
     NoPlace(String),
-    /// The nodes do not serve together soon.
+    /// The nodes are not awake together soon.
     NodesApart,
-    /// This node has work for programs, or much to write.
+    /// This node serves programs, or has much to write.
     NodeNotIdle(NodeId),
-    /// This node is to delete a replica of the same metablock first.
+    /// This node must first delete an old replica of the metablock.
     Stray(NodeId),
-    /// A session holds the file's write lease, and was asked for it.
+    /// A session holds the file's write lease, and it was recalled.
     Held,
     /// The file is being recovered.
     Recovering,
     /// Nothing was written yet, so there is nothing to copy.
     Unwritten,
-    /// As many steps of this priority are under way as may be.
+    /// The maximum number of steps of this priority is in progress.
     TooMany,
-    /// What it was chosen by has changed, or the record of it failed.
+    /// The facts that the step was chosen by have changed, or its record failed.
     Refused(String),
 }
 
@@ -223,26 +223,27 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// What became of a step.
+/// Outcome of a try to start a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// A copy is under way, and ends by itself.
+    /// A copy is in progress, and ends by itself.
     Copying,
-    /// The set was changed; nothing was copied.
+    /// The set was changed without a copy.
     Recorded,
-    /// Not now.
+    /// The step could not start.
     Not(Obstacle),
 }
 
 impl Task {
-    /// A set as it is now; none if it is gone.
+    /// The present state of a set. `None` if the metablock is gone.
     pub(crate) fn find(machine: &ebb_meta::Machine, metablock: MetablockId) -> Option<Self> {
         let (inode, record) = machine.find_metablock(metablock)?;
         let (epoch, dataset) = (machine.attr(inode).ok()?.epoch, machine.dataset_of(inode).ok()?);
         Some(Self { metablock, inode, epoch, record, dataset })
     }
 
-    /// The set with an empty seat in the place of one of its members. The record's order is the pipeline's.
+    /// The set with an empty seat in the place of a member. The order is kept, because it is that of the write
+    /// pipeline.
     pub(crate) fn seats_without(&self, leaves: &pb::Member) -> Vec<Option<pb::Member>> {
         self.record.members.iter().map(|member| (!member.is_at(leaves)).then_some(*member)).collect()
     }

@@ -1,4 +1,4 @@
-//! Freeing replicas on their volumes: those of deleted metablocks, and those that the map does not name.
+//! Deletion of replicas on their volumes: replicas of deleted metablocks, and strays, which the map does not name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
 
 const PAUSE: Duration = Duration::from_secs(1);
-/// Deletions that turn up together go out together.
+/// Time for which deletions are gathered, so that they go out together.
 const GATHER: Duration = Duration::from_millis(250);
-/// Metablocks named in one call.
+/// Maximum number of metablocks in one call.
 const NAMES_MAX: usize = 1000;
 
-/// Deletes replicas, after safe start. Runs as long as the master.
+/// Deletes replicas, after safe start. Runs until the master stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     while !shared.is_stopped() {
-        // Before safe start a map that is out of date could make good replicas look superfluous.
+        // I-17: before safe start an out-of-date map could make good replicas look superfluous.
         if shared.is_safe_start() {
             delete_all(&shared).await;
         }
@@ -45,7 +45,7 @@ async fn delete_all(shared: &Arc<Shared>) {
             let shared = Arc::clone(shared);
             shared.clone().runtime.spawn("delete", async move {
                 if let Err(error) = delete_on(&shared, node, volume).await {
-                    tracing::info!(%node, %volume, %error, "replicas are not deleted yet");
+                    tracing::info!(%node, %volume, %error, "replicas could not be deleted; it is tried again");
                 }
             })
         })
@@ -55,7 +55,7 @@ async fn delete_all(shared: &Arc<Shared>) {
     }
 }
 
-/// Volumes that serve, and could delete something.
+/// Volumes that are live and not poisoned.
 fn sound_volumes(shared: &Shared) -> Vec<(NodeId, VolumeId)> {
     let machine = shared.group.machine();
     let soft = shared.soft();
@@ -64,12 +64,12 @@ fn sound_volumes(shared: &Shared) -> Vec<(NodeId, VolumeId)> {
     all.filter(|(node, volume)| soft.registry.is_sound(*node, *volume)).collect()
 }
 
-/// Whether volumes that serve have something to delete of what was freed, or have deleted something and may not have told
-/// their free space since.
+/// Whether live volumes have freed replicas to delete, or have deleted some and may not have reported their free space
+/// since.
 pub(crate) fn is_deleting(shared: &Shared) -> bool {
-    let told = shared.options.heartbeat * 2;
+    let reported_within = shared.options.heartbeat * 2;
     let freed = shared.soft().work.freed;
-    freed.is_some_and(|freed| shared.runtime.now().since(freed) < told)
+    freed.is_some_and(|freed| shared.runtime.now().since(freed) < reported_within)
         || sound_volumes(shared)
             .into_iter()
             .any(|(_, volume)| shared.group.machine().deleted_on(volume).next().is_some())
@@ -83,11 +83,11 @@ fn has_work(shared: &Shared, volume: VolumeId) -> bool {
 async fn delete_on(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> Result<()> {
     let deleted: Vec<MetablockId> = shared.group.machine().deleted_on(volume).take(NAMES_MAX).collect();
     if !deleted.is_empty() {
-        // Their ids are never given out again, so it does not matter which replica of them this volume has.
+        // Ids are never reused, so any replica of a deleted metablock may go, whatever its life.
         let all = deleted.iter().map(|metablock| freed(*metablock, 0)).collect();
         send(shared, node, volume, all).await?;
         let metablocks = deleted.iter().map(|metablock| metablock.raw()).collect();
-        // Ordering: the record of a deletion goes only when the volume has made it durable.
+        // Ordering: the record of a deletion is dropped only after the volume has made the deletion durable.
         shared.group.propose(Op::DropDeleted(pb::DropDeleted { volume: volume.raw(), metablocks })).await?;
         shared.state.wake.deletes.notify_one();
     }
@@ -99,15 +99,15 @@ async fn delete_strays(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> 
     if candidates.is_empty() {
         return Ok(());
     }
-    // Ordering: first which replica the volume has, then whether it belongs to a set, by a map that is not older. A
-    // replica joins a set only by a copy, which gives it another life: whatever is sent now, and however late it
-    // comes, it does not hit a member.
+    // Ordering: first ask which replica the volume has, then read a map that is not older. I-26: a replica can join a
+    // set only through a copy, which gives it another life. So this call, however late it arrives, cannot hit a member.
     let asked = [asked_of(node, volume, &candidates), members_of(shared, &candidates)].concat();
-    let told = describe(shared, asked).await;
+    let described = describe(shared, asked).await;
     shared.group.read_barrier().await?;
-    let Verdict { gone, kept, held } = sort_strays(shared, volume, &candidates, &told);
+    let Verdict { gone, kept, held } = sort_strays(shared, volume, &candidates, &described);
     for inode in held {
-        // A lease is kept long after its last write. Once it is back the stray is judged again.
+        // A holder keeps its lease long after its last write. `is_free` recalls it, and the stray is assessed again
+        // afterwards.
         is_free(shared, inode);
     }
     let sent: Vec<MetablockId> = gone.iter().map(|one| MetablockId::new(one.metablock)).collect();
@@ -122,13 +122,13 @@ async fn delete_strays(shared: &Arc<Shared>, node: NodeId, volume: VolumeId) -> 
     Ok(())
 }
 
-/// What to ask the volume for.
+/// The replicas on one volume, as questions for [`describe`].
 fn asked_of(node: NodeId, volume: VolumeId, metablocks: &[MetablockId]) -> Vec<(MetablockId, pb::Member)> {
     let member = pb::Member { node: node.raw(), volume: volume.raw(), incarnation: 0, home: 0 };
     metablocks.iter().map(|metablock| (*metablock, member)).collect()
 }
 
-/// Members of their sets that can be asked now.
+/// Members of the metablocks' sets that are sound and awake, as questions for [`describe`].
 fn members_of(shared: &Shared, metablocks: &[MetablockId]) -> Vec<(MetablockId, pb::Member)> {
     shared.with_view(|view| {
         let record = |metablock: &MetablockId| Some((*metablock, view.machine.find_metablock(*metablock)?.1));
@@ -144,21 +144,23 @@ fn members_of(shared: &Shared, metablocks: &[MetablockId]) -> Vec<(MetablockId, 
     })
 }
 
-/// Whether a set has as many good copies as wanted without what is in excess, by what members told just now. Who sleeps by the
-/// power plan cannot be asked and changes nothing: it counts.
+/// Whether a set has as many good copies as wanted without its strays, by the members' own recent answers.
+///
+/// A member that sleeps by the power plan cannot be asked. It cannot have lost anything meanwhile, so it counts.
+// I-85: the answers are fresh; the map alone does not show how good the copies are.
 fn is_dispensable(
     view: &ClusterView<'_>,
     record: &pb::Metablock,
     wanted: usize,
-    told: &BTreeMap<Place, pb::DescribedReplica>,
+    described: &BTreeMap<Place, pb::DescribedReplica>,
 ) -> bool {
     let (metablock, committed) = (record.metablock_id(), record.min_version());
     let is_awake = |member: &pb::Member| view.soft.plans.state(member.node_id(), view.now_ms) == NodeState::Awake;
     let is_good = |member: &&pb::Member| match view.condition(metablock, member) {
         Condition::Good | Condition::Draining | Condition::Unknown if !is_awake(member) => true,
-        Condition::Good | Condition::Draining => told
+        Condition::Good | Condition::Draining => described
             .get(&(metablock, member.volume_id()))
-            .is_some_and(|told| !told.absent && !told.corrupt && convert::version(told.version) >= committed),
+            .is_some_and(|one| !one.absent && !one.corrupt && convert::version(one.version) >= committed),
         _ => false,
     };
     let nodes: BTreeSet<u64> = record.members.iter().filter(is_good).map(|member| member.node).collect();
@@ -176,14 +178,14 @@ fn strays(shared: &Shared, volume: VolumeId) -> Vec<MetablockId> {
     all.map(|(_, metablock)| *metablock).take(NAMES_MAX).collect()
 }
 
-/// What is to become of strays. Those that are not named wait.
+/// Decision about strays. A stray that is in none of the lists waits for another round.
 #[derive(Default)]
 struct Verdict {
-    /// To be deleted now.
+    /// Strays to delete now.
     gone: Vec<pb::DeletedReplica>,
-    /// Members of their set by now, or not there any more.
+    /// Strays that are members of their set by now, or no longer there.
     kept: Vec<MetablockId>,
-    /// Files whose strays wait for the holder's lease.
+    /// Files whose strays wait until the holder's lease is back.
     held: BTreeSet<InodeId>,
 }
 
@@ -191,17 +193,17 @@ fn sort_strays(
     shared: &Shared,
     volume: VolumeId,
     candidates: &[MetablockId],
-    told: &BTreeMap<Place, pb::DescribedReplica>,
+    described: &BTreeMap<Place, pb::DescribedReplica>,
 ) -> Verdict {
     let machine = shared.group.machine();
     let soft = shared.soft();
     let view = shared.view(&machine, &soft);
-    // The planted mistake: the map alone says so.
+    // The planted mistake trusts the map alone.
     let is_by_map = shared.runtime.has_plant(Plant::MapAlone);
     let Verdict { mut gone, mut kept, mut held } = Verdict::default();
     for metablock in candidates.iter().copied() {
-        let stray = match told.get(&(metablock, volume)) {
-            // Not told: asked for again.
+        let stray = match described.get(&(metablock, volume)) {
+            // The volume did not answer, so it is asked again.
             None => continue,
             Some(none) if none.life == 0 => {
                 kept.push(metablock);
@@ -224,10 +226,10 @@ fn sort_strays(
             continue;
         }
         let Some(attr) = machine.attr(inode).ok().filter(|attr| !attr.size_unknown) else { continue };
-        // What no map can explain that is as new as the replica is not deleted by this one.
+        // A replica newer than the file's epoch in this log is from a history that the log cannot explain, so it stays.
         let is_newer = convert::version(stray.version).epoch.raw() > attr.epoch;
         let wanted = attr.replicas.max(1) as usize;
-        if is_newer || !(is_by_map || is_dispensable(&view, &record, wanted, told)) {
+        if is_newer || !(is_by_map || is_dispensable(&view, &record, wanted, described)) {
             continue;
         }
         let work = &soft.work;

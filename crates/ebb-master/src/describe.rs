@@ -1,4 +1,4 @@
-//! Asking members about their replicas.
+//! Questions to members about their replicas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use ebb_wire::pb;
 use crate::nodes::is_damaged;
 use crate::shared::Shared;
 
-/// Replicas named in one call.
+/// Maximum number of replicas in one call.
 const NAMES_MAX: usize = 1000;
 
-/// A replica by its place.
+/// Place of a replica.
 pub(crate) type Place = (MetablockId, VolumeId);
 
-/// What members say of their replicas; those that do not answer are left out.
+/// Asks members about their replicas. Members that do not answer are missing from the result.
 pub(crate) async fn describe(
     shared: &Arc<Shared>,
     wanted: Vec<(MetablockId, pb::Member)>,
@@ -26,7 +26,7 @@ pub(crate) async fn describe(
             pb::ReplicaName { metablock: metablock.raw(), volume: member.volume, incarnation: member.incarnation };
         by_node.entry(member.node_id()).or_default().push(name);
     }
-    // Nodes side by side, one call after the other to each.
+    // Nodes are asked in parallel, each with one call after the other.
     let calls: Vec<_> = by_node
         .into_iter()
         .map(|(node, names)| {
@@ -38,7 +38,7 @@ pub(crate) async fn describe(
                     match shared.ask(node, &call, shared.options.call_timeout).await {
                         Ok(reply) => described.extend(reply.replicas),
                         Err(error) => {
-                            tracing::debug!(%node, %error, "does not describe its replicas");
+                            tracing::debug!(%node, %error, "a node does not describe its replicas");
                             break;
                         }
                     }
@@ -57,7 +57,7 @@ pub(crate) async fn describe(
     answers
 }
 
-/// Settles doubts: asks for each replica that may be damaged or missing, and queues those that are.
+/// Resolves doubts: asks for each replica that may be damaged or missing, and queues those that are.
 pub(crate) async fn settle_doubts(shared: &Arc<Shared>) {
     let doubts: Vec<Place> = {
         let soft = shared.soft();
@@ -77,7 +77,7 @@ pub(crate) async fn settle_doubts(shared: &Arc<Shared>) {
             Some(member) if shared.soft().registry.is_sound(member.node_id(), *volume) => {
                 wanted.push((*metablock, member))
             }
-            // Deleted or replaced since; or on a node that is down, which repair sees by itself.
+            // The metablock was deleted, or the member replaced; or its node is down, which repair handles by itself.
             _ => {
                 shared.soft().work.doubts.remove(&(*metablock, *volume));
             }
@@ -89,7 +89,8 @@ pub(crate) async fn settle_doubts(shared: &Arc<Shared>) {
     let work = &mut soft.work;
     for (place, described) in answers {
         work.doubts.remove(&place);
-        // What was committed before the member was asked it must have had. A commit since may be of what it got since.
+        // The member must have had everything that was committed before the question. A later commit may be of writes
+        // that it got after its answer.
         let (Some(committed), Some((_, now))) = (committed.get(&place), machine.find_metablock(place.0)) else {
             continue;
         };

@@ -1,8 +1,8 @@
-//! What a failed node has cost, and how far the cluster is over it: availability, then durability, then layout (Rabbit, Sec.
-//! 3.5), each with the time since when it is restored.
+//! Failures of nodes: their damage, and its restoration. Availability comes first, then durability, then layout
+//! (Rabbit, Sec. 3.5), each with the time since when it is restored.
 //!
-//! Plain values: [`Facts`] is what is known of volumes and chains, [`Facts::count`] takes in one metablock after the other,
-//! and [`Failures`] keeps what came of it. The looks are in [`run`], and what brings copies back to their chain in
+//! Plain values: [`Facts`] describes volumes and chains, [`Facts::count`] counts one metablock after the other, and
+//! [`Failures`] keeps the results. The shell is in [`run`], and the return of copies to their chain is in
 //! [`crate::copies::layout`].
 
 pub mod run;
@@ -17,52 +17,61 @@ use ebb_wire::pb;
 
 use crate::work::ReplicaKey;
 
-/// Failures that are remembered; those that are over go first.
+/// Maximum number of failures in memory. Those that are over are dropped first.
 const KEPT_MAX: usize = 16;
 
-/// What is wrong, of all metablocks that were ever written.
+/// Counts of damage, over all metablocks that were ever written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Census {
-    /// Without a copy on a node that answers and that a plan wakes.
+    /// Metablocks without a copy on a node that answers and that a plan wakes.
     pub unreachable: u64,
-    /// With fewer copies, on nodes that answer or sleep by plan, than their dataset wants.
+    /// Metablocks with fewer copies than wanted on nodes that answer or sleep by plan.
     pub short: u64,
-    /// With a copy where the dataset's chain does not want it, or to be moved until its nodes have their shares.
+    /// Metablocks with a copy off its chain, or to be moved until the nodes have their shares.
     pub misplaced: u64,
 }
 
-/// What is known of a volume.
+/// State of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VolumeFacts {
-    /// Its present life: a copy of another one is gone.
+    /// Present incarnation. A copy on another incarnation is gone.
     pub incarnation: u64,
-    /// Its node is not missed, and it is not poisoned.
+    /// Whether its node is not missed, and it is not poisoned.
     pub is_there: bool,
-    /// A plan wakes its node.
+    /// Whether a plan wakes its node.
     pub serves: bool,
 }
 
-/// What a census goes by.
+/// Input of a census.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Every volume that is recorded.
+    /// All recorded volumes, by id.
     pub volumes: BTreeMap<u64, VolumeFacts>,
     /// Replicas that are damaged or missing.
     pub damaged: BTreeSet<ReplicaKey>,
-    /// Copies that each dataset wants, and what lies on its chain.
-    pub datasets: BTreeMap<DatasetId, (u32, Arc<ChainView>)>,
+    /// Wanted copies and chain of each dataset.
+    pub datasets: BTreeMap<DatasetId, DatasetFacts>,
 }
 
-/// A census on its way.
+/// State of a dataset.
+#[derive(Clone, Debug)]
+pub struct DatasetFacts {
+    /// Number of copies that it wants.
+    pub wanted: u32,
+    /// Its chain, with the copies on it.
+    pub chain: Arc<ChainView>,
+}
+
+/// A census in progress.
 #[derive(Clone, Debug, Default)]
 pub struct Counting {
     census: Census,
-    /// Metablocks of each dataset that lie off their chain, one by one.
+    /// Number of metablocks off their chain, in each dataset.
     off: BTreeMap<DatasetId, u64>,
 }
 
 impl Facts {
-    /// Takes one metablock in. True: it lies off its chain.
+    /// Counts one metablock. Returns whether it is off its chain.
     pub fn count(
         &self,
         counting: &mut Counting,
@@ -79,7 +88,7 @@ impl Facts {
         let nodes: BTreeSet<u64> = good.iter().map(|member| member.node).collect();
         let serves = |member: &&pb::Member| self.volumes.get(&member.volume).is_some_and(|volume| volume.serves);
         counting.census.unreachable += u64::from(!good.iter().any(serves));
-        let Some((wanted, chain)) = self.datasets.get(&dataset) else { return false };
+        let Some(DatasetFacts { wanted, chain }) = self.datasets.get(&dataset) else { return false };
         let is_short = nodes.len() < *wanted as usize;
         counting.census.short += u64::from(is_short);
         if !chain.layout().has_chain() {
@@ -87,39 +96,40 @@ impl Facts {
         }
         let homes: Vec<NodeId> = members.iter().map(pb::Member::home_id).collect();
         let is_away = members.iter().any(pb::Member::is_guest);
-        // A copy that is missing lies nowhere, so not where the chain wants it either.
+        // A missing copy has no place, so it is not where the chain wants it.
         let is_off = is_short || is_away || !is_in_runs(chain, &homes);
         *counting.off.entry(dataset).or_default() += u64::from(is_off);
         is_off
     }
 
-    /// What it came to, the shares of the chains' nodes counted in.
+    /// The finished census. It includes the moves that even out the nodes' shares.
     #[must_use]
     pub fn finish(&self, counting: &Counting) -> Census {
-        let misplaced = self.datasets.iter().map(|(id, (_, chain))| {
-            // A copy outside its run is, as a rule, one that another node has too few of: they are not two moves.
+        let misplaced = self.datasets.iter().map(|(id, DatasetFacts { chain, .. })| {
+            // A copy outside its run is usually one that another node lacks for its share. The two are one move, so the
+            // larger count is taken.
             counting.off.get(id).copied().unwrap_or(0).max(check_off(chain))
         });
         Census { misplaced: misplaced.sum(), ..counting.census }
     }
 }
 
-/// One node that was missed. Moments are milliseconds since the Unix epoch.
+/// A node that was missed. Moments are milliseconds since the Unix epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// Which.
+    /// The node.
     pub node: NodeId,
-    /// When it was heard last.
+    /// Moment of its last heartbeat before.
     pub failed_ms: u64,
-    /// When it was heard again.
+    /// Moment when it was heard again.
     pub back_ms: Option<u64>,
-    /// What is wrong by the last census, or was when it was over.
+    /// The last census, or the one that ended the failure.
     pub census: Census,
-    /// Since when everything can be read.
+    /// Since when every metablock is readable.
     pub reachable_ms: Option<u64>,
-    /// Since when nothing lacks copies.
+    /// Since when no metablock lacks copies.
     pub whole_ms: Option<u64>,
-    /// Since when everything lies where its chain wants it.
+    /// Since when every metablock is where its chain wants it.
     pub placed_ms: Option<u64>,
 }
 
@@ -129,7 +139,7 @@ impl Failure {
         Self { node, failed_ms, back_ms: None, census, reachable_ms: None, whole_ms: None, placed_ms: None }
     }
 
-    /// Whether all that it took away is restored. What is wrong later is another failure's.
+    /// Whether everything is restored. Later damage belongs to another failure.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.reachable_ms.is_some() && self.whole_ms.is_some() && self.placed_ms.is_some()
@@ -143,7 +153,7 @@ impl Failure {
         self.placed_ms = since(self.placed_ms, census == Census::default());
     }
 
-    /// As an operator is told of it.
+    /// The failure as a message for operators.
     #[must_use]
     pub fn to_message(&self) -> pb::NodeFailure {
         pb::NodeFailure {
@@ -160,15 +170,15 @@ impl Failure {
     }
 }
 
-/// Failures, as this master process has seen them.
+/// Failures seen by this master process.
 #[derive(Clone, Debug, Default)]
 pub struct Failures {
-    /// In the order in which they were noticed.
+    /// Failures, in the order in which they were noticed.
     all: Vec<Failure>,
 }
 
 impl Failures {
-    /// These nodes are missed, heard last at these moments; all others are not.
+    /// Updates the list. `missed` has all nodes that are missed now, each with the moment of its last heartbeat.
     pub fn on_look(&mut self, missed: &BTreeMap<NodeId, u64>, now_ms: u64) {
         for failure in self.all.iter_mut().filter(|failure| failure.back_ms.is_none()) {
             if !missed.contains_key(&failure.node) {
@@ -180,7 +190,7 @@ impl Failures {
             if known.is_some_and(|known| self.all[known].back_ms.is_none()) {
                 continue;
             }
-            // It is told of once: what an earlier failure left open this one takes over.
+            // A node has one entry: the new failure takes over damage of its earlier one.
             known.map(|known| self.all.remove(known));
             self.all.push(Failure::new(*node, *failed_ms));
         }
@@ -190,18 +200,18 @@ impl Failures {
         }
     }
 
-    /// Whether anything is to be counted for them.
+    /// Whether a failure still needs censuses.
     #[must_use]
     pub fn are_open(&self) -> bool {
         self.all.iter().any(|failure| !failure.is_over())
     }
 
-    /// What was found wrong.
+    /// Records a census for all failures that are not over.
     pub fn on_census(&mut self, census: Census, now_ms: u64) {
         self.all.iter_mut().filter(|failure| !failure.is_over()).for_each(|failure| failure.on_census(census, now_ms));
     }
 
-    /// Oldest first.
+    /// All failures, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Failure> {
         self.all.iter()
     }

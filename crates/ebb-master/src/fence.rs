@@ -1,4 +1,4 @@
-//! A change of names or attributes waits until nobody else keeps what it changes: the shell around
+//! Fences: a change of names or attributes waits until no other session caches the changed inodes. The shell around
 //! [`crate::leases::watches`].
 
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use pb::meta_op::Op;
 use crate::shared::Shared;
 use crate::soft::Soft;
 
-/// Waits look again at least so often: the end of the time for reclaiming announces itself to nobody.
+/// Interval at which waits check again. It covers the end of the time for reclaiming, which is not announced.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// While it is up, no session but its own begins to keep anything of these inodes. Lowered when dropped.
+/// While the fence is up, no session but its own starts to watch these inodes. It is lowered when dropped.
 pub(crate) struct Fence {
     shared: Arc<Shared>,
     session: SessionId,
@@ -24,36 +24,40 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// Raises it, and tells whoever keeps something to forget it. [`Fence::wait_until_forgotten`] waits for them.
+    /// Raises a fence, and requests that other sessions forget the inodes. [`Fence::wait_until_forgotten`] waits for
+    /// them.
     pub(crate) fn raise(shared: &Arc<Shared>, session: SessionId, inodes: Vec<InodeId>) -> Self {
         let fence = Self { shared: Arc::clone(shared), session, inodes };
         let mut soft = shared.soft();
         for inode in &fence.inodes {
+            // Ordering: the fence rises before the request, or a session could start to watch in between. I-27.
             soft.watches.raise(session, *inode);
-            tell(&mut soft, session, *inode);
+            request_forgetting(&mut soft, session, *inode);
         }
         drop(soft);
         fence
     }
 
-    /// Takes further inodes behind the fence.
+    /// Adds inodes to the fence.
     pub(crate) fn extend(&mut self, more: impl IntoIterator<Item = InodeId>) {
         let mut soft = self.shared.soft();
         for inode in more {
             if !self.inodes.contains(&inode) {
                 self.inodes.push(inode);
                 soft.watches.raise(self.session, inode);
-                tell(&mut soft, self.session, inode);
+                request_forgetting(&mut soft, self.session, inode);
             }
         }
     }
 
-    /// Returns when nobody else keeps anything of what is behind the fence. `LeaseHeld` after `span`.
+    /// Waits until no other session has the fence's inodes in its cache.
     ///
-    /// A session that does not answer is waited for until it has expired; one that a new master process has not heard
-    /// of yet, until it has told what it holds, or its time is up.
+    /// A session that does not answer is waited for until it expires. A session that is unknown to a new master process
+    /// is waited for until it has reclaimed, or the time for that is over.
+    ///
+    /// Errors: `LeaseHeld` after `span`.
     pub(crate) async fn wait_until_forgotten(&self, span: Duration) -> Result<()> {
-        if self.is_settled(None) {
+        if self.is_clear(None) {
             return Ok(());
         }
         let until = self.shared.runtime.now().after(span);
@@ -63,8 +67,9 @@ impl Fence {
         Ok(())
     }
 
-    fn is_settled(&self, one: Option<InodeId>) -> bool {
+    fn is_clear(&self, one: Option<InodeId>) -> bool {
         let soft = self.shared.soft();
+        // Sessions that have not reclaimed may cache anything.
         if soft.reclaim_until.is_some() && soft.sessions.any_unclaimed(self.session) {
             return false;
         }
@@ -79,13 +84,14 @@ impl Fence {
         loop {
             let changed = changes.notified();
             tokio::pin!(changed);
+            // Ordering: registered before the check, so that a change between the check and the wait wakes this task.
             changed.as_mut().enable();
-            if self.is_settled(Some(inode)) {
+            if self.is_clear(Some(inode)) {
                 return Ok(());
             }
             let left = until.since(self.shared.runtime.now());
             if left.is_zero() {
-                return Err(err!(LeaseHeld, "others keep what they know of {inode} and have not forgotten it yet"));
+                return Err(err!(LeaseHeld, "other sessions cache {inode} and have not forgotten it yet"));
             }
             tokio::select! {
                 biased;
@@ -105,17 +111,18 @@ impl Drop for Fence {
     }
 }
 
-fn tell(soft: &mut Soft, by: SessionId, inode: InodeId) {
+fn request_forgetting(soft: &mut Soft, by: SessionId, inode: InodeId) {
     for session in soft.watches.recall(by, inode) {
         soft.sessions.wake(session);
     }
 }
 
-/// What a request will change as things are now: directories by their names, and inodes by their attributes.
+/// Inodes that a request would change in the present state: directories by their names, other inodes by their
+/// attributes.
 pub(crate) fn touched(machine: &Machine, op: &Op) -> Vec<InodeId> {
     let found = |parent: u64, name: &[u8]| find(machine, parent, name);
     let mut touched: Vec<InodeId> = match op {
-        // What is there already is opened, not made.
+        // A create of an existing name opens the file and changes nothing.
         Op::Create(op) if found(op.parent, &op.name).is_some() => Vec::new(),
         Op::Link(op) => vec![InodeId::new(op.parent), InodeId::new(op.inode)],
         Op::Unlink(op) => std::iter::once(InodeId::new(op.parent)).chain(found(op.parent, &op.name)).collect(),
@@ -155,7 +162,7 @@ pub(crate) fn parents(op: &Op) -> Vec<InodeId> {
     parents.iter().copied().map(InodeId::new).collect()
 }
 
-/// What a name leads to. The superuser's eyes: permissions are checked when the command is applied.
+/// The inode of a name. The query runs as the superuser, because permissions are checked when the command is applied.
 pub(crate) fn find(machine: &Machine, parent: u64, name: &[u8]) -> Option<InodeId> {
     let lookup = Op::Lookup(pb::meta_op::Lookup { parent, name: name.to_vec() });
     let reply = machine.query(SessionId::default(), &Credentials::root(), &lookup).ok()?;

@@ -1,28 +1,29 @@
-//! With how few copies a set goes on while nodes are missing (docs/protocol.md, Fewer members). Plain values in, a decision out.
+//! The smallest number of copies with which a set continues while nodes are missing (docs/protocol.md, Fewer members).
+//! Plain values in, a decision out.
 //!
-//! A dataset wants so many copies, and says with how few a write may be acknowledged. Between the two a set goes on without a
-//! member that has failed, if no other node can take its place. It does not where the member will be there again by itself
-//! (its node sleeps by plan), or where a writer has to be told (its volume is full).
+//! A dataset has a wanted number of copies, and a smaller number that suffices to acknowledge a write. Between the two,
+//! a set continues without a failed member if no other node can replace it. It does not if the member returns by itself
+//! (its node sleeps by plan), or if the writer must get an error (its volume is full). I-104.
 
 use std::fmt;
 use std::time::Duration;
 
 use ebb_types::NodeId;
 
-/// Why a member takes no writes.
+/// Reason why a member takes no writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Absence {
-    /// The master misses its node's heartbeats, holds it for dead, or knows that the volume is poisoned or gone.
+    /// The master misses its node or takes it for dead, or its volume is poisoned or gone.
     Missed,
-    /// The master hears its node, and the holder has had no answer from it at all for a write's deadline.
+    /// The master hears its node, but the holder has had no answer from it for the deadline of a write.
     Silent,
-    /// It answers that its copy is gone, damaged or too old to go on from.
+    /// It reports that its copy is gone, damaged or too old to continue from.
     Lost,
-    /// It answers, or its process is not there, and it has taken no writes for so long.
+    /// It answers, or its process is not running, and it has taken no writes for this long.
     Failing(Duration),
-    /// It has no room: the writer is told.
+    /// It has no room, and the writer must get an error.
     Full,
-    /// A power plan lets its node sleep: it will be there.
+    /// A power plan lets its node sleep, so it will return.
     Asleep,
 }
 
@@ -39,19 +40,21 @@ impl fmt::Display for Absence {
     }
 }
 
-/// A set of which no member can be replaced now.
+/// A set whose absent members cannot be replaced now.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Members that have to take a write before it is acknowledged.
+    /// Number of members that must take a write before it is acknowledged.
     pub min: usize,
-    /// Members that are well and have everything.
+    /// Number of members that take writes and have everything.
     pub well: usize,
-    /// Members that are not.
+    /// The other members.
     pub absent: Vec<(NodeId, Absence)>,
 }
 
-/// Whether such a set goes on with those that are well. If not, a sentence says why. A member that fails, and is not silent,
-/// may be back in a moment: it is waited for as long as `patience`.
+/// Whether the set continues without its absent members. `patience` is the wait for a member that fails without being
+/// silent, because it may be back in a moment.
+///
+/// Errors: a sentence with the reason.
 pub fn check_go_on(case: &Case, patience: Duration) -> Result<(), String> {
     if case.well < case.min {
         return Err(format!("{} members are well, and a write needs {}", case.well, case.min));
@@ -67,21 +70,25 @@ pub fn check_go_on(case: &Case, patience: Duration) -> Result<(), String> {
     }
 }
 
-/// What a holder makes of its set.
+/// A holder's change of its set.
 #[derive(Clone, Debug)]
 pub struct Shrink {
-    /// Members that have to take a write before it is acknowledged.
+    /// Number of members that must take a write before it is acknowledged.
     pub min: usize,
-    /// Members until now.
+    /// Number of members before.
     pub old: usize,
-    /// Members from now on.
+    /// Number of members after.
     pub new: usize,
-    /// Nodes of those that are left out, as far as the master does not hold them for lost.
+    /// Nodes of the removed members that the master does not take for lost.
     pub left_out: Vec<NodeId>,
 }
 
-/// Whether a holder may do that. Below what a write needs it may leave out only who is lost: of the others it knows no more than that it
-/// cannot write to them, and it may be the one that is cut off.
+/// Whether the holder may make the change.
+///
+/// Below the number that a write needs, it may remove only lost members. About the others it knows only that it cannot
+/// write to them, and it may itself be the one that is cut off (I-117).
+///
+/// Errors: a sentence with the reason.
 pub fn check_shrink(shrink: &Shrink) -> Result<(), String> {
     let Shrink { min, old, new, left_out } = shrink;
     match left_out.first().filter(|_| new < min.min(old)) {
@@ -90,18 +97,19 @@ pub fn check_shrink(shrink: &Shrink) -> Result<(), String> {
     }
 }
 
-/// Where a metablock is tried to be placed.
+/// One way to place a metablock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attempt {
-    /// How many copies.
+    /// Number of copies.
     pub copies: usize,
-    /// Also on nodes that are late.
+    /// Whether late nodes may be used.
     pub takes_late: bool,
 }
 
-/// The attempts for a new metablock that finds no room as a whole on nodes that work, best first: with room for a block. `sound`: nodes that work, those that sleep by plan included. While there are
-/// fewer than copies are wanted, fewer copies are made, down to `min`: a copy on a node that is late would keep the first
-/// write waiting.
+/// The attempts to place a new metablock that does not fit as a whole on prompt nodes, best first.
+///
+/// `sound` is the number of usable nodes, with those that sleep by plan. If it is below `wanted`, fewer copies are
+/// tried, down to `min`, before late nodes: a copy on a late node would delay the first write.
 #[must_use]
 pub fn attempts(wanted: usize, min: usize, sound: usize) -> Vec<Attempt> {
     let prompt = |copies| Attempt { copies, takes_late: false };

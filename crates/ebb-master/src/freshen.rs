@@ -1,4 +1,4 @@
-//! Sizes and times of files that somebody is writing: asked of the holder, as `stat` needs them.
+//! Sizes and times of files with a writer. `stat` needs the present ones, so the holder is asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,17 +13,21 @@ use tokio::sync::Notify;
 use crate::sessions::HolderView;
 use crate::shared::Shared;
 
-/// Waits look again at least so often.
+/// Interval at which waits check again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Kept back from the caller's deadline for the way of the answer.
+/// Part of the caller's deadline that is kept for the way of the answer.
 const MARGIN: Duration = Duration::from_millis(300);
 
-/// Replaces sizes and times in a reply by the holders' own, where a session other than the caller writes.
+/// Replaces sizes and times in a reply by the holders' own, for files that a session other than the caller writes.
 ///
-/// A holder is asked until its session's time is up: then its file is in recovery, and its size unknown until that is
-/// done. A query waits for that too, and fails with `Unavailable` rather than tell a wrong size. So do the mutations whose
-/// answer goes on to a kernel as the file's attributes, which would believe a size that is too small and drop pages that
-/// programs have mapped; but they have been done, and are answered with what is committed if nothing better comes.
+/// A holder is asked until its session expires. Then its file is in recovery, and the size is unknown until that is
+/// done. A query waits for that too, and fails rather than show a wrong size.
+///
+/// Some mutations pass their attributes on to a kernel. With a size that is too small, the kernel would drop pages that
+/// programs have mapped. Such mutations wait as well. But they are already applied, so at the deadline they get the
+/// committed attributes.
+///
+/// Errors: `Unavailable` for a query whose file is still in recovery at the deadline.
 pub(crate) async fn freshen(
     shared: &Arc<Shared>,
     session: SessionId,
@@ -35,10 +39,10 @@ pub(crate) async fn freshen(
         Op::Lookup(_) | Op::GetAttr(_) | Op::Resolve(_) => {
             reply.attr.iter().filter_map(|attr| unsure(shared, session, attr)).collect()
         }
-        // A new size is the business of who has the lease.
+        // The lease holder itself decides about a new size.
         Op::SetAttr(set) if set.size.is_some() => return Ok(()),
         Op::Link(_) | Op::SetAttr(_) => reply.attr.iter().filter_map(|attr| unsure(shared, session, attr)).collect(),
-        // Helps are left out below, not asked for.
+        // With `hint`, entries of files that other sessions write get no attributes, so no holder is asked.
         Op::ReadDir(read) if read.plus && !read.hint => {
             let attrs = reply.entries.iter().filter_map(|entry| entry.attr.as_ref());
             attrs.filter_map(|attr| unsure(shared, session, attr)).collect()
@@ -53,7 +57,7 @@ pub(crate) async fn freshen(
         .now()
         .after(deadline.saturating_sub(MARGIN).min(shared.options.session_ttl + Duration::from_secs(5)));
     let mut fresh = BTreeMap::new();
-    // All are asked at once, so that one answer of a holder covers its files.
+    // All questions go out at once, so that one answer of a holder covers all its files.
     let inquiries: Vec<_> = asked.into_iter().map(|inode| Inquiry::ask(shared, session, inode)).collect();
     for inquiry in &inquiries {
         match inquiry.wait(until).await {
@@ -65,21 +69,21 @@ pub(crate) async fn freshen(
     }
     if let Some(attr) = &mut reply.attr {
         match fresh.get(&attr.inode) {
-            // A time that was set just now is told as it was set.
+            // A time that this mutation has set is shown as it was set.
             Some(fresh) if !op.is_query() => attr.size = fresh.size,
             _ => drop(refresh(attr, &fresh)),
         }
     }
     for entry in &mut reply.entries {
         if let Some(attr) = &mut entry.attr {
-            // Something was written that is not committed: readers by the recorded map would miss it.
+            // The holder has uncommitted writes, which readers by the recorded map would miss.
             entry.unsettled |= refresh(attr, &fresh);
         }
     }
     Ok(())
 }
 
-/// Puts the attributes that everybody shall see in place of the committed ones; true: data or size differ.
+/// Replaces committed attributes by fresh ones. Returns whether size or modification time differ.
 fn refresh(attr: &mut pb::Attr, fresh: &BTreeMap<u64, pb::Attr>) -> bool {
     let Some(fresh) = fresh.get(&attr.inode) else { return false };
     let differs = (attr.size, attr.mtime_ns) != (fresh.size, fresh.mtime_ns);
@@ -87,7 +91,7 @@ fn refresh(attr: &mut pb::Attr, fresh: &BTreeMap<u64, pb::Attr>) -> bool {
     differs
 }
 
-/// The inode, if what the answer says of it may not be what a stat has to show.
+/// The inode of these attributes, if they may be out of date for `stat`.
 fn unsure(shared: &Shared, session: SessionId, attr: &pb::Attr) -> Option<InodeId> {
     let inode = InodeId::new(attr.inode);
     if attr.kind != FileKind::File.raw() {
@@ -95,17 +99,17 @@ fn unsure(shared: &Shared, session: SessionId, attr: &pb::Attr) -> Option<InodeI
     }
     let machine = shared.group.machine();
     let held_elsewhere = machine.holder(inode).is_some_and(|holder| holder != session);
-    // A holder may have committed and gone since the answer was made: what it wrote is missing from the answer.
+    // A holder may have committed and given up the lease since the reply was made, which then lacks its writes.
     let overtaken = machine.attr(inode).is_ok_and(|now| now != *attr);
     (held_elsewhere || attr.size_unknown || overtaken || is_abandoned(shared, inode)).then_some(inode)
 }
 
-/// Whether the holder has lost the lease and its recovery is about to begin: what is recorded may be less than was synced.
+/// Whether the holder has lost the lease and a recovery is about to start. The record may then lack synced writes.
 fn is_abandoned(shared: &Shared, inode: InodeId) -> bool {
     shared.soft().work.abandoned.contains(&inode)
 }
 
-/// One file's question to its holder. Taken back when dropped.
+/// A question to the holder of one file. It is released when dropped.
 struct Inquiry {
     shared: Arc<Shared>,
     session: SessionId,
@@ -124,14 +128,16 @@ impl Inquiry {
         Self { shared: Arc::clone(shared), session, inode, question, changes }
     }
 
-    /// The attributes as they are for everybody now; `None`: the file is gone.
+    /// The attributes as every session should see them now. `None` means that the file is gone.
+    ///
+    /// Errors: `Unavailable` if the size is still unknown at `until`.
     async fn wait(&self, until: Moment) -> Result<Option<pb::Attr>> {
         let changes = self.changes.as_ref().expect("taken only when dropped");
         loop {
             let changed = changes.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            // Ordering: both of one moment. A holder that is gone by then has committed.
+            // Ordering: attributes and holder are of one moment. A holder that is gone by then has committed.
             let (committed, holder) = {
                 let machine = self.shared.group.machine();
                 let Ok(committed) = machine.attr(self.inode) else { return Ok(None) };
@@ -142,7 +148,7 @@ impl Inquiry {
             }
             let left = until.since(self.shared.runtime.now());
             if left.is_zero() {
-                // A holder that lives and says nothing does not keep others from listing a directory.
+                // A live holder that does not answer must not keep others from listing a directory.
                 let is_unknown = committed.size_unknown || is_abandoned(&self.shared, self.inode);
                 return if is_unknown { Err(unknown(self.inode)) } else { Ok(Some(committed)) };
             }
@@ -155,21 +161,22 @@ impl Inquiry {
     }
 
     fn answer(&self, committed: &pb::Attr, holder: Option<SessionId>) -> Option<pb::Attr> {
-        // Ordering: a holder's word that it has nothing is taken in one step under this lock, with what it means for the file.
+        // Ordering: `poll` records, under one hold of this lock, that a holder gave the file up and that the file is
+        // abandoned. So the two checks below never see one without the other.
         let soft = self.shared.soft();
         if committed.size_unknown || soft.work.abandoned.contains(&self.inode) {
             return None;
         }
         let Some(holder) = holder else { return Some(*committed) };
         if !soft.sessions.contains(holder) {
-            // Its recovery is about to begin.
+            // The holder's recovery is about to start.
             return None;
         }
         match self.question {
             Some((asked, number)) if asked == holder => {
                 soft.sessions.answer(holder, self.inode, number).map(|view| with(committed, view))
             }
-            // The lease changed hands since: what was written before this question is committed.
+            // The lease changed hands since the question, so everything written before it is committed.
             _ => Some(*committed),
         }
     }

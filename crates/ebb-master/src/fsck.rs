@@ -1,6 +1,6 @@
-//! Comparing the map with what the volumes have.
+//! File-system check: comparison of the map with the replicas on the volumes.
 //!
-//! Judging one set is pure ([`examine`]); around it, members are asked in slices, so that memory stays bounded.
+//! The verdict on one set is pure ([`examine`]). The members are asked in slices of sets, so that memory stays bounded.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,46 +18,46 @@ use crate::shared::Shared;
 use crate::shortage::{Obstacles, Tally, explain_found};
 use crate::view::nodes;
 
-/// Sets examined in one go.
+/// Sets examined at a time.
 const SLICE: usize = 5000;
-/// Sentences in an answer.
+/// Maximum number of sentences in a reply.
 const FINDINGS_MAX: usize = 100;
-/// Files in an answer.
+/// Maximum number of lost files in a reply.
 const LOST_MAX: usize = 1000;
 
-/// How one member's replica was found.
+/// State in which a member's replica was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// At the committed version or above.
+    /// It has the committed version or a higher one.
     Good,
-    /// Its bytes do not match their checksums, or its volume says so.
+    /// Its bytes do not match their checksums, or its volume reports damage.
     Corrupt,
-    /// Not there, or below the committed version.
+    /// It is absent, or below the committed version.
     Behind,
     /// Its node does not answer.
     Unreachable,
-    /// A plan keeps its node off: nobody has looked.
+    /// A power plan keeps its node off, so it was not examined.
     Asleep,
 }
 
-/// One set, as recorded and as found.
+/// One set as recorded and as found.
 #[derive(Clone, Debug)]
 pub struct Examined {
-    /// As recorded.
+    /// The recorded set.
     pub record: pb::Metablock,
-    /// Copies that the dataset asks for.
+    /// Number of copies that the dataset wants.
     pub wanted: usize,
-    /// Under a write lease or in recovery: the record may lag.
+    /// Whether the file has a write lease or is in recovery, so that the record may lag behind.
     pub unsettled: bool,
-    /// Each member, in the record's order.
+    /// State of each member, in the record's order.
     pub found: Vec<(pb::Member, Found)>,
 }
 
-/// Adds one set to the counts; returns a sentence for each thing that is wrong.
+/// Adds one set to the counts of the reply. Returns a sentence for each fault.
 pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
     reply.metablocks += 1;
     reply.unsettled += u64::from(set.unsettled);
-    // Granted, and nothing is committed yet: nothing is missed. What is there and damaged counts all the same.
+    // Before the first commit a missing replica is no loss. Damage to a replica that exists counts all the same.
     let committed = set.record.min_version() != ebb_types::Version::ZERO;
     let mut findings = Vec::new();
     let nodes = |wanted: Found| -> BTreeSet<NodeId> {
@@ -68,7 +68,7 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
     reply.unseen += asleep.len() as u64;
     let mut say = |text: String| findings.push(format!("m{} (index {}): {text}", set.record.id, set.record.index));
     for (member, found) in &set.found {
-        let what = match found {
+        let fault = match found {
             Found::Good | Found::Asleep => continue,
             Found::Behind | Found::Unreachable if !committed => continue,
             Found::Corrupt => {
@@ -82,7 +82,7 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
                 "is out of reach: its node does not answer; it is made again elsewhere once the node is dead"
             }
         };
-        say(format!("replica on n{} v{} {what}", member.node, member.volume));
+        say(format!("replica on n{} v{} {fault}", member.node, member.volume));
     }
     if !committed {
         return findings;
@@ -106,7 +106,7 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
     findings
 }
 
-/// Answers `Fsck`. What is found damaged is queued for repair.
+/// Answers `Fsck`, and queues the damage that it finds for repair.
 pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Duration) -> Result<pb::FsckReply> {
     let mut reply = pb::FsckReply::default();
     if call.scrub {
@@ -137,15 +137,17 @@ pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Durati
     Ok(reply)
 }
 
-/// A loss was accepted, and replicas that the map does not name were kept since: once every metablock has a replica that
-/// serves, nobody needs them.
+/// Resumes deletions that were held since a loss was accepted. Unmapped replicas are no longer needed once every
+/// metablock has a replica that serves.
 async fn release_deletions(shared: &Shared, reply: &mut pb::FsckReply) -> Result<()> {
     if !shared.group.machine().deletions_held() {
         return Ok(());
     }
     if reply.missing == 0 {
         shared.group.propose(Op::ReleaseDeletions(pb::Empty {})).await?;
-        tracing::info!("every metablock has a replica that serves: deletions, held since a loss was accepted, go on");
+        tracing::info!(
+            "every metablock has a replica that serves: deletions, held since a loss was accepted, are resumed"
+        );
         return Ok(());
     }
     let held = format!(
@@ -157,7 +159,7 @@ async fn release_deletions(shared: &Shared, reply: &mut pb::FsckReply) -> Result
     Ok(())
 }
 
-/// Files that a person has to decide about, as many as an answer holds.
+/// Adds a lost metablock to the list of files about which an operator must decide.
 fn note_lost(reply: &mut pb::FsckReply, attr: &pb::Attr, index: u64) {
     if let Some(known) = reply.lost.iter_mut().find(|file| file.inode == attr.inode) {
         known.indexes.push(index);
@@ -167,6 +169,7 @@ fn note_lost(reply: &mut pb::FsckReply, attr: &pb::Attr, index: u64) {
     }
 }
 
+/// Adds the paths of the lost files.
 fn name_lost(machine: &Machine, reply: &mut pb::FsckReply) {
     if reply.lost.is_empty() {
         return;
@@ -177,7 +180,7 @@ fn name_lost(machine: &Machine, reply: &mut pb::FsckReply) {
     }
 }
 
-/// Replicas that no record names, on volumes that are within reach.
+/// Counts replicas without a record, on volumes of live nodes.
 fn count_strays(shared: &Shared, machine: &Machine, reply: &mut pb::FsckReply) {
     let soft = shared.soft();
     let live = nodes(machine).map(|node| NodeId::new(node.id)).filter(|node| soft.registry.is_live(*node));
@@ -188,10 +191,10 @@ fn count_strays(shared: &Shared, machine: &Machine, reply: &mut pb::FsckReply) {
     let foreign = machine.quarantined().map(|stray| {
         (stray, "has an id that this cluster never gave out (another history's): quarantined, and never deleted here")
     });
-    for ((volume, metablock), what) in strays.chain(foreign).filter(|((volume, _), _)| live.contains(volume)) {
+    for ((volume, metablock), fault) in strays.chain(foreign).filter(|((volume, _), _)| live.contains(volume)) {
         reply.orphaned += 1;
         if reply.findings.len() < FINDINGS_MAX {
-            reply.findings.push(format!("replica {metablock} on {volume} {what}"));
+            reply.findings.push(format!("replica {metablock} on {volume} {fault}"));
         }
     }
 }
@@ -216,7 +219,7 @@ async fn examine_slice(
     let answers = describe(shared, wanted).await;
     let mut findings = Vec::new();
     for (inode, record) in records {
-        // What has changed while members were asked is judged by what is recorded now.
+        // The answers may be older than a change of the set, so a changed set is not assessed.
         let Some((_, now)) = shared.group.machine().find_metablock(record.metablock_id()) else { continue };
         if now.members != record.members {
             reply.metablocks += 1;
@@ -247,7 +250,7 @@ async fn examine_slice(
     findings
 }
 
-/// What stands in the way of further members of a file's sets.
+/// Obstacles to further members of a file's sets.
 pub(crate) fn obstacles(shared: &Shared, inode: InodeId) -> Obstacles {
     let now = shared.runtime.now();
     let soft = shared.soft();
@@ -260,7 +263,7 @@ fn place(record: &pb::Metablock, member: &pb::Member) -> Place {
     (record.metablock_id(), member.volume_id())
 }
 
-/// `silence`: what it means that the member has not answered.
+/// State of a member's replica by the member's answer. `silence` is the state of a member without an answer.
 fn find_state(
     shared: &Shared,
     record: &pb::Metablock,
@@ -271,7 +274,7 @@ fn find_state(
     let place = place(record, member);
     let mut soft = shared.soft();
     if soft.registry.is_dead(member.node_id()) {
-        // It was missed before a plan left it out.
+        // The node was already missed before a plan left it out, so its silence is not by plan.
         return Found::Unreachable;
     }
     let work = &mut soft.work;
@@ -287,8 +290,8 @@ fn find_state(
     if work.damaged.contains(&place) { Found::Corrupt } else { Found::Good }
 }
 
-/// Has every live node read all its replicas. A node that does not is named, and the others are heard all the same:
-/// some of the caller's time is left for them.
+/// Lets every live node read all its replicas. A node that fails is named in the reply. Part of the deadline is left
+/// for the rest of the check.
 async fn scrub(shared: &Arc<Shared>, deadline: Duration, reply: &mut pb::FsckReply) -> Result<()> {
     let live =
         shared.with_view(|view| view.nodes().filter(|node| view.soft.registry.is_live(*node)).collect::<Vec<_>>());
@@ -311,7 +314,7 @@ async fn scrub(shared: &Arc<Shared>, deadline: Duration, reply: &mut pb::FsckRep
         .collect();
     for (node, call) in calls {
         if let Err(error) = call.join().await? {
-            tracing::warn!(%node, %error, "not scrubbed");
+            tracing::warn!(%node, %error, "a node could not be scrubbed");
             reply.unscrubbed.push(node.raw());
             if reply.findings.len() < FINDINGS_MAX {
                 reply
@@ -323,13 +326,14 @@ async fn scrub(shared: &Arc<Shared>, deadline: Duration, reply: &mut pb::FsckRep
     Ok(())
 }
 
-/// Returns when the node counts as dead: a scrub may take hours, and a frozen node would take all of them.
+/// Returns when the node counts as dead. A scrub may take hours, and a frozen node would use up all of them.
 async fn death(shared: &Shared, node: NodeId) {
     while shared.soft().registry.is_live(node) {
         shared.runtime.sleep(Duration::from_secs(1)).await;
     }
 }
 
+/// Queues the damage that a scrub found.
 fn note_scrubbed(shared: &Shared, node: NodeId, reply: &pb::ScrubReply) {
     let machine = shared.group.machine();
     let mut soft = shared.soft();

@@ -1,15 +1,16 @@
-//! Nodes that are slow beyond their peers: gray.
+//! Gray nodes: nodes that answer, but are slow beyond their peers.
 //!
-//! A node that answers, and takes a hundred times as long as others, is worse than one that is gone: each set with a copy there is
-//! as slow as it. Two kinds of evidence come in. Nodes tell with their heartbeats what small commits take on their disks. Clients
-//! tell with their polls whose answers take them far longer than those of their peers in the same sets, and whose do not.
+//! A node that answers a hundred times slower than others does more harm than a node that is gone, because every set
+//! with a copy there becomes as slow. There are two kinds of evidence. Nodes report with their heartbeats the time of
+//! small commits on their disks. Clients report with their polls which nodes are far slower than the other members of
+//! the same sets, and which are not.
 //!
-//! Both are relative: where everything is slow, nothing is gray. A node has an excuse while it works for itself (copies, a
-//! checkpoint, a scrub) and when it has just started. Who sleeps by plan, is silent or dead is not judged at all. Fewer than
-//! half of the nodes are gray at a time.
+//! Both are relative: where everything is slow, nothing is gray. A node is excused while it works for itself (copies, a
+//! checkpoint, a scrub) and for a while after its start. A node that sleeps by plan, is silent or is dead is not
+//! assessed. Fewer than half of the nodes are gray at a time.
 //!
-//! A gray node is so for ten seconds after the last evidence at least, twice as long each time that it comes back to it. A
-//! plain state machine; moments come in as arguments.
+//! A node stays gray until it has been well for ten seconds. The time doubles each time that the node becomes gray
+//! again soon. The module is a plain state machine; moments come in as arguments.
 
 mod rate;
 pub(crate) mod run;
@@ -25,28 +26,29 @@ use ebb_wire::pb;
 
 use self::rate::Rate;
 
-/// Less is not slow, whatever others take.
+/// A shorter time is never slow, whatever the peers take.
 pub const FLOOR: Duration = Duration::from_millis(50);
-/// Slow is who takes so many times as long as its peers.
+/// A node is slow if it takes this many times as long as its peers.
 pub const RATIO: u32 = 5;
-/// Commits are slow for so long before that counts. (Clients wait as long before they say anything.)
+/// Time for which commits must be slow before that counts. (Clients wait as long before they report a slow node.)
 const SLOW_FOR: Duration = Duration::from_secs(3);
-/// With fewer commits in the last seconds a disk's pace is not known.
+/// Minimum number of commits of which a disk's time is known.
 const COMMITS_MIN: u32 = 3;
-/// What a node or a client says is believed for so long.
+/// Time for which a report of a node or client counts.
 const BELIEVED: Duration = Duration::from_secs(10);
-/// After a start, and after work that excuses.
+/// Time for which a node is excused after its start.
 const EXCUSED_AT_START: Duration = Duration::from_secs(10);
+/// Time for which a node is excused after its last work for itself.
 const EXCUSED_AFTER_WORK: Duration = Duration::from_secs(5);
-/// A gray node shows for so long that it is well; doubled each time that it is gray again soon.
+/// Time for which a gray node must be well. It doubles each time that the node becomes gray again soon.
 const HOLD: Duration = Duration::from_secs(10);
 const DOUBLINGS_MAX: u32 = 6;
-/// Gray again within this is soon.
+/// A node that becomes gray within this time of the last episode does so "soon".
 const SOON: Duration = Duration::from_secs(600);
-/// Of what one client says, nodes that are looked at.
-const TOLD_MAX: usize = 1024;
+/// Maximum number of nodes taken from one client's report.
+const REPORTED_MAX: usize = 1024;
 
-/// What something takes at a node, and at its peers.
+/// Time of an operation at a node and at its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Figure {
     /// At the node.
@@ -56,7 +58,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Whether that is far beyond the peers.
+    /// Whether the node is far slower than its peers.
     #[must_use]
     pub fn is_slow(self) -> bool {
         self.took >= FLOOR && self.took >= self.peers * RATIO
@@ -66,16 +68,16 @@ impl Figure {
 /// Why a node is gray.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// Since when, in milliseconds since the Unix epoch.
+    /// Start of the episode, in milliseconds since the Unix epoch.
     pub since_ms: u64,
-    /// What its own commits take, if that is why.
+    /// Time of its own commits, if its disk is a reason.
     pub disk: Option<Figure>,
-    /// What clients wait for its answers, and how many do, if that is why.
+    /// The worst time that clients wait for its answers, and the number of such clients, if answers are a reason.
     pub answers: Option<(Figure, u32)>,
 }
 
 impl Verdict {
-    /// The worse of the two.
+    /// The worse of the two figures.
     #[must_use]
     pub fn figure(&self) -> Figure {
         let worst =
@@ -83,7 +85,7 @@ impl Verdict {
         worst.expect("a verdict has a reason")
     }
 
-    /// As clients and people see it.
+    /// The verdict as a message for clients and operators.
     #[must_use]
     pub fn to_message(&self) -> pb::Gray {
         let cause = match (self.disk, self.answers) {
@@ -103,27 +105,27 @@ impl Verdict {
     }
 }
 
-/// Whether a node can be judged.
+/// Whether a node can be assessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It is there, and no plan lets it sleep.
+    /// It is heard, and no plan lets it sleep.
     There,
-    /// It is silent, and not dead yet: what is known of it stays as it is.
+    /// It is silent but not dead. Its verdict stays as it is.
     Silent,
-    /// It is dead, or sleeps by plan: it is not gray, whatever it takes.
+    /// It is dead, or sleeps by plan. It is not gray, whatever its times.
     Away,
 }
 
-/// What has changed with a node.
+/// A change of a node's verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// It is gray from now on.
+    /// The node is gray from now on.
     Began(NodeId, Verdict),
-    /// It is not any more, after so long.
+    /// The node is no longer gray; the episode lasted this long.
     Ended(NodeId, Duration),
 }
 
-/// A mistake that is planted.
+/// A planted mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Habit {
     /// None.
@@ -131,11 +133,11 @@ pub enum Habit {
     Good,
     /// No node ever becomes gray.
     NeverBegins,
-    /// A gray node stays so.
+    /// A gray node stays gray.
     NeverEnds,
 }
 
-/// What is known of the pace of all nodes.
+/// The evidence and verdicts of all nodes.
 #[derive(Debug, Default)]
 pub struct Gray {
     habit: Habit,
@@ -146,28 +148,28 @@ pub struct Gray {
 
 #[derive(Debug, Default)]
 struct Node {
-    /// What its small commits take, and when it said so.
+    /// Time of its small commits, and the moment of the report.
     disk: Option<(Duration, Moment)>,
     excused_until: Moment,
-    /// Since when its commits are slow.
+    /// Since when its commits have been slow.
     slow_since: Option<Moment>,
-    /// Since when it shows that it is well.
+    /// Since when it has been well, while it is gray.
     well_since: Option<Moment>,
     gray: Option<(Moment, Verdict)>,
-    /// When it was gray last, and how often soon after another time.
+    /// End of the last episode, and number of episodes in a row that followed another one soon.
     ended: Option<Moment>,
     again: u32,
-    /// As of the last look.
+    /// As of the last tick.
     is_there: bool,
 }
 
 impl Node {
-    fn is_judged(&self, now: Moment) -> bool {
+    fn is_assessed(&self, now: Moment) -> bool {
         self.is_there && now >= self.excused_until
     }
 }
 
-/// What a client said last.
+/// The last report of a client.
 #[derive(Debug)]
 struct Report {
     at: Moment,
@@ -175,7 +177,7 @@ struct Report {
     well: BTreeSet<NodeId>,
 }
 
-/// What all evidence of one node comes to.
+/// All evidence of one node.
 #[derive(Clone, Copy, Default)]
 struct Evidence {
     disk: Option<Figure>,
@@ -184,49 +186,51 @@ struct Evidence {
 }
 
 impl Gray {
-    /// Nobody is.
+    /// No node is gray.
     #[must_use]
     pub fn new(habit: Habit) -> Self {
         Self { habit, ..Self::default() }
     }
 
-    /// A node tells what small commits take on its disks, and whether it works for itself.
+    /// Records the commit times that a node reports of its disks, and whether it works for itself.
     pub fn on_heartbeat(&mut self, node: NodeId, volumes: &[pb::Volume], working: bool, now: Moment) {
         let known = self.nodes.entry(node).or_default();
-        // Of a very slow disk that nobody writes to only a timing now and then is told.
+        // Writers avoid a gray node, so only an occasional timing commit shows whether a very slow disk has recovered.
         let enough = if known.gray.is_some() { 1 } else { COMMITS_MIN };
-        let told = volumes.iter().filter(|volume| volume.commits >= enough);
-        let worst = told.map(|volume| Duration::from_micros(volume.commit_us)).max();
+        let timed = volumes.iter().filter(|volume| volume.commits >= enough);
+        let worst = timed.map(|volume| Duration::from_micros(volume.commit_us)).max();
         known.disk = worst.map(|took| (took, now));
         if working {
             known.excused_until = known.excused_until.max(now.after(EXCUSED_AFTER_WORK));
         }
     }
 
-    /// A node's process has started.
+    /// Excuses a node whose process has just started.
     pub fn on_start(&mut self, node: NodeId, now: Moment) {
         self.nodes.entry(node).or_default().excused_until = now.after(EXCUSED_AT_START);
     }
 
-    /// A client tells whom it finds slow, and whom not. One that finds half of all slow is slow itself.
+    /// Records which nodes a client finds slow, and which well. A client that finds more than half of them slow is
+    /// probably slow itself, and its complaints are dropped.
     pub fn on_poll(&mut self, session: SessionId, slow: &[pb::SlowNode], well: &[u64], now: Moment) {
         if slow.is_empty() && well.is_empty() {
             self.reports.remove(&session);
             return;
         }
-        let figure = |told: &pb::SlowNode| {
-            let (took, peers) = (Duration::from_micros(told.took_us), Duration::from_micros(told.peers_us));
-            (NodeId::new(told.node), Figure { took, peers })
+        let figure = |slow: &pb::SlowNode| {
+            let (took, peers) = (Duration::from_micros(slow.took_us), Duration::from_micros(slow.peers_us));
+            (NodeId::new(slow.node), Figure { took, peers })
         };
-        let well = well.iter().take(TOLD_MAX).map(|node| NodeId::new(*node)).collect();
-        let mut report = Report { at: now, slow: slow.iter().take(TOLD_MAX).map(figure).collect(), well };
+        let well = well.iter().take(REPORTED_MAX).map(|node| NodeId::new(*node)).collect();
+        let mut report = Report { at: now, slow: slow.iter().take(REPORTED_MAX).map(figure).collect(), well };
         if report.slow.len() * 2 > report.slow.len() + report.well.len() {
             report.slow.clear();
         }
         self.reports.insert(session, report);
     }
 
-    /// Time passes: who is gray from now on, and who is not any more.
+    /// Advances the time, and returns the nodes whose verdict changed. `now_ms` is in milliseconds since the Unix
+    /// epoch.
     pub fn on_tick(&mut self, standings: &BTreeMap<NodeId, Standing>, now: Moment, now_ms: u64) -> Vec<Change> {
         self.reports.retain(|_, report| now.since(report.at) < BELIEVED);
         self.nodes.retain(|node, _| standings.contains_key(node));
@@ -239,12 +243,12 @@ impl Gray {
                 changes.extend(known.turn_well(*node, now));
             }
         }
-        let judged: Vec<NodeId> =
-            self.nodes.iter().filter(|(_, node)| node.is_judged(now)).map(|(node, _)| *node).collect();
+        let assessed: Vec<NodeId> =
+            self.nodes.iter().filter(|(_, node)| node.is_assessed(now)).map(|(node, _)| *node).collect();
         let mut slow = Vec::new();
-        for node in judged {
+        for node in assessed {
             let evidence = self.evidence(node, now);
-            let known = self.nodes.get_mut(&node).expect("it is judged");
+            let known = self.nodes.get_mut(&node).expect("the list came from this map");
             match &mut known.gray {
                 Some((_, verdict)) => {
                     verdict.refresh(evidence);
@@ -266,13 +270,14 @@ impl Gray {
                 }
             }
         }
-        // The slowest first: there is not room for all.
+        // The limit may not admit all of them, so the slowest come first.
         slow.sort_by_key(|(_, verdict)| std::cmp::Reverse(verdict.figure().took));
         let there = self.nodes.values().filter(|node| node.is_there).count();
         for (node, verdict) in slow {
             let gray = self.nodes.values().filter(|node| node.gray.is_some()).count();
+            // I-108: fewer than half of the nodes are gray, or writers would have too few nodes left.
             if (gray + 1) * 2 < there && self.habit != Habit::NeverBegins {
-                self.nodes.get_mut(&node).expect("it is judged").turn_gray(verdict, now);
+                self.nodes.get_mut(&node).expect("the list came from this map").turn_gray(verdict, now);
                 changes.push(Change::Began(node, verdict));
             }
         }
@@ -280,11 +285,11 @@ impl Gray {
     }
 
     fn evidence(&self, node: NodeId, now: Moment) -> Evidence {
-        let told = |node: &Node| node.disk.filter(|(_, at)| now.since(*at) < BELIEVED).map(|(took, _)| took);
+        let reported = |node: &Node| node.disk.filter(|(_, at)| now.since(*at) < BELIEVED).map(|(took, _)| took);
         let others =
-            self.nodes.iter().filter(|(id, other)| **id != node && other.gray.is_none() && other.is_judged(now));
-        let peers = median(others.filter_map(|(_, other)| told(other)).collect());
-        let own = self.nodes.get(&node).and_then(told);
+            self.nodes.iter().filter(|(id, other)| **id != node && other.gray.is_none() && other.is_assessed(now));
+        let peers = median(others.filter_map(|(_, other)| reported(other)).collect());
+        let own = self.nodes.get(&node).and_then(reported);
         let had_slow_disk = self.verdict(node).is_some_and(|verdict| verdict.disk.is_some());
         let is_quick = |took| took < FLOOR / 2 || peers.is_some_and(|peers| took < peers * 2);
         let figure = own.zip(peers).map(|(took, peers)| Figure { took, peers });
@@ -295,7 +300,7 @@ impl Gray {
         Evidence {
             disk: figure.filter(|figure| figure.is_slow()),
             answers: worst.filter(|_| found.len() > well).map(|figure| (figure, clients)),
-            // Where it was slow it has to be told that it is not.
+            // No news is good news only for a disk that was never slow. A slow disk must be reported well.
             is_disk_well: own.map_or(!had_slow_disk, is_quick),
         }
     }
@@ -309,24 +314,26 @@ impl Gray {
         gray.into_iter().map(|(_, node)| node).collect()
     }
 
-    /// Why a node is gray, if it is.
+    /// Verdict on a gray node.
     #[must_use]
     pub fn verdict(&self, node: NodeId) -> Option<Verdict> {
         Some(self.nodes.get(&node)?.gray?.1)
     }
 
-    /// Nodes that a client finds slow and that count as gray for it alone: its own link may be what is slow.
+    /// Nodes that count as gray for one client only, because it finds them slow. Its own link may be the cause.
     #[must_use]
     pub fn slow_for(&self, session: SessionId, now: Moment) -> Vec<NodeId> {
         let Some(report) = self.reports.get(&session).filter(|_| self.habit != Habit::NeverBegins) else {
             return Vec::new();
         };
-        let is_judged = |node: &NodeId| self.nodes.get(node).is_some_and(|node| node.is_judged(now));
-        report.slow.keys().copied().filter(is_judged).collect()
+        let is_assessed = |node: &NodeId| self.nodes.get(node).is_some_and(|node| node.is_assessed(now));
+        report.slow.keys().copied().filter(is_assessed).collect()
     }
 
-    /// A holder wants another member in the place of one on this node, only because it is gray. Refused if it is not, or if there
-    /// were too many lately: a node that turns gray does not start a storm of copies.
+    /// Permits a holder to replace a member only because its node is gray.
+    ///
+    /// Errors: `Unavailable` if the node is not gray, or if there were too many replacements lately. The limit keeps a
+    /// node that turns gray from starting a storm of copies.
     pub fn on_replacement(&mut self, session: SessionId, node: NodeId, now: Moment) -> Result<()> {
         if self.verdict(node).is_none() && !self.slow_for(session, now).contains(&node) {
             bail!(Unavailable, "n{node} is not gray, so its copy stays")
@@ -356,7 +363,7 @@ impl Node {
 }
 
 impl Verdict {
-    /// The newest figures; those that it began with where there are none.
+    /// Takes the newest figures. Without new evidence the old ones stay.
     fn refresh(&mut self, evidence: Evidence) {
         if evidence.disk.is_some() || evidence.answers.is_some() {
             (self.disk, self.answers) = (evidence.disk, evidence.answers);
@@ -364,8 +371,8 @@ impl Verdict {
     }
 }
 
-/// The upper median of what at least two told.
-fn median(mut told: Vec<Duration>) -> Option<Duration> {
-    told.sort_unstable();
-    (told.len() >= 2).then(|| told[told.len() / 2])
+/// The upper median of at least two times.
+fn median(mut times: Vec<Duration>) -> Option<Duration> {
+    times.sort_unstable();
+    (times.len() >= 2).then(|| times[times.len() / 2])
 }

@@ -1,14 +1,14 @@
-//! The raft group: one task that owns the node, the log and the right to change the state machine.
+//! The raft group: one task owns the node, the log and the right to change the state machine.
 //!
-//! A proposal goes through propose, ready, append to the log, fdatasync, advance, apply, in a group of one as in any
-//! other: nothing skips the log. What waits while a batch is being synced goes into the next one (group commit).
+//! A proposal goes through propose, ready, append to the log, fdatasync, advance and apply. A group of one does the
+//! same as any other: nothing skips the log. Proposals that arrive during a sync go into the next batch (group commit).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ebb_meta::{Applied, EPOCH_STEP_MAX, Machine, Reply};
+use ebb_meta::{Applied, Machine, Reply};
 use ebb_runtime::{Moment, Runtime, Task};
 use ebb_types::{ClusterId, Error, Result, bail, err};
 use ebb_wire::{Message, pb};
@@ -19,65 +19,39 @@ use raft::{RawNode, StateRole};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::log::wal::Urgency;
-use crate::log::{Batch, CheckpointWriter, DataDir, LogMemory, Wal, WalOptions};
+use crate::log::{Batch, CheckpointWriter, DataDir, LogMemory, Wal};
 
 mod look;
+mod options;
 pub mod recover;
 mod urgency;
 
 use look::Look;
+pub use options::GroupOptions;
 use recover::{At, Commands, Start, recover};
 use urgency::urgency;
 
 /// This master's number in its group.
 const SELF_ID: u64 = 1;
-/// Proposals that wait; more are answered `Overloaded`.
+/// Maximum number of waiting proposals. Further ones fail with `Overloaded`.
 const QUEUE_LEN: usize = 4096;
-/// Bytes of proposals that go into one synced write.
+/// Maximum bytes of proposals in one synced write.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Commands that are applied under one hold of the state's lock, so that readers get their turn.
+/// Maximum number of commands applied while the state's lock is held once, so that readers get their turn.
 const APPLY_LEN_MAX: usize = 256;
-/// Entries kept in memory behind the applied ones.
+/// Applied entries that stay in memory.
 const RECENT_LEN: usize = 4096;
+/// Interval of raft's clock.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How a group keeps its log.
-#[derive(Clone, Debug)]
-pub struct GroupOptions {
-    /// The log's segments.
-    pub wal: WalOptions,
-    /// A checkpoint is written after this many entries (or an eighth of the inodes, if that is more)...
-    pub checkpoint_entries: u64,
-    /// ...or this many bytes of them, whichever comes first.
-    pub checkpoint_bytes: u64,
-    /// How long a proposal may take before its caller is told `Timeout`.
-    pub propose_timeout: Duration,
-    /// Epochs rise by a number up to this one, drawn for each command, so that two histories that part do not give the same
-    /// ones. One: they count.
-    pub epoch_step_max: u64,
-}
-
-impl Default for GroupOptions {
-    fn default() -> Self {
-        Self {
-            wal: WalOptions::default(),
-            // Replaying so many takes a fraction of a second, writing a checkpoint of a million files some seconds.
-            checkpoint_entries: 25_000,
-            checkpoint_bytes: 64 << 20,
-            propose_timeout: Duration::from_secs(20),
-            epoch_step_max: EPOCH_STEP_MAX,
-        }
-    }
-}
-
-/// Sees every command as it is applied, while the state's lock is held: what it keeps is in step with the state for
-/// whoever holds that lock.
+/// Observes every command as it is applied, while the state's lock is held. Its own state is thus consistent with the
+/// state machine for anyone that holds that lock.
 pub trait Observer: Send + Sync + 'static {
-    /// `machine` is the state right after `command`.
+    /// Called after `command` was applied; `machine` is the new state.
     fn on_applied(&self, machine: &Machine, command: &pb::Command, applied: &Applied);
 }
 
-/// The group, as services use it. Cheap to clone.
+/// Handle of the group for services. Cheap to clone.
 #[derive(Clone)]
 pub struct Group {
     runtime: Runtime,
@@ -91,7 +65,7 @@ pub struct Group {
     epoch_step_max: u64,
 }
 
-/// A group that has read its disk and not yet begun to serve.
+/// A group that has read its disk and does not serve yet.
 pub struct Opened {
     driver: Driver,
     group: Group,
@@ -109,7 +83,9 @@ struct Pending {
 }
 
 impl Group {
-    /// Reads checkpoint and log, elects itself and applies everything that was committed.
+    /// Reads the checkpoint and the log, elects itself and applies all committed entries.
+    ///
+    /// Errors: those of the disk; `Corrupt` for damage; `Internal` if raft refuses to start.
     pub async fn open(runtime: &Runtime, dir: &DataDir, cluster: ClusterId, options: GroupOptions) -> Result<Opened> {
         let Start { wal, machine, at, recovered, commands } = recover(runtime, dir.path(), cluster, &options).await?;
         let config = config(runtime, at.index);
@@ -162,8 +138,10 @@ impl Group {
         Ok(Opened { driver, group })
     }
 
-    /// Logs a command and returns what the state machine answered. `Overloaded` if too many wait already; `Timeout`
-    /// means that it may still be done.
+    /// Logs a command, and returns the state machine's answer.
+    ///
+    /// Errors: `Overloaded` if too many proposals wait, `ShuttingDown` if the log has stopped, and the command's own
+    /// errors. After `Timeout` the command may still be applied.
     pub async fn propose(&self, op: Op) -> Result<Reply> {
         self.propose_observed(op).await?.reply
     }
@@ -186,7 +164,8 @@ impl Group {
         self.runtime.timeout(self.propose_timeout, "logging a change", answer).await
     }
 
-    /// By how much the command raises an epoch, if it raises one. Drawn here, so that all who apply it do the same.
+    /// Random step for a command that raises an epoch. It is drawn before the command is logged, so that every replay
+    /// raises the epoch alike.
     fn draw_step(&self, op: &Op) -> u64 {
         match op {
             Op::Client(_) | Op::AcquireWrite(_) | Op::BeginRecovery(_) if self.epoch_step_max > 1 => {
@@ -196,8 +175,10 @@ impl Group {
         }
     }
 
-    /// Returns when reads see everything that was answered before the call. A group of one leads as long as it runs,
-    /// and applies before it answers: nothing to wait for. With more members this asks raft's read index.
+    /// Returns when reads see everything that was answered before the call.
+    ///
+    /// A group of one leads as long as it runs, and applies before it answers, so there is no wait. A larger group
+    /// would ask raft's read index.
     pub async fn read_barrier(&self) -> Result<()> {
         if self.proposals.is_closed() {
             bail!(ShuttingDown, "the master's log has stopped; see its messages");
@@ -205,32 +186,34 @@ impl Group {
         Ok(())
     }
 
-    /// The applied state, for a short look, one at a time in each thread. Lock order: this before any lock of soft state; never
-    /// across an await.
+    /// The applied state, for a short access. A thread may hold only one at a time.
+    ///
+    /// Lock order: this comes before any lock of soft state. It is never held across an await.
     #[track_caller]
     pub fn machine(&self) -> Look<'_> {
         Look::at(&self.machine)
     }
 
-    /// A copy of the applied state, for a long look. Cheap: it shares everything until something changes.
+    /// A copy of the applied state, for a long access. It is cheap, because it shares everything until something
+    /// changes.
     #[must_use]
     #[track_caller]
     pub fn snapshot(&self) -> Machine {
         self.machine().clone()
     }
 
-    /// Synced writes to the log since start.
+    /// Number of synced writes to the log since the start.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// Has a checkpoint written soon, however little has happened since the last one.
+    /// Requests a checkpoint, however few entries there were since the last one.
     pub fn checkpoint(&self) {
         self.checkpoint_wanted.notify_one();
     }
 
-    /// Ends the task after the batch that is on its way.
+    /// Ends the task after the current batch.
     pub fn stop(&self) {
         self.stop.notify_one();
     }
@@ -249,13 +232,13 @@ impl std::fmt::Debug for Group {
 }
 
 impl Opened {
-    /// The handle; its proposals wait until [`Opened::serve`].
+    /// The handle. Its proposals wait until [`Opened::serve`].
     #[must_use]
     pub fn group(&self) -> &Group {
         &self.group
     }
 
-    /// Starts the task. It ends when all handles are gone, or with an error when the disk fails.
+    /// Starts the task. It ends when all handles are gone, or with an error of the disk.
     pub fn serve(mut self, observer: Arc<dyn Observer>) -> Task<Result<()>> {
         self.driver.observer = Some(observer);
         let runtime = self.driver.runtime.clone();
@@ -266,7 +249,7 @@ impl Opened {
 
 fn config(runtime: &Runtime, applied: u64) -> raft::Config {
     // The library draws election timeouts from the thread's generator at every reset. A range of one value takes that
-    // away; the members' timeouts differ by this draw from the runtime's (seeded) generator instead.
+    // away. Members' timeouts differ by this draw from the runtime's (seeded) generator instead.
     let election_tick = 10 + usize::try_from(runtime.random_u64() % 10).expect("below ten");
     raft::Config {
         id: SELF_ID,
@@ -284,17 +267,17 @@ fn config(runtime: &Runtime, applied: u64) -> raft::Config {
 
 struct CheckpointState {
     running: bool,
-    /// Somebody has asked for one.
+    /// Whether a checkpoint was requested.
     wanted: bool,
-    /// Last entry in the newest one, or in the one that was tried last: where a disk is full, the next try has to wait
-    /// for as many entries as after a good one.
+    /// Last entry of the newest checkpoint, or of the last try. On a full disk the next try waits for as many entries
+    /// as after a success.
     index: u64,
-    /// Bytes of entries applied since.
+    /// Bytes of entries applied since then.
     bytes: u64,
 }
 
 fn refuse(proposal: Proposal, error: ebb_types::Error) {
-    // A caller whose deadline has passed does not wait any more.
+    // If the caller's deadline has passed, it no longer waits for the reply.
     let _ = proposal.reply.send(Err(error));
 }
 
@@ -310,7 +293,7 @@ struct Driver {
     at: At,
     queue: mpsc::Receiver<Proposal>,
     pending: VecDeque<Pending>,
-    /// Of the entries that were found on the disk, decoded.
+    /// Decoded commands of the entries that were found on the disk.
     commands: Commands,
     observer: Option<Arc<dyn Observer>>,
     options: GroupOptions,
@@ -319,13 +302,13 @@ struct Driver {
     checkpoint_done: mpsc::Sender<(u64, Result<u64>)>,
     checkpoints: mpsc::Receiver<(u64, Result<u64>)>,
     next_tick: Moment,
-    /// The log has said that the disk is full.
+    /// Whether the log has reported a full disk.
     is_full: bool,
 }
 
 impl Driver {
-    /// A group of one has nobody to wait for: it asks for votes at once. Returns when the first entry of its own
-    /// term, and so everything before it, has been applied.
+    /// Elects itself. A group of one needs no other votes. Returns when the first entry of its own term is applied, and
+    /// with it everything before.
     async fn take_lead(&mut self) -> Result<()> {
         self.node.campaign().map_err(|error| err!(Internal, "raft refuses to campaign: {error}"))?;
         while self.node.has_ready() {
@@ -344,8 +327,8 @@ impl Driver {
         let done = self.serve().await;
         if let Err(error) = &done {
             tracing::error!(%error, "the master's log failed; the master stops serving");
-            // What did not get to the disk may be there all the same, and is applied when the master is started again: so nothing
-            // is refused. Who asks again under the same request id is told what became of it.
+            // The failed write may have reached the disk, and would then be applied at the next start. So no change is
+            // refused: a client that repeats its request id learns the outcome.
             for pending in self.pending.drain(..) {
                 let unknown = err!(ShuttingDown, "whether this change was logged is not known: {error}");
                 let _ = pending.proposal.reply.send(Err(unknown));
@@ -382,14 +365,16 @@ impl Driver {
         Ok(())
     }
 
-    /// A hint, and no more: without it, damage to the last write looks like a torn one.
+    /// Records up to where the log is synced. It is only a hint: without it, damage to the last write looks like a torn
+    /// write.
     async fn note_synced(&mut self) {
         if let Err(error) = self.wal.note_synced().await {
-            tracing::warn!(%error, "up to where the log is synced could not be noted");
+            tracing::warn!(%error, "the synced length of the log could not be recorded");
         }
     }
 
-    /// Proposes what waits, as far as the log has room: what raft has taken cannot be given back.
+    /// Proposes waiting changes, as far as the log has room. The check comes first, because raft cannot give back a
+    /// proposal.
     async fn propose_batch(&mut self, first: Proposal) {
         let bytes_max = BATCH_BYTES_MAX.min(self.options.wal.segment_bytes / 4);
         let mut batch = Vec::new();
@@ -410,7 +395,8 @@ impl Driver {
         }
     }
 
-    /// Those that there is room for. On a full disk growth is refused first, so that removing can go on.
+    /// Refuses changes for which the log has no room. On a full disk changes that grow something are refused first, so
+    /// that removals still work.
     async fn with_room(&mut self, batch: Vec<(Proposal, Vec<u8>)>) -> Vec<(Proposal, Vec<u8>)> {
         let bytes = |batch: &[(Proposal, Vec<u8>)]| batch.iter().map(|(_, data)| data.len()).sum();
         let room = self.wal.make_room(batch.len(), bytes(&batch), Urgency::Growth).await;
@@ -432,12 +418,14 @@ impl Driver {
         }
     }
 
-    /// Says once in the log that the disk is full, and once that there is room again.
+    /// Logs once that the disk is full, and once that it has room again.
     fn note_full(&mut self, full: Option<&Error>) {
         match full {
-            Some(error) if !self.is_full => tracing::error!(%error, "refuse what makes or grows something"),
+            Some(error) if !self.is_full => {
+                tracing::error!(%error, "the disk is full: changes that grow something are refused")
+            }
             None if self.is_full && !self.wal.lacks_segment() => {
-                tracing::info!("the master's disk has room again: all changes are taken");
+                tracing::info!("the master's disk has room again: all changes are accepted");
                 self.is_full = false;
             }
             _ => {}
@@ -455,12 +443,12 @@ impl Driver {
         }
     }
 
-    /// One round of raft: make durable, then advance, then apply.
+    /// One round of raft: persist, then advance, then apply.
     async fn work(&mut self) -> Result<()> {
         let mut ready = self.node.ready();
         self.apply(ready.take_committed_entries())?;
         let batch = Batch { hard_state: ready.hs().cloned(), conf_state: None, entries: ready.take_entries() };
-        // Ordering: the log is on stable storage before raft may count it, so before anything of it is committed.
+        // Ordering: the log is on stable storage before raft counts it, and so before any of it is committed.
         self.persist(batch).await?;
         let mut light = self.node.advance_append(ready);
         if let Some(commit) = light.commit_index() {
@@ -474,7 +462,7 @@ impl Driver {
 
     async fn persist(&mut self, batch: Batch) -> Result<()> {
         let (hard_state, entries) = (batch.hard_state.clone(), batch.entries.clone());
-        // A new commit index alone can be found out again: it goes along with the next entries.
+        // A commit index by itself can be recomputed, so it waits for the next entries.
         let needs_sync = !entries.is_empty() || hard_state.as_ref().is_some_and(|new| self.changes_vote(new));
         if needs_sync {
             self.wal.append(batch).await.map_err(|error| error.context("writing the master's log"))?;
@@ -506,7 +494,7 @@ impl Driver {
                 self.applied.store(self.at.index, Ordering::Release);
             }
             for (reply, applied) in answers {
-                // A caller whose deadline has passed does not wait any more.
+                // If the caller's deadline has passed, it no longer waits for the reply.
                 let _ = reply.send(Ok(applied));
             }
         }
@@ -518,6 +506,9 @@ impl Driver {
         machine: &mut Machine,
         entry: &Entry,
     ) -> Result<Option<(oneshot::Sender<Result<Applied>>, Applied)>> {
+        // Invariant: entries are applied in the order of the log, without a gap, or replicas of the machine would
+        // differ.
+        assert!(entry.index == self.at.index + 1, "entry {} is applied after entry {}", entry.index, self.at.index);
         self.at = At { index: entry.index, term: entry.term };
         self.checkpoint.bytes += entry.data.len() as u64;
         if entry.entry_type != EntryType::EntryNormal as i32 {
@@ -525,7 +516,7 @@ impl Driver {
         }
         let proposal = self.take_pending(entry);
         if entry.data.is_empty() {
-            // The entry with which a leader begins its term.
+            // A leader begins its term with an empty entry.
             return Ok(None);
         }
         let (command, reply) = match proposal {
@@ -539,13 +530,13 @@ impl Driver {
         Ok(reply.map(|reply| (reply, applied)))
     }
 
-    /// The proposal that became this entry; those that lost their place are told.
+    /// The proposal that became this entry. Earlier proposals that lost their place fail with `NotLeader`.
     fn take_pending(&mut self, entry: &Entry) -> Option<Proposal> {
         while let Some(front) = self.pending.front() {
             if front.index > entry.index {
                 return None;
             }
-            let pending = self.pending.pop_front().expect("it was looked at");
+            let pending = self.pending.pop_front().expect("the queue has a front");
             if (pending.index, pending.term) == (entry.index, entry.term) {
                 return Some(pending.proposal);
             }
@@ -554,8 +545,8 @@ impl Driver {
         None
     }
 
-    /// Entries between checkpoints: loading a state takes as long as replaying an eighth of it, about, and a large one
-    /// should not be written again and again.
+    /// Minimum number of entries between checkpoints. To load a state takes about as long as to replay an eighth of it,
+    /// and a large one should not be rewritten too often.
     fn interval(&self, entries: u64) -> u64 {
         let least = self.options.checkpoint_entries;
         if entries < least { least } else { least.max(Look::at(&self.machine).counts().inodes / 8) }
@@ -583,7 +574,7 @@ impl Driver {
         match done {
             Ok(unneeded) => self.wal.compact(unneeded).await,
             Err(error) => {
-                // The log still has everything; the next interval tries again.
+                // The log still has every entry, so the next interval tries again.
                 tracing::error!(%error, index, "writing a checkpoint failed");
                 Ok(())
             }

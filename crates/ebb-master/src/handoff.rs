@@ -1,4 +1,4 @@
-//! The always-on node's handoff log, and what recovery does with what was logged.
+//! The always-on node's handoff log, and its use by recoveries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,21 +14,25 @@ use ebb_wire::{convert, pb};
 
 use crate::doubt::{Doubtful, is_past};
 use crate::options::Options;
+use crate::recovery::Held;
 use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::soft::Soft;
+use crate::work::ReplicaKey;
 
-/// In the master's data directory. A disk keeps the name that its format began with.
+/// Directory in the master's data directory. The name is that of an earlier release, because disks keep it.
 const DIR: &str = "offload";
-/// How often it is looked what is not needed any more.
+/// Interval of the search for writes that are no longer needed.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Opens the log. `is_begun`: the cluster was here before, and so was its log.
+/// Opens the log. `is_begun` says whether the cluster, and so its log, existed before.
 pub(crate) async fn open(runtime: &Runtime, options: &Options, is_begun: bool) -> Result<HandoffLog> {
     HandoffLog::open(runtime, &options.data_dir.join(DIR), options.handoff_bytes_max, is_begun).await
 }
 
-/// Answers `LogWrites`, from the file's holder only.
+/// Answers `LogWrites`.
+///
+/// Errors: `StaleEpoch` if the file's holder has lost the lease; those of the log; those of [`admit`].
 pub(crate) async fn append(shared: &Shared, message: pb::LogWrites, payload: Bytes) -> Result<()> {
     let (inode, epoch) = (InodeId::new(message.inode), message.epoch);
     {
@@ -42,14 +46,14 @@ pub(crate) async fn append(shared: &Shared, message: pb::LogWrites, payload: Byt
     shared.handoff.append_if(message, payload, |news| admit(shared, &lacks, news)).await
 }
 
-/// What nodes that sleep are still to take of what is logged here.
+/// Logged writes that sleeping nodes still have to take.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
     owed: Owed,
     refused: u64,
 }
 
-/// Lets writes in that the nodes which lack them can take within an interval, beside what they are owed already.
+/// Admits writes that the nodes without them can take within an interval, besides everything that they owe already.
 fn admit(shared: &Shared, lacks: &[pb::LogLack], news: &BTreeMap<MetablockId, u64>) -> Result<()> {
     let mut soft = shared.soft();
     let mut asks: BTreeMap<NodeId, Ask> = BTreeMap::new();
@@ -71,9 +75,9 @@ fn pace(registry: &Registry, node: NodeId) -> u64 {
     drain::pace_or_assumed(registry.write_bytes_per_sec(node))
 }
 
-/// What people may know of the log.
-pub(crate) async fn status(shared: &Shared) -> pb::HandoffStatus {
-    let held_bytes = shared.handoff.bytes().await as u64;
+/// State of the log for operators.
+pub(crate) fn status(shared: &Shared) -> pb::HandoffStatus {
+    let held_bytes = shared.handoff.bytes() as u64;
     let (_, nodes) = shared.node_map();
     let (now_ms, soft) = (shared.wall_ms(), shared.soft());
     let Soft { plans, drain, .. } = &*soft;
@@ -100,8 +104,8 @@ pub(crate) fn judge_logs(shared: &Shared, call: &pb::JudgeLogs) -> pb::JudgeLogs
     pb::JudgeLogsReply { over: call.files.iter().filter(|file| is_over(&machine, file)).cloned().collect() }
 }
 
-/// Whether nobody needs what was logged for a file: it is past it, or all that was logged is committed, and so with all
-/// members.
+/// Whether the logged writes of a file are no longer needed. Either the file is past their epoch, or all of them are
+/// committed, and so on all members.
 fn is_over(machine: &Machine, file: &pb::LoggedFile) -> bool {
     let inode = InodeId::new(file.inode);
     if is_past(machine, inode, Epoch::new(file.epoch)) {
@@ -112,59 +116,65 @@ fn is_over(machine: &Machine, file: &pb::LoggedFile) -> bool {
     }
     let Ok(metablocks) = machine.metablocks(inode) else { return false };
     let committed: BTreeMap<u64, Version> = metablocks.iter().map(|record| (record.id, record.min_version())).collect();
-    // One that is not in the map was cut off.
+    // A metablock that is not in the map was cut off.
     file.last
         .iter()
         .all(|last| committed.get(&last.metablock).is_none_or(|committed| *committed >= convert::version(last.version)))
 }
 
-/// Cuts what is over, and lays a doubt to rest when that is. Runs as long as the master.
+/// Drops writes that are no longer needed, and ends a doubt when it no longer matters. Runs until the master stops.
 pub(crate) async fn tidy(shared: Arc<Shared>) {
     let mut doubtful = Doubtful::of(&shared.group.machine());
     while !shared.is_stopped() {
         shared.runtime.sleep(LOOK).await;
-        if shared.handoff.doubt().await.is_some() && doubtful.is_over(&shared.group.machine()) {
+        if shared.handoff.doubt().is_some() && doubtful.is_over(&shared.group.machine()) {
             match shared.handoff.trust().await {
-                Ok(()) => tracing::info!("nothing that the handoff log may lack is needed any more: it is whole again"),
+                Ok(()) => {
+                    tracing::info!("no write that the handoff log may lack is needed any more: the log is whole again")
+                }
                 Err(error) => tracing::warn!(%error, "the handoff log stays in doubt"),
             }
         }
-        for file in shared.handoff.marks().await {
+        for file in shared.handoff.marks() {
             let is_over = is_over(&shared.group.machine(), &file);
             let inode = file.inode;
             if is_over && let Err(error) = shared.handoff.cut(file).await {
-                tracing::warn!(inode, %error, "what was logged for it stays");
+                tracing::warn!(inode, %error, "logged writes that are no longer needed could not be dropped");
             }
         }
     }
 }
 
-/// What was logged for a file, by metablock and version. From now on nothing of a lower epoch is logged for it.
+/// Logged writes of a file, by metablock and version. From now on no write of a lower epoch is logged for it.
 ///
-/// The log of the always-on node has everything. Where it was damaged, every other node is asked that may have a copy:
-/// all that live must answer. Where it ended within a record, which as good as always was a write that the failure of
-/// power cut off, those count that do answer.
+/// The always-on node's log normally has everything. If it was damaged, every other node that may have a copy is asked,
+/// and all live ones must answer. If it only ended within a record, that was nearly always a write cut off by a power
+/// failure, and the answers of those that do answer suffice.
+///
+/// Errors: those of the log; those of a node's call if the log was certainly damaged.
 pub(crate) async fn gather(
     shared: &Shared,
     inode: InodeId,
     epoch: Epoch,
 ) -> Result<BTreeMap<MetablockId, Vec<Logged>>> {
-    shared.handoff.promise(inode, epoch).await?;
+    let own = shared.handoff.promise(inode, epoch).await?;
     let mut found = BTreeMap::new();
     let mut take = |logged: Vec<Logged>| {
         found.extend(logged.into_iter().map(|write| ((write.metablock(), write.version()), write)));
     };
-    take(shared.handoff.writes(inode).await);
+    take(own);
     if shared.runtime.has_plant(Plant::LogIgnored) {
         return Ok(BTreeMap::new());
     }
-    if let Some(doubt) = shared.handoff.doubt().await {
+    if let Some(doubt) = shared.handoff.doubt() {
         let (_, nodes) = shared.node_map();
         for node in nodes.iter().filter(|node| node.state() != pb::NodeState::NodeDead) {
             match read_all(shared, NodeId::new(node.id), inode, epoch).await {
                 Ok(logged) => take(logged),
                 Err(error) if doubt.is_certain => return Err(error),
-                Err(error) => tracing::info!(node = node.id, %inode, %error, "its handoff log is not read"),
+                Err(error) => {
+                    tracing::info!(node = node.id, %inode, %error, "the handoff log of a node could not be read")
+                }
             }
         }
     }
@@ -194,13 +204,16 @@ async fn read_all(shared: &Shared, node: NodeId, inode: InodeId, epoch: Epoch) -
     }
 }
 
-/// Has members that promised `epoch`, and are at these versions, make up for what was logged. True: some did. Fails if
-/// a metablock is left that no member has all of: what was acknowledged must not be lost.
+/// Writes logged writes to members that lack them and promised `epoch`. Returns whether any member got some.
+///
+/// Errors: `Unavailable` if some metablock would have no member with everything, because acknowledged writes must not
+/// be lost.
+// I-46: the members have the logged writes before the file gets another holder.
 pub(crate) async fn replay(
     shared: &Arc<Shared>,
     epoch: Epoch,
     metablocks: &[pb::Metablock],
-    promised: &BTreeMap<(u64, u64), (Version, u64)>,
+    promised: &BTreeMap<ReplicaKey, Held>,
     logged: &BTreeMap<MetablockId, Vec<Logged>>,
 ) -> Result<bool> {
     let mut any = false;
@@ -210,20 +223,20 @@ pub(crate) async fn replay(
         let mut tasks = Vec::new();
         let mut is_whole = false;
         for member in &record.members {
-            let Some((version, _)) = promised.get(&(record.id, member.volume)) else { continue };
-            if *version >= last {
+            let Some(held) = promised.get(&(record.metablock_id(), member.volume_id())) else { continue };
+            if held.version >= last {
                 is_whole = true;
                 continue;
             }
-            let missing: Vec<Logged> = writes.iter().filter(|write| write.version() > *version).cloned().collect();
+            let missing: Vec<Logged> = writes.iter().filter(|write| write.version() > held.version).cloned().collect();
             let (own, member) = (Arc::clone(shared), *member);
             let work = async move { replay_on(&own, epoch, member, missing).await };
-            tasks.push(shared.runtime.spawn("make up for what was logged", work));
+            tasks.push(shared.runtime.spawn("replay logged writes", work));
         }
         for task in tasks {
             match task.join().await? {
                 Ok(()) => (any, is_whole) = (true, true),
-                Err(error) => tracing::info!(metablock = record.id, %error, "a member does not take what was logged"),
+                Err(error) => tracing::info!(metablock = record.id, %error, "a member does not take logged writes"),
             }
         }
         if !is_whole {

@@ -1,6 +1,7 @@
-//! What lies where, by sets of nodes: a power manager must know whether a plan puts the last copy of something to sleep. Pure.
+//! Holdings: the number of metablocks on each set of nodes. A power manager needs them to know whether a plan would put
+//! the last copy of some data to sleep. Pure.
 //!
-//! It is counted, not logged: from the map when a master begins, then from every change of a set.
+//! The counts are not logged. They are taken from the map when a master starts, and follow every change of a set.
 
 pub(crate) mod examples;
 
@@ -11,10 +12,12 @@ use ebb_types::DatasetId;
 use ebb_wire::pb;
 use imbl::OrdMap;
 
-/// Sets of nodes that are told apart. Three copies at random lie on more than that from 31 nodes on.
+/// Maximum number of node sets that are listed one by one. From 31 nodes on, three random copies have more
+/// combinations.
 const SETS_MAX: usize = 4096;
 
-/// Metablocks by the nodes that they lie on, and by their datasets. A clone is cheap: it is looked at without a lock.
+/// Counts of metablocks by the nodes of their copies, and by dataset. A clone is cheap, so that it can be read without
+/// a lock.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Holdings {
     sets: OrdMap<Vec<u64>, u64>,
@@ -22,7 +25,7 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// As the map has it. Looks at every metablock once.
+    /// Counts over the whole map. Visits every metablock once.
     pub fn of(machine: &Machine) -> Self {
         let mut all = Self::default();
         for (dataset, _, members) in machine.placed() {
@@ -31,7 +34,7 @@ impl Holdings {
         all
     }
 
-    /// The set of a metablock changed. A new one has no members before, one that is freed has none now.
+    /// Follows a change of a metablock's set. A new metablock has no old members, and a freed one has no new members.
     pub fn on_set_changed(&mut self, dataset: DatasetId, old: &[pb::Member], new: &[pb::Member]) {
         self.remove(dataset, old);
         self.add(dataset, new);
@@ -56,34 +59,35 @@ impl Holdings {
         }
     }
 
-    /// All of them.
+    /// All holdings as messages.
     ///
-    /// Beyond [`SETS_MAX`] sets, those with as many copies are told as one that lies somewhere on the nodes of all of them: a
-    /// plan that could put one of them out of reach is taken to.
-    pub fn told(&self) -> Vec<pb::PowerHolding> {
-        self.told_apart(SETS_MAX)
+    /// Beyond [`SETS_MAX`] sets, those with the same number of copies are merged into one holding that lies somewhere
+    /// on all their nodes. This errs on the safe side: a plan that could put one of them out of reach is taken for one
+    /// that does.
+    pub fn list(&self) -> Vec<pb::PowerHolding> {
+        self.list_up_to(SETS_MAX)
     }
 
-    fn told_apart(&self, most: usize) -> Vec<pb::PowerHolding> {
-        let told = |nodes: Vec<u64>, copies: usize, metablocks: u64| pb::PowerHolding {
+    fn list_up_to(&self, most: usize) -> Vec<pb::PowerHolding> {
+        let message = |nodes: Vec<u64>, copies: usize, metablocks: u64| pb::PowerHolding {
             nodes,
             copies: copies as u64,
             metablocks,
             ..Default::default()
         };
-        let apart = self.sets.iter().take(most).map(|(nodes, count)| told(nodes.clone(), nodes.len(), *count));
+        let apart = self.sets.iter().take(most).map(|(nodes, count)| message(nodes.clone(), nodes.len(), *count));
         let mut merged: BTreeMap<usize, (BTreeSet<u64>, u64)> = BTreeMap::new();
         for (nodes, count) in self.sets.iter().skip(most) {
             let (all, sum) = merged.entry(nodes.len()).or_default();
             all.extend(nodes);
             *sum += count;
         }
-        let merged = merged.into_iter().map(|(copies, (nodes, sum))| told(nodes.into_iter().collect(), copies, sum));
+        let merged = merged.into_iter().map(|(copies, (nodes, sum))| message(nodes.into_iter().collect(), copies, sum));
         apart.chain(merged).collect()
     }
 }
 
-/// The nodes of a set, in order.
+/// Sorted nodes of a set.
 fn nodes(members: &[pb::Member]) -> Vec<u64> {
     let mut nodes: Vec<u64> = members.iter().map(|member| member.node).collect();
     nodes.sort_unstable();
@@ -91,7 +95,7 @@ fn nodes(members: &[pb::Member]) -> Vec<u64> {
     nodes
 }
 
-/// One less; what comes to none is forgotten.
+/// Lowers a count by one, and removes it at zero.
 fn lower<K: Ord + Clone>(counts: &mut OrdMap<K, u64>, key: &K) {
     let count = counts.get(key).copied().unwrap_or_default();
     debug_assert!(count > 0, "a metablock is counted where it lies");
@@ -116,8 +120,8 @@ mod tests {
         all.on_set_changed(ONE, &on(old), &on(new));
     }
 
-    fn told(all: &Holdings, most: usize) -> Vec<(Vec<u64>, u64, u64)> {
-        all.told_apart(most).into_iter().map(|held| (held.nodes, held.copies, held.metablocks)).collect()
+    fn list(all: &Holdings, most: usize) -> Vec<(Vec<u64>, u64, u64)> {
+        all.list_up_to(most).into_iter().map(|held| (held.nodes, held.copies, held.metablocks)).collect()
     }
 
     #[test]
@@ -126,9 +130,9 @@ mod tests {
         for nodes in [&[3, 1][..], &[1, 2], &[1, 3]] {
             put(&mut all, &[], nodes);
         }
-        assert_eq!(told(&all, 9), [(vec![1, 2], 2, 1), (vec![1, 3], 2, 2)]);
+        assert_eq!(list(&all, 9), [(vec![1, 2], 2, 1), (vec![1, 3], 2, 2)]);
         put(&mut all, &[2, 1], &[2]);
-        assert_eq!(told(&all, 9), [(vec![1, 3], 2, 2), (vec![2], 1, 1)]);
+        assert_eq!(list(&all, 9), [(vec![1, 3], 2, 2), (vec![2], 1, 1)]);
         assert!(all.is_filled(ONE) && !all.is_filled(DatasetId::new(2)));
         for nodes in [&[1, 3][..], &[2], &[3, 1]] {
             put(&mut all, nodes, &[]);
@@ -148,6 +152,6 @@ mod tests {
         for nodes in [&[3, 1][..], &[1, 2], &[1, 3], &[4, 5], &[6, 5], &[7]] {
             put(&mut all, &[], nodes);
         }
-        assert_eq!(told(&all, 2), [(vec![1, 2], 2, 1), (vec![1, 3], 2, 2), (vec![7], 1, 1), (vec![4, 5, 6], 2, 2)]);
+        assert_eq!(list(&all, 2), [(vec![1, 2], 2, 1), (vec![1, 3], 2, 2), (vec![7], 1, 1), (vec![4, 5, 6], 2, 2)]);
     }
 }

@@ -1,4 +1,5 @@
-//! What of an answer the session may keep: decided under the locks, for the state as it is.
+//! Caching of replies: which names and attributes of a reply the session may keep, decided under the locks for the
+//! present state.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +11,8 @@ use pb::meta_op::{self, Op};
 use crate::fence::{find, parents};
 use crate::soft::Soft;
 
-/// Notes the session among those who keep what this answer tells, and says so in it. `reply` is what the state is now
-/// (a query's), or was when the change was applied: what has changed since is not kept.
+/// Registers the session's watches for what this reply shows, and marks them in it. `reply` has the present state (of a
+/// query), or the state when the change was applied. Facts that have changed since then are not kept.
 pub(crate) fn keep(machine: &Machine, soft: &mut Soft, session: SessionId, op: &Op, reply: &mut pb::MetaReply) {
     if !soft.sessions.contains(session) {
         return;
@@ -21,9 +22,9 @@ pub(crate) fn keep(machine: &Machine, soft: &mut Soft, session: SessionId, op: &
         Op::Lookup(lookup) => keep_directory(soft, session, lookup.parent, reply),
         Op::ReadDir(read) => {
             keep_directory(soft, session, read.inode, reply);
-            let told = reply.entries.iter().filter_map(|entry| entry.attr.as_ref());
+            let shown = reply.entries.iter().filter_map(|entry| entry.attr.as_ref());
             let kept: Vec<u64> =
-                told.filter(|attr| may_keep(machine, soft, session, attr)).map(|attr| attr.inode).collect();
+                shown.filter(|attr| may_keep(machine, soft, session, attr)).map(|attr| attr.inode).collect();
             reply.leased.extend(kept);
         }
         Op::Commit(commit) => keep_released(machine, soft, session, commit, reply),
@@ -43,7 +44,7 @@ fn keep_directory(soft: &mut Soft, session: SessionId, directory: u64, reply: &m
     }
 }
 
-/// Files whose lease a commit gave back: their holder goes on reading from its caches.
+/// Keeps files whose lease a commit gave back: their holder continues to read from its caches.
 fn keep_released(
     machine: &Machine,
     soft: &mut Soft,
@@ -61,7 +62,7 @@ fn keep_released(
     }
 }
 
-/// The directories that a change was made in, if its names are still what the change made of them.
+/// Keeps the directories of a change, if their names are still as the change left them.
 fn keep_changed(machine: &Machine, soft: &mut Soft, session: SessionId, op: &Op, reply: &mut pb::MetaReply) {
     let made = reply.attr.as_ref().map_or(0, |attr| attr.inode);
     let is = |parent: u64, name: &[u8], inode: u64| find(machine, parent, name).map_or(0, InodeId::raw) == inode;
@@ -86,7 +87,7 @@ fn keep_changed(machine: &Machine, soft: &mut Soft, session: SessionId, op: &Op,
     }
 }
 
-/// Whether attributes may be kept: they are what is recorded, and nobody else writes without saying.
+/// Whether attributes may be kept. They must be the recorded ones, and no other session may be writing the file.
 pub(crate) fn may_keep(machine: &Machine, soft: &mut Soft, session: SessionId, attr: &pb::Attr) -> bool {
     let inode = InodeId::new(attr.inode);
     let quiet = attr.kind != FileKind::File.raw()

@@ -1,8 +1,8 @@
-//! Who may cache and who may write: the part of it that is not logged.
+//! Leases: the soft state of which sessions may cache a file and which may write it.
 //!
-//! A plain state machine without clock or I/O. Write leases are in the logged state and come in as part of a
-//! [`FileView`]; read leases, open handles and the queue of those who wait are here. For each file there are any
-//! number of readers, or one writer.
+//! A plain state machine without clock or I/O. Write leases are in the logged state, and come in as part of a
+//! [`FileView`]. Read leases, open handles and the queues of waiting sessions are here. A file has any number of
+//! readers, or one writer.
 
 mod few;
 pub mod sharing;
@@ -16,22 +16,22 @@ use tokio::sync::Notify;
 
 use few::FewSessions;
 
-/// The master itself, in a file's queue: it notes no lease for itself.
+/// The master itself, in a file's queue. No lease is recorded for it.
 pub const MASTER: SessionId = SessionId::new(0);
 
-/// What a session may keep, or wants. Ordered: less first.
+/// Strength of a lease that a session holds or wants, in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Mode {
-    /// Nothing.
+    /// No lease.
     None,
-    /// Cache data and attributes.
+    /// Data and attributes may be cached.
     Read,
-    /// The only writer.
+    /// The session is the only writer.
     Write,
 }
 
 impl Mode {
-    /// From the wire; unknown numbers are `None`.
+    /// Decodes a mode. Unknown numbers are `None`.
     #[must_use]
     pub fn from_raw(raw: i32) -> Self {
         match raw {
@@ -41,21 +41,21 @@ impl Mode {
         }
     }
 
-    /// For the wire.
+    /// Encodes the mode for the wire.
     #[must_use]
     pub fn raw(self) -> i32 {
         self as i32
     }
 }
 
-/// What the logged state says of a file, and whether sessions may hold leases that this master does not know yet.
+/// The logged state of a file, and whether it may have leases that are unknown to this master.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileView {
     /// Session with the write lease.
     pub holder: Option<SessionId>,
-    /// Its epoch was raised and its members are being made equal.
+    /// Whether a recovery is in progress: the epoch was raised, and the members are being made equal.
     pub recovering: bool,
-    /// Another session has not yet told a new master what it holds.
+    /// Whether another session has not reclaimed its leases from a new master process yet.
     pub unclaimed: bool,
 }
 
@@ -63,29 +63,29 @@ pub struct FileView {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket(u64);
 
-/// A lease that somebody wants.
+/// A session's request for a lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// Who.
+    /// The session that wants it.
     pub session: SessionId,
-    /// For which file.
+    /// The file.
     pub inode: InodeId,
     /// `Read` or `Write`.
     pub mode: Mode,
-    /// Its turn.
+    /// Place in the file's queue.
     pub ticket: Ticket,
 }
 
-/// What to do about a wish.
+/// The answer to a wish in the present state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// It has the lease.
+    /// The session has the lease.
     Granted,
-    /// Nothing is in the way: log the write lease, keeping the ticket until it is applied.
+    /// No lease conflicts: log the write lease, and keep the ticket until it is applied.
     Propose,
-    /// Others must give way first; decide again when the file's state changes.
+    /// Other leases conflict. Decide again when the file's state changes.
     Wait {
-        /// Who must reduce to what.
+        /// Sessions with a conflicting lease, and the mode that each may keep.
         recalls: Vec<(SessionId, Mode)>,
     },
 }
@@ -98,11 +98,11 @@ pub struct Leases {
     next_ticket: u64,
 }
 
-/// There are as many as clients keep files: what is there for a moment only takes no memory before and after.
+/// Leases of one file. There may be millions, so parts that are seldom used take no memory while they are empty.
 #[derive(Debug, Default)]
 struct FileLeases {
     readers: FewSessions,
-    /// With the number of the last opening, of the session's.
+    /// Sessions with an open handle, each with the number of its last opening.
     opens: FewSessions<u64>,
     queue: Vec<(Ticket, SessionId, Mode)>,
     changed: Option<Arc<Notify>>,
@@ -118,12 +118,12 @@ impl FileLeases {
     }
 }
 
-/// Whether somebody waits for it.
+/// Whether a task waits for the notification.
 fn is_awaited(changed: &Option<Arc<Notify>>) -> bool {
     changed.as_ref().is_some_and(|changed| Arc::strong_count(changed) > 1)
 }
 
-/// Wakes those who wait. Who waited last has it dropped.
+/// Wakes waiting tasks. The last waiter drops the notification.
 fn wake(changed: &mut Option<Arc<Notify>>) {
     if let Some(notify) = changed {
         notify.notify_waiters();
@@ -134,7 +134,7 @@ fn wake(changed: &mut Option<Arc<Notify>>) {
 }
 
 impl Leases {
-    /// Queues a wish. Every ticket is handed back with [`Leases::leave`].
+    /// Queues a wish. The caller gives every ticket back with [`Leases::leave`].
     pub fn enter(&mut self, session: SessionId, inode: InodeId, mode: Mode) -> Wish {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
@@ -142,7 +142,7 @@ impl Leases {
         Wish { session, inode, mode, ticket }
     }
 
-    /// Takes a wish out of the queue, granted or not, and wakes those behind it.
+    /// Removes a wish from the queue, granted or not, and wakes those behind it.
     pub fn leave(&mut self, wish: &Wish) {
         if let Some(file) = self.files.get_mut(&wish.inode) {
             file.queue.retain(|(ticket, _, _)| *ticket != wish.ticket);
@@ -153,23 +153,32 @@ impl Leases {
         self.touch(wish.inode);
     }
 
-    /// Whether a wish can be met now. A read lease that is `Granted` is noted at once.
+    /// Decides whether a wish can be granted now. A granted read lease is recorded at once.
     ///
-    /// Wishes are met in order, except that reads go together: a stream of readers cannot keep a writer waiting.
+    /// Wishes are granted in order, except that reads are granted together. So a stream of readers cannot keep a writer
+    /// waiting.
     pub fn decide(&mut self, view: FileView, wish: &Wish) -> Decision {
+        // The holder's own wish waits for nothing: those behind it wait for its lease.
         if wish.mode == Mode::Write && view.holder == Some(wish.session) {
             return Decision::Propose;
         }
         if !self.is_turn_of(wish) || view.recovering {
             return Decision::Wait { recalls: Vec::new() };
         }
-        let recalls = self.in_the_way(view, wish);
+        let recalls = self.conflicts(view, wish);
+        // I-14: an unknown lease of a session that has not reclaimed may conflict with a write lease.
         if !recalls.is_empty() || (wish.mode == Mode::Write && view.unclaimed) {
             return Decision::Wait { recalls };
         }
         if wish.mode == Mode::Write {
             return Decision::Propose;
         }
+        // I-14: only the wish's own session may hold the write lease when a read lease is recorded.
+        assert!(
+            wish.session == MASTER || view.holder.is_none_or(|holder| holder == wish.session),
+            "a read lease on {} next to another session's write lease",
+            wish.inode
+        );
         if view.holder != Some(wish.session) && wish.session != MASTER {
             self.add_reader(wish.session, wish.inode);
         }
@@ -182,7 +191,8 @@ impl Leases {
         before.into_iter().all(|(_, _, mode)| *mode == Mode::Read && wish.mode == Mode::Read)
     }
 
-    fn in_the_way(&self, view: FileView, wish: &Wish) -> Vec<(SessionId, Mode)> {
+    /// Other sessions whose leases conflict with a wish, each with the mode that it may keep.
+    fn conflicts(&self, view: FileView, wish: &Wish) -> Vec<(SessionId, Mode)> {
         let keep = if wish.mode == Mode::Write { Mode::None } else { Mode::Read };
         let mut recalls: Vec<_> =
             view.holder.filter(|holder| *holder != wish.session).map(|holder| (holder, keep)).into_iter().collect();
@@ -194,13 +204,13 @@ impl Leases {
         recalls
     }
 
-    /// Notes a read lease.
+    /// Records a read lease.
     pub fn add_reader(&mut self, session: SessionId, inode: InodeId) {
         self.files.entry(inode).or_default().readers.insert(session);
         self.by_session.entry(session).or_default().insert(inode);
     }
 
-    /// A read lease was given back, or became a write lease.
+    /// Removes a read lease that was given back, or became a write lease.
     pub fn remove_reader(&mut self, session: SessionId, inode: InodeId) {
         if let Some(file) = self.files.get_mut(&inode) {
             file.readers.remove(session);
@@ -209,15 +219,15 @@ impl Leases {
         self.touch(inode);
     }
 
-    /// Notes that a session has the file open, since its opening of this number; 0: since it made the file.
+    /// Records an open handle. `opening` is the session's number of the open; 0 means that it created the file.
     pub fn add_open(&mut self, session: SessionId, inode: InodeId, opening: u64) {
         let last = self.files.entry(inode).or_default().opens.get_or_insert(session, opening);
         *last = opening.max(*last);
         self.by_session.entry(session).or_default().insert(inode);
     }
 
-    /// The session's last handle was closed, and it had opened nothing after `last`. What it has opened since stays: this word
-    /// of it comes late.
+    /// Removes the open handle of a session that has closed all handles of openings up to `last`. A later opening
+    /// stays: the close message was late.
     pub fn remove_open(&mut self, session: SessionId, inode: InodeId, last: u64) {
         if let Some(file) = self.files.get_mut(&inode)
             && file.opens.get(session).is_some_and(|opening| *opening <= last)
@@ -228,7 +238,7 @@ impl Leases {
         self.touch(inode);
     }
 
-    /// The file is freed: nobody has anything of it any more, and its number is never given again.
+    /// Drops everything about a freed file, whose number is never used again.
     pub fn drop_file(&mut self, inode: InodeId) {
         if let Some(file) = self.files.get_mut(&inode) {
             let (opens, readers) = (std::mem::take(&mut file.opens), std::mem::take(&mut file.readers));
@@ -251,7 +261,7 @@ impl Leases {
         }
     }
 
-    /// The session is gone, and all that it had.
+    /// Drops everything of a session that has ended.
     pub fn drop_session(&mut self, session: SessionId) {
         for inode in self.by_session.remove(&session).unwrap_or_default() {
             if let Some(file) = self.files.get_mut(&inode) {
@@ -296,18 +306,18 @@ impl Leases {
         self.files.get(&inode).is_some_and(|file| file.opens.contains(session))
     }
 
-    /// Sessions that have a read lease or an open handle: they hear of changes by others.
+    /// Sessions with a read lease or an open handle, which are notified of changes by others.
     #[must_use]
     pub fn interested(&self, inode: InodeId) -> BTreeSet<SessionId> {
         self.files.get(&inode).map(|file| file.readers.iter().chain(file.opens.iter()).collect()).unwrap_or_default()
     }
 
-    /// Told when anything about the file's leases changes. Whoever waits takes it before looking.
+    /// Wakes a waiter when anything about the file's leases changes. Register with it before a check of the state.
     pub fn changes(&mut self, inode: InodeId) -> Arc<Notify> {
         Arc::clone(self.files.entry(inode).or_default().changed.get_or_insert_default())
     }
 
-    /// Wakes those who wait for the file, and drops the entry if nothing is left to know.
+    /// Wakes tasks that wait for the file, and removes an empty entry.
     pub fn touch(&mut self, inode: InodeId) {
         if let Some(file) = self.files.get_mut(&inode) {
             wake(&mut file.changed);

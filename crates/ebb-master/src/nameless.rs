@@ -1,11 +1,13 @@
-//! Inodes that have lost their last name a moment ago.
+//! Inodes that have just lost their last name.
 //!
-//! Who opens a file looks its name up first, and asks for the inode then. In between others may replace or remove the
-//! name. On a local file system the inode is held by the one who looked it up; here only the kernel of a mount knows that
-//! somebody did. So the inode stays for a while, and is opened as if it had its name still.
+//! A program that opens a file first looks its name up, and then asks for the inode. In between another session may
+//! replace or remove the name. A local file system keeps the inode for the program that looked it up. Here only the
+//! kernel of a mount knows of the lookup. So the inode stays for a while, and can be opened as if it still had its name
+//! (I-81).
 //!
-//! It stays no longer than what was written to it: a holder that has thrown that away says so, and the log keeps it
-//! (`Machine::is_emptied`). Where its room is needed it stays for half as long, which is what is promised: its writer waits.
+//! It does not outlive its bytes: a holder that dropped unflushed bytes reports that, and the log keeps it
+//! (`Machine::is_emptied`). If its room is needed, it stays for half as long, while the writer waits. I-81 promises no
+//! more than that.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,38 +15,37 @@ use std::time::Duration;
 use ebb_runtime::Moment;
 use ebb_types::InodeId;
 
-/// How long an inode stays for those who looked it up before. A kernel asks for what it has just looked up at once; what
-/// takes longer is a process or a mount that does not get to run.
+/// Time for which an inode stays for sessions that looked it up before. A kernel asks for an inode right after the
+/// lookup. Only a process or a mount that does not get to run takes longer.
 pub(crate) const KEPT: Duration = Duration::from_secs(2);
-/// The same while its room is needed. Source: I-81 in `docs/invariants.md`.
+/// The time if the room is needed. Source: I-81 in `docs/invariants.md`.
 const KEPT_MIN: Duration = Duration::from_secs(1);
 
-/// Inodes without a name that can be opened all the same.
+/// Inodes without a name that can still be opened.
 #[derive(Debug, Default)]
 pub(crate) struct Nameless {
-    /// Until when.
+    /// End of each inode's time.
     until: BTreeMap<InodeId, Moment>,
 }
 
 impl Nameless {
-    /// The last name is gone.
+    /// Starts the time of an inode that has lost its last name.
     pub fn add(&mut self, inode: InodeId, now: Moment) {
         self.until.entry(inode).or_insert(now.after(KEPT));
     }
 
-    /// Whether somebody may open it who has looked it up before.
+    /// Whether a session that looked the inode up before may still open it.
     #[must_use]
     pub fn is_kept(&self, inode: InodeId, now: Moment) -> bool {
         self.until.get(&inode).is_some_and(|until| now < *until)
     }
 
-    /// It is freed, or nobody may open it any more.
+    /// Ends the time of an inode that was freed, or may no longer be opened.
     pub fn end(&mut self, inode: InodeId) {
         self.until.remove(&inode);
     }
 
-    /// Nothing is kept for longer than it must be: the room that it takes is needed. True: something is over sooner than it
-    /// would have been.
+    /// Shortens all times to the minimum, because the room is needed. Returns whether any time was shortened.
     pub fn hasten(&mut self, now: Moment) -> bool {
         let (latest, mut any) = (now.after(KEPT_MIN), false);
         for until in self.until.values_mut().filter(|until| **until > latest) {
@@ -53,7 +54,7 @@ impl Nameless {
         any
     }
 
-    /// How long it is until the next one need not be kept any more. Forgets those of which that is so already.
+    /// Time until the next inode may be freed. Forgets inodes whose time is over.
     pub fn next_end(&mut self, now: Moment) -> Option<Duration> {
         self.until.retain(|_, until| now < *until);
         self.until.values().min().map(|until| until.since(now))
@@ -72,7 +73,7 @@ mod tests {
         let half = start.after(KEPT / 2);
         nameless.add(one, start);
         nameless.add(other, half);
-        // It is told again, and counts from the first time.
+        // A second call does not extend the time.
         nameless.add(one, half);
         assert!(nameless.is_kept(one, half) && nameless.is_kept(other, half) && !nameless.is_kept(never, half));
         assert_eq!(nameless.next_end(half), Some(KEPT / 2));

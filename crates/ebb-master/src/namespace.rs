@@ -22,6 +22,9 @@ use crate::shared::Shared;
 use crate::view::condition;
 
 /// Answers `MetaRequest`.
+///
+/// Errors: those of the operation; `LeaseHeld` if other sessions do not forget in time, `SessionExpired`, `NoSpace`,
+/// `QuotaExceeded`, `Unavailable`.
 pub(crate) async fn answer(
     shared: &Arc<Shared>,
     request: pb::MetaRequest,
@@ -31,7 +34,7 @@ pub(crate) async fn answer(
     let Some(op) = request.op.as_ref().and_then(|op| op.op.as_ref()) else {
         bail!(Invalid, "a namespace request without an operation, or with one that this release does not know");
     };
-    // People's tools may look without a session.
+    // Tools of operators may read without a session.
     if session != SessionId::default() || !op.is_query() {
         shared.check_session(session)?;
     }
@@ -44,7 +47,7 @@ pub(crate) async fn answer(
     Ok(reply)
 }
 
-/// A mutation, with everybody else made to forget first what it changes.
+/// Applies a mutation. Other sessions must first forget what it changes (I-27).
 async fn change(
     shared: &Arc<Shared>,
     session: SessionId,
@@ -57,8 +60,9 @@ async fn change(
     let mut fence = Fence::raise(shared, session, touched);
     fence.wait_until_forgotten(deadline).await?;
     let mut reply = mutate(shared, session, request, op).await?;
-    // Names may have led elsewhere by the time the command was applied: nobody is answered before all that it did is
-    // known to all. A caller whose time is up asks again, and comes by here again.
+    // Names may have led elsewhere when the command was applied. So the caller gets its reply only when all other
+    // sessions have forgotten everything that was changed. A caller that runs out of time repeats the request, and
+    // waits here again.
     let done = parents(op).into_iter().filter(|_| reply.created || !matches!(op, Op::Create(_)));
     let about = [reply.attr.as_ref().map_or(0, |attr| attr.inode), reply.displaced_inode];
     fence.extend(done.chain(about.into_iter().filter(|id| *id != 0 && changes_attributes(op)).map(InodeId::new)));
@@ -74,7 +78,7 @@ async fn change(
     Ok(reply)
 }
 
-/// Whether the inode that the answer is about was changed, and not merely made or found.
+/// Whether the operation changes its inode, and does not merely create or find it.
 fn changes_attributes(op: &Op) -> bool {
     matches!(
         op,
@@ -105,13 +109,13 @@ async fn query(shared: &Shared, session: SessionId, request: &pb::MetaRequest, o
         reply
     };
     if let (Op::StatFs(_), Some(stat)) = (op, &mut reply.stat_fs) {
-        // Space is not logged: it is what live volumes said last.
+        // Space is not logged. It is the sum of the live volumes' last reports.
         *stat = room::space(shared, op, *stat);
     }
     Ok(reply)
 }
 
-/// Whether a lookup failed for no other reason than that the directory has no such name.
+/// Whether a lookup failed only because the directory has no such name.
 fn is_missing(machine: &Machine, op: &Op, error: &Error) -> bool {
     match op {
         Op::Lookup(lookup) => {
@@ -132,7 +136,7 @@ async fn mutate(shared: &Shared, session: SessionId, request: &pb::MetaRequest, 
     let request = chains::complete(shared, request.clone())?;
     let placements = std::mem::take(&mut placed.placements);
     let command = pb::ClientCommand { request: Some(request), placements };
-    // What was promised is kept until the command has been applied.
+    // `placed` lives until the command has been applied, so that its promises count until then.
     match shared.group.propose(Command::Client(command)).await? {
         Reply::Meta(reply) => Ok(room::promise(shared, op, reply)),
         Reply::None => Ok(pb::MetaReply::default()),
@@ -140,8 +144,10 @@ async fn mutate(shared: &Shared, session: SessionId, request: &pb::MetaRequest, 
     }
 }
 
-/// Refuses a holder's change that leaves its set with fewer members than a write needs. Not when the command is applied: one that an
-/// earlier release has logged is applied as it was.
+/// Refuses a holder's change that leaves a set with fewer members than a write needs.
+///
+/// The check is not part of the state machine, because commands that an earlier release has logged must be applied
+/// unchanged.
 fn check_set(shared: &Shared, op: &Op) -> Result<()> {
     let Op::ChangeSet(change) = op else { return Ok(()) };
     let (machine, id) = (shared.group.machine(), MetablockId::new(change.metablock));
@@ -160,7 +166,8 @@ fn check_set(shared: &Shared, op: &Op) -> Result<()> {
     check_shrink(&shrink).map_err(|why| err!(Invalid, "{id} of {inode}: {why}"))
 }
 
-/// Placement is the leader's choice, not the state machine's: it is made before the command is logged.
+/// Places metablocks before the command is logged. Placement is the leader's choice, because the state machine must be
+/// deterministic.
 fn placements(shared: &Shared, session: SessionId, op: &Op) -> Result<Placed> {
     let writer = || shared.soft().sessions.host(session).unwrap_or_default();
     match op {

@@ -1,9 +1,9 @@
-//! Block servers: registration, heartbeats, reports.
+//! Calls of block servers: registration, heartbeats, replica reports.
 
 use std::collections::BTreeSet;
 
 use ebb_meta::{Machine, Reply};
-use ebb_types::{BootId, ErrorKind, MetablockId, NodeId, Result, Version, VolumeId, bail};
+use ebb_types::{BootId, Epoch, ErrorKind, MetablockId, NodeId, Result, Version, VolumeId, bail};
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 
@@ -16,7 +16,10 @@ use crate::twins;
 use crate::view::nodes;
 use crate::work::Work;
 
-/// Answers `RegisterNode`. Logged if it says anything new.
+/// Answers `RegisterNode`. The registration is logged if it differs from the recorded node.
+///
+/// Errors: `Invalid` for an incomplete registration, `Unavailable` for a new node while the master does not serve,
+/// `Superseded` for a twin, `WentBack` if the node has seen a newer master.
 pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Result<pb::RegisterNodeReply> {
     if call.host.is_empty() || call.rack.is_empty() || call.address.is_empty() {
         bail!(
@@ -54,12 +57,12 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
         }
     };
     reply.heartbeat_ms = u32::try_from(shared.options.heartbeat.as_millis()).unwrap_or(u32::MAX);
-    // Ids come from the answer, space and state from the call.
+    // Ids come from the reply, because the log gives them. Space and state come from the call.
     let volumes: Vec<_> = call
         .volumes
         .iter()
         .zip(&reply.volumes)
-        .map(|(told, named)| pb::Volume { id: named.id, ..told.clone() })
+        .map(|(reported, named)| pb::Volume { id: named.id, ..reported.clone() })
         .collect();
     let node = NodeId::new(reply.node);
     let now = shared.runtime.now();
@@ -69,19 +72,19 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
     }
     shared.soft().gray.on_start(node, now);
     tracing::info!(%node, host = call.host, address = call.address, volumes = volumes.len(), "node registered");
-    // A volume may have begun a new life, or be gone: its sets have lost a member.
+    // A volume may have got a new incarnation, or be gone. Its sets have then lost a member.
     let machine = shared.group.snapshot();
     let ids = volumes.iter().map(|volume| VolumeId::new(volume.id)).chain(lost_volumes(&machine));
     suspect_volumes(shared, &machine, &ids.collect::<Vec<_>>());
     for volume in volumes.iter().filter(|volume| volume.state() == pb::VolumeState::VolumePoisoned) {
-        tracing::warn!(volume = %VolumeId::new(volume.id), trouble = volume.trouble, "a volume is poisoned since before this master heard of it");
+        tracing::warn!(volume = %VolumeId::new(volume.id), trouble = volume.trouble, "a volume was already poisoned when its node registered");
     }
     shared.tell_node_map();
     reply.position = Some(shared.position());
     Ok(reply)
 }
 
-/// A log that may be out of date gives no ids: a node that is not on may have them.
+/// Refuses new nodes while the log may be out of date: a node that is off may already have the ids that it would give.
 fn check_new(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
     if call.node == 0 && !shared.standing.is_serving() && shared.group.machine().nodes().next().is_some() {
         bail!(Unavailable, "a new node waits: {}", shared.standing.sentence());
@@ -89,7 +92,7 @@ fn check_new(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
     Ok(())
 }
 
-/// A new node that registers twice, because the first answer was lost, gets the ids that it was given then.
+/// Fills in the ids of a new node that repeats its registration because the first answer was lost.
 fn adopt_ids(shared: &Shared, call: &mut pb::RegisterNode) {
     if call.node != 0 {
         return;
@@ -118,6 +121,8 @@ fn is_recorded(machine: &Machine, call: &pb::RegisterNode) -> bool {
 }
 
 /// Answers `Heartbeat`.
+///
+/// Errors: `WentBack` if the node has seen a newer master.
 pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> Result<pb::HeartbeatReply> {
     shared.hear(|| format!("n{}", call.node), call.position.as_ref())?;
     let position = Some(shared.position());
@@ -137,7 +142,7 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> Result<pb::Hea
     for metablock in call.corrupt.iter().map(|id| MetablockId::new(*id)) {
         let Some((_, record)) = machine.find_metablock(metablock) else { continue };
         let mut soft = shared.soft();
-        // Told when it was found; a copy may have taken its place since.
+        // The damage may be old, and a good copy may have replaced the replica since. So it is only a doubt.
         let own = record.members.iter().filter(|member| member.node == call.node);
         soft.work.doubts.extend(own.map(|member| (metablock, member.volume_id())));
         for extra in record.extra.iter().filter(|extra| extra.node == call.node) {
@@ -159,33 +164,35 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> Result<pb::Hea
     Ok(pb::HeartbeatReply { report: false, position, gray })
 }
 
-/// Queues what lost members.
+/// Queues sets that lost a member for repair.
 pub(crate) fn on_losses(shared: &Shared, machine: &Machine, losses: &[Loss]) {
     for loss in losses {
         match loss {
             Loss::NodeDied(node) => {
-                tracing::warn!(%node, silent = ?shared.options.dead_time, "node is dead; its replicas are made again elsewhere");
+                tracing::warn!(%node, silent = ?shared.options.dead_time, "a node is dead; its replicas are made again elsewhere");
                 suspect_volumes(shared, machine, &volumes_of(machine, *node));
             }
             Loss::VolumePoisoned(volume) => {
-                tracing::warn!(%volume, "volume is poisoned; its replicas are made again elsewhere");
+                tracing::warn!(%volume, "a volume is poisoned; its replicas are made again elsewhere");
                 suspect_volumes(shared, machine, &[*volume]);
             }
         }
     }
 }
 
-/// A node's volumes, as recorded.
+/// Recorded volumes of a node.
 pub(crate) fn volumes_of(machine: &Machine, node: NodeId) -> Vec<VolumeId> {
     machine.registered(node).iter().flat_map(|node| &node.volumes).map(|volume| VolumeId::new(volume.id)).collect()
 }
 
-/// Records replicas of another history before anything is made of the report, and forgets those that are gone.
+/// Records replicas of another history before the report is used.
+// I-37: a replica of another history is never deleted.
 async fn quarantine(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport) -> Result<()> {
     let volume = VolumeId::new(call.volume);
     let is_foreign = |id: &u64| {
         let id = MetablockId::new(*id);
-        // Ids come from a durable counter: below it, what is not in the map was deleted, but for what the counter passed over.
+        // Ids come from a durable counter. An id below it that the map lacks was deleted, unless the counter skipped
+        // it.
         machine.is_foreign(id) && !machine.is_quarantined(volume, id)
     };
     let foreign: Vec<u64> = call.replicas.iter().map(|replica| replica.metablock).filter(is_foreign).collect();
@@ -197,7 +204,9 @@ async fn quarantine(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport
     shared.group.propose(Op::Quarantine(op)).await.map(|_| ())
 }
 
-/// Answers `ReplicaReport`: compares what a volume has with the map.
+/// Answers `ReplicaReport`: compares the replicas of a volume with the map.
+///
+/// Errors: `Stale` if the node has not registered its present start, `WentBack` if a replica is from a newer history.
 pub(crate) async fn report(shared: &Shared, call: &pb::ReplicaReport) -> Result<()> {
     let machine = shared.group.snapshot();
     hear_epochs(shared, &machine, call)?;
@@ -210,15 +219,16 @@ pub(crate) async fn report(shared: &Shared, call: &pb::ReplicaReport) -> Result<
     Ok(())
 }
 
-/// Epochs that this log never gave to a file tell of another history.
+/// Checks the replicas' epochs. An epoch that this log never gave to the file is from another history.
 fn hear_epochs(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport) -> Result<()> {
     for replica in &call.replicas {
         let metablock = MetablockId::new(replica.metablock);
-        let told = replica.promised_epoch.max(convert::version(replica.version).epoch.raw());
+        let seen = Epoch::new(replica.promised_epoch).max(convert::version(replica.version).epoch);
         let Some((inode, _)) = machine.find_metablock(metablock) else { continue };
-        let given = machine.attr(inode).map_or(u64::MAX, |attr| attr.epoch);
+        // A file that is gone has no epoch to compare with.
+        let given = machine.attr(inode).map_or(Epoch::new(u64::MAX), |attr| Epoch::new(attr.epoch));
         let who = || format!("the replica of {metablock} on n{} v{}", call.node, call.volume);
-        if shared.hear_epoch(who, told, given) {
+        if shared.hear_epoch(who, seen, given) {
             let mut soft = shared.soft();
             let work = &mut soft.work;
             work.ahead.insert(inode);
@@ -230,7 +240,7 @@ fn hear_epochs(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport) -> 
     Ok(())
 }
 
-/// Compares; returns replicas of another history that the volume does not have any more.
+/// Queues the differences between a report and the map. Returns quarantined replicas that the volume no longer has.
 fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
     let machine = shared.group.snapshot();
     let volume = VolumeId::new(call.volume);
@@ -249,17 +259,19 @@ fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
         }
     }
     if let Reported::Whole { named, first } = reported {
-        // The report is a picture of a moment: what it lacks is asked for before it counts as missing.
+        // A report shows a moment in the past. A replica that it lacks may be newer, so the volume is asked before it
+        // counts as missing.
         for metablock in machine.on_volume(volume).filter(|metablock| !named.contains(metablock)) {
             work.doubts.insert((metablock, volume));
         }
-        // Nothing depends on an extra copy: one that seems to be missing is taken back, and made again where it is wanted.
+        // Durability does not depend on an extra copy. One that seems to be missing is dropped at once, and made again
+        // where it is wanted.
         let is_here = |extras: &[pb::Member]| extras.iter().any(|extra| extra.volume_id() == volume);
         let extras = machine.all_extras().filter(|(_, _, extras)| is_here(extras)).map(|(_, metablock, _)| metablock);
         extras
             .filter(|metablock| !named.contains(metablock))
             .for_each(|metablock| popular.condemn((metablock, volume)));
-        // The volume was away: sets may have gone on without it.
+        // The volume was away, and its sets may have changed without it.
         if first {
             work.suspects.extend(machine.on_volume(volume));
         }
@@ -287,7 +299,7 @@ fn compare(machine: &Machine, work: &mut Work, popular: &mut Popular, volume: Vo
             popular.condemn((metablock, volume));
         }
     } else if machine.is_left_out(metablock, volume) {
-        // It may be what the set lacks.
+        // The replica may be the copy that the set lacks.
         work.excess.remove(&(volume, metablock));
         work.suspects.insert(metablock);
     } else if !record.members.iter().any(|member| member.volume_id() == volume) {
@@ -302,7 +314,7 @@ fn compare(machine: &Machine, work: &mut Work, popular: &mut Popular, volume: Vo
     }
 }
 
-/// Answers `ReportReplica`: a client met a damaged or missing replica.
+/// Answers `ReportReplica`: a client has met a damaged or missing replica.
 pub(crate) fn report_replica(shared: &Shared, call: &pb::ReportReplica) {
     let Some(member) = call.member else { return };
     let metablock = MetablockId::new(call.metablock);
@@ -330,7 +342,7 @@ pub(crate) fn report_replica(shared: &Shared, call: &pb::ReportReplica) {
     shared.state.wake.repair.notify_one();
 }
 
-/// Whether a member's answer shows that it lacks what is committed.
+/// Whether a member's answer shows that its replica is damaged or lacks committed writes.
 pub(crate) fn is_damaged(described: &pb::DescribedReplica, committed: Version) -> bool {
     described.corrupt
         || (committed > Version::ZERO && (described.absent || convert::version(described.version) < committed))

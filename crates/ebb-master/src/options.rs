@@ -1,4 +1,4 @@
-//! What an operator may set.
+//! Options of a master.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,58 +14,60 @@ use crate::leases::sharing::SharingRule;
 /// Settings of a master.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Identity, log and checkpoints. Made if it does not exist.
+    /// Directory of the identity, the log and the checkpoints. It is created if it does not exist.
     pub data_dir: PathBuf,
-    /// `ip:port`; port 0 for any.
+    /// Address to listen at, `ip:port`. Port 0 chooses any free port.
     pub listen: String,
     /// Cluster, secret, host and role ("master") of this process.
     pub identity: Identity,
-    /// Copies in the default dataset of a new cluster. Three survive the loss of two nodes one after the other.
+    /// Number of copies in the default dataset of a new cluster. Three copies survive the loss of two nodes in
+    /// succession.
     pub default_replicas: u32,
-    /// A session that has not polled for so long is ended. Ten seconds: longer than any pause of a healthy client,
+    /// Time without a poll after which a session ends. Ten seconds are longer than any pause of a healthy client, and
     /// short enough that others wait for a dead writer's file about as long as for a slow disk.
     pub session_ttl: Duration,
-    /// Sessions at a time; each is in the log. A host has at most as many as are left for all others.
+    /// Maximum number of sessions, each of which is in the log. A host has at most as many as are free for all others.
     pub sessions_max: usize,
-    /// A node that is silent for so long is dead: its replicas are made again elsewhere.
+    /// Time of silence after which a node is dead, and its replicas are made again elsewhere.
     pub dead_time: Duration,
-    /// A node that is silent for so long is lost for good: another one that is on no such chain takes its place on expansion
-    /// chains. Ten minutes, as nodes that are put right by hand take.
+    /// Time of silence after which a node is lost for good, and another node takes its place on expansion chains. Ten
+    /// minutes are the time of a repair by hand.
     pub replace_after: Duration,
-    /// A node that is silent for so long gets no new replicas as long as there are others, and clients are told that it is
-    /// late. Three heartbeats: on a busy machine one may be.
+    /// Time of silence after which a node is late. A late node gets new replicas only if there is no other, and clients
+    /// learn that it is late. Three heartbeats, because one may be late on a busy machine.
     pub suspect_time: Duration,
-    /// How long a master that starts waits for further nodes to say which master they saw last, once one has; where none is
-    /// on by plan, for any. Three heartbeats. Zero: it waits for nobody.
+    /// Time that a starting master waits for further nodes after the first one has reported its position. If no node is
+    /// on by plan, it waits this long for any. Three heartbeats. With zero it does not wait.
     pub hear_time: Duration,
-    /// How often nodes tell that they live.
+    /// Interval of the nodes' heartbeats.
     pub heartbeat: Duration,
     /// Deadline of a short call to a block server.
     pub call_timeout: Duration,
-    /// Copies in progress to and from one node; one of more than a MiB counts as four.
+    /// Maximum weight of copies in progress to and from one node. A copy of more than a MiB weighs four, a smaller one
+    /// weighs one.
     pub copies_per_node_max: usize,
-    /// Bytes per second that all copies to or from one node may take together; 0: no limit. Users' reads and writes go
-    /// first: a node's link and disks carry several times as much.
+    /// Maximum bytes per second of all copies to or from one node; 0 means no limit. It leaves most of a node's link
+    /// and disks to programs.
     pub copy_rate_bytes_per_sec: u64,
-    /// Files that are recovered at a time.
+    /// Maximum number of files in recovery at a time.
     pub recoveries_max: usize,
-    /// The proxy lives in this process: sessions of proxies in the log are over when it starts, for the lock on the data
-    /// directory tells that the process before it is gone. False: proxies are processes of their own, as many as come, and
-    /// a session ends when none of them can believe in it any more.
+    /// Whether the proxy is in this process. If so, all proxy sessions in the log have ended when it starts: the lock
+    /// on the data directory shows that the process before it is gone. Otherwise there are any number of proxies in
+    /// processes of their own, and a session ends only when no proxy can believe in it any more.
     pub hosts_proxy: bool,
-    /// When a file that several sessions use goes to the proxy.
+    /// Conditions under which a file goes to the proxy.
     pub sharing: SharingRule,
-    /// How often the averages of reads take in what was counted, while no power plan has an interval.
+    /// Interval of the averages of reads, while no power plan has an interval.
     pub popularity_interval: Duration,
-    /// When a home has so much to write that others write for it.
+    /// Conditions under which a home has so much to write that others write for it.
     pub overload_rule: OverloadRule,
-    /// Which metablocks get extra copies, and how many. The share comes from their datasets.
+    /// Rule for extra copies. The share comes from each dataset.
     pub extra_rule: ExtraRule,
-    /// Most bytes in the handoff log.
+    /// Maximum bytes in the handoff log.
     pub handoff_bytes_max: usize,
-    /// Log and checkpoints.
+    /// Settings of the log and the checkpoints.
     pub group: GroupOptions,
-    /// Bounds of the server.
+    /// Limits of the server.
     pub server: ServerOptions,
 }
 

@@ -1,9 +1,11 @@
-//! Clients that cannot reach a node which the master hears.
+//! Network partitions between a client and a node that the master hears.
 //!
-//! Such a client's sets go on without the node. Repair would bring it back at once, and the client would lose it again, for as
-//! long as their network is parted. So no copy of that file goes there for a while, and for twice as long each time that it is
-//! lost again. Where the node itself was away, none of that holds: it is used as soon as it is back. A client that reaches the
-//! node again says so, and is believed the first time. Plain values: moments come in as arguments.
+//! The sets of such a client continue without the node. Repair would bring the node back at once, and the client would
+//! lose it again, for as long as the partition lasts. So the node gets no copy of that file for a while, and the time
+//! doubles with each further loss (I-105).
+//!
+//! If the node itself was away, this does not apply: the node is used as soon as it is back. A client that reaches the
+//! node again reports that, and is believed the first time. Plain values: moments come in as arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,50 +14,52 @@ use ebb_runtime::Moment;
 use ebb_types::deadlines::WRITE_DEADLINE;
 use ebb_types::{InodeId, NodeId, SessionId};
 
-/// After the first loss.
+/// Time for which a node is held back after the first loss.
 const FIRST: Duration = Duration::from_secs(20);
-/// At most.
+/// Longest time.
 const LONGEST: Duration = Duration::from_secs(20 * 32);
-/// Files and nodes that are remembered. Who is forgotten is tried once more.
+/// Maximum number of pairs of file and node. A forgotten pair is tried once more.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// A client that tells of a loss so soon after a node's return may have called the node before that, and it asks a silent node
-/// only every other second. A second for the client to tell.
+/// Maximum age of the calls behind a client's report of a loss. A client asks a silent node only every other second,
+/// and may need another second for the report. So a report shortly after the node's return may be about the time before
+/// it.
 const BEFORE_RETURN: Duration = Duration::from_secs(1).saturating_add(WRITE_DEADLINE);
 
-/// What is held back.
+/// Nodes that are held back from files.
 #[derive(Debug, Default)]
 pub struct Parted {
     held: BTreeMap<(InodeId, NodeId), Held>,
-    /// Nodes that are away, or were not long ago: when that was so last.
+    /// Nodes that are or recently were away, each with the last moment of that.
     away: BTreeMap<NodeId, Moment>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// Whose sets went on without the node.
+    /// Session whose sets continued without the node.
     holder: SessionId,
     lost: Moment,
     until: Moment,
     span: Duration,
-    /// It ended before its time, for the holder reached the node again.
+    /// Whether the hold ended early, because the holder reached the node again.
     is_lifted: bool,
 }
 
 impl Held {
-    /// Whether a loss that is told now is the one that is known.
+    /// Whether a loss that is reported now is the known one.
     fn is_known(&self, now: Moment) -> bool {
         now < self.until || self.is_lifted && now < self.until.after(BEFORE_RETURN)
     }
 
-    /// Whether a further loss is another one of the same story: it came before the node had stayed for as long as it was held back.
+    /// Whether a further loss belongs to the same partition: it came before the node had stayed for as long as it was
+    /// held back.
     fn is_remembered(&self, now: Moment) -> bool {
         now < self.lost.after(self.span * 2)
     }
 }
 
 impl Parted {
-    /// A file's set went on without a node that the master hears; `holder` has its lease.
+    /// Records that a file's set continued without a node that the master hears. `holder` has the file's lease.
     pub fn on_lost(&mut self, holder: SessionId, inode: InodeId, node: NodeId, now: Moment) {
         if self.away.get(&node).is_some_and(|away| now.since(*away) < BEFORE_RETURN) {
             return;
@@ -74,8 +78,8 @@ impl Parted {
         }
     }
 
-    /// The master misses the node, too, or a new process of it has registered: it was the node, and not the way there. When it is
-    /// back it is used at once.
+    /// Records that the master misses the node too, or that a new process of it has registered. The node itself was
+    /// away, so it is used at once when it is back.
     pub fn on_away(&mut self, node: NodeId, now: Moment) {
         self.away.retain(|_, away| now.since(*away) < BEFORE_RETURN);
         if self.away.insert(node, now).is_none() {
@@ -83,8 +87,8 @@ impl Parted {
         }
     }
 
-    /// The client reaches nodes again that answered it nothing. A node that it lost more than once in a short time is held back
-    /// all the same: it would be lost again.
+    /// Records that a client reaches nodes again that did not answer it. A node that it lost repeatedly stays held
+    /// back, because it would be lost again.
     pub fn on_reached(&mut self, holder: SessionId, nodes: &BTreeSet<NodeId>, now: Moment) {
         for ((_, node), held) in &mut self.held {
             if held.holder == holder && held.span == FIRST && now < held.until && nodes.contains(node) {
@@ -93,7 +97,7 @@ impl Parted {
         }
     }
 
-    /// Nodes that get no copy of this file now, and for how long.
+    /// Nodes that get no copy of this file at present, each with the rest of its time.
     pub fn held_back(&self, inode: InodeId, now: Moment) -> impl Iterator<Item = (NodeId, Duration)> + '_ {
         let of_file = self.held.range((inode, NodeId::default())..=(inode, NodeId::new(u64::MAX)));
         of_file.filter(move |(_, held)| now < held.until).map(move |((_, node), held)| (*node, held.until.since(now)))

@@ -1,22 +1,31 @@
-//! How long a session may owe what it was told to do: give a lease back, forget a name.
+//! Limits on the time for which a session may owe an action that others wait for: to give a lease back, or to forget a
+//! name.
 //!
-//! A client that polls keeps its session, and with it what others wait for. One that reaches the master and no member can
-//! neither flush nor give back, and one whose kernel hangs forgets nothing. So what is owed has an end. A lease alone cannot be
-//! taken away, for the client believes in it as long as in its session: the session ends.
+//! A client that polls keeps its session, and with it the leases that others wait for. A client that reaches the master
+//! but no member can neither flush nor give back. A client whose kernel hangs forgets no name. So an owed action has a
+//! time limit. A lease alone cannot be taken away, because the client believes in it as long as in its session. Past
+//! the limit the whole session ends.
 //!
-//! Time counts from poll to poll, and of a gap no more than [`GAP_MAX`]: who sleeps by plan, and is heard again, is not blamed for
-//! its sleep. A client that says that it is at work on it gets more time, but not without end.
+//! Time counts from poll to poll, and at most [`GAP_MAX`] of each gap counts. A client that sleeps by plan and returns
+//! is thus not blamed for its sleep. A client that reports progress gets more time, up to a fixed total.
 
 use std::time::Duration;
 
-/// Without a word that the client is at work.
+/// Limit without a report of progress from the client.
 pub const IDLE_MAX: Duration = Duration::from_secs(60);
-/// In all: a flush of gigabytes over a slow network takes minutes.
+/// Limit in all. A flush of gigabytes over a slow network takes minutes.
 pub const TOTAL_MAX: Duration = Duration::from_secs(900);
-/// Of the time between two polls counts at most this.
+/// The part of the time between two polls that counts, at most.
 pub const GAP_MAX: Duration = Duration::from_secs(5);
-
-/// For how long something has been owed.
+/// Whether a client reports that it works on what it owes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Word {
+    /// The client does not mention it.
+    Idle,
+    /// The client works on it.
+    Working,
+}
+/// Time for which an action has been owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Owed {
     idle: Duration,
@@ -24,14 +33,14 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// A poll came, so long after the one before; `working`: the client says that it is at work on it.
-    pub fn on_poll(&mut self, passed: Duration, working: bool) {
+    /// Counts a poll that came `passed` after the one before.
+    pub fn on_poll(&mut self, passed: Duration, word: Word) {
         let passed = passed.min(GAP_MAX);
         self.total += passed;
-        self.idle = if working { Duration::ZERO } else { self.idle + passed };
+        self.idle = if word == Word::Working { Duration::ZERO } else { self.idle + passed };
     }
 
-    /// Whether nobody has to wait for it any longer.
+    /// Whether the limit is exceeded, so that the session may be ended.
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         self.idle >= IDLE_MAX || self.total >= TOTAL_MAX
@@ -44,12 +53,12 @@ mod tests {
 
     const POLL: Duration = Duration::from_millis(2500);
 
-    /// Polls until it is overdue.
-    fn polls(working: bool) -> u32 {
+    /// Number of polls until the limit is exceeded.
+    fn polls(word: Word) -> u32 {
         let mut owed = Owed::default();
         (1..)
             .find(|_| {
-                owed.on_poll(POLL, working);
+                owed.on_poll(POLL, word);
                 owed.is_overdue()
             })
             .expect("it ends")
@@ -57,14 +66,14 @@ mod tests {
 
     #[test]
     fn who_says_nothing_has_a_minute_and_who_works_has_a_quarter_of_an_hour() {
-        assert_eq!(POLL * polls(false), IDLE_MAX);
-        assert_eq!(POLL * polls(true), TOTAL_MAX);
+        assert_eq!(POLL * polls(Word::Idle), IDLE_MAX);
+        assert_eq!(POLL * polls(Word::Working), TOTAL_MAX);
     }
 
     #[test]
     fn a_night_of_sleep_counts_as_a_moment() {
         let mut owed = Owed::default();
-        owed.on_poll(Duration::from_secs(36_000), false);
+        owed.on_poll(Duration::from_secs(36_000), Word::Idle);
         assert_eq!(owed, Owed { idle: GAP_MAX, total: GAP_MAX });
     }
 }

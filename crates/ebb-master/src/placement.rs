@@ -1,4 +1,4 @@
-//! Where new replicas go: the cluster's state and a dataset's settings, put as a question to the layout.
+//! Placement of new replicas: the cluster's state and a dataset's settings as a question to the layout.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,33 +15,33 @@ use crate::shared::Shared;
 use crate::soft::Soft;
 use crate::view::ClusterView;
 
-/// What has to be placed.
+/// A request for places of copies.
 #[derive(Clone, Debug)]
 pub(crate) struct Need {
-    /// The file; of a new one, its directory.
+    /// The file, or the directory of a new file.
     pub inode: InodeId,
-    /// Its settings.
+    /// Dataset with its settings.
     pub dataset: pb::Dataset,
-    /// Which metablock of the file.
+    /// Index of the metablock in the file.
     pub index: u64,
     /// Host of the writer.
     pub writer: HostName,
-    /// Hosts that the writer named, in turn.
+    /// Hosts that the writer prefers.
     pub preferred: Vec<HostName>,
     /// Members that stay.
     pub present: Vec<pb::Member>,
-    /// Where the copy belongs that is missing, if that is known: it lies there, or is a guest.
+    /// Home of the missing copy, if it is fixed. The copy goes there, or becomes a guest.
     pub home: Option<NodeId>,
-    /// Copies in all.
+    /// Number of copies, with those that are present.
     pub replicas: usize,
     /// Nodes that must not be chosen.
     pub exclude: Vec<NodeId>,
-    /// Room that each copy should find, in bytes.
+    /// Room for each copy, in bytes.
     pub bytes: u64,
 }
 
 impl Need {
-    /// The first copies of a metablock of a dataset.
+    /// A request for the first copies of a metablock.
     pub(crate) fn fresh(inode: InodeId, dataset: pb::Dataset, index: u64, writer: HostName, bytes: u64) -> Self {
         let replicas = dataset.replicas as usize;
         Self {
@@ -58,7 +58,7 @@ impl Need {
         }
     }
 
-    /// One more copy of a set, beside members that stay.
+    /// A request for one more copy of a set, beside members that stay.
     pub(crate) fn beside(task: &Task, present: Vec<pb::Member>) -> Self {
         let replicas = present.len() + 1;
         let (dataset, index, bytes) = (task.dataset.clone(), task.record.index, task.record.length);
@@ -66,19 +66,21 @@ impl Need {
     }
 }
 
-/// Places a need; the members that are to be added. `Unavailable` if too few nodes live, `NoSpace` if they are full.
+/// Places copies, and returns the new members.
 ///
-/// Homes are chosen among all nodes that are well, switched off by the plan or not; a copy whose home is off becomes a guest
-/// with one that is on, and so does one of a new metablock whose home has too much to write.
+/// Homes are chosen among all usable nodes, whether a plan switches them off or not. A copy whose home is off becomes a
+/// guest on a node that is on. So does a copy of a new metablock whose home has too much to write.
 ///
-/// Gray nodes are taken only where it does not go without them, and nodes that have been silent for some seconds are not:
-/// nothing could be copied there. Where a whole metablock finds no room any more, one block must do: the last space of a cluster is
-/// not to be wasted.
+/// Gray nodes are used only if there are too few others. Late nodes are not used, because nothing could be copied
+/// there. If there is no room for a whole metablock, room for one block suffices, so that the last space of a cluster
+/// is not wasted.
+///
+/// Errors: `Unavailable` if too few nodes are live, `NoSpace` if they are full.
 pub(crate) fn place(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
     let block = need.dataset.block_size.min(need.bytes);
     let sizes = if block < need.bytes { vec![need.bytes, block] } else { vec![block] };
     let gray = gray_beside(shared, need);
-    // Without any of them, then with the least slow, and so on.
+    // The first try leaves out all gray nodes, the next one admits the least slow, and so on.
     let among = (0..=gray.len()).rev().map(|without| &gray[..without]);
     let mut last = None;
     for (bytes, without) in among.flat_map(|without| sizes.iter().map(move |bytes| (*bytes, without))) {
@@ -91,26 +93,34 @@ pub(crate) fn place(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
     Err(last.expect("there was at least one try"))
 }
 
-/// Places on any node that is not dead: where it does not go without those that are late.
+/// Places copies on any node that is not dead. It serves where late nodes are needed.
+///
+/// Errors: as [`place`].
 pub(crate) fn place_late(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
     let block = need.dataset.block_size.min(need.bytes);
     ask(shared, need, Patience::UntilDead, block, &[]).map(|plan| members(&plan))
 }
 
-/// Places what can wait: on nodes that were heard of lately and are not gray, where all of it finds room.
+/// Places a copy that can wait: only on prompt nodes that are not gray, with room for all of it.
+///
+/// Errors: as [`place`].
 pub(crate) fn place_roomy(shared: &Shared, need: &Need) -> Result<Vec<pb::Member>> {
     ask(shared, need, Patience::Prompt, need.bytes, &gray_beside(shared, need)).map(|plan| members(&plan))
 }
 
-/// Gray nodes that have no copy yet, the slowest first.
+/// Gray nodes without a copy, the slowest first.
 fn gray_beside(shared: &Shared, need: &Need) -> Vec<NodeId> {
     let gray = shared.soft().gray.slowest_first();
     let has_copy = |node: &NodeId| need.present.iter().any(|member| member.node_id() == *node);
     gray.into_iter().filter(|node| !has_copy(node)).collect()
 }
 
-/// Places the copies of a new metablock; fewer than wanted, if too few nodes work at present. Others that are placed from now
-/// on know of it, for as long as the promise is kept: until the command that records it has been applied.
+/// Places the copies of a new metablock, fewer than wanted if too few nodes work at present.
+///
+/// The promise makes later placements aware of this one. Keep it until the command that records the placement has been
+/// applied.
+///
+/// Errors: as [`place`].
 pub(crate) fn place_new(shared: &Shared, need: &Need) -> Result<(pb::Placement, Promise)> {
     let members = place(shared, need).or_else(|error| match error.kind() {
         ErrorKind::NoSpace | ErrorKind::Unavailable => place_fewer(shared, need, error),
@@ -120,7 +130,7 @@ pub(crate) fn place_new(shared: &Shared, need: &Need) -> Result<(pb::Placement, 
     Ok((pb::Placement { members }, promise))
 }
 
-/// Places a new metablock for which there are not enough nodes with room. `error` is what the whole set lacks.
+/// Places fewer copies of a new metablock than wanted. `error` says why the whole set cannot be placed.
 fn place_fewer(shared: &Shared, need: &Need, error: Error) -> Result<Vec<pb::Member>> {
     let min = min_copies(need.dataset.min_copies, need.dataset.replicas) as usize;
     let (mut last, wanted) = (error, need.replicas);
@@ -129,7 +139,7 @@ fn place_fewer(shared: &Shared, need: &Need, error: Error) -> Result<Vec<pb::Mem
         let placed = if attempt.takes_late { place_late(shared, &need) } else { place(shared, &need) };
         match placed {
             Ok(members) => {
-                tracing::debug!(inode = %need.inode, index = need.index, copies = members.len(), "placed with what there is");
+                tracing::debug!(inode = %need.inode, index = need.index, copies = members.len(), "placed with fewer copies or on late nodes");
                 return Ok(members);
             }
             Err(error) if !matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable) => return Err(error),
@@ -145,7 +155,7 @@ fn volumes(view: &ClusterView<'_>, patience: Patience) -> View {
     soft.registry.view(view.machine.nodes(), patience, &soft.room, view.now, |node| view.rest(node))
 }
 
-/// Nodes that work and may have copies of this need; those that sleep by plan are among them, full ones, too.
+/// Number of usable nodes that may have copies of this need. Full nodes and nodes that sleep by plan count.
 fn sound_nodes(shared: &Shared, need: &Need) -> usize {
     let chain = &need.dataset.chain;
     let view = shared.with_view(|view| volumes(view, Patience::Prompt));
@@ -158,7 +168,7 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[
     let layout = need.dataset.layout.parse::<LayoutKind>()?;
     let seed = shared.runtime.random_u64();
     let beside = need.present.iter().map(pb::Member::node_id).collect();
-    // Everything is looked up in one step; the layout takes its time without the locks.
+    // All facts are of one moment; the layout then computes without the locks.
     let (view, chain, lodging) = {
         let machine = shared.group.machine();
         let mut soft = shared.soft();
@@ -190,7 +200,7 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[
     }
 }
 
-/// What waits for the nodes that stay on as far as the plans reach, and who has too much of it.
+/// Queues of the nodes that stay on as far as the plans reach, and the overloaded nodes among them.
 fn look_for_overload(
     shared: &Shared,
     soft: &mut Soft,
@@ -210,7 +220,7 @@ fn look_for_overload(
     (queues, overloaded)
 }
 
-/// What the plans make of a node, as far as they reach.
+/// Sleep of a node by the known plans.
 pub(crate) fn rest(plans: &Timetable, node: NodeId, now_ms: u64) -> Rest {
     match plans.next_wake_ms(node, now_ms) {
         None => Rest::Off,

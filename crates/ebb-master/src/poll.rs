@@ -1,4 +1,4 @@
-//! The long poll: keeps sessions alive and brings them what they have to know.
+//! The long poll: it keeps sessions alive and brings them news.
 
 use std::time::Duration;
 
@@ -8,18 +8,21 @@ use ebb_wire::pb;
 
 use crate::leases::Mode;
 use crate::leases::sharing::Proxy;
-use crate::popular::TOLD_MAX;
+use crate::popular::REPORTED_MAX;
 use crate::sessions::HolderView;
 use crate::shared::Shared;
 use crate::soft::Soft;
 
-/// Nodes of which a client can say in one poll that it reaches them again.
+/// Maximum number of nodes that a client can report as reachable again in one poll.
 const REACHED_MAX: usize = 1000;
 
 /// Answers `Poll`: at once if there is news, else within the caller's wait.
+///
+/// Errors: `SessionExpired` if the session is over, `WentBack` if the client has seen a newer master.
 pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) -> Result<pb::PollReply> {
     let session = SessionId::new(call.session);
-    // Ordering: before the session is looked for. A log that is out of date does not know it, and must not end it.
+    // Ordering: the position is checked before the session. An out-of-date log does not know the session, and must not
+    // end it.
     shared.hear(|| format!("the client with session {session}"), call.position.as_ref())?;
     let begun = {
         let mut soft = shared.soft();
@@ -34,7 +37,7 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
     };
     shared.state.on_followed(call.plan_version);
     if let Some(served) = &call.served {
-        shared.soft().served.on_told(served);
+        shared.soft().served.on_report(served);
     }
     shared.soft().gray.on_poll(session, &call.slow, &call.well, shared.runtime.now());
     if !call.reached.is_empty() {
@@ -55,7 +58,7 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
             soft.watches.recall_all(session);
         }
     }
-    // Half the session's time: an answer always comes before it is up.
+    // At most half the session's time to live, so that an answer always arrives before the session expires.
     let wait = Duration::from_millis(call.wait_ms.into()).min(shared.options.session_ttl / 2).min(deadline);
     let until = shared.runtime.now().after(wait);
     loop {
@@ -63,7 +66,7 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
         tokio::pin!(woken);
         woken.as_mut().enable();
         let mut reply = pb::PollReply { master_boot: shared.boot, ..Default::default() };
-        // An older poll has nobody who waits for it any more: it must not take news with it.
+        // An older poll has lost its caller, and must not consume news.
         if shared.soft().sessions.is_newest(session, number) == Some(false) {
             return Ok(reply);
         }
@@ -100,18 +103,18 @@ fn finish(shared: &Shared, session: SessionId, now: Moment, reply: &mut pb::Poll
     sessions.finish_poll(session, now, reply);
 }
 
-/// Extra copies of what a client reads, where it knows another number of them.
+/// Extra copies of a client's metablocks, where the client knows a different number of them.
 fn extras(shared: &Shared, reads: &[pb::BlockReads]) -> Vec<pb::ExtraCopies> {
     if reads.is_empty() {
         return Vec::new();
     }
     let machine = shared.group.machine();
-    let told = |read: &pb::BlockReads| {
+    let changed = |read: &pb::BlockReads| {
         let members = machine.extras(MetablockId::new(read.metablock));
         let is_news = members.len() != read.extras as usize;
         is_news.then(|| pb::ExtraCopies { metablock: read.metablock, members: members.to_vec() })
     };
-    reads.iter().take(TOLD_MAX).filter_map(told).collect()
+    reads.iter().take(REPORTED_MAX).filter_map(changed).collect()
 }
 
 fn gather_news(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut pb::PollReply) -> Result<bool> {
@@ -132,7 +135,7 @@ fn gather_news(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut
     if !soft.sessions.goes_on(session) {
         bail!(SessionExpired, "session {session} is over: open a new one");
     }
-    // A recall with nothing left to recall would be repeated for ever.
+    // A recall of a lease that is already gone would be repeated for ever.
     for inode in soft.sessions.recalls(session) {
         if machine.holder(inode) != Some(session) && !soft.leases.is_reader(session, inode) {
             soft.sessions.cancel_recall(session, inode);
@@ -143,7 +146,7 @@ fn gather_news(shared: &Shared, session: SessionId, call: &pb::Poll, reply: &mut
     Ok(soft.sessions.take_news(session, now, reply) || must_forget || is_new_map || is_new_plan)
 }
 
-/// A session says what it holds now of a file.
+/// Records the lease that a session says it now holds.
 fn on_held(shared: &Shared, session: SessionId, held: &pb::Held) {
     let (inode, mode) = (InodeId::new(held.inode), Mode::from_raw(held.mode));
     let machine = shared.group.machine();
@@ -151,13 +154,13 @@ fn on_held(shared: &Shared, session: SessionId, held: &pb::Held) {
     soft.sessions.on_held(session, inode, mode, HolderView { size: held.size, mtime_ns: held.mtime_ns }, held.question);
     let holder = machine.holder(inode);
     match mode {
-        // The answer to a question is not kept from being overtaken by a lease that is granted meanwhile.
+        // A lease that is granted meanwhile may overtake the answer to a question, so such an answer removes no lease.
         Mode::None if held.question == 0 => soft.leases.remove_reader(session, inode),
-        // Late words of one who has lost the file since change nothing.
+        // A late message of a session that has lost the file since changes nothing.
         Mode::Read if holder.is_none() => soft.leases.add_reader(session, inode),
         Mode::None | Mode::Read | Mode::Write => {}
     }
-    // It gave the write lease up without committing: whatever it wrote is recovered from the members.
+    // The session gave up the write lease without a commit, so its writes are recovered from the members.
     let epoch = machine.attr(inode).map(|attr| attr.epoch);
     if holder == Some(session) && mode < Mode::Write && epoch == Ok(held.epoch) {
         soft.work.abandoned.insert(inode);

@@ -1,8 +1,8 @@
-//! What is read often: averages in memory, and extra copies that come and go with them (BlinkFS, Sec. 4.2).
+//! Popularity: averages of reads, for extra copies that come and go with them (BlinkFS, Sec. 4.2).
 //!
-//! Clients tell with `Poll` which metablocks they asked members for most; commits count as writes. The averages are in
-//! memory alone: a new master process begins with none, and for some intervals takes nothing back, and makes nothing, for what it
-//! does not know. What to make and to take back is [`crate::copies::extras`].
+//! Clients report with `Poll` the metablocks that they read most from members. Commits count as writes. The averages
+//! are in memory only. A new master process starts without them, and for some intervals neither makes nor removes extra
+//! copies. The choice of extra copies is in [`crate::copies::extras`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,19 @@ use ebb_wire::pb;
 
 use crate::work::ReplicaKey;
 
-/// Weight of the newest interval: what is read no more has lost nine tenths of its average after eight of them.
+/// Weight of the newest interval. The average of a metablock that is no longer read falls to a tenth in eight
+/// intervals.
 const WEIGHT: f64 = 0.25;
-/// Intervals after which averages say something: two thirds of what they will be.
+/// Intervals after which the averages are meaningful: they have reached two thirds of their final value.
 const WARM: u32 = 4;
-/// Metablocks that one poll may tell of.
-pub(crate) const TOLD_MAX: usize = 512;
+/// Maximum number of metablocks in one report.
+pub(crate) const REPORTED_MAX: usize = 512;
 
-/// See the module.
+/// Averages and counts of reads and writes.
 #[derive(Debug)]
 pub struct Popular {
     averages: Popularity,
-    /// Since this master process began.
+    /// Intervals since this master process started.
     intervals: u32,
     counts: BTreeMap<MetablockId, Counts>,
     /// Extra copies that are damaged or missing.
@@ -39,19 +40,19 @@ impl Default for Popular {
 }
 
 impl Popular {
-    /// A client tells what it has asked members for. What the map does not have is not kept.
+    /// Records a client's report of its reads. Unknown metablocks are ignored.
     pub fn on_reads(&mut self, machine: &Machine, reads: &[pb::BlockReads]) {
-        for told in reads.iter().take(TOLD_MAX) {
-            let metablock = MetablockId::new(told.metablock);
+        for report in reads.iter().take(REPORTED_MAX) {
+            let metablock = MetablockId::new(report.metablock);
             if machine.has_metablock(metablock)
                 && let Some(counts) = self.counts_of(metablock)
             {
-                counts.reads = counts.reads.saturating_add(told.reads.into());
+                counts.reads = counts.reads.saturating_add(report.reads.into());
             }
         }
     }
 
-    /// A holder has committed writes to these.
+    /// Records a holder's commit.
     pub fn on_commit(&mut self, files: &[pb::CommitFile]) {
         for block in files.iter().flat_map(|file| &file.metablocks) {
             if let Some(counts) = self.counts_of(MetablockId::new(block.id)) {
@@ -65,47 +66,47 @@ impl Popular {
         has_room.then(|| self.counts.entry(metablock).or_default())
     }
 
-    /// A metablock was freed.
+    /// Forgets a freed metablock.
     pub fn forget(&mut self, metablock: MetablockId) {
         self.averages.forget(metablock);
         self.counts.remove(&metablock);
     }
 
-    /// An interval is over.
+    /// Ends an interval: its counts enter the averages.
     pub fn on_interval(&mut self) {
         self.intervals = self.intervals.saturating_add(1);
         self.averages.on_interval(&std::mem::take(&mut self.counts));
     }
 
-    /// Whether the averages are of more than a beginning.
+    /// Whether enough intervals have passed for meaningful averages.
     #[must_use]
     pub fn is_warm(&self) -> bool {
         self.intervals >= WARM
     }
 
-    /// An extra copy is damaged or missing.
+    /// Records that an extra copy is damaged or missing.
     pub fn condemn(&mut self, key: ReplicaKey) {
         self.condemned.insert(key);
     }
 
-    /// It is recorded no more, or anew.
+    /// Clears the mark of an extra copy that left the record, or was made again.
     pub fn acquit(&mut self, key: &ReplicaKey) {
         self.condemned.remove(key);
     }
 
-    /// Averages.
+    /// The averages.
     #[must_use]
     pub fn averages(&self) -> &Popularity {
         &self.averages
     }
 
-    /// Whether an extra copy is known to be bad.
+    /// Whether an extra copy is known to be damaged or missing.
     #[must_use]
     pub fn is_condemned(&self, key: &ReplicaKey) -> bool {
         self.condemned.contains(key)
     }
 
-    /// Reads that go to each node's data, each metablock's shared by all its copies.
+    /// Reads of each node's data. The reads of a metablock are split evenly among its copies.
     #[must_use]
     pub fn loads(&self, machine: &Machine) -> BTreeMap<NodeId, f64> {
         let mut loads = BTreeMap::new();

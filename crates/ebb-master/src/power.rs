@@ -1,7 +1,8 @@
-//! Power plans: made durable, told to everybody, and gone by when nodes are called, judged or given new replicas.
+//! Power plans: they are made durable, published, and respected by calls, by the detection of dead nodes and by
+//! placement.
 //!
-//! The power manager decides; this master only keeps what it decided. A node that sleeps by plan is not dead, and is
-//! not called before it wakes.
+//! The power manager decides, and the master keeps the decisions. A node that sleeps by plan is not dead, and is not
+//! called before it wakes.
 
 use std::time::Duration;
 
@@ -16,14 +17,15 @@ use crate::holdings::examples;
 use crate::shared::{Shared, State};
 use crate::waker::Waker;
 
-/// Further ahead of the log no history has come, whatever a peer says: a plan each second for a century.
+/// Maximum lead of a reported plan version over the log. No lost history is further ahead: this is a plan each second
+/// for a century.
 const AHEAD_MAX: u64 = 1 << 32;
-/// Longest that a plan is waited for, whatever a caller asks.
+/// Longest wait for a plan, whatever the caller asks.
 const WATCH_MAX: Duration = Duration::from_secs(30);
-/// Longest that a call waits for its node to wake, unless an interval of the plan takes longer.
+/// Longest wait of a call for its node to wake, unless the plan's interval is longer.
 const WAKE_MAX: Duration = Duration::from_secs(60);
 
-/// Plans as they were logged; one that this release cannot read is left out, and said so.
+/// The logged plans. A plan that this release cannot decode is skipped, with an error in the log.
 pub(crate) fn timetable(machine: &Machine, now_ms: u64) -> Timetable {
     let mut timetable = Timetable::default();
     for published in machine.plans() {
@@ -36,8 +38,8 @@ pub(crate) fn timetable(machine: &Machine, now_ms: u64) -> Timetable {
 }
 
 impl State {
-    /// Somebody follows the plan of this version. One that the log does not know is of a history that was lost: plans to come
-    /// have to be newer, or it would take none of them.
+    /// Records that a process follows the plan of this version. A version beyond the log is from a lost history. New
+    /// plans must then be newer, or that process would accept none of them.
     pub(crate) fn on_followed(&self, version: u64) {
         let mut soft = self.soft();
         let newest = soft.plans.version().raw();
@@ -53,9 +55,11 @@ impl Shared {
         wall_ms(self.runtime.wall())
     }
 
-    /// Waits until a node serves. `Unavailable` if no plan wakes it soon.
+    /// Waits until a node is awake.
+    ///
+    /// Errors: `Unavailable` if no plan wakes it soon.
     pub(crate) async fn awake(&self, node: NodeId) -> Result<()> {
-        // Who sleeps by the plan is waited for: a recovery that went on without would leave fewer copies than there could be.
+        // Sleep by plan is waited for: a recovery without the node would leave fewer copies than possible.
         let interval_ms = self.state.soft().plans.at(self.wall_ms()).map_or(0, |plan| plan.interval_ms);
         let longest = WAKE_MAX.max(Duration::from_millis(interval_ms));
         let until = self.runtime.now().after(longest);
@@ -77,7 +81,9 @@ impl Shared {
     }
 }
 
-/// Answers `PublishPlan`: once the plan is durable.
+/// Answers `PublishPlan` once the plan is durable.
+///
+/// Errors: `Invalid` for a plan that cannot be decoded, or whose version is too far ahead.
 pub(crate) async fn publish(shared: &Shared, call: pb::PublishPlan) -> Result<()> {
     let plan = PowerPlan::decode(&call.plan)?;
     let newest = shared.soft().plans.version().raw();
@@ -85,12 +91,13 @@ pub(crate) async fn publish(shared: &Shared, call: pb::PublishPlan) -> Result<()
         bail!(Invalid, "{}: the newest plan is p{newest}, and versions are not given so far ahead", plan.version);
     }
     let (version, start_ms) = (plan.version.raw(), plan.start_ms);
-    tracing::info!(version, policy = %plan.policy, why = plan.sentence(), "power plan");
-    // Ordering: a plan that anybody follows survives this master, so that no node follows one that nobody knows of.
+    tracing::info!(version, policy = %plan.policy, why = plan.sentence(), "a power plan was published");
+    // Ordering: the plan is logged before any process sees it. Otherwise a node could follow a plan that the next
+    // master does not know.
     shared.group.propose(Op::PublishPlan(pb::PublishedPlan { version, start_ms, plan: call.plan })).await.map(drop)
 }
 
-/// Answers `WatchPower`.
+/// Answers `WatchPower`: at once if there is a newer plan, else within the caller's wait.
 pub(crate) async fn watch(shared: &Shared, call: &pb::WatchPower, deadline: Duration) -> pb::WatchPowerReply {
     shared.soft().waker = Some(Waker::on_watch(call, shared.runtime.now()));
     shared.state.on_followed(call.version);
@@ -118,8 +125,8 @@ pub(crate) fn encoded(machine: &Machine) -> Vec<Vec<u8>> {
     machine.plans().map(|published| published.plan.clone()).collect()
 }
 
-/// Answers `DescribePower`: nodes, plans, what was served and what is away from home, and, unless that is all, datasets that
-/// hold anything and what lies where.
+/// Answers `DescribePower`: nodes, plans, served bytes and copies away from home. Unless the call wants no more, the
+/// reply also has the datasets with metablocks, and the holdings.
 ///
 /// Errors: those of [`examples::find`].
 pub(crate) async fn describe(
@@ -129,12 +136,12 @@ pub(crate) async fn describe(
 ) -> Result<pb::DescribePowerReply> {
     let (_, nodes) = shared.node_map();
     let served = Some(pb::Served { boot: shared.boot, bytes: shared.soft().served.bytes(), told_bytes: 0 });
-    // Of one moment, or a dataset that is filled has no place in the other.
+    // Both are of one moment, or a dataset with metablocks in one could be unknown in the other.
     let (machine, holdings) = {
         let machine = shared.group.machine();
         (machine.clone(), shared.soft().holdings.clone())
     };
-    let (away, _) = crate::copies::guests::tell(&machine, None);
+    let (away, _) = crate::copies::guests::count(&machine, None);
     let newest = machine.plans().last().map_or(0, |plan| plan.version);
     let followed = Some(shared.soft().followed).filter(|followed| *followed > newest);
     let plans = pb::DescribePowerReply {
@@ -149,7 +156,7 @@ pub(crate) async fn describe(
     let all: Vec<u64> = nodes.iter().map(|node| node.id).collect();
     let filled = machine.datasets().filter(|dataset| holdings.is_filled(DatasetId::new(dataset.id)));
     let datasets = filled.map(|dataset| chains::charted(dataset, &all)).collect();
-    let mut holdings = holdings.told();
+    let mut holdings = holdings.list();
     let until = shared.runtime.now().after(deadline);
     examples::find(shared, &machine, &mut holdings, &call.named, until).await?;
     let loads = shared.soft().popular.loads(&machine);

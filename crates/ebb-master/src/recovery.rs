@@ -1,8 +1,8 @@
-//! Recovery of a file whose holder is gone: what to do with the members' answers.
+//! Recovery of a file whose lease holder is gone: the decision by the members' answers.
 //!
-//! Pure functions over plain values, after `docs/protocol.md`, "Recovery"; the executor is in [`run`]. Members are
-//! made equal to the highest version found, never to one below the committed version: what was acknowledged was
-//! synced by the whole set, so any one member that answers has it.
+//! Pure functions over plain values, after `docs/protocol.md`, "Recovery"; the executor is in [`run`]. All members are
+//! made equal to the highest version found, which is never below the committed one. An acknowledged write was synced by
+//! the whole set, so any single member that answers has it.
 
 pub mod run;
 pub mod wait;
@@ -10,55 +10,64 @@ pub mod wait;
 use ebb_types::{Epoch, MetablockId, Version};
 use ebb_wire::pb;
 
-/// What one member told when it promised the new epoch.
+/// The answer of one member to the promise of the new epoch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
-    /// The member, as recorded.
+pub struct Answer {
+    /// The recorded member.
     pub member: pb::Member,
-    /// Its version and length; `None`: not reached, or without this replica's volume.
-    pub answer: Option<(Version, u64)>,
+    /// State of its replica. `None` means that it was not reached, or lacks the recorded volume.
+    pub held: Option<Held>,
 }
 
-/// A metablock's record with its members' answers.
+/// State of a member's replica when it promised the new epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// Version; 0 if the member has no replica.
+    pub version: Version,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// One metablock of a file in recovery.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// As the master records it.
+    /// The metablock as recorded.
     pub record: pb::Metablock,
-    /// One for each member.
-    pub told: Vec<Told>,
-    /// A truncate write of the file that may not have reached the members (only in the metablock that it cuts).
+    /// The answers, one for each member.
+    pub answers: Vec<Answer>,
+    /// A pending truncation of the file that the members may not have (only in the metablock that it cuts).
     pub trim: Option<pb::meta_op::Trim>,
 }
 
-/// What is to be done with one metablock.
+/// The decision about one metablock.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Nobody wrote to this grant: it is freed.
+    /// The grant was never written to, and is freed.
     Free {
-        /// Which.
+        /// The metablock.
         metablock: MetablockId,
     },
-    /// Not enough is known: wait for a member that has at least the committed version.
+    /// Too little is known: wait for a member that has at least the committed version.
     Wait {
-        /// A sentence for people.
+        /// Reason, as a sentence for operators.
         reason: String,
     },
-    /// Make the lagging members equal, then stamp all.
+    /// Make the lagging members equal to the others, then stamp all.
     Settle(Settle),
 }
 
-/// Making the members of a metablock equal.
+/// A plan to make the members of a metablock equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settle {
-    /// As the master records it.
+    /// The metablock as recorded.
     pub record: pb::Metablock,
-    /// The version to reach.
+    /// The version that all members should have.
     pub base: Version,
-    /// Length after stamping.
+    /// Length after the stamp, in bytes.
     pub length: u64,
-    /// Members that have `base`; never empty.
+    /// Members that have `base`. Never empty.
     pub sources: Vec<pb::Member>,
-    /// Members below it: they pull from a source.
+    /// Members below `base`. They pull from a source.
     pub lagging: Vec<pb::Member>,
 }
 
@@ -74,10 +83,11 @@ impl Settle {
 #[must_use]
 pub fn plan(case: &Case) -> Step {
     let committed = case.record.min_version();
-    let reached = case.told.iter().filter_map(|told| told.answer.map(|(version, length)| (told, version, length)));
-    let Some(base) = reached.clone().map(|(_, version, _)| version).max() else {
+    let reached = case.answers.iter().filter_map(|answer| Some((answer.member, answer.held?)));
+    let Some(base) = reached.clone().map(|(_, held)| held.version).max() else {
         return Step::Wait { reason: format!("no member of m{} was reached", case.record.id) };
     };
+    // I-15: a version below the committed one lacks acknowledged writes, and must not become the state of the set.
     if base < committed {
         return Step::Wait {
             reason: format!("m{}: the members that were reached have {base}, committed is {committed}", case.record.id),
@@ -86,21 +96,20 @@ pub fn plan(case: &Case) -> Step {
     if base == Version::ZERO {
         return Step::Free { metablock: case.record.metablock_id() };
     }
-    let length = reached.clone().find(|(_, version, _)| *version == base).map_or(0, |(_, _, length)| length);
-    let with = |has: bool| {
-        let members = reached.clone().filter(move |(_, version, _)| (*version == base) == has);
-        members.map(|(told, _, _)| told.member).collect::<Vec<_>>()
-    };
+    let length = reached.clone().find(|(_, held)| held.version == base).map_or(0, |(_, held)| held.length);
+    let (sources, lagging): (Vec<_>, Vec<_>) = reached.partition(|(_, held)| held.version == base);
+    let members = |answers: Vec<(pb::Member, Held)>| answers.into_iter().map(|(member, _)| member).collect();
+    assert!(!sources.is_empty(), "some member of m{} has the highest version", case.record.id);
     Step::Settle(Settle {
         record: case.record.clone(),
         base,
         length: trimmed(base, length, case),
-        sources: with(true),
-        lagging: with(false),
+        sources: members(sources),
+        lagging: members(lagging),
     })
 }
 
-/// The length after a pending trim that the winner has not seen.
+/// Length after a pending truncation that the sources have not applied.
 fn trimmed(base: Version, length: u64, case: &Case) -> u64 {
     match &case.trim {
         Some(trim) if trim.metablock == case.record.id && base < ebb_wire::convert::version(trim.version) => {
@@ -110,7 +119,7 @@ fn trimmed(base: Version, length: u64, case: &Case) -> u64 {
     }
 }
 
-/// The record of a metablock after its members were stamped under `epoch`.
+/// The new record of a metablock whose members were stamped under `epoch`.
 #[must_use]
 pub fn settled(settle: &Settle, epoch: Epoch, stamped: Vec<pb::Member>) -> pb::Metablock {
     let left_out = left_out(settle, epoch, &stamped);
@@ -123,8 +132,8 @@ pub fn settled(settle: &Settle, epoch: Epoch, stamped: Vec<pb::Member>) -> pb::M
     }
 }
 
-/// Whom the recovery goes on without: members that were not stamped, and those that an earlier one went on without if nothing
-/// was written since.
+/// Members that the recovery leaves out: those that were not stamped, and those of an earlier recovery if nothing was
+/// written since.
 fn left_out(settle: &Settle, epoch: Epoch, stamped: &[pb::Member]) -> Vec<pb::LeftOut> {
     let is_stamped = |member: &pb::Member| stamped.iter().any(|other| other.node == member.node);
     let now = settle.record.members.iter().filter(|member| !is_stamped(member)).map(|member| pb::LeftOut {
@@ -139,7 +148,7 @@ fn left_out(settle: &Settle, epoch: Epoch, stamped: &[pb::Member]) -> Vec<pb::Le
     now.chain(earlier.filter(|one| one.member.is_some_and(|member| !is_stamped(&member)))).collect()
 }
 
-/// The file's size: the larger of the committed one and the end of the last written metablock.
+/// The file's size, in bytes: the committed size, or the end of the last written metablock if that is larger.
 #[must_use]
 pub fn size(committed: u64, metablock_size: u64, metablocks: &[pb::Metablock]) -> u64 {
     let ends = metablocks.iter().filter(|metablock| metablock.length > 0);

@@ -1,7 +1,7 @@
-//! Nodes and volumes: who lives, how full, what has been reported.
+//! Nodes and volumes: their liveness, their space, and their reports.
 //!
-//! A plain state machine; moments come in as arguments. What is logged (names, addresses, incarnations, draining)
-//! comes from the state machine as `NodeRecord`s; everything here is found out anew by each master process.
+//! A plain state machine; moments come in as arguments. Logged facts (names, addresses, incarnations, draining) come
+//! from the state machine as `NodeRecord`s. Everything here is learned anew by each master process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,22 +17,23 @@ mod space;
 
 pub use space::Space;
 
-/// A process that was refused is told of for so long after its last try.
-const TWIN_TOLD: Duration = Duration::from_secs(15);
+/// Time for which a refused process is shown after its last attempt to register.
+const TWIN_SHOWN: Duration = Duration::from_secs(15);
 
-/// A pace that differs from the one that was told by more than this part of it is told.
+/// A node's new pace is published if it differs from the old one by more than one part in this many.
 const PACE_PART: u64 = 4;
 
-/// What this master process knows of the nodes.
+/// The nodes and volumes as this master process knows them.
 #[derive(Debug)]
 pub struct Registry {
     nodes: BTreeMap<NodeId, Node>,
     started: Moment,
     dead_time: Duration,
     suspect_time: Duration,
-    /// Of the node map, as clients see it. Begins at a number of this process, so that it differs from an earlier one's.
+    /// Version of the node map that clients see. It starts at a number of this process, so that it differs from an
+    /// earlier process's.
     version: u64,
-    /// Processes that were refused because they are not the node that they say, and when they last tried.
+    /// Refused processes that claimed to be a node, each with the reason and the moment of its last attempt.
     twins: BTreeMap<NodeId, (String, Moment)>,
 }
 
@@ -42,10 +43,10 @@ struct Node {
     pid: u32,
     heard: Option<Moment>,
     load: u32,
-    /// Bytes a second that it takes; 0: it has not told.
+    /// Bytes per second that the node can write; 0 means not reported.
     pace: u64,
     dead: bool,
-    /// Silent for the suspect time.
+    /// Whether it has been silent for the suspect time.
     late: bool,
     volumes: BTreeMap<VolumeId, Volume>,
 }
@@ -56,54 +57,54 @@ struct Volume {
     used_bytes: u64,
     free_bytes: u64,
     replicas: u64,
-    /// 0: not known.
+    /// Device number of the disk; 0 means unknown.
     device: u64,
     poisoned: bool,
-    /// Why.
+    /// Cause of the poisoning; empty otherwise.
     trouble: String,
     reported: bool,
-    /// While a report comes in: what it named so far.
+    /// Metablocks named so far by a report in progress.
     named: BTreeSet<MetablockId>,
-    /// Of its journal, as it was last told: it never goes back.
+    /// Last reported position of its journal. It never decreases.
     lsn: u64,
 }
 
-/// What a heartbeat is answered with.
+/// Answer to a heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pulse {
-    /// All is known.
+    /// The node is registered, and this is its current start.
     Known,
-    /// Another start of the node than the registered one, or a node that this process has not met: register and report.
+    /// This process does not know the node, or knows another start of it. The node must register and report.
     Register,
 }
 
-/// What a part of a report comes to.
+/// Result of one part of a replica report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reported {
-    /// It is of another start of the node.
+    /// The part is from another start of the node.
     Unknown,
-    /// More is to come.
+    /// More parts follow.
     Part,
-    /// It was the last one.
+    /// This part completed the report.
     Whole {
-        /// Everything that the volume has.
+        /// All metablocks with a replica on the volume.
         named: BTreeSet<MetablockId>,
-        /// Whether it is the first report of this start of the node.
+        /// Whether this is the volume's first whole report since the node started.
         first: bool,
     },
 }
 
-/// A change that repair has to look at.
+/// An event after which repair must look for lost copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loss {
-    /// Silent for the dead time.
+    /// The node was silent for the dead time.
     NodeDied(NodeId),
-    /// A sync or an I/O failed on it.
+    /// A sync or an I/O failed on the volume.
     VolumePoisoned(VolumeId),
 }
 
 impl Registry {
-    /// Nobody heard of yet.
+    /// A registry that has not heard from any node.
     #[must_use]
     pub fn new(started: Moment, dead_time: Duration, suspect_time: Duration, first_version: u64) -> Self {
         Self {
@@ -122,22 +123,24 @@ impl Registry {
         self.version
     }
 
-    /// Something that clients should see has changed.
+    /// Raises the version of the node map after a change that clients must see.
     pub fn bump(&mut self) {
         self.version += 1;
     }
 
-    /// A node says that it is there. `volumes` as they are recorded now, ids filled in. True: by a new process, or for the first time.
+    /// Records a registration. `volumes` are the recorded ones, with ids filled in. Returns whether the start is new to
+    /// this process.
     pub fn on_register(&mut self, node: NodeId, boot: BootId, pid: u32, volumes: &[pb::Volume], now: Moment) -> bool {
         let old = self.nodes.remove(&node).unwrap_or_default();
         let fresh = old.boot != boot;
         let mut entry = Node { boot, pid, heard: Some(now), ..Node::default() };
-        for told in volumes {
-            let id = VolumeId::new(told.id);
+        for reported in volumes {
+            let id = VolumeId::new(reported.id);
             let mut volume = old.volumes.get(&id).filter(|_| !fresh).cloned().unwrap_or_default();
+            // The journal's position outlives a start: a volume with less than that is an older copy of itself.
             volume.lsn = old.volumes.get(&id).map_or(0, |old| old.lsn);
-            volume.update(told);
-            // A report that broke off is begun anew.
+            volume.update(reported);
+            // The node repeats a report that was interrupted from its beginning.
             volume.named.clear();
             entry.volumes.insert(id, volume);
         }
@@ -146,23 +149,24 @@ impl Registry {
         fresh
     }
 
-    /// A node lives. Returns also what broke since its last heartbeat.
+    /// Records a heartbeat. Returns the answer, and the volumes that were poisoned since the previous heartbeat.
     pub fn on_heartbeat(&mut self, beat: &pb::Heartbeat, now: Moment) -> (Pulse, Vec<Loss>) {
         let id = NodeId::new(beat.node);
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.boot == BootId::new(beat.boot)) else {
             return (Pulse::Register, Vec::new());
         };
-        // Clients are told when it matters: they learn nothing from a map for each heartbeat.
+        // Load and space change with every heartbeat. A new map for each would flood clients with facts that they do
+        // not need.
         let is_other_pace = node.pace.abs_diff(beat.write_bytes_per_sec) > node.pace / PACE_PART;
         node.pace = if is_other_pace { beat.write_bytes_per_sec } else { node.pace };
         let revived = node.dead || node.late || is_other_pace;
         (node.heard, node.load, node.dead, node.late) = (Some(now), beat.load, false, false);
         let mut losses = Vec::new();
-        for told in &beat.volumes {
-            let volume_id = VolumeId::new(told.id);
+        for reported in &beat.volumes {
+            let volume_id = VolumeId::new(reported.id);
             let Some(volume) = node.volumes.get_mut(&volume_id) else { continue };
             let was_poisoned = volume.poisoned;
-            volume.update(told);
+            volume.update(reported);
             if volume.poisoned && !was_poisoned {
                 losses.push(Loss::VolumePoisoned(volume_id));
             }
@@ -173,7 +177,7 @@ impl Registry {
         (Pulse::Known, losses)
     }
 
-    /// A part of a volume's report.
+    /// Records a part of a volume's report.
     pub fn on_report(&mut self, report: &pb::ReplicaReport) -> Reported {
         let node = self.nodes.get_mut(&NodeId::new(report.node)).filter(|node| node.boot == BootId::new(report.boot));
         let Some(volume) = node.and_then(|node| node.volumes.get_mut(&VolumeId::new(report.volume))) else {
@@ -187,10 +191,12 @@ impl Registry {
         Reported::Whole { named: std::mem::take(&mut volume.named), first }
     }
 
-    /// Time passes: which nodes died of it. `recorded` are all that were ever registered; `heartbeat` tells of one that has been
-    /// silent for so long whether it should have spoken for the second span: who sleeps by plan is neither late nor dead.
+    /// Advances the time, and returns the nodes that died.
     ///
-    /// Who is late stays late until it is heard, and dies of its silence although a later plan switches it off.
+    /// `recorded` are all nodes ever registered. `heartbeat(node, silence, limit)` says whether a node that has been
+    /// silent that long owed a heartbeat within the limit. A node that sleeps by plan owes none.
+    ///
+    /// A late node stays late until it is heard. It dies of its silence even if a later plan switches it off.
     pub fn on_tick(
         &mut self,
         recorded: impl Iterator<Item = NodeId>,
@@ -200,6 +206,7 @@ impl Registry {
         let mut losses = Vec::new();
         let mut changed = false;
         for id in recorded {
+            // I-61: only a silence that the power plans do not explain makes a node late or dead.
             let node = self.nodes.entry(id).or_default();
             let silent = now.since(node.heard.unwrap_or(self.started));
             if !node.late && node.heard.is_some() && silent >= self.suspect_time {
@@ -221,7 +228,8 @@ impl Registry {
         losses
     }
 
-    /// The master did not run for so long until now: that was nobody's silence.
+    /// Discounts a pause of the master itself.
+    // I-97: the master could not hear anything during the pause, so the pause is not counted as silence of a node.
     pub fn on_pause(&mut self, pause: Duration, now: Moment) {
         self.started = self.started.after(pause).min(now);
         for node in self.nodes.values_mut() {
@@ -229,7 +237,7 @@ impl Registry {
         }
     }
 
-    /// The process that is this node, if it was heard of lately: its boot and its number.
+    /// Boot id and process number of a node that was heard within the suspect time.
     #[must_use]
     pub fn lately(&self, node: NodeId, now: Moment) -> Option<(BootId, u32)> {
         let known = self.nodes.get(&node)?;
@@ -237,32 +245,33 @@ impl Registry {
         is_lately.then_some((known.boot, known.pid))
     }
 
-    /// Of the volume's journal, as it was last told; 0: it was not.
+    /// Last reported position of the volume's journal; 0 means not reported.
     #[must_use]
     pub fn lsn(&self, node: NodeId, volume: VolumeId) -> u64 {
         self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).map_or(0, |volume| volume.lsn)
     }
 
-    /// A process was refused because it is not the node that it says. True: it is news.
+    /// Records a process that was refused because it is not the node that it claims to be. Returns whether the reason
+    /// is new.
     pub fn on_twin(&mut self, node: NodeId, sentence: String, now: Moment) -> bool {
         let before = self.twins.insert(node, (sentence.clone(), now));
         before.is_none_or(|(known, _)| known != sentence)
     }
 
-    /// Why a process that says that it is this node is refused, if one was lately.
+    /// Reason why a process that claims to be this node was recently refused.
     #[must_use]
     pub fn twin(&self, node: NodeId, now: Moment) -> Option<&str> {
         let (sentence, tried) = self.twins.get(&node)?;
-        (now.since(*tried) < TWIN_TOLD).then_some(sentence)
+        (now.since(*tried) < TWIN_SHOWN).then_some(sentence)
     }
 
-    /// The node that registered this start: a registration that is repeated because its answer was lost.
+    /// The node that registered this start. It identifies a registration that is repeated because its answer was lost.
     #[must_use]
     pub fn by_boot(&self, boot: BootId) -> Option<NodeId> {
         self.nodes.iter().find(|(_, node)| node.boot == boot && boot.raw() != 0).map(|(id, _)| *id)
     }
 
-    /// How a node is, draining aside.
+    /// State of a node, without regard to draining.
     #[must_use]
     pub fn state(&self, node: NodeId) -> pb::NodeState {
         match self.nodes.get(&node) {
@@ -272,82 +281,86 @@ impl Registry {
         }
     }
 
-    /// Bytes a second that the node takes; 0: it has not told.
+    /// Bytes per second that the node can write; 0 means not reported.
     #[must_use]
     pub fn write_bytes_per_sec(&self, node: NodeId) -> u64 {
         self.nodes.get(&node).map_or(0, |node| node.pace)
     }
 
-    /// Whether calls to the node make sense.
+    /// Whether calls to the node may succeed.
     #[must_use]
     pub fn is_live(&self, node: NodeId) -> bool {
         self.state(node) == pb::NodeState::NodeLive
     }
 
-    /// Whether the volume can be read and written.
+    /// Whether the node is live and the volume is not poisoned.
     #[must_use]
     pub fn is_sound(&self, node: NodeId, volume: VolumeId) -> bool {
         self.is_live(node)
             && self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).is_some_and(|volume| !volume.poisoned)
     }
 
-    /// Requests in progress on a node, as it last told.
+    /// Requests in progress on a node, as last reported.
     #[must_use]
     pub fn load(&self, node: NodeId) -> u32 {
         self.nodes.get(&node).map_or(0, |node| node.load)
     }
 
-    /// Whether the node is dead. One that has not been heard of yet is not.
+    /// Whether the node is dead. A node that this process has never heard is not.
     #[must_use]
     pub fn is_dead(&self, node: NodeId) -> bool {
         self.state(node) == pb::NodeState::NodeDead
     }
 
-    /// Whether the node has been silent for the suspect time or longer though it should have spoken.
+    /// Whether the node has been silent for the suspect time, though it owed a heartbeat.
     #[must_use]
     pub fn is_missed(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.dead || node.late)
     }
 
-    /// Nodes that are missed, and for how long they have been silent.
+    /// Missed nodes, with the length of their silence.
     pub fn missed(&self, now: Moment) -> impl Iterator<Item = (NodeId, Duration)> + '_ {
         let missed = self.nodes.iter().filter(|(_, node)| node.dead || node.late);
         missed.map(move |(id, node)| (*id, now.since(node.heard.unwrap_or(self.started))))
     }
 
-    /// Whether the volume is poisoned, as far as its node has told.
+    /// Whether the volume is poisoned, as last reported.
     #[must_use]
     pub fn is_poisoned(&self, node: NodeId, volume: VolumeId) -> bool {
         self.nodes.get(&node).and_then(|node| node.volumes.get(&volume)).is_some_and(|volume| volume.poisoned)
     }
 
-    /// Whether every volume of every registered node has reported, or its node is dead, or was off all the time that this
-    /// process has run, and still is by plan: only then may replicas go.
+    /// Whether replicas may be deleted.
+    ///
+    /// Every volume of every registered node must have reported. Excepted are dead nodes, and nodes that were off by
+    /// plan for the whole life of this process and still are.
+    // I-17: a replica that has not been reported may be the last good copy.
     pub fn is_safe_start<'a>(
         &self,
         mut recorded: impl Iterator<Item = &'a pb::NodeRecord>,
         is_off: impl Fn(NodeId) -> bool,
     ) -> bool {
         recorded.all(|record| {
-            let Some(told) = &record.node else { return true };
-            let id = NodeId::new(told.id);
+            let Some(known) = &record.node else { return true };
+            let id = NodeId::new(known.id);
             let Some(node) = self.nodes.get(&id).filter(|node| node.heard.is_some() || node.dead) else {
                 return is_off(id);
             };
-            node.dead || self.has_reported(told)
+            node.dead || self.has_reported(known)
         })
     }
 
-    /// Whether every volume of a node has reported: it is known what lies there.
+    /// Whether every volume of a node has reported its replicas. Poisoned volumes need not report.
     #[must_use]
-    pub fn has_reported(&self, told: &pb::Node) -> bool {
-        let Some(node) = self.nodes.get(&NodeId::new(told.id)) else { return false };
+    pub fn has_reported(&self, recorded: &pb::Node) -> bool {
+        let Some(node) = self.nodes.get(&NodeId::new(recorded.id)) else { return false };
         let known = |volume: &pb::Volume| node.volumes.get(&VolumeId::new(volume.id));
-        let has_told = |volume: &pb::Volume| known(volume).is_some_and(|known| known.reported || known.poisoned);
-        node.heard.is_some() && told.volumes.iter().all(has_told)
+        let has_reported = |volume: &pb::Volume| known(volume).is_some_and(|known| known.reported || known.poisoned);
+        node.heard.is_some() && recorded.volumes.iter().all(has_reported)
     }
 
-    /// What placement may know. `patience`: whether nodes that have been silent for a while may take replicas too.
+    /// Input of placement. `patience` says whether nodes that have been silent for a while may get replicas too.
+    /// `rest(node)` is the node's state by the power plan.
     pub fn view<'a>(
         &self,
         recorded: impl Iterator<Item = &'a pb::NodeRecord>,
@@ -358,8 +371,8 @@ impl Registry {
     ) -> View {
         let mut view = View::default();
         for record in recorded {
-            let Some(told) = &record.node else { continue };
-            let id = NodeId::new(told.id);
+            let Some(recorded) = &record.node else { continue };
+            let id = NodeId::new(recorded.id);
             let unheard = Node::default();
             let node = self.nodes.get(&id).unwrap_or(&unheard);
             let silent = node.heard.map(|heard| now.since(heard));
@@ -369,19 +382,20 @@ impl Registry {
                 Rest::Off => (true, true),
             };
             let is_patient = patience == Patience::UntilDead || may_be_silent;
-            // Who is off says nothing, and may be a home all the same.
+            // A node that is off says nothing, but may still be the home of a copy.
             let prompt = is_off || silent.is_some_and(|silent| silent < self.suspect_time || is_patient);
-            for volume in &told.volumes {
+            for volume in &recorded.volumes {
                 let volume_id = VolumeId::new(volume.id);
-                // What one that is off has told was told to an earlier master process; whether there is room shows when it is on.
-                let untold = Volume { free_bytes: UNTOLD_FREE_BYTES, ..Volume::default() };
-                let Some(known) = node.volumes.get(&volume_id).or(is_off.then_some(&untold)) else { continue };
+                // A node that is off last reported to an earlier master process. Its free space is known only when it
+                // is on again.
+                let unreported = Volume { free_bytes: UNREPORTED_FREE_BYTES, ..Volume::default() };
+                let Some(known) = node.volumes.get(&volume_id).or(is_off.then_some(&unreported)) else { continue };
                 view.volumes.push(VolumeView {
                     node: id,
                     volume: volume_id,
                     incarnation: Incarnation::new(volume.incarnation),
-                    host: HostName::new(told.host.clone()),
-                    rack: RackName::new(told.rack.clone()),
+                    host: HostName::new(recorded.host.clone()),
+                    rack: RackName::new(recorded.rack.clone()),
                     capacity_bytes: known.capacity_bytes,
                     free_bytes: known.free_bytes.saturating_sub(reservations.on_volume(volume_id)),
                     load: node.load,
@@ -393,7 +407,7 @@ impl Registry {
         view
     }
 
-    /// A node as clients and people see it.
+    /// Description of a node for clients and operators.
     #[must_use]
     pub fn describe(&self, record: &pb::NodeRecord) -> pb::Node {
         let mut shown = record.node.clone().unwrap_or_default();
@@ -422,7 +436,7 @@ impl Registry {
         shown
     }
 
-    /// Bytes that a volume can still promise, beyond what it keeps for itself; `None`: it has not told.
+    /// Bytes that a volume can still promise, beyond its own reserve. `None` means that it has not reported.
     #[must_use]
     pub fn room(&self, member: &pb::Member, reservations: &Reservations) -> Option<u64> {
         let volume = self.nodes.get(&member.node_id())?.volumes.get(&member.volume_id())?;
@@ -432,50 +446,51 @@ impl Registry {
     }
 }
 
-/// Whether a silent node owes a heartbeat, by the power plans.
+/// Whether a silent node owed a heartbeat, by the power plans.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heartbeat {
-    /// It was on for long enough.
+    /// The node was on for the whole limit.
     Owed,
-    /// It was not yet.
+    /// The node has not been on for long enough yet.
     NotYet,
-    /// No plan wakes it.
+    /// The node is off, and no plan wakes it.
     Off,
 }
 
-/// Room that a volume counts as having whose node is off and has not told.
-const UNTOLD_FREE_BYTES: u64 = 1 << 40;
+/// Free space that is assumed of a volume whose node is off and has not reported.
+const UNREPORTED_FREE_BYTES: u64 = 1 << 40;
 
-/// What the power plan makes of a node.
+/// Sleep of a node by the power plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rest {
-    /// It is on.
+    /// The node is on.
     None,
-    /// It sleeps now and then, and wakes by itself: new replicas wait for it.
+    /// The node sleeps at times and wakes by itself. New replicas wait for it.
     Blinks,
-    /// It is off until another plan comes: nothing new goes there, but what belongs there is a guest elsewhere meanwhile.
+    /// The node is off until another plan. It gets nothing new; a copy whose home it is lies elsewhere as a guest
+    /// meanwhile.
     Off,
 }
 
-/// How silent a node may be to get new replicas.
+/// Silence up to which a node may get new replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
-    /// Not longer than the suspect time.
+    /// At most the suspect time.
     Prompt,
-    /// Any node that is not dead.
+    /// Any, while the node is not dead.
     UntilDead,
 }
 
 impl Volume {
-    fn update(&mut self, told: &pb::Volume) {
-        self.capacity_bytes = told.capacity_bytes;
-        self.used_bytes = told.used_bytes;
-        self.free_bytes = told.free_bytes;
-        self.replicas = told.replicas;
-        self.device = told.device;
-        self.poisoned = told.state == pb::VolumeState::VolumePoisoned as i32;
-        self.trouble.clone_from(&told.trouble);
-        self.lsn = told.lsn;
+    fn update(&mut self, reported: &pb::Volume) {
+        self.capacity_bytes = reported.capacity_bytes;
+        self.used_bytes = reported.used_bytes;
+        self.free_bytes = reported.free_bytes;
+        self.replicas = reported.replicas;
+        self.device = reported.device;
+        self.poisoned = reported.state == pb::VolumeState::VolumePoisoned as i32;
+        self.trouble.clone_from(&reported.trouble);
+        self.lsn = reported.lsn;
     }
 }
 

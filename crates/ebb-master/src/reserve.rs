@@ -1,19 +1,20 @@
-//! Room that writers have been promised and not yet used.
+//! Reservations: room that writers were promised and have not used yet.
 //!
-//! A write succeeds only where room is reserved on every member, so that ENOSPC and EDQUOT come from `write`, and never
-//! after `close`. A grant reserves its metablock (the first one of a new file: a block, for most files are small), and a
-//! holder that comes to the end of what it has asks for more. What is reserved and not yet committed is taken off the
-//! free space that volumes tell, and counts for the dataset's quota. The count is loose where that is safe: bytes that
-//! are written and not committed count twice for a moment, and what was committed lately counts until the volume has
-//! told its free space twice again.
+//! A write succeeds only where room is reserved on every member. So ENOSPC and EDQUOT come from `write`, and never
+//! after `close`. A grant reserves its metablock. The first grant of a new file reserves only a block, because most
+//! files are small. A holder near the end of its room asks for more.
 //!
-//! What is reserved is also what nodes have been given to write and have not yet: which of them have too much of it, so that
-//! others write for them, is seen here (`ebb_layout::overload`).
+//! Uncommitted reservations are subtracted from the free space that volumes report, and count against the dataset's
+//! quota. The count errs on the safe side: written but uncommitted bytes count twice for a moment, and recently
+//! committed bytes count until the volume has reported its free space twice more.
 //!
-//! What a holder was promised stays promised until its recovery has finished: its members may have all of it.
+//! Reservations also show how much each node still has to write. [`Reservations::find_overloaded`] finds nodes with too
+//! much, so that others write for them (`ebb_layout::overload`).
 //!
-//! Plain values; soft state: a new master process begins with guesses about the files that are held or being recovered, and
-//! their holders tell it what they were promised. Where a quota binds, a guess is the most that may have been.
+//! A holder's reservation lasts until its recovery has finished, because the members may have all of it.
+//!
+//! Plain values; soft state. A new master process starts with guesses about files that are held or in recovery, until
+//! their holders reclaim their promises. Where a quota binds, the guess is the most that may have been promised.
 
 mod offer;
 mod waiting;
@@ -28,7 +29,7 @@ use ebb_wire::pb;
 pub use offer::{Offer, Short, choose_reserved};
 use waiting::{Spans, Waiting, expected};
 
-/// Reservations of all files that are held or being recovered.
+/// Reservations of all files that are held or in recovery.
 #[derive(Debug, Default)]
 pub struct Reservations {
     files: BTreeMap<InodeId, File>,
@@ -41,7 +42,7 @@ pub struct Reservations {
 #[derive(Debug)]
 struct File {
     dataset: DatasetId,
-    /// By how many bytes the last commit made it grow; `None`: nothing was committed since it is held.
+    /// Bytes by which the last commit grew the file. `None` means no commit since it is held.
     grew: Option<u64>,
     blocks: BTreeMap<MetablockId, Block>,
 }
@@ -54,20 +55,21 @@ impl File {
 
 #[derive(Clone, Debug)]
 struct Block {
-    /// The holder may write up to here.
+    /// Offset in the metablock up to which the holder may write.
     reserved: u64,
-    /// Committed.
+    /// Committed length.
     length: u64,
     volumes: Vec<VolumeId>,
-    /// Bytes that it counts for in what waits for its volumes, and the span of time that they belong to.
+    /// Bytes that it adds to the queue of each of its volumes.
     waits: u64,
+    /// Span of time to which these bytes belong.
     span: u64,
-    /// Not what was promised, but what may have been, by a master process before this one, where a quota binds. The holder is
-    /// told nothing of it.
+    /// Whether `reserved` is the most that an earlier master process may have promised, where a quota binds. A guess is
+    /// never shown to the holder.
     is_guess: bool,
 }
 
-/// A placement that is on its way into the log: what will wait for its volumes.
+/// Bytes of a placement that is being logged. They already count as waiting for its volumes.
 #[derive(Debug)]
 pub(crate) struct OnItsWay {
     volumes: Vec<VolumeId>,
@@ -84,13 +86,14 @@ impl Block {
 #[derive(Clone, Copy, Debug, Default)]
 struct Promised {
     bytes: u64,
-    /// Committed since the last heartbeat, and between the two before: the free space told may not show it yet.
+    /// Bytes committed since the last heartbeat, and between the two before it. The reported free space may not include
+    /// them yet.
     fading: [u64; 2],
     waiting: Waiting,
 }
 
 impl Reservations {
-    /// Those of a master process that begins: what holders may have been promised before.
+    /// The guesses of a new master process about promises of earlier ones.
     #[must_use]
     pub fn of_held(machine: &Machine) -> Self {
         let mut all = Self::default();
@@ -99,7 +102,8 @@ impl Reservations {
                 continue;
             };
             for block in &blocks {
-                // A guess that is too low shows in the volume's free space; a quota would be passed.
+                // Without a quota a low guess is safe: the volume's reported free space shows the difference. With one,
+                // a low guess would let the quota be exceeded.
                 let small = block.index == 0 && block.length <= dataset.block_size && dataset.quota_bytes == 0;
                 let reserved = if small { dataset.block_size } else { dataset.metablock_size };
                 all.reserve(inode, DatasetId::new(dataset.id), block, reserved);
@@ -107,18 +111,17 @@ impl Reservations {
             let blocks = all.files.get_mut(&inode).into_iter().flat_map(|file| file.blocks.values_mut());
             blocks.for_each(|block| block.is_guess = dataset.quota_bytes != 0);
         }
-        // Who of them writes is not known: what they write from now on will tell.
+        // Which of these files are being written is unknown. Their next writes show it.
         all.volumes.values_mut().for_each(|promised| promised.waiting = Waiting::default());
         all
     }
 
-    /// Time passes: what was handed out long ago, and not used, is not waited for any more. To be told before anything is
-    /// counted or looked at.
+    /// Advances the time: old unused reservations stop counting as waiting. Call this before any count is read.
     pub fn on_time(&mut self, now: Moment) {
         self.spans.at(now);
     }
 
-    /// The holder may write this metablock up to `reserved` from now on. Never takes anything back.
+    /// Lets the holder write a metablock up to `reserved` bytes. A larger earlier reservation stays.
     pub fn reserve(&mut self, inode: InodeId, dataset: DatasetId, block: &pb::Metablock, reserved: u64) {
         let id = block.metablock_id();
         let file = self.files.entry(inode).or_insert_with(|| File { dataset, grew: None, blocks: BTreeMap::new() });
@@ -131,39 +134,39 @@ impl Reservations {
         self.put(inode, id, Some(Block { reserved, length: block.length, volumes, waits, span, is_guess }));
     }
 
-    /// The holder of a file tells up to where it may write its metablocks, by what an earlier master process promised: those that
-    /// it does not name, no further than they are written, or as far as was guessed if it tells nothing of any.
-    pub fn on_reclaimed(&mut self, inode: InodeId, told: Option<&BTreeMap<MetablockId, u64>>) {
+    /// Replaces guesses by the holder's own record of its reservations. `reclaimed` has an offset for each metablock. A
+    /// metablock that it lacks keeps its committed length only. Without a record every guess becomes a reservation.
+    pub fn on_reclaimed(&mut self, inode: InodeId, reclaimed: Option<&BTreeMap<MetablockId, u64>>) {
         let blocks = self.files.get(&inode).into_iter().flat_map(|file| &file.blocks);
         let guesses: Vec<_> =
             blocks.filter(|(_, block)| block.is_guess).map(|(id, block)| (*id, block.clone())).collect();
         for (id, guess) in guesses {
             let reserved =
-                told.map_or(guess.reserved, |told| told.get(&id).copied().unwrap_or_default().max(guess.length));
+                reclaimed.map_or(guess.reserved, |known| known.get(&id).copied().unwrap_or_default().max(guess.length));
             self.put(inode, id, Some(Block { reserved, is_guess: false, ..guess }));
         }
     }
 
-    /// Whether it is not known how far the holder may write a metablock, because it has not told yet.
+    /// Whether the metablock's reservation is a guess, because the holder has not reclaimed it yet.
     #[must_use]
     pub fn is_guess(&self, inode: InodeId, block: MetablockId) -> bool {
         self.files.get(&inode).and_then(|file| file.blocks.get(&block)).is_some_and(|block| block.is_guess)
     }
 
-    /// Whether more may be taken for promised in a dataset than is.
+    /// Whether some guess may exceed the true reservation.
     #[must_use]
     pub fn has_guesses(&self) -> bool {
         self.files.values().any(|file| file.blocks.values().any(|block| block.is_guess && block.open() > 0))
     }
 
-    /// Up to where the holder may write a metablock, if that was promised.
+    /// Offset up to which the holder may write a metablock; 0 without a reservation.
     #[must_use]
     pub fn reserved(&self, inode: InodeId, block: MetablockId) -> u64 {
         self.files.get(&inode).and_then(|file| file.blocks.get(&block)).map_or(0, |block| block.reserved)
     }
 
-    /// Files with room that was promised, is not used, and is not likely to be soon: for a whole span nothing was handed out to
-    /// them, and they did not grow. Who is idle longest comes first.
+    /// Files with unused room that are unlikely to use it soon, the longest idle first, at most `most`. Such a file got
+    /// no room and did not grow for a whole span.
     #[must_use]
     pub fn idle(&self, most: usize) -> Vec<InodeId> {
         let now = self.spans.number();
@@ -177,17 +180,18 @@ impl Reservations {
         idle.into_iter().map(|(_, inode)| inode).collect()
     }
 
-    /// Whether room is promised to the file that it does not use.
+    /// Whether the file has unused room.
     #[must_use]
     pub fn has_open(&self, inode: InodeId) -> bool {
         self.files.get(&inode).is_some_and(File::has_open)
     }
 
-    /// Something about the file has changed: its lengths, sets, holder, or that it exists.
+    /// Takes over the file's lengths, sets, holder or removal from the log.
     pub fn refresh(&mut self, machine: &Machine, inode: InodeId) {
         let now = self.spans.number();
         let Some(file) = self.files.get_mut(&inode) else { return };
         let counts = machine.may_have_uncommitted(inode);
+        // A file that is neither held nor in recovery has no writer, so its reservations end.
         let record = |id: &MetablockId| machine.find_metablock(*id).filter(|(owner, _)| counts && *owner == inode);
         let blocks: Vec<(MetablockId, Block, Option<pb::Metablock>)> =
             file.blocks.iter().map(|(id, block)| (*id, block.clone(), record(id).map(|(_, found)| found))).collect();
@@ -226,7 +230,7 @@ impl Reservations {
             for volume in &before.volumes {
                 let promised = self.volumes.entry(*volume).or_default();
                 promised.bytes = promised.bytes.saturating_sub(before.open());
-                // What became data is not free any more, whether or not the volume has said so.
+                // Data take space whether or not the volume's reported free space shows it yet.
                 let grown = now.as_ref().map_or(0, |now| now.length.min(now.reserved).saturating_sub(before.length));
                 promised.fading[0] += grown;
                 promised.waiting.subtract(before.waits, before.span, span);
@@ -244,7 +248,7 @@ impl Reservations {
         }
     }
 
-    /// A volume told its free space.
+    /// Records that a volume has reported its free space.
     pub fn on_heartbeat(&mut self, volume: VolumeId) {
         let span = self.spans.number();
         if let Some(promised) = self.volumes.get_mut(&volume) {
@@ -255,19 +259,19 @@ impl Reservations {
         }
     }
 
-    /// Bytes of a volume that look free and are not.
+    /// Bytes of a volume that are promised, or too new for its reported free space.
     #[must_use]
     pub fn on_volume(&self, volume: VolumeId) -> u64 {
         self.volumes.get(&volume).map_or(0, |promised| promised.bytes + promised.fading.iter().sum::<u64>())
     }
 
-    /// Bytes that a volume has been given to write and that are not committed, as far as somebody is likely to write them.
+    /// Uncommitted bytes that a volume has been given to write and that are likely to be written soon.
     #[must_use]
     pub fn waiting(&self, volume: VolumeId) -> u64 {
         self.volumes.get(&volume).map_or(0, |promised| promised.waiting.bytes(self.spans.number()))
     }
 
-    /// Counts what a placement that is on its way into the log will bring, until [`Reservations::settle`].
+    /// Counts the bytes of a placement that is being logged, until [`Reservations::forget_expected`].
     pub(crate) fn expect(&mut self, members: &[pb::Member], bytes: u64) -> OnItsWay {
         let (volumes, span): (Vec<_>, _) = (members.iter().map(pb::Member::volume_id).collect(), self.spans.number());
         for volume in &volumes {
@@ -276,7 +280,7 @@ impl Reservations {
         OnItsWay { volumes, bytes, span }
     }
 
-    /// It has come, and is counted as reserved, or never will.
+    /// Ends the count of a placement that is now reserved, or was given up.
     pub(crate) fn forget_expected(&mut self, on_its_way: &OnItsWay) {
         let now = self.spans.number();
         for volume in &on_its_way.volumes {
@@ -285,7 +289,8 @@ impl Reservations {
         }
     }
 
-    /// Which nodes have too much to write, for metablocks of so many bytes; remembered until the next look.
+    /// Nodes with too much to write, for metablocks of `metablock_bytes`. The result is also the next call's starting
+    /// point, for hysteresis.
     pub(crate) fn find_overloaded(
         &mut self,
         rule: &OverloadRule,
@@ -294,13 +299,13 @@ impl Reservations {
     ) -> BTreeSet<NodeId> {
         let overloaded = choose_overloaded(rule, queues, &self.overloaded, metablock_bytes);
         for node in overloaded.difference(&self.overloaded) {
-            tracing::debug!(%node, "has too much to write: others write for it");
+            tracing::debug!(%node, "the node has too much to write: others write for it");
         }
         self.overloaded.clone_from(&overloaded);
         overloaded
     }
 
-    /// Bytes (of one copy) that are promised in a dataset and not committed.
+    /// Promised and uncommitted bytes in a dataset, of one copy.
     #[must_use]
     pub fn in_dataset(&self, dataset: DatasetId) -> u64 {
         self.datasets.get(&dataset).copied().unwrap_or_default()

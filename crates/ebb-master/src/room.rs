@@ -1,4 +1,5 @@
-//! Room for writers: where new metablocks go, and how far their holders may write. The shell around [`crate::reserve`].
+//! Room for writers: the places of new metablocks, and the reservations of their holders. The shell around
+//! [`crate::reserve`].
 
 use std::time::Duration;
 
@@ -17,16 +18,16 @@ use crate::shared::Shared;
 use crate::soft::Soft;
 use crate::upkeep::is_reaping;
 
-/// Files whose room is asked back at a time.
+/// Maximum number of files whose room is recalled at a time.
 const ASKED_BACK_MAX: usize = 64;
-/// How long their holders have before who asked for room is refused. Less than one attempt of a client's call.
+/// Time that their holders have before the request for room is refused. It is less than one attempt of a client's call.
 const RETURN_WAIT: Duration = Duration::from_secs(3);
-/// Between looks at what came back.
+/// Interval of the check for returned room.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Metablocks that one Grant may ask for.
+/// Maximum number of metablocks in one Grant.
 const GRANT_LEN_MAX: usize = 256;
 
-/// Members for new metablocks, and what keeps others from being placed as if they were not there.
+/// Members for new metablocks. The promises keep others from the same room until the placement is logged.
 #[derive(Default)]
 pub(crate) struct Placed {
     pub placements: Vec<pb::Placement>,
@@ -40,8 +41,12 @@ impl Placed {
     }
 }
 
-/// Members for the first metablock of a new file; none if it exists, or if its dataset has no bytes left: then it is
-/// made without room, and the first write is refused.
+/// Places the first metablock of a new file.
+///
+/// The result is empty if the file exists. It is also empty if the dataset has no bytes left: the file is created
+/// without room, and its first write is refused.
+///
+/// Errors: `NoSpace` if no volume has room, and the errors of [`place_new`].
 pub(crate) fn for_create(
     shared: &Shared,
     session: SessionId,
@@ -52,7 +57,8 @@ pub(crate) fn for_create(
     let (dataset, left) = {
         let machine = shared.group.machine();
         let lookup = Op::Lookup(pb::meta_op::Lookup { parent: create.parent, name: create.name.clone() });
-        // What exists is opened, not placed. The superuser's eyes: permissions are checked when the command is applied.
+        // An existing file is opened, not placed. The query runs as the superuser, because permissions are checked when
+        // the command is applied.
         if machine.query(session, &Credentials::root(), &lookup).is_ok() {
             return Ok(Placed::default());
         }
@@ -63,14 +69,16 @@ pub(crate) fn for_create(
     if left == Some(0) {
         return Ok(Placed::default());
     }
-    // Most files are small: room for a block is enough to begin with.
+    // Most files are small, so the first reservation is one block.
     let bytes = dataset.block_size;
     let mut placed = Placed::default();
     placed.add(place_new(shared, &Need::fresh(directory, dataset, 0, writer, bytes))?);
     Ok(placed)
 }
 
-/// Members for metablocks that the file has not yet. For those that it has, only checks that there is more room.
+/// Places the metablocks that the file lacks, and checks that existing ones can get more room.
+///
+/// Errors: `Invalid` for too many metablocks, `NoSpace`, `QuotaExceeded`.
 pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &HostName) -> Result<Placed> {
     if grant.indexes.len() > GRANT_LEN_MAX {
         bail!(Invalid, "{} metablocks in one grant, at most {GRANT_LEN_MAX} are given", grant.indexes.len());
@@ -101,7 +109,7 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
         }
         let mut need = Need::fresh(inode, dataset.clone(), *index, writer.clone(), dataset.metablock_size);
         if !grant.hosts.is_empty() {
-            // In turn over the file, however many are granted at once.
+            // The preferred hosts take turns over the whole file, whatever the size of one grant.
             let turn = usize::try_from(*index).unwrap_or(usize::MAX) % grant.hosts.len();
             need.preferred = vec![HostName::new(grant.hosts[turn].clone())];
         }
@@ -110,26 +118,27 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
     Ok(placed)
 }
 
-/// Tries to find room. What is refused for want of it is tried again while some is coming back: room that is promised to
-/// others and not used, which is asked back; that of what was removed, until its volumes have told; and what is only guessed
-/// to be promised, until holders have told. For a bounded time.
+/// Places metablocks, and retries for a bounded time while room is coming back.
+///
+/// Three kinds of room come back: unused reservations of other files, which are recalled; space of removed files, until
+/// their volumes report it; and guessed reservations, until the holders have reclaimed them.
 pub(crate) async fn find(shared: &Shared, op: &Op, place: impl Fn() -> Result<Placed>) -> Result<Placed> {
     let mut tried = place();
     let Some(mut short) = shortage(op, &tried) else { return tried };
     let asked = ask_back(shared, op);
     let until = shared.runtime.now().after(RETURN_WAIT);
     if shared.soft().nameless.hasten(shared.runtime.now()) {
-        // It has planned to look again when they would have been over.
+        // The task that frees nameless files sleeps until their old end, so it has to be woken.
         shared.state.wake.reap.notify_one();
     }
-    // Of a quota it is gone when the file is.
+    // Quota is freed with the file; space on a volume only after the deletion.
     let is_freed = |short| is_reaping(shared) || (short == Short::Room && is_deleting(shared));
     let is_guessed = |short| short == Short::Quota && shared.soft().room.has_guesses();
     let is_coming = |short| has_idle(shared, &asked) || is_freed(short) || is_guessed(short);
     let mut goes_on = is_coming(short);
     while goes_on {
         shared.runtime.sleep(LOOK_AGAIN).await;
-        // Ordering: looked at before the try, which finds what has come until then.
+        // Ordering: this check comes before the try, so that the last try sees all room that the check saw as coming.
         goes_on = is_coming(short) && shared.runtime.now() < until;
         tried = place();
         match shortage(op, &tried) {
@@ -137,7 +146,7 @@ pub(crate) async fn find(shared: &Shared, op: &Op, place: impl Fn() -> Result<Pl
             None => break,
         }
     }
-    tracing::debug!(asked = asked.len(), found = tried.is_ok(), "room was looked for again");
+    tracing::debug!(asked = asked.len(), found = tried.is_ok(), "room was searched again");
     tried
 }
 
@@ -149,8 +158,8 @@ fn shortage<T>(op: &Op, placed: &Result<T>) -> Option<Short> {
     }
 }
 
-/// Asks for the leases on files that have room and do not write: with the lease the room comes back. Not the lease on the file
-/// that asks: its holder gives nothing back while it waits for room.
+/// Recalls write leases of idle files with unused room; the room comes back with the lease. The requesting file is left
+/// out, because its holder gives nothing back while it waits for room.
 fn ask_back(shared: &Shared, op: &Op) -> Vec<InodeId> {
     let asks = if let Op::Grant(grant) = op { InodeId::new(grant.inode) } else { InodeId::default() };
     let machine = shared.group.machine();
@@ -195,12 +204,12 @@ fn offer(
     quota: Option<u64>,
 ) -> Offer {
     let have = soft.room.reserved(inode, block.metablock_id()).max(block.length);
-    // A member that has not told its space does not stand in the way: its volume refuses what does not fit.
+    // A member that has not reported its space is left out. Its volume refuses a write that does not fit.
     let rooms = block.members.iter().filter_map(|member| soft.registry.room(member, &soft.room));
     Offer { have, step: dataset.block_size, whole, room: rooms.min().unwrap_or(u64::MAX), quota }
 }
 
-/// Promises room for what a holder was just given, and tells it.
+/// Reserves room for a holder's new metablocks, and adds it to the reply.
 pub(crate) fn promise(shared: &Shared, op: &Op, mut reply: pb::MetaReply) -> pb::MetaReply {
     let Some(attr) = reply.attr.filter(|_| !reply.metablocks.is_empty()) else { return reply };
     for block in &mut reply.metablocks {
@@ -214,7 +223,7 @@ pub(crate) fn promise(shared: &Shared, op: &Op, mut reply: pb::MetaReply) -> pb:
     reply
 }
 
-/// A holder begins: it is told what it may write, with room for a little more at the end of the file.
+/// Reserves room for a new holder, and adds it to the reply. The last metablock gets some room to grow.
 pub(crate) fn on_acquired(shared: &Shared, mut reply: pb::AcquireReply) -> pb::AcquireReply {
     if reply.mode() != pb::LeaseMode::LeaseWrite {
         return reply;
@@ -240,7 +249,7 @@ fn promise_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, wh
     let quota = quota_left(&soft, &machine, &dataset);
     let offer = offer(&soft, inode, block, &dataset, whole, quota);
     let room = &mut soft.room;
-    // What is not there any more by now is refused when it is asked for.
+    // A refusal has no effect here. The holder gets its error when it asks for more.
     if let Ok(reserved) = choose_reserved(&offer)
         && reserved > offer.have
         && machine.holder(inode).is_some()
@@ -250,7 +259,7 @@ fn promise_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, wh
     block.reserved = room.reserved(inode, block.metablock_id());
 }
 
-/// Space as `statfs` tells it: raw, over live volumes, less what is promised; within the quota of the dataset.
+/// Space for `statfs`: raw bytes over live volumes, without reservations, and within the dataset's quota.
 pub(crate) fn space(shared: &Shared, op: &Op, stat: pb::StatFsReply) -> pb::StatFsReply {
     let machine = shared.group.machine();
     let soft = shared.soft();
@@ -275,7 +284,7 @@ pub(crate) fn space(shared: &Shared, op: &Op, stat: pb::StatFsReply) -> pb::Stat
     stat
 }
 
-/// Keeps what is promised in step with what is recorded.
+/// Updates reservations after a command was applied.
 pub(crate) fn on_applied(room: &mut Reservations, machine: &Machine, command: &pb::Command, effects: &[Effect]) {
     for effect in effects {
         match effect {

@@ -1,40 +1,50 @@
-//! Bytes that programs were served, summed over all clients that this master process hears of.
+//! Bytes that programs were served, summed over all clients of this master process.
 //!
-//! In memory alone. A client's counter goes on from one master process, and from one session, to the next: each process
-//! counts from what the client had told before, so that two never count the same bytes. What a master process was told
-//! and the power manager did not fetch before it died is counted by nobody.
+//! The sum is in memory only. A client's counter continues across master processes and sessions. Each master process
+//! counts from the client's last report to its predecessor, so no byte counts twice. Bytes that were reported to a
+//! process, and not fetched by the power manager before the process died, are not counted.
 
 use std::collections::BTreeMap;
 
 use ebb_wire::pb;
 
-/// Clients that are remembered. Who is forgotten and comes again counts on from what it told before, as with a new master.
+/// Maximum number of clients in the table. A forgotten client that returns counts from its own last report, as after a
+/// change of the master process.
 const CLIENTS_MAX: usize = 8192;
 
-/// See the module.
+/// Sum of served bytes, with the state that keeps it exact.
 #[derive(Debug, Default)]
 pub struct Served {
     bytes: u64,
-    /// By each client's boot: the highest count heard, and the turn in which it was heard.
-    clients: BTreeMap<u64, (u64, u64)>,
+    /// Clients by boot id.
+    clients: BTreeMap<u64, Counted>,
+    /// Number of reports so far.
     turn: u64,
 }
 
+/// Part of the sum that came from one client.
+#[derive(Debug)]
+struct Counted {
+    /// Highest count heard.
+    bytes: u64,
+    /// Turn of its last report.
+    turn: u64,
+}
 impl Served {
-    /// A client says what it has served since its start. Late and repeated messages change nothing.
-    pub fn on_told(&mut self, told: &pb::Served) {
+    /// Records a client's report of the bytes served since its start. Late and repeated reports change nothing.
+    pub fn on_report(&mut self, report: &pb::Served) {
         self.turn += 1;
-        if !self.clients.contains_key(&told.boot) && self.clients.len() >= CLIENTS_MAX {
-            let oldest = self.clients.iter().min_by_key(|(_, (_, turn))| *turn).map(|(boot, _)| *boot);
+        if !self.clients.contains_key(&report.boot) && self.clients.len() >= CLIENTS_MAX {
+            let oldest = self.clients.iter().min_by_key(|(_, client)| client.turn).map(|(boot, _)| *boot);
             oldest.map(|boot| self.clients.remove(&boot));
         }
-        let (counted, turn) = self.clients.entry(told.boot).or_insert((told.told_bytes, 0));
-        *turn = self.turn;
-        self.bytes = self.bytes.saturating_add(told.bytes.saturating_sub(*counted));
-        *counted = told.bytes.max(*counted);
+        let client = self.clients.entry(report.boot).or_insert(Counted { bytes: report.told_bytes, turn: 0 });
+        client.turn = self.turn;
+        self.bytes = self.bytes.saturating_add(report.bytes.saturating_sub(client.bytes));
+        client.bytes = report.bytes.max(client.bytes);
     }
 
-    /// By all clients, since this master process began.
+    /// Bytes served by all clients since this master process started.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -45,38 +55,38 @@ impl Served {
 mod tests {
     use super::*;
 
-    fn told(boot: u64, told_bytes: u64, bytes: u64) -> pb::Served {
+    fn report(boot: u64, told_bytes: u64, bytes: u64) -> pb::Served {
         pb::Served { boot, bytes, told_bytes }
     }
 
     #[test]
     fn every_byte_counts_once_whatever_is_lost_late_or_repeated() {
         let mut served = Served::default();
-        served.on_told(&told(1, 0, 100));
-        served.on_told(&told(1, 0, 100));
+        served.on_report(&report(1, 0, 100));
+        served.on_report(&report(1, 0, 100));
         assert_eq!(served.bytes(), 100);
-        // The message with 150 was lost on its way; the next one brings what it said.
-        served.on_told(&told(1, 150, 170));
-        served.on_told(&told(1, 100, 150));
+        // The report of 150 was lost on its way; the next one includes its bytes.
+        served.on_report(&report(1, 150, 170));
+        served.on_report(&report(1, 100, 150));
         assert_eq!(served.bytes(), 170);
-        served.on_told(&told(2, 0, 5));
+        served.on_report(&report(2, 0, 5));
         assert_eq!(served.bytes(), 175);
-        // Another master process: what the first one may have counted is not counted again.
+        // Another master process does not count again what the first one may have counted.
         let mut next = Served::default();
-        next.on_told(&told(1, 170, 180));
-        next.on_told(&told(2, 5, 5));
+        next.on_report(&report(1, 170, 180));
+        next.on_report(&report(2, 5, 5));
         assert_eq!(next.bytes(), 10);
     }
 
     #[test]
-    fn memory_is_bounded_and_who_was_forgotten_is_not_counted_twice() {
+    fn memory_is_bounded_and_a_forgotten_client_is_not_counted_twice() {
         let mut served = Served::default();
         for boot in 1..=CLIENTS_MAX as u64 + 1 {
-            served.on_told(&told(boot, 0, 1));
+            served.on_report(&report(boot, 0, 1));
         }
         assert_eq!(served.clients.len(), CLIENTS_MAX);
         assert!(!served.clients.contains_key(&1));
-        served.on_told(&told(1, 1, 3));
+        served.on_report(&report(1, 1, 3));
         assert_eq!(served.bytes(), CLIENTS_MAX as u64 + 3);
     }
 }

@@ -1,4 +1,4 @@
-//! The master as a process part: start, stop, and who answers which call.
+//! The master's service: start, stop, and the dispatch of calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,16 +27,16 @@ use crate::{
     accept, acquire, admin, deletes, fsck, handoff, namespace, nodes, poll, power, recovery, room, upkeep, vigil,
 };
 
-/// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
+/// Part of a caller's deadline that is kept, so that a refusal with its reason arrives before the caller's time-out.
 const MARGIN: Duration = Duration::from_millis(200);
 
-/// How often a session id is drawn: that one is in use already is next to impossible.
+/// Maximum number of draws for a session id. A draw that is in use already is next to impossible.
 const DRAWS: usize = 8;
 
-/// What a proxy calls itself when it opens its session.
+/// Role of a proxy's session.
 const PROXY_ROLE: &str = "proxy";
 
-/// What a mount calls itself: it has a kernel that keeps pages and attributes.
+/// Role of a mount's session. A mount has a kernel that keeps pages and attributes.
 const MOUNT_ROLE: &str = "mount";
 
 /// A running master.
@@ -50,8 +50,10 @@ pub struct Master {
 }
 
 impl Master {
-    /// Takes the data directory, recovers, elects itself, listens, serves. An empty directory begins the cluster of
-    /// the identity.
+    /// Opens the data directory, recovers, elects itself and starts to listen. An empty directory becomes a new cluster
+    /// with the identity's id.
+    ///
+    /// Errors: those of the disk and of the address; `Invalid` if the directory belongs to another cluster.
     pub async fn start(runtime: Runtime, options: Options) -> Result<Self> {
         let begun = runtime.now();
         let cluster = options.identity.cluster;
@@ -77,21 +79,21 @@ impl Master {
         Ok(Self { shared, address, raft: Mutex::new(Some(raft)), tasks, server, _data_dir: data_dir })
     }
 
-    /// Where it listens.
+    /// Address at which it listens.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Tells at any moment, without waiting, whether a session lives. The answer is "no" from before the moment when
-    /// anybody can hear of a lock that the session had.
+    /// A function that says, without a wait, whether a session lives. It says "no" before any session can learn that a
+    /// lock of that session is free.
     pub fn living(&self) -> impl Fn(SessionId) -> bool + Send + Sync + 'static {
         let state = Arc::clone(&self.shared.state);
         move |session| state.soft().sessions.contains(session)
     }
 
-    /// Completes when the log fails: the master must then be restarted, for it does not know what its disk holds.
-    /// To be called once.
+    /// Completes when the log fails. The master must then be restarted, because the state of its disk is unknown. Call
+    /// this once.
     pub async fn failed(&self) -> Result<()> {
         let raft = self.raft.lock().take();
         match raft {
@@ -100,7 +102,7 @@ impl Master {
         }
     }
 
-    /// Stops serving. What was acknowledged is on disk at any moment, so there is nothing to flush.
+    /// Stops the service. Acknowledged changes are always on disk, so there is nothing to flush.
     pub async fn stop(self) {
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.soft().sessions.wake_all();
@@ -111,7 +113,7 @@ impl Master {
         self.shared.group.stop();
         let raft = self.raft.lock().take();
         if let Some(raft) = raft {
-            // It ends after the batch that is on its way.
+            // The task ends after the current batch.
             let _ = raft.join().await;
         }
     }
@@ -162,14 +164,15 @@ async fn init_cluster(shared: &Shared) -> Result<()> {
     }
 }
 
-/// Counts this start, under a mark of its own: whoever goes on from a copy of the log has another one.
+/// Records this start under a random mark. A master that continues from a copy of the log thus gets another mark.
 async fn begin_run(shared: &Shared) -> Result<()> {
     let draw = || (shared.runtime.random_u64() >> 1) | 1;
     let begin = pb::BeginRun { lineage: draw(), mark: draw(), after: shared.group.applied_index() };
     shared.group.propose(Op::BeginRun(begin)).await.map(drop)
 }
 
-/// Their files are recovered at once, and nobody waits for them to tell what they held.
+/// Closes sessions of proxies in earlier master processes. Their files are recovered at once, without a wait for them
+/// to reclaim.
 async fn end_old_proxies(shared: &Shared) -> Result<()> {
     if !shared.options.hosts_proxy {
         return Ok(());
@@ -198,7 +201,7 @@ fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
         runtime.spawn("vigil", vigil::run(Arc::clone(shared))),
         runtime.spawn("standing", standing::run(Arc::clone(shared))),
         runtime.spawn("upkeep", upkeep::run(Arc::clone(shared))),
-        // What follows changes or places something, or frees what nobody seems to need: a log that is out of date must not.
+        // The tasks below change, place or free data, which a master with an out-of-date log must not do.
         when_serving("doubts", Box::pin(upkeep::run_doubts(Arc::clone(shared)))),
         when_serving("reaper", Box::pin(upkeep::run_reaper(Arc::clone(shared)))),
         when_serving("recoveries", Box::pin(recovery::run::run(Arc::clone(shared)))),
@@ -209,7 +212,7 @@ fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
     ]
 }
 
-/// Takes calls apart and hands them to whoever answers.
+/// Decodes calls and passes them to their handlers.
 struct Front {
     shared: Arc<Shared>,
     counters: Counters,
@@ -335,7 +338,10 @@ impl Front {
         Ok(done())
     }
 
-    /// A witness on the client's own host says that its process has ended. Such a session can hold nothing any more.
+    /// Answers `SessionEnded`: a witness on the client's own host reports that its process has ended. Such a session can
+    /// hold nothing any more.
+    ///
+    /// Errors: `Invalid` if the witness is on another host.
     async fn session_ended(&self, call: &pb::SessionEnded, witness: &PeerInfo) -> Result<Answer> {
         let shared = &self.shared;
         let session = SessionId::new(call.session);
@@ -353,7 +359,7 @@ impl Front {
             machine.sessions().any(|(id, _, role)| id == session && role == MOUNT_ROLE)
         };
         if has_kernel && !shared.runtime.has_plant(Plant::EndsMountAtOnce) {
-            // The upkeep ends it when the kernel's pages are not believed any more.
+            // I-99: the kernel may answer from its pages for a while. `upkeep` ends the session after that.
             shared.soft().sessions.on_outlived(session, shared.runtime.now());
         } else {
             shared.end_session(session).await?;
@@ -384,7 +390,7 @@ impl Front {
         let proxy = Proxy { name, session, address: call.address, boot: call.boot, is_leaving: call.leaving };
         let is_news = self.shared.soft().sharing.on_proxy(proxy);
         if is_news {
-            // It goes to clients with the node map.
+            // Clients get the list of proxies with the node map.
             self.shared.soft().registry.bump();
             self.shared.tell_node_map();
         }
@@ -392,7 +398,10 @@ impl Front {
     }
 }
 
-/// Session ids are drawn, not counted: a log that was put back would give those again that clients still have.
+/// Opens a session with a random id. A counter would repeat ids after the log is restored from a copy, while clients
+/// still use them.
+///
+/// Errors: those of the log.
 async fn open_drawn(shared: &Shared, call: &pb::OpenSession) -> Result<SessionId> {
     for _ in 0..DRAWS {
         let session = (shared.runtime.random_u64() >> 2) | SESSION_DRAWN_MIN;

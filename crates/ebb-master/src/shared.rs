@@ -1,7 +1,8 @@
-//! What all tasks of a master share.
+//! Shared state of a master's tasks.
 //!
-//! There are two locks: that of the state machine ([`Group::machine`]), and that of the soft state ([`Shared::soft`]). Whoever
-//! takes both takes the machine first. Neither is held across an await.
+//! There are two locks: the state machine's ([`Group::machine`]) and the soft state's ([`Shared::soft`]).
+//!
+//! Lock order: the machine comes first. Neither lock is held across an await.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,30 +31,30 @@ pub(crate) struct Shared {
     pub group: Group,
     pub connector: Connector,
     pub state: Arc<State>,
-    /// What sleeping members have not got yet.
+    /// Log of writes for sleeping members.
     pub handoff: HandoffLog,
-    /// Number of this start, for clients.
+    /// Random number of this start, for clients.
     pub boot: u64,
     pub stopped: AtomicBool,
-    /// Whether the master may serve.
+    /// Permission to serve.
     pub standing: Standings,
 }
 
-/// Soft state and what wakes the background work.
+/// Soft state, and the notifications of background tasks.
 pub(crate) struct State {
     pub runtime: Runtime,
     soft: Mutex<Soft>,
     pub wake: Wake,
 }
 
-/// One for each background task: there may be something to do.
+/// Notifications of possible work, one for each background task.
 #[derive(Default)]
 pub(crate) struct Wake {
     pub recovery: Notify,
     pub repair: Notify,
     pub deletes: Notify,
     pub reap: Notify,
-    /// Of those who watch for power plans: all of them are woken.
+    /// Wakes all tasks that wait for a power plan.
     pub plans: Notify,
 }
 
@@ -62,7 +63,7 @@ impl State {
         Self { runtime, soft: Mutex::new(soft), wake: Wake::default() }
     }
 
-    /// The soft state, as of now. See [`SoftGuard`].
+    /// The soft state. See [`SoftGuard`].
     #[track_caller]
     pub(crate) fn soft(&self) -> SoftGuard<'_> {
         SoftGuard::lock(&self.soft, self.runtime.now())
@@ -70,13 +71,15 @@ impl State {
 }
 
 impl Shared {
-    /// The soft state, as of now. See [`SoftGuard`].
+    /// The soft state. See [`SoftGuard`].
     #[track_caller]
     pub(crate) fn soft(&self) -> SoftGuard<'_> {
         self.state.soft()
     }
 
-    /// What stands in the way of leases on a file, as logged.
+    /// The facts that decide about leases on a file.
+    ///
+    /// Errors: `NotFound` for an unknown inode.
     pub(crate) fn file_view(
         &self,
         machine: &Machine,
@@ -92,7 +95,9 @@ impl Shared {
         })
     }
 
-    /// Refuses sessions that this cluster does not know any more.
+    /// Checks that a session is known.
+    ///
+    /// Errors: `SessionExpired`.
     pub(crate) fn check_session(&self, session: SessionId) -> Result<()> {
         if self.soft().sessions.contains(session) {
             return Ok(());
@@ -104,7 +109,10 @@ impl Shared {
         )
     }
 
-    /// Ends a session, when no proxy can believe any more that it lives. Until then it is there, and nobody is told so.
+    /// Ends a session, after a wait until no proxy can believe that it lives. Meanwhile it still exists, but gets no
+    /// positive answer.
+    ///
+    /// Errors: those of the log.
     pub(crate) async fn end_session(&self, session: SessionId) -> Result<()> {
         let believed_until = self.soft().begin_end(session);
         if let Some(until) = believed_until {
@@ -113,15 +121,21 @@ impl Shared {
         self.group.propose(Op::CloseSession(session.raw())).await.map(drop)
     }
 
-    /// Where a node was last registered.
+    /// A channel to the registered address of a node.
+    ///
+    /// Errors: `NotFound` for an unregistered node.
     pub(crate) fn channel(&self, node: NodeId) -> Result<Channel> {
         let machine = self.group.machine();
         let Some(known) = machine.registered(node) else { bail!(NotFound, "node {node} is not registered") };
         Ok(self.connector.channel(&known.address))
     }
 
-    /// Asks a node for something that may be asked twice. A connection that stood since before a restart of the node
-    /// breaks with the first call on it: that says nothing of the node, so it is asked once more, on a new connection.
+    /// Makes an idempotent call to an awake node.
+    ///
+    /// A connection from before a restart of the node fails with the first call. That says nothing about the node, so
+    /// the call is repeated once on a new connection.
+    ///
+    /// Errors: those of the call; `Unavailable` if no plan wakes the node soon.
     pub(crate) async fn ask<C: Call>(&self, node: NodeId, call: &C, deadline: Duration) -> Result<C::Reply> {
         self.awake(node).await?;
         match self.channel(node)?.call(call, deadline).await {
@@ -130,7 +144,9 @@ impl Shared {
         }
     }
 
-    /// How a node is reached, as another node needs it.
+    /// The address of a member's node, for a call by another node.
+    ///
+    /// Errors: `NotFound` for an unregistered node.
     pub(crate) fn hop(&self, member: pb::Member) -> Result<pb::Hop> {
         let machine = self.group.machine();
         let Some(node) = machine.registered(member.node_id()) else {
@@ -148,7 +164,7 @@ impl Shared {
         self.with_view(|view| view.is_safe_start())
     }
 
-    /// All nodes as clients see them, with the version of this view.
+    /// The node map for clients, with its version.
     pub(crate) fn node_map(&self) -> (u64, Vec<pb::Node>) {
         self.with_view(|view| {
             let Soft { registry, gray, .. } = view.soft;
@@ -163,7 +179,7 @@ impl Shared {
         })
     }
 
-    /// Clients learn of a change of the node map with their next answer.
+    /// Wakes all polls, so that clients get the changed node map.
     pub(crate) fn tell_node_map(&self) {
         self.soft().sessions.wake_all();
     }

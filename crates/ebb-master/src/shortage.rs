@@ -1,4 +1,4 @@
-//! Why sets have fewer copies than wanted, in sentences for people. Pure; who asks are `admin` and `fsck`.
+//! Reasons why sets have fewer copies than wanted, in sentences for operators. Pure; the shells are `admin` and `fsck`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use ebb_wire::pb;
 use crate::copies::repair::{Condition, SetView};
 use crate::fsck::{Examined, Found};
 
-/// Reasons in an answer.
+/// Maximum number of reasons in a reply.
 const REASONS_MAX: usize = 20;
 
-/// What stands in the way of a further member of a set.
+/// Obstacles to a further member of a set.
 #[derive(Clone, Debug, Default)]
 pub struct Obstacles {
     /// Nodes that are late or dead.
@@ -20,17 +20,17 @@ pub struct Obstacles {
     pub held_back: BTreeSet<NodeId>,
 }
 
-/// How many metablocks are short for which reason.
+/// Number of short metablocks for each reason.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(BTreeMap<String, u64>);
 
 impl Tally {
-    /// One more.
+    /// Counts one metablock.
     pub fn add(&mut self, why: String) {
         *self.0.entry(why).or_default() += 1;
     }
 
-    /// The most frequent ones first.
+    /// The reasons as messages, the most frequent ones first.
     #[must_use]
     pub fn to_messages(&self) -> Vec<pb::Shortage> {
         let mut all: Vec<_> =
@@ -41,7 +41,7 @@ impl Tally {
     }
 }
 
-/// Why a set is short; `None`: it is not, as far as is known.
+/// Reason why a set is short. `None` means that it is not known to be short.
 #[must_use]
 pub fn explain(view: &SetView, obstacles: &Obstacles) -> Option<String> {
     let good = view.members.iter().filter(|(_, is)| matches!(is, Condition::Good | Condition::Unknown));
@@ -52,7 +52,7 @@ pub fn explain(view: &SetView, obstacles: &Obstacles) -> Option<String> {
     Some(bad.unwrap_or_else(|| too_few(view, obstacles)))
 }
 
-/// The same of a set that was looked at on the disks, and found short.
+/// Reason why a set is short that was examined on the disks.
 #[must_use]
 pub fn explain_found(set: &Examined, obstacles: &Obstacles) -> String {
     let bad = set.found.iter().find_map(|(member, found)| {
@@ -77,7 +77,7 @@ fn sentence(node: NodeId, condition: Condition) -> Option<String> {
     }
 }
 
-/// Those that are members are well, and too few.
+/// Reason why a set whose members are all good has too few.
 fn too_few(view: &SetView, obstacles: &Obstacles) -> String {
     let members: BTreeSet<NodeId> = view.members.iter().map(|(member, _)| member.node_id()).collect();
     let others = |nodes: &BTreeSet<NodeId>| {

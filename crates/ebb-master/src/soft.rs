@@ -1,7 +1,7 @@
-//! What a master finds out again: everything that it knows and does not log. One owner, one lock.
+//! Soft state: everything that a master knows and does not log. One owner, one lock.
 //!
-//! [`Soft::rebuild`] makes it from the logged state. From then on every applied command changes it in the same step
-//! (`applied`), so that nobody sees the one without the other. Handlers borrow the parts that they need.
+//! [`Soft::rebuild`] derives it from the logged state. From then on every applied command changes both in one step
+//! (`applied`), so that no task sees them out of step. Handlers borrow the parts that they need.
 
 mod applied;
 mod guard;
@@ -26,7 +26,7 @@ use crate::power::timetable;
 use crate::registry::Registry;
 use crate::reserve::Reservations;
 use crate::served::Served;
-use crate::sessions::Sessions;
+use crate::sessions::{Reclaim, Sessions};
 use crate::vigil::Vigil;
 use crate::vouched::Vouched;
 use crate::waker::Waker;
@@ -34,51 +34,51 @@ use crate::work::Work;
 
 pub(crate) use guard::SoftGuard;
 
-/// See the module.
+/// The soft state of a master.
 pub(crate) struct Soft {
-    // Sessions, and what they may keep.
+    // Sessions, and their leases and caches.
     pub sessions: Sessions,
     pub leases: Leases,
     pub watches: Watches,
     pub sharing: Sharing,
-    /// Removed files that are kept for a while.
+    /// Removed files that can still be opened for a while.
     pub nameless: Nameless,
-    /// What proxies in processes of their own were told of sessions; none: the proxy is in this process.
+    /// Answers to proxies in processes of their own about sessions. `None` if the proxy is in this process.
     pub vouched: Option<Vouched>,
-    /// Until when sessions of an earlier master process may tell what they hold; `None`: all have, or it is over.
+    /// End of the time in which sessions of an earlier master process may reclaim. `None` if all have, or it is over.
     pub reclaim_until: Option<Moment>,
 
     // Nodes.
     pub registry: Registry,
     pub gray: Gray,
-    /// Room promised to writers.
+    /// Room reserved for writers.
     pub room: Reservations,
-    /// When this process was last seen to run.
+    /// When this process was last known to run.
     pub vigil: Vigil,
 
     // Power.
-    /// Plans in force and announced.
+    /// Power plans in force and announced.
     pub plans: Timetable,
-    /// Version of the newest plan that a mount or the power client said it has.
+    /// Highest version of a power plan that a mount or the power client has reported.
     pub followed: u64,
-    /// What wakes nodes, as it was heard last.
+    /// The power client, as last heard.
     pub waker: Option<Waker>,
-    /// What was logged for nodes that sleep, and they cannot have yet.
+    /// Logged writes for sleeping nodes.
     pub drain: Drain,
     pub served: Served,
 
     // Copies.
-    /// What there is to do.
+    /// Queues of background work.
     pub work: Work,
     pub chains: Chains,
-    /// What lies where.
+    /// Metablocks by the nodes of their copies.
     pub holdings: Holdings,
     pub popular: Popular,
     pub failures: Failures,
 }
 
 impl Soft {
-    /// What follows from the logged state, for a process or a term that begins now.
+    /// Soft state of a process or term that starts now.
     pub(crate) fn rebuild(machine: &Machine, runtime: &Runtime, options: &Options) -> Self {
         let now = runtime.now();
         let mut soft = Self {
@@ -89,7 +89,7 @@ impl Soft {
             nameless: Nameless::default(),
             vouched: (!options.hosts_proxy).then(|| Vouched::new(now)),
             reclaim_until: None,
-            // The upper half of the version differs from one process to the next, so that clients notice.
+            // The upper half of the version is random, so that clients notice another process.
             registry: {
                 let first_version = (runtime.random_u64() >> 33 << 32) | 1;
                 Registry::new(now, options.dead_time, options.suspect_time, first_version)
@@ -109,12 +109,13 @@ impl Soft {
             failures: Failures::default(),
         };
         for (session, host, _) in machine.sessions() {
-            soft.sessions.insert(session, HostName::new(host.as_str()), false, now);
+            soft.sessions.insert(session, HostName::new(host.as_str()), Reclaim::Pending, now);
         }
-        // What was written to those that nobody holds may be gone: the process before may have been told so.
+        // A file with no holder may have lost its unflushed bytes: the earlier process may have recorded that its
+        // holder dropped them.
         let held = machine.orphans().filter(|inode| machine.holder(*inode).is_some());
         held.for_each(|inode| soft.nameless.add(inode, now));
-        // They cannot tell: their clients may not know yet which files they are.
+        // These sessions cannot reclaim their handles, because their clients may not know yet which files these are.
         machine.untold().for_each(|(session, inode)| soft.leases.add_open(session, inode, 0));
         if !soft.sessions.is_empty() {
             soft.reclaim_until = Some(now.after(options.session_ttl));
@@ -123,8 +124,8 @@ impl Soft {
         soft
     }
 
-    /// Neither its client nor a proxy is told any more that a session lives. Returns until when a proxy may believe it all
-    /// the same.
+    /// Stops all positive answers, to clients and proxies, that a session lives. Returns the moment until which a proxy
+    /// may believe in it.
     pub(crate) fn begin_end(&mut self, session: SessionId) -> Option<Moment> {
         self.sessions.begin_end(session);
         self.vouched.as_mut().map(|vouched| vouched.begin_end(session))

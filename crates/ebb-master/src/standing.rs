@@ -1,9 +1,10 @@
-//! Whether this master may serve: what others have seen of the cluster's master is not newer than its own log.
+//! Permission to serve: a master serves only while no node or client has seen a newer state of the cluster than its log
+//! has.
 //!
-//! A data directory that was put back from a copy knows nothing of what came after. Nodes and clients do: they say which
-//! position they have seen (docs/protocol.md, Going back in time). So a master that starts serves nothing before it has
-//! heard from its nodes, and one that hears of a position that it has never been at serves nothing any more, until an
-//! operator has put the newest directory in place, or accepted the loss.
+//! A data directory that was restored from a copy lacks all later changes. Nodes and clients remember them: they report
+//! the highest position of a master that they have seen (docs/protocol.md, Going back in time). A master that starts
+//! therefore serves nothing before its nodes have reported. A master that hears of a position that its log never had
+//! stops serving. An operator then restores the newest directory, or accepts the loss.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use ebb_meta::Told;
 use ebb_power::NodeState;
 use ebb_runtime::{Moment, Plant};
-use ebb_types::{Error, NodeId, Result, bail, err};
+use ebb_types::{Epoch, Error, NodeId, Result, bail, err};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 use pb::command::Command as Op;
@@ -21,15 +22,15 @@ use tokio::sync::Notify;
 use crate::accept;
 use crate::shared::Shared;
 
-/// How often it is looked whether enough nodes have spoken.
+/// Interval of the check whether enough nodes have reported.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a master may do.
+/// State of the permission to serve.
 #[derive(Debug)]
 pub(crate) struct Standings {
     state: Mutex<State>,
     changed: Notify,
-    /// An operator accepts that what came after this log is lost, but for these nodes all have to report first.
+    /// Present while an operator's order to accept the loss waits for reports.
     accepting: Mutex<Option<Accepting>>,
 }
 
@@ -40,33 +41,34 @@ enum State {
     Refused(Error),
 }
 
-/// Why a master waits, and what it takes meanwhile.
+/// Why a master waits, and what it accepts meanwhile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Wait {
     why: String,
-    /// Power plans. The nodes that it waits for may be those that the plan in force keeps off, or the plan may count on one
-    /// that is broken: then nobody would ever be woken that could say something.
+    /// Whether a new power plan is accepted. The plan in force may keep off exactly the nodes that the master waits
+    /// for, or count on a broken one. Then no node that could report would ever wake.
     takes_plans: bool,
 }
 
-/// What is gathered before a loss is recorded as accepted.
+/// Facts gathered before the loss is recorded as accepted.
 #[derive(Clone, Debug, Default)]
 struct Accepting {
     without: BTreeSet<NodeId>,
     lineages: BTreeSet<u64>,
-    /// The highest that a replica has or has promised.
+    /// Highest epoch that a replica has or has promised.
     epoch: u64,
 }
 
 impl Standings {
-    /// Nobody heard of yet. `accepting`: nodes that need not report before the loss is accepted, if it is to be.
+    /// The state at the start. `accepting` is present if the loss is to be accepted; it lists the nodes that need not
+    /// report first.
     pub(crate) fn new(accepting: Option<BTreeSet<NodeId>>) -> Self {
         let hearing = State::Hearing(Wait { why: "the master has just started".to_owned(), takes_plans: false });
         let accepting = accepting.map(|without| Accepting { without, ..Accepting::default() });
         Self { state: Mutex::new(hearing), changed: Notify::new(), accepting: Mutex::new(accepting) }
     }
 
-    /// Fails with the reason once the master has met what is newer than its log.
+    /// Fails with `WentBack` once a node or client has reported a position newer than the log.
     pub(crate) fn check(&self) -> Result<()> {
         match &*self.state.lock() {
             State::Refused(error) => Err(error.clone()),
@@ -89,7 +91,7 @@ impl Standings {
         self.accepting.lock().is_some()
     }
 
-    /// Why the master does not serve; nothing if it does.
+    /// Reason why the master does not serve; empty if it does.
     pub(crate) fn sentence(&self) -> String {
         match &*self.state.lock() {
             State::Hearing(wait) => wait.why.clone(),
@@ -123,7 +125,7 @@ impl Standings {
         self.changed.notify_waiters();
     }
 
-    /// Returns when the master serves. Never, if it refuses to.
+    /// Returns when the master serves. It never returns if the master refuses to.
     pub(crate) async fn until_serving(&self) {
         loop {
             let changed = self.changed.notified();
@@ -137,7 +139,8 @@ impl Standings {
     }
 }
 
-/// What keeps sessions and nodes in touch, and changes nothing of what a newer history may have.
+/// Whether a call may precede service. These calls keep sessions and nodes in touch, and change nothing that a newer
+/// history may have changed.
 fn may_come_first(method: Method) -> bool {
     matches!(
         method,
@@ -154,8 +157,9 @@ fn may_come_first(method: Method) -> bool {
 }
 
 impl Shared {
-    /// Lets a call in, or has it wait until the master serves. `Unavailable` if it does not in time, `WentBack` if it never
-    /// will.
+    /// Admits a call, or delays it until the master serves.
+    ///
+    /// Errors: `Unavailable` if the master does not serve within `deadline`, `WentBack` if it refuses to serve.
     pub(crate) async fn admit(&self, method: Method, deadline: Duration) -> Result<()> {
         if matches!(method, Method::ClusterStatus | Method::Counters) {
             return Ok(());
@@ -176,55 +180,62 @@ impl Shared {
         Ok(())
     }
 
-    /// Where this master's history stands.
+    /// Present position of this master's history.
     pub(crate) fn position(&self) -> pb::Position {
         let machine = self.group.machine();
         machine.position(self.group.applied_index())
     }
 
-    /// Somebody says which position of a master it has seen. One that this master has never been at ends its service.
-    pub(crate) fn hear(&self, who: impl FnOnce() -> String, told: Option<&pb::Position>) -> Result<()> {
+    /// Compares a position that `who` has seen with this master's history. A position that the history never had ends
+    /// the service.
+    ///
+    /// Errors: `WentBack`.
+    pub(crate) fn hear(&self, who: impl FnOnce() -> String, seen: Option<&pb::Position>) -> Result<()> {
         self.standing.check()?;
-        let Some(told) = told else { return Ok(()) };
-        let (judged, own) = {
+        let Some(seen) = seen else { return Ok(()) };
+        let (verdict, own) = {
             let machine = self.group.machine();
             let applied = self.group.applied_index();
-            (machine.judge_position(applied, told), machine.position(applied))
+            (machine.judge_position(applied, seen), machine.position(applied))
         };
-        if matches!(judged, Told::Known | Told::Superseded) || self.runtime.has_plant(Plant::OldMasterServes) {
+        // I-86: an unknown position means that this log lacks acknowledged changes.
+        if matches!(verdict, Told::Known | Told::Superseded) || self.runtime.has_plant(Plant::OldMasterServes) {
             return Ok(());
         }
         if let Some(accepting) = &mut *self.standing.accepting.lock() {
-            if told.lineage != own.lineage {
-                accepting.lineages.insert(told.lineage);
+            if seen.lineage != own.lineage {
+                accepting.lineages.insert(seen.lineage);
             }
             return Ok(());
         }
-        let error = self.went_back(&found(judged, &who(), told, &own));
+        let error = self.went_back(&describe_lead(verdict, &who(), seen, &own));
         self.standing.refuse(&error);
         self.state.soft().sessions.wake_all();
         Err(error)
     }
 
-    /// Whether a node that tells this may have ids that this log never gave: it keeps them, for the loss was accepted.
-    pub(crate) fn is_of_lost_history(&self, told: Option<&pb::Position>) -> bool {
+    /// Whether a node with this position may have ids that the log never gave. The node keeps them, because the loss
+    /// was accepted.
+    pub(crate) fn is_of_lost_history(&self, seen: Option<&pb::Position>) -> bool {
         let machine = self.group.machine();
-        let judged = told.map(|told| machine.judge_position(self.group.applied_index(), told));
-        judged == Some(Told::Superseded)
-            || judged.is_some_and(|judged| judged != Told::Known) && self.standing.is_accepting()
+        let verdict = seen.map(|seen| machine.judge_position(self.group.applied_index(), seen));
+        verdict == Some(Told::Superseded)
+            || verdict.is_some_and(|verdict| verdict != Told::Known) && self.standing.is_accepting()
     }
 
-    /// A replica has, or has promised, an epoch that this master never gave to its file. True: it is to be recovered, for
-    /// the loss was accepted.
-    pub(crate) fn hear_epoch(&self, who: impl FnOnce() -> String, told: u64, given: u64) -> bool {
-        if told <= given || self.group.machine().has_accepted_loss() || self.runtime.has_plant(Plant::OldMasterServes) {
-            return told > given;
+    /// Compares an epoch of a replica with the highest epoch that this log gave to its file.
+    ///
+    /// Returns whether the file must be recovered above `seen`, because the loss was accepted. Otherwise a higher epoch
+    /// ends the service.
+    pub(crate) fn hear_epoch(&self, who: impl FnOnce() -> String, seen: Epoch, given: Epoch) -> bool {
+        if seen <= given || self.group.machine().has_accepted_loss() || self.runtime.has_plant(Plant::OldMasterServes) {
+            return seen > given;
         }
         if let Some(accepting) = &mut *self.standing.accepting.lock() {
-            accepting.epoch = accepting.epoch.max(told);
+            accepting.epoch = accepting.epoch.max(seen.raw());
             return true;
         }
-        let found = format!("{} has epoch e{told}, and this log has given e{given} at most", who());
+        let found = format!("{} has epoch {seen}, and this log has given {given} at most", who());
         let error = self.went_back(&found);
         self.standing.refuse(&error);
         false
@@ -242,49 +253,52 @@ impl Shared {
     }
 }
 
-fn found(judged: Told, who: &str, told: &pb::Position, own: &pb::Position) -> String {
+fn describe_lead(verdict: Told, who: &str, seen: &pb::Position, own: &pb::Position) -> String {
     let place = |at: &pb::Position| format!("entry {} of run {}", at.index, at.run);
-    match judged {
-        Told::Parted => format!("{who} has seen {} of another master, which went on from the same log", place(told)),
+    match verdict {
+        Told::Parted => format!("{who} has seen {} of another master, which went on from the same log", place(seen)),
         Told::Stranger => format!(
             "{who} has seen {} of lineage {:016x}, and this log is of lineage {:016x} and knows nothing of that one",
-            place(told),
-            told.lineage,
+            place(seen),
+            seen.lineage,
             own.lineage
         ),
-        _ => format!("{who} has seen {}, and this log has come to {} only", place(told), place(own)),
+        _ => format!("{who} has seen {}, and this log has come to {} only", place(seen), place(own)),
     }
 }
 
-/// What is known while a master waits for its nodes.
+/// State of the wait for the nodes.
 #[derive(Clone, Copy, Debug)]
 struct Hearing {
-    /// Nodes that should be heard by now, by the power plan.
+    /// Nodes that are on by the power plan.
     expected: usize,
-    /// Nodes that have said what they saw.
-    told: usize,
-    /// Since the start.
+    /// Nodes that have reported their position.
+    reported: usize,
+    /// Time since the start.
     waited: Duration,
-    /// After which those that have spoken are enough.
+    /// Time after which the nodes that have reported are enough.
     patience: Duration,
 }
 
-/// Whether enough nodes have spoken. One that was there in the last run is enough to know that run; others are waited for
-/// some heartbeats. Where no node is on by the plan nobody can be asked.
+/// Whether enough nodes have reported.
+///
+/// A single node that took part in the last run suffices to detect a newer one. The others get some heartbeats of time.
+/// If the plan has no node on, there is no node to ask, and the time alone decides.
 fn is_enough(hearing: Hearing) -> bool {
     let is_late = hearing.waited >= hearing.patience;
     match hearing {
-        Hearing { expected: 0, told: 0, .. } => is_late,
-        Hearing { expected, told, .. } => told >= expected.max(1) || (told > 0 && is_late),
+        Hearing { expected: 0, reported: 0, .. } => is_late,
+        Hearing { expected, reported, .. } => reported >= expected.max(1) || (reported > 0 && is_late),
     }
 }
 
-/// Whether all that are on by the plan are silent beyond the time that nodes are given. Only a plan that wakes others helps then.
+/// Whether all nodes that are on by the plan have been silent beyond their time. Then only a plan that wakes others
+/// helps.
 ///
-/// This log may be an old copy all the same. Whoever the plan wakes says first what it has seen; and a power client that watches
-/// this master has gone by its plans in any case.
+/// To accept a plan is safe even if this log is an old copy. A node that the plan wakes first reports its position, and
+/// a power client that watches this master has followed its plans in any case.
 fn is_unheard(hearing: Hearing) -> bool {
-    hearing.told == 0 && hearing.waited >= hearing.patience
+    hearing.reported == 0 && hearing.waited >= hearing.patience
 }
 
 /// Waits for the nodes, and then lets the master serve.
@@ -314,20 +328,20 @@ fn heard(shared: &Shared, begun: Moment) -> std::result::Result<(), Wait> {
     if nodes.is_empty() || shared.options.hear_time.is_zero() {
         return Ok(());
     }
-    let (expected, told) = shared.with_view(|view| {
+    let (expected, reported) = shared.with_view(|view| {
         let soft = view.soft;
         let is_awake = |node: &NodeId| soft.plans.state(*node, view.now_ms) == NodeState::Awake;
         let expected = view.nodes().filter(is_awake).count();
         (expected, view.nodes().filter(|node| soft.registry.is_live(*node)).count())
     });
     let waited = shared.runtime.now().since(begun);
-    let hearing = Hearing { expected, told, waited, patience: shared.options.hear_time };
+    let hearing = Hearing { expected, reported, waited, patience: shared.options.hear_time };
     if is_enough(hearing) {
-        tracing::info!(told, expected, ?waited, "nodes have said which master they saw last");
+        tracing::info!(reported, expected, ?waited, "nodes have reported the last position of a master that they saw");
         return Ok(());
     }
     let why = format!(
-        "the master has started and waits for its block servers, to hear whether they have seen a newer one: {told} of {expected} \
+        "the master has started and waits for its block servers, to hear whether they have seen a newer one: {reported} of {expected} \
          have said; start the others"
     );
     Err(Wait { why, takes_plans: is_unheard(hearing) })
@@ -337,7 +351,7 @@ fn recorded(shared: &Shared) -> Vec<pb::Node> {
     shared.group.machine().nodes().filter_map(|record| record.node.clone()).collect()
 }
 
-/// Whether every node has reported that has to before a loss is accepted.
+/// Whether all nodes have reported that must do so before a loss is accepted.
 fn gathered(shared: &Shared) -> std::result::Result<(), Wait> {
     let without =
         shared.standing.accepting.lock().as_ref().map(|accepting| accepting.without.clone()).unwrap_or_default();
@@ -356,17 +370,17 @@ fn gathered(shared: &Shared) -> std::result::Result<(), Wait> {
          accept-loss --without NODE`",
         missing.join(", ")
     );
-    // Some of them may sleep by the plan.
+    // Nodes that have not reported may sleep by the plan in force.
     Err(Wait { why, takes_plans: true })
 }
 
-/// Draws a new lineage, above all that was told.
+/// Records the loss as accepted, with a new random lineage and with floors above every number that was reported.
 async fn accept_loss(shared: &Shared) -> Result<()> {
     let Some(gathered) = shared.standing.accepting.lock().clone() else { return Ok(()) };
     let lineage = (shared.runtime.random_u64() >> 1) | 1;
     let superseded = gathered.lineages.iter().copied().collect();
     shared.group.propose(Op::RaiseFloors(pb::RaiseFloors { lineage, superseded, epoch: gathered.epoch })).await?;
-    // Ordering: the word is taken back only when it is recorded that it was followed.
+    // Ordering: the operator's order is cleared only after the log has it. A crash between the two would lose it.
     accept::clear(&shared.runtime, &shared.options.data_dir).await?;
     *shared.standing.accepting.lock() = None;
     tracing::warn!(
@@ -382,26 +396,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_are_taken_when_nobody_speaks_in_time() {
-        let takes = |expected, told, waited| {
+    fn plans_are_taken_when_no_node_reports_in_time() {
+        let takes = |expected, reported, waited| {
             let span = Duration::from_secs;
-            is_unheard(Hearing { expected, told, waited: span(waited), patience: span(3) })
+            is_unheard(Hearing { expected, reported, waited: span(waited), patience: span(3) })
         };
-        assert!(!takes(1, 0, 2), "it may speak yet");
+        assert!(!takes(1, 0, 2), "it may still report");
         assert!(takes(1, 0, 3), "others have to be woken");
         assert!(!takes(3, 1, 3), "the master is about to serve");
     }
 
     #[test]
-    fn a_master_waits_for_who_is_on_and_not_for_ever() {
-        let hearing = |expected, told, waited| {
+    fn a_master_waits_for_nodes_that_are_on_and_not_for_ever() {
+        let hearing = |expected, reported, waited| {
             let span = Duration::from_secs;
-            is_enough(Hearing { expected, told, waited: span(waited), patience: span(3) })
+            is_enough(Hearing { expected, reported, waited: span(waited), patience: span(3) })
         };
-        assert!(hearing(3, 3, 0), "all have said");
+        assert!(hearing(3, 3, 0), "all have reported");
         assert!(!hearing(3, 1, 2), "others may come");
         assert!(hearing(3, 1, 3), "one knows the last run");
-        assert!(!hearing(3, 0, 1000), "nobody knows anything");
+        assert!(!hearing(3, 0, 1000), "no node has reported");
         assert!(hearing(0, 1, 0) && hearing(0, 0, 3) && !hearing(0, 0, 2), "all sleep by plan");
     }
 }

@@ -1,42 +1,49 @@
-//! A process that says that it is a node, and is not: a copy of its directory, or the directory as it was.
+//! Twins: processes that claim to be a node, but run from a copy of its directory, or from an older state of it.
 //!
-//! Each volume counts in its label how often it was opened, and syncs that before anything else. A counter that is not
-//! above the recorded one belongs to a directory that was copied before: its twin is the node, or it went back in time.
+//! Each volume counts its starts in its label, and syncs the count before it does anything else. A count that is not
+//! above the recorded one belongs to a copied directory. Either another process is the node, or the node went back in
+//! time.
 
 use ebb_types::{NodeId, Result, VolumeId, bail};
 use ebb_wire::pb;
 
 use crate::shared::Shared;
 
-/// What a registration is, compared with what is recorded.
+/// A registration compared with the recorded node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
-    /// The node, started again.
+    /// It is the node, started again.
     Welcome,
-    /// This volume of it was started more often than its directory knows.
-    Older { volume: u64, recorded: u64, told: u64 },
-    /// This volume has less in its journal than it told.
-    Shorter { volume: u64, recorded: u64, told: u64 },
+    /// The volume was started more often than its label says.
+    Older { volume: VolumeId, recorded: u64, claimed: u64 },
+    /// The volume's journal is shorter than it once reported.
+    Shorter { volume: VolumeId, recorded: u64, claimed: u64 },
 }
 
-/// `lsn`: how far a volume's journal is known to have come.
-fn compare(recorded: &pb::Node, told: &pb::RegisterNode, lsn: impl Fn(VolumeId) -> u64) -> Verdict {
-    for volume in told.volumes.iter().filter(|volume| volume.starts > 0) {
+/// Compares a registration with the recorded node. `lsn(volume)` is the highest position that the volume's journal has
+/// reported.
+// I-88: of all processes that claim to be one node at most one is served, and none whose directory went back.
+fn compare(recorded: &pb::Node, call: &pb::RegisterNode, lsn: impl Fn(VolumeId) -> u64) -> Verdict {
+    // A count of 0 comes from a release without this counter.
+    for volume in call.volumes.iter().filter(|volume| volume.starts > 0) {
         let same = |known: &&pb::Volume| (known.id, known.incarnation) == (volume.id, volume.incarnation);
         let Some(known) = recorded.volumes.iter().find(same) else { continue };
-        let other = recorded.boot != 0 && recorded.boot != told.boot;
+        let other = recorded.boot != 0 && recorded.boot != call.boot;
+        let id = VolumeId::new(volume.id);
         if volume.starts < known.starts || volume.starts == known.starts && other {
-            return Verdict::Older { volume: volume.id, recorded: known.starts, told: volume.starts };
+            return Verdict::Older { volume: id, recorded: known.starts, claimed: volume.starts };
         }
-        let reached = lsn(VolumeId::new(volume.id));
+        let reached = lsn(id);
         if volume.lsn < reached {
-            return Verdict::Shorter { volume: volume.id, recorded: reached, told: volume.lsn };
+            return Verdict::Shorter { volume: id, recorded: reached, claimed: volume.lsn };
         }
     }
     Verdict::Welcome
 }
 
-/// Refuses a process that is not the node that it says, with the reason and the way on.
+/// Refuses a process that is not the node that it claims to be.
+///
+/// Errors: `Superseded`, with the reason and the remedy.
 pub(crate) fn check(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
     let node = NodeId::new(call.node);
     let recorded = shared.group.machine().registered(node).cloned();
@@ -46,24 +53,24 @@ pub(crate) fn check(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
         let soft = shared.soft();
         let registry = &soft.registry;
         let verdict = compare(&recorded, call, |volume| registry.lsn(node, volume));
-        let (volume, what) = match verdict {
+        let (volume, finding) = match verdict {
             Verdict::Welcome => return Ok(()),
-            Verdict::Older { volume, recorded, told } => {
-                (volume, format!("was started {recorded} times, and its label there says {told}"))
+            Verdict::Older { volume, recorded, claimed } => {
+                (volume, format!("was started {recorded} times, and its label there says {claimed}"))
             }
-            Verdict::Shorter { volume, recorded, told } => {
-                (volume, format!("has told of entry {recorded} of its journal, and has {told} there"))
+            Verdict::Shorter { volume, recorded, claimed } => {
+                (volume, format!("has reported entry {recorded} of its journal, and has {claimed} there"))
             }
         };
-        let path = call.volumes.iter().find(|told| told.id == volume).map_or("", |told| told.path.as_str());
+        let path = call.volumes.iter().find(|known| known.id == volume.raw()).map_or("", |known| known.path.as_str());
         let found = format!(
-            "volume v{volume} of {node} {what} ({}, {}, process {}, {path})",
+            "volume {volume} of {node} {finding} ({}, {}, process {}, {path})",
             call.host, call.address, call.pid
         );
         match registry.lately(node, now).filter(|(boot, _)| boot.raw() != call.boot) {
             Some((_, pid)) => format!(
                 "two processes say that they are {node}: {found}; the other one is process {pid} at {} and serves. One \
-                 directory is a copy of the other: what writers tell one of them the other does not have, so the second one \
+                  directory is a copy of the other: what writers send to one of them the other does not have, so the second one \
                  is refused. End it, and give it a directory of its own",
                 recorded.address
             ),
@@ -88,24 +95,22 @@ mod tests {
         pb::Volume { id: 5, incarnation: 9, starts, lsn, ..Default::default() }
     }
 
-    fn judged(starts: u64, boot: u64, lsn: u64) -> Verdict {
+    fn compared(starts: u64, boot: u64, lsn: u64) -> Verdict {
         let recorded = pb::Node { id: 3, boot: 70, volumes: vec![volume(7, 0)], ..Default::default() };
-        let told = pb::RegisterNode { node: 3, boot, volumes: vec![volume(starts, lsn)], ..Default::default() };
-        compare(&recorded, &told, |_| 100)
+        let call = pb::RegisterNode { node: 3, boot, volumes: vec![volume(starts, lsn)], ..Default::default() };
+        compare(&recorded, &call, |_| 100)
     }
 
     #[test]
-    fn who_was_started_less_often_than_recorded_is_an_older_copy() {
-        assert_eq!(judged(7, 70, 100), Verdict::Welcome, "the same process");
-        assert_eq!(judged(8, 71, 100), Verdict::Welcome, "started again");
-        assert_eq!(judged(12, 71, 100), Verdict::Welcome, "starts that never came to register leave gaps");
-        assert_eq!(judged(0, 71, 100), Verdict::Welcome, "a release that does not count");
-        assert_eq!(
-            judged(7, 71, 100),
-            Verdict::Older { volume: 5, recorded: 7, told: 7 },
-            "a copy that was started beside it"
-        );
-        assert_eq!(judged(6, 71, 100), Verdict::Older { volume: 5, recorded: 7, told: 6 }, "put back");
-        assert_eq!(judged(8, 71, 99), Verdict::Shorter { volume: 5, recorded: 100, told: 99 }, "copied while it ran");
+    fn a_process_started_less_often_than_recorded_is_an_older_copy() {
+        let older = |claimed| Verdict::Older { volume: VolumeId::new(5), recorded: 7, claimed };
+        let shorter = Verdict::Shorter { volume: VolumeId::new(5), recorded: 100, claimed: 99 };
+        assert_eq!(compared(7, 70, 100), Verdict::Welcome, "the same process");
+        assert_eq!(compared(8, 71, 100), Verdict::Welcome, "started again");
+        assert_eq!(compared(12, 71, 100), Verdict::Welcome, "starts that never came to register leave gaps");
+        assert_eq!(compared(0, 71, 100), Verdict::Welcome, "a release that does not count");
+        assert_eq!(compared(7, 71, 100), older(7), "a copy that was started beside it");
+        assert_eq!(compared(6, 71, 100), older(6), "put back");
+        assert_eq!(compared(8, 71, 99), shorter, "copied while it ran");
     }
 }

@@ -1,4 +1,4 @@
-//! What time brings: sessions that end, nodes that die, inodes that nobody needs any more.
+//! Periodic work: the end of sessions, the death of nodes, and the freeing of inodes without names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::vigil;
 use crate::waker::{Silence, before, millis, owed_heartbeat};
 
 const PERIOD: Duration = Duration::from_millis(500);
-/// Inodes freed by one command.
+/// Maximum number of inodes freed by one command.
 const REAP_MAX: usize = 500;
-/// Removals that turn up together go out together.
+/// Time for which removals are gathered, so that one command frees them.
 const GATHER: Duration = Duration::from_millis(20);
-/// So do those whose time ends together.
+/// The same for inodes whose time as nameless inodes ends.
 const GATHER_KEPT: Duration = Duration::from_millis(100);
 
-/// Ends sessions and declares nodes dead. Runs as long as the master.
+/// Ends sessions and declares nodes dead. Runs until the master stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     while !shared.is_stopped() {
         end_reclaim(&shared);
@@ -44,7 +44,8 @@ fn end_reclaim(shared: &Shared) {
     let is_over = if now < until {
         !soft.sessions.any_unclaimed(crate::leases::MASTER)
     } else {
-        // Who has polled lives, and is about to tell; if it is cut off instead, its session ends within that time.
+        // A session that has polled lives, and is about to reclaim. If it is cut off instead, it expires within that
+        // time.
         !soft.sessions.any_about_to_reclaim() || now >= until.after(shared.options.session_ttl)
     };
     if is_over {
@@ -63,7 +64,7 @@ async fn end_sessions(shared: &Shared) {
         let plans = &soft.plans;
         let owes_word = |host: &HostName, silent: Duration| {
             let Some(node) = hosts.get(host.as_str()) else { return true };
-            // Who is off for good is not waited for: others may want its leases.
+            // A host that is off without an end is not waited for, because others may want its leases.
             let wakes = plans.next_wake_ms(*node, now_ms).is_some();
             !wakes || plans.is_overdue(*node, before(now_ms, silent), now_ms, millis(shared.options.session_ttl))
         };
@@ -74,32 +75,33 @@ async fn end_sessions(shared: &Shared) {
     };
     for session in expired {
         let until = shared.soft().begin_end(session);
-        // Looked at again: others that are late may end before it.
+        // Proxies may still believe in the session. Others that expire earlier may be ended first, so this one waits
+        // for another round.
         if until.is_some_and(|until| shared.runtime.now() < until) {
             continue;
         }
-        tracing::info!(%session, "session expired");
+        tracing::info!(%session, "a session has expired");
         match shared.group.propose(Op::CloseSession(session.raw())).await {
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::SessionExpired | ErrorKind::NotFound) => {
                 shared.soft().sessions.remove(session);
             }
-            Err(error) => tracing::warn!(%session, %error, "an expired session is not closed yet"),
+            Err(error) => tracing::warn!(%session, %error, "an expired session could not be closed; it is tried again"),
         }
     }
 }
 
-/// Sessions for which others have waited long enough, though they poll.
+/// Sessions that poll, but have owed an action for too long.
 fn overdue(soft: &Soft) -> impl Iterator<Item = SessionId> + '_ {
     let leases = soft.sessions.overdue().map(|(session, inode)| (session, inode, "give a lease back"));
     let names = soft.watches.overdue().map(|(session, inode)| (session, inode, "forget"));
-    leases.chain(names).map(|(session, inode, what)| {
-        tracing::warn!(%session, %inode, "it was told long ago to {what} and did not: its session ends");
+    leases.chain(names).map(|(session, inode, action)| {
+        tracing::warn!(%session, %inode, "the session was asked long ago to {action} and has not done so: it ends");
         session
     })
 }
 
-/// Nodes by the hosts that they are.
+/// Nodes by their hosts.
 fn node_hosts(shared: &Shared) -> BTreeMap<String, NodeId> {
     let machine = shared.group.machine();
     nodes(&machine).map(|node| (node.host.clone(), NodeId::new(node.id))).collect()
@@ -130,7 +132,7 @@ fn note_deaths(shared: &Shared) {
     shared.tell_node_map();
 }
 
-/// Settles doubts about replicas. Runs as long as the master.
+/// Resolves doubts about replicas. Runs until the master stops.
 pub(crate) async fn run_doubts(shared: Arc<Shared>) {
     while !shared.is_stopped() {
         settle_doubts(&shared).await;
@@ -138,14 +140,14 @@ pub(crate) async fn run_doubts(shared: Arc<Shared>) {
     }
 }
 
-/// Frees inodes without a name that no session has open. Runs as long as the master.
+/// Frees inodes without a name that no session has open. Runs until the master stops.
 pub(crate) async fn run_reaper(shared: Arc<Shared>) {
     while !shared.is_stopped() {
         let Ready { inodes, more, next } = ready_to_reap(&shared);
         if !inodes.is_empty() {
             let inodes = inodes.iter().map(|inode| inode.raw()).collect();
             if let Err(error) = shared.group.propose(Op::Reap(pb::Reap { inodes })).await {
-                tracing::warn!(%error, "removed files are not freed yet");
+                tracing::warn!(%error, "removed files could not be freed; it is tried again");
                 shared.runtime.sleep(PERIOD).await;
             } else if more {
                 continue;
@@ -159,27 +161,27 @@ pub(crate) async fn run_reaper(shared: Arc<Shared>) {
     }
 }
 
-/// Whether an inode without a name that no session has open has not been freed yet.
+/// Whether some inode without a name and without an open handle is not freed yet.
 pub(crate) fn is_reaping(shared: &Shared) -> bool {
     let machine = shared.group.machine();
     let soft = shared.soft();
     machine.orphans().any(|inode| !soft.leases.is_open(inode))
 }
 
-/// What can be freed.
+/// Inodes that can be freed now.
 #[derive(Default)]
 struct Ready {
     inodes: Vec<InodeId>,
-    /// There are more.
+    /// Whether there are more.
     more: bool,
-    /// When the next one can be, as far as time alone decides that.
+    /// Time until the next one can be freed, if only time keeps it.
     next: Option<Duration>,
 }
 
 fn ready_to_reap(shared: &Shared) -> Ready {
     let machine = shared.group.machine();
     let (mut soft, now) = (shared.soft(), shared.runtime.now());
-    // Sessions of an earlier master process may have them open.
+    // I-60: sessions that have not reclaimed yet may have any of them open.
     if soft.reclaim_until.is_some() {
         return Ready::default();
     }
@@ -198,7 +200,8 @@ fn ready_to_reap(shared: &Shared) -> Ready {
         }
         if let Some(holder) = machine.holder(inode).filter(|holder| soft.sessions.contains(*holder)) {
             tracing::trace!(%inode, %holder, "a removed file stays: its lease is asked for");
-            // A holder without a handle still flushes: it may stop, unless a link that is under way gives the file its first name.
+            // A holder without an open handle still flushes. It may stop, unless a link in progress is about to give
+            // the file its first name.
             if machine.is_linkable(inode) {
                 soft.sessions.recall(holder, inode, Mode::None);
             } else {

@@ -1,7 +1,7 @@
-//! What a decision goes by: the logged state, the soft state and the time, at one moment.
+//! The view of a decision: the logged state, the soft state and the time of one moment.
 //!
-//! A view borrows all three, so that no part of it is older than another. Whoever makes one has both locks: it is for a short
-//! look, and for no await.
+//! A view borrows all three, so that no part is older than another. It holds both locks, so it must be short-lived and
+//! must not outlive an await.
 
 use std::collections::BTreeSet;
 
@@ -18,31 +18,31 @@ use crate::registry::Rest;
 use crate::shared::Shared;
 use crate::soft::Soft;
 
-/// Two nodes must serve together for so long to copy from one to the other, besides what the bytes take.
+/// Minimum time for which two nodes must be awake together for a copy, besides the transfer of the bytes.
 const MEETING_MS: u64 = 100;
-/// Bytes a second that a copy makes at least where there is no limit.
+/// Assumed minimum rate of a copy, in bytes per second, if there is no limit.
 const LEAST_RATE: u64 = 50 << 20;
-/// A wait for two nodes that is no longer than this is nothing to writers.
+/// A wait for two nodes up to this time is no burden to writers.
 const SOON_MS: u64 = 2_000;
 
-/// See the module.
+/// State of the cluster at one moment.
 #[derive(Clone, Copy)]
 pub(crate) struct ClusterView<'a> {
     pub machine: &'a Machine,
     pub soft: &'a Soft,
     pub options: &'a Options,
     pub now: Moment,
-    /// Milliseconds since the Unix epoch, as plans count.
+    /// Milliseconds since the Unix epoch, the time of power plans.
     pub now_ms: u64,
 }
 
 impl Shared {
-    /// The cluster as it is now.
+    /// The present view.
     pub(crate) fn view<'a>(&'a self, machine: &'a Machine, soft: &'a Soft) -> ClusterView<'a> {
         ClusterView { machine, soft, options: &self.options, now: self.runtime.now(), now_ms: self.wall_ms() }
     }
 
-    /// Looks at the cluster as it is now. `look` takes no lock.
+    /// Calls `look` with the present view. `look` must take no lock.
     #[track_caller]
     pub(crate) fn with_view<T>(&self, look: impl FnOnce(&ClusterView<'_>) -> T) -> T {
         let machine = self.group.machine();
@@ -52,12 +52,12 @@ impl Shared {
 }
 
 impl ClusterView<'_> {
-    /// Every node that is recorded.
+    /// All recorded nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         nodes(self.machine).map(|node| NodeId::new(node.id))
     }
 
-    /// What the plans make of a node.
+    /// Sleep of a node by the power plans.
     pub(crate) fn rest(&self, node: NodeId) -> Rest {
         rest(&self.soft.plans, node, self.now_ms)
     }
@@ -67,40 +67,40 @@ impl ClusterView<'_> {
         self.rest(node) == Rest::Off
     }
 
-    /// Whether copies may belong to a node: it is known, not dead, and not being drained.
+    /// Whether a node may be a home of copies: it is known, not dead, and not being drained.
     pub(crate) fn is_home(&self, node: NodeId) -> bool {
         let record = self.machine.node(node);
         record.is_some_and(|record| !record.draining) && !self.soft.registry.is_dead(node)
     }
 
-    /// How a member is, from all that is known.
+    /// Condition of a member.
     pub(crate) fn condition(&self, metablock: MetablockId, member: &pb::Member) -> Condition {
         condition(self.machine, self.soft, metablock, member)
     }
 
-    /// A set, and how its members are.
+    /// A set with its members' conditions.
     pub(crate) fn set(&self, metablock: MetablockId, record: &pb::Metablock, wanted: u32) -> SetView {
         let members = record.members.iter().map(|member| (*member, self.condition(metablock, member)));
         SetView { wanted: wanted.max(1) as usize, members: members.collect() }
     }
 
-    /// Members that can be read, now or when they wake.
+    /// Readable members. Some may first have to wake.
     pub(crate) fn sources(&self, metablock: MetablockId, record: &pb::Metablock) -> Vec<pb::Member> {
         let is_good =
             |member: &&pb::Member| matches!(self.condition(metablock, member), Condition::Good | Condition::Draining);
         record.members.iter().filter(is_good).copied().collect()
     }
 
-    /// Where the copy belongs that is missing beside `staying`: of the first of `members` that is a guest, or switched off by
-    /// the plan. `None`: no home is to be kept, and the layout finds another one.
+    /// The home of the copy that is missing beside `staying`, if it must be kept. It is the home of the first of
+    /// `members` that is a guest, or that a plan switches off. `None` means that the layout chooses another home.
     pub(crate) fn home_to_keep(&self, members: &[pb::Member], staying: &[pb::Member]) -> Option<NodeId> {
         let gone = members.iter().filter(|member| !staying.iter().any(|other| other.home_id() == member.home_id()));
         let kept = gone.filter(|member| member.is_guest() || self.is_off(member.node_id()));
         kept.map(pb::Member::home_id).find(|home| self.is_home(*home))
     }
 
-    /// Nodes where a stray replica of this metablock waits for its deletion: it would take a new copy with it. Those that are
-    /// off take no copy now, and may be its home.
+    /// Nodes where a stray replica of this metablock waits for deletion. A new copy there would be deleted with it.
+    /// Nodes that are off are left out, because they take no copy now and may be its home.
     pub(crate) fn nodes_with_strays(&self, metablock: MetablockId) -> Vec<NodeId> {
         let volumes = self.soft.work.strays(metablock);
         let has = |node: &&pb::Node| node.volumes.iter().any(|volume| volumes.contains(&VolumeId::new(volume.id)));
@@ -108,25 +108,25 @@ impl ClusterView<'_> {
         nodes.filter(|node| !self.is_off(*node)).collect()
     }
 
-    /// Nodes that take part in as many copies as they may, and could not in one more of `bytes`.
+    /// Nodes whose limit has no room for another copy of `bytes`.
     pub(crate) fn busy_nodes(&self, bytes: u64) -> Vec<NodeId> {
         let work = &self.soft.work;
         let nodes: BTreeSet<NodeId> = work.copies.values().flat_map(|copy| [copy.source, copy.target]).collect();
         nodes.into_iter().filter(|node| !work.takes(*node, bytes, self.options.copies_per_node_max)).collect()
     }
 
-    /// How long two nodes must serve together for a copy of so many bytes, in milliseconds.
+    /// Time for which two nodes must be awake together for a copy of `bytes`, in milliseconds.
     pub(crate) fn need_ms(&self, bytes: u64) -> u64 {
         need_ms(self.options, bytes)
     }
 
-    /// The way of a copy of so many bytes, if the plans ever wake both nodes.
+    /// Route of a copy of `bytes`, if the plans ever wake both nodes.
     pub(crate) fn route(&self, source: NodeId, target: NodeId, bytes: u64) -> Option<Route> {
         choose_route(&self.soft.plans, source, target, self.now_ms, self.need_ms(bytes))
     }
 
-    /// The member to copy from to a node: of those that are not busy and that the plans wake the one that meets it soonest, then
-    /// the one that has least to do. A node that is switched off is no source, however idle.
+    /// Chooses the source of a copy to a node: among members that are not busy and that the plans wake, the one that
+    /// meets the target soonest, then the one with the least load. A node that is switched off is never a source.
     pub(crate) fn choose_source(&self, sources: &[pb::Member], target: NodeId, bytes: u64) -> Option<pb::Member> {
         let busy = self.busy_nodes(bytes);
         let idle = sources.iter().filter(|source| !busy.contains(&source.node_id()));
@@ -135,26 +135,26 @@ impl ClusterView<'_> {
         best.map(|(_, source)| source)
     }
 
-    /// Whether a copy that can wait may begin: the nodes serve together now or soon, or never do. Writers to its file are kept
-    /// waiting while it is under way.
+    /// Whether a copy that can wait may start: the nodes are awake together now or soon, or never. The file's writers
+    /// pause during the copy, so it must not wait long for its nodes.
     pub(crate) fn is_time(&self, source: NodeId, target: NodeId, bytes: u64) -> bool {
         matches!(self.route(source, target, bytes), Some(Route::Direct { wait_ms: 0..=SOON_MS } | Route::ByProxy))
     }
 
     /// Whether replicas may be deleted (docs/protocol.md, "Repair").
     pub(crate) fn is_safe_start(&self) -> bool {
-        // What a lost history left behind may be all that there is of a file.
+        // A replica that a lost history left behind may be the only copy of a file's data.
         !self.machine.deletions_held()
             && self.soft.registry.is_safe_start(self.machine.nodes(), |node| self.is_off(node))
     }
 }
 
-/// Every node that is recorded.
+/// All recorded nodes.
 pub(crate) fn nodes(machine: &Machine) -> impl Iterator<Item = &pb::Node> {
     machine.nodes().filter_map(|record| record.node.as_ref())
 }
 
-/// How a member is, from all that is known.
+/// Condition of a member, by everything that is known.
 pub(crate) fn condition(machine: &Machine, soft: &Soft, metablock: MetablockId, member: &pb::Member) -> Condition {
     let (node, volume) = (member.node_id(), member.volume_id());
     let Some(record) = machine.node(node) else { return Condition::NodeLost };
@@ -162,7 +162,7 @@ pub(crate) fn condition(machine: &Machine, soft: &Soft, metablock: MetablockId, 
         return Condition::NodeLost;
     }
     let known = record.node.iter().flat_map(|node| &node.volumes).find(|known| known.id == member.volume);
-    // Another life of the volume does not have this replica.
+    // Another incarnation of the volume does not have this replica.
     if known.is_none_or(|known| known.incarnation != member.incarnation) || soft.registry.is_poisoned(node, volume) {
         return Condition::VolumeLost;
     }
@@ -177,11 +177,11 @@ pub(crate) fn condition(machine: &Machine, soft: &Soft, metablock: MetablockId, 
     }
 }
 
-/// How long two nodes must serve together for a copy of so many bytes, in milliseconds.
+/// Time for which two nodes must be awake together for a copy of `bytes`, in milliseconds.
 pub(crate) fn need_ms(options: &Options, bytes: u64) -> u64 {
     let rate = match options.copy_rate_bytes_per_sec {
         0 => LEAST_RATE,
-        // Four large copies share a node's rate, at most.
+        // At most four large copies share a node's rate.
         all => (all / 4).max(1),
     };
     MEETING_MS + bytes.saturating_mul(1000) / rate

@@ -1,13 +1,13 @@
-//! Silence counts while this process can hear.
+//! The vigil: silence counts only while this process can hear.
 //!
-//! A master that was stopped (SIGSTOP, a pause of its virtual machine, a swap storm, a suspended host) heard nobody meanwhile, and
-//! what was said to it waits in its sockets. Sessions and nodes that it would find silent by the clock have done
-//! nothing wrong: to end them for its own pause would lose unsynced writes, locks and copies. A restart gives everybody
-//! the full time anew; a pause gives back what it took.
+//! A stopped master (SIGSTOP, a pause of its virtual machine, swapping, a suspended host) hears nothing, and messages
+//! wait in its sockets. Sessions and nodes that are then silent by the clock have done nothing wrong. To end them for
+//! the master's own pause would lose unsynced writes, locks and copies. A restart gives every session and node its full
+//! time again. A pause is discounted in the same way.
 //!
-//! A mark is made every [`PERIOD`]. A gap between two marks beyond [`TOLERANCE`] was a pause, and everybody's time moves by it.
-//! It only ever moves later, which is safe: a client stops to believe in its session by its own clock. A plain state
-//! machine; moments come in as arguments.
+//! A mark is made every [`PERIOD`]. If two marks are further apart than that by [`TOLERANCE`], there was a pause, and
+//! all deadlines move by it. They only move later, which is safe: a client stops believing in its session by its own
+//! clock. A plain state machine; moments come in as arguments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use ebb_runtime::{Moment, Plant};
 
 use crate::shared::Shared;
 
-/// Between two marks.
+/// Interval of the marks.
 pub const PERIOD: Duration = Duration::from_millis(200);
-/// A mark that is late by less is a busy machine's.
+/// Maximum delay of a mark on a busy machine. A longer one is a pause.
 pub const TOLERANCE: Duration = Duration::from_secs(1);
 
-/// When this process was last seen to run.
+/// The moment when this process was last known to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Vigil {
     last: Moment,
 }
 
 impl Vigil {
-    /// It runs now.
+    /// A vigil that starts now.
     #[must_use]
     pub fn new(now: Moment) -> Self {
         Self { last: now }
     }
 
-    /// It runs. Returns for how long it did not, if that was a pause.
+    /// Makes a mark. Returns the length of the pause before it, if there was one.
     pub fn mark(&mut self, now: Moment) -> Option<Duration> {
         let gap = now.since(self.last);
         self.last = now.max(self.last);
@@ -42,24 +42,25 @@ impl Vigil {
     }
 }
 
-/// Marks that this process runs, and returns the moment of that. Silence is judged as of such a moment: after a pause nobody
-/// knows which task goes on first, and a pause may come between the mark and the judgement.
+/// Makes a mark, and returns its moment. Silence is measured at such a moment. After a pause any task may run first,
+/// and a pause may fall between a mark and a later look at the clock.
 pub(crate) fn mark(shared: &Shared) -> Moment {
-    // Ordering: the mark and the times move in one step, or another task would judge between the two.
+    // Ordering: the mark and the deadlines change under one lock, or another task would act on the old deadlines in
+    // between.
     let mut soft = shared.soft();
     let now = shared.runtime.now();
     let Some(pause) = soft.vigil.mark(now) else { return now };
     if shared.runtime.has_plant(Plant::BlamesSilence) {
         return now;
     }
-    tracing::warn!(?pause, "this process did not run for a while: nobody's silence during that time counts");
+    tracing::warn!(?pause, "this process did not run for a while: silence during that time does not count");
     soft.sessions.on_pause(pause, now);
     soft.reclaim_until = soft.reclaim_until.map(|until| until.after(pause));
     soft.registry.on_pause(pause, now);
     now
 }
 
-/// Marks as long as the master runs.
+/// Makes marks until the master stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     while !shared.is_stopped() {
         mark(&shared);

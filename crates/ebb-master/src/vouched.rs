@@ -1,10 +1,12 @@
-//! What proxies in processes of their own were told of sessions: that one lives, for a while.
+//! Vouching for sessions to proxies in processes of their own: an answer says that a session lives, for a while.
 //!
-//! A proxy carries an operation out only while its session lives, and whoever gets the session's locks must find that done
-//! or not done (docs/protocol.md, Shared files, 7). A proxy in the master's process asks each time. One elsewhere asks
-//! beforehand: the answer is good for [`BELIEF`], counted by the proxy from asking and here from answering, on clocks that
-//! go on in sleep. So a session ends in two steps: nobody is told any more that it lives, and when the last answer is not
-//! good any more, it is over. A plain state machine; moments come in as arguments.
+//! A proxy carries out an operation only while its session lives. The next owner of the session's locks must find the
+//! operation done or not done (docs/protocol.md, Shared files, 7). A proxy in the master's process asks each time. A
+//! separate proxy asks in advance. The answer holds for [`BELIEF`], which the proxy counts from its question and the
+//! master from its answer. Both clocks run during sleep.
+//!
+//! So a session ends in two steps. First no proxy gets a new answer that it lives. Then, when the last answer has
+//! expired, it is over. A plain state machine; moments come in as arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,51 +14,56 @@ use std::time::Duration;
 use ebb_runtime::Moment;
 use ebb_types::SessionId;
 
-/// How long an answer is good. Long enough that proxies do not ask all the time, and short beside the life of a session.
+/// Validity of an answer: long enough that proxies seldom ask, and short beside the life of a session.
 pub const BELIEF: Duration = Duration::from_secs(3);
 
-/// Who was vouched for.
+/// The answers to proxies, and the sessions that are ending.
 #[derive(Debug)]
 pub struct Vouched {
-    /// When this began: what an earlier process of the master said may be good for a while after that.
+    /// Start of this process. Answers of an earlier process may be valid for a while after it.
     since: Moment,
-    told: BTreeMap<SessionId, Moment>,
+    /// The last positive answer about each session.
+    vouched: BTreeMap<SessionId, Moment>,
     ending: BTreeSet<SessionId>,
 }
 
 impl Vouched {
-    /// This process has told nobody yet.
+    /// An empty table of a process that started at `since`.
     #[must_use]
     pub fn new(since: Moment) -> Self {
-        Self { since, told: BTreeMap::new(), ending: BTreeSet::new() }
+        Self { since, vouched: BTreeMap::new(), ending: BTreeSet::new() }
     }
 
-    /// A proxy asks about a session that is there. True: it is told that it lives. False: it is about to end.
+    /// Answers whether a known session lives. Returns false once its end has begun.
     pub fn vouch(&mut self, session: SessionId, now: Moment) -> bool {
         if self.ending.contains(&session) {
             return false;
         }
-        self.told.insert(session, now);
+        self.vouched.insert(session, now);
         true
     }
 
-    /// Nobody is told any more that it lives. Returns when nobody can believe it any more.
+    /// Stops positive answers about the session. Returns the moment when the last one expires.
     pub fn begin_end(&mut self, session: SessionId) -> Moment {
         self.ending.insert(session);
-        self.told.get(&session).copied().unwrap_or(self.since).after(BELIEF)
+        self.expires(session)
     }
 
-    /// Sessions whose end has begun, and in which nobody can believe any more: one that is heard of again meanwhile ends
-    /// all the same, for proxies were told so.
+    /// Sessions whose end has begun and whose last answer has expired. A session that is heard again meanwhile ends all
+    /// the same, because proxies have already been refused.
+    // I-48: a proxy may act for the session until the last answer has expired.
     #[must_use]
     pub fn due(&self, now: Moment) -> Vec<SessionId> {
-        let until = |session: &SessionId| self.told.get(session).copied().unwrap_or(self.since).after(BELIEF);
-        self.ending.iter().copied().filter(|session| until(session) <= now).collect()
+        self.ending.iter().copied().filter(|session| self.expires(*session) <= now).collect()
     }
 
-    /// It is over.
+    fn expires(&self, session: SessionId) -> Moment {
+        self.vouched.get(&session).copied().unwrap_or(self.since).after(BELIEF)
+    }
+
+    /// Removes a session that is over.
     pub fn forget(&mut self, session: SessionId) {
-        self.told.remove(&session);
+        self.vouched.remove(&session);
         self.ending.remove(&session);
     }
 }
@@ -87,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_process_said_is_waited_for() {
+    fn an_earlier_processs_answers_are_waited_for() {
         let mut vouched = Vouched::new(at(50_000));
         assert_eq!(vouched.begin_end(ONE), at(50_000).after(BELIEF));
     }

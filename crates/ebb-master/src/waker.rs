@@ -1,8 +1,8 @@
-//! Whether a node that is silent was woken at all. Pure.
+//! Whether a silent node had a chance to speak. Pure.
 //!
-//! Who sleeps by plan speaks again when the power client has woken it. While that was not there (killed, frozen, its host
-//! down) nodes missed their turns, and are silent without being broken: to take them for dead would give up the copies that
-//! they have.
+//! A node that sleeps by plan speaks again when the power client has woken it. While the power client is absent
+//! (killed, frozen, its host down), nodes miss their turns and are silent without being broken. To take them for dead
+//! would give up their copies. I-61.
 
 use std::time::Duration;
 
@@ -13,32 +13,32 @@ use ebb_wire::pb;
 
 use crate::registry::Heartbeat;
 
-/// The power client, as it was heard last.
+/// The power client, as last heard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Waker {
     heard: Moment,
-    /// For so long, until then, it had woken nodes by plan without a gap.
+    /// Time before that for which it had woken nodes by plan without a gap.
     kept: Duration,
 }
 
 impl Waker {
-    /// It asks for plans.
+    /// Records that the power client asks for plans.
     pub fn on_watch(call: &pb::WatchPower, now: Moment) -> Self {
         Self { heard: now, kept: Duration::from_millis(call.kept_ms) }
     }
 }
 
-/// What is looked at: a node that has been silent for so long.
+/// The silence of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence {
     pub node: NodeId,
     pub silent: Duration,
-    /// For so long it is waited for while it serves.
+    /// Time for which the node is waited for while it is awake.
     pub patience: Duration,
 }
 
-/// Whether the node should have spoken: it had not to be woken, or the power client was there to wake it. `wall_ms`: this
-/// moment by the wall's clock, in milliseconds since the Unix epoch.
+/// Whether the node owed a heartbeat: it was awake without being woken, or the power client was there to wake it.
+/// `wall_ms` is this moment in milliseconds since the Unix epoch.
 pub(crate) fn owed_heartbeat(
     plans: &Timetable,
     waker: Option<Waker>,
@@ -64,12 +64,12 @@ pub(crate) fn owed_heartbeat(
     }
 }
 
-/// Whole milliseconds that have passed.
+/// The span in whole milliseconds.
 pub(crate) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// So long before `now_ms`.
+/// The moment `span` before `now_ms`.
 pub(crate) fn before(now_ms: u64, span: Duration) -> u64 {
     now_ms.saturating_sub(millis(span))
 }

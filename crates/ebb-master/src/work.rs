@@ -1,7 +1,7 @@
-//! What background work there is: files to recover, sets to look at, replicas to delete.
+//! Queues of background work: files to recover, sets to repair, replicas to delete.
 //!
-//! Plain values. All of it is found out anew by each master process: from the logged state, from nodes' reports and
-//! from what clients notice.
+//! Plain values. Each master process finds all of it anew: from the logged state, from reports of nodes, and from
+//! clients.
 
 pub mod suspects;
 
@@ -17,18 +17,18 @@ use crate::parted::Parted;
 use crate::recovery::wait::Waiting;
 use crate::work::suspects::Suspects;
 
-/// A replica, as the map or a report names it.
+/// Key of a replica.
 pub type ReplicaKey = (MetablockId, VolumeId);
 
-/// Copies longer than this are slow for their bytes, shorter ones for their calls and syncs.
+/// Above this size the bytes dominate the cost of a copy; below it, calls and syncs do.
 const LARGE_BYTES: u64 = 1 << 20;
 
-/// Sets whose obstacles are remembered: for people, who look at some.
+/// Maximum number of sets whose obstacles are remembered. They are only shown to operators.
 const OBSTACLES_MAX: usize = 10_000;
-/// An obstacle that was not met again for so long is in no step's way any more: each chooser has come by meanwhile.
+/// Time after which an obstacle that was not met again is dropped. Every set has been tried again by then.
 const OBSTACLE_LASTS: Duration = Duration::from_secs(60);
 
-/// An obstacle in the way of a step, and when it was met last.
+/// An obstacle to a step, with its last occurrence.
 #[derive(Clone, Debug)]
 struct Met {
     at: Moment,
@@ -45,27 +45,27 @@ impl Met {
 /// A copy from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyInProgress {
-    /// Whose replica is read.
+    /// Node whose replica is read.
     pub source: NodeId,
-    /// Where the new one is written.
+    /// Node that gets the new replica.
     pub target: NodeId,
-    /// How much of a node's allowance it takes.
+    /// Part that it takes of a node's limit on copies.
     pub weight: usize,
-    /// What it is for.
+    /// Purpose of the copy.
     pub reason: Reason,
 }
 
 impl CopyInProgress {
-    /// A copy of `len` bytes: a large one weighs as much as four small ones.
+    /// A copy of `len` bytes. A large copy weighs as much as four small ones.
     #[must_use]
     pub fn new(source: NodeId, target: NodeId, len: u64, reason: Reason) -> Self {
         Self { source, target, weight: weight(len), reason }
     }
 
-    /// Its share of the rate that is allowed for all copies of a node; 0: no limit.
+    /// Its share of a node's copy rate, in bytes per second; 0 means no limit.
     ///
-    /// Invariant: copies under way on a node never weigh more than `weight_max` together ([`Work::takes`]), so together
-    /// they stay under the rate.
+    /// Invariant: the weights of all copies under way on a node add up to at most `weight_max` ([`Work::takes`]). So
+    /// together the copies stay under the rate.
     #[must_use]
     pub fn rate(&self, node_rate: u64, weight_max: usize) -> u64 {
         let share = u128::from(node_rate) * self.weight as u128 / weight_max.max(self.weight) as u128;
@@ -73,25 +73,35 @@ impl CopyInProgress {
     }
 }
 
+/// Part of a node's limit on copies that `len` bytes take.
 fn weight(len: u64) -> usize {
     if len > LARGE_BYTES { 4 } else { 1 }
 }
 
-/// What repair has done since this master process began.
+/// Copies that repair has made since this master process started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Copied {
-    /// Copies that joined their set.
+    /// Number of copies that joined their set.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of these copies.
     pub bytes: u64,
-    /// Members that recoveries had left out and that came back with everything: nothing was copied.
+    /// Members that recoveries had left out and that rejoined without a copy, because they had everything.
     pub rejoined: u64,
 }
 
+/// Where a new member's bytes came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A copy of another member.
+    Copied,
+    /// Its own replica: a recovery had left it out, and it had everything.
+    OwnReplica,
+}
+
 impl Copied {
-    /// A copy of so many bytes joined its set. `is_known`: the member had them already.
-    pub fn on_made(&mut self, is_known: bool, bytes: u64) {
-        if is_known {
+    /// Counts a member that joined its set with this many bytes.
+    pub fn on_made(&mut self, origin: Origin, bytes: u64) {
+        if origin == Origin::OwnReplica {
             self.rejoined += 1;
         } else {
             self.count += 1;
@@ -100,57 +110,75 @@ impl Copied {
     }
 }
 
+/// Whether a metablock is still in the map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Presence {
+    /// It has a set.
+    Mapped,
+    /// It was freed as a whole.
+    Freed,
+}
+
+/// Result of an attempt to recover a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attempt {
+    /// The file is recovered.
+    Done,
+    /// The file must be tried again.
+    Failed,
+}
+
 /// Queues of background work.
 #[derive(Debug, Default)]
 pub struct Work {
-    /// Files whose holder is gone.
+    /// Files whose lease holder is gone and that wait for recovery.
     pub recoveries: BTreeSet<InodeId>,
-    /// Of these, those that are being recovered.
+    /// Files that are being recovered.
     pub recovering: BTreeSet<InodeId>,
-    /// Files that could not be recovered at the last attempt.
+    /// Files whose last attempt at recovery failed.
     pub unrecovered: BTreeSet<InodeId>,
-    /// Files whose recovery waits for members that are only silent.
+    /// Files whose recovery waits for members that are silent but not dead.
     pub waiting: Waiting,
-    /// What recoveries left out, and turned out not to be what the set lacks: it is not asked again.
+    /// Replicas that a recovery left out and that were found unfit to rejoin. They are not asked again.
     pub unfit: BTreeSet<ReplicaKey>,
-    /// Whose turn is next.
+    /// Where the round over the files continues.
     next_recovery: InodeId,
-    /// Files whose holder lives, but has said that it does not hold them any more.
+    /// Files whose holder lives, but has said that it no longer holds them.
     pub abandoned: BTreeSet<InodeId>,
-    /// Files with replicas of a higher epoch than was ever given here, after a loss was accepted.
+    /// Files with replicas of a higher epoch than this log ever gave, after a loss was accepted.
     pub ahead: BTreeSet<InodeId>,
-    /// Sets to look at; they stay until they are as they should be.
+    /// Sets that are not, or may not be, as wanted.
     pub suspects: Suspects,
-    /// Nodes that get no copies of a file at present, for its writer cannot reach them.
+    /// Nodes that get no copies of a file at present, because its writer cannot reach them.
     pub parted: Parted,
-    /// Copies in progress.
+    /// Copies in progress for sets.
     pub copies: BTreeMap<MetablockId, CopyInProgress>,
-    /// Extra copies in progress, which no set misses.
+    /// Extra copies in progress, which no set needs.
     pub extra_copies: BTreeMap<MetablockId, CopyInProgress>,
-    /// Copies that recoveries make: they wait for no turn, and count for those that do.
+    /// Copies made by recoveries. They never wait, but count against the nodes' limits.
     pub recovery_copies: BTreeMap<ReplicaKey, CopyInProgress>,
-    /// Copies that were made.
+    /// Totals of finished copies.
     pub copied: Copied,
-    /// Why steps do not begin, as far as they were tried lately.
+    /// Obstacles that steps met recently.
     obstacles: BTreeMap<MetablockId, Met>,
-    /// Metablocks that lie off their chain, of a census that has just ended.
+    /// Metablocks off their chain, by a census that has just ended.
     pub misplaced: Option<Vec<MetablockId>>,
-    /// How many of the last ones began to move.
+    /// Number of the last misplaced metablocks whose move began.
     pub moved: Option<usize>,
-    /// Replicas known to be damaged or missing.
+    /// Replicas that are certainly damaged or missing.
     pub damaged: BTreeSet<ReplicaKey>,
-    /// Of these, those whose volume found no room for a good copy beside what it has.
+    /// Damaged replicas whose volume has no room for a good copy beside them.
     pub cramped: BTreeSet<ReplicaKey>,
-    /// Replicas that may be: to be asked for.
+    /// Replicas that may be damaged or missing. Their volumes are to be asked.
     pub doubts: BTreeSet<ReplicaKey>,
-    /// Replicas that the map does not name: to be deleted.
+    /// Replicas that the map does not name, to be deleted.
     pub excess: BTreeSet<(VolumeId, MetablockId)>,
-    /// When a volume last said that it had deleted something: its free space is told later.
+    /// When a volume last confirmed a deletion. It reports its free space later.
     pub freed: Option<Moment>,
 }
 
 impl Work {
-    /// A step for a set does not begin now.
+    /// Records an obstacle that keeps a step for a set from starting.
     pub fn on_obstacle(&mut self, metablock: MetablockId, reason: Reason, obstacle: Obstacle, now: Moment) {
         if self.obstacles.len() >= OBSTACLES_MAX {
             self.obstacles.retain(|_, met| met.lasts(now));
@@ -160,69 +188,75 @@ impl Work {
         }
     }
 
-    /// A step for a set has begun.
+    /// Records that a step for a set has started.
     pub fn on_begun(&mut self, metablock: MetablockId) {
         self.obstacles.remove(&metablock);
     }
 
-    /// A set is as it should be, or gone.
+    /// Drops a set that is as wanted, or gone.
     pub fn on_settled(&mut self, metablock: MetablockId) {
         self.suspects.remove(&metablock);
         self.obstacles.remove(&metablock);
     }
 
-    /// Why a step for a set has not begun, and what it is for.
+    /// The obstacle that a set's next step met recently, and the purpose of the step.
     #[must_use]
     pub fn obstacle(&self, metablock: MetablockId, now: Moment) -> Option<(Reason, &Obstacle)> {
         let met = self.obstacles.get(&metablock).filter(|met| met.lasts(now))?;
         Some((met.reason, &met.obstacle))
     }
 
-    /// Sets for which there is something to do, as far as is known.
+    /// Sets with work in progress or waiting.
     #[must_use]
     pub fn busy_sets(&self) -> BTreeSet<MetablockId> {
         let copied = self.copies.keys().chain(self.extra_copies.keys());
         copied.chain(self.obstacles.keys()).chain(self.suspects.iter()).copied().collect()
     }
 
-    /// A recorded set has changed; `exists`: the metablock is still in the map.
-    pub fn on_set_changed(&mut self, metablock: MetablockId, old: &[pb::Member], new: &[pb::Member], exists: bool) {
+    /// Records a change of a recorded set.
+    pub fn on_set_changed(
+        &mut self,
+        metablock: MetablockId,
+        old: &[pb::Member],
+        new: &[pb::Member],
+        presence: Presence,
+    ) {
         for member in old.iter().filter(|member| !new.iter().any(|other| other.is_at(member))) {
             let volume = member.volume_id();
             self.on_renewed(metablock, volume);
-            // What was freed as a whole is in the state machine's list of deleted replicas.
-            if exists {
+            // A freed metablock's replicas are in the state machine's list of deleted replicas instead.
+            if presence == Presence::Mapped {
                 self.excess.insert((volume, metablock));
             }
         }
         for member in new {
             self.excess.remove(&(member.volume_id(), metablock));
         }
-        if exists {
+        if presence == Presence::Mapped {
             self.suspects.insert(metablock);
         } else {
             self.on_settled(metablock);
         }
     }
 
-    /// A replica is damaged or missing for certain.
+    /// Records a replica that is certainly damaged or missing.
     pub fn on_damage(&mut self, metablock: MetablockId, volume: VolumeId) {
         self.damaged.insert((metablock, volume));
         self.suspects.insert(metablock);
     }
 
-    /// A replica is good again, or no member any more.
+    /// Records a replica that is good again, or no longer a member.
     pub fn on_renewed(&mut self, metablock: MetablockId, volume: VolumeId) {
         self.damaged.remove(&(metablock, volume));
         self.cramped.remove(&(metablock, volume));
         self.unfit.remove(&(metablock, volume));
     }
 
-    /// Volumes where a stray replica of this metablock waits for its deletion: it would take a new copy with it.
+    /// Volumes where a stray replica of this metablock waits for deletion. A new copy there would be deleted with it.
     #[must_use]
     pub fn strays(&self, metablock: MetablockId) -> BTreeSet<VolumeId> {
         let mut found = BTreeSet::new();
-        // Volumes are few and strays may be many: from volume to volume, not from stray to stray.
+        // Strays may be many and volumes are few, so the loop goes from volume to volume.
         let mut from = VolumeId::default();
         while let Some((volume, _)) = self.excess.range((from, MetablockId::default())..).next() {
             if self.excess.contains(&(*volume, metablock)) {
@@ -233,7 +267,7 @@ impl Work {
         found
     }
 
-    /// Weight of the copies in progress that read from or write to a node.
+    /// Total weight of the copies in progress that read from or write to a node.
     #[must_use]
     pub fn copy_load(&self, node: NodeId) -> usize {
         let touches = |copy: &&CopyInProgress| copy.source == node || copy.target == node;
@@ -241,25 +275,26 @@ impl Work {
         all.filter(touches).map(|copy| copy.weight).sum()
     }
 
-    /// Whether a node may take part in one more copy of `len` bytes. One copy is always allowed.
+    /// Whether a node may take part in another copy of `len` bytes. A single copy is always allowed.
     #[must_use]
     pub fn takes(&self, node: NodeId, len: u64, weight_max: usize) -> bool {
         let load = self.copy_load(node);
         load == 0 || load + weight(len) <= weight_max
     }
 
-    /// Whether something that is wrong can be mended: this goes before what makes better what is right. What cannot (all its copies
-    /// are lost, nobody has room for another) stays queued, and keeps nothing else waiting.
+    /// Whether there is damage that can be repaired. Repairs precede improvements of healthy sets.
+    ///
+    /// Damage that cannot be repaired stays queued without blocking anything: all copies are lost, or no node has room.
     #[must_use]
     pub fn is_mending(&self) -> bool {
         let recovers = self.recoveries.iter().chain(&self.recovering).any(|inode| !self.unrecovered.contains(inode));
         recovers || !self.copies.is_empty() || self.suspects.are_promising()
     }
 
-    /// An attempt to recover a file has ended.
-    pub fn on_recovery_ended(&mut self, inode: InodeId, is_done: bool) {
+    /// Records the end of an attempt to recover a file.
+    pub fn on_recovery_ended(&mut self, inode: InodeId, attempt: Attempt) {
         self.recovering.remove(&inode);
-        if is_done {
+        if attempt == Attempt::Done {
             self.waiting.on_done(inode);
             self.unrecovered.remove(&inode);
         } else {
@@ -268,31 +303,34 @@ impl Work {
         }
     }
 
-    /// An attempt to recover a file has met members that are silent and may come back.
+    /// Records an attempt at recovery that met members which are silent and may come back.
     pub fn on_recovery_waits(&mut self, inode: InodeId, now: Moment) {
         self.recovering.remove(&inode);
         self.unrecovered.insert(inode);
         self.waiting.on_attempt(inode, now);
     }
 
-    /// A node has told what it has: whoever waited for it looks again.
+    /// Makes recoveries that wait for silent members due, because a node has reported its replicas.
     pub fn on_node_back(&mut self) {
         self.recoveries.append(&mut self.waiting.take_all());
     }
 
-    /// The next file to recover; it counts as being recovered from now on. Files take turns: those that cannot be recovered now
-    /// come again and again, and there may be more of them than are recovered at a time.
+    /// The next file to recover, which counts as being recovered from now on.
+    ///
+    /// Files take turns. Otherwise files that cannot be recovered now could occupy all places and keep the others
+    /// waiting.
     pub fn take_recovery(&mut self, now: Moment) -> Option<InodeId> {
         self.recoveries.append(&mut self.waiting.take_due(now));
         let behind = self.recoveries.range(self.next_recovery..).chain(self.recoveries.range(..self.next_recovery));
         let inode = behind.copied().find(|inode| !self.recovering.contains(inode))?;
+        // Invariant: one recovery of a file runs at a time, or two could stamp its members with one epoch.
         self.next_recovery = InodeId::new(inode.raw().saturating_add(1));
         self.recoveries.remove(&inode);
         self.recovering.insert(inode);
         Some(inode)
     }
 
-    /// Sets that are not, or may not be, as they should be, of those that count.
+    /// Number of sets for which `counts` holds and that are not, or may not be, as wanted.
     #[must_use]
     pub fn unsettled_sets(&self, counts: impl Fn(MetablockId) -> bool) -> u64 {
         let all: BTreeSet<MetablockId> = self.suspects.iter().chain(self.copies.keys()).copied().collect();

@@ -1,9 +1,9 @@
-//! What a volume costs: space, time and bytes written. The numbers in `docs/formats/volume.md` come from here.
+//! Costs of a volume: space, time and bytes written. The numbers in `docs/formats/volume.md` come from here.
 //!
 //! ```sh
 //! cargo run -p ebb-store --example volume_speed -- [DIRECTORY [space | overwrite | index | files]]
 //! ```
-//! Without a directory in one for temporary files, which is removed.
+//! Without a directory it uses one for temporary files, and removes it.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::os::unix::fs::MetadataExt;
@@ -49,7 +49,7 @@ fn main() -> Result<()> {
         }
         Ok(())
     });
-    // It is not there if a directory was given.
+    // A directory from the command line has none.
     let _ = std::fs::remove_dir_all(temporary);
     measured
 }
@@ -58,14 +58,14 @@ fn options() -> VolumeOptions {
     VolumeOptions::new(ClusterId::new(7), NodeId::new(1))
 }
 
-/// What `du` says of a directory, in bytes.
+/// Size of a directory as `du` counts it, in bytes.
 fn du(path: &Path) -> u64 {
     let Ok(found) = std::fs::symlink_metadata(path) else { return 0 };
     let below = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| du(&entry.path())).sum::<u64>();
     found.blocks() * 512 + below
 }
 
-/// Bytes that this process has caused to be written to disks (Linux `/proc/PID/io`).
+/// Bytes that the kernel has written to disks for this process (Linux `/proc/PID/io`).
 fn disk_written() -> u64 {
     let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     text.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok()).unwrap_or(0)
@@ -157,7 +157,7 @@ async fn overwrite(runtime: &Runtime, root: &Path) -> Result<()> {
             one_replica(&volume, metablock, METABLOCK, 1 + round * (METABLOCK / BLOCK)).await?;
         }
         let time = started.elapsed();
-        // What was put in place goes out with checkpoints.
+        // Checkpoints sync the bytes that were put in place.
         runtime.sleep(Duration::from_secs(3)).await;
         let factor = (disk_written() - before) as f64 / (4 * METABLOCK) as f64;
         println!("overwrite: {} bytes {what} in {time:?}, {factor:.2} times as many to disk", 4 * METABLOCK);

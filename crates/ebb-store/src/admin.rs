@@ -1,4 +1,4 @@
-//! What recovery, repair and tools ask of a volume: promises, stamps, deletions, descriptions.
+//! Requests of recovery, repair and tools to a volume: promises, stamps, deletions, descriptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct ReplicaVersion {
     pub length: u64,
 }
 
-/// What the master is told of a replica.
+/// A replica as the volume reports it to the master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaSummary {
     /// Whose replica.
@@ -40,20 +40,21 @@ pub struct ReplicaSummary {
     pub corrupt: bool,
 }
 
-/// Which replica to free, and what to refuse from then on.
+/// The replica to free, and the fence that is kept for its id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deletion {
     /// Whose replica.
     pub metablock: MetablockId,
-    /// Lower epochs are refused for this id from now on. None: it was freed, and nothing is ever taken for it again.
+    /// Lower epochs are refused for this id from now on. `None`: the id itself was freed, and every epoch is refused
+    /// for ever.
     pub epoch: Option<Epoch>,
-    /// The life that is meant, as a description tells it: another one has been made since and stays. None: whichever,
-    /// which only the end of the id itself justifies.
+    /// The life to delete, as [`Description::life`] has it. A replica with another life was made later and stays.
+    /// `None`: any life, which is right only when the id itself ends.
     pub life: Option<u64>,
 }
 
 impl Deletion {
-    /// Of an id that is not in use any more.
+    /// Deletes every life of an id that is not in use any more.
     #[must_use]
     pub const fn freed(metablock: MetablockId) -> Self {
         Self { metablock, epoch: None, life: None }
@@ -64,24 +65,24 @@ impl Deletion {
     }
 }
 
-/// Where and how a replica lies.
+/// A replica's summary, and its place on the disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Description {
     /// The summary.
     pub summary: ReplicaSummary,
     /// Its file.
     pub file: String,
-    /// Where its first chunk lies in the file.
+    /// Offset of its first chunk in the file.
     pub file_offset: u64,
     /// Space that the file takes.
     pub allocated_bytes: u64,
-    /// Which of the replicas that this volume ever had of the metablock it is: what a deletion means.
+    /// Distinguishes the replica from all others that this volume ever had of the metablock. A deletion names it.
     pub life: u64,
 }
 
 impl Volume {
-    /// Promises durably to refuse epochs below this one; then tells version and length. A replica that this volume does
-    /// not have is at version (0,0).
+    /// Promises durably to refuse epochs below this one, then returns version and length. A replica that this volume
+    /// does not have is at version (0,0).
     pub async fn promise(
         &self,
         metablock: MetablockId,
@@ -109,14 +110,14 @@ impl Volume {
         known_after(shared, metablock, stamp(shared, metablock, epoch, base, length).await).await
     }
 
-    /// Frees replicas, durably, and remembers what to refuse. Repeating it does no harm: what was made since is another
-    /// life.
+    /// Frees replicas durably, and keeps a tombstone for each. Repeating it does no harm: a replica made since has
+    /// another life.
     ///
-    /// Errors: `Overloaded` if more was deleted lately than can be remembered.
+    /// Errors: `Overloaded` if the volume has no room for more tombstones.
     pub async fn delete(&self, deletions: &[Deletion]) -> Result<()> {
         let shared = &*self.shared;
         shared.check_sound()?;
-        // In the order of their ids, as everybody else who holds several gates.
+        // In the order of their ids, as in every task that holds several gates.
         let deletions: BTreeMap<MetablockId, Deletion> = deletions.iter().map(|one| (one.metablock, *one)).collect();
         shared.tombstones.lock().check_room(deletions.len())?;
         let replicas: Vec<(Deletion, Arc<Replica>)> =
@@ -152,7 +153,7 @@ impl Volume {
         rest.filter_map(|(_, replica)| summary(replica)).take(limit).collect()
     }
 
-    /// Where and how a replica lies; none if this volume does not have it.
+    /// Summary and place of a replica. `None` if this volume does not have it.
     pub async fn describe(&self, metablock: MetablockId) -> Result<Option<Description>> {
         let shared = &*self.shared;
         let Some(replica) = shared.get(metablock) else { return Ok(None) };
@@ -215,7 +216,7 @@ async fn stamp(
     Ok(ReplicaVersion { version: stamp, length })
 }
 
-/// The replica, if the deletion means anything here: an id that was freed is remembered even if nothing is there.
+/// The replica to delete, if the deletion applies here. An id that was freed gets a tombstone even without a replica.
 fn to_delete(shared: &Shared, deletion: &Deletion) -> Option<Arc<Replica>> {
     let found = shared.get(deletion.metablock);
     let remembered = || shared.tombstones.lock().fence(deletion.metablock) >= deletion.fence();
@@ -235,7 +236,7 @@ fn begin_deletion(shared: &Shared, deletion: &Deletion, replica: &Arc<Replica>) 
         }
         head
     };
-    // The life stays, for a deletion that does not get through and is asked for again.
+    // The life stays, because a deletion that fails is requested again with the same life.
     let after = Head { promised: head.promised.max(deletion.fence()), life: head.life, ..Head::default() };
     let record = Record { content: Content::Delete, ..unchanged(replica, after) };
     receive(shared, replica, record, None, None);

@@ -12,34 +12,34 @@ use ebb_types::{Error, ErrorKind, MetablockId, Result, bail};
 use crate::files::{shard, sync_shard};
 use crate::flush::{flush, put_in_place, sync_files};
 use crate::index::{IndexHead, IndexWriter, index_path};
-use crate::notice::{News, Notice, tell_of_stuck};
+use crate::notice::{News, Notice, log_stuck};
 use crate::state::ReplicaState;
 use crate::volume::Shared;
 
 /// Files opened and synced in one step of a checkpoint.
 const FILES_AT_ONCE: usize = 64;
 
-/// How often a volume that is being closed says how far it is.
-const CLOSING_TOLD: Duration = Duration::from_secs(5);
+/// Interval between progress messages of a volume that is being closed.
+const CLOSING_LOG_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Pause after a checkpoint for which there was no space.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the next checkpoint has to sync, and what it replaces.
+/// The files and directories that the next checkpoint has to sync, and the index that it replaces.
 #[derive(Debug, Default)]
 pub(crate) struct Unsynced {
     files: BTreeSet<MetablockId>,
     shards: BTreeSet<u8>,
     /// Replicas with synced contents that found no space in the file system.
     pub(crate) stuck: BTreeSet<MetablockId>,
-    /// What was said of them.
+    /// The messages logged about `stuck`.
     pub(crate) notice: Notice,
     /// The index in force.
     pub(crate) index: u64,
 }
 
 impl Unsynced {
-    /// Nothing, with this index in force.
+    /// No changes, with this index in force.
     pub(crate) fn new(index: u64) -> Self {
         Self { index, ..Self::default() }
     }
@@ -91,7 +91,7 @@ pub(crate) async fn checkpoint(shared: &Shared) -> Result<()> {
     let _one_at_a_time = shared.checkpointing.lock().await;
     shared.check_sound()?;
     let Some((head, files, shards)) = start_checkpoint(shared).await? else { return Ok(()) };
-    // Whatever a failed sync says, also that there is no space: its files are not known to be safe any more.
+    // Any error of a sync poisons the volume, even `NoSpace`: the state of the files on disk is unknown after it.
     sync_contents(shared, files, shards).await.map_err(|error| shared.poison(&error, "sync at a checkpoint"))?;
     if let Err(error) = write_index(shared, head).await {
         // Best effort: half an index only takes space.
@@ -99,27 +99,28 @@ pub(crate) async fn checkpoint(shared: &Shared) -> Result<()> {
         return Err(broken(shared, error, "write of an index"));
     }
     let old = std::mem::replace(&mut shared.unsynced.lock().index, head.segment);
+    assert!(old <= head.segment, "index {} takes the place of a later one, {old}", head.segment);
     let freed = async {
         if old != head.segment {
             shared.disk.remove_file(&index_path(&shared.root, old)).await?;
         }
         shared.journal.lock().await.release(head.segment).await
     };
-    // What could not be removed is removed at the next start.
+    // The next start removes the files that could not be removed here.
     freed.await.or_else(|error| {
         tracing::warn!(volume = %shared.root.display(), %error, "old index or journal stays");
         Ok(())
     })
 }
 
-/// Draws the line: all that the journal has before the new segment is in place, and the index will have it.
+/// Starts a new segment of the journal. All records before it are in place, and the index will contain them.
 async fn start_checkpoint(shared: &Shared) -> Result<Option<(IndexHead, BTreeSet<MetablockId>, BTreeSet<u8>)>> {
     let mut journal = shared.journal.lock().await;
     retry_stuck(shared).await?;
     if !shared.unsynced.lock().stuck.is_empty() {
         bail!(NoSpace, "{}: synced data waits for space", shared.root.display());
     }
-    // A checkpoint that found no space is still owed.
+    // Without new records a checkpoint is due only if the last one found no space.
     if journal.appended_bytes() == 0 && journal.segment() == shared.unsynced.lock().index {
         return Ok(None);
     }
@@ -129,45 +130,45 @@ async fn start_checkpoint(shared: &Shared) -> Result<Option<(IndexHead, BTreeSet
     Ok(Some((head, std::mem::take(&mut unsynced.files), std::mem::take(&mut unsynced.shards))))
 }
 
-/// Puts in place what found no space before. The caller holds the journal.
+/// Puts synced contents in place that found no space before. The caller holds the journal.
 pub(crate) async fn retry_stuck(shared: &Shared) -> Result<()> {
     let stuck = shared.unsynced.lock().stuck.clone();
     for metablock in stuck {
-        // One by one: who asks meanwhile whether the disk is full is told so.
+        // One by one, so that a concurrent check for a full disk still sees the others.
         shared.unsynced.lock().stuck.remove(&metablock);
         if let Some(replica) = shared.get(metablock) {
             put_in_place(shared, &replica).await?;
         }
     }
-    tell_of_stuck(shared);
+    log_stuck(shared);
     Ok(())
 }
 
 async fn sync_contents(shared: &Shared, files: BTreeSet<MetablockId>, shards: BTreeSet<u8>) -> Result<()> {
     let files: Vec<MetablockId> = files.into_iter().collect();
-    // Of a file that was closed since it was written only the file system still knows what it could not store.
+    // An error of writing back a file that was closed since is reported only by a sync of the file system.
     let was_closed = shared.files.take_closed_one();
     if files.len() > shared.options.sync_each_max || was_closed {
-        // Names and contents, of the replicas that the index will tell of and of everything else. A file that somebody
-        // has taken away is found when it is read, or scrubbed.
+        // This covers names and contents of all replicas. A file that was removed from outside is found by a read or a
+        // scrub.
         shared.syncs.fetch_add(1, Ordering::Relaxed);
         return shared.file_system.sync_all().await;
     }
-    let mut closing = Closing { shared, told: shared.runtime.now() };
+    let mut closing = Closing { shared, last_log: shared.runtime.now() };
     for (number, group) in files.chunks(FILES_AT_ONCE).enumerate() {
-        closing.tell("files", number * FILES_AT_ONCE, files.len());
+        closing.log_progress("files", number * FILES_AT_ONCE, files.len());
         let mut open = Vec::new();
         for metablock in group {
             let Some(replica) = shared.get(*metablock) else { continue };
             let _content = replica.content.read().await;
             match shared.files.get(*metablock, OpenMode::Existing).await {
                 Ok(file) => open.push(file),
-                // Deleted meanwhile.
+                // The replica was deleted in the meantime.
                 Err(_) if !replica.live.lock().file_made => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     shared.mark_damaged(&replica, "its file is missing".into());
                 }
-                // No descriptor is left: as with too many files.
+                // No descriptor is left: sync the whole file system, as with too many files.
                 Err(error) if error.kind() == ErrorKind::Overloaded => {
                     shared.syncs.fetch_add(1, Ordering::Relaxed);
                     return shared.file_system.sync_all().await;
@@ -179,23 +180,23 @@ async fn sync_contents(shared: &Shared, files: BTreeSet<MetablockId>, shards: BT
     }
     let count = shards.len();
     for (number, shard) in shards.into_iter().enumerate() {
-        closing.tell("directories", number, count);
+        closing.log_progress("directories", number, count);
         sync_shard(&shared.disk, &shared.file_system, &shared.root, shard).await?;
     }
     Ok(())
 }
 
-/// Says how far the last checkpoint is, where it takes long: whoever told the process to end sees that it gets on.
+/// Logs the progress of a long last checkpoint, so that an operator sees that the process is still ending.
 struct Closing<'a> {
     shared: &'a Shared,
-    told: Moment,
+    last_log: Moment,
 }
 
 impl Closing<'_> {
-    fn tell(&mut self, what: &str, synced: usize, all: usize) {
+    fn log_progress(&mut self, what: &str, synced: usize, all: usize) {
         let now = self.shared.runtime.now();
-        if self.shared.closing.load(Ordering::Relaxed) && now.since(self.told) >= CLOSING_TOLD {
-            self.told = now;
+        if self.shared.closing.load(Ordering::Relaxed) && now.since(self.last_log) >= CLOSING_LOG_INTERVAL {
+            self.last_log = now;
             tracing::info!(volume = %self.shared.root.display(), what, synced, all, "still syncing before the volume is closed");
         }
     }

@@ -1,10 +1,10 @@
-//! Sums of a replica's chunks, and which of its two places each has in the file.
+//! Sums of a replica's chunks, and the place in the file of each chunk. A chunk has two possible places.
 //!
 //! ```text
 //!  file:  | first places, where the replica's bytes have their offset |  ...  | second places, SECOND further |
 //! ```
-//! A chunk lies in its first place until it is overwritten as a whole: then the new bytes go to the place that is free,
-//! and what was there before stays until the journal says where the chunk is. Most replicas have no second place in use.
+//! A chunk lies in its first place until it is overwritten as a whole. Then the new bytes go to the place that is free.
+//! The old bytes stay until the journal records the chunk's new place. Most replicas have no second place in use.
 
 use std::ops::Range;
 
@@ -13,18 +13,18 @@ use ebb_types::CHUNK_SIZE;
 use crate::crc;
 use crate::record::{REPLICA_LEN_MAX, chunks_of};
 
-/// Where second places begin: beyond the longest replica.
+/// Offset in the file of the second places: beyond the longest replica.
 pub(crate) const SECOND: u64 = REPLICA_LEN_MAX;
 
-/// How long a file is once it has second places: no read of a place meets its end.
+/// Length of a file with second places: no read of a place meets its end.
 pub(crate) const LONG: u64 = SECOND + REPLICA_LEN_MAX;
 
-/// How many chunks `length` bytes have.
+/// Number of chunks in `length` bytes.
 pub(crate) fn count(length: u64) -> usize {
     usize::try_from(length.div_ceil(CHUNK_SIZE)).expect("a replica's chunks can be counted")
 }
 
-/// How many bytes of chunk `index` a replica of `length` bytes has.
+/// Number of bytes of chunk `index` in a replica of `length` bytes.
 pub(crate) fn valid(index: usize, length: u64) -> u64 {
     length.saturating_sub(index as u64 * CHUNK_SIZE).min(CHUNK_SIZE)
 }
@@ -36,7 +36,7 @@ pub(crate) fn valid(index: usize, length: u64) -> u64 {
 pub(crate) struct ChunkTable {
     sums: Vec<u32>,
     data: Vec<u64>,
-    /// Of the chunks of data, those in their second place.
+    /// A bit for each chunk of data in its second place.
     second: Vec<u64>,
     data_count: usize,
     second_count: usize,
@@ -44,10 +44,11 @@ pub(crate) struct ChunkTable {
 }
 
 impl ChunkTable {
-    /// Takes the table to another length. New chunks are holes. A chunk of data that is cut or extended keeps its old
-    /// sum: whoever changes the length says the new one.
+    /// Changes the length. New chunks are holes. A chunk of data that is cut or extended keeps its old sum: the caller
+    /// has to set the new one.
     pub(crate) fn resize(&mut self, length: u64) {
         let new_count = count(length);
+        // Made holes first, so that the counts of data and second places go down.
         for index in new_count..self.sums.len() {
             self.set_hole(index);
         }
@@ -61,6 +62,8 @@ impl ChunkTable {
                 self.set_hole(index);
             }
         }
+        assert!(self.data_count <= new_count, "{} chunks of data among {new_count}", self.data_count);
+        assert!(self.second_count <= self.data_count, "a hole has no second place");
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -68,6 +71,7 @@ impl ChunkTable {
     }
 
     pub(crate) fn set_data(&mut self, index: usize, sum: u32, second: bool) {
+        assert!(index < self.sums.len(), "chunk {index} of {}", self.sums.len());
         if !self.is_data(index) {
             self.data_count += 1;
             self.data[index / 64] |= 1 << (index % 64);
@@ -91,10 +95,11 @@ impl ChunkTable {
             self.data[index / 64] &= !(1 << (index % 64));
             self.set_second(index, false);
         }
+        // Invariant: the sum of a hole is that of zeros, so that an append to it needs no read of the file.
         self.sums[index] = crc::of_zeros(valid(index, self.length));
     }
 
-    /// Whether the chunk was written; a hole or beyond the end is not.
+    /// Whether the chunk was written. False for a hole, and beyond the end.
     pub(crate) fn is_data(&self, index: usize) -> bool {
         self.data.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
@@ -109,7 +114,7 @@ impl ChunkTable {
         self.second_count > 0
     }
 
-    /// Where the bytes of a range lie.
+    /// The places of a range's bytes in the file.
     pub(crate) fn places(&self, offset: u64, len: u64) -> Vec<Place> {
         places(offset, len, |index| self.is_second(index))
     }
@@ -122,7 +127,7 @@ impl ChunkTable {
         &self.sums[range]
     }
 
-    /// The first chunk from `from` on that is a hole, or data.
+    /// The first chunk from `from` on that is a hole (`hole`), or data (`!hole`).
     pub(crate) fn find(&self, from: usize, hole: bool) -> Option<usize> {
         (from..self.len()).find(|index| self.is_data(*index) != hole)
     }
@@ -147,8 +152,9 @@ pub(crate) struct Place {
     pub(crate) len: u64,
 }
 
-/// Where the bytes of a range lie, if these chunks are in their second place.
+/// The places of a range's bytes in the file. `is_second` is true for a chunk in its second place.
 pub(crate) fn places(offset: u64, len: u64, is_second: impl Fn(usize) -> bool) -> Vec<Place> {
+    assert!(offset + len <= SECOND, "bytes up to {} would lie among the second places", offset + len);
     let mut places: Vec<Place> = Vec::new();
     for chunk in if len == 0 { 0..0 } else { chunks_of(offset, len) } {
         let start = offset.max(chunk as u64 * CHUNK_SIZE);
@@ -159,6 +165,7 @@ pub(crate) fn places(offset: u64, len: u64, is_second: impl Fn(usize) -> bool) -
             _ => places.push(Place { offset: start, at, len: stop - start }),
         }
     }
+    debug_assert_eq!(places.iter().map(|place| place.len).sum::<u64>(), len, "every byte has one place");
     places
 }
 

@@ -1,4 +1,4 @@
-//! Contents of many records merged into one: what a replica's file must be made of, byte by byte.
+//! Contents of many records merged into one: the bytes that a replica's file must get.
 //!
 //! Used at replay, where an earlier record may not be put in place if a later direct write already lies in the file,
 //! and to read through records that are not in place yet.
@@ -14,16 +14,16 @@ use crate::record::{Content, Record};
 pub(crate) enum Source {
     /// Zeros; the space may be freed.
     Hole,
-    /// These.
+    /// These bytes.
     Bytes(Bytes),
 }
 
-/// The merged contents of a replica's records, in order. Where it has no extent the file is right as it is.
+/// The merged contents of a replica's records, in order. The file is right wherever there is no extent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
     /// By start: end and source.
     map: BTreeMap<u64, (u64, Source)>,
-    /// Reservations asked for, to be made again: they cost nothing when they are there.
+    /// Reservations to make again. They cost nothing if the space is reserved already.
     reservations: Vec<(u64, u64)>,
     /// Token of the last copy that took the file's place.
     replaced_by: Option<u64>,
@@ -32,7 +32,7 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// Takes in what the next record did. The record's length is the replica's from then on.
+    /// Merges the next record. The record's length is the replica's from then on.
     pub(crate) fn add(&mut self, record: &Record) {
         let length = record.after.length;
         match &record.content {
@@ -69,12 +69,12 @@ impl Extents {
         self.touched = true;
     }
 
-    /// Whether the file needs anything done to it.
+    /// Whether the file is right as it is.
     pub(crate) fn is_empty(&self) -> bool {
         !self.touched
     }
 
-    /// Those of a range, whole.
+    /// The extents that touch a range, whole.
     pub(crate) fn within(&self, start: u64, end: u64) -> Self {
         let first = self.first_at(start);
         let hit = self.map.range(first..end).filter(|(_, (stop, _))| *stop > start);
@@ -109,8 +109,8 @@ impl Extents {
         })
     }
 
-    /// How much of the file is needed for a replica of `length` bytes: all behind it lies in the extents. Looks no
-    /// further than down to `floor`.
+    /// Length of the file's front that a replica of `length` bytes needs: all behind it lies in the extents. The search
+    /// stops at `floor`.
     pub(crate) fn file_needed(&self, length: u64, floor: u64) -> u64 {
         let mut needed = length;
         while let Some((start, (end, _))) = self.map.range(..needed).next_back() {
@@ -122,7 +122,7 @@ impl Extents {
         needed
     }
 
-    /// Lays the extents over bytes read from the file at `offset`.
+    /// Overwrites bytes that were read from the file at `offset` with the extents.
     pub(crate) fn lay_over(&self, offset: u64, out: &mut [u8]) {
         let stop = offset + out.len() as u64;
         for (start, end, source) in self.below(stop).filter(|(_, end, _)| *end > offset) {
@@ -135,7 +135,7 @@ impl Extents {
         }
     }
 
-    /// How many there are.
+    /// Number of extents.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.map.len()
@@ -145,7 +145,16 @@ impl Extents {
         if start < end {
             self.clear(start, end);
             self.map.insert(start, (end, source));
+            self.check_neighbours(start, end);
         }
+    }
+
+    /// Extents do not overlap: of two that did, the earlier bytes would win at some reads.
+    fn check_neighbours(&self, start: u64, end: u64) {
+        let before = self.map.range(..start).next_back().map_or(0, |(_, (stop, _))| *stop);
+        assert!(before <= start, "an extent up to {before} overlaps one from {start} on");
+        let behind = self.map.range(start + 1..).next().map_or(u64::MAX, |(at, _)| *at);
+        assert!(behind >= end, "an extent from {behind} on overlaps one up to {end}");
     }
 
     /// Takes a range out of the reservations.
@@ -159,13 +168,14 @@ impl Extents {
             .collect();
     }
 
-    /// Forgets what lies in a range; extents that stick out are cut.
+    /// Removes a range from the extents. Extents that reach out of it are cut.
     fn clear(&mut self, start: u64, end: u64) {
         let first = self.first_at(start);
         let hit: Vec<u64> =
             self.map.range(first..end).filter(|(_, (stop, _))| *stop > start).map(|(at, _)| *at).collect();
         for at in hit {
             let (stop, source) = self.map.remove(&at).expect("just found");
+            assert!(at < end && stop > start, "only extents in {start}..{end} are cut");
             if at < start {
                 self.map.insert(at, (start, part(&source, 0, start - at)));
             }
@@ -243,12 +253,12 @@ mod tests {
             let mut merged = file[..model.len()].to_vec();
             extents.lay_over(0, &mut merged);
             prop_assert_eq!(&merged, &model);
-            // What the extents do not need of the file may be lost.
+            // The part of the file that the extents do not need may be lost.
             let mut short = file[..extents.file_needed(model.len() as u64, 0) as usize].to_vec();
             short.resize(model.len(), 0xee);
             extents.lay_over(0, &mut short);
             prop_assert_eq!(&short, &model);
-            // The same in small windows.
+            // Small windows give the same bytes.
             for start in (0..model.len()).step_by(7) {
                 let stop = (start + 13).min(model.len());
                 let mut window = file[start..stop].to_vec();

@@ -37,7 +37,7 @@ pub(crate) fn pull_path(root: &Path, metablock: MetablockId, token: u64) -> Path
     shard_path(root, shard(metablock)).join(format!("{:016x}.pull-{token:016x}", metablock.raw()))
 }
 
-/// What a name in a shard stands for: a replica, or a copy being made with its token.
+/// Parses a name in a shard: a replica, or an unfinished copy with its token.
 pub(crate) fn parse_name(name: &str) -> Option<(MetablockId, Option<u64>)> {
     let hex = |text: &str| match text.len() {
         16 => u64::from_str_radix(text, 16).ok(),
@@ -49,14 +49,14 @@ pub(crate) fn parse_name(name: &str) -> Option<(MetablockId, Option<u64>)> {
     }
 }
 
-/// The files that are open, the longest unused closed first.
+/// The files that are open. The longest unused one is closed first.
 #[derive(Debug)]
 pub(crate) struct FileCache {
     disk: Disk,
     root: PathBuf,
     open_max: usize,
     cells: Mutex<Cells>,
-    /// One was closed for want of room since this was asked last.
+    /// A file was closed for want of room since the last [`FileCache::take_closed_one`].
     closed_one: AtomicBool,
 }
 
@@ -72,15 +72,16 @@ impl FileCache {
         Self { disk, root: root.to_owned(), open_max, cells: Mutex::default(), closed_one: AtomicBool::new(false) }
     }
 
-    /// The replica's file. Kind `NotFound` if it must exist and does not. `Overloaded`: the process has no descriptor left, nor
-    /// one that it could do without.
+    /// The replica's file. Errors: `NotFound` if it must exist and does not; `Overloaded` if the process has no
+    /// descriptor left, and none that it could close.
     pub(crate) async fn get(&self, metablock: MetablockId, mode: OpenMode) -> Result<File> {
         if let Some(file) = self.cells.lock().touch(metablock) {
             return Ok(file);
         }
         let path = replica_path(&self.root, metablock);
         let file = match self.disk.open(&path, mode).await {
-            // Others of the process may take what is given up here, but not for ever: each round leaves half.
+            // Other parts of the process may take the descriptors that are freed here. Each round halves the open
+            // files, so it ends.
             Err(error) if error.kind() == ErrorKind::Overloaded => self.open_with_fewer(&path, mode, error).await?,
             opened => opened?,
         };
@@ -105,18 +106,18 @@ impl FileCache {
         }
     }
 
-    /// The replica's file is this one from now on.
+    /// Makes this the replica's file.
     pub(crate) fn put(&self, metablock: MetablockId, file: File) {
         let closed = self.cells.lock().insert(metablock, file, self.open_max);
         if !closed.is_empty() {
             self.closed_one.store(true, Ordering::SeqCst);
         }
-        // Closing a descriptor may wait for the disk: not under the lock.
+        // Closing a descriptor may wait for the disk, so it is not done under the lock.
         drop(closed);
     }
 
-    /// Whether a file was closed for want of room since this was asked last. A write to it that the kernel could not store
-    /// later on may never be told of: a descriptor that is opened after that need not hear of it.
+    /// Whether a file was closed for want of room since the last call. If the kernel then fails to write its data back,
+    /// a descriptor that is opened later may not report the error.
     pub(crate) fn take_closed_one(&self) -> bool {
         self.closed_one.swap(false, Ordering::SeqCst)
     }
@@ -128,8 +129,8 @@ impl FileCache {
     }
 }
 
-/// Has the names in a shard's directory on stable storage. For that the directory is opened; where no descriptor is left the whole
-/// file system is synced, through the one that is held.
+/// Syncs the names in a shard's directory. This opens the directory. If no descriptor is left, it syncs the whole file
+/// system, for which a descriptor is kept open.
 pub(crate) async fn sync_shard(disk: &Disk, file_system: &FileSystem, root: &Path, shard: u8) -> Result<()> {
     match disk.sync_dir(&shard_path(root, shard)).await {
         Err(error) if error.kind() == ErrorKind::Overloaded => file_system.sync_all().await,

@@ -1,13 +1,14 @@
-//! Group commit: one task a volume takes what was received into the journal, and then puts it in place.
+//! Group commit: one task for each volume writes received records to the journal, and then puts them in place.
 //!
-//! Ordering: for each batch, (1) files with bytes written directly, and the names of new ones, are synced; (2) the batch
-//! is written to the journal and synced; from then on its records are synced and their waiters are told; (3) contents
-//! are put in place in the page cache, where the next checkpoint syncs them.
+//! Ordering: for each batch, (1) files with bytes written directly, and the names of new ones, are synced; (2) the
+//! batch is written to the journal and synced; from then on its records are synced, and their waiters get the answer;
+//! (3) contents are put in place in the page cache, where the next checkpoint syncs them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ebb_log::Sync;
 use ebb_runtime::{File, OpenMode, Plant};
 use ebb_types::{Error, ErrorKind, MetablockId, Result};
 use parking_lot::Mutex;
@@ -18,21 +19,21 @@ use crate::chunks::SECOND;
 use crate::files::{pull_path, replica_path, shard, sync_shard};
 use crate::journal::Journal;
 use crate::latency::SMALL_BYTES;
-use crate::notice::tell_of_stuck;
+use crate::notice::log_stuck;
 use crate::record::{Content, Record};
 use crate::replica::{Replica, Staged};
 use crate::share::revoke_all;
 use crate::volume::Shared;
 use crate::write::Starving;
 
-/// A batch takes nothing further once it has so many bytes, or five eighths of a segment: with its last payload it still
-/// fits into one, so that old segments can be used again.
+/// A batch is full once it has so many bytes, or five eighths of a segment. With its last payload it still fits into
+/// one segment, so that old segments can be reused.
 const BATCH_BYTES: u64 = 8 << 20;
 
 /// Files synced side by side.
 pub(crate) const SYNCS_AT_ONCE: usize = 8;
 
-/// Which replicas have something for the journal, and which of them somebody waits for.
+/// The replicas with records for the journal, and those among them that a caller waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     cells: Mutex<Cells>,
@@ -48,7 +49,7 @@ struct Cells {
 }
 
 impl Queue {
-    /// The replica has something for the journal.
+    /// Adds a replica with records for the journal.
     pub(crate) fn add(&self, replica: &Arc<Replica>) {
         self.cells.lock().dirty.insert(replica.id, replica.clone());
         if self.starving.load(Ordering::SeqCst) > 0 {
@@ -56,7 +57,8 @@ impl Queue {
         }
     }
 
-    /// Somebody waits for memory, for as long as the answer is held. [`Queue::want_all`] comes after it.
+    /// Marks a writer that waits for memory, for as long as the result is held. The caller then calls
+    /// [`Queue::want_all`].
     pub(crate) fn starve(&self) -> Starving<'_> {
         self.starving.fetch_add(1, Ordering::SeqCst);
         Starving(&self.starving)
@@ -67,7 +69,7 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Everything is to be flushed: memory is short.
+    /// Requests a flush of all replicas, because memory is short.
     pub(crate) fn want_all(&self) {
         let mut cells = self.cells.lock();
         cells.wanted = cells.dirty.clone();
@@ -102,7 +104,7 @@ pub(crate) async fn flush(shared: &Shared, replica: &Arc<Replica>) -> Result<()>
     done.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::ShuttingDown, "the volume was closed")))
 }
 
-/// Returns when everything received for these replicas so far is on stable storage: together, not one after the other.
+/// Returns when everything received for these replicas so far is on stable storage. They are flushed together.
 pub(crate) async fn flush_these<'a>(shared: &Shared, replicas: impl Iterator<Item = &'a Arc<Replica>>) -> Result<()> {
     shared.check_sound()?;
     let mut waiting = Vec::new();
@@ -127,14 +129,14 @@ pub(crate) async fn flush_all(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// The task.
+/// The task: writes batches to the journal and puts them in place, until the volume closes.
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         shared.queue.wake.notified().await;
         let mut wanted = shared.queue.take_wanted();
         while !wanted.is_empty() {
-            // From before records leave their replica until they are in place: others that put contents in place may not
-            // meet a record that is in neither.
+            // Held from before the records leave their replica until they are in place. Otherwise another task that
+            // puts contents in place could miss a record that is in neither.
             let mut journal = shared.journal.lock().await;
             let batch = take_batch(&mut wanted, BATCH_BYTES.min(shared.options.segment_bytes / 8 * 5));
             let done = commit(&shared, &mut journal, batch).await;
@@ -143,7 +145,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 fail_waiters(&shared, &error);
                 break;
             }
-            // Those asked for meanwhile come along.
+            // Replicas requested in the meantime join.
             wanted.append(&mut shared.queue.take_wanted());
         }
         if let Err(error) = shared.check_sound() {
@@ -218,7 +220,7 @@ async fn commit(shared: &Shared, journal: &mut Journal, batch: Vec<Part>) -> Res
                 give_back(without);
                 return Err(error);
             }
-            // Deletions get through, whatever waits with them.
+            // Deletions get through, even if the other records of the batch do not.
             if let Err(error) = append(shared, journal, &without).await {
                 give_back(without);
                 return Err(error);
@@ -243,7 +245,8 @@ async fn append(shared: &Shared, journal: &mut Journal, batch: &[Part]) -> Resul
     batch.iter().flat_map(|part| &part.staged).for_each(|staged| body.push(&staged.record));
     shared.syncs.fetch_add(1, Ordering::Relaxed);
     let (bytes, begun) = (body.len(), shared.runtime.now());
-    let done = journal.append(body, !shared.runtime.has_plant(Plant::SkipFsync)).await;
+    let sync = if shared.runtime.has_plant(Plant::SkipFsync) { Sync::Skipped } else { Sync::Now };
+    let done = journal.append(body, sync).await;
     if done.is_ok() && bytes <= SMALL_BYTES {
         let now = shared.runtime.now();
         shared.latency.lock().add(now.since(begun), now);
@@ -256,7 +259,7 @@ async fn append(shared: &Shared, journal: &mut Journal, batch: &[Part]) -> Resul
     })
 }
 
-/// The batch is in the journal: it is told, and put in place.
+/// Answers the waiters of a batch that is in the journal, and puts it in place.
 async fn finish(shared: &Shared, batch: &[Part]) -> Result<()> {
     for part in batch {
         tell_synced(shared, part);
@@ -264,7 +267,7 @@ async fn finish(shared: &Shared, batch: &[Part]) -> Result<()> {
     for part in batch {
         put_in_place(shared, &part.replica).await?;
     }
-    tell_of_stuck(shared);
+    log_stuck(shared);
     Ok(())
 }
 
@@ -277,8 +280,12 @@ fn give_back(batch: Vec<Part>) {
 
 fn tell_synced(shared: &Shared, part: &Part) {
     let last = part.staged.last().expect("a part has records");
+    debug_assert!(
+        part.staged.iter().all(|staged| staged.record.metablock == part.replica.id),
+        "a part is one replica's"
+    );
     for deletion in part.staged.iter().filter(|staged| staged.record.content == Content::Delete) {
-        // Ordering: dug while the journal is held, so that an index written from its next segment on has it.
+        // Ordering: the tombstone is made while the journal is held, so that the next index contains it.
         let fence = deletion.record.after.promised;
         shared.tombstones.lock().add(part.replica.id, fence, shared.runtime.now());
     }
@@ -289,17 +296,17 @@ fn tell_synced(shared: &Shared, part: &Part) {
         live.flushed(part.staged.len() as u64, last.record.after.version)
     };
     shared.queue.remove_if_clean(&part.replica);
-    // Nobody waiting any more is fine.
+    // A waiter may have gone away.
     done.into_iter().for_each(|waiter| drop(waiter.send(Ok(()))));
 }
 
-/// Syncs the files that direct writes of the batch went to, and the names of new ones.
+/// Syncs the files of the batch's direct writes, and the names of new files.
 async fn sync_direct(shared: &Shared, batch: &[Part]) -> Result<()> {
     let mut files = Vec::new();
     let mut shards = BTreeSet::new();
     for part in batch {
         let mut in_part: Vec<&File> = part.staged.iter().filter_map(|staged| staged.sync_first.as_ref()).collect();
-        // One sync serves all writes to one file; a copy that replaced it meanwhile is another file.
+        // One sync serves all writes to one file. A copy that replaced it in the meantime is another file.
         in_part.dedup_by_key(|file| file.path());
         let new_name = !part.replica.live.lock().entry_synced
             || part.staged.iter().any(|staged| matches!(staged.record.content, Content::Replace { .. }));
@@ -336,8 +343,9 @@ pub(crate) async fn sync_files(shared: &Shared, files: Vec<File>) -> Result<()> 
     Ok(())
 }
 
-/// Does to the replica's file what its records in the journal say. The caller holds the journal. A full disk stops it: the rest stays in memory and
-/// in the journal, and is tried again at the next batch or checkpoint; who calls says so ([`tell_of_stuck`]).
+/// Applies the replica's records in the journal to its file. The caller holds the journal. A full disk stops it: the
+/// rest stays in memory and in the journal, and the next batch or checkpoint tries again. The caller then logs it with
+/// [`log_stuck`].
 pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<()> {
     let _content = replica.content.write().await;
     loop {
@@ -348,7 +356,7 @@ pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<(
         let Some(record) = next else { return Ok(()) };
         match place(shared, replica, &record).await {
             Ok(()) => {}
-            // Nor is the disk bad that has no room, or whose file cannot be opened for want of descriptors.
+            // A full disk is no failed disk. Neither is a file that cannot be opened for want of descriptors.
             Err(error) if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Overloaded) => {
                 shared.unsynced.lock().stuck.insert(replica.id);
                 return Ok(());
@@ -356,7 +364,7 @@ pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<(
             Err(error) => return Err(shared.poison(&error, "write to a replica")),
         }
         let done = replica.live.lock().overlay.pop();
-        // Its memory is free now.
+        // This frees its memory.
         drop(done);
     }
 }
@@ -369,7 +377,7 @@ async fn place(shared: &Shared, replica: &Replica, record: &Record) -> Result<()
     }
     let file = match open(shared, replica).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            // Somebody took the file away. The disk is sound, the replica is not.
+            // The file was removed from outside. The disk is sound, the replica is not.
             shared.mark_damaged(replica, "its file is missing".into());
             return Ok(());
         }
@@ -377,7 +385,8 @@ async fn place(shared: &Shared, replica: &Replica, record: &Record) -> Result<()
     };
     shared.unsynced.lock().note_file(replica.id);
     match &record.content {
-        // Where the record says, not the state: what was received since is in no journal, and may be forgotten.
+        // To the places in the record, not in the state: records received since are not in the journal, and may be
+        // lost.
         Content::Data { offset, bytes } => {
             for place in record.places(*offset, bytes.len() as u64) {
                 let from = (place.offset - offset) as usize;
@@ -413,7 +422,7 @@ async fn set_length(file: &File, length: u64) -> Result<()> {
     punch(file, length, SECOND - length).await
 }
 
-/// Frees a range in both places.
+/// Punches a hole into a range, in both places.
 pub(crate) async fn punch(file: &File, offset: u64, len: u64) -> Result<()> {
     file.punch_hole(offset, len).await?;
     match file.len().await? {
@@ -432,7 +441,7 @@ pub(crate) async fn open(shared: &Shared, replica: &Replica) -> Result<File> {
     Ok(file)
 }
 
-/// Takes the replica's file away, and a deleted replica off the list.
+/// Removes the replica's file, and takes a deleted replica off the list.
 pub(crate) async fn remove(shared: &Shared, replica: &Replica) -> Result<()> {
     shared.files.forget(replica.id);
     shared.unsynced.lock().note_removed(replica.id);
@@ -443,7 +452,7 @@ pub(crate) async fn remove(shared: &Shared, replica: &Replica) -> Result<()> {
         }
     }
     if replica.live.lock().deleted {
-        // Ordering: after its file, so that nobody makes another of that name before.
+        // Ordering: after its file, so that no new file of that name is made before.
         shared.replicas.write().remove(&replica.id);
         shared.grown.lock().remove(&replica.id);
         replica.advanced.notify_waiters();

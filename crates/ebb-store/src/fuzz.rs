@@ -1,4 +1,5 @@
-//! What `ebb-fuzz` sees of this crate: its decoders as functions of bytes alone, samples, and repairs of what was changed.
+//! This crate's decoders for `ebb-fuzz`: as functions of bytes alone, with samples, and repairs of checksums after a
+//! change.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -71,11 +72,11 @@ pub fn journal(bytes: &[u8]) -> bool {
     if is_good {
         look_at(&replay);
     }
-    // A journal without batches ends at once, and nothing is wrong with that.
+    // An empty journal is good, but it does not count as decoded.
     is_good && !replay.rebuilt.is_empty()
 }
 
-/// What a start asks of each replica before it touches a file.
+/// The calls that a start makes for each replica before it touches a file.
 fn look_at(replay: &Replay) {
     for Rebuilt { state, extents, gone } in replay.rebuilt.values() {
         let length = state.head.length;
@@ -136,7 +137,7 @@ pub fn journals() -> Vec<Vec<u8>> {
     let all = records();
     let each: Vec<Vec<u8>> = (LSN..).zip(&all).map(|(lsn, record)| batch(lsn, std::slice::from_ref(record))).collect();
     let sealed = [batch(LSN, &all), batch(LSN + 1, &[]), vec![0; 2 * BATCH_ALIGN as usize]];
-    // As long as a replica gets, with nothing in it.
+    // Replicas of the greatest length without data.
     let long = |id| Record { metablock: MetablockId::new(id), after: head(1 << 30), ..records()[3].clone() };
     let long: Vec<Record> = (10..40).map(long).collect();
     vec![batch(LSN, &all), batch(LSN, &long), each.concat(), sealed.concat(), vec![0; BATCH_ALIGN as usize]]

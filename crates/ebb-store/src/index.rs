@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use ebb_log::sum_of_parts;
 use ebb_runtime::{Disk, File, OpenMode};
 use ebb_types::{Epoch, Incarnation, MetablockId, Result, bail, err};
 
 use crate::codec::{Put, Take};
-use crate::crc::{crc32c, of_parts};
+use crate::crc::crc32c;
 use crate::record::{decode_head, encode_head};
 use crate::state::ReplicaState;
 
@@ -21,7 +22,7 @@ const REPLICA: u64 = 1;
 const TOMBSTONES: u64 = 2;
 /// Tombstones in one entry.
 const TOMBSTONES_AT_ONCE: usize = 4096;
-/// No segment or batch has a higher number: what counts on from an index does not overflow.
+/// No segment or batch has a higher number, so that counting on from an index does not overflow.
 const NUMBER_MAX: u64 = 1 << 62;
 /// Bytes gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -31,7 +32,7 @@ pub(crate) fn index_path(root: &Path, segment: u64) -> PathBuf {
     root.join(format!("index-{segment}"))
 }
 
-/// Where the journal goes on after an index.
+/// The place in the journal at which replay starts after an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IndexHead {
     /// First segment to replay.
@@ -79,7 +80,7 @@ impl IndexHead {
     }
 }
 
-/// Writes an index beside the one that counts; [`IndexWriter::finish`] puts it in force.
+/// Writes an index beside the one in force. [`IndexWriter::finish`] puts the new one in force.
 #[derive(Debug)]
 pub(crate) struct IndexWriter {
     disk: Disk,
@@ -100,7 +101,7 @@ impl IndexWriter {
         Ok(Self { disk: disk.clone(), target, file, head, entries: 0, offset: 0, buffer })
     }
 
-    /// Adds a replica; in rising order of their ids.
+    /// Adds a replica. Replicas come in rising order of their ids.
     pub(crate) async fn push(&mut self, metablock: MetablockId, state: &ReplicaState) -> Result<()> {
         self.push_entry(&encode_entry(metablock, state)).await
     }
@@ -122,7 +123,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Makes the index durable and gives it its name; how long it is.
+    /// Makes the index durable and gives it its name. Returns its length in bytes.
     pub(crate) async fn finish(mut self) -> Result<u64> {
         put_end(&mut self.buffer, self.entries);
         self.write_out().await?;
@@ -143,7 +144,7 @@ impl IndexWriter {
     }
 }
 
-/// What an index says.
+/// The contents of an index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Index {
     pub(crate) head: IndexHead,
@@ -174,7 +175,7 @@ pub(crate) fn encode(
     out
 }
 
-/// Makes all sums, the count and the end of what may once have been an index right.
+/// Corrects all sums, the count and the end in a damaged index.
 pub(crate) fn repair(bytes: &mut Vec<u8>) {
     if bytes.len() < HEADER_LEN {
         return;
@@ -183,7 +184,7 @@ pub(crate) fn repair(bytes: &mut Vec<u8>) {
     let incarnation = Incarnation::new(number(bytes, 24));
     let head = IndexHead { segment: number(bytes, 8), lsn: number(bytes, 16), incarnation };
     let (mut at, mut count) = (HEADER_LEN, 0);
-    // What is left behind the last whole entry becomes the end.
+    // The bytes behind the last whole entry become the end.
     while let Some(room) = bytes.len().checked_sub(at + 8).filter(|room| *room >= 16) {
         let len = (crate::codec::u32_at(bytes, at) as usize).clamp(8, room);
         let sum = entry_sum(&head, count, &bytes[at + 8..at + 8 + len]);
@@ -223,14 +224,14 @@ pub(crate) fn decode_index(bytes: &[u8]) -> Result<Index> {
     Ok(index)
 }
 
-/// An entry's sum covers which index and which place in it the entry is for: what an older file left on the medium
-/// does not pass for it.
+/// An entry's sum covers the index's identity and the entry's place in it. So an entry of an older file on the same
+/// blocks does not pass.
 fn entry_sum(head: &IndexHead, number: u64, body: &[u8]) -> u32 {
     let mut place = Vec::with_capacity(24);
     place.put_u64(head.incarnation.raw());
     place.put_u64(head.segment);
     place.put_u64(number);
-    of_parts([&place[..], body])
+    sum_of_parts([&place[..], body])
 }
 
 fn put_entry(out: &mut Vec<u8>, head: &IndexHead, number: u64, body: &[u8]) {

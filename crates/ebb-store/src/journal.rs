@@ -2,44 +2,57 @@
 
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
+use ebb_log::{Appender, Names, Sync, make};
 use ebb_runtime::{Disk, File, OpenMode};
-use ebb_types::{ErrorKind, Incarnation, Result, err};
+use ebb_types::{ErrorKind, Incarnation, Result, bail};
 
 use crate::batch::{BATCH_ALIGN, BatchBody, BatchPlace};
 
 /// Segments kept for reuse after a checkpoint while the volume is busy: making one costs as many bytes as it will hold.
 const SPARES_BUSY: usize = 16;
 
-/// And when it rests.
+/// Segments kept for reuse when the volume rests.
 const SPARES_RESTING: usize = 3;
 
-/// Number of a segment that was made to lie in reserve: below all that hold batches.
-const RESERVE: u64 = 0;
+/// Number of the segment in reserve: below all segments with batches.
+pub(crate) const RESERVE: u64 = 0;
 
-/// Name of a segment's file.
-pub(crate) fn segment_path(root: &Path, segment: u64) -> PathBuf {
-    root.join(format!("journal-{segment}"))
+/// Names of segments.
+pub(crate) const NAMES: Names = Names { prefix: "journal-", digits: 0, suffix: "" };
+
+/// A segment that is not appended to.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    number: u64,
+    /// Length of its file.
+    bytes: u64,
 }
 
-/// The end of the journal, where batches are appended.
+/// The journal of an open volume.
 ///
-/// Invariant: at most one batch, the last, has been written and not synced.
+/// ```text
+///   spares        needed        newest
+///   3  4          5  6          7
+///   free to be    a replay      batches are
+///   used again    reads them    appended here
+/// ```
+/// Invariant: `needed` are the segments from the index's on, without gaps, and the newest follows the last of them.
 #[derive(Debug)]
 pub(crate) struct Journal {
     disk: Disk,
     root: PathBuf,
     incarnation: Incarnation,
     segment_bytes: u64,
-    /// The newest segment, and how long its file is; none before its first batch.
-    file: Option<(File, u64)>,
+    /// The end of the newest segment; none before its first batch.
+    newest: Option<Appender>,
+    /// Number of the newest segment.
     segment: u64,
-    offset: u64,
+    /// Number of the next batch.
     lsn: u64,
-    /// Segments that no replay needs: their numbers and lengths.
-    spares: Vec<(u64, u64)>,
-    /// Older segments that a replay would need: their numbers and lengths.
-    needed: Vec<(u64, u64)>,
+    /// Segments that no replay needs.
+    spares: Vec<Segment>,
+    /// Older segments that a replay would need, in order.
+    needed: Vec<Segment>,
     /// Bytes appended since the last checkpoint began.
     appended_bytes: u64,
     /// Nothing was appended since the last seal.
@@ -47,7 +60,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A journal that goes on with an empty segment `segment`, whose file does not exist, and batch `lsn`.
+    /// A journal that goes on with batch `lsn` in segment `segment`. The segment is empty and has no file yet.
     pub(crate) fn new(
         disk: Disk,
         root: &Path,
@@ -61,9 +74,8 @@ impl Journal {
             root: root.to_owned(),
             incarnation,
             segment_bytes: segment_bytes.next_multiple_of(BATCH_ALIGN),
-            file: None,
+            newest: None,
             segment,
-            offset: 0,
             lsn,
             spares: Vec::new(),
             needed: Vec::new(),
@@ -72,30 +84,32 @@ impl Journal {
         }
     }
 
-    /// Takes over a segment that no replay needs, `len` bytes long.
-    pub(crate) fn adopt_spare(&mut self, segment: u64, len: u64) {
-        self.spares.push((segment, len));
+    /// Takes over a segment that no replay needs, `bytes` long.
+    pub(crate) fn adopt_spare(&mut self, number: u64, bytes: u64) {
+        assert!(number < self.segment, "segment {number} is not older than the newest, {}", self.segment);
+        self.spares.push(Segment { number, bytes });
     }
 
-    /// Makes sure that there is a segment which deletions can go to when the disk is full.
+    /// Makes sure that there is a segment for deletions when the disk is full.
     pub(crate) async fn stock_up(&mut self) -> Result<()> {
         if self.spares.is_empty() {
-            let len = self.segment_bytes;
-            self.fill_segment(&segment_path(&self.root, RESERVE), len).await?;
-            self.spares.push((RESERVE, len));
+            let bytes = self.segment_bytes;
+            self.fill_segment(&NAMES.path(&self.root, RESERVE), bytes).await?;
+            self.spares.push(Segment { number: RESERVE, bytes });
         }
         Ok(())
     }
 
-    /// Appends a batch and syncs it (`sync` is false only where that mistake is planted). An error of kind `NoSpace` or
-    /// `Overloaded` leaves the journal as it was; after any other one it is not known what is on disk.
-    pub(crate) async fn append(&mut self, body: BatchBody, sync: bool) -> Result<()> {
+    /// Appends a batch. An error of kind `NoSpace` or `Overloaded` leaves the journal as it was. After any other error
+    /// the contents on disk are unknown.
+    pub(crate) async fn append(&mut self, body: BatchBody, sync: Sync) -> Result<()> {
         let len = body.len().next_multiple_of(BATCH_ALIGN);
-        if self.file.as_ref().is_some_and(|(_, file_len)| self.offset + len > *file_len) {
+        if self.newest.as_ref().is_some_and(|newest| newest.room() < len) {
             self.begin_segment();
         }
-        if self.file.is_none() {
-            self.file = Some(self.make_segment(len, body.has_data()).await?);
+        if self.newest.is_none() {
+            let (file, end) = self.make_segment(len, body.has_data()).await?;
+            self.newest = Some(Appender::within(file, 0, end));
         }
         self.write_batch(body, sync).await?;
         self.sealed = false;
@@ -103,42 +117,42 @@ impl Journal {
     }
 
     /// Writes an empty batch behind the last one, if there is none yet: proof that the last one was synced, should it
-    /// ever be damaged. Does nothing where the segment has no room: the next batch is the proof then.
+    /// ever be damaged. Does nothing if the segment has no room: then the next batch is the proof.
     pub(crate) async fn seal(&mut self) -> Result<()> {
-        let has_room = self.file.as_ref().is_some_and(|(_, file_len)| self.offset + BATCH_ALIGN <= *file_len);
+        let has_room = self.newest.as_ref().is_some_and(|newest| newest.room() >= BATCH_ALIGN);
         if !self.sealed && has_room {
-            self.write_batch(BatchBody::default(), true).await?;
+            self.write_batch(BatchBody::default(), Sync::Now).await?;
         }
         self.sealed = true;
         Ok(())
     }
 
-    /// Whether the last batch is followed by a seal, or there is none.
+    /// Whether a seal follows the last batch, or there is no batch.
     pub(crate) fn is_sealed(&self) -> bool {
         self.sealed
     }
 
-    async fn write_batch(&mut self, body: BatchBody, sync: bool) -> Result<()> {
+    async fn write_batch(&mut self, body: BatchBody, sync: Sync) -> Result<()> {
         let len = body.len().next_multiple_of(BATCH_ALIGN);
-        let (file, _) = self.file.as_ref().expect("made by the caller");
-        let place = BatchPlace { lsn: self.lsn, segment: self.segment, incarnation: self.incarnation };
-        file.write_at(self.offset, body.encode(place)).await?;
-        if sync {
-            // Also where it says that there is no space: it is not known what is on disk.
-            file.sync_data().await.map_err(|error| err!(Io, "{error}"))?;
+        let newest = self.newest.as_mut().expect("made by the caller");
+        if !newest.is_sound() {
+            bail!(Io, "{}: takes no batch since an earlier failure", NAMES.path(&self.root, self.segment).display());
         }
-        self.offset += len;
+        // No synced page is written again.
+        assert!(newest.position().is_multiple_of(BATCH_ALIGN), "a batch at {}", newest.position());
+        let place = BatchPlace { lsn: self.lsn, segment: self.segment, incarnation: self.incarnation };
+        newest.append(body.encode(place), len, sync).await?;
         self.lsn += 1;
         self.appended_bytes += len;
         Ok(())
     }
 
-    /// Goes on in a new segment; returns its number and the lsn of its first batch. What came before is needed until
+    /// Goes on in a new segment. Returns its number and the lsn of its first batch. Earlier segments are needed until
     /// [`Journal::release`].
     pub(crate) fn rotate(&mut self) -> (u64, u64) {
         self.begin_segment();
         self.appended_bytes = 0;
-        // The index that is made now says what was synced.
+        // The index that is made now is the proof for all earlier batches.
         self.sealed = true;
         (self.segment, self.lsn)
     }
@@ -150,27 +164,27 @@ impl Journal {
 
     /// Segments below `first` are not needed any more: keeps some for reuse and removes the others.
     pub(crate) async fn release(&mut self, first: u64) -> Result<()> {
-        let (free, needed) = std::mem::take(&mut self.needed).into_iter().partition(|(segment, _)| *segment < first);
+        assert!(first <= self.segment, "segment {first} is not begun: the newest is {}", self.segment);
+        let (free, needed): (Vec<_>, _) = self.needed.iter().partition(|segment| segment.number < first);
         self.needed = needed;
-        self.spares.extend::<Vec<_>>(free);
+        self.spares.extend(free);
         self.trim(SPARES_BUSY).await
     }
 
-    /// Gives space back that a resting volume does not need.
+    /// Frees space that a resting volume does not need.
     pub(crate) async fn rest(&mut self) -> Result<()> {
         self.trim(SPARES_RESTING).await
     }
 
     async fn trim(&mut self, kept: usize) -> Result<()> {
         while self.spares.len() > kept {
-            let (segment, _) = self.spares[0];
-            self.disk.remove_file(&segment_path(&self.root, segment)).await?;
+            self.disk.remove_file(&NAMES.path(&self.root, self.spares[0].number)).await?;
             self.spares.remove(0);
         }
         Ok(())
     }
 
-    /// That of the next batch.
+    /// The lsn of the next batch.
     pub(crate) fn lsn(&self) -> u64 {
         self.lsn
     }
@@ -182,25 +196,25 @@ impl Journal {
 
     fn begin_segment(&mut self) {
         // A segment without a file keeps its number: numbers have no gaps.
-        if let Some((_, len)) = self.file.take() {
-            self.needed.push((self.segment, len));
+        if let Some(newest) = self.newest.take() {
+            assert!(self.needed.last().is_none_or(|last| last.number < self.segment), "segments have an order");
+            self.needed.push(Segment { number: self.segment, bytes: newest.len() });
             self.segment += 1;
-            self.offset = 0;
         }
     }
 
     /// Makes the file of the newest segment, big enough for a batch of `len` bytes. The last spare is left for batches
-    /// without data: deletions must get through when the disk is full, or it stays full.
+    /// without data. If deletions could not get through on a full disk, it would stay full.
     async fn make_segment(&mut self, len: u64, has_data: bool) -> Result<(File, u64)> {
         if self.spares.len() > 1
             && let Some(made) = self.reuse_segment(len).await?
         {
             return Ok(made);
         }
-        let path = segment_path(&self.root, self.segment);
+        let path = NAMES.path(&self.root, self.segment);
         let file_len = self.segment_bytes.max(len);
-        // A long batch pays for what the file system notes about new space; zeros for its sake would cost as much as it
-        // does.
+        // A long batch goes to allocated space, and pays for the file system's metadata about it. Writing zeros first
+        // would cost as much as the batch itself.
         let made = match len >= self.segment_bytes / 4 {
             true => self.allocate_segment(&path, file_len).await,
             false => self.fill_segment(&path, file_len).await,
@@ -223,25 +237,22 @@ impl Journal {
 
     /// Renames a spare segment to be the newest one, if one is big enough.
     async fn reuse_segment(&mut self, len: u64) -> Result<Option<(File, u64)>> {
-        let path = segment_path(&self.root, self.segment);
-        if let Some(at) = self.spares.iter().position(|(_, spare_len)| *spare_len >= len) {
-            let (spare, spare_len) = self.spares[at];
-            self.disk.rename(&segment_path(&self.root, spare), &path).await?;
-            self.spares.remove(at);
-            let file = self.disk.open(&path, OpenMode::Existing).await?;
-            // Ordering: the name before the first batch that is found by it.
-            self.disk.sync_dir(&self.root).await?;
-            return Ok(Some((file, spare_len)));
-        }
-        Ok(None)
+        let Some(at) = self.spares.iter().position(|spare| spare.bytes >= len) else { return Ok(None) };
+        let spare = self.spares[at];
+        let path = NAMES.path(&self.root, self.segment);
+        // The spare is removed after the rename: if the disk refuses that, the spare stays, for it may be the one in
+        // reserve.
+        self.disk.rename(&NAMES.path(&self.root, spare.number), &path).await?;
+        self.spares.remove(at);
+        // Ordering: the name is durable before the first batch in the segment.
+        self.disk.sync_dir(&self.root).await?;
+        Ok(Some((self.disk.open(&path, OpenMode::Existing).await?, spare.bytes)))
     }
 
     async fn allocate_segment(&self, path: &Path, len: u64) -> Result<File> {
         let file = self.disk.open(path, OpenMode::Create).await?;
         file.set_len(0).await?;
-        file.allocate(0, len).await?;
-        file.set_len(len).await?;
-        file.sync_data().await?;
+        make::allocate(&file, len).await?;
         self.disk.sync_dir(&self.root).await?;
         Ok(file)
     }
@@ -249,14 +260,7 @@ impl Journal {
     async fn fill_segment(&self, path: &Path, len: u64) -> Result<File> {
         let file = self.disk.open(path, OpenMode::Create).await?;
         file.set_len(0).await?;
-        let zeros = Bytes::from(vec![0; (1 << 20).min(len as usize)]);
-        let mut at = 0;
-        while at < len {
-            let step = (len - at).min(zeros.len() as u64);
-            file.write_at(at, vec![zeros.slice(..step as usize)]).await?;
-            at += step;
-        }
-        file.sync_data().await?;
+        make::fill(&file, len).await?;
         self.disk.sync_dir(&self.root).await?;
         Ok(file)
     }

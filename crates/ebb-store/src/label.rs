@@ -1,4 +1,4 @@
-//! The file `volume`: whose directory this is. See `docs/formats/volume.md`.
+//! The file `volume`: the identity of a volume's directory. See `docs/formats/volume.md`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::crc::crc32c;
 
 /// Version of everything in a volume's directory.
 const FORMAT_VERSION: u64 = 4;
-/// The one before, which has no count of starts, is read too.
+/// The previous version, without a count of starts. It can be read too.
 const UNCOUNTED_VERSION: u64 = 3;
 
 /// Name of the file.
 pub(crate) const LABEL_FILE: &str = "volume";
 
-/// Whose volume a directory is.
+/// The cluster and node that a directory belongs to, and the volume's own ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Label {
     /// The cluster.
@@ -27,7 +27,7 @@ pub struct Label {
     pub volume: VolumeId,
     /// This life of the directory.
     pub incarnation: Incarnation,
-    /// How often the volume was opened; 0: its label is of a release that did not count.
+    /// Number of times that the volume was opened. 0: the label is from a release that did not count.
     pub starts: u64,
 }
 
@@ -86,7 +86,8 @@ impl Label {
         Ok(label)
     }
 
-    /// Refuses a volume of another cluster or node; a node of 0 on either side has not been told its id yet.
+    /// Refuses a volume of another cluster or node. A node id of 0 on either side is unknown yet, and matches every
+    /// node.
     pub(crate) fn check_owner(&self, cluster: ClusterId, node: NodeId, directory: &Path) -> Result<()> {
         let what = directory.display();
         if self.cluster != cluster {

@@ -1,28 +1,28 @@
-//! How long small commits take: what a volume knows of the pace of its own disk.
+//! Durations of small commits: a volume's measure of its own disk's speed.
 //!
-//! Plain values. The median over some seconds is told to the master, which compares it with those of other nodes. Large batches
-//! say how much there was to write, not how quick the disk is: they are left out.
+//! Plain values. The master gets the median over some seconds, and compares it with those of other nodes. Large batches
+//! are left out: their duration shows the amount of data, not the speed of the disk.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
 
-/// How far back commits count.
+/// Age up to which commits count.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Commits that are remembered.
 const KEPT_MAX: usize = 64;
-/// A batch of more bytes says nothing.
+/// Batches of more bytes are not counted.
 pub(crate) const SMALL_BYTES: u64 = 256 << 10;
 
-/// What small commits took lately.
+/// Durations of recent small commits.
 #[derive(Debug, Default)]
 pub(crate) struct Latency {
     took: VecDeque<(Moment, Duration)>,
 }
 
 impl Latency {
-    /// A small commit has ended.
+    /// Adds a finished small commit.
     pub(crate) fn add(&mut self, took: Duration, now: Moment) {
         if self.took.len() == KEPT_MAX {
             self.took.pop_front();
@@ -30,7 +30,7 @@ impl Latency {
         self.took.push_back((now, took));
     }
 
-    /// The median of the last seconds, and of how many commits.
+    /// The median over the last seconds, and the number of commits in it.
     pub(crate) fn median(&mut self, now: Moment) -> Option<(Duration, u32)> {
         while self.took.front().is_some_and(|(at, _)| now.since(*at) > WINDOW) {
             self.took.pop_front();

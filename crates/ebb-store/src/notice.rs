@@ -1,5 +1,6 @@
-//! What is said of work that waits for room on the disk: once when it begins, once a minute while it lasts, and once when
-//! it is over. It is tried again every second, for each metablock, and a log that says so each time fills the disk, too.
+//! Log messages about work that waits for room on the disk: once when the wait begins, once a minute while it lasts,
+//! and once when it is over. The work is tried again every second, for each metablock. A message each time would fill
+//! the disk, too.
 //!
 //! Plain values: moments come in as arguments.
 
@@ -9,29 +10,29 @@ use ebb_runtime::Moment;
 
 use crate::volume::Shared;
 
-/// At least so long between two words that something waits. What stops for a moment and begins again is not said again.
+/// Minimum time between two messages of a wait. A wait that stops for a moment and begins again is not logged again.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Whether something waits, and what was said of it.
+/// Whether work waits, and the messages that were logged.
 #[derive(Debug, Default)]
 pub(crate) struct Notice {
     since: Option<Moment>,
     said: Option<Moment>,
-    /// That it waits was said, and that it is over was not.
+    /// The wait was logged, and its end was not.
     open: bool,
 }
 
-/// Something to say.
+/// A message to log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum News {
-    /// It waits, for so long by now.
+    /// Work waits, for so long by now.
     Waits(Duration),
-    /// It is over, after so long.
+    /// The wait is over, after so long.
     Over(Duration),
 }
 
 impl Notice {
-    /// Takes in whether something waits at present; what is to be logged of it, if anything.
+    /// Updates the state with whether work waits now. Returns the message to log, if any.
     pub(crate) fn observe(&mut self, waits: bool, now: Moment) -> Option<News> {
         if !waits {
             let lasted = now.since(self.since.take()?);
@@ -47,8 +48,8 @@ impl Notice {
     }
 }
 
-/// Says what is to be said of synced data that found no room for its place.
-pub(crate) fn tell_of_stuck(shared: &Shared) {
+/// Logs synced data that found no room for its place, when a message is due.
+pub(crate) fn log_stuck(shared: &Shared) {
     let (news, replicas) = {
         let mut unsynced = shared.unsynced.lock();
         let replicas = unsynced.stuck.len();

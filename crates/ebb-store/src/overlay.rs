@@ -1,4 +1,4 @@
-//! Contents that are not in a replica's file yet: in the order in which they go there, and merged, to read through.
+//! Contents that are not in a replica's file yet: in the order in which they go there, and merged for reads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,31 +8,31 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::extents::Extents;
 use crate::record::{Content, Record};
 
-/// Records put in place that may stay merged before it is done anew, beyond as many as still wait.
+/// Records in place may stay merged up to this number, plus the number of records that wait. Beyond it, the merge is
+/// done anew.
 const GONE_MAX: usize = 64;
 
-/// Records whose contents are not in the file. The first ones may be in the journal, the last ones are pending.
+/// Records with contents that are not in the file. The first ones may be in the journal, the last ones are pending.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     records: VecDeque<Unapplied>,
-    /// Contents of the records, and of `gone` ones that have been put in place since: there the file says the same.
-    /// Merging all of them anew at each read, and each write of part of a chunk reads, would make many small writes
-    /// take the square of their number.
+    /// Contents of the records, and of `gone` records that have been put in place since, for which the file has the
+    /// same bytes. A merge at each read would make many small writes take quadratic time, because each write of part of
+    /// a chunk reads.
     merged: Extents,
     gone: usize,
 }
 
-/// A record whose content is not in the file.
+/// A record with content that is not in the file.
 #[derive(Debug)]
 pub(crate) struct Unapplied {
     pub(crate) record: Arc<Record>,
-    /// The memory that it takes; given back when it is dropped.
+    /// The memory that it takes. Dropping it frees the memory.
     pub(crate) _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Overlay {
-    /// Takes in a record that was received just now. One that has no place left to go to changes what earlier ones
-    /// are worth all the same.
+    /// Adds a record that was received just now. A record without a place of its own still changes the merged contents.
     pub(crate) fn receive(&mut self, record: &Arc<Record>, permit: Option<OwnedSemaphorePermit>) {
         if record.has_place() {
             self.merged.add(record);
@@ -42,11 +42,12 @@ impl Overlay {
         }
     }
 
-    /// The first record has been put in place.
+    /// Removes the first record, which has been put in place.
     pub(crate) fn pop(&mut self) -> Option<Unapplied> {
         let done = self.records.pop_front()?;
         self.gone += 1;
-        // Of these the file does not say the same: it is another one.
+        assert!(self.gone <= self.records.len() + GONE_MAX + 2, "{} that are gone stay merged", self.gone);
+        // After these the merged contents are not those of the file, because it is another file.
         let another = matches!(done.record.content, Content::Replace { .. } | Content::Delete);
         if another || self.records.is_empty() || self.gone > self.records.len() + GONE_MAX {
             self.merged = Extents::default();
@@ -56,7 +57,7 @@ impl Overlay {
         Some(done)
     }
 
-    /// The record that goes first.
+    /// The next record to put in place.
     pub(crate) fn first(&self) -> Option<&Arc<Record>> {
         self.records.front().map(|one| &one.record)
     }
@@ -71,7 +72,7 @@ impl Overlay {
         self.records().filter_map(Record::data).map(bytes::Bytes::len).sum()
     }
 
-    /// Whether the file needs nothing done to it.
+    /// Whether the file has everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -97,7 +98,7 @@ mod tests {
         Arc::new(Record { metablock: MetablockId::new(1), length_before, after, runs: Vec::new(), content })
     }
 
-    /// What putting a record in place does to a file that is as long as it may ever be.
+    /// Puts a record in place, in a file of the greatest length.
     fn place(file: &mut [u8], record: &Record) {
         match &record.content {
             Content::Data { offset, bytes } => {
@@ -109,14 +110,14 @@ mod tests {
         }
     }
 
-    /// As a volume asks before it writes behind the end.
+    /// A volume makes the same check before it writes behind the end.
     fn harmless(record: &Record) -> bool {
         matches!(record.content, Content::Data { .. } | Content::Direct { .. })
     }
 
     proptest! {
-        /// Goal: through the overlay the same bytes are read, however many records have been put in place, in any part of
-        /// the replica. Method: beside a byte array to which everything was done at once.
+        /// Goal: a read through the overlay gives the same bytes, however many records have been put in place, in any
+        /// part of the replica. Method: comparison with a byte array that gets every change at once.
         #[test]
         fn reading_through_it_is_reading_what_was_done(
             ops in prop::collection::vec((0_u8..6, 0_u64..200, 1_u64..100, any::<u8>()), 1..200),

@@ -1,11 +1,12 @@
-//! What a write does to a replica's state: plain values in, a record out. No I/O.
+//! The effect of a write on a replica's state: plain values in, a record out. No I/O.
 //!
-//! Two steps, because sums of chunks that are overwritten in part need their old bytes: [`Change::chunks_needed`] says
-//! which chunks the shell must read (and verify), [`Change::record`] does the rest.
+//! Two steps, because sums of chunks that are overwritten in part need their old bytes: [`Change::chunks_needed`] lists
+//! the chunks that the shell must read (and verify), [`Change::record`] does the rest.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use ebb_log::sum_of_parts;
 use ebb_types::{CHUNK_SIZE, Epoch, MetablockId, Result, Version, bail, err};
 
 use crate::chunks::valid;
@@ -13,7 +14,7 @@ use crate::crc::{self, crc32c};
 use crate::record::{Content, Head, REPLICA_LEN_MAX, Record, Run, Runs, chunks_of};
 use crate::state::ReplicaState;
 
-/// What a write does.
+/// The change that a write makes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Bytes at an offset, with a CRC-32C for each run of them, cut where chunks are cut.
@@ -25,7 +26,7 @@ pub enum Change {
         /// Their sums, as the writer made them.
         checksums: Vec<u32>,
     },
-    /// The replica's length becomes this; what is new reads as zero.
+    /// The replica's length becomes this. New bytes read as zero.
     Truncate {
         /// In bytes.
         length: u64,
@@ -53,7 +54,7 @@ pub enum Change {
     },
 }
 
-/// How the bytes of a write get to their place.
+/// The way of a write's bytes to their place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     /// Through the journal, into the places that chunks have.
@@ -61,11 +62,11 @@ pub(crate) enum Way {
     /// Straight to the file, beyond the end or into the free places of whole chunks; the journal gets the sums and says
     /// where they lie.
     NewSpace,
-    /// Straight over what is there: a mistake that is planted.
+    /// Straight over the old bytes: a planted mistake.
     Planted,
 }
 
-/// Old bytes of chunks, as far as they are valid.
+/// The valid old bytes of chunks.
 pub(crate) type OldChunks = BTreeMap<usize, Bytes>;
 
 impl Change {
@@ -96,7 +97,7 @@ impl Change {
         Ok(())
     }
 
-    /// Offset and length; of a truncation the new length and nothing.
+    /// Offset and length. For a truncation: the new length and 0.
     pub(crate) fn range(&self) -> (u64, u64) {
         match self {
             Self::Data { offset, bytes, .. } => (*offset, bytes.len() as u64),
@@ -116,7 +117,7 @@ impl Change {
         }
     }
 
-    /// Chunks of data whose new sums cannot be told without their old bytes; at most two.
+    /// Chunks of data that need their old bytes for their new sums; at most two.
     pub(crate) fn chunks_needed(&self, state: &ReplicaState) -> Vec<usize> {
         let length = state.head.length;
         let partial = |offset: u64, len: u64, keeps_front_only: bool| {
@@ -245,7 +246,7 @@ fn pieces(offset: u64, len: u64) -> Vec<Piece> {
 fn extend(state: &ReplicaState, offset: u64, runs: &mut Runs) {
     let length = state.head.length;
     let Some(last) = state.chunks.len().checked_sub(1) else { return };
-    // A write into the chunk itself counts its own gap.
+    // A write into the same chunk includes the gap in its own sum.
     let in_chunk = offset / CHUNK_SIZE == last as u64 && !offset.is_multiple_of(CHUNK_SIZE);
     let grows = offset > length && state.chunks.is_data(last);
     if grows {
@@ -275,7 +276,7 @@ fn overwritten(state: &ReplicaState, piece: &Piece, sum: u32, new: &[u8], old: &
     }
     let bytes = old_bytes(old, piece.chunk, old_len)?;
     let tail = bytes.get(end as usize..).unwrap_or_default();
-    Ok(crc::of_parts([&bytes[..piece.at as usize], new, tail]))
+    Ok(sum_of_parts([&bytes[..piece.at as usize], new, tail]))
 }
 
 /// Sums of the chunks in a range that becomes zeros.

@@ -1,7 +1,7 @@
 //! Copies: this volume's replica becomes equal to another node's.
 //!
-//! The copy is made in a file of its own and takes the replica's place when it is whole, so that a crash on the way
-//! leaves what was there before.
+//! The copy is made in a file of its own and takes the replica's place when it is whole. So a crash on the way leaves
+//! the old replica.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,16 +24,16 @@ use crate::write::{known_after, receive};
 /// Bytes asked for at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// How often a piece is asked for before the copy fails.
+/// Number of requests for a piece before the copy fails.
 const PIECE_ATTEMPTS: u32 = 4;
 
-/// How often the copy is begun again because the source moved on.
+/// Number of times that a copy is begun before it fails, because the source's version changed.
 const COPY_ATTEMPTS: u32 = 4;
 
 /// Pause after the first failed piece; doubled after each further one.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a source's methods return.
+/// Result of a source's methods.
 pub type PullFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// Another node's replica.
@@ -73,8 +73,8 @@ pub struct Pull {
 }
 
 impl Volume {
-    /// Makes the replica equal to the source's, at `pull.at` or a later version, synced. Until then what is here stays
-    /// as it is, and writes are refused as `Busy`.
+    /// Makes the replica equal to the source's, at `pull.at` or a later version, synced. Until then the old replica
+    /// stays as it is, and writes are refused as `Busy`.
     pub async fn pull(&self, pull: Pull, source: &dyn PullSource) -> Result<ReplicaVersion> {
         let shared = &*self.shared;
         shared.check_open()?;
@@ -99,7 +99,7 @@ async fn pull_over(shared: &Shared, pull: Pull, source: &dyn PullSource) -> Resu
     };
     let done = done.await;
     if done.is_err() {
-        // Best effort: what stays is removed at the next start.
+        // Best effort: the next start removes a file that stays.
         let _ = shared.disk.remove_file(&pull_path(&shared.root, pull.metablock, token)).await;
     }
     drop(mark);
@@ -115,7 +115,7 @@ impl Drop for Mark<'_> {
     }
 }
 
-/// None: the replica is there already.
+/// Marks the replica as being copied. `None`: the replica is there already.
 async fn start_pull<'a>(shared: &Shared, replica: &'a std::sync::Arc<Replica>, pull: Pull) -> Result<Option<Mark<'a>>> {
     let _gate = replica.gate.lock().await;
     let (head, sound) = {
@@ -127,14 +127,15 @@ async fn start_pull<'a>(shared: &Shared, replica: &'a std::sync::Arc<Replica>, p
     };
     check_epoch(&head, pull.epoch)?;
     if pull.epoch > head.promised || replica.live.lock().known {
-        // A new life, also for what is there already: a deletion decided before is not meant for what this copy makes.
+        // A new life, even if the replica is there already: a deletion decided before must not hit the result of this
+        // copy.
         let life = shared.runtime.random_u64().max(1);
         receive(shared, replica, unchanged(replica, Head { promised: pull.epoch, life, ..head }), None, None);
     }
-    // Within an epoch there was one writer: a later version has all of an earlier one.
+    // An epoch has one writer, so a later version contains every earlier one.
     if sound && head.version >= pull.at && head.version.epoch == pull.at.epoch && pull.at != Version::ZERO {
         match flush(shared, replica).await {
-            // It was not sound after all, and is copied over like any other. The source has nothing to do with that.
+            // The replica turned out to be damaged, so it is copied over. The source is not at fault.
             Err(error) if error.kind() == ErrorKind::Corrupt => {}
             flushed => return flushed.map(|_| None),
         }
@@ -171,7 +172,7 @@ impl Copy<'_> {
         Err(err!(Busy, "the source of {} is being written: it moved on {COPY_ATTEMPTS} times", self.pull.metablock))
     }
 
-    /// One pass over the source; none if its version changed on the way.
+    /// One pass over the source. `None` if its version changed on the way.
     async fn pass(&mut self) -> Result<Option<(Version, u64, Runs)>> {
         let first = self.piece(0, PIECE_BYTES).await?;
         let (version, length) = (first.version, first.length);
@@ -180,7 +181,7 @@ impl Copy<'_> {
         }
         let mut runs = Runs::default();
         let mut at = self.keep(0, first, length, &mut runs).await?;
-        // End of the run of data that is being copied; found again when it is reached.
+        // End of the current run of data. The next run is sought when it is reached.
         let mut data_end = at;
         while at < length {
             if at >= data_end {
@@ -198,7 +199,7 @@ impl Copy<'_> {
         Ok(Some((version, length, runs)))
     }
 
-    /// Writes a verified piece; returns where the next one starts.
+    /// Writes a verified piece. Returns the offset of the next one.
     async fn keep(&mut self, at: u64, piece: SourceChunks, length: u64, runs: &mut Runs) -> Result<u64> {
         let size = CHUNK_SIZE as usize;
         for (index, (bytes, sum)) in piece.data.chunks(size).zip(&piece.checksums).enumerate() {
@@ -299,6 +300,8 @@ async fn finish(
     check_epoch(&head, pull.epoch)?;
     let (version, length) = (copied.version, copied.length);
     let after = Head { version, length, reserved: 0, damaged: false, ..head };
+    // Readers may ask for `at` from now on.
+    assert!(version >= pull.at, "a copy at {version}, where {} was asked for", pull.at);
     let content = Content::Replace { token };
     let record =
         Record { metablock: pull.metablock, length_before: head.length, after, runs: copied.runs.finish(), content };

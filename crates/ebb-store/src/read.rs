@@ -1,4 +1,4 @@
-//! Reads: whole chunks with their sums, of what is synced.
+//! Reads of synced bytes: whole chunks with their sums.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::volume::{Shared, Volume};
 /// The most that one read may ask for.
 const READ_LEN_MAX: u64 = ebb_wire::frame::PAYLOAD_LEN_MAX as u64;
 
-/// Reads up to this size come from memory; longer ones are left to the kernel.
+/// Reads up to this size go through memory. Longer ones are sent by the kernel, straight from the file.
 const BUFFERED_MAX: u64 = 64 << 10;
 
-/// Bytes of a replica, with what a reader needs to verify them.
+/// Bytes of a replica, with the checksums for a reader to verify them.
 #[derive(Clone, Debug)]
 pub struct ReadChunks {
     /// Of the replica.
@@ -40,7 +40,7 @@ pub struct ReadChunks {
 pub enum ReadData {
     /// In memory.
     Buffer(Bytes),
-    /// In a file, from offsets, so many: runs of it in order.
+    /// In a file: runs of offset and length, in order.
     File(File, Vec<(u64, u64)>),
 }
 
@@ -78,18 +78,18 @@ impl ReadData {
     }
 }
 
-/// What [`Volume::seek`] found.
+/// Result of [`Volume::seek`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// Where; none before the replica's end.
+    /// Offset of the data or hole. `None`: there is none before the replica's end.
     pub offset: Option<u64>,
     /// Of the replica, in bytes.
     pub length: u64,
 }
 
 impl Volume {
-    /// Whole chunks from `offset` on, short at the replica's end, at `min_version` or a later one. What was received and
-    /// not synced is synced first.
+    /// Whole chunks from `offset` on, short at the replica's end, at `min_version` or a later one. Received writes are
+    /// synced first.
     ///
     /// Errors: `Invalid` if not aligned, `NoReplica`, `StaleVersion`, `Corrupt`, `VolumePoisoned`. A replica that was
     /// never written has version (0,0) and no bytes.
@@ -112,7 +112,7 @@ impl Volume {
             let view = {
                 let live = replica.live.lock();
                 check_servable(metablock, &live, min_version)?;
-                // A write that came since would make this not synced: only what a gate holds back is sure.
+                // A write that came since is not synced. Under the gate no write can come.
                 live.is_settled().then(|| View::capture(&live, offset, len))
             };
             match view {
@@ -121,7 +121,7 @@ impl Volume {
                 }
                 Some(_) => {
                     drop(content);
-                    // A finished copy is about to take its place, which happens while the journal is held.
+                    // A finished copy is about to take the file's place. That happens while the journal is held.
                     drop(shared.journal.lock().await);
                 }
                 None => {
@@ -197,9 +197,9 @@ struct View {
     /// Bytes of the range that the replica has.
     len: u64,
     sums: Vec<u32>,
-    /// What of the range is not in the file yet.
+    /// Contents of the range that are not in the file yet.
     overlay: Extents,
-    /// How far the file itself is needed.
+    /// Length of the file's front that the read needs.
     file_needed: u64,
     file_made: bool,
     places: Vec<Place>,
@@ -226,12 +226,12 @@ impl View {
     }
 }
 
-/// The caller holds the content.
+/// Reads the range. The caller holds the content lock.
 async fn read_view(shared: &Shared, replica: &Replica, view: View, offset: u64) -> Result<ReadChunks> {
     let in_file = view.overlay.is_empty() && view.len > BUFFERED_MAX;
     let data = if in_file && view.file_made {
         let file = open_existing(shared, replica).await?;
-        // What the kernel sends by itself cannot be checked on the way.
+        // The kernel sends the bytes without a check, so the file's length is checked before.
         let file_len = file.len().await?;
         let end = view.places.iter().map(|place| place.at + place.len).max().unwrap_or(0);
         if file_len < end {
@@ -253,7 +253,7 @@ pub(crate) async fn open_existing(shared: &Shared, replica: &Replica) -> Result<
     }
 }
 
-/// Bytes from the file with those that are not in place yet laid over them. The caller holds the content.
+/// Bytes from the file, overwritten with those that are not in place yet. The caller holds the content lock.
 async fn read_bytes(shared: &Shared, replica: &Replica, view: &View, offset: u64) -> Result<Bytes> {
     let needed = view.file_needed.clamp(offset, offset + view.len) - offset;
     let found = match view.file_made && view.len > 0 {
@@ -292,7 +292,7 @@ async fn read_places(file: &File, places: &[Place]) -> Result<Bytes> {
     Ok(found.into())
 }
 
-/// Chunks with everything received, checked against their sums. A mismatch counts as damage only if it repeats.
+/// Chunks with all received writes, checked against their sums. A mismatch counts as damage only if it repeats.
 pub(crate) async fn read_verified(shared: &Shared, replica: &Replica, range: Range<usize>) -> Result<Bytes> {
     let offset = range.start as u64 * CHUNK_SIZE;
     let mut bad = None;

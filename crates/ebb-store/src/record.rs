@@ -1,4 +1,4 @@
-//! What happened to one replica, as the journal keeps it. See `docs/formats/journal.md`.
+//! Changes of one replica, as the journal keeps them. See `docs/formats/journal.md`.
 
 use bytes::Bytes;
 use ebb_types::{CHUNK_SIZE, Epoch, MetablockId, Result, Version, bail};
@@ -12,7 +12,7 @@ pub(crate) const REPLICA_LEN_MAX: u64 = 1 << 30;
 /// State of a replica, without its chunk sums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Head {
-    /// Last write in it.
+    /// Version of the last write in it.
     pub(crate) version: Version,
     /// Lower epochs are refused.
     pub(crate) promised: Epoch,
@@ -20,8 +20,8 @@ pub(crate) struct Head {
     pub(crate) length: u64,
     /// End of the space that a writer reserved, if it lies past the end of the bytes; else 0.
     pub(crate) reserved: u64,
-    /// Drawn when the volume first hears of the replica, and anew by each copy that is made over it: tells a replica
-    /// from an earlier one of the same metablock.
+    /// Distinguishes the replica from earlier ones of the same metablock. Drawn at the first request for the replica,
+    /// and anew by each copy that is made over it.
     pub(crate) life: u64,
     /// It was found damaged, and is not served until a copy takes its place.
     pub(crate) damaged: bool,
@@ -39,14 +39,24 @@ pub(crate) enum Run {
     Data { first: usize, sums: Vec<u32>, second: bool },
 }
 
-/// What happened to a replica's bytes.
+impl Run {
+    /// The chunk behind its last one.
+    pub(crate) fn end(&self) -> usize {
+        match self {
+            Self::Holes { first, count } => first + count,
+            Self::Data { first, sums, .. } => first + sums.len(),
+        }
+    }
+}
+
+/// The change of a replica's bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Content {
     /// Nothing.
     None,
-    /// They are in the file already.
+    /// New bytes that are in the file already.
     Direct { offset: u64, len: u64 },
-    /// They are here, to be put in place.
+    /// New bytes, to be put in place.
     Data { offset: u64, bytes: Bytes },
     /// The file is cut or grown to the replica's length.
     Length,
@@ -58,18 +68,18 @@ pub(crate) enum Content {
     Allocate { offset: u64, len: u64 },
     /// A finished copy takes the file's place.
     Replace { token: u64 },
-    /// The replica is gone; `after.promised` is what its tombstone refuses.
+    /// The replica is gone. Its tombstone refuses epochs below `after.promised`.
     Delete,
 }
 
-/// One change of one replica: its state afterwards, and what to do to its file.
+/// One change of one replica: its state afterwards, and the change of its file.
 ///
-/// Invariant: absolute. Applying it again, or to a later state out of the same history, and then all that follow it,
-/// ends in the same state.
+/// Invariant: a record is absolute. It may be applied again, or to a later state of the same history. With all records
+/// after it the result is the same state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
     pub(crate) metablock: MetablockId,
-    /// The replica's length before: what lies from there to where new bytes begin reads as zero.
+    /// The replica's length before. The bytes from there to the start of the new bytes read as zero.
     pub(crate) length_before: u64,
     pub(crate) after: Head,
     pub(crate) runs: Vec<Run>,
@@ -85,22 +95,22 @@ impl Record {
         }
     }
 
-    /// Whether there is something to be done to the file when the record is in the journal.
+    /// Whether the file has to be changed once the record is in the journal.
     pub(crate) fn has_place(&self) -> bool {
         match self.content {
             Content::None => false,
-            // What was overwritten still lies in the places that its chunks had before.
+            // The overwritten bytes still lie in the old places of their chunks, and have to be freed.
             Content::Direct { offset, .. } => offset < self.length_before,
             _ => true,
         }
     }
 
-    /// Where in the file the bytes of a range lie that the record touches.
+    /// The places in the file of a range that the record touches.
     pub(crate) fn places(&self, offset: u64, len: u64) -> Vec<Place> {
         places(offset, len, |chunk| self.is_second(chunk))
     }
 
-    /// Where the bytes of a range that the record wrote directly lay before.
+    /// The old places of a range that the record wrote directly.
     pub(crate) fn places_before(&self, offset: u64, len: u64) -> Vec<Place> {
         places(offset, len.min(self.length_before.saturating_sub(offset)), |chunk| !self.is_second(chunk))
     }
@@ -110,7 +120,7 @@ impl Record {
         self.runs.iter().any(|run| matches!(run, Run::Data { first, sums, second: true } if here(*first, sums.len())))
     }
 
-    /// Whether doing to the file what the record says may touch these bytes of the replica.
+    /// Whether putting the record in place may touch these bytes of the replica.
     pub(crate) fn may_touch(&self, start: u64, end: u64) -> bool {
         let touches = |offset: u64, len: u64| {
             let chunks = chunks_of(offset, len);
@@ -227,8 +237,9 @@ pub(crate) fn decode_head(meta: &mut Take<'_>) -> Result<Head> {
     Ok(head)
 }
 
-/// Runs rise. The next may begin with the last chunk of the one before: one that grows first gets the sum of its longer
-/// self, and then that of what was written to it. Runs that lie over each other would make a few bytes the work of many.
+/// Runs rise. A run may begin with the last chunk of the one before: a chunk that grows gets the sum of its longer
+/// self, and then the sum after the write. Runs that overlap further are refused, because a few bytes could then cause
+/// much work.
 fn decode_runs(meta: &mut Take<'_>, count: u32, length: u64) -> Result<Vec<Run>> {
     let (mut runs, mut end) = (Vec::new(), 0);
     for _ in 0..count {
@@ -290,7 +301,7 @@ impl Runs {
     }
 }
 
-/// Which chunks a byte range touches.
+/// The chunks that a byte range touches.
 pub(crate) fn chunks_of(offset: u64, len: u64) -> std::ops::Range<usize> {
     (offset / CHUNK_SIZE) as usize..(offset + len).div_ceil(CHUNK_SIZE) as usize
 }
@@ -317,7 +328,7 @@ mod tests {
         ]
     }
 
-    /// Runs that lie over each other would make the work of a start that of a power of their number.
+    /// With overlapping runs the work of a start could grow as a power of their number.
     #[test]
     fn runs_that_do_not_rise_are_refused() {
         let decoded = |runs: Vec<Run>| {

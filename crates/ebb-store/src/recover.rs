@@ -1,4 +1,4 @@
-//! Opening a volume: format, or index + journal, and files made what they should be. See `docs/formats/`.
+//! Opening a volume: format it, or read index and journal and restore its files. See `docs/formats/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::chunks::{ChunkTable, LONG, Place, SECOND, places};
 use crate::extents::{Extents, Source};
 use crate::files::{REPLICAS_DIR, parse_name, pull_path, replica_path, shard, shard_path};
 use crate::index::{IndexHead, IndexWriter, index_path, read_index};
-use crate::journal::Journal;
+use crate::journal::{Journal, NAMES, RESERVE};
 use crate::label::{LABEL_FILE, Label};
 use crate::record::Content;
 use crate::replay::Replay;
@@ -23,7 +23,7 @@ use crate::volume::{Shared, VolumeOptions};
 /// Files looked at side by side.
 const FILES_AT_ONCE: usize = 16;
 
-/// A file may take so much more than its bytes before its spare space is given back at start.
+/// At start a file's spare space is freed if it is more than this.
 const SPARE_BYTES_MAX: u64 = 64 << 10;
 
 /// A replica as index and journal have it.
@@ -42,7 +42,7 @@ impl Rebuilt {
     }
 }
 
-/// Everything an open volume shares, from what its directory has.
+/// Opens the volume in a directory.
 pub(crate) async fn open(runtime: &Runtime, root: &Path, options: VolumeOptions) -> Result<Shared> {
     open_as_it_is(runtime, root, options).await.map_err(|error| match error.kind() {
         ErrorKind::Corrupt => err!(
@@ -59,7 +59,7 @@ async fn open_as_it_is(runtime: &Runtime, root: &Path, options: VolumeOptions) -
     let disk = runtime.disk();
     disk.create_dir_all(root).await?;
     let lock = disk.lock_dir(root).await?;
-    // Ordering: before anything is written, so that it hears of all that could not be stored.
+    // Ordering: before anything is written, so that it reports every failure to write data back.
     let file_system = disk.file_system(root).await?;
     let names = disk.read_dir(root).await?;
     let label = match names.iter().any(|name| name == LABEL_FILE) {
@@ -67,7 +67,7 @@ async fn open_as_it_is(runtime: &Runtime, root: &Path, options: VolumeOptions) -
         false => format(runtime, root, &names, &options).await?,
     };
     let loaded = load(runtime, root, &options, label.incarnation).await?;
-    // Ordering: before anybody hears of this start. A copy of the directory that is started has counted less, or the same.
+    // Ordering: before the volume is registered. An older copy of the directory then has a lower count, or the same.
     let label = Label { starts: label.starts + 1, ..label };
     disk.replace(&root.join(LABEL_FILE), label.encode()).await?;
     Ok(Shared::new(runtime, root, options, label, loaded, file_system, lock))
@@ -100,7 +100,7 @@ async fn format(runtime: &Runtime, root: &Path, names: &[String], options: &Volu
     IndexWriter::create(&disk, root, IndexHead { segment: 1, lsn: 1, incarnation }).await?.finish().await?;
     let label =
         Label { cluster: options.cluster, node: options.node, volume: VolumeId::new(0), incarnation, starts: 0 };
-    // Ordering: last, so that what has a label is whole.
+    // Ordering: last, so that a directory with a label is a whole volume.
     disk.replace(&root.join(LABEL_FILE), label.encode()).await?;
     if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         disk.sync_dir(parent).await?;
@@ -108,14 +108,14 @@ async fn format(runtime: &Runtime, root: &Path, names: &[String], options: &Volu
     Ok(label)
 }
 
-/// What a volume's directory has.
+/// The contents of a volume's directory.
 pub(crate) struct Loaded {
     pub(crate) replicas: BTreeMap<MetablockId, Arc<Replica>>,
     pub(crate) tombstones: BTreeMap<MetablockId, Epoch>,
     pub(crate) journal: Journal,
     /// Number of the index in force.
     pub(crate) index: u64,
-    /// How long it is.
+    /// Length of the index.
     pub(crate) index_bytes: u64,
 }
 
@@ -137,7 +137,7 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
 
     for name in &found.leftovers {
         match disk.remove_file(&root.join(name)).await {
-            // A rename that the last process had asked for, and that its disk finished after the list was read.
+            // The last process had asked for a rename, and its disk finished it after the list was read.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             done => done?,
         }
@@ -161,14 +161,14 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
     }
     let mut journal = Journal::new(disk.clone(), root, incarnation, options.segment_bytes, next, lsn);
     for segment in old.iter().chain(&live) {
-        let len = disk.open(&crate::journal::segment_path(root, *segment), OpenMode::Existing).await?.len().await?;
+        let len = disk.open(&NAMES.path(root, *segment), OpenMode::Existing).await?.len().await?;
         journal.adopt_spare(*segment, len);
     }
     journal.rest().await?;
     if let Err(error) = journal.stock_up().await {
         tracing::warn!(volume = %root.display(), %error, "no journal segment in reserve for a full disk");
         // Best effort: half a segment only takes space.
-        let _ = disk.remove_file(&crate::journal::segment_path(root, 0)).await;
+        let _ = disk.remove_file(&NAMES.path(root, RESERVE)).await;
     }
     let index_bytes = disk.open(&index_path(root, next), OpenMode::Existing).await?.len().await?;
     let replicas = rebuilt.into_iter().map(|(id, one)| (id, Arc::new(into_replica(id, one, fixed.get(&id))))).collect();
@@ -193,7 +193,7 @@ fn into_replica(id: MetablockId, one: Rebuilt, fixed: Option<&FileState>) -> Rep
     replica
 }
 
-/// Names in a volume's directory, sorted by what they are.
+/// Names in a volume's directory, by kind of file.
 #[derive(Debug, Default)]
 struct Found {
     indexes: Vec<u64>,
@@ -205,10 +205,9 @@ impl Found {
     async fn list(disk: &Disk, root: &Path) -> Result<Self> {
         let mut found = Self::default();
         for name in disk.read_dir(root).await? {
-            let number = |prefix: &str| name.strip_prefix(prefix).and_then(|rest| rest.parse().ok());
-            if let Some(index) = number("index-") {
+            if let Some(index) = name.strip_prefix("index-").and_then(|rest| rest.parse().ok()) {
                 found.indexes.push(index);
-            } else if let Some(segment) = number("journal-") {
+            } else if let Some(segment) = NAMES.number(&name) {
                 found.segments.push(segment);
             } else if name.ends_with(".new") {
                 found.leftovers.push(name);
@@ -220,7 +219,7 @@ impl Found {
     }
 }
 
-/// What a replica's file turned out to be.
+/// State of a replica's file.
 #[derive(Debug)]
 enum FileState {
     /// It has none and needs none.
@@ -231,12 +230,12 @@ enum FileState {
 
 /// Names found in `replicas/`.
 #[derive(Debug, Default)]
-struct Names {
+struct ReplicaNames {
     files: BTreeSet<MetablockId>,
     pulls: BTreeSet<(MetablockId, u64)>,
 }
 
-/// Makes every file what index and journal say, durably; tells which replicas have a sound one.
+/// Restores every file to the state in index and journal, durably. Returns the state of each replica's file.
 async fn restore_files(
     runtime: &Runtime,
     root: &Path,
@@ -302,8 +301,8 @@ async fn restore_files(
     Ok(states)
 }
 
-async fn list_replicas(disk: &Disk, root: &Path) -> Result<Names> {
-    let mut names = Names::default();
+async fn list_replicas(disk: &Disk, root: &Path) -> Result<ReplicaNames> {
+    let mut names = ReplicaNames::default();
     for shard in 0..=u8::MAX {
         let directory = shard_path(root, shard);
         for name in disk.read_dir(&directory).await? {
@@ -317,7 +316,7 @@ async fn list_replicas(disk: &Disk, root: &Path) -> Result<Names> {
     Ok(names)
 }
 
-/// What one replica's file must become.
+/// The target state of one replica's file.
 struct Fix {
     length: u64,
     reserved: u64,
@@ -327,7 +326,7 @@ struct Fix {
 }
 
 impl Fix {
-    /// Also tells whether the file was changed.
+    /// Restores the file. Returns its state, and whether it was changed.
     async fn run(self, disk: &Disk, path: PathBuf) -> Result<(FileState, bool)> {
         if !self.has_file && self.extents.file_needed(self.length, 0) > 0 {
             return Ok((FileState::Damaged("its file is missing".into()), false));
@@ -345,7 +344,7 @@ impl Fix {
         let spare = self.length >= SPARE_BYTES_MAX
             && self.reserved == 0
             && file.allocated_bytes().await? > self.length + SPARE_BYTES_MAX;
-        // What lies in places that are not in use cannot be seen from its length.
+        // The length does not show bytes in unused second places.
         if self.extents.is_empty() && len == self.length && !spare && !self.chunks.has_second() {
             return Ok((FileState::Sound, false));
         }
@@ -358,7 +357,7 @@ impl Fix {
         }
     }
 
-    /// Leaves nothing in places that no chunk has.
+    /// Frees the places that no chunk uses.
     async fn free_places(&self, file: &File) -> Result<()> {
         if !self.chunks.has_second() {
             return file.set_len(self.length).await;

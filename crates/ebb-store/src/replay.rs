@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use ebb_log::{End, find_end, whole_frame};
 use ebb_runtime::Disk;
 use ebb_types::{Epoch, Incarnation, MetablockId, Result, bail};
 
-use crate::batch::{BATCH_ALIGN, decode, recognise};
+use crate::batch::{BatchFraming, decode};
 use crate::index::Index;
-use crate::journal::segment_path;
+use crate::journal::NAMES;
 use crate::record::Content;
 use crate::recover::{Rebuilt, read_segment};
 
-/// The states of an index, on their way through the journal.
+/// The states of an index, while the journal's records are applied to them.
 #[derive(Debug)]
 pub(crate) struct Replay {
     root: PathBuf,
@@ -24,8 +25,8 @@ pub(crate) struct Replay {
     pub(crate) rebuilt: BTreeMap<MetablockId, Rebuilt>,
     /// Deleted ids, and the epochs below which they refuse.
     pub(crate) tombstones: BTreeMap<MetablockId, Epoch>,
-    /// Where the next batch should have been, if it was not there.
-    stop: Option<(u64, u64)>,
+    /// The place at which the next batch was missing, if any.
+    stop: Option<(u64, usize)>,
 }
 
 impl Replay {
@@ -43,10 +44,10 @@ impl Replay {
         }
     }
 
-    /// Takes in these segments, which are all that there are from the index's on.
+    /// Replays these segments: all that there are from the index's on.
     pub(crate) async fn read(&mut self, disk: &Disk, segments: &[u64]) -> Result<()> {
         for (expected, segment) in (self.first_segment..).zip(segments) {
-            let path = segment_path(&self.root, expected);
+            let path = NAMES.path(&self.root, expected);
             if expected != *segment {
                 bail!(Corrupt, "{} is missing: synced writes are lost", path.display());
             }
@@ -56,15 +57,15 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes in a segment's bytes.
+    /// Replays a segment's bytes.
     pub(crate) fn take_segment(&mut self, segment: u64, bytes: &Bytes) -> Result<()> {
-        let mut offset = 0;
-        while let Some(rest) = (offset < bytes.len()).then(|| bytes.slice(offset..)) {
-            if recognise(&rest, segment, self.incarnation) != Some(self.lsn) {
-                break;
-            }
-            let batch = decode(&rest).map_err(|error| error.context(self.place(segment, offset as u64)))?;
-            for record in &batch.records {
+        let framing = BatchFraming { segment, incarnation: self.incarnation };
+        let mut at = 0;
+        while let Some(frame) = whole_frame(&framing, &bytes[at.min(bytes.len())..])
+            && frame.batch == self.lsn
+        {
+            let records = decode(&bytes.slice(at..)).map_err(|error| error.context(self.place(segment, at)))?;
+            for record in &records {
                 if record.content == Content::Delete {
                     let fence = self.tombstones.entry(record.metablock).or_default();
                     *fence = record.after.promised.max(*fence);
@@ -73,29 +74,22 @@ impl Replay {
             }
             self.lsn += 1;
             self.stop = None;
-            offset += batch.len as usize;
+            at += frame.len;
         }
-        self.stop.get_or_insert((segment, offset as u64));
-        self.check_nothing_follows(segment, offset, bytes)
-    }
-
-    /// A batch is written only when the one before it is synced: if one follows, what is missing here was synced.
-    fn check_nothing_follows(&self, segment: u64, from: usize, bytes: &Bytes) -> Result<()> {
-        for at in (from..bytes.len()).step_by(BATCH_ALIGN as usize) {
-            if let Some(lsn) = recognise(&bytes[at..], segment, self.incarnation).filter(|lsn| *lsn >= self.lsn) {
-                let (bad_segment, bad_offset) = self.stop.expect("set before");
-                bail!(
-                    Corrupt,
-                    "{}: damaged; batch {lsn} follows in {}, so synced writes are lost here",
-                    self.place(bad_segment, bad_offset),
-                    self.place(segment, at as u64)
-                );
-            }
+        let (bad_segment, bad_at) = *self.stop.get_or_insert((segment, at));
+        // A batch is written only when the one before it is synced. If one follows, the missing bytes were synced.
+        if let End::Damaged { later_at, batch } = find_end(framing, bytes, at, |frame| frame.batch >= self.lsn) {
+            bail!(
+                Corrupt,
+                "{}: damaged; batch {batch} follows in {}, so synced writes are lost here",
+                self.place(bad_segment, bad_at),
+                self.place(segment, later_at)
+            );
         }
         Ok(())
     }
 
-    fn place(&self, segment: u64, offset: u64) -> String {
-        format!("{} offset {offset}", segment_path(&self.root, segment).display())
+    fn place(&self, segment: u64, offset: usize) -> String {
+        format!("{} offset {offset}", NAMES.path(&self.root, segment).display())
     }
 }

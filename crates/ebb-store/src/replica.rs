@@ -1,4 +1,4 @@
-//! One replica in memory: what was received, what of it is synced, who waits for more.
+//! One replica in memory: received records, synced records, and waiters.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -25,34 +25,34 @@ pub(crate) struct Replica {
     /// put in place.
     pub(crate) content: RwLock<()>,
     pub(crate) live: Mutex<Live>,
-    /// Told whenever a write was received.
+    /// Notified whenever a write was received.
     pub(crate) advanced: Notify,
 }
 
-/// What changes about a replica.
+/// The changing state of a replica.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    /// With everything received.
+    /// The state after all received records.
     pub(crate) state: ReplicaState,
-    /// Up to here it is on stable storage.
+    /// The version up to which it is on stable storage.
     pub(crate) synced: Version,
-    /// Received, not yet in the journal; in order.
+    /// Records received and not yet in the journal, in order.
     pending: VecDeque<Staged>,
-    /// Of these, how many have a place in the file to go to.
+    /// Number of pending records that have to be put in place.
     pending_placed: usize,
     /// Contents that are not in the file yet.
     pub(crate) overlay: Overlay,
     waiters: Vec<Waiter>,
-    /// Records received, and of them in the journal.
+    /// Number of records received, and of those in the journal.
     received_count: u64,
     flushed_count: u64,
     /// Whether anything was ever received for it, a promise included.
     pub(crate) known: bool,
-    /// Why it is not served.
+    /// The damage, if there is any. A damaged replica is not served.
     pub(crate) damage: Option<String>,
     /// A copy is being made: writes are refused.
     pub(crate) pulling: bool,
-    /// It is gone: whoever still knows it looks it up again.
+    /// It is gone. A task that still holds it has to look it up again.
     pub(crate) deleted: bool,
     /// Whether it has a file, and whether the file's name is durable.
     pub(crate) file_made: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Live {
     /// End of the space kept ahead of growth; 0 for none.
     pub(crate) grown_to: u64,
     pub(crate) last_write: Moment,
-    /// Who reads the file by a descriptor, and is told before its bytes change.
+    /// Readers that have a descriptor of the file. They are notified before its bytes change.
     pub(crate) readers: Vec<Weak<dyn Reader>>,
 }
 
@@ -91,9 +91,18 @@ impl Replica {
 }
 
 impl Live {
-    /// Takes a record in: from now on it is received.
+    /// Receives a record.
     pub(crate) fn receive(&mut self, record: Record, sync_first: Option<File>, permit: Option<OwnedSemaphorePermit>) {
-        // Ordering: before anything that this record does to the file.
+        assert!(!self.deleted, "{}: a record for a replica that is gone", record.metablock);
+        // I-8: a copy or a deletion begins another life, every other change keeps the promise.
+        let begins_anew = matches!(record.content, Content::Replace { .. } | Content::Delete);
+        let (before, after) = (&self.state.head, &record.after);
+        assert!(
+            begins_anew || after.promised >= before.promised,
+            "{}: a promise is never taken back",
+            record.metablock
+        );
+        // Ordering: before anything that this record does to the file (I-38).
         self.revoke_readers();
         self.state.apply(&record);
         let record = Arc::new(record);
@@ -114,7 +123,7 @@ impl Live {
         self.flushed_count == self.received_count
     }
 
-    /// Where the answer comes when everything received so far is in the journal; none if it is already.
+    /// The channel for the answer when all records received so far are in the journal. `None` if they are already.
     pub(crate) fn wait_flushed(&mut self) -> Option<oneshot::Receiver<Result<()>>> {
         if self.is_settled() {
             return None;
@@ -124,9 +133,11 @@ impl Live {
         Some(receiver)
     }
 
-    /// The next `count` records are in the journal; `version` is that of the last. Returns who waited for them.
+    /// Records that the next `count` records are in the journal, up to `version`. Returns their waiters.
     pub(crate) fn flushed(&mut self, count: u64, version: Version) -> Vec<oneshot::Sender<Result<()>>> {
         self.flushed_count += count;
+        let on_the_way = (self.received_count - self.pending.len() as u64).checked_sub(self.flushed_count);
+        assert!(on_the_way.is_some(), "{count} records are in the journal, which were not taken for it");
         self.synced = version;
         let flushed = self.flushed_count;
         let (done, waiting) = std::mem::take(&mut self.waiters).into_iter().partition(|waiter| waiter.count <= flushed);
@@ -134,7 +145,7 @@ impl Live {
         done.into_iter().map(|waiter: Waiter| waiter.answer).collect()
     }
 
-    /// Everybody who waits, to be told of a failure.
+    /// Takes all waiters, which are to get an error.
     pub(crate) fn take_waiters(&mut self) -> Vec<oneshot::Sender<Result<()>>> {
         std::mem::take(&mut self.waiters).into_iter().map(|waiter| waiter.answer).collect()
     }
@@ -148,17 +159,18 @@ impl Live {
     pub(crate) fn take_pending(&mut self) -> Option<Staged> {
         let staged = self.pending.pop_front()?;
         self.pending_placed -= usize::from(staged.record.has_place());
+        assert!(self.pending_placed <= self.pending.len(), "no more have a place than are pending");
         Some(staged)
     }
 
-    /// Gives back what was taken and did not come to the journal: the last one first.
+    /// Puts back records that did not get to the journal. The last one is put back first.
     pub(crate) fn put_back(&mut self, staged: Staged) {
         self.pending_placed += usize::from(staged.record.has_place());
         self.pending.push_front(staged);
     }
 
-    /// Whether whole chunks from `offset` on may be written straight to the file: where nothing that counts lies, and
-    /// where nothing that is still to be done to the file could hit them.
+    /// Whether whole chunks from `offset` on may be written straight to the file. No chunk may use their place, and no
+    /// earlier record that is yet to be put in place may touch it.
     pub(crate) fn takes_direct(&self, offset: u64, len: u64) -> bool {
         let length = self.state.head.length;
         if !offset.is_multiple_of(CHUNK_SIZE) {
@@ -171,13 +183,13 @@ impl Live {
             return self.overlay.records().all(harmless);
         }
         let end = offset + len;
-        // A hole has no second place: bytes of a write that was never acknowledged could not be told from its zeros.
+        // A hole has no second place: after a crash, bytes of an unacknowledged write would stand where zeros belong.
         len.is_multiple_of(CHUNK_SIZE)
             && chunks_of(offset, end.min(length) - offset).all(|chunk| self.state.chunks.is_data(chunk))
             && !self.overlay.records().any(|one| one.may_touch(offset, end))
     }
 
-    /// Whether something that is in the journal is not in the file yet.
+    /// Whether a record in the journal is not in the file yet.
     pub(crate) fn is_being_placed(&self) -> bool {
         self.overlay.records().len() > self.pending_placed
     }

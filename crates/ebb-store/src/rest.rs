@@ -19,7 +19,7 @@ const REST_AFTER: Duration = Duration::from_secs(2);
 
 const ROUND: Duration = Duration::from_secs(1);
 
-/// The task.
+/// The task: housekeeping once a round.
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         shared.runtime.sleep(ROUND).await;
@@ -60,7 +60,7 @@ async fn rest_journal(shared: &Shared) -> Result<()> {
     journal.rest().await
 }
 
-/// Makes the marks of damaged replicas durable: a start must not take them for good ones again.
+/// Makes the marks of damaged replicas durable, so that the next start does not take them for sound.
 pub(crate) async fn mark_damaged(shared: &Shared) -> Result<()> {
     let unmarked = std::mem::take(&mut *shared.unmarked.lock());
     let replicas: Vec<Arc<Replica>> = unmarked.into_iter().filter_map(|metablock| shared.get(metablock)).collect();
@@ -68,7 +68,7 @@ pub(crate) async fn mark_damaged(shared: &Shared) -> Result<()> {
         let _gate = replica.gate.lock().await;
         let head = {
             let live = replica.live.lock();
-            // A copy may have taken its place meanwhile.
+            // A copy may have taken its place in the meantime.
             let wanted = live.exists() && live.damage.is_some() && !live.state.head.damaged;
             wanted.then_some(live.state.head)
         };
@@ -100,7 +100,8 @@ async fn give_back(shared: &Shared, replica: &Arc<Replica>) -> Result<()> {
         if waiting {
             return Ok(());
         }
-        // What a writer reserved stays: it cannot be told apart from what was kept ahead.
+        // A file with space that a writer reserved is left alone: that space is not distinguished from space kept
+        // ahead.
         let wanted = live.exists() && live.grown_to > 0 && live.state.head.reserved == 0;
         wanted.then(|| (live.state.head.length, live.grown_to, live.state.chunks.has_second()))
     };

@@ -12,14 +12,14 @@ use crate::volume::{Shared, Volume};
 /// Bytes read at once.
 const STEP_CHUNKS: usize = (1 << 20) / CHUNK_SIZE as usize;
 
-/// What a scrub found.
+/// Result of a scrub.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScrubOutcome {
     /// Replicas looked at.
     pub replicas: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Those that are damaged, old and new.
+    /// All damaged replicas, old and new.
     pub corrupt: Vec<MetablockId>,
 }
 
@@ -29,8 +29,8 @@ impl Volume {
         self.scrub_from(MetablockId::default(), rate_bytes_per_sec).await
     }
 
-    /// The same, beginning with the first replica from `first` on and ending with those before it: rounds that never
-    /// come to their end still reach every replica, if each begins elsewhere.
+    /// As [`Volume::scrub`], but from the replica `first` on, and then from the start up to it. If each round begins
+    /// elsewhere, unfinished rounds still reach every replica.
     pub async fn scrub_from(&self, first: MetablockId, rate_bytes_per_sec: u64) -> Result<ScrubOutcome> {
         let shared = &*self.shared;
         let started = shared.runtime.now();
@@ -65,7 +65,7 @@ impl Volume {
     }
 }
 
-/// Chunks to read next; none at the end, or if the replica is going away or being replaced.
+/// Number of chunks to read next. `None` at the end, or if the replica is being deleted or replaced.
 fn next_step(replica: &Replica, at: usize) -> Option<usize> {
     let live = replica.live.lock();
     let end = live.state.chunks.len().min(at + STEP_CHUNKS);
@@ -73,7 +73,7 @@ fn next_step(replica: &Replica, at: usize) -> Option<usize> {
     (steady && at < end).then_some(end)
 }
 
-/// A file that is open can have lost its name.
+/// Checks the file's name: an open file can have lost it.
 async fn check_name(shared: &Shared, replica: &Replica) -> Result<()> {
     let _content = replica.content.read().await;
     let made = replica.live.lock().file_made;

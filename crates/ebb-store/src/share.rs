@@ -1,11 +1,11 @@
-//! Replicas' files shown to readers of this host, who read them by themselves.
+//! Replicas' files shared with readers on this host, which read them directly.
 //!
-//! Each replica has a file of its own, so a descriptor never shows the bytes of another metablock: a deleted file keeps
-//! its bytes for whoever holds it, and a copy that takes a replica's place is another file.
+//! Each replica has a file of its own, so a descriptor never shows the bytes of another metablock. A deleted file keeps
+//! its bytes while a descriptor is open, and a copy that takes a replica's place is another file.
 //!
-//! Invariant: a reader is told before any byte below the length that it was given changes. Everything that changes bytes
-//! in place was received first, and receiving tells the readers; bytes that are written directly go beyond the length, or to
-//! places that no chunk has.
+//! Invariant: a reader is notified before any byte below the length that it got changes. Every change in place was
+//! received first, and `Live::receive` notifies the readers. Bytes that are written
+//! directly go beyond the length, or to places that no chunk uses.
 
 use std::sync::{Arc, Weak};
 
@@ -17,33 +17,34 @@ use crate::record::chunks_of;
 use crate::replica::Live;
 use crate::volume::{Shared, Volume};
 
-/// How often a replica that is being written is looked at before its reader is sent away.
+/// Number of attempts to share a replica that is being written, before the reader is refused.
 const ATTEMPTS: usize = 3;
 
-/// Somebody who reads a replica's file.
+/// A reader of a replica's file.
 pub trait Reader: Send + Sync {
-    /// The bytes may change from now on. Called with locks held: it may not wait. At most once for each [`Volume::share`].
+    /// The bytes may change from now on. It is called with locks held, so it may not wait. It is called at most once
+    /// for each [`Volume::share`].
     fn revoke(&self);
 }
 
-/// A replica at one version, as its file has it.
+/// A replica's file at one version.
 #[derive(Clone, Debug)]
 pub struct SharedReplica {
-    /// Its bytes. Kept by whoever has it, also after the replica is gone.
+    /// Its file. The open descriptor keeps the bytes, even after the replica is gone.
     pub file: File,
     /// Synced.
     pub version: Version,
-    /// In bytes; what else the file has means nothing.
+    /// In bytes. Other bytes of the file mean nothing.
     pub length: u64,
     /// CRC-32C of each chunk, as the writer made it.
     pub checksums: Vec<u32>,
-    /// Where the bytes lie: offset in the replica, offset in the file, how many. In order, without gaps.
+    /// The places of the bytes: offset in the replica, offset in the file, length. In order, without gaps.
     pub runs: Vec<(u64, u64, u64)>,
 }
 
 impl Volume {
     /// The replica's file, at `min_version` or later, with everything synced put in place. It stays as it is until
-    /// `reader` is told; a reader that is dropped is forgotten.
+    /// `reader` is notified. A reader that is dropped is forgotten.
     ///
     /// Errors: those of [`Volume::read`]; `Busy` while it is being written, `Unsupported` if it has no file.
     pub async fn share(
@@ -57,7 +58,7 @@ impl Volume {
         for _ in 0..ATTEMPTS {
             let Some(replica) = self.settled(metablock, min_version).await? else { break };
             {
-                // While this is held nothing is put in place.
+                // While this lock is held nothing is put in place.
                 let _content = replica.content.read().await;
                 if !replica.live.lock().file_made {
                     break;
@@ -76,7 +77,7 @@ impl Volume {
                     return Ok(SharedReplica { file, version: live.state.head.version, length, checksums, runs });
                 }
             }
-            // What is in the journal is put in place while it is held.
+            // Records in the journal are put in place while it is held.
             drop(shared.journal.lock().await);
         }
         match shared.get(metablock).is_some_and(|replica| replica.live.lock().file_made) {
@@ -86,7 +87,7 @@ impl Volume {
     }
 }
 
-/// Tells all readers of a volume: it serves nothing any more.
+/// Notifies all readers of a volume that serves nothing any more.
 pub(crate) fn revoke_all(shared: &Shared) {
     for replica in shared.replicas.read().values() {
         replica.live.lock().revoke_readers();
@@ -99,7 +100,7 @@ impl Live {
         self.readers.push(reader);
     }
 
-    /// Tells those who read the file that its bytes may change.
+    /// Notifies the readers of the file that its bytes may change.
     pub(crate) fn revoke_readers(&mut self) {
         for reader in self.readers.drain(..).filter_map(|reader| Weak::<dyn Reader>::upgrade(&reader)) {
             Arc::as_ref(&reader).revoke();

@@ -1,4 +1,4 @@
-//! Room on the volume: nothing is acknowledged that could not be put in place later.
+//! Room on the volume: a write is acknowledged only if there is room to put it in place later.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use ebb_runtime::{Disk, Moment, Runtime, Space};
 use ebb_types::{Result, bail};
 use parking_lot::Mutex;
 
-/// A reading of free space is believed for so long.
+/// A reading of free space is used for so long.
 const READING_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Counts what is taken between readings of the file system's free space.
+/// Free space of the volume. It counts the space taken since the last reading of the file system's free space.
 #[derive(Debug)]
 pub(crate) struct SpaceGauge {
     runtime: Runtime,
     disk: Disk,
     root: PathBuf,
-    /// Kept free for the journal, the index and what the file system needs itself.
+    /// Kept free for the journal, the index and the file system's own metadata.
     reserve_bytes: u64,
     /// The most that replicas may take, if that is less than the file system.
     limit_bytes: Option<u64>,
@@ -37,7 +37,7 @@ impl SpaceGauge {
         Self { runtime: runtime.clone(), disk, root, reserve_bytes, limit_bytes, cells }
     }
 
-    /// A replica's bytes went from one count to another.
+    /// Records that a replica's size went from `from` bytes to `to`.
     pub(crate) fn stored_changed(&self, from: u64, to: u64) {
         let mut cells = self.cells.lock();
         cells.stored = (cells.stored + to).saturating_sub(from);
@@ -74,7 +74,7 @@ impl SpaceGauge {
         Ok(())
     }
 
-    /// Capacity and what clients may still use. Space that a limit sets apart is a device of its own.
+    /// Capacity, and the space that clients may still use. A limit makes a part of the disk count as a disk of its own.
     pub(crate) async fn read(&self) -> Result<Space> {
         let space = self.disk.space(&self.root).await?;
         let cells = self.cells.lock();

@@ -1,4 +1,4 @@
-//! Tests of whole volumes, on the virtual disk (which loses and tears what was not synced) and on a real one.
+//! Tests of whole volumes, on the virtual disk (which loses and tears unsynced writes) and on a real one.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod cuts;

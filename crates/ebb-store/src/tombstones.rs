@@ -1,13 +1,13 @@
-//! What the volume remembers of deleted ids: below which epoch nothing is taken for them.
+//! Tombstones of deleted ids: epochs below which the volume takes nothing for them.
 //!
-//! A recovery frees a grant that nobody wrote to. Its holder may not know yet, and its first write may come late: a
-//! volume that had forgotten the replica with its promise would take it, and the holder would believe that it is
-//! synced (`DeleteForgetsPromise` in the protocol model). So a tombstone stays for as long as any holder can believe in a
-//! lease of an older epoch. It is as durable as the deletion: in the journal's record and in every index after it. After a
-//! start its time counts from the beginning.
+//! A recovery frees a grant without writes. Its lease holder may not know that yet, and its first write may come late.
+//! A volume that had forgotten the replica and its promise would take that write, and the holder would believe that it
+//! is synced (`DeleteForgetsPromise` in the protocol model). So a tombstone stays for as long as any holder can believe
+//! in a lease of an older epoch. It is as durable as the deletion: in the journal's record and in every index after it.
+//! After a start its time counts from the beginning.
 //!
-//! An id that was freed refuses every epoch, for it is never given out again. A replica that was only in excess may come
-//! back: by a copy, or a write, of an epoch that is not below the deletion's.
+//! An id that was freed refuses every epoch, because it is never given out again. A replica that was only in excess may
+//! come back: by a copy, or a write, of an epoch that is not below the deletion's.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) const FREED: Epoch = Epoch::new(u64::MAX);
 pub(crate) struct Tombstones {
     kept: Duration,
     by_id: BTreeMap<MetablockId, Tombstone>,
-    /// Oldest first; of an id that was deleted again the later entry counts.
+    /// Oldest first. If an id was deleted again, the later entry counts.
     by_age: VecDeque<(Moment, MetablockId)>,
 }
 
@@ -37,7 +37,7 @@ struct Tombstone {
 }
 
 impl Tombstones {
-    /// Those that were found at start, as if since now.
+    /// The tombstones found at start. Their time counts from `now`.
     pub(crate) fn new(kept: Duration, found: BTreeMap<MetablockId, Epoch>, now: Moment) -> Self {
         let mut tombstones = Self { kept, by_id: BTreeMap::new(), by_age: VecDeque::new() };
         for (metablock, fence) in found {
@@ -46,19 +46,21 @@ impl Tombstones {
         tombstones
     }
 
-    /// The lowest epoch that is taken for a replica which the volume does not have.
+    /// The lowest epoch that the volume accepts for a replica that it does not have.
     pub(crate) fn fence(&self, metablock: MetablockId) -> Epoch {
         self.by_id.get(&metablock).map(|tombstone| tombstone.fence).unwrap_or_default()
     }
 
-    /// Remembers a deletion. A fence is never lowered.
+    /// Adds a tombstone. A fence is never lowered.
     pub(crate) fn add(&mut self, metablock: MetablockId, fence: Epoch, now: Moment) {
+        // I-25.
         let fence = fence.max(self.fence(metablock));
+        assert!(self.by_age.back().is_none_or(|(last, _)| *last <= now), "tombstones are made in the order of time");
         self.by_id.insert(metablock, Tombstone { fence, since: now });
         self.by_age.push_back((now, metablock));
     }
 
-    /// Forgets tombstones whose time is up.
+    /// Removes tombstones after their time.
     pub(crate) fn expire(&mut self, now: Moment) {
         while let Some((since, metablock)) =
             self.by_age.front().copied().filter(|(since, _)| now.since(*since) >= self.kept)
@@ -70,7 +72,7 @@ impl Tombstones {
         }
     }
 
-    /// Refuses deletions beyond what can be remembered.
+    /// Refuses deletions beyond the limit of tombstones.
     pub(crate) fn check_room(&self, more: usize) -> Result<()> {
         if self.by_age.len() + more > TOMBSTONES_MAX {
             bail!(
@@ -83,7 +85,7 @@ impl Tombstones {
         Ok(())
     }
 
-    /// All of them, for an index.
+    /// All tombstones, for an index.
     pub(crate) fn list(&self) -> Vec<(MetablockId, Epoch)> {
         self.by_id.iter().map(|(metablock, tombstone)| (*metablock, tombstone.fence)).collect()
     }

@@ -1,4 +1,4 @@
-//! A volume as its users see it, and what its parts share.
+//! A volume as its users see it, and the state that its parts share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,11 +28,11 @@ use crate::{checkpoint, flush, recover, rest, share};
 /// The journal grows no longer than this before a checkpoint, for the sake of the next start.
 pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
 
-/// What [`Volume::time_disk`] writes; a start removes it, as it removes all unfinished files.
+/// File that [`Volume::time_disk`] writes. A start removes it, as it removes all unfinished files.
 const TIMED_FILE: &str = "timed.new";
 const TIMED_BYTES: usize = 4096;
 
-/// How a volume behaves. The defaults suit a disk of a real node.
+/// Settings of a volume. The defaults suit a disk of a real node.
 #[derive(Clone, Debug)]
 pub struct VolumeOptions {
     /// The cluster it must belong to; written into it at format.
@@ -55,8 +55,8 @@ pub struct VolumeOptions {
     pub reserve_bytes: u64,
     /// The most that replicas may take; none: the whole disk.
     pub limit_bytes: Option<u64>,
-    /// How long the volume refuses late writes for what it deleted: at least as long as a holder can believe in a lease
-    /// that the master has given up, which is the time that a session lives.
+    /// Time for which the volume refuses late writes to deleted replicas. It is at least the session timeout: so long a
+    /// lease holder can believe in a lease that the master has given up.
     pub tombstone_time: Duration,
 }
 
@@ -108,7 +108,7 @@ impl Drop for Tasks {
     }
 }
 
-/// What the parts of an open volume share.
+/// The state that the parts of an open volume share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) runtime: Runtime,
@@ -119,12 +119,13 @@ pub(crate) struct Shared {
     pub(crate) replicas: RwLock<BTreeMap<MetablockId, Arc<Replica>>>,
     pub(crate) files: FileCache,
     pub(crate) file_system: FileSystem,
-    /// Held while a batch is written and put in place: between holdings the files have everything that is in the journal.
+    /// Held while a batch is written and put in place. While it is free, the files have everything that is in the
+    /// journal.
     pub(crate) journal: tokio::sync::Mutex<Journal>,
     pub(crate) queue: flush::Queue,
     /// Files and directories with contents put in place since the last checkpoint.
     pub(crate) unsynced: Mutex<Unsynced>,
-    /// Deleted ids. Taken after `replicas`.
+    /// Deleted ids. Locked after `replicas`.
     pub(crate) tombstones: Mutex<Tombstones>,
     /// Replicas with space kept ahead of growth.
     pub(crate) grown: Mutex<BTreeSet<MetablockId>>,
@@ -135,19 +136,19 @@ pub(crate) struct Shared {
     /// One checkpoint at a time.
     pub(crate) checkpointing: tokio::sync::Mutex<()>,
     poison: Mutex<Option<String>>,
-    /// Replicas found damaged, not yet told to anybody.
+    /// Replicas found damaged and not yet reported.
     damaged: Mutex<BTreeSet<MetablockId>>,
-    /// Of the damaged ones, those whose mark is not in the journal yet.
+    /// Damaged replicas without a mark in the journal.
     pub(crate) unmarked: Mutex<BTreeSet<MetablockId>>,
     /// lsn of the journal when housekeeping looked last.
     pub(crate) last_lsn: AtomicU64,
-    /// lsn that this start found.
+    /// lsn at this start.
     opened_lsn: u64,
-    /// How long the index in force is.
+    /// Length of the index in force.
     pub(crate) index_bytes: AtomicU64,
     pub(crate) closing: AtomicBool,
     pub(crate) syncs: AtomicU64,
-    /// What small commits took lately.
+    /// Durations of recent small commits.
     pub(crate) latency: Mutex<Latency>,
     _lock: DirLock,
 }
@@ -167,7 +168,7 @@ impl Volume {
         Ok(Self { _tasks: Arc::new(Tasks { shared: shared.clone(), tasks }), shared })
     }
 
-    /// Whose volume this is.
+    /// The volume's label.
     #[must_use]
     pub fn label(&self) -> Label {
         *self.shared.label.lock()
@@ -179,11 +180,11 @@ impl Volume {
         self.label().volume
     }
 
-    /// How far its journal has come, as housekeeping saw it last, up to the last batch but one: damage to that one is not
-    /// taken for a torn write. It never goes back, through crashes.
+    /// lsn of the journal, as housekeeping saw it last, up to the last batch but one: damage to that batch does not
+    /// pass for a torn write. It never goes back, even in a crash.
     #[must_use]
     pub fn lsn(&self) -> u64 {
-        // Where syncs are left out on purpose the number says nothing.
+        // The number means nothing if a planted mistake leaves out syncs.
         if self.shared.runtime.has_plant(Plant::SkipFsync) {
             return 0;
         }
@@ -218,7 +219,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Why the volume takes no more work, if it does not.
+    /// The failure that poisoned the volume, if any.
     #[must_use]
     pub fn poisoned(&self) -> Option<String> {
         self.shared.poison.lock().clone()
@@ -235,7 +236,7 @@ impl Volume {
         self.shared.space.stored()
     }
 
-    /// The replica at a place that is drawn by chance, if there is any.
+    /// A replica drawn at random, if there is any.
     #[must_use]
     pub fn any_replica(&self) -> Option<MetablockId> {
         let replicas = self.shared.replicas.read();
@@ -256,7 +257,7 @@ impl Volume {
         self.shared.syncs.load(Ordering::Relaxed)
     }
 
-    /// What small commits took in the last seconds: the median, and how many they were. None: there were none.
+    /// Small commits of the last seconds: median of their durations, and their number. `None`: there were none.
     #[must_use]
     pub fn commit_latency(&self) -> Option<(Duration, u32)> {
         self.shared.latency.lock().median(self.shared.runtime.now())
@@ -268,8 +269,8 @@ impl Volume {
         self.shared.checkpointing.try_lock().is_err()
     }
 
-    /// Writes and syncs a few bytes beside the journal, and counts what that took as a small commit: so that a disk that nobody
-    /// writes to any more is seen to be well again. A failure says nothing here: work that meets it says it.
+    /// Writes and syncs a few bytes beside the journal, and counts that as a small commit. So the measure of an idle
+    /// disk recovers when the disk does. A failure has no effect on the volume here: the next real work finds it.
     pub async fn time_disk(&self) -> Result<()> {
         let shared = &self.shared;
         shared.check_open()?;
@@ -302,7 +303,7 @@ impl Volume {
         rest::mark_damaged(shared).await?;
         flush::flush_all(shared).await?;
         share::revoke_all(shared);
-        // What is synced is put in place while the journal is held.
+        // Synced records are put in place while the journal is held.
         drop(shared.journal.lock().await);
         rest::give_back_all(shared).await;
         checkpoint::checkpoint(shared).await
@@ -356,8 +357,8 @@ impl Shared {
         }
     }
 
-    /// Bytes in the journal after which a checkpoint is due. An index holds every replica: writing it each time that the
-    /// journal has grown as long keeps its cost a constant part of the journal's, however many replicas there are.
+    /// Bytes in the journal after which a checkpoint is due. An index holds every replica. It is written when the
+    /// journal has grown as long as the index, so that its cost stays a constant part of the journal's.
     pub(crate) fn checkpoint_due(&self) -> u64 {
         let index_bytes = self.index_bytes.load(Ordering::Relaxed);
         self.options.checkpoint_bytes.max(index_bytes.min(JOURNAL_BYTES_MAX))
@@ -372,7 +373,7 @@ impl Shared {
         self.replicas.read().get(&metablock).cloned()
     }
 
-    /// The replica, made if this volume does not have it.
+    /// The replica. Makes one if this volume does not have it.
     pub(crate) fn get_or_make(&self, metablock: MetablockId) -> Arc<Replica> {
         if let Some(replica) = self.get(metablock) {
             return replica;
@@ -422,8 +423,8 @@ impl Shared {
         Ok(())
     }
 
-    /// A sync or a write failed: what is on disk is not known any more. Everything is refused from now on. Returns the
-    /// error to answer with.
+    /// Poisons the volume after a failed sync or write: the contents on disk are unknown, so everything is refused from
+    /// now on. Returns the error for the caller's answer.
     pub(crate) fn poison(&self, error: &Error, what: &str) -> Error {
         {
             let mut poison = self.poison.lock();
@@ -436,8 +437,8 @@ impl Shared {
         self.check_sound().expect_err("poisoned just now")
     }
 
-    /// Takes a replica out of service. Its mark becomes durable within a second or so: a start that comes before finds
-    /// the damage anew.
+    /// Takes a replica out of service. Its mark becomes durable within about a second. A start before that does not
+    /// know of the damage, and finds it again.
     pub(crate) fn mark_damaged(&self, replica: &Replica, why: String) -> Error {
         let error = err!(Corrupt, "replica of {}: {why}", replica.id);
         let news = {

@@ -1,4 +1,4 @@
-//! Writes: order, fencing, and where the bytes go first. See "Write" in `docs/protocol.md`.
+//! Writes: order, fencing, and the first place of the bytes. See "Write" in `docs/protocol.md`.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,19 +20,19 @@ use crate::record::{Head, Record};
 use crate::replica::{Live, Replica};
 use crate::volume::{Shared, Volume};
 
-/// Writes up to this size go through the journal, wherever they are: one sync instead of two.
+/// Writes up to this size always go through the journal: one sync instead of two.
 const JOURNALED_MAX: u64 = 64 << 10;
 
 /// How long a write waits for memory before it is refused: less than clients wait for an answer (4 s), or they would take a
 /// node that is busy for one that is frozen.
 const MEMORY_WAIT: Duration = Duration::from_secs(3);
-/// How often it looks meanwhile whether the disk is full.
+/// Interval at which the waiting write checks whether the disk is full.
 const MEMORY_LOOK: Duration = Duration::from_millis(200);
 
 /// One versioned write.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// Where.
+    /// The metablock to write to.
     pub metablock: MetablockId,
     /// The volume's, as the master has it.
     pub incarnation: Incarnation,
@@ -40,14 +40,14 @@ pub struct Write {
     pub version: Version,
     /// The version that this write follows.
     pub predecessor: Version,
-    /// What it does.
+    /// The change that it makes.
     pub change: Change,
-    /// Who may still write: the version's epoch, or the one that a recovery had promised, when it makes up for what an
-    /// earlier holder had logged.
+    /// The epoch by which the writer may write. It is the version's, or, if a recovery repeats writes that an earlier
+    /// holder had logged, the recovery's.
     pub authority: Epoch,
 }
 
-/// How far a replica is.
+/// The versions up to which a replica is received and synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// In memory.
@@ -77,8 +77,8 @@ impl Volume {
         Ok(progress(&replica))
     }
 
-    /// Looks at a change that is to be written later: whether its bytes match their sums, and `epoch` may still write here.
-    /// Nothing is kept of it.
+    /// Checks a change that is to be written later: its bytes must match their sums, and `epoch` must not be fenced
+    /// here. Keeps nothing of it.
     ///
     /// Errors: `StaleEpoch`, `Corrupt`, `NoReplica`, `VolumePoisoned`, as [`Volume::write`].
     pub fn check_ahead(
@@ -110,7 +110,7 @@ impl Volume {
         Ok(!live.deleted && live.state.head.version >= version)
     }
 
-    /// How far a replica is; (0,0) if this volume does not have it.
+    /// The progress of a replica; (0,0) if this volume does not have it.
     #[must_use]
     pub fn progress(&self, metablock: MetablockId) -> Progress {
         self.shared.get(metablock).map(|replica| progress(&replica)).unwrap_or_default()
@@ -163,13 +163,13 @@ impl Volume {
             if left.is_zero() {
                 bail!(Gap, "{metablock} was received up to {received}, not to {version}");
             }
-            // One that is being deleted says so when it is gone, and then the next one is waited for.
+            // A replica that is being deleted notifies when it is gone. The loop then waits for the next one.
             either(advanced, shared.runtime.sleep(left)).await;
         }
     }
 }
 
-/// Waits for whichever comes first.
+/// Waits for the first of the two.
 async fn either(news: impl Future<Output = ()>, time: impl Future<Output = ()>) {
     tokio::select! {
         biased;
@@ -183,14 +183,14 @@ pub(crate) fn progress(replica: &Replica) -> Progress {
     Progress { received: live.state.head.version, synced: live.synced }
 }
 
-/// What to do with a write, from the replica's state alone.
+/// The place of a write in the replica's order, decided from the replica's state alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Order {
-    /// It was received before.
+    /// The write was received before.
     Done,
-    /// It is next.
+    /// The write is next.
     Next,
-    /// Others come before it.
+    /// Other writes have to come first.
     Wait,
 }
 
@@ -225,7 +225,7 @@ fn order_here(shared: &Shared, head: &Head, write: &Write) -> Result<Order> {
 async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>> {
     let deadline = shared.runtime.now().after(shared.options.gap_wait);
     loop {
-        // A deletion that fails leaves its replica where it is, and the volume poisoned.
+        // A failed deletion leaves its replica in the list, and the volume poisoned.
         shared.check_sound()?;
         let replica = shared.get_or_make(write.metablock);
         let gate = replica.gate.lock().await;
@@ -243,7 +243,7 @@ async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>
         };
         let Some((order, received)) = next else {
             drop(gate);
-            // Its file goes, and with it the replica, while the journal is held.
+            // The file and then the replica are removed while the journal is held.
             drop(shared.journal.lock().await);
             continue;
         };
@@ -268,8 +268,8 @@ async fn receive_in_order(shared: &Shared, write: &Write) -> Result<Arc<Replica>
     }
 }
 
-/// Hands on what became of a request. A replica that only a request made which was refused is taken off the list, and
-/// its file with it: the disk may have been found full after the file was made, and nobody else would ever name it.
+/// Returns the result of a request. If the request was refused, a replica that it alone had made is removed with its
+/// file. The file may have been made before the disk was found full, and no later request might name it.
 pub(crate) async fn known_after<T>(shared: &Shared, metablock: MetablockId, done: Result<T>) -> Result<T> {
     if done.is_err()
         && let Some(replica) = shared.get(metablock)
@@ -294,11 +294,11 @@ async fn forget_unknown(shared: &Shared, replica: &Arc<Replica>) {
     }
 }
 
-/// The write is next and the gate is held.
+/// Applies a write that is next. The gate is held.
 async fn apply(shared: &Shared, replica: &Arc<Replica>, write: &Write) -> Result<()> {
     let change = &write.change;
     if is_long(change) && replica.live.lock().is_being_placed() {
-        // What is synced already is out of the way in a moment: cheaper to wait for than to write twice.
+        // Synced records will be in place in a moment. Waiting for that is cheaper than writing the bytes twice.
         drop(shared.journal.lock().await);
     }
     let (needed, way, overwrites) = {
@@ -311,7 +311,8 @@ async fn apply(shared: &Shared, replica: &Arc<Replica>, write: &Write) -> Result
         old.insert(chunk, read_verified(shared, replica, chunk..chunk + 1).await?);
     }
     let (way, (sync_first, permit)) = match bring(shared, replica, change, way).await {
-        // There is no room for both what was and what is: one after the other, then.
+        // There is no room for old and new bytes together, so the new ones go through the journal and overwrite the old
+        // ones.
         Err(error) if error.kind() == ErrorKind::NoSpace && way == Way::NewSpace && overwrites => {
             (Way::Journal, bring(shared, replica, change, Way::Journal).await?)
         }
@@ -327,7 +328,7 @@ fn is_long(change: &Change) -> bool {
     matches!(change, Change::Data { bytes, .. } if bytes.len() as u64 > JOURNALED_MAX)
 }
 
-/// Sees to room for a change, and takes its bytes to the file or into memory.
+/// Makes sure of room for a change, and takes its bytes to the file or into memory.
 async fn bring(
     shared: &Shared,
     replica: &Replica,
@@ -359,7 +360,7 @@ fn way(shared: &Shared, live: &Live, change: &Change) -> Way {
     }
 }
 
-/// Takes a record in and tells those who wait for it. The gate is held.
+/// Receives a record and notifies its waiters. The gate is held.
 pub(crate) fn receive(
     shared: &Shared,
     replica: &Arc<Replica>,
@@ -379,11 +380,11 @@ pub(crate) fn receive(
     replica.advanced.notify_waiters();
 }
 
-/// How many bytes the file may take more than before, at most.
+/// Upper bound of the bytes by which the file may grow.
 fn new_bytes(change: &Change, state: &crate::state::ReplicaState, way: Way) -> u64 {
     let (offset, len) = change.range();
     match change {
-        // What is overwritten stays until the journal has the new place.
+        // Overwritten bytes stay until the journal has the new place.
         Change::Data { .. } if way == Way::NewSpace => len.next_multiple_of(CHUNK_SIZE),
         Change::Data { .. } => {
             crate::record::chunks_of(offset, len)
@@ -410,7 +411,7 @@ async fn take_memory(shared: &Shared, len: usize) -> Result<OwnedSemaphorePermit
     let mut permit = pin!(shared.unplaced.clone().acquire_many_owned(permits));
     let until = shared.runtime.now().after(MEMORY_WAIT);
     loop {
-        // What was on its way when this began may have found no room meanwhile.
+        // Records that were on their way at the start of the wait may have found no room in the meantime.
         check_not_stuck(shared, permits as usize)?;
         let left = until.since(shared.runtime.now());
         if left.is_zero() {
@@ -424,8 +425,9 @@ async fn take_memory(shared: &Shared, len: usize) -> Result<OwnedSemaphorePermit
     }
 }
 
-/// Fails with `NoSpace` if so much memory is taken by synced bytes that found no room on the disk that `len` more will not
-/// fit before somebody makes room. To wait for that would be to answer nothing: whoever asks would take this node for frozen.
+/// Fails with `NoSpace` if `len` more bytes cannot fit before there is room on the disk, because synced bytes without
+/// room take the memory. Waiting for that would leave the caller without an answer, and it would take this node for
+/// frozen.
 fn check_not_stuck(shared: &Shared, len: usize) -> Result<()> {
     let stuck: Vec<_> = shared.unsynced.lock().stuck.iter().copied().collect();
     let of = |metablock| shared.get(metablock).map_or(0, |replica| replica.live.lock().overlay.data_bytes());
@@ -437,7 +439,7 @@ fn check_not_stuck(shared: &Shared, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Writes bytes to the file where nothing else needs what lies there: beyond the replica's end, and into free places.
+/// Writes bytes to the file at places that hold nothing needed: beyond the replica's end, and free places of chunks.
 async fn write_direct(shared: &Shared, replica: &Replica, offset: u64, bytes: &bytes::Bytes, way: Way) -> Result<File> {
     let file = match open(shared, replica).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -470,7 +472,7 @@ async fn write_direct(shared: &Shared, replica: &Replica, offset: u64, bytes: &b
     match written {
         Ok(()) => Ok(file),
         Err(error) if error.kind() == ErrorKind::NoSpace => {
-            // What was written before space ran out must not be met by a later growth.
+            // Bytes that were written before space ran out must not appear when the replica grows later.
             let undone = async {
                 for place in &places {
                     file.punch_hole(place.at, place.len).await?;
@@ -497,7 +499,7 @@ async fn grow_ahead(shared: &Shared, replica: &Replica, file: &File, from: u64, 
         from.max(live.grown_to)
     };
     let stop = end.next_multiple_of(GROWTH_RUN);
-    // A hint: where it is refused, the write itself finds out whether there is space.
+    // The allocation is a hint: if it fails, the write itself finds out whether there is space.
     if file.allocate(start, stop - start).await.is_ok() {
         replica.live.lock().grown_to = stop;
         shared.grown.lock().insert(replica.id);
@@ -530,7 +532,7 @@ mod tests {
         assert_eq!(order(&head, version(3, 8), version(3, 7)).unwrap(), Order::Wait);
         assert_eq!(order(&head, version(2, 9), version(2, 8)).unwrap_err().kind(), ErrorKind::StaleEpoch);
         assert_eq!(order(&head, version(3, 9), version(3, 4)).unwrap_err().kind(), ErrorKind::Gap);
-        // A recovery makes up for what the holder before it had logged.
+        // A recovery repeats writes that the holder before it had logged.
         let promised = Head { version: version(2, 5), promised: Epoch::new(3), ..Head::default() };
         assert_eq!(order(&promised, version(2, 6), version(2, 5)).unwrap_err().kind(), ErrorKind::StaleEpoch);
         assert_eq!(super::order(&promised, Epoch::new(3), version(2, 6), version(2, 5)).unwrap(), Order::Next);

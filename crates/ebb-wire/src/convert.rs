@@ -106,7 +106,7 @@ impl pb::Member {
         self.home != 0
     }
 
-    /// Whether both are the same replica, whatever it is home to.
+    /// Whether both are the same replica. Their homes do not matter.
     #[must_use]
     pub fn is_at(&self, other: &Self) -> bool {
         (self.node, self.volume, self.incarnation) == (other.node, other.volume, other.incarnation)
@@ -120,7 +120,7 @@ impl pb::Metablock {
         MetablockId::new(self.id)
     }
 
-    /// What a reader accepts at least.
+    /// The lowest version that a reader accepts.
     #[must_use]
     pub fn min_version(&self) -> Version {
         version(self.version)

@@ -19,14 +19,15 @@ pub const PAYLOAD_LEN_MAX: usize = 16 << 20;
 /// Largest frame before the handshake is done: nothing big is allocated for a stranger.
 pub const HANDSHAKE_LEN_MAX: usize = 1024;
 
-/// The number of a failure that answers no request: the server ends the connection. It has answered every request that it took,
-/// so those that still wait were not begun. (Releases that do not know it pass over an answer that nobody waits for.)
+/// The number of a failure that answers no request: the server ends the connection. It has answered every request that
+/// it accepted, so those that still wait were not begun. (Releases that do not know it ignore an answer without a
+/// request.)
 pub const GOODBYE: u64 = 0;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"EBB1");
 const VERSION: u8 = 1;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -43,7 +44,7 @@ pub enum FrameKind {
 /// A decoded header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameHeader {
-    /// What the frame is.
+    /// Its kind.
     pub kind: FrameKind,
     /// The call's number (of a reply: the call that it answers).
     pub method: u16,

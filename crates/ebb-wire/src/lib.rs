@@ -9,7 +9,6 @@
 pub mod convert;
 pub mod frame;
 pub mod method;
-pub mod sums;
 
 /// The generated messages.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
@@ -20,4 +19,3 @@ pub mod pb {
 pub use frame::{FrameHeader, FrameKind, HEADER_LEN};
 pub use method::{Call, Method};
 pub use prost::{Message, decode_length_delimiter, encode_length_delimiter};
-pub use sums::PartSums;

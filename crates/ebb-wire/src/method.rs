@@ -19,7 +19,7 @@ macro_rules! methods {
                 match raw { $($number => Some(Self::$name),)* _ => None }
             }
 
-            /// Whether these bytes are a request of this call: for who has only its number.
+            /// Whether these bytes are a request of this call: for callers that have only its number.
             pub fn check_request(self, bytes: &[u8]) -> Result<(), prost::DecodeError> {
                 match self { $(Self::$name => <pb::$name as prost::Message>::decode(bytes).map(drop),)* }
             }
@@ -41,7 +41,7 @@ macro_rules! methods {
 pub trait Call: prost::Message + Default {
     /// Its number.
     const METHOD: Method;
-    /// What a good answer decodes to.
+    /// The message that a good answer decodes to.
     type Reply: prost::Message + Default + 'static;
 }
 
@@ -55,7 +55,7 @@ methods! {
     CloseSession = 3, Empty;
     /// Long poll; keeps the session alive.
     Poll = 4, PollReply;
-    /// What a session holds, told to a new master.
+    /// A session's leases and open files, for a new master.
     Reclaim = 5, Empty;
     /// Lease on a file.
     Acquire = 6, AcquireReply;
@@ -99,13 +99,13 @@ methods! {
     SessionEnded = 44, Empty;
 
     // Master: power.
-    /// Make a plan durable and tell everybody.
+    /// Make a plan durable and notify all.
     PublishPlan = 45, Empty;
     /// Long poll for plans.
     WatchPower = 46, WatchPowerReply;
-    /// What a power manager must know.
+    /// The state of the cluster that a power manager needs.
     DescribePower = 47, DescribePowerReply;
-    /// What may go from a handoff log.
+    /// Parts of a handoff log that may go.
     JudgeLogs = 48, JudgeLogsReply;
 
     // Block server.
@@ -117,7 +117,7 @@ methods! {
     ReadReplica = 62, ReadReplicaReply;
     /// Next data or hole.
     SeekReplica = 63, SeekReplicaReply;
-    /// Recovery: promise and tell.
+    /// Recovery: promise and report.
     PromiseEpoch = 64, PromiseEpochReply;
     /// Copy from another node.
     PullReplica = 65, PullReplicaReply;
@@ -136,7 +136,7 @@ methods! {
     Rest = 71, Empty;
     /// Keep writes that sleeping members have not got (the master, too).
     LogWrites = 72, Empty;
-    /// Refuse lower epochs, then tell what was logged.
+    /// Refuse lower epochs, then return the logged writes.
     ReadLog = 73, ReadLogReply;
     /// Keep the bytes of a direct write, forwarded.
     PutStaged = 74, WriteReplicaReply;
@@ -174,7 +174,7 @@ methods! {
     PowerStatus = 123, PowerStatusReply;
 
     // Power client.
-    /// What its nodes do.
+    /// The power states of its nodes.
     NodesPower = 130, NodesPowerReply;
 }
 

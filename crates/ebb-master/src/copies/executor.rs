@@ -1,6 +1,7 @@
-//! Carries steps out: finds the nodes, has the copy made while writers stop, and records what is there.
+//! The executor of steps: it chooses the nodes, has the copy made while writers pause, and records the result.
 //!
-//! Every step comes by [`begin_step`], whatever it is for. A copy is counted against its two nodes from here until its end.
+//! Every step comes through [`begin_step`], whatever its reason. A copy counts against the limits of its two nodes from
+//! its start to its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,36 +17,38 @@ use super::{Kind, Obstacle, Outcome, Priority, Step, Task, place, rejoin};
 use crate::acquire::Turn;
 use crate::leases::{Decision, MASTER, Mode};
 use crate::shared::Shared;
-use crate::work::CopyInProgress;
+use crate::work::{CopyInProgress, Origin};
 
-/// How long writers are kept waiting while a file of theirs is copied. After that the copy goes on and the
-/// compare-and-swap at its end decides.
+/// Longest pause of a file's writers for a copy. After it the copy continues, and the compare-and-swap at its end
+/// decides.
 const TURN_MAX: Duration = Duration::from_secs(10);
-/// A copy that failed counts as under way for so long: any other copy's end would begin it again at once.
+/// Time for which a failed copy still counts as in progress. Without it, the end of any other copy would start it again
+/// at once.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 /// A copy from one volume to another.
 struct Copy {
     /// The member that is read.
     source: pb::Member,
-    /// Where it is written.
+    /// The member that gets the copy.
     target: pb::Member,
-    /// What is recorded when it is made.
+    /// The record after the copy.
     record: Record,
 }
 
 enum Record {
     /// The set becomes this one.
     Set(Vec<pb::Member>),
-    /// The same; the target was left out of the set and may have everything: it is stamped, and the copy finds nothing to do.
+    /// The set becomes this one. A recovery left the target out, and it may have everything: then it is stamped, and
+    /// nothing is copied.
     Rejoined(Vec<pb::Member>, pb::LeftOut),
-    /// Nothing: the set stays as it is.
+    /// The set stays as it is.
     Nothing,
-    /// The extra copies become these, if nothing has changed by then.
+    /// The extra copies change like this, unless they have changed otherwise.
     Extras(pb::ChangeExtras),
 }
 
-/// Begins a step. What does not begin now leaves its obstacle to be asked for.
+/// Starts a step. A step that cannot start leaves its obstacle for operators.
 pub(crate) async fn begin_step(shared: &Arc<Shared>, step: Step) -> Outcome {
     let (metablock, reason) = (step.task.metablock, step.reason);
     let outcome = try_step(shared, step).await.unwrap_or_else(Outcome::Not);
@@ -76,7 +79,7 @@ async fn try_step(shared: &Arc<Shared>, step: Step) -> std::result::Result<Outco
             let present = seats.iter().flatten().copied().collect();
             let joins = place::target(shared, &step, *target, present)?;
             let set: Vec<pb::Member> = seats.iter().map(|seat| seat.unwrap_or(joins)).collect();
-            // Nobody has anything of what was granted and never written, so there is nothing to copy.
+            // A granted metablock without writes has no bytes to copy.
             if !step.task.record.is_written() {
                 return record(shared, &step, set).await;
             }
@@ -95,33 +98,34 @@ async fn try_step(shared: &Arc<Shared>, step: Step) -> std::result::Result<Outco
     Ok(Outcome::Copying)
 }
 
-/// Changes a set without a copy, if nobody writes to its file.
+/// Changes a set without a copy, unless its file has a writer.
 async fn record(shared: &Arc<Shared>, step: &Step, members: Vec<pb::Member>) -> std::result::Result<Outcome, Obstacle> {
     if !is_free(shared, step.task.inode) {
         return Err(Obstacle::Held);
     }
     let (metablock, reason) = (step.task.metablock, step.reason);
     change_set(shared, &step.task, members).await.map_err(|error| {
-        tracing::debug!(%metablock, %error, "set not changed");
+        tracing::debug!(%metablock, %error, "a set could not be changed");
         Obstacle::Refused(error.to_string())
     })?;
-    tracing::info!(%metablock, %reason, "set changed without a copy");
+    tracing::info!(%metablock, %reason, "a set was changed without a copy");
     Ok(Outcome::Recorded)
 }
 
+/// Removes an extra copy from the record.
 async fn take_back(shared: &Shared, step: &Step, extra: &pb::Member) -> std::result::Result<Outcome, Obstacle> {
     let (metablock, reason) = (step.task.metablock, step.reason);
     let change = change_extras(&shared.group.machine(), metablock, |extras| extras.retain(|one| one != extra));
     let Some(change) = change else { return Ok(Outcome::Recorded) };
     shared.group.propose(Op::ChangeExtras(change)).await.map_err(|error| {
-        tracing::debug!(%metablock, %error, "extra copy not taken back yet");
+        tracing::debug!(%metablock, %error, "an extra copy could not be removed from the record");
         Obstacle::Refused(error.to_string())
     })?;
-    tracing::info!(%metablock, node = extra.node, %reason, "extra copy taken back");
+    tracing::info!(%metablock, node = extra.node, %reason, "an extra copy was removed from the record");
     Ok(Outcome::Recorded)
 }
 
-/// Whether an extra copy may begin: users do not wait for one.
+/// Checks that an extra copy may start now. Programs must never wait for one.
 fn check_extra(shared: &Arc<Shared>, step: &Step) -> std::result::Result<(), Obstacle> {
     let running = shared.soft().work.extra_copies.len();
     if step.priority.running_max().is_some_and(|most| running >= most) {
@@ -129,19 +133,20 @@ fn check_extra(shared: &Arc<Shared>, step: &Step) -> std::result::Result<(), Obs
     }
     let is_held = shared.group.machine().holder(step.task.inode).is_some();
     if is_held {
-        // A lease is kept long after its last write: a session that does not write goes on reading without it.
+        // A holder keeps its lease long after its last write. `is_free` recalls it, and a session that does not write
+        // continues to read without it.
         is_free(shared, step.task.inode);
         return Err(Obstacle::Held);
     }
     Ok(())
 }
 
-/// Starts a copy, which ends by itself.
+/// Starts a copy as a task of its own.
 fn start(shared: &Arc<Shared>, step: Step, copy: Copy) {
     let Step { task, priority, reason, .. } = step;
     let (source, target) = (copy.source.node_id(), copy.target.node_id());
     let in_progress = CopyInProgress::new(source, target, task.record.length, reason);
-    tracing::info!(metablock = %task.metablock, from = %source, to = %target, %reason, "copying");
+    tracing::info!(metablock = %task.metablock, from = %source, to = %target, %reason, "a copy starts");
     let own = Arc::clone(shared);
     if matches!(copy.record, Record::Extras(_)) {
         shared.soft().work.extra_copies.insert(task.metablock, in_progress);
@@ -152,7 +157,7 @@ fn start(shared: &Arc<Shared>, step: Step, copy: Copy) {
     shared.soft().work.copies.insert(task.metablock, in_progress);
     shared.runtime.spawn("copy", async move {
         if let Err(error) = make(&own, &task, &copy, in_progress, priority, turn).await {
-            tracing::info!(metablock = %task.metablock, %error, "copy failed; the set is looked at again");
+            tracing::info!(metablock = %task.metablock, %error, "a copy failed; its set is tried again");
             own.runtime.sleep(FAILED_PAUSE).await;
         }
         own.soft().work.copies.remove(&task.metablock);
@@ -160,7 +165,7 @@ fn start(shared: &Arc<Shared>, step: Step, copy: Copy) {
     });
 }
 
-/// Makes a copy for a set: writers stop, the target pulls, the set changes.
+/// Makes a copy for a set: the writers pause, the target pulls, the set changes.
 async fn make(
     shared: &Arc<Shared>,
     task: &Task,
@@ -171,7 +176,7 @@ async fn make(
 ) -> Result<()> {
     let Some(at) = wait_for_writers(shared, task, &turn).await? else { return Ok(()) };
     if let Record::Rejoined(_, left_out) = &copy.record {
-        // A member that cannot be stamped says nothing of the one that it would be copied from.
+        // A failed stamp is the member's own fault and must not be blamed on the copy's source.
         rejoin::restamp(shared, task, left_out, at).await?;
     }
     let pull = Pull { rate: rate(shared, in_progress, priority), ..Pull::of(task, copy.source, copy.target, at) };
@@ -180,12 +185,14 @@ async fn make(
     done
 }
 
-/// Waits until nobody writes to the file; the version that is committed then. `None`: it is gone.
+/// Waits until the file has no writer, and returns the committed version. `None` means that the metablock is gone.
+///
+/// Errors: `LeaseHeld` if the holder keeps the lease, `SetChanged` if the set or epoch is no longer the task's.
 async fn wait_for_writers(shared: &Arc<Shared>, task: &Task, turn: &Turn) -> Result<Option<Version>> {
     if turn.wait(TURN_MAX).await.is_err() {
         bail!(LeaseHeld, "the holder of {} has not given the write lease back yet", task.inode);
     }
-    // What was recalled may have been committed just now.
+    // The recalled holder may have committed just now, so the record is read again.
     let machine = shared.group.machine();
     let Some((_, record)) = machine.find_metablock(task.metablock) else { return Ok(None) };
     if (record.generation, machine.attr(task.inode)?.epoch) != (task.record.generation, task.epoch) {
@@ -194,6 +201,7 @@ async fn wait_for_writers(shared: &Arc<Shared>, task: &Task, turn: &Turn) -> Res
     Ok(Some(record.min_version()))
 }
 
+/// Pulls the copy, and changes the set.
 async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, pulled: &Pull, turn: &Turn) -> Result<()> {
     let pulling = pull(shared, pulled);
     tokio::pin!(pulling);
@@ -201,7 +209,7 @@ async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, pulled: &Pull
         biased;
         done = &mut pulling => done?,
         () = shared.runtime.sleep(TURN_MAX) => {
-            // Writers have waited long enough.
+            // The writers have waited long enough.
             turn.give_up();
             pulling.await?;
         }
@@ -210,7 +218,7 @@ async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, pulled: &Pull
     if shared.runtime.has_plant(Plant::EarlyDelete) {
         delete_source(shared, task, copy.source).await;
     }
-    // A set never comes to name a node that was switched off since it has the copy: others count on nodes that are on.
+    // A set must not name a node that was switched off during the copy, because writers count on members that are on.
     let target = copy.target.node_id();
     if shared.with_view(|view| view.is_off(target)) {
         bail!(Unavailable, "{target} is switched off by now");
@@ -218,22 +226,23 @@ async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, pulled: &Pull
     change_set(shared, task, set.clone()).await
 }
 
-/// What the end of a copy means for what is left to do.
+/// Updates the queues of work at the end of a copy.
 fn note_end(shared: &Shared, task: &Task, copy: &Copy, done: &Result<()>) {
     let mut soft = shared.soft();
     let work = &mut soft.work;
     let (metablock, volume) = (task.metablock, copy.target.volume_id());
     let Err(error) = done else {
-        work.copied.on_made(matches!(copy.record, Record::Rejoined(..)), task.record.length);
+        let origin = if matches!(copy.record, Record::Rejoined(..)) { Origin::OwnReplica } else { Origin::Copied };
+        work.copied.on_made(origin, task.record.length);
         if matches!(copy.record, Record::Nothing) {
             work.on_renewed(metablock, volume);
         }
         return;
     };
     match copy.record {
-        // It is left out as before.
+        // The member stays left out.
         Record::Rejoined(..) => {}
-        // Whole or in part, it is in no set.
+        // The target's replica, complete or not, is in no set, so it is deleted.
         Record::Set(_) | Record::Extras(_) => drop(work.excess.insert((volume, metablock))),
         Record::Nothing if error.kind() == ErrorKind::NoSpace && work.damaged.contains(&(metablock, volume)) => {
             work.cramped.insert((metablock, volume));
@@ -245,8 +254,8 @@ fn note_end(shared: &Shared, task: &Task, copy: &Copy, done: &Result<()>) {
     }
 }
 
-/// Makes an extra copy. Nobody is kept waiting: a session that takes the write lease meanwhile raises the file's epoch, the record
-/// at the end is refused, and what was copied is a stray.
+/// Makes an extra copy without a pause of writers. A session that takes the write lease meanwhile raises the file's
+/// epoch. Then the record is refused, and the copy becomes a stray.
 async fn make_extra(shared: &Shared, task: &Task, copy: Copy, in_progress: CopyInProgress, priority: Priority) {
     let Record::Extras(change) = copy.record else { return };
     let at = task.record.min_version();
@@ -255,12 +264,12 @@ async fn make_extra(shared: &Shared, task: &Task, copy: Copy, in_progress: CopyI
         Ok(()) => shared.group.propose(Op::ChangeExtras(change)).await.map(drop),
         Err(error) => Err(error),
     };
-    // Invariant: as it is applied, a record that came after all takes it out of what is excess again.
+    // Invariant: a record that is applied in spite of the error removes the replica from `excess` again.
     let machine = shared.group.machine();
     let mut soft = shared.soft();
     soft.work.extra_copies.remove(&task.metablock);
     if let Err(error) = done {
-        tracing::info!(metablock = %task.metablock, %error, "no extra copy");
+        tracing::info!(metablock = %task.metablock, %error, "an extra copy failed");
         let volume = copy.target.volume_id();
         if !machine.is_placed_on(task.metablock, volume) {
             soft.work.excess.insert((volume, task.metablock));
@@ -268,13 +277,13 @@ async fn make_extra(shared: &Shared, task: &Task, copy: Copy, in_progress: CopyI
     }
 }
 
-/// Bytes a second for one copy; 0: no limit.
+/// Rate of one copy, in bytes per second; 0 means no limit.
 fn rate(shared: &Shared, in_progress: CopyInProgress, priority: Priority) -> u64 {
     let of_node = priority.rate(shared.options.copy_rate_bytes_per_sec);
     in_progress.rate(of_node, shared.options.copies_per_node_max)
 }
 
-/// The planted mistake: the copy is taken for a move, and its source goes while the record still names it.
+/// The planted mistake: it treats the copy as a move, and deletes the source while the record still names it.
 async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
     let replica = pb::DeletedReplica { metablock: task.metablock.raw(), epoch: task.epoch, life: 0 };
     let call = pb::DeleteReplicas { volume: source.volume, replicas: vec![replica] };
@@ -283,12 +292,13 @@ async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
     }
 }
 
-/// Whether nobody holds the file; asks the holder, if there is one, to give the write lease back.
+/// Whether the file has no holder. Recalls the write lease if there is one.
 pub(crate) fn is_free(shared: &Arc<Shared>, inode: InodeId) -> bool {
     Turn::queue(shared, MASTER, inode, Mode::Read).decide() == Ok(Decision::Granted)
 }
 
-/// Compare-and-swap on the file's epoch and the set's generation: a lease or a recovery in between makes it fail.
+/// Changes a set by compare-and-swap on the file's epoch and the set's generation.
+// I-13: a lease or a recovery in between makes the change fail.
 async fn change_set(shared: &Shared, task: &Task, members: Vec<pb::Member>) -> Result<()> {
     let change = pb::MasterChangeSet {
         inode: task.inode.raw(),
@@ -300,7 +310,7 @@ async fn change_set(shared: &Shared, task: &Task, members: Vec<pb::Member>) -> R
     shared.group.propose(Op::ChangeSet(change)).await.map(drop)
 }
 
-/// The command that changes the extra copies of a metablock from what they are now; none if it is gone.
+/// The command that changes a metablock's extra copies from their present state. `None` if the metablock is gone.
 fn change_extras(
     machine: &Machine,
     metablock: MetablockId,

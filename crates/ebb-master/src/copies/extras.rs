@@ -1,4 +1,4 @@
-//! Which extra copies to make and which to take back: a view in, steps with their reasons out.
+//! The choice of extra copies to make or remove: a view in, choices with reasons out.
 
 pub(crate) mod look;
 
@@ -10,7 +10,7 @@ use ebb_wire::pb;
 
 use super::Reason;
 
-/// What is to become of an extra copy that there is.
+/// Condition of an existing extra copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fit {
     /// It may stay.
@@ -24,59 +24,60 @@ pub enum Fit {
 /// A metablock that is read, or that has extra copies.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MetablockView {
-    /// Which.
+    /// The metablock.
     pub id: MetablockId,
     /// The file's dataset.
     pub dataset: DatasetId,
     /// Committed bytes.
     pub bytes: u64,
-    /// Copies that the dataset asks for.
+    /// Number of copies that the dataset wants.
     pub wanted: u32,
-    /// Its averages.
+    /// Average reads and writes.
     pub heat: Heat,
-    /// The file is not being recovered, and no copy of it is under way. Who holds it without writing gives the lease back.
+    /// Whether the file is not in recovery and the metablock has no copy in progress. A holder that does not write
+    /// gives the lease back.
     pub is_idle: bool,
     /// Its extra copies, oldest first.
     pub extras: Vec<(pb::Member, Fit)>,
 }
 
-/// The cluster, as far as extra copies go.
+/// The input of the choice.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct View {
-    /// By id.
+    /// Metablocks, by id.
     pub metablocks: Vec<MetablockView>,
-    /// Free beside all ordinary copies: what extra copies hold counts as free.
+    /// Bytes that ordinary copies leave free, on all nodes. Bytes of extra copies count as free.
     pub unused_bytes: u64,
-    /// Share of it that each dataset's extra copies may take; datasets that are not named have none.
+    /// Share of the unused bytes for each dataset's extra copies. A dataset without an entry has none.
     pub shares: BTreeMap<DatasetId, f64>,
-    /// How copies are dealt out, the share aside.
+    /// Rule for the number of extra copies. Its share is replaced by the dataset's.
     pub rule: ExtraRule,
-    /// The averages are of more than a beginning: a new master process knows nothing of what was read before it.
+    /// Whether the averages are meaningful. A new master process does not know earlier reads.
     pub is_warm: bool,
-    /// Repair has something to do: it goes first, with all nodes' allowance.
+    /// Whether repair has work, which comes first and may use all of the nodes' limits.
     pub is_repairing: bool,
 }
 
-/// What is to be done for an extra copy.
+/// A change of the extra copies.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Choice {
-    /// Take an extra copy back.
+    /// Remove an extra copy.
     TakeBack {
-        /// Of this metablock.
+        /// The metablock.
         metablock: MetablockId,
-        /// This one.
+        /// The extra copy.
         extra: pb::Member,
-        /// Why.
+        /// Reason for the removal.
         reason: Reason,
     },
-    /// Make one more.
+    /// Make one more extra copy.
     Make {
-        /// Of this metablock.
+        /// The metablock.
         metablock: MetablockId,
     },
 }
 
-/// What to do now: what is taken back comes first, then what is most popular for its dataset.
+/// Chooses the changes to make now: removals first, then new copies of the most popular metablocks of each dataset.
 #[must_use]
 pub fn choose(view: &View) -> Vec<Choice> {
     let mut steps = Vec::new();
@@ -95,7 +96,7 @@ pub fn choose(view: &View) -> Vec<Choice> {
     if !view.is_warm {
         return steps;
     }
-    // What datasets may take together is what is unused, however large their shares.
+    // I-57: all datasets together take at most the unused bytes, however large their shares.
     let scale = view.shares.values().sum::<f64>().max(1.0);
     let mut makes = Vec::new();
     for (dataset, share) in &view.shares {
@@ -108,7 +109,7 @@ pub fn choose(view: &View) -> Vec<Choice> {
             let metablock = own[at];
             let good = metablock.extras.iter().filter(|(_, fit)| *fit == Fit::Good);
             if to > from {
-                // One at a time, so that the first copies of others do not wait for the third of this one.
+                // One copy at a time. Otherwise other metablocks' first copies would wait for this one's third.
                 makes.extend((metablock.is_idle && !view.is_repairing).then_some(Choice::Make { metablock: id }));
             } else {
                 let gone = good.rev().take((from - to) as usize);

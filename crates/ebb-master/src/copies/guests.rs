@@ -1,9 +1,10 @@
-//! What is away from home: guests, what becomes of each of them, and who is told.
+//! Guests: copies away from home, and the decision about each of them.
 //!
-//! [`choose_move`] is pure: what the plans make of a guest's host and of its home in, what to do now out. A guest goes home when
-//! the home serves for long enough to take it, in idle time; at once if its host is about to be switched off. It does not go
-//! to a home that is about to be switched off itself: the plan was made for where the data are. A guest whose home is lost becomes a member
-//! like others. Which guests are looked at is in `look`.
+//! [`choose_move`] is pure. It takes the power plans for a guest's host and home, and returns the move to make now. A
+//! guest goes home in idle time, when its home serves for long enough to receive it. It goes at once if its host is
+//! about to be switched off. It does not go to a home that is about to be switched off, because the plan was made for
+//! the present places of the data. A guest whose home is lost becomes an ordinary member. The module `look` chooses the
+//! guests to assess.
 
 pub(crate) mod look;
 
@@ -14,19 +15,19 @@ use ebb_power::Timetable;
 use ebb_types::{DatasetId, MetablockId, NodeId};
 use ebb_wire::pb;
 
-/// What the power plans make of a node.
+/// Power of a node by the plans.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prospect {
-    /// No plan wakes it.
+    /// Whether no plan wakes it.
     pub is_off: bool,
-    /// The plan that follows the one in force wakes it no more.
+    /// Whether the plan after the one in force no longer wakes it.
     pub goes_off: bool,
-    /// How long it serves on end from now on, or, if it sleeps, from when it wakes; in milliseconds.
+    /// Time for which it serves without a break, in milliseconds, from now or from its next wake-up.
     pub serves_ms: u64,
 }
 
 impl Prospect {
-    /// As far as the plans reach.
+    /// The prospect by the known plans.
     #[must_use]
     pub fn of(plans: &Timetable, node: NodeId, now_ms: u64) -> Self {
         let is_off = plans.next_wake_ms(node, now_ms).is_none();
@@ -39,29 +40,29 @@ impl Prospect {
     }
 }
 
-/// One guest, and where it belongs.
+/// The prospects of one guest's host and home.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GuestView {
-    /// Where it is.
+    /// The node that has the guest.
     pub host: Prospect,
-    /// Where it belongs; `None`: that node is dead, being drained, or not known any more.
+    /// The node that the copy belongs to. `None` means that it is dead, being drained, or unknown.
     pub home: Option<Prospect>,
-    /// How long the copy takes at most, in milliseconds.
+    /// Maximum time of the copy, in milliseconds.
     pub need_ms: u64,
 }
 
-/// What is to be done with a guest.
+/// A move of a guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Move {
-    /// It becomes a member like others, where it is.
+    /// It becomes an ordinary member where it is.
     Adopt,
     /// It goes home when both nodes are idle.
     Home,
-    /// It goes home now: its host is about to be switched off.
+    /// It goes home at once, because its host is about to be switched off.
     HomeNow,
 }
 
-/// What to do with one guest now; `None`: it stays where it is.
+/// Chooses the move of a guest. `None` means that it stays.
 #[must_use]
 pub fn choose_move(guest: &GuestView) -> Option<Move> {
     let Some(home) = guest.home else { return Some(Move::Adopt) };
@@ -71,9 +72,9 @@ pub fn choose_move(guest: &GuestView) -> Option<Move> {
     Some(if guest.host.goes_off { Move::HomeNow } else { Move::Home })
 }
 
-/// Metablocks and bytes that are away, by home, and how many each node has as guests; of one dataset or of all. What was
-/// granted and never written lies nowhere.
-pub(crate) fn tell(machine: &Machine, dataset: Option<DatasetId>) -> (Vec<pb::Away>, BTreeMap<NodeId, u64>) {
+/// Counts metablocks and bytes away from each home, and guests on each node, of one dataset or of all. Metablocks
+/// without committed bytes do not count.
+pub(crate) fn count(machine: &Machine, dataset: Option<DatasetId>) -> (Vec<pb::Away>, BTreeMap<NodeId, u64>) {
     let (mut away, mut guests) = (BTreeMap::<NodeId, pb::Away>::new(), BTreeMap::new());
     for (home, metablock) in machine.away_from(NodeId::default(), MetablockId::default()) {
         let Some((inode, record)) = machine.find_metablock(metablock) else { continue };
@@ -81,9 +82,9 @@ pub(crate) fn tell(machine: &Machine, dataset: Option<DatasetId>) -> (Vec<pb::Aw
         if !counts || !record.is_written() {
             continue;
         }
-        let told = away.entry(home).or_insert_with(|| pb::Away { home: home.raw(), ..pb::Away::default() });
-        told.metablocks += 1;
-        told.bytes += record.length;
+        let of_home = away.entry(home).or_insert_with(|| pb::Away { home: home.raw(), ..pb::Away::default() });
+        of_home.metablocks += 1;
+        of_home.bytes += record.length;
         for guest in record.members.iter().filter(|member| member.is_guest() && member.home_id() == home) {
             *guests.entry(guest.node_id()).or_default() += 1;
         }

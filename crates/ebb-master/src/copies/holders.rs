@@ -1,4 +1,4 @@
-//! Files that clients hold, and steps that can wait: a file that is being written is disturbed seldom.
+//! Recalls of held files for steps that can wait. A file that is being written is recalled seldom.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use ebb_meta::Machine;
 use ebb_runtime::Moment;
 use ebb_types::InodeId;
 
-/// A file that a client holds is asked back so often for its copies, and not before it has been held so long.
+/// Minimum time between two recalls of a held file, and before the first one.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Files whose holders are waited for; further ones are not waited for.
+/// Maximum number of files in the table. Holders of further files are asked at once.
 const FILES_MAX: usize = 10_000;
 
-/// Until when the holder of each file is not asked.
+/// When each file's holder may be asked next.
 #[derive(Default)]
 pub(super) struct Holders {
     until: BTreeMap<InodeId, Moment>,
 }
 
 impl Holders {
-    /// Forgets files that no step came for in a while.
+    /// Forgets files without a step for a while.
     pub(super) fn forget_old(&mut self, now: Moment) {
         self.until.retain(|_, until| now < until.after(PAUSE));
     }
 
-    /// Whether a client holds the file, and is not to be asked for it now.
+    /// Whether a client holds the file and must not be asked for it yet.
     pub(super) fn is_waited_for(&mut self, machine: &Machine, inode: InodeId, now: Moment) -> bool {
         if machine.holder(inode).is_none() {
             self.until.remove(&inode);

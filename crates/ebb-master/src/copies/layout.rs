@@ -1,9 +1,10 @@
-//! Layout, the last that is restored after a failure (Rabbit, Sec. 3.5): copies go back to where their dataset's chain (or
-//! circle) wants them, and another node takes the place of one that is lost for good.
+//! Layout restoration, the last stage after a failure (Rabbit, Sec. 3.5): copies return to the places that their
+//! dataset's chain (or circle) wants, and another node replaces one that is lost for good.
 //!
-//! [`ebb_layout::choose_shift`] and [`ebb_layout::choose_change`] decide which copy goes where, and [`choose_successor`] which node takes a place.
-//! Here their choices become steps, one batch after the other, in idle time, and only when nothing lacks copies. While a node of a chain is missed
-//! nothing of its dataset is moved: it may come back, and what it had has its copies.
+//! [`ebb_layout::choose_shift`] and [`ebb_layout::choose_change`] choose the place of a copy, and [`choose_successor`]
+//! the node for a place. This module turns their choices into steps, batch by batch, in idle time, and only while no
+//! set lacks copies. While a node of a chain is missed, nothing of its dataset moves: the node may return, with all its
+//! copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,28 +24,28 @@ use crate::chains;
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
 
-/// Copies that one batch moves. The shares of nodes are looked up once for each.
+/// Maximum number of copies that one batch moves. The nodes' shares are computed once for each batch.
 const BATCH_MAX: usize = 256;
-/// Of these, changes of sets that cost no copy.
+/// Maximum number of changes without a copy in one batch.
 const RECORDS_MAX: usize = 64;
 
 /// Whether blocks may go to other columns of their chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Columns {
-    /// There are copies outside their runs, which go first.
+    /// They may not: copies outside their runs go first.
     Stay,
-    /// Every copy is in its run.
+    /// They may: every copy is in its run.
     MayChange,
 }
 
-/// When holders of files may be asked again.
+/// State of the rounds: when each file's holder may be asked again.
 #[derive(Default)]
 pub(crate) struct Round {
     holders: Holders,
 }
 
-/// Who takes the place of a node that is lost for good: of those that are well and not on the chain the one that chains want least
-/// (Rabbit, Sec. 3.4), then by id.
+/// The successor of a node that is lost for good. It is the usable node outside the chain with the lowest score in all
+/// chains (Rabbit, Sec. 3.4), and among equals the lowest id.
 #[must_use]
 pub fn choose_successor(chain: &[NodeId], well: &BTreeSet<NodeId>, scores: &BTreeMap<NodeId, f64>) -> Option<NodeId> {
     let score = |node: &NodeId| scores.get(node).copied().unwrap_or(0.0);
@@ -53,8 +54,8 @@ pub fn choose_successor(chain: &[NodeId], well: &BTreeSet<NodeId>, scores: &BTre
 }
 
 impl Round {
-    /// Begins what can be begun: a place that another node takes, or a batch of copies. How much it was. `off` are metablocks
-    /// that lie off their chain one by one; what is to be moved besides, so that nodes have their shares, is looked for.
+    /// Starts a replacement of a node, or a batch of copies, and returns the number of steps. `off` are metablocks with
+    /// copies off their chain. Further moves, which even out the nodes' shares, are searched for.
     pub(crate) async fn look_around(&mut self, shared: &Arc<Shared>, off: &[MetablockId]) -> usize {
         if shared.soft().work.is_mending() {
             return 0;
@@ -77,7 +78,7 @@ impl Round {
                 continue;
             }
             for gone in missed {
-                // The chain is another one then.
+                // The replacement changes the chain, so the other missed nodes wait for the next round.
                 if replace(shared, &machine, id, &chain, gone).await {
                     begun += 1;
                     break;
@@ -91,7 +92,7 @@ impl Round {
     }
 }
 
-/// Puts another node in the place of one that is lost for good. False: it may come back, or there is none.
+/// Replaces a node that is lost for good in a chain. Returns false if the node may return, or if there is no successor.
 async fn replace(shared: &Arc<Shared>, machine: &Machine, id: DatasetId, chain: &ChainView, gone: NodeId) -> bool {
     let well: BTreeSet<NodeId> = {
         let soft = shared.soft();
@@ -112,14 +113,17 @@ async fn replace(shared: &Arc<Shared>, machine: &Machine, id: DatasetId, chain: 
     let command = pb::ReplaceInChain { dataset: id.raw(), gone: gone.raw(), by: by.raw() };
     match shared.group.propose(Op::ReplaceInChain(command)).await {
         Ok(_) => {
-            tracing::warn!(dataset = %id, %gone, %by, "a node that is lost has its place on an expansion chain taken")
+            tracing::warn!(dataset = %id, %gone, %by, "a lost node is replaced on an expansion chain")
         }
-        Err(error) => tracing::info!(dataset = %id, %gone, %by, %error, "nobody takes a lost node's place yet"),
+        Err(error) => {
+            tracing::info!(dataset = %id, %gone, %by, %error, "a lost node could not be replaced on an expansion chain")
+        }
     }
     true
 }
 
-/// Moves copies; how many. Each dataset's count goes on with what was begun, so that a batch does not overshoot.
+/// Moves copies, and returns their number. Each chain's counts follow the started moves, so that a batch does not
+/// overshoot.
 async fn move_batch(
     shared: &Arc<Shared>,
     holders: &mut Holders,
@@ -128,7 +132,7 @@ async fn move_batch(
     off: &[MetablockId],
 ) -> usize {
     let (mut copies, mut records) = (0, 0);
-    // First what lies outside its run, then what makes the shares right.
+    // Copies outside their runs come first, then the moves that even out the shares.
     let open = shared.with_view(open_nodes);
     let strays = off.iter().copied();
     let changes = if off.is_empty() { Columns::MayChange } else { Columns::Stay };
@@ -162,17 +166,17 @@ fn homes(members: &[pb::Member]) -> Vec<NodeId> {
     members.iter().map(pb::Member::home_id).collect()
 }
 
-/// Nodes that may take copies: well, not switched off, and known for what they have.
+/// Nodes that may take copies: usable, not switched off, and with all replicas reported.
 fn open_nodes(view: &ClusterView<'_>) -> BTreeSet<NodeId> {
-    // What it has from before is known, so that nothing is deleted there that a copy makes good.
-    let is_open = |told: &&pb::Node| {
-        let node = NodeId::new(told.id);
-        !view.is_off(node) && view.is_home(node) && view.soft.registry.has_reported(told)
+    // Without the report a replica from before could be deleted there just after a copy made it good.
+    let is_open = |recorded: &&pb::Node| {
+        let node = NodeId::new(recorded.id);
+        !view.is_off(node) && view.is_home(node) && view.soft.registry.has_reported(recorded)
     };
-    nodes(view.machine).filter(is_open).map(|told| NodeId::new(told.id)).collect()
+    nodes(view.machine).filter(is_open).map(|recorded| NodeId::new(recorded.id)).collect()
 }
 
-/// A copy of this metablock that is to move, and could.
+/// Chooses a move of one of this metablock's copies that is possible now.
 fn find(
     shared: &Shared,
     machine: &Machine,
@@ -184,12 +188,13 @@ fn find(
     let (inode, record) = machine.find_metablock(metablock)?;
     let attr = machine.attr(inode).ok()?;
     let chain = views.get(&DatasetId::new(attr.dataset))?;
-    // A recovery settles the set, and one copy at a time is made of a metablock. A guest counts where it belongs.
+    // During a recovery the set is about to change, and a metablock has one copy in progress at a time. A guest counts
+    // at its home.
     if attr.size_unknown || shared.soft().work.copies.contains_key(&metablock) {
         return None;
     }
-    // What a copy has left that failed is deleted after safe start, which may be long in coming while nodes are off; until then
-    // the next copy takes its place, with another life.
+    // A failed copy leaves a stray, which is deleted after safe start. That may take long while nodes are off. Until
+    // then the next copy replaces the stray, with another life.
     let strays =
         shared.with_view(|view| if view.is_safe_start() { view.nodes_with_strays(metablock) } else { Vec::new() });
     let beside = |node: &NodeId| record.extra.iter().any(|extra| extra.node_id() == *node);
@@ -201,7 +206,7 @@ fn find(
     Some((Task { metablock, inode, epoch: attr.epoch, record, dataset }, shift))
 }
 
-/// The step that moves a copy; none if it has left by now.
+/// The step that moves a copy. `None` if the copy is no longer there.
 fn to_step(task: Task, shift: Shift) -> Option<Step> {
     let leaves = *task.record.members.iter().find(|member| member.home_id() == shift.from)?;
     let kind = Kind::Join { target: Target::Home(shift.to), seats: task.seats_without(&leaves) };

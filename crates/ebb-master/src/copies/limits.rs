@@ -1,35 +1,35 @@
-//! What steps may use: the one place that says which work goes before which, and how much of a node it may take.
+//! Limits of steps: the one place that orders kinds of work, and limits their part of a node.
 
-/// Which steps go first. The lesser one does.
+/// Priority of a step. The lesser one comes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Priority {
-    /// Something lacks copies, or is wrong otherwise.
+    /// A set lacks copies, or has another fault.
     Mend,
     /// A copy's node is about to be switched off.
     Leave,
-    /// A copy lies elsewhere than it should.
+    /// A copy is not where it should be.
     Move,
-    /// A copy more than is wanted.
+    /// A copy beyond those that are wanted.
     Spare,
 }
 
-/// Extra copies under way at a time.
+/// Maximum number of extra copies in progress.
 const SPARE_MAX: usize = 2;
-/// Extra copies take one part in so many of what copies of a node may take: users and repair have the rest.
+/// Extra copies get one part in this many of a node's copy rate. Programs and repair have the rest.
 const SPARE_PART: u64 = 4;
 
 impl Priority {
-    /// Weight of all copies under way on a node, up to which a step may begin there; `all` is the most for any.
+    /// Maximum weight of all copies in progress on a node at which a step may start. `all` is the maximum for any step.
     #[must_use]
     pub const fn weight_max(self, all: usize) -> usize {
         match self {
             Self::Mend | Self::Leave | Self::Spare => all,
-            // Repair has the larger part of what a node may do.
+            // Repair keeps the larger part of a node's limit.
             Self::Move => all / 2,
         }
     }
 
-    /// Bytes a second that its copies may take of a node's; 0: no limit.
+    /// Bytes per second that its copies may take of a node's rate `all`; 0 means no limit.
     #[must_use]
     pub const fn rate(self, all: u64) -> u64 {
         match self {
@@ -38,7 +38,7 @@ impl Priority {
         }
     }
 
-    /// Copies of this priority under way at a time; none: as many as nodes take part in.
+    /// Maximum number of copies of this priority in progress. `None` means that only the nodes' limits apply.
     #[must_use]
     pub const fn running_max(self) -> Option<usize> {
         match self {
@@ -47,13 +47,13 @@ impl Priority {
         }
     }
 
-    /// Whether a copy begins only when its two nodes serve together soon: writers to its file wait while it is under way.
+    /// Whether a copy starts only if its two nodes are awake together soon. The file's writers pause during the copy.
     #[must_use]
     pub const fn waits_for_meeting(self) -> bool {
         matches!(self, Self::Leave | Self::Move)
     }
 
-    /// Whether the node that takes the copy must be idle: programs go first.
+    /// Whether the target node must be idle, because programs come first.
     #[must_use]
     pub const fn waits_for_idle(self) -> bool {
         matches!(self, Self::Move)

@@ -1,4 +1,4 @@
-//! From where to where a step's copy goes.
+//! Source and target of a step's copy.
 
 use std::collections::BTreeSet;
 
@@ -13,24 +13,24 @@ use crate::placement::{Need, place, place_roomy};
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
 
-/// Requests in progress on a node that counts as idle.
+/// Maximum number of requests in progress on an idle node.
 const IDLE_LOAD_MAX: u32 = 4;
 
-/// Where a copy may go.
+/// Possible places of a copy.
 enum Field {
-    /// To an extra copy, which becomes a member.
+    /// That of an extra copy, which becomes a member.
     TakeOver(pb::Member),
-    /// To where the layout wants it.
+    /// Those that the layout chooses.
     Layout {
-        /// Where it belongs, if that is known.
+        /// Home of the copy, if it is fixed.
         home: Option<NodeId>,
         exclude: Vec<NodeId>,
-        /// Nodes with strays, beside those: taken only where no other is.
+        /// Further nodes, with strays, that are used only if there is no other.
         strays: Vec<NodeId>,
     },
 }
 
-/// The volume for a copy that joins the set, beside members that stay.
+/// Chooses the volume for a copy that joins the set, beside members that stay.
 pub(super) fn target(
     shared: &Shared,
     step: &Step,
@@ -55,8 +55,8 @@ fn by_layout(
     };
     let clear = exclude.iter().chain(&strays).copied().collect();
     let need = Need { home, exclude: clear, ..Need::beside(&step.task, present) };
-    // Where there is no other node the copy takes a stray's place, with a life of its own: nothing is deleted for a set that
-    // lacks copies.
+    // If there is no other node, the copy replaces a stray and gets another life. Waiting for the stray's deletion
+    // would not help: nothing is deleted for a set that lacks copies.
     let beside = |error| {
         if strays.is_empty() || shared.runtime.has_plant(Plant::MapAlone) {
             Err(error)
@@ -84,13 +84,13 @@ fn field(
     if sources.iter().all(|source| busy.contains(&source.node_id())) {
         return Err(Obstacle::NodesBusy);
     }
-    // A node that is without the member's volume may take the copy on another one.
+    // A node that has lost the member's volume may take the copy on another volume.
     let comes_back = replaced.filter(|_| step.reason == Reason::VolumeLost);
     let members = task.record.members.iter().filter(|member| Some(**member) != comes_back);
     let mut exclude = busy;
     exclude.extend(members.map(pb::Member::node_id));
     let strays = view.nodes_with_strays(task.metablock);
-    // What was away from home stays away from there, or goes there now.
+    // A copy that was away from home, or whose home is off, keeps its home.
     let home = replaced.and_then(|member| view.home_to_keep(&[member], staying));
     if home.is_none()
         && let Some(extra) = extra_to_take_over(view, task)
@@ -104,7 +104,8 @@ fn field(
     Ok(Field::Layout { home, exclude, strays })
 }
 
-/// An extra copy that may become a member: it has the bytes already. Not where a chain says which nodes have what.
+/// An extra copy that may become a member, because it has the bytes already. Not in a dataset with a chain, which fixes
+/// the places of copies.
 fn extra_to_take_over(view: &ClusterView<'_>, task: &Task) -> Option<pb::Member> {
     if !task.dataset.chain.is_empty() {
         return None;
@@ -113,12 +114,12 @@ fn extra_to_take_over(view: &ClusterView<'_>, task: &Task) -> Option<pb::Member>
         view.condition(task.metablock, extra) == Condition::Good
             && !view.soft.popular.is_condemned(&(task.metablock, extra.volume_id()))
     };
-    // One where another copy belongs could not become a member: that one could not go home.
+    // An extra copy on the home of another member must not become a member, or that member could not go home.
     let is_home = |extra: &&pb::Member| task.record.members.iter().any(|member| member.home_id() == extra.node_id());
     task.record.extra.iter().filter(is_good).find(|extra| !is_home(extra)).copied()
 }
 
-/// A volume of a node, if the node has time and room for the copy.
+/// A volume of the home, if the node has time and room for the copy.
 fn at_home(shared: &Shared, step: &Step, home: NodeId, present: Vec<pb::Member>) -> Result<pb::Member, Obstacle> {
     let task = &step.task;
     shared.with_view(|view| check_home(view, step, home))?;
@@ -132,8 +133,8 @@ fn at_home(shared: &Shared, step: &Step, home: NodeId, present: Vec<pb::Member>)
 
 fn check_home(view: &ClusterView<'_>, step: &Step, home: NodeId) -> Result<(), Obstacle> {
     let task = &step.task;
-    // What it had before it was switched off is about to be deleted. Of a set that lacks copies nothing is deleted, so it would
-    // keep guests from their homes, and the copy that lacks from the place that a guest has.
+    // A stray on the home is about to be deleted, so a guest waits for that. If the set lacks copies, nothing of it is
+    // deleted. Then a wait would keep guests from their homes, and the missing copy from the guest's place.
     let is_guests = matches!(step.reason, Reason::GoesHome | Reason::HostLeaves);
     let is_whole = || view.sources(task.metablock, &task.record).len() >= task.dataset.replicas as usize;
     if is_guests && view.nodes_with_strays(task.metablock).contains(&home) && is_whole() {
@@ -147,14 +148,14 @@ fn check_home(view: &ClusterView<'_>, step: &Step, home: NodeId) -> Result<(), O
     takes.then_some(()).ok_or(Obstacle::NodesBusy)
 }
 
-/// Whether a node has little to do for programs, and little to write: what comes back to it does not overload it again.
+/// Whether a node has little work for programs and little to write, so that a returning copy does not overload it.
 fn is_idle(view: &ClusterView<'_>, node: NodeId) -> bool {
     let volumes = view.machine.registered(node).into_iter().flat_map(|node| &node.volumes);
     let waiting = volumes.map(|volume| view.soft.room.waiting(VolumeId::new(volume.id))).sum();
     view.soft.registry.load(node) <= IDLE_LOAD_MAX && view.options.overload_rule.lets_home(waiting)
 }
 
-/// The member to copy from to a node. What can wait begins when the nodes serve together.
+/// Chooses the source of a copy to a node. A copy that can wait starts only when the two nodes are awake together.
 pub(super) fn source(view: &ClusterView<'_>, step: &Step, target: NodeId) -> Result<pb::Member, Obstacle> {
     let (task, bytes) = (&step.task, step.task.record.length);
     let sources = view.sources(task.metablock, &task.record);
@@ -168,7 +169,7 @@ pub(super) fn source(view: &ClusterView<'_>, step: &Step, target: NodeId) -> Res
     Ok(source)
 }
 
-/// The member to copy from to a member that is there, if that is not busy itself.
+/// Chooses the source of a copy to an existing member, unless that is busy itself.
 pub(super) fn source_for(view: &ClusterView<'_>, step: &Step, member: &pb::Member) -> Result<pb::Member, Obstacle> {
     if view.busy_nodes(step.task.record.length).contains(&member.node_id()) {
         return Err(Obstacle::NodesBusy);
@@ -176,7 +177,7 @@ pub(super) fn source_for(view: &ClusterView<'_>, step: &Step, member: &pb::Membe
     source(view, step, member.node_id())
 }
 
-/// Both ends of an extra copy: nodes that are not busy, and if possible two that meet.
+/// Chooses both ends of an extra copy among nodes that are not busy, if possible two that are awake together.
 pub(super) fn extra_pair(shared: &Shared, step: &Step) -> Result<(pb::Member, pb::Member), Obstacle> {
     let (task, bytes) = (&step.task, step.task.record.length);
     let weight_max = step.priority.weight_max(shared.options.copies_per_node_max);
@@ -189,10 +190,10 @@ pub(super) fn extra_pair(shared: &Shared, step: &Step) -> Result<(pb::Member, pb
         exclude: exclude.into_iter().collect(),
         ..Need::fresh(task.inode, task.dataset.clone(), task.record.index, HostName::default(), bytes)
     };
-    // From node to node where two nodes meet; else by way of a proxy (BlinkFS, Sec. 4.2).
+    // The direct route is preferred to the one by a proxy (BlinkFS, Sec. 4.2).
     let placed = place_roomy(shared, &need(unmet)).or_else(|_| place_roomy(shared, &need(unreached)));
     let placed = placed.map_err(|error| Obstacle::NoPlace(error.to_string()))?;
-    // A guest would have a home to go to, and an extra copy has none.
+    // A guest has a home to go to, and an extra copy has none.
     let target = placed.first().copied().filter(|member| !member.is_guest());
     let target = target.ok_or_else(|| Obstacle::NoPlace("only a guest's place".to_owned()))?;
     let source = shared.with_view(|view| {
@@ -204,12 +205,12 @@ pub(super) fn extra_pair(shared: &Shared, step: &Step) -> Result<(pb::Member, pb
     source.map(|(_, source)| (source, target)).ok_or(Obstacle::NodesBusy)
 }
 
-/// Which nodes an extra copy may go to.
+/// Candidates for the ends of an extra copy.
 struct ExtraField {
     sources: Vec<pb::Member>,
-    /// Nodes that it may not go to, if it is to go from node to node.
+    /// Nodes that are excluded for a direct copy.
     unmet: BTreeSet<NodeId>,
-    /// Nodes that it may not go to in any way.
+    /// Nodes that are excluded for any copy.
     unreached: BTreeSet<NodeId>,
 }
 
@@ -217,7 +218,7 @@ fn extra_field(view: &ClusterView<'_>, task: &Task, present: &[pb::Member], weig
     let bytes = task.record.length;
     let is_good = |member: &&pb::Member| view.condition(task.metablock, member) == Condition::Good;
     let sources: Vec<pb::Member> = task.record.members.iter().filter(is_good).copied().collect();
-    // Where a copy belongs that is away it comes home some day.
+    // The home of a member that is away is excluded too, because the member will return there.
     let mut exclude: BTreeSet<NodeId> =
         present.iter().flat_map(|member| [member.node_id(), member.home_id()]).collect();
     exclude.extend(view.nodes_with_strays(task.metablock));

@@ -1,4 +1,5 @@
-//! The loop: asks the choosers for steps, those of the highest priority first, and hands each to the executor.
+//! The reconciler's loop: it asks the choosers for steps in the order of priorities, and hands each step to the
+//! executor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,21 +9,21 @@ use ebb_runtime::{Moment, Plant};
 use super::{extras, guests, layout, repair};
 use crate::shared::Shared;
 
-/// How often sets that wait (for a lease, for room, for a node) are looked at again.
+/// Interval at which waiting sets (for a lease, for room, for a node) are examined again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Changes that turn up together are looked at together.
+/// Time for which changes are gathered, so that one round examines them.
 const GATHER: Duration = Duration::from_millis(20);
-/// After a guest began to move there may be time for more.
+/// Pause after a guest's move started, because there may be time for more.
 const SOON: Duration = Duration::from_millis(200);
 
-/// When each chooser looks again.
+/// Next round of each chooser.
 struct Times {
     mend: Moment,
     guests: Moment,
     extras: Moment,
 }
 
-/// Brings every set towards what it should be, one small step after the other. Runs as long as the master.
+/// Brings every set towards its wanted state in small steps. Runs until the master stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let begun = shared.runtime.now();
     let mut times = Times { mend: begun, guests: begun, extras: begun.after(PAUSE) };
@@ -36,7 +37,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             times.mend = shared.runtime.now().after(PAUSE);
         }
         if times.guests <= shared.runtime.now() {
-            // What homes have from before they were switched off is known when they have reported.
+            // The replicas that a home has from before its sleep are known only when it has reported.
             let may_go_home = shared.is_safe_start() && !shared.runtime.has_plant(Plant::StaysAway);
             let begun = if may_go_home { away.look_around(&shared).await } else { 0 };
             times.guests = shared.runtime.now().after(if begun > 0 { SOON } else { PAUSE });

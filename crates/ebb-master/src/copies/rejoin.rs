@@ -1,10 +1,12 @@
-//! Members that a recovery went on without, and that are there again: with exactly what it settled they are members again
-//! without a copy.
+//! Members that a recovery left out and that have returned. A member with exactly the settled version rejoins without a
+//! copy (I-84).
 //!
-//! The record tells from which version the others were stamped. A version names one content, so whoever has it, and nothing
-//! beyond, has the same bytes. What it has is asked when it is to be stamped, under a promise: a write of before the recovery
-//! that comes late is refused from then on. The copy that follows finds everything there, gives the replica another life, and
-//! ends with the compare-and-swap that any copy ends with.
+//! The record has the version from which the other members were stamped. A version names one content, so a member with
+//! that version, and nothing beyond it, has the same bytes. The member is asked just before its stamp, under a promise:
+//! from then on it refuses late writes from before the recovery.
+//!
+//! The copy that follows finds everything there, gives the replica another life, and ends with the same
+//! compare-and-swap as any copy.
 
 use std::sync::Arc;
 
@@ -16,7 +18,8 @@ use super::repair::Condition;
 use crate::shared::Shared;
 use crate::view::ClusterView;
 
-/// Who may join a set that is short: left out of it, there again, and with nothing written since.
+/// Chooses a left-out member that may rejoin a short set. It must have returned, and nothing may have been written
+/// since.
 pub(crate) fn choose(view: &ClusterView<'_>, task: &Task, staying: &[pb::Member]) -> Option<pb::LeftOut> {
     let work = &view.soft.work;
     let is_held_back =
@@ -32,7 +35,7 @@ pub(crate) fn choose(view: &ClusterView<'_>, task: &Task, staying: &[pb::Member]
     task.record.left_out.iter().find(is_fit).copied()
 }
 
-/// Whether two members lie on different nodes and belong to different ones.
+/// Whether two members have different nodes and different homes.
 fn is_apart(one: &pb::Member, other: &pb::Member) -> bool {
     let (places, others) = ([one.node_id(), one.home_id()], [other.node_id(), other.home_id()]);
     places.iter().all(|place| !others.contains(place))
@@ -42,7 +45,9 @@ fn stamp(one: &pb::LeftOut) -> Version {
     Version::new(Epoch::new(one.epoch), 0)
 }
 
-/// Stamps a replica that was left out, if it has what its set has at `at`. `StaleVersion`: it has not, and is not asked again.
+/// Stamps a left-out replica if it equals its set at version `at`.
+///
+/// Errors: `StaleVersion` if it differs; it is not asked again. Errors of the call.
 pub(crate) async fn restamp(shared: &Arc<Shared>, task: &Task, left_out: &pb::LeftOut, at: Version) -> Result<()> {
     if stamp(left_out) != at {
         bail!(StaleVersion, "{} was written since a member was left out", task.metablock);
@@ -62,13 +67,13 @@ async fn try_restamp(shared: &Arc<Shared>, task: &Task, left_out: &pb::LeftOut, 
     let (metablock, volume, incarnation) = (task.metablock.raw(), member.volume, member.incarnation);
     let name = pb::ReplicaName { metablock, volume, incarnation };
     let promise = pb::PromiseEpoch { epoch: left_out.epoch, replicas: vec![name] };
-    let told = shared.ask(member.node_id(), &promise, shared.options.call_timeout).await?;
-    let Some(told) = told.replicas.into_iter().next() else {
-        bail!(NoReplica, "n{} says nothing of {}", member.node, task.metablock)
+    let reply = shared.ask(member.node_id(), &promise, shared.options.call_timeout).await?;
+    let Some(promised) = reply.replicas.into_iter().next() else {
+        bail!(NoReplica, "n{} reports nothing about {}", member.node, task.metablock)
     };
-    convert::failure(told.failure)?;
-    let (has, base) = (convert::version(told.version), convert::version(left_out.base));
-    if told.absent || (has != base && has != at) {
+    convert::failure(promised.failure)?;
+    let (has, base) = (convert::version(promised.version), convert::version(left_out.base));
+    if promised.absent || (has != base && has != at) {
         bail!(StaleVersion, "n{} has {} at {has}, and {base} was settled", member.node, task.metablock);
     }
     let call = pb::StampReplica {

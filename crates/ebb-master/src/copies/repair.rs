@@ -1,8 +1,8 @@
-//! Keeping the number of copies: what is wrong with one set, and what to do about it.
+//! Repair: it keeps the number of good copies of each set.
 //!
-//! [`choose_repair`] is pure: a view of one metablock and of its members' condition in, one step with its reason out.
-//! Steps are small and the set is looked at again after each, so that a plan never rests on what was true long ago.
-//! Which sets are looked at is in `look`.
+//! [`choose_repair`] is pure. It takes a view of one set with its members' conditions, and returns one step with its
+//! reason. Steps are small, and the set is examined again after each, so that a plan never rests on old facts. The
+//! module `look` chooses the sets to examine.
 
 pub(crate) mod look;
 
@@ -11,80 +11,80 @@ use ebb_wire::pb;
 
 use super::Reason;
 
-/// How a member is.
+/// Condition of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
-    /// On a live node, undamaged.
+    /// On a live node, and undamaged.
     Good,
-    /// Good, but its node is being drained: a source, not a copy that counts.
+    /// Good, but its node is being drained. It is a source, but does not count as a copy.
     Draining,
-    /// Its node has not been heard of since this master started: wait, it may be dead or fine.
+    /// Its node has not been heard since this master started. It may be dead or fine, so repair waits.
     Unknown,
     /// Its node is dead.
     NodeLost,
-    /// Its node lives, with the volume poisoned, in another life, or without it.
+    /// Its node lives, but the volume is poisoned, has another incarnation, or is gone.
     VolumeLost,
-    /// Its bytes are damaged or missing.
+    /// Its replica is damaged or missing.
     Damaged,
-    /// Damaged, and its volume found no room for a good copy beside what it has.
+    /// Its replica is damaged, and its volume has no room for a good copy beside it.
     Cramped,
 }
 
-/// What is known of one set.
+/// One set with its members' conditions.
 #[derive(Clone, Debug)]
 pub struct SetView {
-    /// Copies that the dataset asks for.
+    /// Number of copies that the dataset wants.
     pub wanted: usize,
-    /// Members and how they are, in the order of the record.
+    /// Members with their conditions, in the order of the record.
     pub members: Vec<(pb::Member, Condition)>,
 }
 
 /// One step towards the wanted number of good copies.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Repair {
-    /// Copy from one of `sources` to a new volume; it takes the place of `replaced`, if any.
+    /// Copy from one of `sources` to a new volume, in the place of `replaced` if there is one.
     Copy {
-        /// Members that can be read, best first.
+        /// Readable members, best first.
         sources: Vec<pb::Member>,
-        /// Who leaves the set when the copy is made.
+        /// Member that leaves the set after the copy.
         replaced: Option<pb::Member>,
         /// Members that stay.
         staying: Vec<pb::Member>,
-        /// Why.
+        /// Reason for the step.
         reason: Reason,
     },
-    /// Copy from one of `sources` to a damaged member, where the copy takes the place of what is there when it is
-    /// whole. The set stays as it is: data stay where the layout wants them, and it goes without a further node.
+    /// Copy from one of `sources` to a damaged member. The whole copy replaces the damaged replica in place. The set
+    /// stays as it is, so data stay where the layout wants them, and no further node is needed.
     Renew {
-        /// Members that can be read, best first.
+        /// Readable members, best first.
         sources: Vec<pb::Member>,
-        /// Whose replica is made good.
+        /// Member with the damaged replica.
         member: pb::Member,
     },
-    /// Take a member out of the set; nothing is copied.
+    /// Remove a member from the set without a copy.
     Drop {
-        /// Who leaves.
+        /// Member that leaves.
         dropped: pb::Member,
         /// Members that stay.
         staying: Vec<pb::Member>,
-        /// Why.
+        /// Reason for the step.
         reason: Reason,
     },
-    /// Copies are missing, but no member can be read.
+    /// Copies are missing, and no member is readable.
     Impossible,
 }
 
-/// The next step for one set; `None`: it is as it should be (or nothing is known against it).
+/// Chooses the next step for one set. `None` means that the set is as wanted, or that nothing is known against it.
 ///
-/// A bad member leaves only when the copies that count are as many as wanted. What is damaged or lost goes before
-/// what is only to be moved.
+/// I-16: a bad member leaves only when as many good copies as wanted remain. Damaged or lost members go before members
+/// that are only to be moved.
 #[must_use]
 pub fn choose_repair(view: &SetView) -> Option<Repair> {
     let of = |wanted: &[Condition]| {
         let members = view.members.iter().filter(|(_, condition)| wanted.contains(condition));
         members.map(|(member, _)| *member).collect::<Vec<_>>()
     };
-    // An unknown member may come back with everything: it counts until it is known to be lost.
+    // An unknown member may return with everything, so it counts until it is known to be lost.
     let counting = distinct_nodes(&of(&[Condition::Good, Condition::Unknown]));
     let bad = worst(view);
     let (sources, missing) = (of(&[Condition::Good, Condition::Draining]), counting < view.wanted);
@@ -93,7 +93,7 @@ pub fn choose_repair(view: &SetView) -> Option<Repair> {
         return Some(Repair::Drop { dropped, staying: without(view, &dropped), reason: Reason::Superfluous });
     }
     if sources.is_empty() {
-        // What cannot be read now may be readable later: the record stays as it is.
+        // An unreadable copy may become readable later, so the record stays as it is.
         let hopeless = of(&[Condition::Unknown]).is_empty();
         return hopeless.then_some(Repair::Impossible);
     }
@@ -107,7 +107,7 @@ pub fn choose_repair(view: &SetView) -> Option<Repair> {
     Some(Repair::Copy { sources, replaced, staying, reason })
 }
 
-/// Copies that can be read, on distinct nodes: the fewer, the more urgent.
+/// Number of readable copies, on distinct nodes. A set with fewer is more urgent.
 #[must_use]
 pub fn readable(view: &SetView) -> usize {
     let good = view.members.iter().filter(|(_, is)| matches!(is, Condition::Good | Condition::Draining));

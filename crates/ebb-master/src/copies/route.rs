@@ -1,21 +1,22 @@
-//! How bytes get from one node to another under the power plans: when both serve, or by way of a proxy.
+//! Routes between two nodes under the power plans: direct when both are awake, or by a proxy.
 
 use ebb_power::Timetable;
 use ebb_types::NodeId;
 
-/// The way of a copy.
+/// Route of a copy. A lesser route is better.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Route {
-    /// From node to node, when both serve: so many milliseconds from now.
+    /// From node to node, when both are awake.
     Direct {
-        /// 0: they do now.
+        /// Time until then, in milliseconds. 0 means that both are awake now.
         wait_ms: u64,
     },
-    /// They never serve together for as long as it takes.
+    /// By a proxy, because the two are never awake together for long enough.
     ByProxy,
 }
 
-/// The way from `source` to `target`, which takes `need_ms` when both serve; none if a plan has switched one of them off.
+/// Chooses the route from `source` to `target`. The nodes must be awake together for `need_ms`. `None` means that a
+/// plan has switched one of them off.
 #[must_use]
 pub fn choose_route(plans: &Timetable, source: NodeId, target: NodeId, now_ms: u64, need_ms: u64) -> Option<Route> {
     plans.next_wake_ms(source, now_ms)?;

@@ -1,5 +1,6 @@
-//! A replica from one node to another, as the power plans allow: from node to node when both serve, or by way of a proxy, which
-//! fetches it while the one is awake and has it pulled by the other when that wakes.
+//! Transfers of replicas, as the power plans allow. If both nodes are awake together, the target pulls from the source.
+//! Otherwise a proxy fetches the replica while the source is awake, and the target pulls it from the proxy when it
+//! wakes.
 
 use std::time::Duration;
 
@@ -13,46 +14,48 @@ use crate::recovery::run::pull_deadline;
 use crate::shared::Shared;
 use crate::view::need_ms;
 
-/// Longest wait until two nodes meet, or one wakes, unless two intervals of the plan take longer.
+/// Longest wait until two nodes are awake together, or one wakes, unless two intervals of the plan are longer.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// One attempt to hear that a proxy has the replica.
+/// Deadline of one call to ask whether a proxy has the replica.
 const ATTEMPT: Duration = Duration::from_secs(8);
-/// Between attempts.
+/// Pause between such calls.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What a proxy keeps is wanted for so much longer than the target is waited for: a copy that fails is tried again.
+/// Time beyond the wait for the target for which a proxy keeps the replica, in case a failed copy is tried again.
 const KEPT_BEYOND: Duration = Duration::from_secs(30);
-/// To say that it was taken.
+/// Deadline of the message that the target has the replica.
 const TAKEN_DEADLINE: Duration = Duration::from_secs(2);
 
-/// A replica that one node is to fetch from another.
+/// A replica that one node should pull from another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pull {
-    /// Which.
+    /// The metablock.
     pub metablock: MetablockId,
-    /// The member that has it.
+    /// Member that has the replica.
     pub source: pb::Member,
-    /// The volume that is to have it.
+    /// Volume that should get it.
     pub target: pb::Member,
     /// The file's epoch.
     pub epoch: u64,
-    /// The version that the copy must be at.
+    /// Version that the copy must have.
     pub at: Version,
-    /// Its bytes.
+    /// Bytes of the replica.
     pub length: u64,
-    /// Bytes a second, 0: no limit.
+    /// Limit in bytes per second; 0 means none.
     pub rate: u64,
 }
 
 impl Pull {
-    /// A copy of a set as it was looked at.
+    /// The pull for a set of a task.
     pub(crate) const fn of(task: &Task, source: pb::Member, target: pb::Member, at: Version) -> Self {
         let (metablock, epoch, length) = (task.metablock, task.epoch, task.record.length);
         Self { metablock, source, target, epoch, at, length, rate: 0 }
     }
 }
 
-/// Has the target pull a replica. `Unavailable` if the nodes do not come together in time, or a plan has switched one of them
-/// off; `StaleVersion` if the copy is at another version than wanted.
+/// Lets the target pull a replica.
+///
+/// Errors: `Unavailable` if the nodes are not awake together in time, or a plan has switched one of them off;
+/// `StaleVersion` if the copy has another version than wanted.
 pub(crate) async fn pull(shared: &Shared, pull: &Pull) -> Result<()> {
     let call = pb::PullReplica {
         metablock: pull.metablock.raw(),
@@ -71,7 +74,7 @@ pub(crate) async fn pull(shared: &Shared, pull: &Pull) -> Result<()> {
     Ok(())
 }
 
-/// `call.source` is filled in.
+/// Carries out `call` on the best route. `call.source` is filled in here.
 async fn transfer(
     shared: &Shared,
     source: pb::Member,
@@ -96,7 +99,7 @@ async fn transfer(
     }
 }
 
-/// Two intervals, for a node may be missed once; a minute at least.
+/// Longest wait: two intervals, because a node may be missed once, and at least a minute.
 fn wait_max(shared: &Shared) -> Duration {
     let interval_ms = shared.soft().plans.at(shared.wall_ms()).map_or(0, |plan| plan.interval_ms);
     WAIT_MAX.max(Duration::from_millis(interval_ms.saturating_mul(2)))
@@ -130,19 +133,20 @@ async fn by_proxy(
     };
     let until = shared.runtime.now().after(patience);
     loop {
-        // Another member may have it: the proxy would wait for this one as long as it is asked to.
+        // If the source has died, another member may have the replica. The proxy would wait for this one until its
+        // patience ends.
         if shared.soft().registry.is_dead(source.node_id()) {
             bail!(Unavailable, "{} has died", source.node_id());
         }
         let left = until.since(shared.runtime.now());
         match channel.call(&fetch, ATTEMPT.min(left)).await {
             Ok(_) => break,
-            // It goes on coming.
+            // The proxy continues its fetch after the time-out.
             Err(error) if error.kind() == ErrorKind::Timeout && left > ATTEMPT => shared.runtime.sleep(PAUSE).await,
             Err(error) => return Err(error.context("by way of the proxy")),
         }
     }
-    // Its beginning, so that there is time for all of it.
+    // The start of the target's time awake, so that there is time for the whole transfer.
     let wait_ms = {
         let now_ms = shared.wall_ms();
         shared.soft().plans.next_meeting_ms(target, target, now_ms, need_ms).map(|met_ms| met_ms.saturating_sub(now_ms))
@@ -154,7 +158,7 @@ async fn by_proxy(
     let hop = pb::Hop { member: Some(source), address, host };
     let pull = pb::PullReplica { source: Some(hop), ..call };
     let pulled = shared.channel(target)?.call(&pull, pull_deadline(shared, length)).await?;
-    // It forgets it in time by itself.
+    // Best effort: the proxy drops the replica in time by itself.
     let _ = channel.call(&pb::FetchReplica { taken: true, ..fetch }, TAKEN_DEADLINE).await;
     Ok(pulled)
 }

@@ -1,4 +1,4 @@
-//! Why a copy moves, or does not: the steps and obstacles of the reconciler, for people.
+//! Explanations for operators: why a copy moves, or does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,8 @@ use crate::view::ClusterView;
 use crate::work::CopyInProgress;
 
 /// Answers `ExplainCopies`.
+///
+/// Errors: `Invalid` unless exactly one of file and node is given, `NotFound` for an unknown one.
 pub(crate) fn explain(shared: &Shared, call: &pb::ExplainCopies) -> Result<pb::ExplainCopiesReply> {
     match (call.inode, call.node) {
         (inode, 0) if inode != 0 => of_file(shared, InodeId::new(inode)),
@@ -56,7 +58,7 @@ fn of_node(shared: &Shared, node: NodeId) -> Result<pb::ExplainCopiesReply> {
     Ok(pb::ExplainCopiesReply { sets: Vec::new(), work })
 }
 
-/// How a set is, and why.
+/// State of a set, with the reason.
 fn of_set(view: &ClusterView<'_>, metablock: MetablockId) -> (pb::CopyState, String) {
     use pb::CopyState::{CopyDue, CopySettled, CopyUnderWay, CopyWaits};
     let work = &view.soft.work;
@@ -80,11 +82,11 @@ fn of_set(view: &ClusterView<'_>, metablock: MetablockId) -> (pb::CopyState, Str
     if away.is_empty() { (CopySettled, "as it should be".to_owned()) } else { (CopyWaits, away.join("; ")) }
 }
 
-fn under_way(copy: &CopyInProgress, what: &str) -> String {
-    format!("{what}{} -> {}: {}", copy.source, copy.target, copy.reason)
+fn under_way(copy: &CopyInProgress, prefix: &str) -> String {
+    format!("{prefix}{} -> {}: {}", copy.source, copy.target, copy.reason)
 }
 
-/// Why a guest is not at home.
+/// Reason why a guest is not at home.
 fn of_guest(view: &ClusterView<'_>, task: &Task, guest: &pb::Member) -> String {
     let (host, home) = (guest.node_id(), guest.home_id());
     let prospect = Prospect::of(&view.soft.plans, home, view.now_ms);

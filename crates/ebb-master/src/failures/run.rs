@@ -1,4 +1,4 @@
-//! The looks: which nodes are missed, what is wrong, and what lies off its chain.
+//! The watch over failures: missed nodes, the census of damage, and metablocks off their chain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use std::time::Duration;
 use ebb_runtime::Plant;
 use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
 
-use super::{Census, Counting, Facts, VolumeFacts};
+use super::{Census, Counting, DatasetFacts, Facts, VolumeFacts};
 use crate::chains;
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
 
-/// Between two looks at least.
+/// Minimum time between two rounds.
 const PERIOD: Duration = Duration::from_millis(500);
-/// A look that counts is followed by a pause of so many times what it took, so that the master has time for others.
+/// A census is followed by a pause of this many times its duration, so that the master has time for other work.
 const PAUSES: u32 = 20;
-/// Longest pause while the layout alone is not restored and nothing can be done about it.
+/// Longest pause while only the layout is not restored and no step can start.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// A look at the layout without any cause: files that were removed may have left nodes with unequal shares.
+/// Interval of a census without a cause. Removed files may have left nodes with unequal shares.
 const PATROL: Duration = Duration::from_secs(600);
-/// Between two looks at least while a node of a chain has not its share, and nobody was missed: a writer that met a node which was
-/// gone for a moment took another one.
+/// Minimum time between censuses for unequal shares while no node is missed. A writer may have chosen another node when
+/// the right one was gone for a moment.
 const UNEVEN: Duration = Duration::from_secs(10);
-/// Metablocks counted on end.
+/// Metablocks counted without a pause.
 const CHUNK: usize = 4096;
-/// Metablocks that are remembered as lying off their chain, of one look.
+/// Maximum number of metablocks off their chain that a census lists.
 const OFF_MAX: usize = 4096;
 
-/// Looks which nodes are missed and how far the cluster is over it, and tells the reconciler what lies off its chain. Runs as long as the master.
+/// Follows failures, and gives the reconciler the metablocks off their chain. Runs until the master stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    // What an earlier master process was about to restore shows in the map alone.
+    // A restoration that an earlier master process had started shows only in the map.
     let (mut is_due, mut pause) = (true, PERIOD);
     let (mut in_use, mut counted) = (BTreeSet::new(), shared.runtime.now());
     while !shared.is_stopped() {
@@ -43,7 +43,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             soft.failures.on_look(&missed, now_ms);
             soft.failures.are_open()
         };
-        // A node that is drained leaves its chain's shares to others, and takes its own again when that is undone.
+        // A drained node leaves its shares to others, and takes them back when the drain is undone.
         let before = std::mem::replace(&mut in_use, chains::nodes_in_use(&shared.group.machine()).collect());
         let rested = began.since(counted);
         let is_uneven = rested >= UNEVEN && shared.soft().chains.is_uneven();
@@ -56,10 +56,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         shared.soft().failures.on_census(census, shared.wall_ms());
         is_due = census.misplaced > 0;
         let took = counted.since(began);
-        // Durability goes before layout, as far as something can be done for it.
+        // Durability is restored before the layout, unless nothing more can be done for it.
         let is_calm = (census.short == 0 && census.unreachable == 0) || is_settled(&shared);
         let may_move = is_calm && !shared.runtime.has_plant(Plant::StaysMisplaced);
-        // Of the batch before: this one is carried out meanwhile.
+        // The number is of the previous batch, because this one is only started now.
         let begun = shared.soft().work.moved.take();
         if is_due && may_move {
             shared.soft().work.misplaced = Some(off);
@@ -70,7 +70,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Whether what lacks copies will go on lacking them: who is missed has been given up, and nothing more can be mended.
+/// Whether nothing more can be done for sets that lack copies: missed nodes are dead, and no repair is promising.
 fn is_settled(shared: &Shared) -> bool {
     shared.with_view(|view| {
         let registry = &view.soft.registry;
@@ -79,7 +79,7 @@ fn is_settled(shared: &Shared) -> bool {
     })
 }
 
-/// Nodes that are missed, and when they were heard last.
+/// Missed nodes, each with the moment of its last heartbeat in milliseconds since the Unix epoch.
 fn missed(shared: &Shared) -> BTreeMap<NodeId, u64> {
     let (now, now_ms) = (shared.runtime.now(), shared.wall_ms());
     let soft = shared.soft();
@@ -100,7 +100,7 @@ fn facts(view: &ClusterView<'_>) -> Facts {
     }
     let of = |dataset: &ebb_wire::pb::Dataset| {
         let id = DatasetId::new(dataset.id);
-        Some((id, (dataset.replicas.max(1), view.soft.chains.chain(id)?)))
+        Some((id, DatasetFacts { wanted: dataset.replicas.max(1), chain: view.soft.chains.chain(id)? }))
     };
     Facts {
         volumes,
@@ -109,7 +109,7 @@ fn facts(view: &ClusterView<'_>) -> Facts {
     }
 }
 
-/// Looks at every metablock once; what is wrong, and which ones lie off their chain.
+/// Counts over every written metablock. Returns the census, and metablocks off their chain.
 async fn count(shared: &Arc<Shared>) -> (Census, Vec<MetablockId>) {
     let (machine, facts) = shared.with_view(|view| (view.machine.clone(), facts(view)));
     let (mut counting, mut off) = (Counting::default(), Vec::new());
@@ -118,7 +118,7 @@ async fn count(shared: &Arc<Shared>) -> (Census, Vec<MetablockId>) {
             off.push(metablock);
         }
         if seen % CHUNK == CHUNK - 1 {
-            // Others are to get their turn.
+            // A pause lets other tasks run.
             shared.runtime.sleep(Duration::from_millis(1)).await;
         }
     }

@@ -18,10 +18,14 @@ fn facts() -> Facts {
         volumes: (1..=8).map(volume).collect(),
         damaged: BTreeSet::new(),
         datasets: BTreeMap::from([
-            (CHAIN, (2, Arc::new(chain))),
-            (ANYWHERE, (2, Arc::new(ChainView::uncharted(LayoutKind::Random, 2)))),
+            (CHAIN, wants_two(chain)),
+            (ANYWHERE, wants_two(ChainView::uncharted(LayoutKind::Random, 2))),
         ]),
     }
+}
+
+fn wants_two(chain: ChainView) -> DatasetFacts {
+    DatasetFacts { wanted: 2, chain: Arc::new(chain) }
 }
 
 fn census(facts: &Facts, sets: &[(DatasetId, &[pb::Member])]) -> Census {
@@ -65,14 +69,14 @@ fn what_lies_off_the_circle_is_counted() {
     let mut circle = ChainView::new(LayoutKind::PowerBalanced, order, 0, 0, 2).unwrap();
     let opposite: Vec<Vec<NodeId>> = (1..=4).map(|node| vec![NodeId::new(node), NodeId::new(node + 4)]).collect();
     (0..10).flat_map(|_| &opposite).for_each(|nodes| circle.add(nodes));
-    facts.datasets.insert(CHAIN, (2, Arc::new(circle.clone())));
+    facts.datasets.insert(CHAIN, wants_two(circle.clone()));
     let sets: [(DatasetId, &[pb::Member]); 2] = [(CHAIN, &[member(1), member(5)]), (CHAIN, &[member(6), member(2)])];
     assert_eq!(census(&facts, &sets), Census::default());
     let beside: [(DatasetId, &[pb::Member]); 1] = [(CHAIN, &[member(1), member(6)])];
     assert_eq!(census(&facts, &beside).misplaced, 1, "not opposite");
     // Ten blocks more for one place and the one opposite: two is what a node may be off by.
     (0..10).for_each(|_| circle.add(&opposite[0]));
-    facts.datasets.insert(CHAIN, (2, Arc::new(circle)));
+    facts.datasets.insert(CHAIN, wants_two(circle));
     assert_eq!(
         census(&facts, &sets).misplaced,
         12,

@@ -1,11 +1,11 @@
-//! How many copies on gray nodes may be replaced in a second.
+//! Rate limit for replacements of copies on gray nodes.
 
 use ebb_runtime::Moment;
 
-/// In the whole cluster.
+/// Maximum number of replacements per second in the whole cluster.
 const PER_SECOND: f64 = 16.0;
 
-/// What may still be replaced at once.
+/// A token bucket of replacements.
 #[derive(Debug)]
 pub(super) struct Rate {
     left: f64,
@@ -19,7 +19,7 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// Takes one, if there is one.
+    /// Takes a token. Returns whether there was one.
     pub(super) fn spend_one(&mut self, now: Moment) -> bool {
         self.left = (self.left + now.since(self.at).as_secs_f64() * PER_SECOND).min(PER_SECOND);
         self.at = now.max(self.at);

@@ -1,4 +1,4 @@
-//! Tells of gray nodes: the log, the node map, the nodes themselves.
+//! Gray nodes in the log, in the node map and for the nodes themselves.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::shared::Shared;
 use crate::view::ClusterView;
 
 impl Gray {
-    /// For a master that runs here.
+    /// The decider, with the mistake that is planted in this runtime.
     pub(crate) fn for_runtime(runtime: &Runtime) -> Self {
         let habits = [(Plant::NeverGray, Habit::NeverBegins), (Plant::GrayForGood, Habit::NeverEnds)];
         let planted = habits.into_iter().find(|(plant, _)| runtime.has_plant(*plant));
@@ -19,7 +19,7 @@ impl Gray {
     }
 }
 
-/// Judges all nodes as of a moment, and tells of what has changed.
+/// Assesses all nodes at a moment, and publishes the changes.
 pub(crate) fn judge_pace(shared: &Shared, now: Moment) {
     let standings = shared.with_view(standings);
     let changes = shared.soft().gray.on_tick(&standings, now, shared.wall_ms());
@@ -30,11 +30,11 @@ pub(crate) fn judge_pace(shared: &Shared, now: Moment) {
                 let (disk, answers) = (verdict.disk.is_some(), verdict.answers.map_or(0, |(_, clients)| clients));
                 tracing::warn!(
                     %node, took = ?figure.took, peers = ?figure.peers, disk, clients = answers,
-                    "node is gray: slow beyond its peers; it is read last, and writers do without it where others are free"
+                    "a node is gray: slow beyond its peers. It is read last, and writers avoid it while other nodes are free"
                 );
             }
             Change::Ended(node, lasted) => {
-                tracing::info!(%node, seconds = lasted.as_secs(), "node is not gray any more");
+                tracing::info!(%node, seconds = lasted.as_secs(), "a node is not gray any more");
             }
         }
     }

@@ -1,8 +1,9 @@
-//! The applied state, lent for a short look.
+//! Short access to the applied state.
 //!
-//! The lock of the state lets a writer that waits go before new readers. So a thread that reads it twice at a time waits for that
-//! writer, which waits for the thread's first look: nothing is answered any more. Whether a writer comes in between is chance, and
-//! in the virtual cluster it never does. So a second look is refused always.
+//! The state's lock lets a waiting writer go before new readers. A thread that reads twice at a time would wait for
+//! that writer, which waits for the thread's first access, and the master would stop for ever. It is chance whether a
+//! writer comes in between, and in the virtual cluster none ever does. So a second access on one thread is always
+//! refused.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -15,18 +16,18 @@ thread_local! {
     static IS_LOOKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A look at the applied state. Not to be kept across an await: threads change there.
+/// Read access to the applied state. It must not be held across an await, where the thread may change.
 pub struct Look<'a> {
     machine: RwLockReadGuard<'a, Machine>,
-    /// It ends on the thread on which it began.
+    /// Keeps the value on the thread on which it was made.
     _thread: PhantomData<*const ()>,
 }
 
 impl<'a> Look<'a> {
-    /// Waits for changes that are being made.
+    /// Waits for changes in progress, and locks the state for reading.
     ///
     /// # Panics
-    /// If this thread looks already.
+    /// If this thread has access already.
     #[track_caller]
     pub(super) fn at(machine: &'a RwLock<Machine>) -> Self {
         assert!(

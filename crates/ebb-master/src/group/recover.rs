@@ -1,8 +1,8 @@
-//! Reading the disk at start: the newest checkpoint and the log behind it, at the same time.
+//! Recovery of the group from disk at the start: the newest checkpoint, and in parallel the log behind it.
 //!
-//! A damaged checkpoint is passed over if nothing is lost by it: the one before it (or the beginning) and a log that
-//! goes on from there without a gap, up to the damaged one at least, hold everything that it held. It is set aside, and
-//! told about, for a disk that changes bytes is dying.
+//! A damaged checkpoint is skipped if nothing is lost by that. The checkpoint before it (or the beginning) and a log
+//! without a gap, at least up to the damaged one, have everything. The damaged one is set aside and reported, because a
+//! disk that changes bytes is failing.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -16,14 +16,14 @@ use raft::eraftpb::{ConfState, Entry};
 use super::{GroupOptions, SELF_ID};
 use crate::log::{Batch, Checkpoint, CheckpointWriter, OLDER, Recovered, Wal};
 
-/// A point of the log.
+/// A position in the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct At {
     pub index: u64,
     pub term: u64,
 }
 
-/// What a group starts with.
+/// State from which a group starts.
 pub(super) struct Start {
     pub wal: Wal,
     pub machine: Machine,
@@ -32,8 +32,8 @@ pub(super) struct Start {
     pub commands: Commands,
 }
 
-/// Commands of the entries behind the checkpoint, decoded off the service's threads. Those that do not decode say so
-/// when they are applied: the end of a log need not be committed.
+/// Commands of the entries behind the checkpoint, decoded in parallel to other work. A decoding error counts only when
+/// its entry is applied, because the end of a log need not be committed.
 #[derive(Debug, Default)]
 pub(super) struct Commands(VecDeque<(u64, Result<pb::Command>)>);
 
@@ -44,6 +44,8 @@ impl Commands {
     }
 
     /// The command of an entry.
+    ///
+    /// Errors: `Unsupported` for a command of a newer release, `Corrupt` for one that cannot be decoded.
     pub(super) fn command_of(&mut self, entry: &Entry) -> Result<pb::Command> {
         while let Some((index, command)) = self.0.pop_front_if(|(index, _)| *index <= entry.index) {
             if index == entry.index {
@@ -54,12 +56,15 @@ impl Commands {
     }
 }
 
-/// An entry that says something unknown ends the master, and is not passed over: its state would part from the log.
+/// Decodes an entry. I-113: an unknown entry must end the master. If it were skipped, the state would differ from the
+/// log.
 fn decode(entry: &Entry) -> Result<pb::Command> {
     ebb_meta::decode_known(&entry.data).map_err(|error| error.context(format_args!("entry {} of the log", entry.index)))
 }
 
-/// Reads everything that there is, and begins a log in a new directory.
+/// Reads checkpoint and log. An empty directory gets a new log.
+///
+/// Errors: `Corrupt` if damage loses acknowledged changes; otherwise those of the disk.
 pub(super) async fn recover(
     runtime: &Runtime,
     dir: &Path,
@@ -90,7 +95,7 @@ enum Failed {
     Log(Error),
 }
 
-/// From one checkpoint (`None`: from the beginning) and the log behind it.
+/// Reads one checkpoint (`None` means the beginning) and the log behind it.
 async fn read(
     runtime: &Runtime,
     dir: &Path,
@@ -123,7 +128,7 @@ async fn read(
     Ok(Start { wal, machine, at, recovered, commands })
 }
 
-/// Refuses to go on from an older checkpoint unless the log has all that the damaged ones had.
+/// Refuses to continue from an older checkpoint unless the log has everything that the damaged ones had.
 fn check_complete(start: &Start, dir: &Path, damaged: &[(u64, Error)]) -> Result<()> {
     let last = start.recovered.entries.back().map_or(start.at.index, |entry| entry.index);
     match damaged.first() {
@@ -135,7 +140,7 @@ fn check_complete(start: &Start, dir: &Path, damaged: &[(u64, Error)]) -> Result
     }
 }
 
-/// What stands in the way, with the damage that made it matter and the way out.
+/// The error with the damage behind it, and the remedy.
 fn explain(error: Error, damaged: &[(u64, Error)]) -> Error {
     if damaged.is_empty() {
         return error;

@@ -1,4 +1,4 @@
-//! Which changes go on when the master's disk is full.
+//! Urgency of changes: some continue when the master's disk is full.
 
 use ebb_wire::pb;
 use pb::command::Command as Op;
@@ -6,16 +6,17 @@ use pb::meta_op::Op as MetaOp;
 
 use crate::log::wal::Urgency;
 
-/// What makes the state larger has to wait; what makes it smaller, or ends what was begun, uses the log's reserve.
+/// Urgency of a command. Commands that enlarge the state have to wait. Those that shrink it, or end an action in
+/// progress, use the log's reserve.
 pub(super) fn urgency(command: &pb::Command) -> Urgency {
     match &command.command {
         Some(Op::Client(client)) => {
             let op = client.request.as_ref().and_then(|request| request.op.as_ref()?.op.as_ref());
             op.map_or(Urgency::Growth, of_client)
         }
-        // A new node, or an old one with a new volume: service goes on without.
+        // The service continues without a new node or volume.
         Some(Op::RegisterNode(_)) | None => Urgency::Growth,
-        // A session is what a client needs to remove anything.
+        // This includes sessions, because a client needs one to remove anything.
         Some(_) => Urgency::Relief,
     }
 }

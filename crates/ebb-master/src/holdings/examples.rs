@@ -1,7 +1,7 @@
-//! A file for each of some holdings: an operator reads paths, and not sets of nodes.
+//! Examples of holdings: an operator can use a path, but not a set of nodes.
 //!
-//! To find one takes a look at every metablock and at every name. It is done only when somebody is about to read it, on a
-//! snapshot, with pauses, and no longer than the caller waits.
+//! The search visits every metablock and every name. It runs only for an operator's request, on a snapshot, with
+//! pauses, and not beyond the caller's deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,18 +14,18 @@ use ebb_wire::pb;
 use super::nodes;
 use crate::shared::Shared;
 
-/// Holdings that one call may ask about.
+/// Maximum number of holdings in one call.
 const WANTED_MAX: usize = 16;
-/// Files of each that a name is looked for: a removed file that is open has none.
+/// Candidate files of each holding. One is not enough, because a removed file that is open has no name.
 const CANDIDATES: usize = 4;
-/// Metablocks, or names, that are looked at without a pause.
+/// Metablocks, or names, visited without a pause.
 const PART: usize = 10_000;
-/// Others get the processor.
+/// Length of a pause, in which other tasks run.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Gives those of `holdings` that are `wanted` the path of a file, if one is found until then.
+/// Adds the path of a file to those of `holdings` that are in `wanted`, if one is found before `until`.
 ///
-/// Errors: `Invalid` for more than [`WANTED_MAX`] at a time.
+/// Errors: `Invalid` for more than [`WANTED_MAX`] wanted holdings.
 pub(crate) async fn find(
     shared: &Shared,
     machine: &Machine,
@@ -39,7 +39,7 @@ pub(crate) async fn find(
     if wanted.is_empty() {
         return Ok(());
     }
-    // The names get their share of the time, too.
+    // The search for names needs half of the time.
     let half = shared.runtime.now().after(until.since(shared.runtime.now()) / 2);
     let mut pace = Pace { shared, until: half, looked: 0 };
     let apart: BTreeSet<&[u64]> = holdings.iter().filter(|held| !is_merged(held)).map(|held| &held.nodes[..]).collect();
@@ -73,16 +73,16 @@ pub(crate) async fn find(
     Ok(())
 }
 
-/// Whether sets are told together, as one that lies on some of these nodes.
+/// Whether the holding stands for several sets, each on some of these nodes.
 fn is_merged(held: &pb::PowerHolding) -> bool {
     held.copies != held.nodes.len() as u64
 }
 
 struct Search<'a> {
     of: &'a pb::PowerHolding,
-    /// Sets that are told by themselves.
+    /// Sets with a holding of their own.
     apart: &'a BTreeSet<&'a [u64]>,
-    /// Files with a metablock that lies so.
+    /// Files with a metablock of this holding.
     files: Vec<InodeId>,
 }
 
@@ -107,7 +107,7 @@ impl Search<'_> {
     }
 }
 
-/// Keeps a long look from taking the processor, and from taking longer than it may.
+/// Pauses in a long search, and its deadline.
 struct Pace<'a> {
     shared: &'a Shared,
     until: Moment,
@@ -115,7 +115,7 @@ struct Pace<'a> {
 }
 
 impl Pace<'_> {
-    /// One more is looked at; false: the time is over.
+    /// Counts one visit. Returns false when the time is over.
     async fn goes_on(&mut self) -> bool {
         self.looked += 1;
         if !self.looked.is_multiple_of(PART) {

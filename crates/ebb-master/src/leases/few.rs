@@ -1,12 +1,12 @@
-//! What is known of each of a file's sessions. Mostly it is one session, and there may be a million such files: one needs no
-//! memory of its own, where a tree's first node takes 100 to 200 bytes.
+//! A map for the sessions of one file. Mostly there is one session, and there may be a million such files. One entry
+//! takes no memory of its own, where the first node of a tree takes 100 to 200 bytes.
 
 use std::fmt;
 
 use ebb_types::SessionId;
 use smallvec::SmallVec;
 
-/// A map from session to `V`, in the order of sessions; a set without `V`.
+/// A map from session to `V`, in the order of sessions. Without `V` it is a set.
 pub struct FewSessions<V = ()>(SmallVec<[(SessionId, V); 1]>);
 
 impl<V> Default for FewSessions<V> {
@@ -22,30 +22,30 @@ impl<V: fmt::Debug> fmt::Debug for FewSessions<V> {
 }
 
 impl<V> FewSessions<V> {
-    /// Whether there is none.
+    /// Whether the map is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this one is there.
+    /// Whether the session has an entry.
     #[must_use]
     pub fn contains(&self, session: SessionId) -> bool {
         self.find(session).is_ok()
     }
 
-    /// What is known of it.
+    /// The session's value.
     #[must_use]
     pub fn get(&self, session: SessionId) -> Option<&V> {
         self.find(session).ok().map(|at| &self.0[at].1)
     }
 
-    /// What is known of it, to be changed.
+    /// The session's value, for a change.
     pub fn get_mut(&mut self, session: SessionId) -> Option<&mut V> {
         self.find(session).ok().map(|at| &mut self.0[at].1)
     }
 
-    /// The same; `value` if nothing is.
+    /// The session's value, for a change, after an insert of `value` if it had none.
     pub fn get_or_insert(&mut self, session: SessionId, value: V) -> &mut V {
         let at = match self.find(session) {
             Ok(at) => at,
@@ -57,7 +57,7 @@ impl<V> FewSessions<V> {
         &mut self.0[at].1
     }
 
-    /// Takes it out.
+    /// Removes the session's entry.
     pub fn remove(&mut self, session: SessionId) -> Option<V> {
         let (_, value) = self.0.remove(self.find(session).ok()?);
         if self.0.len() <= 1 {
@@ -66,7 +66,7 @@ impl<V> FewSessions<V> {
         Some(value)
     }
 
-    /// All of them.
+    /// The sessions, in order.
     pub fn iter(&self) -> impl Iterator<Item = SessionId> + '_ {
         self.0.iter().map(|(session, _)| *session)
     }

@@ -1,17 +1,17 @@
-//! Which files go to the proxy: those that several sessions use in turns while one of them writes.
+//! Sharing: files that several sessions use in turns, while one of them writes, go to a proxy.
 //!
 //! A plain state machine; moments come in as arguments. A lease that goes back and forth costs a recall, a sync and two
-//! entries of the log for each turn. A *turn* is a wish that finds another session's lease in its way. A file that has
-//! had `turns` of them `within` a while is **shared**: who asks for a lease on it is sent to the proxy, which takes the
-//! write lease itself, as any client does, and carries operations out for all. One opener after the other (a file that
-//! is written here and then read there) makes one turn, and changes nothing.
+//! log entries for each turn. A *turn* is a wish that conflicts with another session's lease. A file with `turns` of
+//! them `within` a time is **shared**: a session that asks for a lease on it is sent to the proxy. The proxy takes the
+//! write lease itself, as any client does, and carries out operations for all. A file that is written by one session
+//! and then read by another makes one turn, and stays exclusive.
 //!
 //! ```text
 //!  exclusive ── enough turns ──► wanted ── the proxy takes the lease ──► shared ── it gives it back ──► exclusive
 //!                                  └── it does not, for `patience` ──────────────────────────────────────▲
 //! ```
-//! Nothing of this is logged: that the proxy holds a file shows by its write lease, and a proxy that a new master
-//! process has not heard of yet is a holder like others, whose lease is recalled.
+//! Nothing of this is logged. A shared file is recognized by the proxy's write lease. A proxy that a new master process
+//! does not know yet is a holder like any other, and its lease is recalled.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -21,61 +21,61 @@ use ebb_runtime::Moment;
 use ebb_types::{InodeId, SessionId};
 use ebb_wire::pb;
 
-/// Files whose turns are remembered, before those that are too old to count are looked for.
+/// Number of files with turns above which old turns are dropped.
 const FILES_SOFT_MAX: usize = 1024;
 
-/// Proxies at a time; further ones are not made use of.
+/// Maximum number of proxies. Further ones are ignored.
 const PROXIES_MAX: usize = 256;
 
-/// When a file becomes shared.
+/// Conditions under which a file becomes shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharingRule {
-    /// So many turns; 0: never.
+    /// Number of turns; 0 means never.
     pub turns: usize,
-    /// Within this.
+    /// Time within which the turns must fall.
     pub within: Duration,
-    /// How long the proxy may take to get the lease before others compete for it again.
+    /// Time for the proxy to get the lease. After it, sessions compete for the lease again.
     pub patience: Duration,
 }
 
 impl Default for SharingRule {
-    /// Four turns in two seconds: more than any hand-over of a finished file makes, and over in a fraction of a second
-    /// where two programs really take turns. Five seconds of patience: half a session, so that a holder that lives has
-    /// given the file back.
+    /// Four turns in two seconds. A hand-over of a finished file makes fewer, and two programs that really take turns
+    /// reach it in a fraction of a second. The patience of five seconds is half a session, in which a live holder gives
+    /// the file back.
     fn default() -> Self {
         Self { turns: 4, within: Duration::from_secs(2), patience: Duration::from_secs(5) }
     }
 }
 
-/// A proxy that said where it is.
+/// A registered proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proxy {
-    /// What it is called in the cluster, from one process to the next: files go by it.
+    /// Name in the cluster. It outlives the process, and files are assigned by it.
     pub name: String,
-    /// Its session: it is a client to the master.
+    /// Its session: a proxy is a client of the master.
     pub session: SessionId,
-    /// Where it listens.
+    /// Address at which it listens.
     pub address: String,
-    /// Its process.
+    /// Boot id of its process.
     pub boot: u64,
-    /// It is about to end: it keeps what it holds until it has given that back, and gets no further file.
+    /// Whether it is about to end. It keeps files until it has given them back, and gets no new ones.
     pub is_leaving: bool,
 }
 
 impl Proxy {
-    /// As clients are told of it.
+    /// The proxy's address as a message for clients.
     #[must_use]
     pub fn to_message(&self) -> pb::ProxyAddress {
         pb::ProxyAddress { address: self.address.clone(), boot: self.boot, name: self.name.clone() }
     }
 }
 
-/// The proxies, and who takes turns. A file is given to a proxy by a hash of its id over the proxies that are there; with
-/// the one that has it, it stays until that gives it back, whoever comes or goes.
+/// The proxies, and the turns on files. A hash of the file's id chooses among the proxies. A file stays with its proxy
+/// until that gives it back, even if other proxies come or go.
 #[derive(Debug)]
 pub struct Sharing {
     rule: SharingRule,
-    /// By name.
+    /// Proxies by name.
     proxies: BTreeMap<String, Proxy>,
     files: BTreeMap<InodeId, Turns>,
 }
@@ -87,15 +87,16 @@ struct Turns {
 }
 
 impl Sharing {
-    /// No proxy yet, and nobody has taken turns.
+    /// No proxies and no turns.
     #[must_use]
     pub fn new(rule: SharingRule) -> Self {
         Self { rule, proxies: BTreeMap::new(), files: BTreeMap::new() }
     }
 
-    /// A proxy says where it is. The first one of a name stays for as long as its session lives: another process of that
-    /// name is sent away until then, unless it has the address, so that the first is gone. True: clients do not know of
-    /// it yet.
+    /// Registers a proxy. Returns whether clients have to be informed.
+    ///
+    /// The first proxy of a name keeps it while its session lives. Another process with that name is refused, unless it
+    /// has the same address: then the first process is gone.
     pub fn on_proxy(&mut self, mut proxy: Proxy) -> bool {
         if self.proxies.len() >= PROXIES_MAX && !self.proxies.contains_key(&proxy.name) {
             return false;
@@ -103,7 +104,7 @@ impl Sharing {
         let known = self.proxies.get(&proxy.name);
         let is_free = known.is_none_or(|known| known.address == proxy.address || known.session == proxy.session);
         let is_news = is_free && known.is_none_or(|known| known.boot != proxy.boot || known.address != proxy.address);
-        // A message that it sent before it was about to end may come after the one that says so.
+        // An older message may arrive after the one that announced the end.
         proxy.is_leaving |= known.is_some_and(|known| known.boot == proxy.boot && known.is_leaving);
         if is_free {
             self.proxies.insert(proxy.name.clone(), proxy);
@@ -111,7 +112,7 @@ impl Sharing {
         is_news
     }
 
-    /// The proxies, by name.
+    /// All proxies, by name.
     pub fn proxies(&self) -> impl Iterator<Item = &Proxy> {
         self.proxies.values()
     }
@@ -120,24 +121,25 @@ impl Sharing {
         self.proxies.values().find(|proxy| proxy.session == session)
     }
 
-    /// Proxies that take files.
+    /// Proxies that get new files.
     fn staying(&self) -> impl Iterator<Item = &Proxy> {
         self.proxies.values().filter(|proxy| !proxy.is_leaving)
     }
 
-    /// Whose a file is that no proxy has yet.
+    /// The proxy for a file that no proxy has yet.
     fn chosen(&self, inode: InodeId) -> Option<&Proxy> {
         rendezvous::choose(inode.raw(), self.staying(), |proxy| &proxy.name)
     }
 
-    /// A session is over. True: it was a proxy's, and clients do not know yet that it is gone.
+    /// Drops an ended session. Returns whether it was a proxy's, so that clients have to be informed.
     pub fn drop_session(&mut self, session: SessionId) -> bool {
         let before = self.proxies.len();
         self.proxies.retain(|_, proxy| proxy.session != session);
         before != self.proxies.len()
     }
 
-    /// A wish of `session` finds leases of others in its way. True: the file is wanted by the proxy from now on.
+    /// Counts a turn: a wish of `session` conflicts with leases of others. Returns whether the proxy wants the file
+    /// from now on.
     pub fn on_turn(&mut self, session: SessionId, inode: InodeId, now: Moment) -> bool {
         if self.rule.turns == 0 || self.staying().next().is_none() || self.by_session(session).is_some() {
             return false;
@@ -166,7 +168,8 @@ impl Sharing {
         });
     }
 
-    /// Where `session` is sent that wants a lease on a file with this holder; none: it competes for the lease itself.
+    /// The proxy to which `session` is sent for a lease on a file with this holder. `None` means that it competes for
+    /// the lease itself.
     #[must_use]
     pub fn leads(
         &self,
@@ -176,7 +179,7 @@ impl Sharing {
         has_name: bool,
         now: Moment,
     ) -> Option<&Proxy> {
-        // A proxy was sent a client, and takes the lease, also from another one to which the file went before.
+        // A proxy takes the lease itself when a client is sent to it, even from another proxy that had the file before.
         if self.by_session(session).is_some() {
             return None;
         }
@@ -184,12 +187,12 @@ impl Sharing {
             return Some(proxy);
         }
         let wanted = self.files.get(&inode).and_then(|turns| turns.wanted);
-        // A proxy could not open what has no name any more.
+        // A proxy cannot open a file that has no name.
         let is_wanted = has_name && wanted.is_some_and(|wanted| now.since(wanted) < self.rule.patience);
         if is_wanted { self.chosen(inode) } else { None }
     }
 
-    /// A session got the write lease. Once the proxy has it, nobody's turns count any more.
+    /// Records a new write lease. Once a proxy has it, the turns are forgotten.
     pub fn on_lease(&mut self, session: SessionId, inode: InodeId) {
         if self.by_session(session).is_some() {
             self.files.remove(&inode);

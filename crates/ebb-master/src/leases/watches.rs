@@ -1,15 +1,16 @@
-//! Who keeps what was told of names and attributes, and who must forget it before somebody else changes it.
+//! Watches: sessions that cache names and attributes, and must forget them before another session changes them.
 //!
-//! A plain state machine without clock or I/O. A session that *watches* an inode may answer from memory what it was
-//! told of it: attributes, and for a directory its names, those that are not there included. Nothing of this is
-//! logged: sessions lose their watches with the master process that knew them.
+//! A plain state machine without clock or I/O. A session that *watches* an inode may answer from its cache of the
+//! inode's attributes. For a directory the cache has its names too, including names that are known not to exist.
+//! Nothing of this is logged: all watches end with the master process that granted them.
 //!
 //! ```text
-//!  nothing ── told, nobody is changing it ──► watches ── another changes it ──► forgetting ── says so ──► nothing
+//!  nothing ── asks, and no change is under way ──► watches ── another changes it ──► forgetting ── confirms ──►
+//!  nothing
 //! ```
-//! Invariant: while a change by one session is under way (its *fence* is up), no other session begins to watch.
-//! Invariant: one that is told to forget watches nothing anew before it has said that it forgot; so what it says is
-//! never about a later watch.
+//! Invariant (I-27): while a change by one session is under way (its *fence* is up), no other session starts to watch.
+//! Invariant: a session that was asked to forget an inode starts no new watch of it before it has confirmed. A
+//! confirmation is thus never about a later watch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,14 +23,14 @@ use tokio::sync::Notify;
 
 use super::few::FewSessions;
 use super::{is_awaited, wake};
-use crate::patience::Owed;
+use crate::patience::{Owed, Word};
 
-/// Inodes that one session may watch; told more, it may not keep them.
+/// Inodes that one session may watch. It may not cache any beyond them.
 const WATCHES_MAX: usize = 1 << 20;
-/// What was told and not dealt with is told again after this.
+/// Time after which an unconfirmed request to forget is sent again.
 const REPEAT_AFTER: Duration = Duration::from_secs(1);
 
-/// Watches, and changes under way.
+/// All watches, and the changes under way.
 #[derive(Debug, Default)]
 pub struct Watches {
     inodes: BTreeMap<InodeId, Watched>,
@@ -37,7 +38,7 @@ pub struct Watches {
     next_number: u64,
 }
 
-/// There are as many as clients keep names and attributes: what is there for a moment only takes no memory before and after.
+/// Watchers of one inode. There may be millions, so parts that are seldom used take no memory while they are empty.
 #[derive(Debug, Default)]
 struct Watched {
     keepers: FewSessions,
@@ -60,46 +61,48 @@ impl Watched {
 #[derive(Debug, Default)]
 struct Watcher {
     inodes: BTreeSet<InodeId>,
-    /// By number.
-    forgetting: BTreeMap<u64, Told>,
+    /// Requests to forget that are not confirmed, by number.
+    forgetting: BTreeMap<u64, Request>,
 }
 
+/// A request to forget that is not confirmed.
 #[derive(Debug)]
-struct Told {
-    what: What,
-    at: Option<Moment>,
+struct Request {
+    scope: Scope,
+    sent_at: Option<Moment>,
     owed: Owed,
 }
 
-impl Told {
-    fn new(what: What) -> Self {
-        Self { what, at: None, owed: Owed::default() }
+impl Request {
+    fn new(scope: Scope) -> Self {
+        Self { scope, sent_at: None, owed: Owed::default() }
     }
 }
 
-/// What a session has to forget.
+/// Inodes that a session must forget.
 #[derive(Debug)]
-enum What {
+enum Scope {
     One(InodeId),
-    /// All that it watched when it said that it is going to rest.
+    /// All that it watched when it announced its rest.
     All(BTreeSet<InodeId>),
 }
 
 impl Watches {
-    /// Nobody watches anything. Numbers begin at `first_number`, drawn by lot, so that none of another master process
-    /// is taken for one of this.
+    /// Empty tables. Requests are numbered from `first_number`, which is drawn at random, so that a confirmation meant
+    /// for another master process matches none.
     #[must_use]
     pub fn new(first_number: u64) -> Self {
         Self { next_number: first_number, ..Self::default() }
     }
 
-    /// The session is being told of an inode as it is now. True: it may keep it.
+    /// Starts a watch as the session is sent the inode's present state. Returns whether the session may cache it.
     pub fn watch(&mut self, session: SessionId, inode: InodeId) -> bool {
         let watcher = self.sessions.entry(session).or_default();
         if watcher.inodes.len() >= WATCHES_MAX {
             return false;
         }
         let watched = self.inodes.entry(inode).or_default();
+        // I-27: not while another session changes the inode, and not while an earlier request to forget is unconfirmed.
         let free = watched.fences.iter().all(|other| other == session) && !watched.forgetting.contains(session);
         if free {
             watched.keepers.insert(session);
@@ -108,21 +111,22 @@ impl Watches {
         free
     }
 
-    /// Whether the session may keep what it knows of an inode.
+    /// Whether the session may cache the inode.
     #[must_use]
     pub fn is_watching(&self, session: SessionId, inode: InodeId) -> bool {
         self.inodes.get(&inode).is_some_and(|watched| watched.keepers.contains(session))
     }
 
-    /// A change by `session` begins. Every raised fence is lowered again.
+    /// Raises the fence for a change by `session`. The caller lowers every fence that it raises.
     pub fn raise(&mut self, session: SessionId, inode: InodeId) {
         *self.inodes.entry(inode).or_default().fences.get_or_insert(session, 0) += 1;
     }
 
-    /// The change is over, or given up.
+    /// Lowers the fence of a change that is over or given up.
     pub fn lower(&mut self, session: SessionId, inode: InodeId) {
         if let Some(watched) = self.inodes.get_mut(&inode) {
             if let Some(count) = watched.fences.get_mut(session) {
+                assert!(*count > 0, "session {session} lowers a fence on inode {inode} that it has not raised");
                 *count -= 1;
                 if *count == 0 {
                     watched.fences.remove(session);
@@ -134,23 +138,23 @@ impl Watches {
         }
     }
 
-    /// Everybody but `by` has to forget the inode. Returns who has to be told just now.
+    /// Requests that all sessions except `by` forget the inode. Returns the sessions with a new request.
     pub fn recall(&mut self, by: SessionId, inode: InodeId) -> Vec<SessionId> {
         let Some(watched) = self.inodes.get_mut(&inode) else { return Vec::new() };
-        let told: Vec<SessionId> = Watched::others(&watched.keepers, by).collect();
-        for session in &told {
+        let asked: Vec<SessionId> = Watched::others(&watched.keepers, by).collect();
+        for session in &asked {
             watched.keepers.remove(*session);
             watched.forgetting.insert(*session);
             let watcher = self.sessions.entry(*session).or_default();
             watcher.inodes.remove(&inode);
             self.next_number = self.next_number.wrapping_add(1);
-            watcher.forgetting.insert(self.next_number, Told::new(What::One(inode)));
+            watcher.forgetting.insert(self.next_number, Request::new(Scope::One(inode)));
         }
-        told
+        asked
     }
 
-    /// The session is going to rest: it has to forget all that it watches, so that nobody waits for it while it sleeps.
-    /// Said again before it has done so, it adds what was watched since.
+    /// Requests that a session which is going to rest forgets all that it watches. Otherwise others would wait for it
+    /// while it sleeps. A repeated call covers the watches that were added since.
     pub fn recall_all(&mut self, session: SessionId) {
         let Some(watcher) = self.sessions.get_mut(&session).filter(|watcher| !watcher.inodes.is_empty()) else {
             return;
@@ -163,10 +167,10 @@ impl Watches {
             }
         }
         self.next_number = self.next_number.wrapping_add(1);
-        watcher.forgetting.insert(self.next_number, Told::new(What::All(all)));
+        watcher.forgetting.insert(self.next_number, Request::new(Scope::All(all)));
     }
 
-    /// Whether nobody but `by` keeps anything of the inode.
+    /// Whether no session except `by` may have the inode in its cache.
     #[must_use]
     pub fn is_clear(&self, by: SessionId, inode: InodeId) -> bool {
         self.inodes.get(&inode).is_none_or(|watched| {
@@ -174,38 +178,38 @@ impl Watches {
         })
     }
 
-    /// The session says that it has dealt with what it was told under this number.
+    /// Records the session's confirmation of a request.
     pub fn on_forgotten(&mut self, session: SessionId, number: u64) {
-        let told = self.sessions.get_mut(&session).and_then(|watcher| watcher.forgetting.remove(&number));
-        if let Some(told) = told {
-            self.end_told(session, told);
+        let request = self.sessions.get_mut(&session).and_then(|watcher| watcher.forgetting.remove(&number));
+        if let Some(request) = request {
+            self.end_request(session, request);
         }
     }
 
-    /// The session polls, so long after the time before.
+    /// Counts a poll of the session that came `passed` after the one before.
     pub fn on_poll(&mut self, session: SessionId, passed: Duration) {
         let Some(watcher) = self.sessions.get_mut(&session) else { return };
-        for told in watcher.forgetting.values_mut().filter(|told| told.at.is_some()) {
-            told.owed.on_poll(passed, false);
+        for request in watcher.forgetting.values_mut().filter(|request| request.sent_at.is_some()) {
+            request.owed.on_poll(passed, Word::Idle);
         }
     }
 
-    /// Sessions that were told long ago to forget something and have not done so, with such an inode.
+    /// Sessions that have owed a confirmation for too long, each with one such inode.
     pub fn overdue(&self) -> impl Iterator<Item = (SessionId, InodeId)> + '_ {
         self.sessions.iter().filter_map(|(session, watcher)| {
-            let told = watcher.forgetting.values().find(|told| told.owed.is_overdue())?;
-            let inode = match &told.what {
-                What::One(inode) => Some(*inode),
-                What::All(inodes) => inodes.first().copied(),
+            let request = watcher.forgetting.values().find(|request| request.owed.is_overdue())?;
+            let inode = match &request.scope {
+                Scope::One(inode) => Some(*inode),
+                Scope::All(inodes) => inodes.first().copied(),
             };
             Some((*session, inode.unwrap_or_default()))
         })
     }
 
-    fn end_told(&mut self, session: SessionId, told: Told) {
-        match told.what {
-            What::One(inode) => self.end_forgetting(session, inode),
-            What::All(inodes) => inodes.into_iter().for_each(|inode| self.end_forgetting(session, inode)),
+    fn end_request(&mut self, session: SessionId, request: Request) {
+        match request.scope {
+            Scope::One(inode) => self.end_forgetting(session, inode),
+            Scope::All(inodes) => inodes.into_iter().for_each(|inode| self.end_forgetting(session, inode)),
         }
     }
 
@@ -219,8 +223,8 @@ impl Watches {
         }
     }
 
-    /// The inode is freed: there is nothing left to keep, and its number is never given again. Who was told to forget it
-    /// still says so.
+    /// Drops the watches of a freed inode, whose number is never used again. Sessions with a request to forget it still
+    /// confirm it.
     pub fn drop_inode(&mut self, inode: InodeId) {
         let Some(watched) = self.inodes.get_mut(&inode) else { return };
         for session in std::mem::take(&mut watched.keepers).iter() {
@@ -232,7 +236,7 @@ impl Watches {
         self.tidy(inode);
     }
 
-    /// The session is gone.
+    /// Drops everything about a session that has ended.
     pub fn drop_session(&mut self, session: SessionId) {
         let Some(watcher) = self.sessions.remove(&session) else { return };
         for inode in watcher.inodes {
@@ -244,40 +248,41 @@ impl Watches {
                 }
             }
         }
-        for told in watcher.forgetting.into_values() {
-            self.end_told(session, told);
+        for request in watcher.forgetting.into_values() {
+            self.end_request(session, request);
         }
     }
 
-    /// Puts what the session has to forget, and was not told lately, into an answer; true: there was something.
+    /// Adds the session's due requests to an answer. Returns whether there were any.
     pub fn take_news(&mut self, session: SessionId, now: Moment, reply: &mut pb::PollReply) -> bool {
         let Some(watcher) = self.sessions.get_mut(&session) else { return false };
         let before = reply.forget.len() + reply.forget_all.len();
-        for (number, told) in &mut watcher.forgetting {
-            if told.at.is_none_or(|at| now.since(at) >= REPEAT_AFTER) {
-                told.at = Some(now);
-                match &told.what {
-                    What::One(inode) => reply.forget.push(pb::Forgetting { inode: inode.raw(), number: *number }),
-                    What::All(_) => reply.forget_all.push(*number),
+        for (number, request) in &mut watcher.forgetting {
+            if request.sent_at.is_none_or(|at| now.since(at) >= REPEAT_AFTER) {
+                request.sent_at = Some(now);
+                match &request.scope {
+                    Scope::One(inode) => reply.forget.push(pb::Forgetting { inode: inode.raw(), number: *number }),
+                    Scope::All(_) => reply.forget_all.push(*number),
                 }
             }
         }
         reply.forget.len() + reply.forget_all.len() > before
     }
 
-    /// When there is something to repeat, if nothing else happens.
+    /// Moment of the next repetition, unless something else happens first.
     #[must_use]
     pub fn next_repeat(&self, session: SessionId) -> Option<Moment> {
-        let told = self.sessions.get(&session)?.forgetting.values();
-        told.filter_map(|told| told.at).min().map(|at| at.after(REPEAT_AFTER))
+        let requests = self.sessions.get(&session)?.forgetting.values();
+        requests.filter_map(|request| request.sent_at).min().map(|at| at.after(REPEAT_AFTER))
     }
 
-    /// Told when somebody has forgotten the inode. Whoever waits takes it before looking, and says when it has done.
+    /// Wakes a waiter when a session has forgotten the inode. Register with it before a check of [`Watches::is_clear`],
+    /// and call [`Watches::tidy`] after the wait.
     pub fn changes(&mut self, inode: InodeId) -> Arc<Notify> {
         Arc::clone(self.inodes.entry(inode).or_default().changed.get_or_insert_default())
     }
 
-    /// Drops the entry of an inode of which there is nothing left to know.
+    /// Removes an empty entry.
     pub fn tidy(&mut self, inode: InodeId) {
         if self.inodes.get(&inode).is_some_and(Watched::is_idle) {
             self.inodes.remove(&inode);

@@ -8,8 +8,8 @@
 //! All numbers little-endian. The CRC-32C covers bytes 8.. up to the end of the payload. `batch` grows by one with
 //! each synced write; flag bit 0 marks the last record of its batch. A header of zeros is free space.
 
+use ebb_log::{Frame, Framing, whole_frame};
 use ebb_types::{Result, err};
-use ebb_wire::PartSums;
 use ebb_wire::frame::crc32c;
 use raft::eraftpb::{ConfState, Entry, HardState};
 
@@ -119,80 +119,48 @@ pub fn parse_record(bytes: &[u8]) -> Result<Found> {
     parse_record_behind(bytes, 0)
 }
 
-/// The same; entries up to `after` are checked and not decoded.
+/// [`parse_record`] that checks entries up to `after`, and does not decode them.
 pub fn parse_record_behind(bytes: &[u8], after: u64) -> Result<Found> {
-    let Some(header) = bytes.get(..HEADER_LEN) else { return Ok(Found::Free) };
+    let Some(header) = bytes.first_chunk::<HEADER_LEN>() else { return Ok(Found::Free) };
     if header.iter().all(|byte| *byte == 0) {
         return Ok(Found::Free);
     }
-    match framed(bytes) {
-        None => Ok(Found::Bad),
-        Some(frame) => {
-            if let Some(index) = frame.entry_index().filter(|index| *index <= after) {
-                return Ok(Found::Passed(frame.batch, frame.last, index, padded(frame.payload.len())));
-            }
-            let record = Record::decode(frame.kind, frame.payload)?;
-            Ok(Found::Record(Placed { batch: frame.batch, last: frame.last, record }, padded(frame.payload.len())))
-        }
+    let Some(frame) = whole_frame(&RecordFraming, bytes) else { return Ok(Found::Bad) };
+    let (batch, last, kind, payload) =
+        (frame.batch, frame.ends_batch, header[16], &bytes[HEADER_LEN..frame.summed.end]);
+    if let Some(index) = entry_index(kind, payload).filter(|index| *index <= after) {
+        return Ok(Found::Passed(batch, last, index, frame.len));
     }
+    let record = Record::decode(kind, payload)?;
+    Ok(Found::Record(Placed { batch, last, record }, frame.len))
 }
 
-/// The batch of the first valid record in `bytes`, behind their very first place, with a batch in `range`. What clients
-/// wrote lies there, and may look like a long record at every place: no byte is summed more than a few times.
-#[must_use]
-pub fn find_batch(bytes: &[u8], range: &std::ops::Range<u64>) -> Option<u64> {
-    let mut sums = None;
-    (8..bytes.len()).step_by(8).find_map(|at| {
-        let header = Header::of(&bytes[at..]).filter(|header| range.contains(&header.batch))?;
-        let sums = sums.get_or_insert_with(|| PartSums::new(bytes));
-        (sums.of(at + 8..at + HEADER_LEN + header.len) == header.crc).then_some(header.batch)
-    })
+fn entry_index(kind: u8, payload: &[u8]) -> Option<u64> {
+    let index = payload.first_chunk().filter(|_| kind == KIND_ENTRY)?;
+    Some(u64::from_le_bytes(*index))
 }
 
-/// A header whose record does not end behind the bytes that it begins.
-struct Header {
-    len: usize,
-    crc: u32,
-    batch: u64,
-    kind: u8,
-    last: bool,
-}
+/// How the log frames its records.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordFraming;
 
-impl Header {
-    fn of(bytes: &[u8]) -> Option<Self> {
+impl Framing for RecordFraming {
+    const STEP: usize = 8;
+
+    fn read_frame(&self, bytes: &[u8]) -> Option<Frame> {
         let header = bytes.first_chunk::<HEADER_LEN>()?;
         let len = u32::from_le_bytes(header[0..4].try_into().expect("four bytes")) as usize;
         if len > PAYLOAD_LEN_MAX || header[16] == 0 || bytes.len() < padded(len) {
             return None;
         }
-        Some(Self {
-            len,
-            crc: u32::from_le_bytes(header[4..8].try_into().expect("four bytes")),
+        Some(Frame {
+            summed: 8..HEADER_LEN + len,
+            sum: u32::from_le_bytes(header[4..8].try_into().expect("four bytes")),
+            len: padded(len),
             batch: u64::from_le_bytes(header[8..16].try_into().expect("eight bytes")),
-            kind: header[16],
-            last: header[17] & FLAG_LAST != 0,
+            ends_batch: header[17] & FLAG_LAST != 0,
         })
     }
-}
-
-struct Frame<'a> {
-    batch: u64,
-    kind: u8,
-    last: bool,
-    payload: &'a [u8],
-}
-
-impl Frame<'_> {
-    fn entry_index(&self) -> Option<u64> {
-        let index = self.payload.first_chunk().filter(|_| self.kind == KIND_ENTRY)?;
-        Some(u64::from_le_bytes(*index))
-    }
-}
-
-fn framed(bytes: &[u8]) -> Option<Frame<'_>> {
-    let Header { len, crc, batch, kind, last } = Header::of(bytes)?;
-    let payload = &bytes[HEADER_LEN..HEADER_LEN + len];
-    (crc32c(&bytes[8..HEADER_LEN + len]) == crc).then_some(Frame { batch, kind, last, payload })
 }
 
 fn put_all(out: &mut Vec<u8>, numbers: &[u64]) {
@@ -265,6 +233,7 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
+    use ebb_log::{End, find_end};
     use proptest::prelude::*;
 
     use super::*;
@@ -310,10 +279,13 @@ mod tests {
             bytes.extend([900_000_u32.to_le_bytes(), (at as u32).to_le_bytes()].concat());
             bytes.extend([100_u64.to_le_bytes(), [1; 8]].concat());
         }
+        let due = bytes.len();
         entry(5, vec![1; 30]).encode(100, true, &mut bytes);
         bytes.extend([0; 1_000_000]);
-        assert_eq!(find_batch(&bytes, &(90..200)), Some(100));
-        assert_eq!(find_batch(&bytes, &(101..200)), None);
+        let find =
+            |range: std::ops::Range<u64>| find_end(RecordFraming, &bytes, 8, |frame| range.contains(&frame.batch));
+        assert_eq!(find(90..200), End::Damaged { later_at: due, batch: 100 });
+        assert_eq!(find(101..200), End::Torn);
     }
 
     proptest! {

@@ -6,10 +6,11 @@
 
 use std::path::Path;
 
+use ebb_log::{End, find_end};
 use ebb_types::{ClusterId, Result, bail, err};
 use ebb_wire::frame::crc32c;
 
-use crate::log::record::{Found, NUMBER_MAX, Record, find_batch, parse_record_behind};
+use crate::log::record::{Found, NUMBER_MAX, Record, RecordFraming, parse_record_behind};
 
 /// Bytes of a segment's header.
 pub const SEGMENT_HEADER_LEN: usize = 64;
@@ -147,18 +148,18 @@ pub fn scan(bytes: &[u8], header: &SegmentHeader, position: Position, path: &Pat
             done.last_batch = batch;
         }
     }
-    let clean = open.is_empty() && bytes[at..].iter().all(|byte| *byte == 0);
-    if clean {
-        return Ok(done);
-    }
+    // A record of the batch that is torn may lie whole behind its torn part.
     let later = done.last_batch + 2;
-    if let Some(later) = find_batch(&bytes[at..], &(later..later + BATCH_LOOKAHEAD)) {
-        return Err(damage(path, at, &format!("no valid record, but batch {later} behind it")));
+    match find_end(RecordFraming, bytes, at, |frame| (later..later + BATCH_LOOKAHEAD).contains(&frame.batch)) {
+        End::Free if open.is_empty() => {}
+        End::Damaged { batch, .. } => {
+            return Err(damage(path, at, &format!("no valid record, but batch {batch} behind it")));
+        }
+        End::Free | End::Torn if position == Position::Inner => {
+            return Err(damage(path, at, "no valid record, but a later segment follows"));
+        }
+        End::Free | End::Torn => done.torn = true,
     }
-    if position == Position::Inner {
-        return Err(damage(path, at, "no valid record, but a later segment follows"));
-    }
-    done.torn = true;
     Ok(done)
 }
 

@@ -12,13 +12,11 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use ebb_log::make;
 use ebb_runtime::{File, Plant, Runtime};
 use ebb_types::Result;
 
 use crate::log::hint::Synced;
-
-/// Zeros are written in pieces of this size.
-const PIECE: usize = 1 << 20;
 
 /// Which bytes of a segment nobody is known to have synced, where records end at `end`.
 pub(super) fn unproven(synced: Option<Synced>, sequence: u64, end: usize) -> Range<usize> {
@@ -53,10 +51,7 @@ pub(super) async fn confirm_zeros(runtime: &Runtime, file: &File, end: usize, si
     if !torn && runtime.has_plant(Plant::CacheTrusted) {
         return Ok(());
     }
-    let zeros = Bytes::from(vec![0; PIECE.min(size - end)]);
-    for at in (end..size).step_by(PIECE) {
-        file.write_at(at as u64, vec![zeros.slice(..PIECE.min(size - at))]).await?;
-    }
+    make::write_zeros(file, end as u64, size as u64).await?;
     file.sync_data().await
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ebb_log::{Appender, Names, Sync, make};
 use ebb_runtime::{File, Moment, OpenMode, Plant, Runtime, Task};
 use ebb_types::{ClusterId, Error, ErrorKind, Result, bail};
 use raft::eraftpb::{ConfState, Entry, HardState};
@@ -71,26 +72,35 @@ enum Spare {
 /// After a disk was full it is tried again as often.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Names of segments.
+const NAMES: Names = Names { prefix: "log-", digits: 20, suffix: ".segment" };
+
 /// An open log. One task owns it.
 pub struct Wal {
     runtime: Runtime,
     dir: PathBuf,
     cluster: ClusterId,
     options: WalOptions,
-    file: File,
-    /// Where the next record goes, and the size of the current segment.
-    position: usize,
-    size: usize,
+    /// The end of the newest segment.
+    newest: Appender,
     last_batch: u64,
-    /// Sequence and highest entry index of each segment, the current one last.
-    segments: VecDeque<(u64, u64)>,
+    /// The newest one last.
+    segments: VecDeque<Segment>,
     hard_state: HardState,
     conf_state: ConfState,
     /// The next segment, zero-filled ahead of need.
     spare: Spare,
     hint: Hint,
-    /// After a failed write or sync nobody knows what is on the disk: nothing more is appended.
+    /// After a failed write or sync it is not known what is on the disk: nothing more is appended.
     poisoned: Option<Error>,
+}
+
+/// A segment that exists.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    sequence: u64,
+    /// Index of the highest entry in it; 0: it has none.
+    highest: u64,
 }
 
 impl Wal {
@@ -108,14 +118,14 @@ impl Wal {
         if !runtime.has_plant(Plant::CacheTrusted) {
             runtime.disk().sync_dir(dir).await?;
         }
-        let names = segment_names(runtime, dir).await?;
+        let names = NAMES.numbers(&runtime.disk(), dir).await?;
         let synced = Hint::read(runtime, dir, cluster).await?;
         let mut found = Recovered::default();
         let mut segments = VecDeque::new();
         let mut last_batch = 0;
         let mut tail = None;
         for (place, sequence) in names.iter().enumerate() {
-            let path = segment_path(dir, *sequence);
+            let path = NAMES.path(dir, *sequence);
             let file = runtime.disk().open(&path, OpenMode::Existing).await?;
             let bytes = file.read_at(0, usize::try_from(file.len().await?).expect("a segment fits in memory")).await?;
             let header = SegmentHeader::decode(&bytes, &path)?;
@@ -136,7 +146,7 @@ impl Wal {
                 check_synced(synced, *sequence, &scanned, dir, &path)?;
             }
             let highest = replay(scanned.records, after, &mut found, &path)?;
-            segments.push_back((*sequence, highest));
+            segments.push_back(Segment { sequence: *sequence, highest });
             // Ordering: what was read is on stable storage before anything of it is used.
             confirm_records(runtime, &file, &bytes, synced, *sequence, scanned.end).await?;
             if position == Position::Last {
@@ -144,12 +154,12 @@ impl Wal {
             }
             tail = Some((file, scanned.end, bytes.len(), scanned.torn));
         }
-        let (file, position, size) = match tail {
-            Some((file, position, size, torn)) => {
+        let newest = match tail {
+            Some((file, end, size, torn)) => {
                 if torn {
-                    tracing::info!(file = %file.path().display(), position, "cut a write that a crash had torn");
+                    tracing::info!(file = %file.path().display(), end, "cut a write that a crash had torn");
                 }
-                (file, position, size)
+                Appender::within(file, end as u64, size as u64)
             }
             None => {
                 if let Some(synced) = synced {
@@ -163,10 +173,9 @@ impl Wal {
                     );
                 }
                 let file = fill(runtime.clone(), dir.to_owned(), 1, options.segment_bytes).await?;
-                let file =
-                    activate(runtime, dir, &file, SegmentHeader { cluster, sequence: 1, first_batch: 1 }).await?;
-                segments.push_back((1, 0));
-                (file, SEGMENT_HEADER_LEN, options.segment_bytes)
+                segments.push_back(Segment { sequence: 1, highest: 0 });
+                let header = SegmentHeader { cluster, sequence: 1, first_batch: 1 };
+                activate(runtime, dir, &file, header, options.segment_bytes).await?
             }
         };
         let hint = Hint::open(runtime, dir, cluster).await?;
@@ -177,9 +186,7 @@ impl Wal {
             dir: dir.to_owned(),
             cluster,
             options,
-            file,
-            position,
-            size,
+            newest,
             last_batch,
             segments,
             hard_state: found.hard_state.clone(),
@@ -199,7 +206,7 @@ impl Wal {
         // Each record is padded; term, vote and voters may stand before them.
         let need = bytes + entries * (padded(0) + 64) + 4 * padded(256);
         let reserve = self.options.segment_bytes / 4;
-        let left = self.size.saturating_sub(self.position);
+        let left = usize::try_from(self.newest.room()).expect("a segment fits in memory");
         // A filling that has begun at half a segment has come to its end long before the reserve is touched.
         self.prepare_spare(left < need + reserve).await;
         match &self.spare {
@@ -230,8 +237,8 @@ impl Wal {
         {
             self.spare = Spare::None;
         }
-        if matches!(self.spare, Spare::None) && (now || self.position > self.size / 2) {
-            let next = self.segments.back().map_or(1, |current| current.0 + 1);
+        if matches!(self.spare, Spare::None) && (now || self.newest.position() > self.newest.len() / 2) {
+            let next = self.segments.back().map_or(1, |newest| newest.sequence + 1);
             let fill = fill(self.runtime.clone(), self.dir.clone(), next, self.options.segment_bytes);
             self.spare = Spare::Filling(self.runtime.spawn("log-spare", fill));
         }
@@ -278,32 +285,30 @@ impl Wal {
             return Ok(());
         }
         let mut data = encode(&records, self.last_batch + 1);
-        if self.position + data.len() > self.size {
+        if data.len() as u64 > self.newest.room() {
             // Invariant: each segment begins with the whole state beside the entries, so that older ones may go.
             records.insert(0, Record::HardState(self.hard_state.clone()));
             records.insert(1, Record::ConfState(self.conf_state.clone()));
             data = encode(&records, self.last_batch + 1);
             self.rotate(data.len()).await?;
         }
-        let len = data.len();
-        self.file.write_at(self.position as u64, vec![Bytes::from(data)]).await?;
-        self.file.sync_data().await?;
-        self.position += len;
+        let len = data.len() as u64;
+        self.newest.append(vec![Bytes::from(data)], len, Sync::Now).await?;
         self.last_batch += 1;
-        let current = self.segments.back_mut().expect("there is always a current segment");
-        current.1 = current.1.max(highest);
+        let newest = self.segments.back_mut().expect("there is always a newest segment");
+        newest.highest = newest.highest.max(highest);
         self.prepare_spare(false).await;
         Ok(())
     }
 
     /// Writes down up to where the log is synced, if that has changed: now and then is often enough.
     pub async fn note_synced(&mut self) -> Result<()> {
-        let sequence = self.segments.back().map_or(0, |current| current.0);
-        self.hint.write_down(Synced { batch: self.last_batch, sequence, offset: self.position as u64 }).await
+        let sequence = self.segments.back().map_or(0, |newest| newest.sequence);
+        self.hint.write_down(Synced { batch: self.last_batch, sequence, offset: self.newest.position() }).await
     }
 
     async fn rotate(&mut self, need: usize) -> Result<()> {
-        let sequence = self.segments.back().expect("there is always a current segment").0 + 1;
+        let sequence = self.segments.back().expect("there is always a newest segment").sequence + 1;
         let size = self.options.segment_bytes.max(SEGMENT_HEADER_LEN + need);
         let spare = match std::mem::replace(&mut self.spare, Spare::None) {
             Spare::Filling(task) => Some(task.join().await??),
@@ -315,20 +320,19 @@ impl Wal {
             _ => fill(self.runtime.clone(), self.dir.clone(), sequence, size).await?,
         };
         let header = SegmentHeader { cluster: self.cluster, sequence, first_batch: self.last_batch + 1 };
-        self.file = activate(&self.runtime, &self.dir, &file, header).await?;
-        self.segments.push_back((sequence, 0));
-        self.position = SEGMENT_HEADER_LEN;
-        self.size = size;
+        self.newest = activate(&self.runtime, &self.dir, &file, header, size).await?;
+        self.segments.push_back(Segment { sequence, highest: 0 });
+        assert!(self.newest.room() >= need as u64, "segment {sequence} was made for a batch of {need} bytes");
         Ok(())
     }
 
     /// Removes segments that hold nothing behind `index`.
     pub async fn compact(&mut self, index: u64) -> Result<()> {
         let mut removed = false;
-        while self.segments.len() > 1 && self.segments[0].1 <= index {
-            let (sequence, _) = self.segments[0];
+        while self.segments.len() > 1 && self.segments[0].highest <= index {
+            let sequence = self.segments[0].sequence;
             // Ordering: oldest first, so that a crash leaves a log without gaps.
-            self.runtime.disk().remove_file(&segment_path(&self.dir, sequence)).await?;
+            self.runtime.disk().remove_file(&NAMES.path(&self.dir, sequence)).await?;
             self.segments.pop_front();
             removed = true;
         }
@@ -452,18 +456,9 @@ fn check_place(
     Ok(())
 }
 
-fn segment_path(dir: &Path, sequence: u64) -> PathBuf {
-    dir.join(format!("log-{sequence:020}.segment"))
-}
-
-/// A name that nobody else has: a filling task that outlives its log must not touch a later log's file.
+/// A name that no other task uses: a filling task that outlives its log must not touch a later log's file.
 fn unfinished_path(runtime: &Runtime, dir: &Path, sequence: u64) -> PathBuf {
     dir.join(format!("log-{sequence:020}-{:016x}.unfinished", runtime.random_u64()))
-}
-
-async fn segment_names(runtime: &Runtime, dir: &Path) -> Result<Vec<u64>> {
-    let names = runtime.disk().read_dir(dir).await?;
-    Ok(names.iter().filter_map(|name| name.strip_prefix("log-")?.strip_suffix(".segment")?.parse().ok()).collect())
 }
 
 async fn remove_unfinished(runtime: &Runtime, dir: &Path) -> Result<()> {
@@ -487,32 +482,22 @@ async fn fill(runtime: Runtime, dir: PathBuf, sequence: u64, size: usize) -> Res
 }
 
 async fn fill_file(runtime: &Runtime, path: &Path, size: usize) -> Result<File> {
-    const PART: usize = 1 << 20;
-    // What certainly does not fit is not tried: it would take the last bytes from everybody for a moment.
+    // What certainly does not fit is not tried: it would take the last bytes from all others for a moment.
     let free = runtime.disk().space(path.parent().unwrap_or(path)).await?.free_bytes;
     if free < size as u64 {
         bail!(NoSpace, "{}: a segment of {size} bytes does not fit in {free} free ones", path.display());
     }
     let file = runtime.disk().open(path, OpenMode::CreateNew).await?;
-    let zeros = Bytes::from(vec![0; PART.min(size)]);
-    let mut at = 0;
-    while at < size {
-        let part = zeros.slice(..zeros.len().min(size - at));
-        let len = part.len();
-        file.write_at(at as u64, vec![part]).await?;
-        at += len;
-    }
-    file.sync_data().await?;
+    make::fill(&file, size as u64).await?;
     Ok(file)
 }
 
-/// Gives a filled file its header and its name.
-async fn activate(runtime: &Runtime, dir: &Path, file: &File, header: SegmentHeader) -> Result<File> {
+/// Gives a filled file of `size` bytes its header and its name.
+async fn activate(runtime: &Runtime, dir: &Path, file: &File, header: SegmentHeader, size: usize) -> Result<Appender> {
     file.write_at(0, vec![Bytes::copy_from_slice(&header.encode())]).await?;
-    // Ordering: a file with a segment's name has a durable header; its name is durable before its first record.
+    // Ordering: a file with a segment's name has a durable header.
     file.sync_data().await?;
-    let path = segment_path(dir, header.sequence);
-    runtime.disk().rename(file.path(), &path).await?;
-    runtime.disk().sync_dir(dir).await?;
-    runtime.disk().open(&path, OpenMode::Existing).await
+    let path = NAMES.path(dir, header.sequence);
+    let file = make::publish(&runtime.disk(), file.path(), &path).await?;
+    Ok(Appender::within(file, SEGMENT_HEADER_LEN as u64, size as u64))
 }

@@ -1,31 +1,31 @@
-//! Carrying recoveries out.
+//! Execution of recoveries: promises, pulls, stamps and the record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Reply;
-use ebb_types::{Epoch, Error, ErrorKind, InodeId, NodeId, Result, Version, bail, err};
+use ebb_types::{Epoch, Error, ErrorKind, InodeId, MetablockId, NodeId, Result, Version, VolumeId, bail, err};
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 use tokio::sync::Semaphore;
 
 use super::wait::{Silence, patience};
-use super::{Case, Settle, Step, Told, plan, settled, size};
+use super::{Answer, Case, Held, Settle, Step, plan, settled, size};
 use crate::copies::Reason;
 use crate::copies::transfer::{Pull, pull};
 use crate::handoff;
 use crate::shared::Shared;
-use crate::work::CopyInProgress;
+use crate::work::{Attempt, CopyInProgress, ReplicaKey};
 
-/// Replicas named in one call.
+/// Maximum number of replicas in one call.
 const NAMES_MAX: usize = 2000;
 /// Metablocks of one file that are made equal at a time.
 const SETTLING_MAX: usize = 8;
-/// A recovery that could not be finished is begun again after this.
+/// Pause before a failed recovery is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Recovers files as they turn up, a bounded number at a time. Runs as long as the master.
+/// Recovers files as they are queued, a bounded number at a time. Runs until the master stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let slots = Arc::new(Semaphore::new(shared.options.recoveries_max));
     while !shared.is_stopped() {
@@ -35,7 +35,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Some(inode) => {
                 let task = Arc::clone(&shared);
                 shared.runtime.spawn("recovery", async move {
-                    recover_until_done(&task, inode).await;
+                    recover_once(&task, inode).await;
                     drop(slot);
                 });
             }
@@ -51,33 +51,35 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-async fn recover_until_done(shared: &Arc<Shared>, inode: InodeId) {
+/// One attempt to recover a file, with the bookkeeping of its outcome.
+async fn recover_once(shared: &Arc<Shared>, inode: InodeId) {
     let done = recover(shared, inode).await;
     match &done {
-        // Whoever waits for a node holds nobody up: its turn is over.
+        // A recovery that waits for a node gives up its slot, or it would hold up the others.
         Ok(Ended::Silent(nodes)) => {
-            tracing::info!(%inode, ?nodes, "recovery waits for nodes that are only silent");
+            tracing::info!(%inode, ?nodes, "recovery waits for silent nodes");
             shared.soft().work.on_recovery_waits(inode, shared.runtime.now());
             return;
         }
         Ok(Ended::Done) => {}
         Err(error) => {
-            tracing::info!(%inode, %error, "recovery waits");
+            tracing::info!(%inode, %error, "an attempt at recovery failed; it is repeated");
             shared.runtime.sleep(PAUSE).await;
         }
     }
-    shared.soft().work.on_recovery_ended(inode, done.is_ok());
+    let attempt = if done.is_ok() { Attempt::Done } else { Attempt::Failed };
+    shared.soft().work.on_recovery_ended(inode, attempt);
 }
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 enum Ended {
-    /// There is nothing left to recover.
+    /// Nothing is left to recover.
     Done,
-    /// These have members and did not answer, but are not dead.
+    /// These nodes have members and did not answer, but are not dead.
     Silent(BTreeSet<NodeId>),
 }
 
-/// One attempt, under an epoch of its own. An error means: again later.
+/// One attempt, under an epoch of its own. After an error it is tried again later.
 async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
     let Some(expected_epoch) = needed(shared, inode) else { return Ok(Ended::Done) };
     let members: BTreeSet<NodeId> = {
@@ -85,7 +87,7 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
         let metablocks = machine.metablocks(inode).unwrap_or_default();
         metablocks.iter().flat_map(|record| &record.members).map(pb::Member::node_id).collect()
     };
-    // Who is known to be silent is not asked: each such call would take its whole deadline.
+    // A node that is known to be silent is not asked, because each such call would take its whole deadline. I-83.
     let silent = waited_for(shared, inode, members, |silence| silence.is_known());
     if !silent.is_empty() {
         return Ok(Ended::Silent(silent));
@@ -97,7 +99,7 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => return Ok(Ended::Done),
         Err(error) => return Err(error),
     };
-    // The lease is over with this epoch, whatever comes of the recovery.
+    // The lease ends with the new epoch, whatever the outcome of the recovery.
     {
         let mut soft = shared.soft();
         let work = &mut soft.work;
@@ -109,8 +111,8 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
         let Ok(metablocks) = machine.metablocks(inode) else { return Ok(Ended::Done) };
         (metablocks, machine.pending_trim(inode))
     };
-    // Ordering: the epoch is over with the log before members are asked. What a holder of it was told is safe is in the log
-    // then, or with every member.
+    // Ordering: the log ends the old epoch before members are asked. Everything that the holder may have acknowledged
+    // is then in the handoff log, or with every member.
     let logged = handoff::gather(shared, inode, epoch).await?;
     let (mut answers, unreached) = promise(shared, epoch, &metablocks).await;
     let silent = waited_for(shared, inode, unreached, |_| true);
@@ -122,13 +124,13 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
     }
     let mut settles = Vec::new();
     for record in metablocks {
-        let told = record
+        let answers = record
             .members
             .iter()
-            .map(|member| Told { member: *member, answer: answers.get(&key(&record, member)).copied() });
-        let case = Case { told: told.collect(), trim, record: record.clone() };
+            .map(|member| Answer { member: *member, held: answers.get(&key(&record, member)).copied() });
+        let case = Case { answers: answers.collect(), trim, record: record.clone() };
         let step = plan(&case);
-        tracing::trace!(%inode, %epoch, ?case, ?step, "what members told");
+        tracing::trace!(%inode, %epoch, ?case, ?step, "answers of the members");
         match step {
             Step::Free { .. } => {}
             Step::Wait { reason } => bail!(Unavailable, "{reason}"),
@@ -137,7 +139,7 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
     }
     let written = settles.iter().any(Settle::is_ahead);
     let (metablocks, unreached) = settle_all(shared, epoch, settles).await?;
-    // Who promised and fell silent before it was stamped is waited for like one that never answered.
+    // I-83: a member that promised and fell silent before its stamp is waited for like one that never answered.
     let silent = waited_for(shared, inode, unreached, |_| true);
     if !silent.is_empty() {
         return Ok(Ended::Silent(silent));
@@ -148,7 +150,8 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
     finish(shared, inode, epoch, metablocks, written).await.map(|()| Ended::Done)
 }
 
-/// Which of these nodes a recovery waits for: those that are neither dead nor off by plan, as long as it may wait.
+/// Nodes among these that the recovery waits for: neither dead nor off by plan, and not waited for too long already.
+/// `counts` selects silences.
 fn waited_for(
     shared: &Shared,
     inode: InodeId,
@@ -179,19 +182,18 @@ fn needed(shared: &Shared, inode: InodeId) -> Option<Epoch> {
     (attr.size_unknown || orphaned || ahead).then(|| Epoch::new(attr.epoch))
 }
 
-type Key = (u64, u64);
-
-fn key(record: &pb::Metablock, member: &pb::Member) -> Key {
-    (record.id, member.volume)
+fn key(record: &pb::Metablock, member: &pb::Member) -> ReplicaKey {
+    (record.metablock_id(), member.volume_id())
 }
 
-/// Asks all members to refuse lower epochs from now on, and for their versions. Who does not
-/// answer is left out; nodes that were not reached at all are told.
+/// Makes all members promise to refuse lower epochs, and asks for their versions. A member without a good answer has no
+/// entry. Returns also the nodes that were not reached at all.
+// I-8: the members keep the promise through crashes.
 async fn promise(
     shared: &Arc<Shared>,
     epoch: Epoch,
     metablocks: &[pb::Metablock],
-) -> (BTreeMap<Key, (Version, u64)>, BTreeSet<NodeId>) {
+) -> (BTreeMap<ReplicaKey, Held>, BTreeSet<NodeId>) {
     let mut by_node: BTreeMap<NodeId, Vec<pb::ReplicaName>> = BTreeMap::new();
     for record in metablocks {
         for member in &record.members {
@@ -222,20 +224,21 @@ async fn promise(
     (answers, unreached)
 }
 
-fn promised(replica: pb::PromisedReplica) -> Option<(Key, (Version, u64))> {
-    let key = (replica.metablock, replica.volume);
+fn promised(replica: pb::PromisedReplica) -> Option<(ReplicaKey, Held)> {
+    let key = (MetablockId::new(replica.metablock), VolumeId::new(replica.volume));
     match convert::failure(replica.failure) {
-        // Only the recorded incarnation of a volume may say so; another one answers with a failure.
-        Ok(()) if replica.absent => Some((key, (Version::ZERO, 0))),
-        Ok(()) => Some((key, (convert::version(replica.version), replica.length))),
+        // I-10: only the recorded incarnation of a volume may say so. Another incarnation answers with a failure.
+        Ok(()) if replica.absent => Some((key, Held { version: Version::ZERO, length: 0 })),
+        Ok(()) => Some((key, Held { version: convert::version(replica.version), length: replica.length })),
         Err(error) => {
-            tracing::info!(metablock = replica.metablock, volume = replica.volume, %error, "a member does not promise");
+            tracing::info!(metablock = replica.metablock, volume = replica.volume, %error, "a member refused to promise the new epoch");
             None
         }
     }
 }
 
-/// Makes members equal and stamps them. Returns the records, and the nodes of members that did not answer.
+/// Makes the members of all metablocks equal, and stamps them. Returns the new records, and the nodes of members that
+/// did not answer.
 async fn settle_all(
     shared: &Arc<Shared>,
     epoch: Epoch,
@@ -261,20 +264,23 @@ async fn settle_all(
     Ok((metablocks, unreached))
 }
 
+/// Makes the members of one metablock equal, and stamps them. Members that fail are left out.
 async fn settle_one(shared: &Arc<Shared>, epoch: Epoch, settle: Settle) -> Result<(pb::Metablock, BTreeSet<NodeId>)> {
+    assert!(!settle.sources.is_empty(), "a version of m{} was found, so some member has it", settle.record.id);
     let mut unreached = BTreeSet::new();
     let mut equal = settle.sources.clone();
     for member in &settle.lagging {
         match pull_from_any(shared, epoch, &settle, *member).await {
             Ok(()) => equal.push(*member),
             Err(error) => {
-                tracing::info!(metablock = settle.record.id, node = member.node, %error, "left out of recovery");
+                tracing::info!(metablock = settle.record.id, node = member.node, %error, "a member is left out of recovery: its pull failed");
                 if is_silence(&error) {
                     unreached.insert(member.node_id());
                 }
             }
         }
     }
+    // Ordering: a member is stamped only after it is equal, because the stamp says that it is.
     let stamps: Vec<_> = equal
         .into_iter()
         .map(|member| {
@@ -304,19 +310,19 @@ async fn settle_one(shared: &Arc<Shared>, epoch: Epoch, settle: Settle) -> Resul
         match stamp.join().await? {
             Ok(()) => stamped.push(member),
             Err(error) => {
-                tracing::info!(metablock = settle.record.id, node = member.node, %error, "not stamped");
+                tracing::info!(metablock = settle.record.id, node = member.node, %error, "a member is left out of recovery: its stamp failed");
                 if is_silence(&error) {
                     unreached.insert(member.node_id());
                 }
             }
         }
     }
-    // The record's order is the pipeline's.
+    // Members go back into the record's order, which is the order of the write pipeline.
     stamped.sort_by_key(|member| settle.record.members.iter().position(|known| known == member));
     Ok((settled(&settle, epoch, stamped), unreached))
 }
 
-/// Whether the node did not answer, and is not one that refuses.
+/// Whether the error means that the node did not answer, and not that it refused.
 fn is_silence(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -328,6 +334,7 @@ fn is_silence(error: &Error) -> bool {
     )
 }
 
+/// Lets a member pull from any source that works.
 async fn pull_from_any(shared: &Shared, epoch: Epoch, settle: &Settle, member: pb::Member) -> Result<()> {
     let mut last = err!(Unavailable, "there is no source");
     for source in &settle.sources {
@@ -338,7 +345,7 @@ async fn pull_from_any(shared: &Shared, epoch: Epoch, settle: &Settle, member: p
             epoch: epoch.raw(),
             at: settle.base,
             length: settle.length,
-            // Nobody can use the file before it is done.
+            // No limit: the file cannot be used before the recovery is done.
             rate: 0,
         };
         let key = (wanted.metablock, member.volume_id());
@@ -354,11 +361,13 @@ async fn pull_from_any(shared: &Shared, epoch: Epoch, settle: &Settle, member: p
     Err(last)
 }
 
-/// A pull moves up to a whole metablock: ten megabytes a second is the least that a working disk does.
+/// Deadline of a pull, which moves up to a whole metablock. Ten megabytes per second is the least that a working disk
+/// does.
 pub(crate) fn pull_deadline(shared: &Shared, length: u64) -> Duration {
     shared.options.call_timeout + Duration::from_secs(length / (10 << 20))
 }
 
+/// Records the recovery. A file that was freed or recovered by another epoch meanwhile needs no record.
 async fn finish(
     shared: &Shared,
     inode: InodeId,
@@ -374,7 +383,7 @@ async fn finish(
     let finish = pb::FinishRecovery { inode: inode.raw(), epoch: epoch.raw(), size, metablocks, written };
     match shared.group.propose(Op::FinishRecovery(finish)).await {
         Ok(_) => {
-            tracing::info!(%inode, %epoch, size, "recovered");
+            tracing::info!(%inode, %epoch, size, "a file was recovered");
             Ok(())
         }
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => Ok(()),

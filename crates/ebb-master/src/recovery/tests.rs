@@ -9,15 +9,15 @@ fn member(node: u64) -> pb::Member {
 }
 
 fn case(committed: Version, answers: &[Option<Version>]) -> Case {
-    let told = answers.iter().enumerate().map(|(at, answer)| Told {
+    let answers = answers.iter().enumerate().map(|(at, answer)| Answer {
         member: member(at as u64 + 1),
-        // A replica's length tells its version apart.
-        answer: answer.map(|version| (version, version.seq * 100)),
+        // The length identifies the version.
+        held: answer.map(|version| Held { version, length: version.seq * 100 }),
     });
-    let told: Vec<_> = told.collect();
-    let members = told.iter().map(|told| told.member).collect();
+    let answers: Vec<_> = answers.collect();
+    let members = answers.iter().map(|answer| answer.member).collect();
     let record = pb::Metablock { id: 8, index: 2, version: Some(committed.into()), members, ..Default::default() };
-    Case { record, told, trim: None }
+    Case { record, answers, trim: None }
 }
 
 /// Every combination of three members' answers with every committed version. The holder acknowledged a write only

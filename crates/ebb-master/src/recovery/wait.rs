@@ -1,7 +1,8 @@
-//! Whom a recovery waits for, and for how long.
+//! Waits of recoveries for silent members.
 //!
-//! What one member alone has is lost with it. So a recovery goes on without a member only when its node is dead or off by
-//! plan, or has been waited for long enough; one that boots is back within seconds. Recoveries that wait hold no turn.
+//! Writes that only one member has are lost with it. So a recovery goes on without a member only if its node is dead or
+//! off by plan, or was waited for long enough (I-83). A node that boots is back within seconds. A waiting recovery
+//! occupies no slot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,44 +11,46 @@ use ebb_runtime::Moment;
 use ebb_types::InodeId;
 use ebb_wire::pb::NodeState;
 
-/// The second attempt comes so long after the first; the pauses double.
+/// Pause before the second attempt. The pauses double.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
-/// The longest pause. A node that reports ends all pauses.
+/// Longest pause. A node that reports ends all pauses.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 
-/// How long a recovery waits for silent members: what is left of the time after which they are dead, when its holder's session
-/// has ended for the same cause. Who waits for the file has more time than that (30 s), so it sees the recovery's end.
+/// Time for which a recovery waits for silent members.
+///
+/// It is the rest of the time to a node's death, counted from the end of the holder's session, if both ended for the
+/// same cause. Sessions wait longer for the file (30 s), so they see the end of the recovery.
 #[must_use]
 pub fn patience(dead_time: Duration, session_ttl: Duration) -> Duration {
     dead_time.saturating_sub(session_ttl).max(dead_time / 2)
 }
 
-/// What is known of a node that has a member.
+/// The silence of a node with a member.
 #[derive(Clone, Copy, Debug)]
 pub struct Silence {
-    /// As the registry has it; one that this process has not heard of yet is unknown.
+    /// State in the registry. A node that this process has never heard is unknown.
     pub state: NodeState,
-    /// It has missed heartbeats.
+    /// Whether it has missed heartbeats.
     pub late: bool,
-    /// A power plan switches it off.
+    /// Whether a power plan switches it off.
     pub off: bool,
 }
 
 impl Silence {
-    /// Whether it is known to be silent before anybody asks.
+    /// Whether the node is known to be silent without a call to it.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.late || self.state != NodeState::NodeLive
     }
 
-    /// Whether to wait for it, after the recovery has waited for so long.
+    /// Whether to wait for the node, after a wait of `waited` already. `longest` is the limit.
     #[must_use]
     pub fn is_waited_for(&self, waited: Duration, longest: Duration) -> bool {
         self.state != NodeState::NodeDead && !self.off && waited < longest
     }
 }
 
-/// Recoveries that wait.
+/// Recoveries that wait, with their pauses.
 #[derive(Debug, Default)]
 pub struct Waiting {
     files: BTreeMap<InodeId, Pauses>,
@@ -61,25 +64,25 @@ struct Pauses {
 }
 
 impl Waiting {
-    /// For how long a file has waited.
+    /// Time for which a file has waited.
     #[must_use]
     pub fn span(&self, inode: InodeId, now: Moment) -> Duration {
         self.files.get(&inode).map_or(Duration::ZERO, |pauses| now.since(pauses.since))
     }
 
-    /// An attempt met silence: the next one comes after a pause.
+    /// Records an attempt that met silence. The next one follows after a pause.
     pub fn on_attempt(&mut self, inode: InodeId, now: Moment) {
         let pauses = self.files.entry(inode).or_insert(Pauses { since: now, next: PAUSE_MIN });
         self.due.insert((now.after(pauses.next), inode));
         pauses.next = (pauses.next * 2).min(PAUSE_MAX);
     }
 
-    /// It waits no more.
+    /// Forgets a file whose recovery is done.
     pub fn on_done(&mut self, inode: InodeId) {
         self.files.remove(&inode);
     }
 
-    /// Files whose pause is over.
+    /// Removes and returns the files whose pause is over.
     pub fn take_due(&mut self, now: Moment) -> BTreeSet<InodeId> {
         let mut due = BTreeSet::new();
         while let Some((_, inode)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
@@ -89,7 +92,7 @@ impl Waiting {
         due
     }
 
-    /// All files, whose pauses end now.
+    /// Ends all pauses, and returns their files.
     pub fn take_all(&mut self) -> BTreeSet<InodeId> {
         std::mem::take(&mut self.due).into_iter().map(|(_, inode)| inode).collect()
     }

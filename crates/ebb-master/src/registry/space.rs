@@ -1,4 +1,4 @@
-//! How much room the volumes have, for `statfs`.
+//! Space of the volumes, for `statfs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,30 +9,31 @@ use petgraph::unionfind::UnionFind;
 use super::Registry;
 use crate::reserve::Reservations;
 
-/// A device with less than one part in so many free is tight.
+/// A device is tight if less than one part in this many is free.
 const TIGHT_PART: u64 = 20;
 
-/// Space of all volumes that can be used.
+/// Space of all usable volumes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Space {
-    /// All of it, in bytes.
+    /// Total, in bytes.
     pub capacity_bytes: u64,
-    /// Not used and not promised to writers, in bytes.
+    /// Neither used nor promised to writers, in bytes.
     pub free_bytes: u64,
-    /// Held by replicas, in bytes.
+    /// Used by replicas, in bytes.
     pub used_bytes: u64,
-    /// The free space by who has it, less what volumes keep for themselves.
+    /// Free space by pool, less the volumes' own reserves.
     pools: Vec<Pool>,
 }
 
-/// Nodes and the devices that they have among them: one node with its own, or the nodes of one machine that share some.
+/// Nodes that share devices, and the free space of these devices. Mostly it is one node with its own devices; nodes of
+/// one machine may share some.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Pool {
     nodes: u64,
     free_bytes: u64,
 }
 
-/// What is shared: a device, or a volume that tells of none.
+/// Identity of a device. A volume that reports none counts as a device of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Shared {
     Device(u64),
@@ -49,7 +50,7 @@ struct Device {
 }
 
 impl Registry {
-    /// Space of all volumes that can be used. A device counts once, however many volumes share it.
+    /// Space of all usable volumes. A device counts once, however many volumes share it.
     #[must_use]
     pub fn space(&self, reservations: &Reservations) -> Space {
         let mut devices: BTreeMap<Shared, Device> = BTreeMap::new();
@@ -60,7 +61,7 @@ impl Registry {
                 let key = if volume.device == 0 { Shared::Volume(*id) } else { Shared::Device(volume.device) };
                 let device = devices.entry(key).or_default();
                 device.capacity_bytes = device.capacity_bytes.max(volume.capacity_bytes);
-                // Told at different moments: the lower one is the later one while it fills up.
+                // The volumes reported at different moments. While a device fills up, the lower value is the later one.
                 let free = device.free_bytes.map_or(volume.free_bytes, |free| free.min(volume.free_bytes));
                 device.free_bytes = Some(free);
                 device.promised_bytes += reservations.on_volume(*id);
@@ -79,7 +80,7 @@ impl Registry {
 }
 
 impl Registry {
-    /// Volumes on devices of which less than a twentieth is free and not promised.
+    /// Volumes on devices of which less than a twentieth is neither used nor promised.
     #[must_use]
     pub fn tight_volumes(&self, reservations: &Reservations) -> BTreeSet<VolumeId> {
         let volumes = || self.nodes.values().flat_map(|node| &node.volumes);
@@ -102,7 +103,7 @@ impl Device {
     }
 }
 
-/// What is one pool: devices that have a node in common, and their nodes.
+/// Groups devices that have a node in common into pools.
 fn pools(devices: &[Device]) -> Vec<Pool> {
     let mut sets = UnionFind::new(devices.len());
     let mut first: BTreeMap<NodeId, usize> = BTreeMap::new();
@@ -123,10 +124,10 @@ fn pools(devices: &[Device]) -> Vec<Pool> {
 }
 
 impl Space {
-    /// Bytes of new data that find room in so many copies, each on another node (all of them, where there are fewer
-    /// nodes): a large volume beside small ones has room that no set of nodes can use.
+    /// Bytes of new data that fit in `copies` copies, each on another node (on all nodes, if there are fewer). A large
+    /// volume beside small ones has room that no set of nodes can use.
     ///
-    /// The most `d` for which the pools take `copies * d` bytes, none more than `d` on each of its nodes.
+    /// The result is the largest `d` for which the pools take `copies * d` bytes with at most `d` on each node.
     #[must_use]
     pub fn available_bytes(&self, copies: u64) -> u64 {
         let nodes: u64 = self.pools.iter().map(|pool| pool.nodes).sum();
@@ -135,7 +136,7 @@ impl Space {
             let in_pool = |pool: &Pool| u128::from(pool.free_bytes).min(u128::from(pool.nodes) * u128::from(data));
             self.pools.iter().map(in_pool).sum()
         };
-        // What is taken bends down as `data` grows: once it is too little, it stays so.
+        // `takes` is concave in `data`: once it is too little, it stays too little. So a binary search finds the limit.
         let total: u128 = self.pools.iter().map(|pool| u128::from(pool.free_bytes)).sum();
         let (mut fits, mut over) = (0, u64::try_from(total / u128::from(copies)).unwrap_or(u64::MAX - 1) + 1);
         while over - fits > 1 {

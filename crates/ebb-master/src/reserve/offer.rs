@@ -1,31 +1,33 @@
-//! How much room a holder that asks for some is given.
+//! Room for a holder that asks for more.
 
-/// How far a reservation may reach.
+/// Limits of a reservation, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
-    /// Up to where the holder may write already.
+    /// Offset up to which the holder may write already.
     pub have: u64,
-    /// The least that helps it: one step.
+    /// Smallest useful addition: one step.
     pub step: u64,
-    /// The most that it can use.
+    /// Offset up to which it can use room.
     pub whole: u64,
-    /// Bytes that the fullest of the members' volumes can still promise.
+    /// Bytes that the fullest member's volume can still promise.
     pub room: u64,
-    /// Bytes that the dataset's quota leaves; `None`: no quota.
+    /// Bytes left in the dataset's quota. `None` means no quota.
     pub quota: Option<u64>,
 }
 
-/// What is in the way of more.
+/// Limit that allows no more room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Short {
-    /// A member's volume.
+    /// Space of a member's volume.
     Room,
     /// The dataset's quota.
     Quota,
 }
 
-/// Up to where the holder may write from now on: everything where there is plenty, a step where it gets tight, and
-/// the last bytes of a quota or a volume to whom asks first.
+/// Offset up to which the holder may write from now on. With plenty of room it is everything that the holder can use,
+/// and with little room one step. The last bytes of a quota or volume go to the first holder that asks.
+///
+/// Errors: the limit that allows no addition.
 pub fn choose_reserved(offer: &Offer) -> Result<u64, Short> {
     let quota = offer.quota.unwrap_or(u64::MAX);
     let most = offer.room.min(quota);
@@ -36,7 +38,7 @@ pub fn choose_reserved(offer: &Offer) -> Result<u64, Short> {
     if most == 0 {
         return Err(if quota == 0 { Short::Quota } else { Short::Room });
     }
-    // Plenty: many writers could take as much before the count is true again.
+    // There is plenty if many writers could take as much before the reported free space catches up.
     let extra = if most / 16 >= wanted { wanted } else { offer.step.min(wanted).min(most) };
     Ok(offer.have + extra)
 }

@@ -1,16 +1,16 @@
-//! What volumes have been given to write and have not yet, as far as it is still believed.
+//! Bytes that volumes have been given to write and have not written yet, as long as they are expected.
 //!
-//! Room that was handed out and neither used nor given back says nothing after a while: the file is open, and nobody
-//! writes. So it counts in the span of time in which it was handed out, or its file was last written to, and the next.
+//! An old reservation that is neither used nor given back means an open file without a writer. A reservation is
+//! therefore expected only in the span of time of its grant or its file's last write, and in the next span.
 
 use std::time::Duration;
 
 use ebb_runtime::Moment;
 
-/// How long one span is: what was handed out is believed for one to two of them.
+/// Length of a span. A reservation is expected for one to two spans.
 const SPAN: Duration = Duration::from_secs(5);
 
-/// Spans, counted by the moments that are told.
+/// The current span, counted by the moments passed to [`Spans::at`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spans {
     ends: Option<Moment>,
@@ -18,12 +18,13 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    /// The number of the span at `now`. Numbers begin at 2: what was counted before any is told is too old to matter.
+    /// Number of the span at `now`. Numbers start at 2, so that anything counted before the first call is too old to
+    /// matter.
     pub(super) fn at(&mut self, now: Moment) -> u64 {
         match self.ends {
             None => (self.ends, self.number) = (Some(now.after(SPAN)), 2),
             Some(ends) if now >= ends => {
-                // After a pause the spans go on from now: all that was is two spans old at least.
+                // After a pause the spans continue from now, and everything counted before is at least two spans old.
                 let is_next = now < ends.after(SPAN);
                 self.number += if is_next { 1 } else { 2 };
                 self.ends = Some(if is_next { ends.after(SPAN) } else { now.after(SPAN) });
@@ -38,16 +39,16 @@ impl Spans {
     }
 }
 
-/// Bytes that wait for one volume.
+/// Bytes expected at one volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Waiting {
     span: u64,
-    /// Of that span, and of the one before.
+    /// Bytes of that span, and of the one before.
     bytes: [u64; 2],
 }
 
 impl Waiting {
-    /// Counts what belongs to `span`, as seen from the span `now`.
+    /// Adds bytes of `span`, as seen from the span `now`.
     pub(super) fn add(&mut self, bytes: u64, span: u64, now: u64) {
         self.turn(now);
         if let Some(sum) = self.sum_of(span, now) {
@@ -55,7 +56,7 @@ impl Waiting {
         }
     }
 
-    /// Takes back what was counted for `span`.
+    /// Removes bytes that were added for `span`.
     pub(super) fn subtract(&mut self, bytes: u64, span: u64, now: u64) {
         self.turn(now);
         if let Some(sum) = self.sum_of(span, now) {
@@ -63,7 +64,7 @@ impl Waiting {
         }
     }
 
-    /// Bytes that wait in the span `now`.
+    /// Bytes expected in the span `now`.
     pub(super) fn bytes(&self, now: u64) -> u64 {
         let mut turned = *self;
         turned.turn(now);
@@ -84,9 +85,11 @@ impl Waiting {
     }
 }
 
-/// How much of the room that a file has been given on a metablock is likely to be written soon: all, until something has
-/// been committed; then no more than the last commit brought. A small file that was written whole, and a log that grows
-/// by lines, have as much room as one that grows by gigabytes, and nearly nothing waits for them.
+/// Part of a metablock's open room that is likely to be written soon.
+///
+/// It is the whole room until the first commit, and then at most the growth by the last commit. A small file that was
+/// written whole, or a log that grows by lines, has as much room as a file that grows by gigabytes. Yet nearly nothing
+/// waits for them.
 pub(super) fn expected(open_bytes: u64, grew_bytes: Option<u64>) -> u64 {
     grew_bytes.map_or(open_bytes, |grew| grew.min(open_bytes))
 }

@@ -10,8 +10,8 @@ fn at(millis: u64) -> Moment {
 
 fn sessions() -> Sessions {
     let mut sessions = Sessions::new(Duration::from_secs(10));
-    sessions.insert(S1, HostName::new("h1"), true, at(0));
-    sessions.insert(S2, HostName::new("h2"), true, at(0));
+    sessions.insert(S1, HostName::new("h1"), Reclaim::Done, at(0));
+    sessions.insert(S2, HostName::new("h2"), Reclaim::Done, at(0));
     sessions
 }
 
@@ -144,7 +144,7 @@ fn grants_and_changes_come_again_in_later_answers_but_are_news_once() {
     let mut sessions = sessions();
     let lock = pb::LockGranted { inode: 5, owner: 77, flock: false, deadlock: false };
     sessions.grant_lock(S1, lock);
-    sessions.tell_changed([S1, S2].into(), FILE, S2);
+    sessions.announce_change([S1, S2].into(), FILE, S2);
     let (news, reply) = poll(&mut sessions, S1, at(100));
     assert!(news);
     assert_eq!((reply.locks, reply.changed), (vec![lock], vec![5]));
@@ -172,13 +172,13 @@ fn a_grant_is_not_repeated_once_its_owner_went_on() {
 #[test]
 fn the_time_for_reclaiming_ends_by_word_or_by_clock() {
     let mut sessions = Sessions::new(Duration::from_secs(10));
-    sessions.insert(S1, HostName::new("h1"), false, at(0));
+    sessions.insert(S1, HostName::new("h1"), Reclaim::Pending, at(0));
     assert!(!sessions.any_unclaimed(S1) && sessions.any_unclaimed(S2));
-    sessions.insert(S2, HostName::new("h2"), true, at(5));
+    sessions.insert(S2, HostName::new("h2"), Reclaim::Done, at(5));
     assert!(sessions.any_unclaimed(S2));
     sessions.set_reclaimed(S1);
     assert!(!sessions.any_unclaimed(S2));
-    sessions.insert(SessionId::new(3), HostName::new("h2"), false, at(5));
+    sessions.insert(SessionId::new(3), HostName::new("h2"), Reclaim::Pending, at(5));
     sessions.end_reclaim();
     assert!(!sessions.any_unclaimed(S2));
 }
@@ -230,7 +230,7 @@ fn a_host_has_at_most_as_many_sessions_as_are_left_for_all_others() {
         let (host, before) = (HostName::new(host), next);
         while sessions.check_room(&host, 100).is_ok() {
             next += 1;
-            sessions.insert(SessionId::new(next), host.clone(), true, at(0));
+            sessions.insert(SessionId::new(next), host.clone(), Reclaim::Done, at(0));
         }
         next - before
     };
@@ -249,7 +249,7 @@ fn a_host_has_at_most_as_many_sessions_as_are_left_for_all_others() {
 fn who_polls_and_gives_nothing_back_is_overdue_and_who_sleeps_or_works_is_not() {
     let mut sessions = Sessions::new(Duration::from_secs(10));
     for session in [S1, S2] {
-        sessions.insert(session, HostName::new("h"), true, at(0));
+        sessions.insert(session, HostName::new("h"), Reclaim::Done, at(0));
         sessions.recall(session, InodeId::new(7), Mode::None);
         sessions.take_news(session, at(1), &mut pb::PollReply::default());
     }
@@ -271,7 +271,7 @@ fn who_polls_and_gives_nothing_back_is_overdue_and_who_sleeps_or_works_is_not() 
 #[test]
 fn a_pause_of_the_master_is_nobodys_silence() {
     let mut sessions = Sessions::new(Duration::from_secs(10));
-    sessions.insert(S1, HostName::new("h"), true, at(0));
+    sessions.insert(S1, HostName::new("h"), Reclaim::Done, at(0));
     sessions.begin_poll(S1, &[], at(1000)).unwrap();
     sessions.on_pause(Duration::from_secs(12), at(14_000));
     assert_eq!(sessions.expired(at(22_999), |_, _| true), []);

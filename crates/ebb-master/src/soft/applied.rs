@@ -1,4 +1,4 @@
-//! Every applied command changes the soft state in the same step.
+//! Changes of the soft state with every applied command, in the same step.
 
 use ebb_meta::{Applied, Effect, Machine, Reply};
 use ebb_power::{PowerPlan, wall_ms};
@@ -10,8 +10,10 @@ use pb::meta_op::Op as MetaOp;
 use super::Soft;
 use crate::copies::repair::Condition;
 use crate::group::Observer;
+use crate::sessions::Reclaim;
 use crate::shared::State;
 use crate::view::condition;
+use crate::work::Presence;
 
 impl Observer for State {
     fn on_applied(&self, machine: &Machine, command: &pb::Command, applied: &Applied) {
@@ -33,7 +35,7 @@ impl State {
     fn on_command(&self, machine: &Machine, soft: &mut Soft, op: &Op, applied: &Applied) {
         match (op, &applied.reply) {
             (Op::OpenSession(open), Ok(Reply::Session(session))) => {
-                soft.sessions.insert(*session, HostName::new(open.host.clone()), true, self.runtime.now());
+                soft.sessions.insert(*session, HostName::new(open.host.clone()), Reclaim::Done, self.runtime.now());
             }
             (Op::CloseSession(session), _) => {
                 let session = SessionId::new(*session);
@@ -44,7 +46,7 @@ impl State {
                     vouched.forget(session);
                 }
                 if soft.sharing.drop_session(session) {
-                    // Clients look for another.
+                    // Clients of that proxy need another one.
                     soft.registry.bump();
                     soft.sessions.wake_all();
                 }
@@ -81,7 +83,7 @@ impl State {
         if let (Some(MetaOp::Commit(commit)), Ok(_)) = (op, reply) {
             for inode in commit.files.iter().filter(|file| file.gone).map(|file| InodeId::new(file.inode)) {
                 if machine.is_emptied(inode) {
-                    tracing::trace!(%inode, "what was written to a removed file is gone");
+                    tracing::trace!(%inode, "the bytes of a removed file were dropped");
                     soft.nameless.end(inode);
                 }
             }
@@ -103,15 +105,16 @@ impl State {
             Effect::SetChanged { dataset, metablock, old, new, .. } => {
                 soft.chains.on_set_changed(*dataset, old, new);
                 soft.holdings.on_set_changed(*dataset, old, new);
-                // A grant was placed a moment ago, with as many copies as wanted if there were nodes. Since then one of them may
-                // have begun to drain, or have been lost: the look for what lies there did not see this set.
+                // A set with all wanted copies on good nodes needs no examination. Otherwise a node may have begun to
+                // drain, or have died, since the placement. The queue of that node's sets did not include this one.
                 let wanted = machine.dataset(*dataset).map_or(0, |dataset| dataset.replicas as usize);
                 let is_good = |member| condition(machine, soft, *metablock, member) == Condition::Good;
                 if old.is_empty() && new.len() >= wanted && new.iter().all(is_good) {
                     return;
                 }
                 let exists = machine.has_metablock(*metablock);
-                soft.work.on_set_changed(*metablock, old, new, exists);
+                let presence = if exists { Presence::Mapped } else { Presence::Freed };
+                soft.work.on_set_changed(*metablock, old, new, presence);
                 if !exists {
                     soft.popular.forget(*metablock);
                 }
@@ -131,7 +134,7 @@ impl State {
                 }
                 self.wake.deletes.notify_one();
             }
-            // It is reaped when nobody can come for it any more: the reaper looks by itself.
+            // It is freed when no session can open it any more. The reaper wakes up for that by itself.
             Effect::Orphaned(inode) => soft.nameless.add(*inode, self.runtime.now()),
             Effect::LeftOutChanged { metablock, old } => {
                 let work = &mut soft.work;
@@ -155,15 +158,15 @@ impl State {
             }
             Effect::Changed { inode, by } => {
                 let interested = soft.leases.interested(*inode);
-                soft.sessions.tell_changed(interested, *inode, *by);
+                soft.sessions.announce_change(interested, *inode, *by);
             }
             Effect::LockGranted { session, inode, owner, flock, deadlock } => {
                 let lock = pb::LockGranted { inode: inode.raw(), owner: *owner, flock: *flock, deadlock: *deadlock };
                 soft.sessions.grant_lock(*session, lock);
             }
             Effect::LeaseEnded { inode, session } => {
-                // A holder that commits and releases may go on reading from its caches (recall with keep READ), and
-                // its answer to the recall comes later: until then it counts as a reader.
+                // A holder that commits and releases may continue to read from its caches (a recall that keeps READ).
+                // Its answer to the recall comes later, so it counts as a reader from now on.
                 if matches!(command.command, Some(Op::Client(_))) && soft.sessions.contains(*session) {
                     soft.leases.add_reader(*session, *inode);
                 }

@@ -1,7 +1,7 @@
-//! The soft state, lent for a short step.
+//! Short access to the soft state.
 //!
-//! A thread that asks for it twice at a time would wait for itself for ever. In a cluster of real processes that shows as a master
-//! that answers nothing more; so the second request is refused at its line, in tests and in service alike.
+//! A thread that locks the soft state twice would wait for itself for ever. With real processes that shows only as a
+//! master that answers nothing. So the second lock panics at its line, in tests and in service alike.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -17,18 +17,19 @@ thread_local! {
     static HELD: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
 }
 
-/// The soft state as of a moment. Not to be kept across an await: others would wait, and threads change there.
+/// Exclusive access to the soft state, as of a moment. It must not be held across an await: others would wait, and the
+/// thread may change there.
 pub(crate) struct SoftGuard<'a> {
     soft: MutexGuard<'a, Soft>,
-    /// It ends on the thread on which it began.
+    /// Keeps the guard on the thread on which it was made.
     _thread: PhantomData<*const ()>,
 }
 
 impl<'a> SoftGuard<'a> {
-    /// Waits for its turn.
+    /// Locks the soft state.
     ///
     /// # Panics
-    /// If this thread has it already.
+    /// If this thread has locked it already.
     #[track_caller]
     pub(crate) fn lock(soft: &'a Mutex<Soft>, now: Moment) -> Self {
         if let Some(held) = HELD.get() {

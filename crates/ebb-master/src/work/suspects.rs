@@ -1,27 +1,36 @@
-//! Sets to look at: those with the fewest copies left go first.
+//! Suspects: sets that may need repair, those with the fewest copies first.
 //!
-//! What has one copy left is lost with the next node; what has two can wait for it. So a node's death is not worked off in the
-//! order of ids.
+//! A set with one copy left is lost with the next node; a set with two can wait for it. So the sets of a dead node are
+//! not repaired in the order of their ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_types::MetablockId;
 
-/// Where in the order a look ends, and the next one goes on.
+/// Place in the order at which a round stopped and the next one continues.
 pub type Mark = (u8, MetablockId);
 
-/// Sets that are not, or may not be, as they should be.
+/// Whether a try to repair a set could do something for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outlook {
+    /// A step started, or may start soon.
+    Promising,
+    /// Nothing can be done at present.
+    Stalled,
+}
+
+/// Sets that are not, or may not be, as wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Suspects {
-    /// Copies that can be read; 0: none, or nobody has looked yet, which is found out first.
+    /// Number of readable copies; 0 means none, or not known yet. Both come first.
     copies: BTreeMap<MetablockId, u8>,
     order: BTreeSet<Mark>,
-    /// Those for which nothing could be done when they were looked at last.
+    /// Sets for which the last try could do nothing.
     stalled: BTreeSet<MetablockId>,
 }
 
 impl Suspects {
-    /// Queues a set, or tells that there is news of it. What is known of its copies stays known.
+    /// Queues a set, or records that its situation has changed. The known number of copies stays.
     pub fn insert(&mut self, metablock: MetablockId) {
         self.stalled.remove(&metablock);
         if let std::collections::btree_map::Entry::Vacant(entry) = self.copies.entry(metablock) {
@@ -30,7 +39,7 @@ impl Suspects {
         }
     }
 
-    /// A queued set has so many copies that can be read.
+    /// Records the number of readable copies of a queued set.
     pub fn rank(&mut self, metablock: MetablockId, copies: usize) {
         let copies = u8::try_from(copies).unwrap_or(u8::MAX);
         if let Some(known) = self.copies.get_mut(&metablock)
@@ -42,7 +51,7 @@ impl Suspects {
         }
     }
 
-    /// It is as it should be, or gone.
+    /// Drops a set that is as wanted, or gone.
     pub fn remove(&mut self, metablock: &MetablockId) {
         self.stalled.remove(metablock);
         if let Some(copies) = self.copies.remove(metablock) {
@@ -50,16 +59,16 @@ impl Suspects {
         }
     }
 
-    /// A queued set was looked at: whether something could be done for it.
-    pub fn on_looked(&mut self, metablock: MetablockId, could: bool) {
-        if could {
+    /// Records the result of a try to repair a queued set.
+    pub fn on_tried(&mut self, metablock: MetablockId, outlook: Outlook) {
+        if outlook == Outlook::Promising {
             self.stalled.remove(&metablock);
         } else if self.contains(&metablock) {
             self.stalled.insert(metablock);
         }
     }
 
-    /// Whether there are some for which something may be done.
+    /// Whether there are sets that a step may help.
     #[must_use]
     pub fn are_promising(&self) -> bool {
         self.copies.len() > self.stalled.len()
@@ -71,12 +80,12 @@ impl Suspects {
         self.copies.contains_key(metablock)
     }
 
-    /// By id.
+    /// Queued sets, by id.
     pub fn iter(&self) -> impl Iterator<Item = &MetablockId> {
         self.copies.keys()
     }
 
-    /// In the order in which they are to be looked at, from a mark on and around.
+    /// Queued sets in the order of repair, from a mark on and around.
     pub fn from(&self, mark: Mark) -> impl Iterator<Item = &Mark> {
         self.order.range(mark..).chain(self.order.range(..mark))
     }
@@ -119,16 +128,16 @@ mod tests {
         assert!(!suspects.are_promising());
         let (one, other) = (MetablockId::new(1), MetablockId::new(2));
         suspects.extend([one, other]);
-        suspects.on_looked(one, false);
+        suspects.on_tried(one, Outlook::Stalled);
         assert!(suspects.are_promising());
-        suspects.on_looked(other, false);
+        suspects.on_tried(other, Outlook::Stalled);
         assert!(!suspects.are_promising());
         suspects.insert(one);
         assert!(suspects.are_promising(), "there is news");
         suspects.remove(&one);
-        suspects.on_looked(one, false);
+        suspects.on_tried(one, Outlook::Stalled);
         assert!(!suspects.are_promising(), "it is not queued");
-        suspects.on_looked(other, true);
+        suspects.on_tried(other, Outlook::Promising);
         assert!(suspects.are_promising());
     }
 }

@@ -1,4 +1,4 @@
-//! Power that fails in the middle of a commit: every outcome that the sectors allow.
+//! Power failures in the middle of a commit: every outcome that the sectors allow.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{Change, Volume};
 /// Parts of an outcome that are tried in all combinations: the sectors of a batch of one page.
 const PARTS_MAX: usize = 10;
 
-/// The disk at each moment of a synced write at which something else was unsynced than at the one before.
+/// The disk at each moment of a synced write at which the set of unsynced sectors has changed.
 async fn cuts_of(world: &World, rig: &Rig, volume: &Volume, at: Version, change: &Change) -> Vec<PowerCut> {
     let (volume, change) = (volume.clone(), change.clone());
     let task = rig.runtime.spawn("write", async move {
@@ -29,10 +29,10 @@ async fn cuts_of(world: &World, rig: &Rig, volume: &Volume, at: Version, change:
     cuts
 }
 
-/// Goal: whatever sectors of a commit are on the disk, the replica is what was synced before it or that and the whole
-/// write, and the volume opens without finding damage. Method: the power fails while a short overwrite is committed, whose
-/// bytes are in the journal's batch, and while an append is, whose bytes go to the file first; each subset of what was
-/// unsynced at each moment is tried.
+/// Goal: with any subset of a commit's sectors on the disk, the replica has the old synced bytes or the whole write,
+/// and the volume opens without finding damage. Method: the power fails during the commit of a short overwrite, which
+/// has its bytes in the journal's batch, and of an append, which writes its bytes to the file first. Each subset of the
+/// unsynced sectors at each moment is tried.
 #[test]
 fn every_subset_of_a_commits_sectors_leaves_the_write_or_nothing_of_it() {
     for offset in [3000, 20_000] {
@@ -73,7 +73,7 @@ fn every_subset_of_a_commits_sectors_leaves_the_write_or_nothing_of_it() {
     }
 }
 
-/// A descriptor that is opened after the kernel failed to store something need not hear of it; the file system's does.
+/// A descriptor that is opened after a failure to write data back may not report it. The file system's descriptor does.
 #[test]
 fn a_checkpoint_asks_the_file_system_about_files_that_were_closed() {
     for (open_files_max, asks) in [(1, 1), (100, 0)] {

@@ -13,7 +13,7 @@ use crate::{Change, Deletion, Volume};
 async fn segments(rig: &Rig) -> Vec<PathBuf> {
     let names = rig.runtime.disk().read_dir(&rig.root).await.unwrap();
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| name.strip_prefix("journal-")?.parse().ok()).collect();
-    // The one in reserve holds nothing.
+    // The segment in reserve holds nothing.
     numbers.retain(|number| *number > 0);
     numbers.sort_unstable();
     numbers.iter().map(|number| rig.root.join(format!("journal-{number}"))).collect()
@@ -76,8 +76,8 @@ fn a_damaged_last_batch_that_was_sealed_is_refused() {
     }
 }
 
-/// Goal: bytes that are sound, but not those that were last written there, are not served. Method: a disk that wrote
-/// another replica's chunk to this one, a chunk of its own to another place, or kept an old one.
+/// Goal: sound bytes that are not the last ones written there are not served. Method: the disk has another replica's
+/// chunk here, or a chunk of this replica at another place, or an old one.
 #[test]
 fn misdirected_and_old_chunks_are_noticed() {
     for case in 0..3 {
@@ -99,8 +99,8 @@ fn misdirected_and_old_chunks_are_noticed() {
             file.write_at(16_384, vec![chunk]).await.unwrap();
             assert_eq!(volume.read_all(id(1), version(1, 2)).await.unwrap_err().kind(), ErrorKind::Corrupt);
             assert_eq!(volume.scrub(0).await.unwrap().corrupt, [id(1)]);
-            let told = volume.read(id(1), version(1, 2), 0, 16_384).await.unwrap_err().to_string();
-            assert!(told.contains("/data/v1/replicas/01/0000000000000001 offset 16384"), "{told}");
+            let refused = volume.read(id(1), version(1, 2), 0, 16_384).await.unwrap_err().to_string();
+            assert!(refused.contains("/data/v1/replicas/01/0000000000000001 offset 16384"), "{refused}");
         });
     }
 }
@@ -172,7 +172,7 @@ fn a_damaged_index_or_label_is_refused_by_name() {
         drop(volume);
         rig.crash();
         let names = rig.runtime.disk().read_dir(&rig.root).await.unwrap();
-        // An older one whose removal the crash undid counts for nothing.
+        // An older index does not count if the crash undid its removal.
         let index = names.iter().rfind(|name| name.starts_with("index-")).unwrap();
         flip(&rig, &rig.root.join(index), 60).await;
         let error = rig.open().await.unwrap_err();
@@ -267,7 +267,7 @@ fn missing_and_short_files_are_never_served() {
     });
 }
 
-/// Goal: damage that was found is known after a restart, before anybody reads the replica again; a copy heals it.
+/// Goal: damage that was found is known after a restart, before any read of the replica. A copy heals it.
 #[test]
 fn damage_is_remembered_until_a_copy_takes_its_place() {
     for (seed, clean_stop) in [(8, false), (9, true)] {
@@ -287,7 +287,7 @@ fn damage_is_remembered_until_a_copy_takes_its_place() {
                 drop(volume);
                 rig.crash();
                 volume = rig.open().await.unwrap();
-                // What was wrong is right: a disk may return other bytes each time.
+                // The bytes are right again: a disk may return other bytes each time.
                 rig.virt_process().flip_bits(file.as_ref(), 70_000, 1).unwrap();
                 assert!(volume.report(None, 9)[0].corrupt);
                 assert_eq!(volume.read_all(id(1), version(1, 3)).await.unwrap_err().kind(), ErrorKind::Corrupt);

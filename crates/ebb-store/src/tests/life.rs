@@ -121,7 +121,7 @@ fn deleted_replicas_stay_deleted_and_can_come_back() {
         let volume = rig.open().await.unwrap();
         assert_eq!(volume.report(None, 10).iter().map(|one| one.metablock).collect::<Vec<_>>(), [id(2)]);
         assert_eq!(volume.read(id(1), version(1, 1), 0, 16384).await.unwrap_err().kind(), ErrorKind::NoReplica);
-        // A copy that comes back starts from nothing, holes included.
+        // A new replica starts empty, holes included.
         Writer::new(&volume, 1).send(Change::Truncate { length: 50_000 }, true).await.unwrap();
         assert_eq!(volume.read_all(id(1), version(1, 1)).await.unwrap().1, vec![0; 50_000]);
         drop(volume);

@@ -29,7 +29,7 @@ fn writes_apply_in_the_order_of_their_versions() {
         let again = volume.write(&writer.write(version(1, 1), Version::ZERO, data(0, &first)), true).await.unwrap();
         assert_eq!(again.received, version(1, 2));
         assert_eq!(volume.read_all(id(1), Version::ZERO).await.unwrap().1, found);
-        // A version that skips what this member has is from a writer that does not know of it.
+        // A version that skips a version of this member is from a writer that does not know of it.
         let blind = writer.write(version(1, 3), version(1, 1), data(0, &second));
         assert_eq!(volume.write(&blind, false).await.unwrap_err().kind(), ErrorKind::Gap);
     });
@@ -42,8 +42,8 @@ fn promises_fence_and_survive_a_crash() {
         let incarnation = volume.label().incarnation;
         let mut writer = Writer::new(&volume, 1);
         writer.send(data(0, &bytes(100, 1)), false).await.unwrap();
-        let told = volume.promise(id(1), incarnation, Epoch::new(5)).await.unwrap();
-        assert_eq!((told.version, told.length), (version(1, 1), 100));
+        let reply = volume.promise(id(1), incarnation, Epoch::new(5)).await.unwrap();
+        assert_eq!((reply.version, reply.length), (version(1, 1), 100));
         let absent = volume.promise(id(2), incarnation, Epoch::new(5)).await.unwrap();
         assert_eq!((absent.version, absent.length), (Version::ZERO, 0));
         drop(volume);

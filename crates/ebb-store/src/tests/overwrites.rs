@@ -44,7 +44,7 @@ fn each_byte_is_written_once_and_takes_its_place_once() {
             assert!(written < 100_000, "{written} bytes went through the journal");
             let taken = allocated(&rig, 1).await;
             assert!(taken <= before.1 + 64 * 1024, "{taken} bytes are taken for {}", before.1);
-            // What is not whole chunks still goes through the journal, to wherever its chunks lie.
+            // Parts of chunks still go through the journal, to the present places of their chunks.
             for change in [
                 data(MIB - 7, &bytes(100_000, 9)),
                 Change::Punch { offset: MIB / 2 + 5, len: MIB },
@@ -92,7 +92,7 @@ fn an_overwrite_is_there_whole_or_not_at_all() {
                 act(&mut model, &data(2 * CHUNK_SIZE, &bytes(6 * CHUNK_SIZE as usize, 2)));
             }
             assert!(found == model, "seed {seed} at {at}");
-            // Whatever the crash left in free places must not come up again.
+            // Bytes that the crash left in free places must not appear again.
             let mut writer = Writer { volume: &volume, metablock: id(1), at };
             for change in
                 [Change::Truncate { length: CHUNK_SIZE * 3 + 7 }, Change::Truncate { length: CHUNK_SIZE * 12 }]

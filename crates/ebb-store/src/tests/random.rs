@@ -1,9 +1,9 @@
 //! Random work with crashes against byte arrays.
 //!
-//! Goal: after a crash every replica is at a version that was sent, not below what was acknowledged as synced, with
-//! exactly the bytes of that version, whole. Method: writers send random changes to a few replicas at once, with random
-//! syncs, reads and pauses; power fails at a random moment (or the volume is stopped); each version's bytes are
-//! remembered, and the replica is compared with those of the version that it says it has.
+//! Goal: after a crash every replica is at a version that was sent, not below the version acknowledged as synced, with
+//! exactly the bytes of that version. Method: writers send random changes to a few replicas at once, with random syncs,
+//! reads and pauses; power fails at a random moment (or the volume is stopped); each version's bytes are remembered,
+//! and the replica is compared with those of the version that it says it has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{Change, Deletion, Volume, Write};
 
 const LENGTH_MAX: u64 = 600_000;
 
-/// What was sent to a replica.
+/// The writes sent to a replica.
 #[derive(Default)]
 struct Sent {
     /// Bytes of each version, from the last one that was sure to be there.
@@ -95,7 +95,7 @@ async fn write_some(rig: Rig, volume: Volume, raw: u64, sent: Shared, mut dice: 
     }
 }
 
-/// The volume must have, for each replica, exactly some version that was sent, and nothing less than what was synced.
+/// For each replica the volume must have exactly some version that was sent, and not below the synced one.
 async fn check(volume: &Volume, all: &BTreeMap<u64, Shared>, epoch: Epoch) {
     let incarnation = volume.label().incarnation;
     for (raw, sent) in all {
@@ -115,8 +115,8 @@ async fn check(volume: &Volume, all: &BTreeMap<u64, Shared>, epoch: Epoch) {
             (sent.last, sent.synced) = (at, at);
         }
         // The next writer has a new epoch: a seq once sent never carries other bytes.
-        let told = volume.promise(id(*raw), incarnation, epoch).await.unwrap();
-        assert_eq!((told.version, told.length), (at, found.len() as u64));
+        let reply = volume.promise(id(*raw), incarnation, epoch).await.unwrap();
+        assert_eq!((reply.version, reply.length), (at, found.len() as u64));
     }
     assert!(volume.scrub(0).await.unwrap().corrupt.is_empty());
 }

@@ -28,7 +28,7 @@ pub(super) fn id(raw: u64) -> MetablockId {
     MetablockId::new(raw)
 }
 
-/// Bytes that tell where they belong.
+/// Bytes that differ by place and `seed`.
 pub(super) fn bytes(len: usize, salt: u8) -> Bytes {
     (0..len).map(|at| (at / 7 + at * 13) as u8 ^ salt).collect::<Vec<_>>().into()
 }
@@ -64,7 +64,7 @@ pub(super) fn act(model: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// Where volumes live: a process of a virtual world, or a directory of the real one.
+/// The place of a volume: a process of a virtual world, or a directory of the real one.
 #[derive(Clone)]
 pub(super) struct Rig {
     pub(super) runtime: Runtime,

@@ -43,8 +43,8 @@ fn a_full_disk_refuses_before_it_acknowledges_and_recovers() {
     }
 }
 
-/// Goal: a first write that is refused leaves no file of which nobody knows, and its id can be used all the same.
-/// Method: the disk gets full just after it was looked at, or fails, when the new file has been made already.
+/// Goal: a first write that is refused leaves no unknown file, and its id can still be used. Method: the disk gets full
+/// just after the check for space, or fails, when the new file has been made already.
 #[test]
 fn a_first_write_that_is_refused_leaves_no_file() {
     in_world(11, |rig| async move {
@@ -57,7 +57,7 @@ fn a_first_write_that_is_refused_leaves_no_file() {
         assert_eq!(volume.report(None, 9), []);
         let left: Vec<_> =
             process.disk_files().into_iter().filter(|(path, _)| path.ends_with("0000000000000001")).collect();
-        assert_eq!(left, [], "nobody knows of it");
+        assert_eq!(left, [], "an unknown file");
         assert_eq!(volume.poisoned(), None);
         Writer::new(&volume, 1).send(data(0, &content), true).await.unwrap();
         assert_eq!(volume.read_all(id(1), version(1, 1)).await.unwrap().1, content);
@@ -89,7 +89,7 @@ fn synced_data_that_finds_no_place_waits_in_the_journal() {
         let volume = rig.open().await.unwrap();
         let mut writer = Writer::new(&volume, 1);
         writer.send(data(0, &bytes(100, 1)), true).await.unwrap();
-        // Somebody else fills the disk at a stroke, just after space was looked at.
+        // Another program fills the disk at once, just after the check for space.
         process.set_disk_options(DiskOptions { capacity_bytes: 0, ..process.disk_options() });
         writer.send(data(0, &bytes(30_000, 2)), true).await.unwrap();
         assert_eq!(volume.read_all(id(1), version(1, 2)).await.unwrap().1, bytes(30_000, 2));
@@ -155,7 +155,7 @@ fn unsynced_writes_take_bounded_memory() {
             tasks.push(rig.runtime.spawn("writer", async move {
                 let mut writer = Writer::new(&volume, raw);
                 for index in 0..40 {
-                    // Nobody asks for a sync: memory does.
+                    // No caller asks for a sync: the shortage of memory causes it.
                     writer.send(data(index * 30_000, &bytes(30_000, 1)), false).await.unwrap();
                 }
             }));
@@ -164,13 +164,13 @@ fn unsynced_writes_take_bounded_memory() {
             task.join().await.unwrap();
         }
         assert!(volume.sync_count() > 8 * 40 * 30_000 / (256 << 10));
-        // Longer than all of it, and not in one piece with what is there: still accepted.
+        // Longer than the whole memory, and not next to the old bytes: still accepted.
         Writer::new(&volume, 9).send(data(3, &bytes(1 << 20, 1)), true).await.unwrap();
     });
 }
 
-/// Goal: when something else has filled the disk to the last byte, writes are refused, nothing is lost, deletions get
-/// through all the same, and what they free is enough to go on.
+/// Goal: when another program has filled the disk to the last byte, writes are refused, and nothing is lost. Deletions
+/// still get through, and free enough space to go on.
 #[test]
 fn deletions_and_checkpoints_work_on_a_disk_without_a_free_byte() {
     in_world(7, |mut rig| async move {
@@ -205,7 +205,7 @@ fn deletions_and_checkpoints_work_on_a_disk_without_a_free_byte() {
         drop(volume);
         rig.crash();
         let volume = rig.open().await.unwrap();
-        // That of the refused write may have been received, and then stays like any other.
+        // The refused write may have been received, and then stays like any other.
         assert_eq!(volume.report(None, 99).iter().filter(|one| one.metablock != id(99)).count(), 7);
         let (at, found) = volume.read_all(id(1), version(1, 1)).await.unwrap();
         // The last write was refused, but all of it was here.
@@ -215,9 +215,10 @@ fn deletions_and_checkpoints_work_on_a_disk_without_a_free_byte() {
     });
 }
 
-/// Goal: synced bytes that find no room on the disk hold memory until somebody makes room. Who writes is told that the disk
-/// is full, soon: a client that hears nothing for four seconds takes the node for frozen. Overwrites, which need no room
-/// of their own, are refused, too, once there is no memory left; what was acknowledged is read, and placed later.
+/// Goal: synced bytes that find no room on the disk hold memory until there is room. A writer soon gets the error that
+/// the disk is full: a client without an answer for four seconds takes the node for frozen. Overwrites need no room of
+/// their own, but are refused, too, once there is no memory left. Acknowledged bytes can be read, and are put in place
+/// later.
 #[test]
 fn who_writes_is_told_soon_that_bytes_wait_for_room() {
     in_world(9, |mut rig| async move {
@@ -243,7 +244,7 @@ fn who_writes_is_told_soon_that_bytes_wait_for_room() {
         assert!(refused.to_string().contains("make room"), "{refused}");
         assert!((2..=5).contains(&kept.len()), "{} writes of 50 kB into 256 KiB", kept.len());
         let took = rig.runtime.now().since(began);
-        assert!(took < Duration::from_secs(1), "it was told after {took:?}");
+        assert!(took < Duration::from_secs(1), "the answer came after {took:?}");
         assert_eq!(volume.poisoned(), None);
         for at in &kept {
             let (_, found) = volume.read_all(id(*at as u64 + 1), version(1, 2)).await.unwrap();
@@ -278,15 +279,15 @@ fn a_checkpoint_without_space_is_made_later_and_leaves_nothing_behind() {
         let found = names(&rig).await;
         let indexes: Vec<_> =
             found.iter().filter_map(|name| name.strip_prefix("index-")?.parse::<u64>().ok()).collect();
-        assert!(indexes.len() == 1 && indexes[0] > 1, "nobody asked again, and it was made all the same: {found:?}");
+        assert!(indexes.len() == 1 && indexes[0] > 1, "the checkpoint was made without a second request: {found:?}");
         drop(volume);
         rig.crash();
         assert_eq!(rig.open().await.unwrap().read_all(id(1), version(1, 8)).await.unwrap().1.len(), 400_000);
     });
 }
 
-/// Goal: an error of the disk at any place poisons the volume instead of losing what was acknowledged. Method: a fault
-/// is planned for one kind of work on one kind of file; what was acknowledged is looked for after the restart.
+/// Goal: an error of the disk at any place poisons the volume, and loses no acknowledged write. Method: a fault is
+/// planned for one kind of work on one kind of file. All acknowledged writes must be there after the restart.
 #[test]
 fn an_io_error_anywhere_loses_nothing_that_was_acknowledged() {
     let places = [
@@ -340,7 +341,7 @@ fn an_io_error_anywhere_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// What `du` says of a directory, in bytes.
+/// Size of a directory as `du` counts it, in bytes.
 fn du(path: &std::path::Path) -> u64 {
     let found = std::fs::symlink_metadata(path).unwrap();
     let below = match found.is_dir() {
@@ -351,7 +352,7 @@ fn du(path: &std::path::Path) -> u64 {
 }
 
 /// Goal: many small replicas and a large one take little more space than they have bytes. Method: a mixture on a real
-/// disk, with everything in the proportion that the defaults have: segments a sixteenth of what they are there.
+/// disk, with all settings in the proportion of the defaults: segments have a sixteenth of the default size.
 #[test]
 fn a_resting_volume_takes_little_more_than_its_bytes() {
     in_reality(|mut rig| async move {

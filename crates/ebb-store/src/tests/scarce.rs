@@ -11,9 +11,9 @@ fn without_descriptors(work: DiskWork, path_part: &str, count: u32) -> PlannedFa
     PlannedFault { count, error: ErrorKind::Overloaded, ..PlannedFault::next(work, path_part) }
 }
 
-/// Goal: want of descriptors, wherever a file or directory has to be opened, poisons no volume and loses nothing; with some
-/// again the volume goes on without a restart. Method: opens fail so many times in turn; what was acknowledged is looked for
-/// before and after a crash.
+/// Goal: a lack of descriptors at any open of a file or directory poisons no volume and loses nothing. With descriptors
+/// again the volume goes on without a restart. Method: a number of opens fail in turn. All acknowledged writes must be
+/// there before and after a crash.
 #[test]
 fn want_of_descriptors_poisons_no_volume_and_loses_nothing() {
     let places = [
@@ -68,7 +68,7 @@ fn want_of_descriptors_poisons_no_volume_and_loses_nothing() {
     }
 }
 
-/// Goal: one that has files open which it does not use closes them to open another one. Method: many replicas are open; the next
+/// Goal: a process with unused open files closes them to open another one. Method: many replicas are open; the next
 /// opening fails twice.
 #[test]
 fn files_that_are_not_used_are_closed_for_one_that_is() {

@@ -1,4 +1,4 @@
-//! Descriptors that readers have: told in time, never showing what is not the replica's.
+//! Readers with descriptors: they are notified in time, and never see bytes that are not the replica's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,25 +11,25 @@ use crate::crc::crc32c;
 use crate::{Change, Deletion, Reader, SharedReplica, Volume};
 
 #[derive(Debug, Default)]
-struct Told(AtomicBool);
+struct Revocation(AtomicBool);
 
-impl Reader for Told {
+impl Reader for Revocation {
     fn revoke(&self) {
-        assert!(!self.0.swap(true, Ordering::SeqCst), "told twice");
+        assert!(!self.0.swap(true, Ordering::SeqCst), "revoked twice");
     }
 }
 
-impl Told {
-    fn is(&self) -> bool {
+impl Revocation {
+    fn has_come(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-async fn share(volume: &Volume, metablock: u64) -> (SharedReplica, Arc<Told>) {
-    let told = Arc::new(Told::default());
-    let reader: Arc<dyn Reader> = told.clone();
+async fn share(volume: &Volume, metablock: u64) -> (SharedReplica, Arc<Revocation>) {
+    let revocation = Arc::new(Revocation::default());
+    let reader: Arc<dyn Reader> = revocation.clone();
     let shared = volume.share(id(metablock), Version::ZERO, Arc::downgrade(&reader)).await.unwrap();
-    (shared, told)
+    (shared, revocation)
 }
 
 /// The replica's bytes, if each chunk matches its sum.
@@ -61,28 +61,28 @@ fn what_is_synced_lies_in_the_file_and_every_change_is_told() {
                 Change::Truncate { length: 200_001 },
                 Change::Truncate { length: 250_000 },
             ];
-            let mut before: Option<Arc<Told>> = None;
+            let mut before: Option<Arc<Revocation>> = None;
             for (number, change) in changes.into_iter().enumerate() {
                 act(&mut model, &change);
                 writer.send(change, number % 2 == 0).await.unwrap();
-                assert!(before.is_none_or(|told| told.is()), "change {number}");
-                let (shared, told) = share(&volume, 1).await;
+                assert!(before.is_none_or(|revocation| revocation.has_come()), "change {number}");
+                let (shared, revocation) = share(&volume, 1).await;
                 assert_eq!(shared.version, writer.at);
                 assert!(read(&shared).await.unwrap() == model, "after change {number}");
-                assert!(!told.is());
-                before = Some(told);
+                assert!(!revocation.has_come());
+                before = Some(revocation);
             }
-            let told = before.unwrap();
+            let revocation = before.unwrap();
             volume.promise(id(1), volume.label().incarnation, Epoch::new(5)).await.unwrap();
-            assert!(told.is());
-            let (shared, told) = share(&volume, 1).await;
+            assert!(revocation.has_come());
+            let (shared, revocation) = share(&volume, 1).await;
             volume.delete(&[Deletion::freed(id(1))]).await.unwrap();
-            assert!(told.is());
+            assert!(revocation.has_come());
             Writer::new(&volume, 2).send(data(0, &bytes(300_000, 9)), true).await.unwrap();
-            assert!(read(&shared).await.unwrap() == model, "what was deleted is still what it was");
-            let (_, told) = share(&volume, 2).await;
+            assert!(read(&shared).await.unwrap() == model, "the deleted file still has its bytes");
+            let (_, revocation) = share(&volume, 2).await;
             volume.stop().await.unwrap();
-            assert!(told.is(), "a volume that is closed serves nothing");
+            assert!(revocation.has_come(), "a volume that is closed serves nothing");
         };
         if reality { in_reality(body) } else { in_world(1, body) }
     }
@@ -114,13 +114,13 @@ fn who_was_not_told_read_one_version_whole() {
             });
             let (mut whole, mut told_late) = (0, 0);
             while !done.load(Ordering::SeqCst) {
-                let told = Arc::new(Told::default());
-                let reader: Arc<dyn Reader> = told.clone();
+                let revocation = Arc::new(Revocation::default());
+                let reader: Arc<dyn Reader> = revocation.clone();
                 match volume.share(id(1), version(1, 1), Arc::downgrade(&reader)).await {
                     Err(error) => assert_eq!(error.kind(), ErrorKind::Busy),
                     Ok(shared) => {
                         let found = read(&shared).await;
-                        match told.is() {
+                        match revocation.has_come() {
                             true => told_late += 1,
                             false => whole += usize::from(found.expect("one version, whole").len() >= 100_000),
                         }
@@ -138,8 +138,8 @@ fn who_was_not_told_read_one_version_whole() {
 fn a_replica_that_cannot_be_shown_is_refused() {
     in_world(3, |rig| async move {
         let volume = rig.open().await.unwrap();
-        let told: Arc<dyn Reader> = Arc::new(Told::default());
-        let share = |metablock, at| volume.share(id(metablock), at, Arc::downgrade(&told));
+        let revocation: Arc<dyn Reader> = Arc::new(Revocation::default());
+        let share = |metablock, at| volume.share(id(metablock), at, Arc::downgrade(&revocation));
         assert_eq!(share(1, version(1, 1)).await.unwrap_err().kind(), ErrorKind::NoReplica);
         assert_eq!(share(1, Version::ZERO).await.unwrap_err().kind(), ErrorKind::Unsupported);
         Writer::new(&volume, 1).send(data(0, &bytes(10, 1)), true).await.unwrap();
@@ -148,11 +148,11 @@ fn a_replica_that_cannot_be_shown_is_refused() {
         volume.promise(id(2), incarnation, Epoch::new(1)).await.unwrap();
         assert_eq!(share(2, Version::ZERO).await.unwrap_err().kind(), ErrorKind::Unsupported);
         for _ in 0..100 {
-            let gone: Arc<dyn Reader> = Arc::new(Told::default());
+            let gone: Arc<dyn Reader> = Arc::new(Revocation::default());
             volume.share(id(1), version(1, 1), Arc::downgrade(&gone)).await.unwrap();
         }
         let replica = volume.shared.get(id(1)).unwrap();
-        assert_eq!(replica.live.lock().readers.len(), 1, "those who are gone are forgotten");
+        assert_eq!(replica.live.lock().readers.len(), 1, "dropped readers are forgotten");
         rig.runtime.disk().remove_file(&crate::files::replica_path(&rig.root, id(1))).await.unwrap();
         assert_eq!(volume.scrub(0).await.unwrap().corrupt, [id(1)]);
         assert_eq!(share(1, version(1, 1)).await.unwrap_err().kind(), ErrorKind::Corrupt);

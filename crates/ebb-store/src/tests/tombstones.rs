@@ -1,4 +1,4 @@
-//! What a volume remembers of what it deleted.
+//! Tombstones of deleted replicas.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ async fn life(volume: &Volume, raw: u64) -> u64 {
     volume.describe(id(raw)).await.unwrap().unwrap().life
 }
 
-/// Goal: the first write to a grant that a recovery freed is refused, however late it comes, whatever the volume had of
-/// the replica, and over crashes and checkpoints. This is `DeleteForgetsPromise` of the protocol model.
+/// Goal: the first write to a grant that a recovery freed is refused, however late it comes. That holds for any earlier
+/// state of the replica, and over crashes and checkpoints. This is `DeleteForgetsPromise` of the protocol model.
 #[test]
 fn a_freed_id_takes_nothing_more_through_crashes_and_checkpoints() {
     for (seed, clean_stop) in [(1, false), (2, true)] {
@@ -74,7 +74,7 @@ fn a_tombstone_counts_its_time_anew_at_start_and_goes_then() {
         rig.runtime.sleep(Duration::from_secs(28)).await;
         assert_eq!(late_first_write(&volume, 1, 1).await, Some(ErrorKind::StaleEpoch));
         rig.runtime.sleep(Duration::from_secs(4)).await;
-        // By now no holder believes in a lease of then, and what it sends is a stray that nobody asks for.
+        // By now no holder believes in a lease of that time, so such a write would be a stray message of a dead holder.
         assert_eq!(late_first_write(&volume, 1, 1).await, None);
         volume.stop().await.unwrap();
         assert!(volume.shared.tombstones.lock().list().is_empty());
@@ -123,12 +123,12 @@ fn an_excess_replica_may_come_back_and_old_deletions_do_not_hit_it() {
         volume.pull(pull(&volume, 3, version(1, 3)), &from).await.unwrap();
         let expected = source.read_all(id(1), version(1, 3)).await.unwrap();
         for _ in 0..2 {
-            // The same deletion, late; also after a crash.
+            // The same deletion comes late, and again after a crash.
             let volume = rig.open_again(&volume).await;
             volume.delete(&[old]).await.unwrap();
             assert_eq!(volume.read_all(id(1), version(1, 3)).await.unwrap(), expected);
         }
-        // A copy that found everything there joins a set all the same: what was meant before is not it any more.
+        // A copy that found everything in place joins a set, too. So an earlier deletion must not hit it.
         let volume = rig.open().await.unwrap();
         let before = life(&volume, 1).await;
         volume.pull(pull(&volume, 3, version(1, 3)), &Source { break_at: 0, ..from.clone() }).await.unwrap();

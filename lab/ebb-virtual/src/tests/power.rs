@@ -232,10 +232,10 @@ fn fsync_does_not_wait_for_members_that_sleep() {
         }
         assert!(longest < INTERVAL / 4, "{longest:?} for an fsync");
         assert!(client.metrics().logged_writes > 0);
-        assert!(cluster.log().await.unwrap().bytes().await > 0);
+        assert!(cluster.log().await.unwrap().bytes() > 0);
         // The leases are kept, nothing more is written: what is committed goes all the same.
         world.sleep(Duration::from_secs(30)).await;
-        assert_eq!(cluster.log().await.unwrap().bytes().await, 0);
+        assert_eq!(cluster.log().await.unwrap().bytes(), 0);
         client.disconnect().await.unwrap();
         let reader = cluster.connect("reader").await.unwrap();
         for number in 0..FILES {
@@ -314,13 +314,13 @@ fn a_damaged_log_of_the_always_on_node_loses_nothing() {
             let cluster = PowerCluster::start(&world, 9, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
             write_and_die(&world, &cluster).await;
             cluster.restart_master_after(harm).await;
-            let doubt = cluster.log().await.unwrap().doubt().await;
+            let doubt = cluster.log().await.unwrap().doubt();
             let doubt = doubt.unwrap_or_else(|| panic!("{name}: nobody noticed"));
             assert!(doubt.to_string().contains(LOG_DIR), "{name}: {doubt}");
             assert_everything_is_there(&cluster).await;
             // A reader has made recoveries end; the next look lays the doubt to rest.
             world.sleep(Duration::from_secs(15)).await;
-            assert_eq!(cluster.log().await.unwrap().doubt().await, None, "{name}");
+            assert_eq!(cluster.log().await.unwrap().doubt(), None, "{name}");
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Which extra copies are looked at, and when.
+//! Rounds of extra copies: which are examined, and when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,33 +16,35 @@ use crate::copies::{Kind, Obstacle, Outcome, Priority, Reason, Step, Task};
 use crate::shared::Shared;
 use crate::view::ClusterView;
 
-/// An interval of the averages is no shorter than this, and no longer than the next: a plan's blink interval otherwise.
+/// Shortest interval of the averages. Between the limits, it is a plan's blink interval.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// Longest interval of the averages.
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// Extra copies taken back in one look.
+/// Maximum number of extra copies removed in one round.
 const TAKEN_BACK_MAX: usize = 64;
-/// Copies that find no place in one look before it ends: others would find none either.
+/// Number of copies without a place after which a round makes no more, because others would find none either.
 const PLACELESS_MAX: usize = 16;
 
-/// Since when the interval of the averages lasts.
+/// State from round to round.
 pub(crate) struct Round {
+    /// Start of the present interval of the averages.
     interval_from: Moment,
 }
 
 impl Round {
-    /// The first interval begins now.
+    /// A state whose first interval starts now.
     pub(crate) const fn new(now: Moment) -> Self {
         Self { interval_from: now }
     }
 
-    /// Makes extra copies and takes them back, a little at a time.
+    /// Makes and removes extra copies, a few at a time.
     pub(crate) async fn look_around(&mut self, shared: &Arc<Shared>) {
         let now = shared.runtime.now();
         if now.since(self.interval_from) >= interval(shared) {
             self.interval_from = now;
             shared.soft().popular.on_interval();
         }
-        // Before safe start nobody knows what is lost and what is only not heard of.
+        // Before safe start it is unknown which copies are lost and which are only unreported.
         if shared.is_safe_start() {
             look_around(shared).await;
         }
@@ -72,7 +74,7 @@ async fn look_around(shared: &Arc<Shared>) {
         }
         let Some(step) = to_step(&shared.group.machine(), choice) else { continue };
         match begin_step(shared, step).await {
-            // Others would find the same.
+            // Further copies would meet the same limit.
             Outcome::Not(Obstacle::TooMany) => return,
             Outcome::Copying => {}
             Outcome::Recorded | Outcome::Not(_) => *count += 1,
@@ -80,7 +82,7 @@ async fn look_around(shared: &Arc<Shared>) {
     }
 }
 
-/// The step for what was chosen; none if there is nothing left to do it for.
+/// The step for a choice. `None` if the metablock is gone or unfit.
 fn to_step(machine: &Machine, choice: Choice) -> Option<Step> {
     let (metablock, kind, reason) = match choice {
         Choice::TakeBack { metablock, extra, reason } => (metablock, Kind::TakeBack { extra }, reason),
@@ -93,7 +95,7 @@ fn to_step(machine: &Machine, choice: Choice) -> Option<Step> {
     may_begin.then_some(Step { task, kind, priority: Priority::Spare, reason })
 }
 
-/// Shares of the unused capacity, of datasets that have one.
+/// Shares of the unused capacity, for datasets that have one.
 fn shares(machine: &Machine) -> BTreeMap<DatasetId, f64> {
     let share = |dataset: &pb::Dataset| (DatasetId::new(dataset.id), f64::from(dataset.extra_share_percent) / 100.0);
     machine.datasets().filter(|dataset| dataset.extra_share_percent > 0).map(share).collect()
@@ -139,7 +141,7 @@ fn fit(view: &ClusterView<'_>, tight: &BTreeSet<VolumeId>, metablock: MetablockI
     }
     match view.condition(metablock, extra) {
         Condition::Good | Condition::Unknown if tight.contains(&extra.volume_id()) => Fit::Tight,
-        // One that is asleep, or has not been heard of yet, may be fine.
+        // A copy on a node that sleeps, or that has not been heard yet, may be fine.
         Condition::Good | Condition::Unknown => Fit::Good,
         _ => Fit::Lost,
     }

@@ -1,4 +1,5 @@
-//! Which guests are looked at, and when: a copy at home, a change of the set, and then the guest is in excess and is deleted.
+//! Rounds of guests: which are examined, and when. A guest's copy at home is made, the set changes, and the guest
+//! becomes excess and is deleted.
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use crate::copies::{Kind, Outcome, Priority, Reason, Step, Target, Task};
 use crate::shared::Shared;
 use crate::view::ClusterView;
 
-/// Guests looked at in one go.
+/// Maximum number of guests examined in one round.
 const LOOKS_MAX: usize = 2000;
-/// Of these, changes of sets that cost no copy: each is an entry of the log.
+/// Maximum number of changes without a copy in one round. Each is an entry of the log.
 const RECORDS_MAX: usize = 64;
 
-/// Where the next look begins, and when holders may be asked again.
+/// State from round to round: the next guest, and when holders may be asked again.
 #[derive(Default)]
 pub(crate) struct Round {
     next: (NodeId, MetablockId),
@@ -26,7 +27,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Looks at what is away and brings it home; how much was begun.
+    /// Examines guests, and starts their moves home. Returns the number of steps.
     pub(crate) async fn look_around(&mut self, shared: &Arc<Shared>) -> usize {
         let machine = shared.group.snapshot();
         self.holders.forget_old(shared.runtime.now());
@@ -55,14 +56,14 @@ impl Round {
     }
 }
 
-/// The step for a guest, if it is to be moved now.
+/// The step for a guest that should move now.
 fn step_for(view: &ClusterView<'_>, machine: &Machine, home: NodeId, metablock: MetablockId) -> Option<Step> {
     let (task, guest) = find(view, machine, home, metablock)?;
     let choice = choose_move(&guest_view(view, &task, &guest))?;
     Some(to_step(task, &guest, choice))
 }
 
-/// The step for what was chosen for a guest.
+/// The step for a move.
 pub(super) fn to_step(task: Task, guest: &pb::Member, choice: Move) -> Step {
     let (priority, reason) = match choice {
         Move::Adopt => (Priority::Move, Reason::Adopted),
@@ -79,11 +80,11 @@ pub(super) fn to_step(task: Task, guest: &pb::Member, choice: Move) -> Step {
     Step { task, kind, priority, reason }
 }
 
-/// A guest that could be moved, as far as the map tells.
+/// A guest with its task, unless the metablock is in recovery or being copied.
 fn find(view: &ClusterView<'_>, machine: &Machine, home: NodeId, metablock: MetablockId) -> Option<(Task, pb::Member)> {
     let task = Task::find(machine, metablock)?;
     let guest = *task.record.members.iter().find(|member| member.is_guest() && member.home_id() == home)?;
-    // A recovery settles the set first, and one copy at a time is made of a metablock.
+    // A recovery makes the set equal first, and a metablock has one copy in progress at a time.
     let is_free = !machine.attr(task.inode).ok()?.size_unknown && !view.soft.work.copies.contains_key(&metablock);
     is_free.then_some((task, guest))
 }

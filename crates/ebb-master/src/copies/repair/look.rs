@@ -1,4 +1,4 @@
-//! Which sets are looked at for repair, and when.
+//! Rounds of repair: which sets are examined, and when.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,38 +11,38 @@ use crate::copies::executor::begin_step;
 use crate::copies::{Kind, Obstacle, Outcome, Priority, Reason, Step, Target, Task, rejoin};
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
-use crate::work::suspects::Mark;
+use crate::work::suspects::{Mark, Outlook};
 
-/// Sets queued at a time: others need the soft state, too.
+/// Sets queued under one hold of the soft state's lock, because others need it too.
 const QUEUED_MAX: usize = 4096;
-/// Sets looked at in one go.
+/// Maximum number of sets examined in one round.
 const LOOKS_MAX: usize = 2000;
-/// Of these, the most urgent ones, which are looked at whatever comes next by turn.
+/// Maximum number of the most urgent sets, which are in every round.
 const URGENT_MAX: usize = LOOKS_MAX / 2;
-/// Sets that may find all nodes busy before a look around ends: more would only be found waiting too. As many of the most
-/// urgent ones, and as many of the others, so that the one do not keep the others from ever being looked at.
+/// Number of sets without a free node after which a part of a round ends, because more sets would find the same. It
+/// applies to the urgent sets and to the others separately, so that neither keeps the other from being examined.
 const CROWDED_MAX: usize = 8;
 
-/// What a look at a set comes to.
+/// Result of the examination of a set.
 pub(crate) enum Look {
-    /// As it should be, or gone.
+    /// The set is as wanted, or gone.
     Settled,
-    /// Something is wrong, and nothing can be done now.
+    /// The set needs repair, and nothing can be done now.
     Later(Reason, Obstacle),
-    /// To do.
+    /// The next step of its repair.
     Step(Box<Step>),
 }
 
-/// Where the next look around begins.
+/// State from round to round.
 #[derive(Default)]
 pub(crate) struct Round {
     from: Mark,
-    /// Every set was queued once since safe start.
+    /// Whether every set was queued once since safe start.
     scanned: bool,
 }
 
 impl Round {
-    /// Looks at the next suspects and begins what can be begun: first at the most urgent ones, then at those whose turn it is.
+    /// Examines the next suspects, the most urgent ones first, and starts the steps that can start.
     pub(crate) async fn look_around(&mut self, shared: &Arc<Shared>) {
         if !self.scanned && shared.is_safe_start() {
             suspect_all(shared);
@@ -57,7 +57,7 @@ impl Round {
             (next(Mark::default(), URGENT_MAX), next(self.from, LOOKS_MAX))
         };
         look_at(shared, &urgent).await;
-        // Those that were just looked at are settled, under way, or waiting.
+        // The urgent sets were just examined. They are done, in progress, or waiting.
         let looked: BTreeSet<Mark> = urgent.into_iter().collect();
         let all_seen = in_turn.len() < LOOKS_MAX;
         let others: Vec<Mark> = in_turn.into_iter().filter(|mark| !looked.contains(mark)).collect();
@@ -69,20 +69,20 @@ impl Round {
     }
 }
 
-/// After a start every set is looked at once: what was queued before is forgotten.
+/// Queues every set after a start, because the queue of the earlier process is lost.
 fn suspect_all(shared: &Shared) {
     let machine = shared.group.snapshot();
     let volumes: Vec<_> = machine.replica_volumes().collect();
     suspect_volumes(shared, &machine, &volumes);
 }
 
-/// Volumes with members of sets that no node has any more.
+/// Volumes that have members of sets, but that no node has any more.
 pub(crate) fn lost_volumes(machine: &Machine) -> Vec<VolumeId> {
     let recorded: BTreeSet<u64> = nodes(machine).flat_map(|node| &node.volumes).map(|volume| volume.id).collect();
     machine.replica_volumes().filter(|volume| !recorded.contains(&volume.raw())).collect()
 }
 
-/// Queues every set with a member on one of these volumes, by how many copies are left where nodes are not dead.
+/// Queues every set with a member on one of these volumes, ranked by the number of members on nodes that are not dead.
 pub(crate) fn suspect_volumes(shared: &Shared, machine: &Machine, volumes: &[VolumeId]) {
     let dead: BTreeSet<NodeId> = {
         let soft = shared.soft();
@@ -104,7 +104,7 @@ pub(crate) fn suspect_volumes(shared: &Shared, machine: &Machine, volumes: &[Vol
     shared.state.wake.repair.notify_one();
 }
 
-/// Where it stopped, for all nodes are busy; none: all were looked at.
+/// Examines sets in order. Returns the set at which it stopped because too many found no free node.
 async fn look_at(shared: &Arc<Shared>, marks: &[Mark]) -> Option<Mark> {
     let mut crowded = 0;
     for mark in marks {
@@ -116,7 +116,7 @@ async fn look_at(shared: &Arc<Shared>, marks: &[Mark]) -> Option<Mark> {
             Look::Settled => shared.soft().work.on_settled(mark.1),
             Look::Later(reason, obstacle) => {
                 let mut soft = shared.soft();
-                soft.work.suspects.on_looked(mark.1, false);
+                soft.work.suspects.on_tried(mark.1, Outlook::Stalled);
                 soft.work.on_obstacle(mark.1, reason, obstacle, shared.runtime.now());
             }
             Look::Step(step) => {
@@ -124,12 +124,12 @@ async fn look_at(shared: &Arc<Shared>, marks: &[Mark]) -> Option<Mark> {
                 let found_none = is_crowded(&begin_step(shared, *step).await);
                 let mut soft = shared.soft();
                 if found_none && let Some(member) = replaced {
-                    // Where no other node has room, room may come where the damage is.
+                    // No other node has room. The damaged volume itself may have room by now, so it is tried again.
                     soft.work.cramped.remove(&(mark.1, member.volume_id()));
                 }
-                // While copies are made, their nodes may be all that it waits for.
+                // Copies in progress may occupy just the nodes that this set needs.
                 let could = !found_none || !soft.work.copies.is_empty();
-                soft.work.suspects.on_looked(mark.1, could);
+                soft.work.suspects.on_tried(mark.1, if could { Outlook::Promising } else { Outlook::Stalled });
                 crowded += usize::from(found_none);
             }
         }
@@ -140,7 +140,7 @@ async fn look_at(shared: &Arc<Shared>, marks: &[Mark]) -> Option<Mark> {
     None
 }
 
-/// Whether all nodes that could serve are busy or full.
+/// Whether all nodes for the step are busy or full.
 const fn is_crowded(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Not(Obstacle::NoSource | Obstacle::NodesBusy | Obstacle::NoPlace(_)))
 }
@@ -152,9 +152,9 @@ const fn replaced(kind: &Kind) -> Option<ebb_wire::pb::Member> {
     }
 }
 
-/// A set, looked at.
+/// An examined set.
 pub(crate) struct Found {
-    /// Copies that can be read, if that is known.
+    /// Number of readable copies, if known.
     copies: Option<usize>,
     pub look: Look,
 }
@@ -167,7 +167,7 @@ pub(crate) fn look_at_set(view: &ClusterView<'_>, metablock: MetablockId) -> Fou
     let copies = Some(readable(&set));
     let Some(repair) = choose_repair(&set) else { return settled(copies) };
     let later = |obstacle| Found { copies, look: Look::Later(Reason::TooFew, obstacle) };
-    // A recovery settles the set first; what was never written has nothing to copy, its holder deals with it.
+    // A recovery makes the set equal first. A set without writes has nothing to copy, and its holder takes care of it.
     if attr.size_unknown {
         return later(Obstacle::Recovering);
     }
@@ -180,7 +180,7 @@ pub(crate) fn look_at_set(view: &ClusterView<'_>, metablock: MetablockId) -> Fou
     }
 }
 
-/// The step for what repair has chosen; none: nothing can be done.
+/// The step for a repair. `None` means that nothing can be done.
 fn to_step(view: &ClusterView<'_>, task: Task, repair: Repair) -> Option<Step> {
     let (kind, reason) = match repair {
         Repair::Impossible => return None,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::work::{Attempt, Presence};
 
 fn member(node: u64) -> pb::Member {
     pb::Member { node, volume: node * 10, incarnation: 1, home: 0 }
@@ -120,12 +121,12 @@ fn queues_follow_the_map() {
     let mut work = crate::work::Work::default();
     let block = MetablockId::new(4);
     work.on_damage(block, VolumeId::new(10));
-    work.on_set_changed(block, &[member(1), member(2)], &[member(2), member(3)], true);
+    work.on_set_changed(block, &[member(1), member(2)], &[member(2), member(3)], Presence::Mapped);
     assert!(work.damaged.is_empty(), "it is not a member any more");
     assert_eq!(work.strays(block).into_iter().collect::<Vec<_>>(), [VolumeId::new(10)]);
-    work.on_set_changed(block, &[member(2), member(3)], &[member(2), member(1)], true);
+    work.on_set_changed(block, &[member(2), member(3)], &[member(2), member(1)], Presence::Mapped);
     assert_eq!(work.strays(block).into_iter().collect::<Vec<_>>(), [VolumeId::new(30)], "taken into the set again");
-    work.on_set_changed(block, &[member(2), member(1)], &[], false);
+    work.on_set_changed(block, &[member(2), member(1)], &[], Presence::Freed);
     assert_eq!(work.unsettled_sets(|_| true), 0);
     assert_eq!(work.excess.len(), 1, "what was freed as a whole is the state machine's to delete");
     work.recoveries.insert(InodeId::new(3));
@@ -146,7 +147,7 @@ fn files_that_cannot_be_recovered_keep_no_other_waiting() {
             work.take_recovery(ebb_runtime::Moment::default()).unwrap(),
         ] {
             tried.push(inode.raw());
-            work.on_recovery_ended(inode, inode.raw() > 2);
+            work.on_recovery_ended(inode, if inode.raw() > 2 { Attempt::Done } else { Attempt::Failed });
         }
     }
     assert_eq!(tried, [1, 2, 3, 4, 1, 2]);

@@ -1,18 +1,27 @@
-//! Checksums of any parts of a run of bytes, each at the price of a few steps.
+//! Checksums of any parts of a run of bytes, each in a few steps.
 //!
-//! Who looks for records behind damage makes a checksum wherever one might begin. Bytes that a user wrote can look like
-//! the beginning of a long record at every place: summed one by one, that is the square of their number.
+//! A search for frames behind damage makes a checksum wherever a frame might begin. User data can look like the
+//! beginning of a long frame at every place. A separate sum for each would take quadratic time.
 
 use std::ops::Range;
 
-use crc_fast::{CrcAlgorithm, checksum_combine};
+use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
 
-use crate::frame::crc32c;
+use ebb_wire::frame::crc32c;
+
+/// CRC-32C of several buffers one after the other.
+pub fn sum_of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    for part in parts {
+        digest.update(part);
+    }
+    u32::try_from(digest.finalize()).expect("a 32-bit checksum")
+}
 
 /// Bytes between two sums that are kept.
 const STEP: usize = 256;
 
-/// Sums of some bytes, ready to be asked for parts.
+/// Sums of some bytes, from which the sum of any part follows.
 ///
 /// The CRC-32C of `A B` is that of `A`, moved on by the length of `B`, xor that of `B`; moving on by so many zeros is a
 /// linear map of 32 bits. So the sum of a part follows from those of two beginnings.
@@ -21,7 +30,7 @@ pub struct PartSums<'a> {
     bytes: &'a [u8],
     /// Sums of the first 0, `STEP`, 2 `STEP` ... bytes.
     marks: Vec<u32>,
-    /// The map that moves on by 1, 2, 4 ... bytes: what becomes of each bit.
+    /// The maps that move on by 1, 2, 4 ... bytes: the image of each bit.
     moves: Vec<[u32; 32]>,
 }
 
@@ -83,6 +92,7 @@ mod tests {
             let sums = PartSums::new(&bytes);
             prop_assert_eq!(sums.of(ends[0]..ends[1]), crc32c(&bytes[ends[0]..ends[1]]));
             prop_assert_eq!(sums.of(0..bytes.len()), crc32c(&bytes));
+            prop_assert_eq!(sum_of_parts([&bytes[..ends[0]], &bytes[ends[0]..]]), crc32c(&bytes));
         }
     }
 }
