@@ -1,5 +1,5 @@
-//! Asks real peers what the power clients ask: upsd, a controller by IPMI, a controller by Redfish. Started by
-//! `tests/power/peers.sh`, which starts them.
+//! Asks real peers as the power clients do: upsd, a controller by IPMI, a controller by Redfish. `tests/power/peers.sh`
+//! starts the peers and this program.
 #![allow(clippy::disallowed_methods, reason = "a program at the rim: it plays a UPS by changing its file")]
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use ebb_runtime::Runtime;
 use ebb_types::{ErrorKind, NodeId, Result, bail, err};
 
 const NODE: NodeId = NodeId::new(1);
-/// A peer that has just been started may need so long to listen, and to do what it was told.
+/// A peer that has just been started may need so long to listen, and to carry a call out.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CALL: Duration = Duration::from_secs(20);
 
@@ -59,7 +59,7 @@ impl Peers<'_> {
         Ok(())
     }
 
-    /// The mains go, the UPS tells, and its charge is spread over the blackout.
+    /// The mains fail, the UPS reports it, and its charge is spread over the blackout.
     async fn try_ups(&self) -> Result<()> {
         let ups = Nut::new(self.runtime.clone(), self.upsd, "ups", CALL)?;
         let rule = UpsRule {
@@ -84,7 +84,7 @@ impl Peers<'_> {
         expect("no UPS of another name", unknown.is_err_and(|error| error.kind() == ErrorKind::NotFound))
     }
 
-    /// A node goes off and on by its controller, whose chassis script freezes a process.
+    /// A node goes off and on by its controller. The controller's chassis script freezes a process.
     async fn try_ipmi(&self) -> Result<()> {
         let port = self.port.parse().map_err(|_| err!(Invalid, "{:?} is no port", self.port))?;
         let pid = self.pid.parse().map_err(|_| err!(Invalid, "{:?} is no process", self.pid))?;

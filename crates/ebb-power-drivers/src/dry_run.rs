@@ -1,4 +1,4 @@
-//! Notes what it was asked, and does nothing.
+//! Records each call, and does nothing.
 
 use std::collections::BTreeMap;
 

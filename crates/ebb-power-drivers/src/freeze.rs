@@ -25,14 +25,15 @@ pub struct Freeze {
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Freeze {
-    /// No nodes yet. A process that waits for a disk stops only when it has what it waits for, so a freeze may take up to
+    /// No nodes yet. A process that waits for a disk stops only when the disk has answered, so a freeze may take up to
     /// `deadline`.
     #[must_use]
     pub fn new(runtime: Runtime, deadline: Duration) -> Self {
         Self { runtime, nodes: Mutex::default(), deadline }
     }
 
-    /// The processes of a node, in place of those before. One whose number was taken over by another is not followed.
+    /// The processes of a node, in place of those before. A process whose number was taken over by another one is not
+    /// followed.
     pub fn set(&self, node: NodeId, processes: impl IntoIterator<Item = Process>) {
         self.nodes.lock().insert(node, processes.into_iter().collect());
     }
@@ -86,7 +87,7 @@ impl Freeze {
     }
 }
 
-/// What the processes are together.
+/// The state of the processes together.
 fn read_power_state(processes: &BTreeSet<Process>) -> Result<Powered> {
     let mut states = Vec::new();
     for process in processes {

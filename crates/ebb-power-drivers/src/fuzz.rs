@@ -1,4 +1,5 @@
-//! What `ebb-fuzz` sees of this crate: what controllers and programs answer, as functions of bytes alone, and samples.
+//! The parsers of this crate, for answers of controllers and programs, as functions of bytes alone, with samples, for
+//! `ebb-fuzz`.
 
 use serde_json::{Value, json};
 
@@ -32,13 +33,13 @@ pub fn answers() -> Vec<Vec<u8>> {
     [format!("0{system}"), format!("1{refusal}")].map(String::into_bytes).to_vec()
 }
 
-/// What ipmitool prints.
+/// The output of ipmitool.
 #[must_use]
 pub fn ipmitool(bytes: &[u8]) -> bool {
     ipmi::parse_status(&String::from_utf8_lossy(bytes)).is_ok()
 }
 
-/// What it prints when all is well.
+/// Its output when all is well.
 #[must_use]
 pub fn states() -> Vec<Vec<u8>> {
     vec![b"Chassis Power is on\n".to_vec(), b"Chassis Power is off\n".to_vec()]

@@ -1,4 +1,4 @@
-//! What drivers touch of this machine: processes and files of the kernel.
+//! The parts of this machine that drivers use: processes and files of the kernel.
 #![allow(clippy::disallowed_methods, reason = "a rim of the program: these are this machine's own processes and sysfs")]
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use ebb_types::{Result, bail, err};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A process, told apart from a later one with the same number by when it started.
+/// A process. Its start time distinguishes it from a later one with the same number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Process {
     pid: i32,
@@ -46,8 +46,8 @@ impl Process {
         self.state().is_ok_and(|state| state == Some('T'))
     }
 
-    /// Whether it still runs, but not for long: it was killed, or exits. What it does on a disk ends first, which may
-    /// take a while.
+    /// Whether it still runs, but not for long: it was killed, or exits. Its disk operations end first, which may take
+    /// a while.
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.stat().is_ok_and(|stat| stat.is_some_and(|stat| !stat.is_gone() && stat.ends))
@@ -104,7 +104,7 @@ fn stat(pid: i32) -> Result<Option<Stat>> {
     match std::fs::read_to_string(&path) {
         Ok(text) => match parse(&text) {
             Some(stat) => Ok(Some(stat)),
-            None => bail!(Io, "{path} is not as proc(5) tells: {text:?}"),
+            None => bail!(Io, "{path} is not as proc(5) describes it: {text:?}"),
         },
         // A process that ends while its file is read gives ESRCH.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound || error.raw_os_error() == Some(3) => Ok(None),
@@ -112,7 +112,7 @@ fn stat(pid: i32) -> Result<Option<Stat>> {
     }
 }
 
-/// The name of a program may hold anything, parentheses and spaces too: what counts comes after the last one.
+/// The name of a program may hold anything, parentheses and spaces too: the other fields come after the last one.
 fn parse(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     // Counted as in proc(5), where the name is the second.
@@ -128,7 +128,7 @@ pub(crate) fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|error| ebb_types::Error::from_io(&error, path.display()))
 }
 
-/// Writes a small file of the kernel; returns when the kernel has done what it means.
+/// Writes a small file of the kernel; returns when the kernel has carried the request out.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|error| ebb_types::Error::from_io(&error, path.display()))
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 /// Largest answer that is read.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// A server, and who asks it.
+/// A server, and the runtime that asks it.
 #[derive(Clone)]
 pub(crate) struct Http {
     runtime: Runtime,
@@ -93,7 +93,7 @@ impl Http {
         let (status, body) = tokio::select! {
             biased;
             answer = &mut asked => answer?,
-            // The server has hung up; what it sent before is still there, or the call fails.
+            // The server has hung up. An answer that it sent before is still there, or the call fails.
             _ = &mut connection => asked.await?,
         };
         let body = if body.is_empty() { Value::Null } else { parse(&body, status)? };

@@ -9,7 +9,7 @@ use ebb_types::{NodeId, Result, bail, err};
 
 use crate::{PowerDriver, Powered, Work};
 
-/// A controller, and who may ask it.
+/// A controller, and the account that may use it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Controller {
     /// Name or address.
@@ -18,7 +18,7 @@ pub struct Controller {
     pub port: u16,
     /// User.
     pub user: String,
-    /// File with the password: a command line can be read by everybody on the machine.
+    /// File with the password: every user of the machine can read a command line.
     pub password_file: PathBuf,
     /// Number of its cipher suite (IPMI 2.0, table 22-20). None: it is asked for those it has, and a controller that does not
     /// know the question costs ten seconds a call.
@@ -30,7 +30,7 @@ pub struct Controller {
 pub enum Off {
     /// The operating system is asked (ACPI), and shuts down or suspends as it is set up to.
     Soft,
-    /// The power is cut. What was not synced is lost.
+    /// The power is cut. Unsynced data are lost.
     Hard,
 }
 
@@ -45,7 +45,7 @@ pub struct Ipmi {
     deadline: Duration,
 }
 
-/// How often a controller is asked whether it has done what it was told.
+/// How often a controller is asked whether it has carried a call out.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Ipmi {
@@ -104,7 +104,7 @@ impl Ipmi {
     }
 }
 
-/// What `chassis power status` prints.
+/// The output of `chassis power status`.
 pub(crate) fn parse_status(text: &str) -> Result<Powered> {
     match text.trim().rsplit(' ').next() {
         Some("on") => Ok(Powered::On),

@@ -47,7 +47,7 @@ pub use suspend::Suspend;
 /// A future of a driver.
 pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Whether a node is powered, as far as its driver can tell.
+/// Whether a node is powered, as far as its driver knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Powered {
     /// It runs.
@@ -60,21 +60,21 @@ pub enum Powered {
     Gone,
 }
 
-/// Carries a plan out on nodes. Each call returns when the node is what was asked for, or fails; asking for what is
-/// already so is no error.
+/// Carries a plan out on nodes. Each call returns when the node is in the wanted state, or fails; it is no error if the
+/// node is in that state already.
 ///
-/// Cancel-safety: what was sent to a node stays sent; ask for its state.
+/// Cancel-safety: a request that was sent to a node stays sent; ask for its state.
 pub trait PowerDriver: Send + Sync {
     /// Its name in settings: `freeze`, `suspend`, `redfish`, `ipmi`, `dry-run`.
     fn name(&self) -> &'static str;
 
-    /// Lets a node sleep. `wake_ms` is when the plan wakes it, in milliseconds since the Unix epoch; none for "until
-    /// told". A host that wakes itself needs it.
+    /// Lets a node sleep. `wake_ms` is when the plan wakes it, in milliseconds since the Unix epoch; none: until it is
+    /// woken by a call. A host that wakes itself needs it.
     fn sleep(&self, node: NodeId, wake_ms: Option<u64>) -> Work<'_, Result<()>>;
 
     /// Wakes a node.
     fn wake(&self, node: NodeId) -> Work<'_, Result<()>>;
 
-    /// What a node is.
+    /// The state of a node.
     fn powered(&self, node: NodeId) -> Work<'_, Result<Powered>>;
 }

@@ -24,7 +24,7 @@ impl Nut {
         Ok(Self { runtime, address: address.into(), ups: ups.into(), deadline })
     }
 
-    /// What the UPS says now. Each question is a connection of its own: upsd may be restarted in between.
+    /// The state of the UPS now. Each question is a connection of its own: upsd may be restarted in between.
     pub async fn read(&self) -> Result<UpsReading> {
         let what = format!("asking upsd at {} for {}", self.address, self.ups);
         let asked = self.runtime.timeout(self.deadline, &what, self.ask()).await;

@@ -37,7 +37,7 @@ pub struct Redfish {
     deadline: Duration,
 }
 
-/// How often a controller is asked whether it has done what it was told.
+/// How often a controller is asked whether it has carried a call out.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Kinds of reset (DSP0268, ComputerSystem.Reset) in the order in which they are tried.
@@ -172,7 +172,7 @@ mod tests {
         })
     }
 
-    /// A controller that gives these answers, one for each connection; what it was asked.
+    /// A controller that gives these answers, one for each connection. Also returns the requests that it got.
     async fn asked<T>(answers: Vec<String>, work: impl AsyncFnOnce(Redfish) -> Result<T>) -> (Result<T>, Vec<String>) {
         let runtime = Runtime::real();
         let listener = runtime.listen("127.0.0.1:0").await.unwrap();

@@ -26,8 +26,8 @@ pub struct Suspend {
 impl Suspend {
     /// This host, standing for `node`. `sysfs` is `/sys`.
     ///
-    /// `Unsupported`, with what is missing, if the kernel offers no sleep state, or the clock no alarm that this process
-    /// may set: a host that cannot wake by itself is never put to sleep.
+    /// `Unsupported`, with the name of the missing part, if the kernel offers no sleep state, or the clock no alarm
+    /// that this process may set: a host that cannot wake by itself is never put to sleep.
     pub fn new(runtime: Runtime, node: NodeId, sysfs: &Path) -> Result<Self> {
         let state = sysfs.join("power/state");
         let alarm = sysfs.join("class/rtc/rtc0/wakealarm");
@@ -96,7 +96,7 @@ impl PowerDriver for Suspend {
         Box::pin(self.suspend(node, wake_ms))
     }
 
-    /// Whoever can be asked is awake.
+    /// A host that can be asked is awake.
     fn wake(&self, node: NodeId) -> Work<'_, Result<()>> {
         Box::pin(async move { self.check(node) })
     }

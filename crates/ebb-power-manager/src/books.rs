@@ -1,7 +1,7 @@
-//! The energy account on the manager's disk, and what is in the battery, so that both survive the manager.
+//! The energy account on the manager's disk, and the charge of the battery, so that both survive the manager.
 //!
-//! Written now and then, not at each change: what was drawn and served since the last time, and while no manager ran, is in
-//! no account. Both go missing together, so joules per GiB served stay true.
+//! Written at intervals, not at each change. So energy that was drawn and bytes that were served since the last time,
+//! and while no manager ran, are in no account. Both go missing together, so joules per GiB served stay true.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use serde_json::Value;
 /// Version of the file. Version 1, which knew nothing of the battery, is read; others are refused by their number.
 const FORMAT: u32 = 2;
 
-/// What a manager leaves to the next one.
+/// State that a manager leaves to the next one.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Kept {
     /// The account.
     pub account: Account,
-    /// What was in the battery; none: not known, and taken for full.
+    /// Charge of the battery; none: not known, and assumed to be full.
     pub charge_joules: Option<f64>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn encode(kept: &Kept) -> Result<Vec<u8>> {
     serde_json::to_vec_pretty(&Books::from(kept)).map_err(|error| err!(Internal, "{error}"))
 }
 
-/// What these bytes are.
+/// Decodes the account's file. `Unsupported` for a later format; `Corrupt` otherwise.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Kept> {
     // The format first: another one may have other fields.
     let told: Value = serde_json::from_slice(bytes).map_err(|error| err!(Corrupt, "{error}"))?;
@@ -134,8 +134,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Kept> {
     Ok(books.into())
 }
 
-/// The account that there is; an empty one if there is none. One that cannot be read is set aside, which is said: the
-/// power does not wait for its books, and what another release has counted is not written over.
+/// The account; an empty one if there is none. One that cannot be read is set aside, and the log says so: power plans
+/// do not wait for the account, and the account of another release is not overwritten.
 pub(crate) async fn read(runtime: &Runtime, dir: &Path) -> Kept {
     let path = path(dir);
     let read = match runtime.disk().read(&path).await {

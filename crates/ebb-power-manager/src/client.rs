@@ -1,8 +1,8 @@
 //! The power client as a service: it keeps the plans, and lets nodes sleep and wake in time.
 //!
-//! It never sleeps itself, as a baseboard controller does not. Before a node sleeps, its block server is asked to rest: to
-//! take no more work, finish what is in progress, sync, confirm. One that does not confirm in time sleeps all the same,
-//! for the power is not there: to the others that is a node that fails, and it is counted.
+//! It never sleeps itself, as a baseboard controller does not. Before a node sleeps, its block server is asked to rest:
+//! to take no more work, finish what is in progress, sync, confirm. If it does not confirm in time, its node sleeps all
+//! the same, because there is no power for it. To the others that node fails, and the overrun is counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 
 /// Longest that a node is left without a look at the plans.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long the master may hold a question for plans. It tells, too, that this power client is there: a node that nothing has
-/// woken is not dead.
+/// How long the master may hold a question for plans. The question also shows that this power client runs: so a node
+/// that nothing has woken is not dead.
 const WATCH: Duration = Duration::from_secs(1);
 /// Between two looks at the clock.
 const TICK: Duration = Duration::from_millis(100);
@@ -29,14 +29,14 @@ const TICK: Duration = Duration::from_millis(100);
 const GAP: Duration = Duration::from_secs(1);
 /// Pause after a question that was not answered.
 const PAUSE: Duration = Duration::from_millis(200);
-/// A block server that wakes is told so within this.
+/// Deadline of the call that ends the rest of a block server whose node wakes.
 const WAKE_CALL: Duration = Duration::from_millis(500);
 /// Rest lasts for so long beyond the moment of sleep, in case freezing takes its time.
 const REST_SLACK_MS: u64 = 500;
 
-/// The nodes that are served, as they are now: what may change at any time.
+/// The nodes that are served, as they are now. They may change at any time.
 pub trait Nodes: Send + Sync {
-    /// Nodes with the addresses of their block servers. Also tells the power client what stands for them.
+    /// Nodes with the addresses of their block servers. Also gives the power client the processes that stand for them.
     fn refresh(&self) -> Result<BTreeMap<NodeId, String>>;
 
     /// Processes that stand for a node; none where there are none.
@@ -49,7 +49,7 @@ pub struct PowerClient {
     connector: Connector,
     driver: Arc<dyn PowerDriver>,
     nodes: Arc<dyn Nodes>,
-    /// None until the master has told: before that nobody is put to sleep or woken.
+    /// None until the master has answered. Before that no node is put to sleep or woken.
     plans: Mutex<Option<Timetable>>,
     news: Notify,
     seen: Mutex<BTreeMap<NodeId, pb::NodePowered>>,
@@ -127,7 +127,7 @@ async fn watch(keeper: Arc<PowerClient>, master: String) {
     loop {
         let version = keeper.plans.lock().as_ref().map_or(0, |plans| plans.version().raw());
         let wait_ms = u32::try_from(WATCH.as_millis()).unwrap_or(u32::MAX);
-        // The first question is answered at once: whoever begins has to know whether there is a plan.
+        // The first question is answered at once: a power client that starts must know whether there is a plan.
         let wait_ms = if keeper.plans.lock().is_some() { wait_ms } else { 0 };
         let kept_ms = u64::try_from(keeper.beat().as_millis()).unwrap_or(u64::MAX);
         let call = pb::WatchPower { version, wait_ms, kept_ms };
@@ -169,7 +169,7 @@ async fn keep(keeper: Arc<PowerClient>, node: NodeId) {
             continue;
         };
         match plans.state(node, now_ms) {
-            // It is about to be what it may be already.
+            // It is about to be asleep, and may already be.
             NodeState::FallingAsleep => {}
             state => keeper.wake_or_sleep(node, state.is_powered()).await,
         }
@@ -213,7 +213,7 @@ impl PowerClient {
         self.news.notify_waiters();
     }
 
-    /// Makes a node what it should be now, if it is not.
+    /// Brings a node into the state that it should have now, if it is in another.
     async fn wake_or_sleep(&self, node: NodeId, is_powered: bool) {
         let powered = match self.driver.powered(node).await {
             Ok(powered) => powered,
@@ -246,7 +246,7 @@ impl PowerClient {
             Ok(()) => self.record_state(node, pb::PoweredState::PoweredAsleep, |_| ()),
             Err(error) => tracing::warn!(%node, %error, "does not sleep"),
         }
-        // Until then the plan has it powered: who looked at it now would wake it again.
+        // Until then the plan has it powered. Its next check would therefore wake it again.
         self.runtime.sleep(Duration::from_millis(at_ms.saturating_sub(self.wall_ms()))).await;
     }
 
@@ -270,7 +270,7 @@ impl PowerClient {
         if let Some(address) = address {
             // Its rest is over by itself soon: this only makes it sooner.
             if let Err(error) = self.connector.channel(&address).call(&pb::Rest { ms: 0 }, WAKE_CALL).await {
-                tracing::debug!(%node, %error, "was not told that it is awake");
+                tracing::debug!(%node, %error, "the call that ends its rest failed");
             }
         }
         self.record_state(node, pb::PoweredState::PoweredAwake, |_| ());

@@ -1,4 +1,4 @@
-//! Where the supply is read from: what an operator named, kept with the settings.
+//! The source that the supply is read from. An operator names it, and it is kept with the settings.
 
 use std::time::Duration;
 
@@ -27,26 +27,26 @@ const UPS_EVERY: Duration = Duration::from_secs(2);
 pub struct Feed {
     /// In milliseconds since the Unix epoch: a signal begins then.
     pub began_ms: u64,
-    /// What it is.
+    /// The source.
     pub source: Source,
 }
 
-/// What is read.
+/// The kinds of source.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Source {
     /// Watts or shares over time.
     Trace(Played),
-    /// What a sum of money an hour buys.
+    /// The power that a sum of money an hour buys.
     Price {
         /// Prices of a kilowatt-hour over time.
         prices: Played,
         /// The sum, in the prices' unit.
         per_hour: f64,
     },
-    /// What others leave of a capacity.
+    /// The part of a capacity that others leave.
     Headroom {
-        /// What they draw, in watts over time.
+        /// The power that others draw, in watts over time.
         foreground: Played,
         /// In watts.
         capacity_watts: f64,
@@ -68,7 +68,7 @@ pub enum Source {
         mains_watts: Option<f64>,
         /// Length of a blackout that is to be got through, in seconds.
         bridge_s: f64,
-        /// Energy of the full battery; none: by the runtime and load that the UPS tells.
+        /// Energy of the full battery; none: derived from the runtime and load that the UPS reports.
         capacity_joules: Option<f64>,
         /// Share of the charge that is left for the end.
         reserve: f64,
@@ -98,7 +98,7 @@ impl Played {
 }
 
 impl Feed {
-    /// What a call asks for, from now on.
+    /// The source that a call names, from now on.
     pub fn from_call(call: pb::FollowSource, began_ms: u64) -> Result<Self> {
         let source = match call.source.ok_or_else(|| err!(Invalid, "no source is named"))? {
             Told::Trace(told) => {
@@ -107,7 +107,7 @@ impl Feed {
                     (None, None) => Source::Trace(played),
                     (Some(per_hour), None) => Source::Price { prices: played, per_hour },
                     (None, Some(capacity_watts)) => Source::Headroom { foreground: played, capacity_watts },
-                    (Some(_), Some(_)) => bail!(Invalid, "a trace of prices or of what others draw, not both"),
+                    (Some(_), Some(_)) => bail!(Invalid, "a trace of prices or of the power of others, not both"),
                 }
             }
             Told::Oscillating(told) => Source::Oscillating { level: told.level, period_ms: told.period_ms },
@@ -139,10 +139,10 @@ impl Feed {
         }
     }
 
-    /// Begins to listen to it. `Invalid` if it cannot be what it is said to be.
+    /// Opens the source. `Invalid` if its description cannot be true.
     pub fn open(&self, runtime: &Runtime) -> Result<Reader> {
         let signal = |signal| Ok(Reader::Signal { began_ms: self.began_ms, signal });
-        // What the cluster can draw is not known here, and is looked at with each reading.
+        // The cluster's greatest power is not known here. It is applied to each reading.
         let no_cap = f64::MAX;
         match &self.source {
             Source::Trace(played) => {
@@ -208,7 +208,8 @@ pub struct UpsReader {
 }
 
 impl Reader {
-    /// What it says, if it has something to say now. A supply is at most `most_watts`: what the cluster can draw.
+    /// The next reading, if there is one now. A supply is at most `most_watts`, the greatest power that the cluster can
+    /// draw.
     pub async fn read(&mut self, runtime: &Runtime, most_watts: f64) -> Result<Option<Reading>> {
         let now_ms = wall_ms(runtime.wall());
         let supply = match self {

@@ -1,4 +1,4 @@
-//! What `ebb-fuzz` sees of this crate: its decoders as functions of bytes alone, and samples.
+//! The decoders of this crate as functions of bytes alone, with samples, for `ebb-fuzz`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::settings::{Override, Settings};
 /// Times since a signal began that are looked at, in seconds.
 const LOOKS_S: [u64; 5] = [0, 1, 299, 86_400, 1 << 40];
 
-/// `settings.json`, and what a start does with it.
+/// `settings.json`, read as at a start.
 #[must_use]
 pub fn settings(bytes: &[u8]) -> bool {
     let Ok(settings) = Settings::decode(bytes) else { return false };
@@ -92,7 +92,7 @@ pub fn all_settings() -> Vec<Vec<u8>> {
 pub fn account(bytes: &[u8]) -> bool {
     let Ok(kept) = books::decode(bytes) else { return false };
     let again = books::encode(&kept).expect("an account is JSON");
-    assert_eq!(books::decode(&again).expect("what was written is read"), kept);
+    assert_eq!(books::decode(&again).expect("a written account is read"), kept);
     true
 }
 

@@ -1,4 +1,4 @@
-//! What a power manager knows of the cluster: what the master told last, in the core's terms.
+//! A power manager's knowledge of the cluster: the master's last answer, in the core's terms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use ebb_wire::pb;
 
 use crate::settings::Settings;
 
-/// What the manager's host knows of the cluster.
+/// The cluster as the manager last learned it.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub hardware: Hardware,
@@ -23,12 +23,12 @@ pub(crate) struct Known {
     /// Reads that go to each node's data.
     loads: BTreeMap<NodeId, f64>,
     pub hosts: BTreeMap<NodeId, String>,
-    /// What is away from home, as the master last told.
+    /// Copies away from home, by the master's last answer.
     pub away: Vec<pb::Away>,
 }
 
 impl Known {
-    /// `before`: what was known until now.
+    /// `before`: the knowledge until now.
     pub fn of(settings: &Settings, told: &pb::DescribePowerReply, before: Option<&Self>) -> Result<Self> {
         let nodes: Vec<NodeId> = told.nodes.iter().map(|node| NodeId::new(node.id)).collect();
         let hardware = Hardware::new(settings.base_watts, nodes.iter().map(|node| (*node, settings.node())).collect())?;
@@ -45,7 +45,7 @@ impl Known {
         })
     }
 
-    /// What a decision rests on.
+    /// The parts that a decision rests on.
     pub fn ground(&self) -> impl PartialEq + '_ {
         (&self.hardware, &self.circle, &self.chains, &self.holdings, &self.silent, &self.loads)
     }
@@ -95,7 +95,7 @@ impl Known {
     }
 }
 
-/// What lies where, as the master tells it.
+/// A holding of the master's answer, in the core's terms.
 #[must_use]
 pub fn holding(told: &pb::PowerHolding) -> Holding {
     Holding {
@@ -119,14 +119,14 @@ pub(crate) fn told(holding: &Holding) -> pb::PowerHolding {
 /// Nodes that do not answer though they should.
 #[derive(PartialEq, Debug, Default)]
 pub(crate) struct Silent {
-    /// All of them. Whether they are dead shows later; what they hold is out of reach now.
+    /// All of them. Whether they are dead shows later; their copies are out of reach now.
     all: BTreeSet<NodeId>,
     /// Those that the master still waits for: they keep their turns, so that they can speak.
     late: BTreeSet<NodeId>,
 }
 
 impl Silent {
-    /// As the master tells it of its nodes.
+    /// From the master's list of nodes.
     pub fn of(nodes: &[pb::Node]) -> Self {
         let mut silent = Self::default();
         for node in nodes {

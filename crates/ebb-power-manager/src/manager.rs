@@ -24,14 +24,14 @@ use crate::status;
 
 /// How often readings are taken, energy is counted and the policy is asked.
 const TICK: Duration = Duration::from_millis(100);
-/// How often the master is asked for nodes, datasets and what lies where.
+/// How often the master is asked for nodes, datasets and the places of copies.
 const LEARN: Duration = Duration::from_secs(5);
-/// How often it is asked which nodes are silent: what they hold needs others to be on.
+/// How often it is asked which nodes are silent: their copies need other nodes to be on.
 const WATCH: Duration = Duration::from_millis(500);
 /// Plans that a history that is lost may have had beyond those of the log, one a minute for a week and more. As many further
 /// ones are passed over by chance, so that two masters that begin from one copy give different versions.
 const UNTOLD: u64 = 20_000;
-/// A decision is made again if what it rests on took longer than this to be looked at.
+/// A decision is made again if it took longer than this to look at its grounds.
 const FRESH_MS: u64 = 100;
 /// Names of files are looked for again after this: files are renamed, and removed.
 const NAMED_FOR: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ const CALL: Duration = Duration::from_secs(2);
 /// A call for which the master looks at much.
 const LONG_CALL: Duration = Duration::from_secs(10);
 
-/// What a power manager is told at start.
+/// Options of a power manager's start.
 #[derive(Clone)]
 pub struct ManagerOptions {
     /// Where its settings are.
@@ -53,7 +53,7 @@ pub struct ManagerOptions {
     pub power_client: Arc<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
-/// Core, settings and what was seen last.
+/// Core, settings and the last readings.
 pub(crate) struct State {
     pub settings: Settings,
     pub core: Option<Manager>,
@@ -68,14 +68,14 @@ pub(crate) struct State {
     pub held_back: Option<ebb_types::Error>,
 }
 
-/// What a core leaves to the next one.
+/// The state that a core leaves to the next one.
 fn keep(core: &Manager) -> Kept {
     Kept { account: core.account().clone(), charge_joules: Some(core.battery().charge_joules) }
 }
 
 impl State {
-    /// The master told what programs were served. What was served before this manager looked was paid for with joules that
-    /// it did not count either.
+    /// The master has reported the bytes that programs were served. Bytes from before this manager's first look cost
+    /// joules that it did not count either.
     fn on_served(&mut self, told: Option<pb::Served>) {
         if let (Some(core), Some(told)) = (&mut self.core, told) {
             core.count_served(self.meter.on_reading(told.boot, told.bytes));
@@ -138,12 +138,12 @@ async fn manage(manager: Arc<PowerManager>) {
                     (looked, watched) = (Some(now), Some(now));
                     manager.write_account().await;
                 }
-                Err(error) => tracing::info!(%error, "the master tells nothing of the cluster now"),
+                Err(error) => tracing::info!(%error, "the master does not describe the cluster now"),
             }
         } else if watched.is_none_or(|watched| now.since(watched) >= WATCH) {
             watched = Some(now);
             if let Err(error) = manager.watch().await {
-                tracing::debug!(%error, "the master tells nothing of its nodes now");
+                tracing::debug!(%error, "the master does not list its nodes now");
             }
         }
         manager.ask_power_client().await;
@@ -217,7 +217,7 @@ impl PowerManager {
         Ok(is_news)
     }
 
-    /// Whether names of files are to be looked for. An attempt counts, whatever becomes of it.
+    /// Whether names of files are to be looked for. An attempt counts even if it fails.
     fn is_naming_due(&self, spoken_of: &[Holding]) -> bool {
         let now = self.runtime.now();
         let mut state = self.state.lock();
@@ -245,7 +245,7 @@ impl PowerManager {
         }
     }
 
-    /// Puts the account, and what is in the battery, where the next manager finds it.
+    /// Writes the account, and the charge of the battery, to the file that the next manager reads.
     async fn write_account(&self) {
         let Some(kept) = self.state.lock().core.as_ref().map(keep) else { return };
         if let Err(error) = books::write(&self.runtime, &self.options.dir, &kept).await {
@@ -253,7 +253,7 @@ impl PowerManager {
         }
     }
 
-    /// Learns which nodes are silent now, and what was served.
+    /// Learns which nodes are silent now, and how many bytes were served.
     async fn watch(&self) -> Result<()> {
         let channel = self.connector.channel(&self.options.master);
         let told = channel.call(&pb::DescribePower { nodes_only: true, ..Default::default() }, CALL).await?;
@@ -266,7 +266,7 @@ impl PowerManager {
         Ok(())
     }
 
-    /// What the nodes do, as the power client sees it.
+    /// Asks the power client for the states of the nodes.
     async fn ask_power_client(&self) {
         let Some(address) = (self.options.power_client)() else { return };
         match self.connector.channel(&address).call(&pb::NodesPower {}, CALL).await {
@@ -280,7 +280,7 @@ impl PowerManager {
         self.state.lock().known.as_ref().map(|known| known.hardware.cluster_watts(Supply::Fraction(1.0)))
     }
 
-    /// What the source says now. Without a source there is all that the nodes can draw.
+    /// Reads the source. Without a source the supply is all that the nodes can draw.
     async fn read_supply(&self) {
         let Some(most_watts) = self.most_watts() else { return };
         let said = match &mut *self.reader.lock().await {
@@ -302,13 +302,13 @@ impl PowerManager {
         }
     }
 
-    /// Counts what nodes drew, decides, and publishes what was decided. Returns what it speaks of.
+    /// Counts the nodes' energy, decides, and publishes the decision. Returns the holdings that its sentences speak of.
     async fn tick(&self) -> Result<Vec<Holding>> {
         let _changing = self.changing.lock().await;
         self.count();
         let now = self.now();
         let Some(mut decision) = self.decide(now)? else { return Ok(Vec::new()) };
-        // What a plan puts out of reach is judged by what lies where now, and not some seconds ago.
+        // The check of a plan that puts copies out of reach needs the places of now, not those of some seconds ago.
         if decision.publish.is_some() {
             let is_news = self.learn_cluster().await?;
             let later = self.now();
@@ -321,8 +321,8 @@ impl PowerManager {
         let Some(plan) = decision.publish else { return Ok(decision.spoken_of) };
         let call = pb::PublishPlan { plan: plan.encode() };
         if let Err(error) = self.connector.channel(&self.options.master).call(&call, CALL).await {
-            // If it was logged after all, the next look tells of it. If the next attempt comes first, it is stale, and the core
-            // begins anew from what was logged.
+            // If it was logged after all, the next answer of the master has it. If the next attempt comes first, it is
+            // stale, and the core begins anew from the logged plan.
             if error.kind() == ErrorKind::Stale {
                 let mut state = self.state.lock();
                 if let Some(core) = state.core.take() {
@@ -332,7 +332,7 @@ impl PowerManager {
             return Err(error.context(format_args!("publishing {}", plan.version)));
         }
         tracing::info!(version = %plan.version, why = plan.sentence(), "published");
-        // Ordering: only now. What is not logged is followed by no one.
+        // Ordering: only now. A plan that is not logged is not followed by any node.
         let (now, mut state) = (self.now(), self.state.lock());
         if let Some(core) = &mut state.core {
             core.on_logged(plan, now)?;
@@ -349,7 +349,7 @@ impl PowerManager {
         }
     }
 
-    /// What the core makes of now. `None`: the cluster is not known yet.
+    /// The core's decision for now. `None`: the cluster is not known yet.
     fn decide(&self, now: Now) -> Result<Option<Decision>> {
         let state = self.state.lock();
         let (Some(core), Some(known)) = (&state.core, &state.known) else { return Ok(None) };
@@ -388,7 +388,7 @@ impl PowerManager {
     async fn follow(&self, call: pb::FollowSource) -> Result<()> {
         let feed = Feed::from_call(call, self.now().wall_ms)?;
         let mut reader = feed.open(&self.runtime)?;
-        // Who names a source wants to hear at once that nobody answers there.
+        // An operator who names a source wants an error at once if no server answers there.
         reader.read(&self.runtime, self.most_watts().unwrap_or(f64::MAX)).await?;
         let _changing = self.changing.lock().await;
         let changed = self.change(|settings| {
@@ -413,7 +413,7 @@ impl PowerManager {
     async fn set_policy(&self, call: pb::SetPolicy) -> Result<()> {
         let policy = call.policy.parse()?;
         let changing = self.changing.lock().await;
-        // What a plan would put out of reach is judged by what lies where now.
+        // The check of a plan that would put copies out of reach needs the places of now.
         self.learn_cluster().await?;
         let wanted = wanted(policy, call.force);
         if let Err(refusal) = self.check_policy(wanted) {
@@ -449,7 +449,7 @@ fn make_core(settings: &Settings, known: &Known, plans: Timetable) -> Result<Man
     Manager::new(settings.core()?, source, settings.battery(full_watts), plans)
 }
 
-/// What each node was seen to do.
+/// The state in which each node was seen.
 fn seen(told: &pb::NodesPowerReply) -> BTreeMap<NodeId, Seen> {
     let seen = |node: &pb::NodePowered| Some((NodeId::new(node.node), Seen::from(status::state(node.state())?)));
     told.nodes.iter().filter_map(seen).collect()

@@ -1,4 +1,4 @@
-//! What an operator has said, and the hardware's figures: a file that survives the manager.
+//! The operator's decisions, and the hardware's figures: a file that survives the manager.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const FORMAT: u32 = 2;
 const LEAD_MS: u64 = 300;
 /// A source is silent when nothing new has come for so long.
 const SILENCE: Duration = Duration::from_secs(30);
-/// A plant that claims to give so many times what the cluster can draw lies.
+/// If a plant claims more than this many times the power that the cluster can draw, the claim is false.
 const PLANT_MOST: f64 = 10.0;
 
 /// Contents of `settings.json` in the manager's directory.
@@ -40,7 +40,7 @@ pub struct Settings {
     pub feed: Option<Feed>,
     /// Assumed when the source is silent or lies, for the whole cluster; none: half of the nodes' draw.
     pub fallback_watts: Option<f64>,
-    /// What switches and always-on nodes draw.
+    /// Power that switches and always-on nodes draw.
     pub base_watts: f64,
     /// Each node's draw at work, and asleep.
     pub active_watts: f64,
@@ -72,7 +72,8 @@ impl From<Override> for Supply {
 }
 
 impl Settings {
-    /// For a cluster whose nodes are frozen: the reference figures, but for the transitions, which take no second.
+    /// For a cluster whose nodes are frozen: the reference figures, except for transitions, which take less than a
+    /// second.
     pub fn new(policy: PolicyKind, interval: Duration) -> Self {
         let reference = NodePower::REFERENCE;
         Self {
@@ -91,7 +92,7 @@ impl Settings {
         }
     }
 
-    /// Refuses what is none.
+    /// Refuses settings that are not valid.
     pub fn check(&self) -> Result<()> {
         self.policy()?;
         if !(100..=86_400_000).contains(&self.interval_ms) {
@@ -136,7 +137,7 @@ impl Settings {
         }
     }
 
-    /// What the core goes by.
+    /// Settings of the core.
     pub fn core(&self) -> Result<CoreSettings> {
         let rotational = if self.force { Rotational::Blink } else { Rotational::Spare };
         let timing = Timing::every(self.interval_ms, 0);

@@ -1,4 +1,4 @@
-//! What `ebb power status` shows.
+//! The answer to `ebb power status`.
 
 use ebb_power::signal::Origin;
 use ebb_power::{Duty, NodeState};
@@ -8,7 +8,7 @@ use ebb_wire::pb;
 use crate::feed::Feed;
 use crate::manager::PowerManager;
 
-/// A state as the power client tells it; none if it does not know.
+/// A state as the power client reports it; none if it does not know.
 pub(crate) const fn state(told: pb::PoweredState) -> Option<NodeState> {
     match told {
         pb::PoweredState::PoweredAsleep => Some(NodeState::Asleep),

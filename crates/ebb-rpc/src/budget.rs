@@ -1,4 +1,4 @@
-//! What the peers of a server may take of it: memory, connections, handshakes. Each peer has a share ([`Fair`]).
+//! Limits for the peers of a server: memory, connections, handshakes. Each peer has a share ([`Fair`]).
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use crate::PeerInfo;
 use crate::fair::{Fair, Held};
 
-/// Whose share it is: a peer's address without its port, and the host that it declared. The host is the peer's own word, as
-/// all of its identity is: a process that holds the secret and claims many hosts has many shares.
+/// The owner of a share: a peer's address without its port, and the host that it declared. The host is the peer's own
+/// word, as all of its identity is: a process that holds the secret and claims many hosts has many shares.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PeerKey {
     address: String,
@@ -48,14 +48,14 @@ impl<K: Ord + Clone> Clone for Quota<K> {
 }
 
 impl<K: Ord + Clone> Quota<K> {
-    /// `guaranteed`: what each owner gets in its turn, however much others want.
+    /// `guaranteed`: the units that each owner gets in its turn, however much others want.
     pub fn new(units: usize, guaranteed: usize) -> Self {
         Self(Arc::new(Mutex::new(Fair::new(units, guaranteed.min(units)))))
     }
 
-    /// Waits for `units`, at most what is guaranteed to each or half of all.
+    /// Waits for `units`, at most the guaranteed number or half of all.
     ///
-    /// Cancel-safety: dropped, it waits no more, and what it got meanwhile goes back.
+    /// Cancel-safety: dropped, it waits no more, and units that it got meanwhile go back.
     pub async fn take_units(&self, key: &K, units: usize) -> Share<K> {
         if let Some(share) = self.try_take(key, units) {
             return share;
@@ -66,7 +66,7 @@ impl<K: Ord + Clone> Quota<K> {
         granted.await.expect("the quota outlives those who wait for it")
     }
 
-    /// `units`, if nobody waits and the owner may have them now.
+    /// `units`, if no caller waits and the owner may have them now.
     pub fn try_take(&self, key: &K, units: usize) -> Option<Share<K>> {
         let held = self.0.lock().try_take(key, units)?;
         Some(self.share(key.clone(), held))
@@ -78,7 +78,7 @@ impl<K: Ord + Clone> Quota<K> {
         self.share(key.clone(), held)
     }
 
-    /// What this owner has, and what nobody has.
+    /// The units of this owner, and the free ones.
     pub fn told(&self, key: &K) -> (usize, usize) {
         let fair = self.0.lock();
         (fair.held(key), fair.free())
@@ -88,7 +88,7 @@ impl<K: Ord + Clone> Quota<K> {
         Share { quota: self.clone(), key, held }
     }
 
-    /// Hands what is free to those whose turn it is.
+    /// Hands the free units to the waiters whose turn it is.
     fn pass_on(&self) {
         loop {
             let granted = self.0.lock().next_grants(oneshot::Sender::is_closed);
@@ -96,7 +96,8 @@ impl<K: Ord + Clone> Quota<K> {
                 return;
             }
             for (key, held, waiter) in granted {
-                // Who has gone at this very moment gives it back by dropping it, outside of the lock.
+                // A waiter that has gone at this very moment gives them back by dropping the share, outside of the
+                // lock.
                 let _ = waiter.send(self.share(key, held));
             }
         }
@@ -110,14 +111,16 @@ impl<K: Ord + Clone> Drop for Share<K> {
     }
 }
 
-/// Requests of up to so many bytes have memory of their own: calls that say who lives and who holds what wait for no bulk.
+/// Requests of up to so many bytes have memory of their own. So calls about sessions and leases never wait for bulk
+/// data.
 pub(crate) const SMALL: usize = 64 << 10;
 /// Of the memory, the part for them: one in so many.
 const SMALL_PART: usize = 8;
 
-/// Bytes that requests and answers may take in memory. Requests wait for their part before they are read; answers, which are
-/// in memory already, are charged to their peer without waiting, and so hold back its later requests. What is in memory is
-/// then at most the bound and the answers of the requests in progress, and answers never wait for requests: no deadlock.
+/// Bytes that requests and answers may take in memory. Requests wait for their part before they are read. Answers,
+/// which are in memory already, are charged to their peer without waiting, and so hold back its later requests. The
+/// memory is then bounded by the limit and the answers of the requests in progress. Answers never wait for requests: no
+/// deadlock.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     small: Quota<PeerKey>,
@@ -125,7 +128,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// `largest`: the largest request. It fits, whatever `bytes` is: a peer that sends one would wait for ever.
+    /// `largest`: the largest request. It always fits, also if `bytes` is smaller: a peer that sends one would wait for
+    /// ever.
     pub fn new(bytes: usize, largest: usize) -> Self {
         let small = (bytes / SMALL_PART).max(4 * SMALL);
         let large = bytes.saturating_sub(small).max(largest);

@@ -1,4 +1,4 @@
-//! One connection to a peer, seen from the caller: requests go out from whoever asks, answers come in through a task.
+//! One connection to a peer, seen from the caller: each caller writes its request, and a task reads the answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -151,9 +151,9 @@ impl Ticket<'_> {
         outcome.unwrap_or_else(|_| Outcome::Broken(err!(Disconnected, "the connection was dropped")))
     }
 
-    /// Notes that the deadline passed. A connection on which several calls in a row passed theirs without a byte from
-    /// the peer is closed: it may be frozen, or cut off without our kernel having noticed, and a new connection
-    /// will find out. (Kernels of frozen processes still acknowledge what is sent to them.)
+    /// Records that the deadline passed. A connection on which several calls in a row passed theirs without a byte from
+    /// the peer is closed. The peer may be frozen, or cut off without our kernel having noticed, and a new connection
+    /// will find out. (The kernel of a frozen process still acknowledges bytes.)
     pub fn deadline_passed(mut self) {
         self.note_silence();
     }
@@ -199,7 +199,7 @@ async fn write_requests(requests: Outbox<Waiting>, pending: Arc<Pending>) {
     pending.close(&error);
 }
 
-/// What came in on a connection.
+/// An arrival on a connection.
 enum Arrival {
     Answer,
     /// The peer takes no further request, and has answered all that it took.
@@ -253,7 +253,8 @@ async fn read_answer(reader: &mut FrameReader, pending: &Pending, link: &Link) -
     if let (true, Err(error)) = (is_goodbye, &answer) {
         return Ok(Arrival::Goodbye(error.clone()));
     }
-    // Ordering: counted before the caller knows, so that a caller who reads the counters finds its own calls.
+    // Ordering: counted before the caller gets the answer, so that a caller that reads the counters finds its own
+    // calls.
     link.count_call();
     pending.answer(header.request, answer);
     Ok(Arrival::Answer)

@@ -21,7 +21,7 @@ pub const SMALL_CALL_MAX: usize = 64 << 10;
 const BULK_LANES: usize = 2;
 /// Times that a request which was not taken is tried on a new connection.
 const SENDS_MAX: u32 = 3;
-/// Peers remembered before those that nobody uses are forgotten.
+/// Number of remembered peers above which unused ones are forgotten.
 const PEERS_SOFT_MAX: usize = 256;
 
 /// A good answer.
@@ -64,13 +64,13 @@ impl Connector {
         channel
     }
 
-    /// What its connections carried.
+    /// The traffic of its connections.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.origin.counters
     }
 
-    /// Who this process says it is.
+    /// The identity that this process declares.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.origin.identity

@@ -101,7 +101,7 @@ impl Link {
         Self { counters: counters.clone(), between_hosts: own != peer }
     }
 
-    /// A link to somebody who has proved nothing: not known to be on this host, so it counts as network.
+    /// A link to a peer that has proved nothing: not known to be on this host, so it counts as network.
     pub fn to_stranger(counters: &Counters) -> Self {
         Self { counters: counters.clone(), between_hosts: true }
     }

@@ -1,15 +1,15 @@
-//! One bounded resource for many who want it, so that nobody takes it all. Pure.
+//! One bounded resource that many owners share, so that none can take all of it. Pure.
 //!
-//! Each has an account under its key. A wish is granted
-//! - as soon as there is room, if its owner then has no more than what is guaranteed to each;
-//! - otherwise only while its owner has no more than what is left for all others: one greedy owner ends with half, two with a
-//!   third each, and there is always something left for the next.
+//! Each owner has an account under its key. A wish is granted
+//! - as soon as there is room, if its owner then has no more than the guaranteed units;
+//! - otherwise only while its owner has no more than is left for all others: one greedy owner ends with half, two with
+//! a third each, and there is always something left for the next.
 //!
-//! Those who wait take turns by owner, so a long line of one owner delays only its own wishes.
+//! Waiters take turns by owner, so a long line of one owner delays only its own wishes.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The accounts. `W` is who waits, as the caller knows it.
+/// The accounts. `W` is the caller's handle of a waiter.
 #[derive(Debug)]
 pub(crate) struct Fair<K, W> {
     free: usize,
@@ -25,19 +25,19 @@ struct Account<W> {
     line: VecDeque<(usize, W)>,
 }
 
-/// What an owner has of the resource.
+/// An owner's part of the resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Held {
     /// Counts for its owner.
     pub charged: usize,
-    /// Of that, what others cannot have meanwhile.
+    /// Of that, the units that others cannot have meanwhile.
     pub taken: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Now,
-    /// As soon as there is room: nobody overtakes it.
+    /// As soon as there is room: nothing overtakes it.
     WhenFree,
     /// Its owner has enough already.
     NotYet,
@@ -48,12 +48,12 @@ impl<K: Ord + Clone, W> Fair<K, W> {
         Self { free: units, guaranteed, accounts: BTreeMap::new(), turns: VecDeque::new() }
     }
 
-    /// What nobody has.
+    /// The free units.
     pub fn free(&self) -> usize {
         self.free
     }
 
-    /// What this owner has.
+    /// The units of this owner.
     pub fn held(&self, key: &K) -> usize {
         self.accounts.get(key).map_or(0, |account| account.held)
     }
@@ -69,7 +69,7 @@ impl<K: Ord + Clone, W> Fair<K, W> {
         }
     }
 
-    /// Takes units if nobody waits and they may be had at once.
+    /// Takes units if no wish waits and they are free for this owner now.
     pub fn try_take(&mut self, key: &K, units: usize) -> Option<Held> {
         let is_free = self.turns.is_empty() && self.verdict(key, units) == Verdict::Now;
         is_free.then(|| self.grant(key, units, units))
@@ -92,7 +92,7 @@ impl<K: Ord + Clone, W> Fair<K, W> {
         self.accounts.entry(key.clone()).or_insert_with(|| Account { held: 0, line: VecDeque::new() })
     }
 
-    /// Joins the line of its owner. [`Fair::next_grants`] tells when it is its turn.
+    /// Joins the line of its owner. [`Fair::next_grants`] returns it when its turn has come.
     pub fn wait(&mut self, key: &K, units: usize, waiter: W) {
         let line = &mut self.account(key).line;
         line.push_back((units, waiter));
@@ -101,7 +101,7 @@ impl<K: Ord + Clone, W> Fair<K, W> {
         }
     }
 
-    /// Gives back what was taken.
+    /// Gives taken units back.
     pub fn give_back(&mut self, key: &K, held: Held) {
         self.free += held.taken;
         self.account(key).held -= held.charged;
@@ -114,7 +114,7 @@ impl<K: Ord + Clone, W> Fair<K, W> {
         }
     }
 
-    /// Those whose turn has come, with what they got. `is_gone`: whether somebody waits no more.
+    /// The waiters whose turn has come, with their units. `is_gone`: whether a waiter waits no more.
     pub fn next_grants(&mut self, is_gone: impl Fn(&W) -> bool) -> Vec<(K, Held, W)> {
         let mut grants = Vec::new();
         let mut passed_over = 0;
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(take_all(&mut pool, 1, 10).len(), 12);
         assert_eq!(take_all(&mut pool, 2, 10).len(), 6);
         assert_eq!(take_all(&mut pool, 3, 10).len(), 3);
-        assert!(pool.try_take(&4, 20).is_some(), "what is guaranteed to each is there");
+        assert!(pool.try_take(&4, 20).is_some(), "the guaranteed units are there");
     }
 
     #[test]
@@ -235,11 +235,11 @@ mod tests {
         pool.give_back(&1, held);
         let granted: Vec<u32> = pool.next_grants(|waiter| *waiter < 3).into_iter().map(|(.., waiter)| waiter).collect();
         assert_eq!(granted, [9]);
-        assert_eq!(pool.accounts.len(), 1, "who has nothing and wants nothing is forgotten");
+        assert_eq!(pool.accounts.len(), 1, "an owner without units and wishes is forgotten");
     }
 
     proptest! {
-        /// Whatever comes: never more than there is, and once all is given back nobody waits.
+        /// In any order of wishes: never more than there is, and once all is given back no wish waits.
         #[test]
         fn nothing_is_lost_and_nobody_waits_for_ever(wishes in proptest::collection::vec((0..5_u8, 1..20_usize, any::<bool>()), 1..80)) {
             let mut pool = Pool::new(40, 20);

@@ -11,8 +11,8 @@
 //!   |  Welcome                                           |   or Failure: the client has another secret; full
 //!   |<---------------------------------------------------|
 //! ```
-//! Frames are read one by one into a buffer of [`HANDSHAKE_LEN_MAX`] bytes, never past their end. Whoever refuses says
-//! why, so both sides can tell their operator. The caller bounds the time.
+//! Frames are read one by one into a buffer of [`HANDSHAKE_LEN_MAX`] bytes, never past their end. A side that refuses
+//! gives its reason, so both sides can inform their operator. The caller bounds the time.
 
 use ebb_runtime::{Runtime, Stream};
 use ebb_types::{Error, ErrorKind, HostName, Result, bail, err};
@@ -217,7 +217,7 @@ impl<'a> Wire<'a> {
         &self.stream.peer
     }
 
-    /// Counts what went over the wire, now that it is known to whom.
+    /// Counts the bytes of the handshake, now that the peer is known.
     fn count_bytes(&self, counters: &Counters, identity: &Identity, outcome: Result<PeerInfo>) -> Result<PeerInfo> {
         let link = match &outcome {
             Ok(peer) => Link::new(counters, &identity.host, &peer.host),
@@ -232,7 +232,7 @@ impl<'a> Wire<'a> {
         self.send_frame(FrameKind::Hello, &message.encode_to_vec()).await
     }
 
-    /// Tells the other side why; that it may not hear it is fine, it sees the connection end.
+    /// Sends the reason to the other side. It may be lost: the other side then sees the connection end.
     async fn refuse(&mut self, refusal: &Error) {
         let mut detail = refusal.detail().to_owned();
         detail.truncate(detail.floor_char_boundary(HANDSHAKE_LEN_MAX / 2));

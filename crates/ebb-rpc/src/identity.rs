@@ -1,4 +1,4 @@
-//! Who a process is to its peers.
+//! The identity of a process towards its peers.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a process says of itself in the handshake.
+/// The identity that a process declares in the handshake.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The cluster it belongs to.
@@ -61,7 +61,7 @@ pub struct Identity {
     pub role: String,
 }
 
-/// What the handshake told about the other side.
+/// The other side, as the handshake describes it.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
     /// Its declared host.

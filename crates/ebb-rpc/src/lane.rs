@@ -18,7 +18,7 @@ const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Longest pause between two dials.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// What every lane of a process shares.
+/// The state that all lanes of a process share.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub runtime: Runtime,
@@ -40,7 +40,7 @@ type Dialed = Option<Result<Arc<Connection>>>;
 enum State {
     /// Never used, or the last connection broke.
     Down,
-    /// A task is dialing; all who need the connection watch it.
+    /// A task is dialing; all callers that need the connection watch it.
     Dialing(watch::Receiver<Dialed>),
     Up(Arc<Connection>),
     /// The last dials failed.
@@ -60,13 +60,13 @@ impl Lane {
     pub fn load(&self) -> usize {
         match &*self.state.lock() {
             State::Up(connection) => connection.load(),
-            // Whoever dials is about to call.
+            // The caller that dials is about to call.
             State::Dialing(_) => 1,
             State::Down | State::Resting { .. } => 0,
         }
     }
 
-    /// Whether nobody would miss it.
+    /// Whether it has no connection and no caller.
     pub fn is_idle(&self) -> bool {
         match &*self.state.lock() {
             State::Up(connection) => connection.load() == 0 || !connection.is_usable(),
@@ -75,10 +75,10 @@ impl Lane {
         }
     }
 
-    /// The connection, dialed if there is none. Fails at once while the lane rests after a failed dial: whoever calls
-    /// may know another peer to ask.
+    /// The connection, dialed if there is none. Fails at once while the lane rests after a failed dial: the caller may
+    /// have another peer to ask.
     ///
-    /// Cancel-safety: a dial goes on without the caller who began it, others may wait for it.
+    /// Cancel-safety: a dial goes on without the caller that began it, because others may wait for it.
     pub async fn connection(&self) -> Result<Arc<Connection>> {
         let mut dialing = {
             let mut state = self.state.lock();
@@ -134,14 +134,14 @@ impl Lane {
 
     fn rest(&self, failures: u32, error: Error) -> State {
         let longest = BACKOFF_MAX.min(BACKOFF_MIN * 2u32.saturating_pow(failures.min(16)));
-        // Half of it by chance, so that many who lost one peer do not come back in one moment.
+        // Half of it by chance, so that many callers that lost one peer do not come back in one moment.
         let millis = u64::try_from(longest.as_millis()).expect("at most a second");
         let pause = Duration::from_millis(millis / 2 + self.origin.runtime.random_u64() % (millis / 2 + 1));
         State::Resting { failures: failures.saturating_add(1), until: self.origin.runtime.now().after(pause), error }
     }
 }
 
-/// Nothing was asked yet, so whatever went wrong is safe to repeat, except a refusal.
+/// No request was sent yet, so every failure is safe to repeat, except a refusal.
 fn not_reached(address: &str, error: Error) -> Error {
     match error.kind() {
         ErrorKind::Disconnected | ErrorKind::Timeout | ErrorKind::Io => err!(Unreachable, "{address}: {error}"),

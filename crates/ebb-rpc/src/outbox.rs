@@ -1,8 +1,9 @@
-//! What goes out on a connection: written by whoever has something to say, while that takes no waiting.
+//! The outgoing frames of a connection: each caller writes its own, while that takes no waiting.
 //!
-//! Handing a frame to a writing task costs a change of thread, 8 to 27 us, and nearly every frame fits into the socket at
-//! once. So the one who has a frame writes it, and what others put in meanwhile; only a write that would have to wait, and
-//! large frames, whose copying is better done beside other work, go to the connection's own task.
+//! Handing a frame to a writing task costs a change of thread, 8 to 27 us, and nearly every frame fits into the socket
+//! at once. So a caller with a frame writes it, and frames that others put in meanwhile. Two kinds go to the
+//! connection's own task: writes that would have to wait, and large frames, whose copying is better done beside other
+//! work.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,13 +24,13 @@ const LARGE: u64 = 64 << 10;
 
 /// Something to write.
 pub(crate) trait Outgoing: Send + 'static {
-    /// What is kept until it has been written, or given up.
+    /// Resources that are held until the frame has been written, or given up.
     type Held: Send;
 
     /// Bytes of the frame.
     fn len(&self) -> u64;
 
-    /// The frame, now that its turn has come. `None`: nobody waits for it any more.
+    /// The frame, now that its turn has come. `None`: its caller does not wait for it any more.
     fn unpack(self) -> Option<(Frame, Self::Held)>;
 }
 
@@ -45,7 +46,7 @@ struct Shared<T> {
 struct State<T> {
     /// In the order in which they go out.
     waiting: VecDeque<T>,
-    /// Nobody writes now.
+    /// The writer, while no caller writes.
     idle: Option<FrameWriter>,
     /// More is about to come.
     is_held: bool,
@@ -75,9 +76,9 @@ impl<T: Outgoing> Outbox<T> {
         Self(Arc::new(Shared { state: Mutex::new(state), news: Notify::new() }))
     }
 
-    /// Sends something as soon as what was put in before has gone out. An error: the connection is over.
+    /// Sends a frame as soon as earlier ones have gone out. An error: the connection is over.
     ///
-    /// Does not wait, and bounds nothing: whoever calls holds a place of a bounded number.
+    /// Does not wait, and has no bound of its own: each caller holds a place of a bounded number.
     pub fn put(&self, outgoing: T) -> Result<()> {
         let is_large = outgoing.len() >= LARGE;
         let writer = {
@@ -91,14 +92,14 @@ impl<T: Outgoing> Outbox<T> {
             }
             state.idle.take()
         };
-        // Else who writes now comes to it.
+        // Otherwise the present writer comes to it.
         if let Some(writer) = writer {
             self.write(writer, is_large);
         }
         Ok(())
     }
 
-    /// Holds what is put in back during one poll of `work`, so that answers to what came together go out together.
+    /// Holds frames back during one poll of `work`, so that answers to requests that came together go out together.
     pub fn gather<R>(&self, work: impl FnOnce() -> R) -> R {
         self.0.state.lock().is_held = true;
         let done = work();
@@ -113,7 +114,7 @@ impl<T: Outgoing> Outbox<T> {
         done
     }
 
-    /// Writes what waits, here as far as that takes no waiting.
+    /// Writes the waiting frames, here as far as that takes no waiting.
     fn write(&self, writer: FrameWriter, is_large: bool) {
         let mut job: Job = Box::pin(write_waiting(self.0.clone(), writer));
         // The task polls again at once, so nothing that this poll did not wait to hear of is lost.
@@ -128,7 +129,7 @@ impl<T: Outgoing> Outbox<T> {
         self.0.close(error);
     }
 
-    /// Does the writes that wait. Returns, with what was wrong, when the connection is over.
+    /// Does the writes that wait. Returns the error when the connection is over.
     ///
     /// Cancel-safety: dropping the future may leave a frame half written; the connection is only good for dropping then.
     pub async fn run(self) -> Error {

@@ -1,7 +1,7 @@
 //! How slow a peer may be. Pure.
 //!
-//! What a peer sends or takes holds memory of the server for as long as it is under way. A bound on the time without a byte
-//! alone lets a peer hold it for months with a byte now and then, so there is a least rate, too.
+//! A frame that a peer sends or takes holds memory of the server for as long as it is under way. A bound on the time
+//! without a byte alone lets a peer hold it for months with a byte now and then, so there is a least rate, too.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ebb_runtime::Moment;
 /// Bounds on a frame that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Longest time without a byte, and what a frame may take beyond its bytes at the least rate.
+    /// Longest time without a byte, and the time that a frame may take beyond its bytes at the least rate.
     pub stall: Duration,
     /// Least rate over a frame.
     pub bytes_per_sec_min: u64,

@@ -57,7 +57,7 @@ impl Pending {
         Ok((request, receiver))
     }
 
-    /// Notes that bytes of the request are about to be written; false if nobody waits for it any more.
+    /// Records that bytes of the request are about to be written; false if its caller does not wait any more.
     pub fn mark_sent(&self, request: u64) -> bool {
         match self.0.lock().waiting.get_mut(&request) {
             Some(waiting) => {
@@ -68,17 +68,17 @@ impl Pending {
         }
     }
 
-    /// Whether somebody still waits for this call.
+    /// Whether the caller still waits for this call.
     pub fn is_waiting(&self, request: u64) -> bool {
         self.0.lock().waiting.contains_key(&request)
     }
 
-    /// Forgets a call whose caller gave up.
+    /// Forgets a call that its caller gave up.
     pub fn forget(&self, request: u64) {
         self.0.lock().waiting.remove(&request);
     }
 
-    /// Hands an answer to its call, if somebody still waits for it.
+    /// Hands an answer to its call, if the caller still waits for it.
     pub fn answer(&self, request: u64, answer: Result<RawReply>) {
         let waiting = self.0.lock().waiting.remove(&request);
         if let Some(waiting) = waiting {

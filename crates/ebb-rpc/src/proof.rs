@@ -1,8 +1,8 @@
-//! Proof of the cluster secret: a keyed hash over everything that both sides said.
+//! Proof of the cluster secret: a keyed hash over all that both sides sent.
 //!
-//! Each side hashes both nonces, so an old exchange proves nothing; its own side, so a proof cannot be sent back to
-//! the one who made it; and cluster, hosts and roles, so nobody between the two can change them. HMAC (RFC 2104) with
-//! SHA-256; fields carry their length, so no two transcripts hash the same bytes.
+//! Each side hashes both nonces, so an old exchange proves nothing; its own side, so a proof cannot be sent back to its
+//! author; and cluster, hosts and roles, so no process between the two can change them. HMAC (RFC 2104) with SHA-256;
+//! fields carry their length, so no two transcripts hash the same bytes.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -12,14 +12,14 @@ use crate::identity::Secret;
 /// Bytes of a nonce.
 pub(crate) const NONCE_LEN: usize = 32;
 
-/// Whose proof it is.
+/// The side that proves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     Client,
     Server,
 }
 
-/// What both sides said before the proofs.
+/// The messages of both sides before the proofs.
 #[derive(Clone, Debug)]
 pub(crate) struct Transcript<'a> {
     pub protocol: u32,

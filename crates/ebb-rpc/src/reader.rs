@@ -15,9 +15,8 @@ use crate::pace::{Course, Pace};
 /// Bytes taken from the socket at once when looking for headers: several small frames, little of a big one.
 const BUFFER_LEN: usize = 16 << 10;
 
-/// Reads frames. Headers and small messages come through a buffer, so that a burst of them costs one system call;
-/// everything long is read from the socket straight into a buffer of its exact size, which can then be handed on
-/// uncopied.
+/// Reads frames. Headers and small messages come through a buffer, so that a burst of them costs one system call. Long
+/// messages are read from the socket straight into a buffer of their exact size, which can then be handed on uncopied.
 ///
 /// Cancel-safety: a reader whose future was dropped in the middle of a frame can pass over the frame's rest
 /// ([`FrameReader::skip_rest`]), and no more.
@@ -32,7 +31,7 @@ pub(crate) struct FrameReader {
     course: Option<Course>,
     /// Bytes of the frame that have not been handed out.
     rest: usize,
-    /// Bytes that have arrived so far: a sign of life for those who wait.
+    /// Bytes that have arrived so far: a sign of life for waiting calls.
     arrived: Arc<AtomicU64>,
 }
 
@@ -43,7 +42,7 @@ impl FrameReader {
         Self { read, buffer, link, peer, runtime, pace, course: None, rest: 0, arrived }
     }
 
-    /// Bytes that have arrived, for those who want to know whether the peer says anything at all.
+    /// Bytes that have arrived. They show whether the peer sends anything at all.
     pub fn arrived(&self) -> Arc<AtomicU64> {
         self.arrived.clone()
     }
@@ -69,7 +68,7 @@ impl FrameReader {
         Ok(Some(header))
     }
 
-    /// The peer's time for the frame begins now: it was we who did not read.
+    /// The peer's time for the frame begins now: it was this side that did not read.
     pub fn restart_clock(&mut self) {
         self.course = self.pace.map(|pace| pace.start_course(self.rest as u64, self.runtime.now()));
     }
@@ -79,7 +78,7 @@ impl FrameReader {
         if len == 0 {
             return Ok(Bytes::new());
         }
-        // What is long is often on its way to a disk.
+        // Long data are often on their way to a disk.
         let mut out = transfer_buffer(len);
         loop {
             let buffered = self.buffer.len().min(len - out.len());
@@ -90,13 +89,13 @@ impl FrameReader {
             if rest == 0 {
                 return Ok(out.freeze());
             }
-            // A short rest goes through the buffer: what follows it comes along for free.
+            // A short rest goes through the buffer: the bytes behind it come along for free.
             let direct = (rest >= BUFFER_LEN / 2).then_some((&mut out, rest));
             self.read_more(direct).await?;
         }
     }
 
-    /// Passes over what is left of the frame without keeping it.
+    /// Reads and drops the rest of the frame.
     pub async fn skip_rest(&mut self) -> Result<()> {
         loop {
             let count = self.buffer.len().min(self.rest);
@@ -109,7 +108,7 @@ impl FrameReader {
         }
     }
 
-    /// Reads and drops whatever comes, until the peer closes the connection.
+    /// Reads and drops all bytes until the peer closes the connection.
     pub async fn drop_rest(&mut self) {
         loop {
             self.buffer.clear();
@@ -157,7 +156,7 @@ impl FrameReader {
     }
 
     fn count(&self, read: std::io::Result<usize>) -> Result<usize> {
-        // Whatever ails a connection that stood, its calls may have been done: the kind is always the same.
+        // On a connection that stood, calls may have been done, independent of the error: the kind is always the same.
         let count = read.map_err(|error| err!(Disconnected, "connection to {}: {error}", self.peer))?;
         self.link.received(count as u64);
         self.arrived.fetch_add(count as u64, Ordering::Relaxed);

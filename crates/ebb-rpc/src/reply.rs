@@ -85,7 +85,7 @@ impl Drop for Reply {
 pub(crate) struct Answered {
     pub runtime: Runtime,
     pub frame: Frame,
-    /// After this nobody waits for it.
+    /// After this the caller does not wait for it.
     pub expires: Moment,
     pub memory: Share<PeerKey>,
     pub place: OwnedSemaphorePermit,
@@ -99,8 +99,8 @@ impl Outgoing for Answered {
     }
 
     fn unpack(self) -> Option<(Frame, Self::Held)> {
-        // Nobody waits any more for big answers that are late. Something is sent in any case: it tells the caller that we live, and
-        // a request that was never answered would count as not begun when the server ends.
+        // The caller does not wait any more for a big answer that is late. Something is sent in any case. It shows the
+        // caller that this server lives, and a request without an answer would count as not begun when the server ends.
         let is_wanted = self.frame.is_small() || self.expires >= self.runtime.now();
         let frame = if is_wanted {
             self.frame

@@ -1,8 +1,8 @@
 //! One connection of a server: requests in, answers out.
 //!
-//! A request is begun where it was read, up to its first waiting point; what is not answered by then goes on as a task of its
-//! own. So what is answered from memory costs no change of thread. Large requests are tasks from the start: the next one is
-//! read meanwhile.
+//! A request begins where it was read, up to its first waiting point; if it is not answered by then, it goes on as a
+//! task of its own. So an answer from memory costs no change of thread. Large requests are tasks from the start: the
+//! next one is read meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ const LARGE: u32 = 64 << 10;
 /// the goodbye might be lost with it.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
-/// What the connections of a server share.
+/// The state that the connections of a server share.
 pub(crate) struct Common {
     pub runtime: Runtime,
     pub service: Arc<dyn Service>,
@@ -160,7 +160,8 @@ impl Served {
         let received = if bytes <= SMALL {
             Some(self.receive(bytes, message_len, payload_len).await?)
         } else {
-            // What is large holds memory that others wait for: no longer than its caller waits for the answer.
+            // A large request holds memory that others wait for. So it runs no longer than its caller waits for the
+            // answer.
             let runtime = self.common.runtime.clone();
             tokio::select! {
                 biased;

@@ -27,7 +27,7 @@ pub struct Request {
     pub message: Bytes,
     /// Raw bytes beside it.
     pub payload: Bytes,
-    /// Who asks.
+    /// The caller.
     pub peer: Arc<PeerInfo>,
     /// How long the caller waits, from receipt.
     pub deadline: Duration,
@@ -74,7 +74,7 @@ impl Answer {
     }
 }
 
-/// What a service's method returns.
+/// The result of a service's method.
 pub type ServiceFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
 
 /// Something that answers requests. Each request runs as its own task.
@@ -149,8 +149,8 @@ impl Server {
         Self::run_until(runtime, listener, identity, counters, options, service, never).await
     }
 
-    /// The same until `stop` completes; then takes no further request, answers those in progress, tells callers that it took no
-    /// other, and returns, at the latest after [`DRAIN_MAX`].
+    /// The same until `stop` completes. Then takes no further request, answers those in progress, informs callers that
+    /// it took no other, and returns, at the latest after [`DRAIN_MAX`].
     pub async fn run_until(
         runtime: Runtime,
         listener: Listener,
@@ -183,7 +183,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const STRANGERS: usize = 8;
 /// Connections that a peer has as long as there are any: those of one client to a server.
 const CONNECTIONS_GUARANTEED: usize = 8;
-/// Refused strangers are told of at most this often.
+/// Refused strangers are logged at most this often.
 const REFUSAL_LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// Lets peers in that prove themselves.
@@ -203,7 +203,7 @@ struct Entrance {
     refusals: Mutex<Refusals>,
 }
 
-/// Strangers refused since the log last told of one.
+/// Strangers refused since the last log line about them.
 #[derive(Default)]
 struct Refusals {
     quiet_until: Moment,

@@ -1,4 +1,4 @@
-//! What the other tests share: worlds, a service to call, and a relay that breaks connections on purpose.
+//! Parts that the other tests share: worlds, a service to call, and a relay that breaks connections on purpose.
 
 /// A test of `fn name(runtime)` on Linux and one in virtual worlds of a few seeds.
 macro_rules! both {
@@ -143,7 +143,7 @@ impl Service for Echo {
     }
 }
 
-/// Bytes that tell where they come from.
+/// Bytes that show their offset.
 pub fn pattern(offset: u64, len: usize) -> Bytes {
     (offset..offset + len as u64).map(|at| (at % 251) as u8).collect::<Vec<_>>().into()
 }

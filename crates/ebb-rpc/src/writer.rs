@@ -140,7 +140,7 @@ pub(crate) struct FrameWriter {
     runtime: Runtime,
     /// A peer that takes bytes more slowly is given up.
     pace: Option<Pace>,
-    /// What goes out next, in order.
+    /// The next bytes to write, in order.
     buffers: VecDeque<Bytes>,
     /// Headers and small pieces behind `buffers`, copied together: one buffer for the kernel instead of many.
     small: BytesMut,
@@ -238,13 +238,13 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// What is written next has so many bytes.
+    /// The next frame has so many bytes.
     fn start_course(&self, len: u64) -> Option<Course> {
         self.pace.map(|pace| pace.start_course(len, self.runtime.now()))
     }
 
     fn broken(&self, error: &std::io::Error) -> Error {
-        // Whatever ails a connection that stood, its calls may have been done: the kind is always the same.
+        // On a connection that stood, calls may have been done, independent of the error: the kind is always the same.
         err!(Disconnected, "connection to {}: {error}", self.peer)
     }
 }

@@ -1,4 +1,4 @@
-//! What a world must offer.
+//! The interface that each world implements.
 
 use std::future::Future;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub trait Backend: Send + Sync + 'static {
     fn sleep(&self, span: Duration) -> Work<'static, ()>;
     /// Starts a task; the returned closure stops it.
     fn spawn(&self, name: &'static str, work: Work<'static, ()>) -> Box<dyn Fn() + Send + Sync>;
-    /// Polls `work` here; what is left is a task at the latest when it is woken.
+    /// Polls `work` here. If it is not ready, the rest becomes a task, at the latest when it is woken.
     fn run_or_spawn(&self, name: &'static str, mut work: Work<'static, ()>) {
         // The task polls again at once, so nothing that this poll did not wait to hear of is lost.
         if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {

@@ -1,7 +1,7 @@
-//! What both worlds promise, as tests that run on each.
+//! Tests of the promises that both worlds keep. They run on each world.
 //!
-//! Whatever is tested here, code above may rely on; what differs between the worlds is not tested here and may not be
-//! relied on.
+//! Code above may rely on all that is tested here. Differences between the worlds are not tested here, and code may not
+//! rely on them.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod disk;

@@ -1,11 +1,11 @@
 //! Files and directories.
 //!
 //! Durability is POSIX's at its weakest: written bytes may be lost, in any order and torn, until [`File::sync_data`]
-//! has returned; a new, renamed or removed name may be lost until [`Disk::sync_dir`] of its directory has returned
-//! (for a rename: of the target's). A failed sync says nothing of what is on stable storage, and the next one may
-//! succeed all the same. The virtual disk loses exactly that at a crash.
+//! has returned; a new, renamed or removed name may be lost until [`Disk::sync_dir`] of its directory has returned (for
+//! a rename: of the target's). After a failed sync it is not known which bytes are on stable storage, and the next one
+//! may succeed all the same. The virtual disk loses exactly that at a crash.
 //!
-//! Cancel-safety: what was asked of a disk is carried out even if its future is dropped.
+//! Cancel-safety: an operation on a disk is carried out even if its future is dropped.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use ebb_types::Result;
 
 use crate::backend::Work;
 
-/// What a disk wants offsets, lengths and places in memory to be multiples of, to take bytes from where they are: more
-/// than any does (`STATX_DIOALIGN` of statx(2)).
+/// The alignment of offsets, lengths and places in memory that a disk needs to take bytes from where they are. It is
+/// more than any disk needs (`STATX_DIOALIGN` of statx(2)).
 pub const ALIGNMENT: usize = 4096;
 
 /// Pieces of at least this size go to the disk from where they are, around the page cache, if they lie right: three block
@@ -56,11 +56,12 @@ pub struct Space {
     pub capacity_bytes: u64,
     /// That this process may still use.
     pub free_bytes: u64,
-    /// Of the file system: two paths of one number share its space, wherever they are told of. 0: not known.
+    /// Of the file system: two paths of one number share its space, also if they belong to different volumes or
+    /// processes. 0: not known.
     pub device: u64,
 }
 
-/// What a back end's file is.
+/// A file of a back end.
 // An empty file is nothing special here.
 #[allow(clippy::len_without_is_empty)]
 pub trait FileBackend: Send + Sync + 'static {
@@ -119,7 +120,7 @@ impl File {
         self.backend.sync_data().await
     }
 
-    /// Cuts or grows the file; what is new reads as zero.
+    /// Cuts or grows the file; the new part reads as zero.
     pub async fn set_len(&self, len: u64) -> Result<()> {
         self.backend.set_len(len).await
     }
@@ -157,7 +158,7 @@ impl fmt::Debug for File {
     }
 }
 
-/// What a back end's set of disks is.
+/// A set of disks of a back end.
 pub trait DiskBackend: Send + Sync + 'static {
     /// See [`Disk::open`].
     fn open<'a>(&'a self, path: &'a Path, mode: OpenMode) -> Work<'a, Result<File>>;
@@ -181,7 +182,7 @@ pub trait DiskBackend: Send + Sync + 'static {
     fn file_system<'a>(&'a self, path: &'a Path) -> Work<'a, Result<FileSystem>>;
 }
 
-/// What a back end's file system is.
+/// A file system of a back end.
 pub trait FileSystemBackend: Send + Sync + 'static {
     /// See [`FileSystem::sync_all`].
     fn sync_all(&self) -> Work<'_, Result<()>>;
@@ -198,8 +199,8 @@ impl FileSystem {
     }
 
     /// Returns when all that was written to any file of it, and every change of names, before the call is on stable
-    /// storage (syncfs(2)), whoever wrote it. Fails, once, if something that was written since this value was made could
-    /// not be stored: also something of others. For very many files it costs a fraction of syncing each.
+    /// storage (syncfs(2)), by any process. Fails, once, if something that was written since this value was made could
+    /// not be stored, also by others. For very many files it costs a fraction of syncing each.
     pub async fn sync_all(&self) -> Result<()> {
         self.0.sync_all().await
     }
@@ -238,12 +239,12 @@ impl Disk {
         self.0.read_dir(path).await
     }
 
-    /// Renames a file over whatever has the target's name.
+    /// Renames a file over the file that has the target's name, if there is one.
     pub async fn rename(&self, source: &Path, target: &Path) -> Result<()> {
         self.0.rename(source, target).await
     }
 
-    /// Removes a file's name. Those who hold it open keep reading it.
+    /// Removes a file's name. A process that holds it open can still read it.
     pub async fn remove_file(&self, path: &Path) -> Result<()> {
         self.0.remove_file(path).await
     }
@@ -280,8 +281,9 @@ impl Disk {
         file.read_at(0, usize::try_from(len).expect("a file that fits in memory")).await
     }
 
-    /// Reads a whole small file that [`Disk::replace`] has written, perhaps in an earlier process. What it returns is
-    /// what a crash leaves, too: the sync behind the rename may have failed, and then only the cache has the new name.
+    /// Reads a whole small file that [`Disk::replace`] has written, perhaps in an earlier process. The bytes that it
+    /// returns also survive a crash: the sync behind the rename may have failed, and then only the cache has the new
+    /// name.
     pub async fn read_replaced(&self, path: &Path) -> Result<Bytes> {
         let data = self.read(path).await?;
         self.sync_dir(parent(path)).await?;
@@ -316,7 +318,7 @@ impl fmt::Debug for Disk {
 pub struct DirLock(#[allow(dead_code)] Box<dyn Send + Sync>);
 
 impl DirLock {
-    /// Wraps whatever keeps the lock.
+    /// Wraps the value that keeps the lock.
     pub fn new(guard: impl Send + Sync + 'static) -> Self {
         Self(Box::new(guard))
     }

@@ -97,7 +97,7 @@ impl Runtime {
         self.backend.sleep(span).await;
     }
 
-    /// Runs `work` for at most `span`; then drops it and fails with kind `Timeout`, naming `what`.
+    /// Runs `work` for at most `span`; then drops it and fails with kind `Timeout`. The sentence names `what`.
     pub async fn timeout<T>(&self, span: Duration, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
@@ -115,8 +115,9 @@ impl Runtime {
         task::spawn(&*self.backend, name, work)
     }
 
-    /// Does `work` here and now up to its first waiting point, and the rest as a task that nobody can stop. So what needs
-    /// no waiting costs no change of thread. The caller holds no lock that `work` takes. A panic ends the work alone.
+    /// Does `work` here and now up to its first waiting point, and the rest as a task that cannot be stopped. So work
+    /// that never waits costs no change of thread. The caller holds no lock that `work` takes. A panic ends the work
+    /// alone.
     pub fn run_or_spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let work = Box::pin(work);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.backend.run_or_spawn(name, work))) {
@@ -153,7 +154,7 @@ impl Runtime {
         self.backend.connect(address).await
     }
 
-    /// Listens for processes of this host by a name in the file system; what has the name goes.
+    /// Listens for processes of this host by a name in the file system. A file of that name is removed.
     pub async fn listen_local(&self, path: &Path) -> Result<LocalListener> {
         self.backend.listen_local(path).await
     }

@@ -1,6 +1,6 @@
 //! Connections between processes of one host that carry open files and shared memory beside bytes (unix(7), SCM_RIGHTS).
 //!
-//! What is passed can only be read by whoever receives it, however it was opened by the sender.
+//! The receiver can only read a passed file, even if the sender opened it for writing.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -18,25 +18,25 @@ pub const PARCEL_BYTES_MAX: usize = 1 << 20;
 /// Most things in one parcel.
 pub const PARCEL_THINGS_MAX: usize = 3;
 
-/// What is sent in one piece.
+/// Bytes and things that are sent in one piece.
 #[derive(Clone, Debug, Default)]
 pub struct Parcel {
     /// A message.
     pub bytes: Bytes,
-    /// What goes with it, in order.
+    /// Things that go with it, in order.
     pub things: Vec<Thing>,
 }
 
-/// What can be passed to another process.
+/// A thing that can be passed to another process.
 #[derive(Clone, Debug)]
 pub enum Thing {
-    /// An open file. The receiver can read it for as long as it holds it, whatever becomes of its name.
+    /// An open file. The receiver can read it for as long as it holds it, also when its name is gone.
     File(File),
     /// Memory that both see from then on.
     Words(Words),
 }
 
-/// What a back end's memory is.
+/// The memory of a back end.
 // There is always some.
 #[allow(clippy::len_without_is_empty)]
 pub trait WordsBackend: Send + Sync + 'static {
@@ -78,7 +78,7 @@ impl Words {
         self.0.load(index)
     }
 
-    /// Changes the number at `index`, for everybody who sees it.
+    /// Changes the number at `index`, for every process that shares it.
     ///
     /// # Panics
     /// If there are not so many, or if another process made them.
@@ -98,19 +98,19 @@ impl fmt::Debug for Words {
     }
 }
 
-/// What a back end's listening socket is.
+/// A listening socket of a back end.
 pub trait LocalAccept: Send + Sync + 'static {
     /// See [`LocalListener::accept`].
     fn accept(&self) -> Work<'_, Result<LocalStream>>;
 }
 
-/// What a back end's sending end is.
+/// A sending end of a back end.
 pub trait LocalSend: Send + 'static {
     /// See [`LocalWrite::send`].
     fn send(&mut self, parcel: Parcel) -> Work<'_, Result<()>>;
 }
 
-/// What a back end's receiving end is.
+/// A receiving end of a back end.
 pub trait LocalReceive: Send + 'static {
     /// See [`LocalRead::receive`].
     fn receive(&mut self) -> Work<'_, Result<Option<Parcel>>>;
@@ -141,7 +141,7 @@ pub struct LocalStream {
     pub peer: LocalPeer,
 }
 
-/// What a back end knows of a process.
+/// A process at the other end, in a back end.
 pub trait PeerBackend: Send + Sync + 'static {
     /// See [`LocalPeer::ended`].
     fn ended(&self) -> Work<'_, ()>;
@@ -151,14 +151,14 @@ pub trait PeerBackend: Send + Sync + 'static {
 pub struct LocalPeer(Box<dyn PeerBackend>);
 
 impl LocalPeer {
-    /// Wraps what a back end knows.
+    /// Wraps a back end's peer.
     pub fn new(peer: impl PeerBackend) -> Self {
         Self(Box::new(peer))
     }
 
     /// Returns once the process has ended, by the word of the kernel: all its threads are gone, and nothing of it will
-    /// ever run again. A process that is frozen, or has only closed the connection, has not ended. Never returns if
-    /// the kernel does not tell.
+    /// ever run again. A process that is frozen, or has only closed the connection, has not ended. Never returns if the
+    /// kernel does not report it.
     pub async fn ended(&self) {
         self.0.ended().await;
     }
@@ -181,7 +181,7 @@ impl LocalRead {
 
     /// The next parcel; none when the other side has closed, or its process has ended.
     ///
-    /// Errors: `Protocol` for what is no parcel, `Disconnected`.
+    /// Errors: `Protocol` for bytes that are no parcel, `Disconnected`.
     ///
     /// Cancel-safety: a dropped future loses nothing that has come.
     pub async fn receive(&mut self) -> Result<Option<Parcel>> {

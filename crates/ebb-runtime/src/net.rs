@@ -16,17 +16,17 @@ use crate::disk::File;
 /// cut of the network had healed, calls on an old connection would wait for its next attempt, while a new one is made in a moment.
 pub const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(6);
 
-/// What a back end's reading end is.
+/// A reading end of a back end.
 pub trait StreamRead: AsyncRead + Send + Unpin + 'static {}
 impl<T: AsyncRead + Send + Unpin + 'static> StreamRead for T {}
 
-/// What a back end's writing end is.
+/// A writing end of a back end.
 pub trait StreamWrite: AsyncWrite + Send + Unpin + 'static {
     /// Sends `len` bytes of `file` from `offset` without a copy through user space where the kernel allows it.
     fn send_file<'a>(&'a mut self, file: &'a File, offset: u64, len: u64) -> Work<'a, Result<()>>;
 }
 
-/// What a back end's listening socket is.
+/// A listening socket of a back end.
 pub trait Accept: Send + Sync + 'static {
     /// See [`Listener::accept`].
     fn accept(&self) -> Work<'_, Result<Stream>>;

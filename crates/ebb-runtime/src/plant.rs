@@ -17,7 +17,7 @@ macro_rules! plants {
             /// Every one.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// What people call it.
+            /// Its name on command lines and in logs.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -29,7 +29,7 @@ macro_rules! plants {
 plants! {
     /// A volume answers "synced" without a sync of its journal.
     SkipFsync = "skip-fsync";
-    /// A client takes cached bytes for good whatever version its new lease brings.
+    /// A client trusts cached bytes without regard to the version that its new lease brings.
     StaleRead = "stale-read";
     /// A volume takes writes of an epoch below the one that it promised.
     EpochIgnored = "epoch-ignored";
@@ -37,37 +37,38 @@ plants! {
     TornOverwrite = "torn-overwrite";
     /// The master takes a copy for a move: it deletes the source before the new set is recorded.
     EarlyDelete = "early-delete";
-    /// A client takes what members have received for synced, and acknowledges and commits it.
+    /// A client treats received writes as synced, and acknowledges and commits them.
     CommitUnsynced = "commit-unsynced";
-    /// A client answers fsync at once: what was written is on its way, and that is all.
+    /// A client answers fsync at once, while the writes are still on their way.
     ForgetFsync = "forget-fsync";
-    /// A handoff log confirms what it has not synced.
+    /// A handoff log confirms writes that it has not synced.
     StandinUnsynced = "standin-unsynced";
-    /// A recovery does not read what was logged for members that sleep.
+    /// A recovery does not read the writes that were logged for sleeping members.
     LogIgnored = "log-ignored";
-    /// A proxy gives the parts of a direct write their versions one after the other, and is in nobody's way meanwhile.
+    /// A proxy gives the parts of a direct write their versions one after the other, and blocks no other operation
+    /// meanwhile.
     DirectHalves = "direct-halves";
-    /// What is away from home stays away.
+    /// Copies away from home stay away.
     StaysAway = "stays-away";
-    /// What lies where its chain does not want it stays there.
+    /// Copies at places that their chain does not want stay there.
     StaysMisplaced = "stays-misplaced";
-    /// A master believes what it reads of its log at a start, whether or not it was ever synced.
+    /// A master trusts the log that it reads at a start, even if it was never synced.
     CacheTrusted = "cache-trusted";
-    /// A master that did not run for a while takes for silence what it did not hear.
+    /// A master that did not run for a while treats messages that it missed as silence.
     BlamesSilence = "blames-silence";
-    /// A mount whose host slept lets its kernel go on believing.
+    /// A mount whose host slept lets its kernel trust the cache for longer.
     TrustStandsStill = "trust-stands-still";
     /// A client that cannot give a lease back keeps it as long as it polls, and the master waits.
     KeepsForever = "keeps-forever";
     /// The session of a dead mount ends while its kernel may still answer programs from its pages.
     EndsMountAtOnce = "ends-mount-at-once";
-    /// An open of a file whose name was taken since it was looked up is answered that there is no such name.
+    /// An open fails with "no such name" if the file's name was taken after the lookup.
     OpenDisplaced = "open-displaced";
-    /// The master deletes what the map does not name, however few good copies the set has.
+    /// The master deletes every replica that the map does not name, even if the set has too few good copies.
     MapAlone = "map-alone";
     /// A client keeps the write leases of files that it has closed.
     KeepsIdle = "keeps-idle";
-    /// A master serves whatever others say that they have seen of a newer one.
+    /// A master serves although others report that they have seen a newer state of it.
     OldMasterServes = "old-master-serves";
     /// No node ever counts as gray, however slow it is.
     NeverGray = "never-gray";

@@ -1,8 +1,9 @@
 //! The real world: Linux.
 //!
-//! Sockets are tokio's; files are plain descriptors. What can wait for a disk runs on tokio's blocking pool, except
-//! where the kernel can be asked not to wait (`preadv2` with `RWF_NOWAIT`): a read of cached bytes costs one system
-//! call and no change of thread, and except for syncs of a file that have been short of late. Every descriptor is opened close-on-exec.
+//! Sockets are tokio's; files are plain descriptors. Calls that can wait for a disk run on tokio's blocking pool, with
+//! two exceptions. A read of cached bytes asks the kernel not to wait (`preadv2` with `RWF_NOWAIT`): it costs one
+//! system call and no change of thread. Syncs of a file run in place while they have been short of late. Every
+//! descriptor is opened close-on-exec.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod begun;
@@ -123,7 +124,7 @@ impl Backend for RealBackend {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        // The pool is torn down with the runtime: whatever is still queued is cancelled.
+        // The pool is torn down with the runtime: work that is still queued is cancelled.
         Err(error) if error.is_cancelled() => Err(ebb_types::err!(ShuttingDown, "the process is shutting down")),
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }

@@ -40,7 +40,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     let stop = backend.spawn(
         name,
         Box::pin(async move {
-            // Nobody waiting for the result is fine.
+            // It is fine if no task waits for the result.
             let _ = send.send(work.await);
         }),
     );

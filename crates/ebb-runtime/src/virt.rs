@@ -9,7 +9,7 @@
 //! `tokio::time::sleep` or `tokio::spawn` panics instead of escaping from virtual time.
 //!
 //! Links carry real bytes with modelled latency, jitter and bandwidth ([`LinkOptions`]); a partition holds bytes back
-//! as TCP does. Disks ([`DiskOptions`]) keep what was synced and lose or tear what was not ([`Process::crash`]).
+//! as TCP does. Disks ([`DiskOptions`]) keep synced changes and lose or tear others ([`Process::crash`]).
 //! Every fault that took effect is counted ([`World::faults`]) and logged ([`World::fault_log`]).
 //!
 //! Reading order: [`world`], [`process`], `executor`, `net`, `disk`; [`dice`] says how randomness is split.

@@ -1,4 +1,4 @@
-//! What POSIX says of a file, in plain values.
+//! POSIX attributes of a file, as plain values.
 
 use crate::{Result, bail};
 
@@ -60,7 +60,7 @@ impl FileKind {
     }
 }
 
-/// Who asks: believed from peers that hold the cluster secret, as with NFS `sys`.
+/// The user on whose behalf a request is made. Believed from peers that hold the cluster secret, as with NFS `sys`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Credentials {
     /// Effective user.

@@ -4,14 +4,15 @@
 /// Unless a dataset says otherwise: nothing that fsync acknowledged is lost by any single failure.
 const MIN_COPIES_DEFAULT: u32 = 2;
 
-/// What a dataset's settings mean. `told`: as they stand there; 0: not set. At least one, and never more than all copies.
+/// The smallest number of copies that a dataset's settings allow. `told` is the recorded setting; 0: not set. The
+/// result is at least one and at most the number of all copies.
 #[must_use]
 pub fn min_copies(told: u32, replicas: u32) -> u32 {
     let most = replicas.max(1);
     if told == 0 { MIN_COPIES_DEFAULT.min(most) } else { told.min(most) }
 }
 
-/// Whether a single failure may lose what was acknowledged though the dataset keeps several copies.
+/// Whether a single failure may lose acknowledged data although the dataset keeps several copies.
 #[must_use]
 pub fn may_lose_by_one_failure(told: u32, replicas: u32) -> bool {
     replicas > 1 && min_copies(told, replicas) == 1

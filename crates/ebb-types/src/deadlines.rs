@@ -1,7 +1,7 @@
 //! The order of deadlines: a set changes long before an operation gives up (docs/protocol.md, Fewer members).
 //!
-//! Master, clients and proxies each wait for something on the way of one write. Whichever of these times is changed, the
-//! assertions below say whether a member's silence is still found out, and its set changed, before anybody is told an error.
+//! Master, clients and proxies each wait for a part of one write's way. When any of these times changes, the assertions
+//! below check the order: a silent member is found and its set changed before a program gets an error.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub const SHARED_ATTEMPT: Duration = Duration::from_secs(8);
 /// How long an operation is retried before it fails.
 pub const OPERATION_DEADLINE: Duration = Duration::from_secs(30);
 
-/// A node that was not heard for so long is dead: what it had is made again elsewhere.
+/// A node that was not heard for so long is dead, and its replicas are made again elsewhere.
 pub const DEAD_TIME: Duration = Duration::from_secs(30);
 
 const fn is_before(one: Duration, other: Duration) -> bool {
@@ -56,12 +56,12 @@ const _: () = assert!(is_before(sum([WRITE_DEADLINE, REPLACE_PAUSE, REPLACE_PAUS
 // By the time that a call's deadline has found a member silent the master misses the node, too, if it is silent to all. A
 // connection that is not made may find it a little earlier: the master is asked once more then.
 const _: () = assert!(is_before(SUSPECT_TIME, WRITE_DEADLINE));
-// A proxy's file has changed its set before the attempt of who sent the operation is over.
+// A proxy's file has changed its set before the attempt of the operation's sender is over.
 const _: () = assert!(is_before(GOES_ON_WITHIN, SHARED_ATTEMPT));
 // A copy that does not come about is given up, and the set goes on without it, before the operation fails.
 const _: () = assert!(is_before(sum([GOES_ON_WITHIN, PULL_DEADLINE, CHOOSE_DEADLINE]), OPERATION_DEADLINE));
 const _: () = assert!(is_before(sum([GOES_ON_WITHIN, PULL_DEADLINE_LAST, CHOOSE_DEADLINE]), OPERATION_DEADLINE));
-// Nobody waits until a node is dead.
+// No operation waits until a node is dead.
 const _: () = assert!(is_before(GOES_ON_WITHIN, DEAD_TIME));
 
 #[cfg(test)]

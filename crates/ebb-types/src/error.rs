@@ -8,7 +8,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $errno:literal, $retry:ident;)*) => {
-        /// What went wrong, as far as a caller can act on it. The numbers travel on the wire and never change.
+        /// The kind of a failure, as far as a caller can act on it. The numbers travel on the wire and never change.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
         #[repr(u32)]
         pub enum ErrorKind { $($(#[$doc])* $name = $number,)* }
@@ -90,7 +90,7 @@ kinds! {
     NoAttribute = 16, 61, Never;
     /// The answer does not fit in the buffer that was offered (ERANGE).
     Range = 17, 34, Never;
-    /// A lock is held by somebody else (EAGAIN).
+    /// Another owner holds the lock (EAGAIN).
     WouldBlock = 18, 11, Never;
     /// Waiting would close a circle of lock waiters (EDEADLK).
     Deadlock = 19, 35, Never;
@@ -129,20 +129,21 @@ kinds! {
     Corrupt = 47, 5, Safe;
     /// The volume failed a sync or an I/O and takes no more work until it has been checked.
     VolumePoisoned = 48, 5, Safe;
-    /// Not the leader; the detail names who may be.
+    /// Not the leader; the detail names a possible leader.
     NotLeader = 49, 11, Safe;
-    /// Too few nodes are awake or alive for what was asked.
+    /// Too few nodes are awake or alive for the request.
     Unavailable = 50, 5, Safe;
     /// The file is held elsewhere, or under another epoch: ask the master where. Nothing was done.
     Moved = 51, 5, Safe;
-    /// What the master remembers is older than what others have seen of it: it serves nothing until an operator has decided.
+    /// The master's memory is older than the state that others have seen of it. It serves nothing until an operator has
+    /// decided.
     WentBack = 52, 5, Never;
-    /// The caller is not who it says: its directory is a copy or went back in time, and another has its place.
+    /// The caller's identity belongs to another process: the caller's directory is a copy or went back in time.
     Superseded = 53, 5, Never;
 
-    /// The deadline passed. What was asked may have been done.
+    /// The deadline passed. The operation may have been carried out.
     Timeout = 60, 110, IfIdempotent;
-    /// The connection broke. What was asked may have been done.
+    /// The connection broke. The operation may have been carried out.
     Disconnected = 61, 107, IfIdempotent;
     /// The peer could not be reached; nothing was done.
     Unreachable = 62, 113, Safe;
@@ -161,7 +162,7 @@ kinds! {
     Internal = 99, 5, Never;
 }
 
-/// A kind and a sentence. The sentence names what, where and, if it can, what to do.
+/// A kind and a sentence. The sentence names the failure, its place and, if possible, a remedy.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct Error {
@@ -175,7 +176,7 @@ impl Error {
         Self { kind, detail: detail.into() }
     }
 
-    /// What the caller can do about it.
+    /// The kind, which determines how the caller can react.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.kind
@@ -199,7 +200,7 @@ impl Error {
         self.kind.retry()
     }
 
-    /// The same error, told from one level up: `what: detail`.
+    /// The same error with context of the caller in front: `what: detail`.
     #[must_use]
     pub fn context(self, what: impl fmt::Display) -> Self {
         Self { kind: self.kind, detail: format!("{what}: {}", self.detail).into() }

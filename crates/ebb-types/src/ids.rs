@@ -1,5 +1,5 @@
-//! Identifiers. Each is a tuple struct with a private field, so that one can never stand for another, and prints
-//! with a letter that tells what it is.
+//! Identifiers. Each is a tuple struct with a private field, so that one can never stand for another. It prints with a
+//! letter that names its kind.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ macro_rules! id {
 }
 
 id!(
-    /// One start of a block server process. A new boot id means: whatever was received but not synced is gone.
+    /// One start of a block server process. A new boot id means that everything received and not synced is lost.
     BootId,
     "boot"
 );

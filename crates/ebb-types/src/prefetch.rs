@@ -1,4 +1,4 @@
-//! How much of what a sequential reader will want is fetched before it asks (metablocks paper, Sec. 3 and G5).
+//! The part of a sequential reader's next data that is fetched before it asks (metablocks paper, Sec. 3 and G5).
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ const SPARE: u32 = 102;
 pub enum Prefetch {
     /// So many per cent of the full window, up to 100; 0: a block is fetched when a byte of it is asked for.
     Percent(u8),
-    /// What leaves other traffic alone: nothing while reads take longer than they could.
+    /// As much as leaves other traffic alone: nothing while reads take longer than they could.
     Spare,
 }
 

@@ -3,21 +3,21 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How a dataset's reads are spread over the nodes that have what is read and stay awake for long enough.
+/// The rule by which a dataset's reads are spread over the nodes that have the data and stay awake for long enough.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum ReadRule {
-    /// The own host; then who has the fewest of the reader's requests in progress; then who is furthest below its hit
-    /// ratio.
+    /// The own host; then the node with the fewest of the reader's requests in progress; then the node that is furthest
+    /// below its hit ratio.
     #[default]
     Balanced,
     /// The own host, then the own rack, then anybody.
     Nearest,
-    /// Who has the fewest of the reader's requests in progress, wherever it is.
+    /// The node with the fewest of the reader's requests in progress, wherever it is.
     LeastLoaded,
-    /// Who stays awake longest (BlinkFS, Sec. 4.1).
+    /// The node that stays awake longest (BlinkFS, Sec. 4.1).
     LongestAwake,
-    /// Who is furthest below the part of its reads that it should serve, so that each of `n` active nodes serves `B / n`
-    /// (Rabbit, Sec. 3.2).
+    /// The node that is furthest below the part of its reads that it should serve, so that each of `n` active nodes
+    /// serves `B / n` (Rabbit, Sec. 3.2).
     HitRatio,
 }
 

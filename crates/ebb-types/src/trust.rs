@@ -6,6 +6,6 @@ use std::time::Duration;
 /// A client stops believing in its session so long before the session can end, for clocks that drift and answers that linger.
 pub const SESSION_MARGIN: Duration = Duration::from_secs(2);
 
-/// A mount tells its kernel to believe no longer than this, however long the session lives. The kernel goes on believing when
-/// the mount has died, and the master waits for that.
+/// The longest time for which a mount lets its kernel trust cached state, however long the session lives. The kernel
+/// continues to trust it when the mount has died, so the master waits for that long.
 pub const KERNEL_TRUST_MAX: Duration = Duration::from_secs(8);

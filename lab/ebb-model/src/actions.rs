@@ -1,4 +1,4 @@
-//! What may happen.
+//! The actions of the model.
 
 use crate::client::{self, Client, Evidence};
 use crate::message::Message;
@@ -248,7 +248,7 @@ fn deliver(protocol: &Protocol, state: &mut State, message: Message) {
     }
 }
 
-/// The source serves what it has synced, and syncs first if it must.
+/// The source serves its synced version, and syncs first if it must.
 fn pull(protocol: &Protocol, state: &mut State, message: Message, source: Node) {
     let Message::Pull { node, epoch, at } = message else { return };
     let Some(copy) = state.replica(source).serves(at) else { return };

@@ -1,4 +1,4 @@
-//! How much may happen: what makes the state space finite.
+//! Bounds on the number of events. They make the state space finite.
 
 use crate::names::Epoch;
 
@@ -13,7 +13,7 @@ pub struct Bounds {
     pub crashes: u8,
     /// Members replaced by a holder.
     pub replacements: u8,
-    /// Members added by the master to files that nobody holds.
+    /// Members added by the master to files without a lease holder.
     pub repairs: u8,
     /// Replicas outside the set that the master takes for excess.
     pub excess: u8,

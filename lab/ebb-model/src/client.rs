@@ -5,7 +5,7 @@ use crate::names::{ClientName, Epoch, Node, Nodes, Version};
 use crate::state::State;
 use crate::{Mutant, Protocol};
 
-/// What a client believes to have.
+/// The lease that a client believes to have.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Client {
     /// No lease: a process that just started, or one that gave its lease back or noticed that it was lost.
@@ -16,16 +16,16 @@ pub enum Client {
         /// Nothing below it is accepted.
         min_version: Version,
     },
-    /// The write lease. The belief may be wrong: nothing tells a holder that its epoch is over.
+    /// The write lease. The belief may be wrong: a holder is not informed that its epoch is over.
     Holder(Hold),
 }
 
-/// What a holder knows.
+/// The knowledge of a holder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Hold {
     /// Of its lease.
     pub epoch: Epoch,
-    /// Who must have synced a write before it is acknowledged.
+    /// Members that must have synced a write before it is acknowledged.
     pub set: Nodes,
     /// Of that set.
     pub generation: u8,
@@ -77,7 +77,7 @@ impl Client {
     }
 }
 
-/// What a holder takes an answer for.
+/// The meaning that a holder gives to an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evidence {
     /// Answers that name a synced version: the rule.
@@ -102,7 +102,7 @@ impl Hold {
         members.iter().map(of).min().unwrap_or(self.base).clamp(self.base, self.current)
     }
 
-    /// Whether a joining node has told that it pulled all that was written.
+    /// Whether a joining node has reported that it pulled all that was written.
     #[must_use]
     pub fn has_pulled(&self, state: &State, joining: Node) -> bool {
         state.network.iter().any(|message| match message {
@@ -138,7 +138,7 @@ impl Hold {
         }
     }
 
-    /// What fsync goes by.
+    /// The version up to which fsync acknowledges.
     #[must_use]
     pub fn acknowledgeable(&self, protocol: &Protocol, state: &State) -> Version {
         let evidence = match protocol.mutant {
@@ -149,7 +149,7 @@ impl Hold {
         self.held_by_all(state, self.set, evidence)
     }
 
-    /// What a commit goes by.
+    /// The version that a commit records.
     #[must_use]
     pub fn committable(&self, protocol: &Protocol, state: &State) -> Version {
         let evidence = if protocol.is(Mutant::CommitsReceived) { Evidence::Received } else { Evidence::Synced };
@@ -191,8 +191,8 @@ pub fn commit(protocol: &Protocol, state: &mut State, client: ClientName, releas
     }
 }
 
-/// Stops writing and has `joining` pull what the rest has synced. Without a joining node the smaller set is proposed
-/// at once.
+/// Stops writing and has `joining` pull the version that the other members have synced. Without a joining node the
+/// smaller set is proposed at once.
 pub fn replace(protocol: &Protocol, state: &mut State, client: ClientName, failed: Node, joining: Option<Node>) {
     let Client::Holder(hold) = &mut state.clients[client.index()] else { return };
     hold.change = Some(Change { failed, joining, proposed: false });

@@ -1,9 +1,9 @@
 //! Direct writes: "Direct writes" of `docs/protocol.md` as a sixth, small model.
 //!
-//! Two metablocks on the same two members, two clients that each write over both of them by a ticket, and a write by way of the
-//! proxy between them. Clients put bytes with the members; the proxy gives versions when it is told that they are there, and
-//! has the members take them. Members crash and lose what they have not synced, put bytes included; the proxy dies and a recovery
-//! takes what is longest; puts, reports and applications come late and repeatedly.
+//! Two metablocks on the same two members, two clients that each write over both of them by a ticket, and a write by
+//! way of the proxy between them. Clients put bytes with the members. When the proxy learns that the bytes are there,
+//! it gives versions and has the members apply the writes. Members crash and lose unsynced bytes, also put ones; the
+//! proxy dies and a recovery takes the longest content; puts, reports and applications come late and repeatedly.
 //!
 //! | action | stands for |
 //! |---|---|
@@ -34,36 +34,36 @@ use state::{MEMBERS, is_in};
 
 /// One version, one content; and no write twice.
 pub const CONTENT: &str = "every member has, place by place, what the proxy gave that place";
-/// What was given up is nowhere.
+/// A write that was given up has no effect.
 pub const DISCARDED: &str = "what was given up is never applied";
 /// Tickets are places in a queue.
 pub const ORDERED: &str = "no write comes before one that overlaps it and was there first";
 /// Both metablocks or none, while the proxy lives.
 pub const WHOLE: &str = "a read shows all of a write or nothing of it";
-/// What was answered survives the proxy.
+/// An answered write survives the proxy.
 pub const SURVIVES: &str = "what was answered is there after the proxy is lost, unless power fails too";
-/// What fsync acknowledged is with every member.
+/// A write that fsync acknowledged is with every member.
 pub const SYNCED: &str = "what fsync acknowledged every member has synced";
-/// What was read stays.
+/// A write that was read stays.
 pub const STAYS: &str = "what was read never goes away";
 
-/// A write that a recovery leaves half there is one that nobody was promised anything of.
+/// If a recovery leaves half of a write, the write had been promised to no client.
 pub const HALVES: &str = "a write of which half is left was neither answered nor read nor synced";
 /// With [`Variant::RollsForward`] only.
 pub const COMPLETED: &str =
     "a recovery completes a direct write of which a member knows, and whose bytes a member keeps";
 
-/// What a recovery makes of a write over both metablocks that one of them has.
+/// The way in which a recovery treats a write over both metablocks that only one of them has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
     /// As documented: each metablock is recovered by itself.
     Separate,
-    /// Members note, in memory, which direct writes they have applied, and over which metablocks these go. They keep what was put
-    /// until the recovery is over. The recovery completes what it finds half of.
+    /// Members record in memory the direct writes that they have applied, and the metablocks that these cover. They
+    /// keep put bytes until the recovery is over. The recovery completes writes of which it finds half.
     RollsForward,
 }
 
-/// How much may happen.
+/// Bounds on the number of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
     /// Direct writes.
@@ -74,14 +74,14 @@ pub struct Bounds {
     pub crashes: u8,
     /// Deaths of the proxy.
     pub deaths: u8,
-    /// Whether members sync, and somebody reads: where nothing fails it says nothing.
+    /// Whether members sync and clients read: without failures this proves nothing.
     pub syncs: bool,
 }
 
 impl Bounds {
     /// Two direct writes and one that is none, in turns.
     pub const TURNS: Self = Self { direct: 2, via: true, crashes: 0, deaths: 0, syncs: false };
-    /// A member loses what it was given.
+    /// A member loses the bytes that it was given.
     pub const CRASHES: Self = Self { direct: 2, via: false, crashes: 1, deaths: 0, syncs: true };
     /// The proxy dies.
     pub const DEATHS: Self = Self { direct: 2, via: false, crashes: 0, deaths: 1, syncs: true };
@@ -95,12 +95,12 @@ impl Bounds {
     pub const ALL: [Self; 6] = [Self::TURNS, Self::CRASHES, Self::DEATHS, Self::BOTH, Self::MEMORY, Self::AGAIN];
 }
 
-/// The model: what may happen how often, and which mistake is planted, if any.
+/// The model: its bounds, and the planted mistake, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct {
-    /// How much may happen.
+    /// Bounds on the number of events.
     pub bounds: Bounds,
-    /// What a recovery does.
+    /// The recovery's variant.
     pub variant: Variant,
     /// `None`: the protocol as it should be.
     pub mutant: Option<Mutant>,

@@ -1,4 +1,4 @@
-//! What the tests of every model here ask of the checker.
+//! The checker, as the tests of every model here use it.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-/// What a model that can be explored gives: states that can be told apart and may go from thread to thread.
+/// A model that can be explored: its states can be compared and may go from thread to thread.
 pub(crate) trait Explored:
     Model<
         State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
@@ -93,7 +93,7 @@ pub(crate) fn visit_all<M: Explored>(model: &M, mut visit: impl FnMut(&M::State)
     }
 }
 
-/// What `print` makes of all states that can be reached, and how many they are.
+/// The values of `print` for all reachable states, and the number of states.
 pub(crate) fn prints<M: Explored>(model: &M, mut print: impl FnMut(&M::State) -> u64) -> (BTreeSet<u64>, usize) {
     let mut seen = BTreeSet::new();
     let mut count = 0;

@@ -1,9 +1,10 @@
-//! Extra copies of what is read often: "Extra copies" of `docs/protocol.md` as a fifth, small model.
+//! Extra copies of often read data: "Extra copies" of `docs/protocol.md` as a fifth, small model.
 //!
-//! One metablock, whose set is one thing here (the other models show what a set is), one volume beside the set for an extra
-//! copy, a writer, a reader with leases and a reader without, and the master. The copy is made while others may take
-//! the lease; the lease takes the extra copy away; what is left on the volume is found and deleted; the master
-//! forgets everything that is not in its log. Hints about extra copies, and deletions, come late and repeatedly.
+//! One metablock, whose set is one thing here (the other models show the inside of a set), one volume beside the set
+//! for an extra copy, a writer, a reader with leases and a reader without, and the master. The copy is made while
+//! others may take the lease; the lease takes the extra copy away; a replica left on the volume is found and deleted;
+//! the master forgets everything that is not in its log. Hints about extra copies, and deletions, come late and
+//! repeatedly.
 //!
 //! | action | stands for |
 //! |---|---|
@@ -27,9 +28,9 @@ pub use state::State;
 
 use stateright::{Model, Property};
 
-/// A reader sees what was written before it began to read.
+/// A reader sees every write from before its read began.
 pub const FRESH: &str = "a read shows every write that had returned when it began";
-/// A recorded extra copy is what the set is.
+/// A recorded extra copy has the content of the set.
 pub const EQUAL: &str = "an extra copy that is recorded has what the set has";
 /// A recorded extra copy is on its volume.
 pub const THERE: &str = "an extra copy that is recorded is there";
@@ -52,7 +53,7 @@ impl Bounds {
     pub const ALL: Self = Self { leases: 2, writes: 2, copies: 2, restarts: 1 };
 }
 
-/// The model: what may happen how often, and which mistake is planted, if any.
+/// The model: its bounds, and the planted mistake, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Extras {
     /// How much may happen.

@@ -1,7 +1,7 @@
 //! Messages that can never matter again are dropped, so that states which differ only in them are one.
 //!
-//! Each rule says why delivering the message, now or later, would change nothing. They lean on what the protocol
-//! promises (epochs only rise, synced versions only rise), which a mutant may break: see
+//! Each rule says why delivering the message, now or later, would change nothing. They rest on promises of the protocol
+//! (epochs only rise, synced versions only rise), which a mutant may break: see
 //! [`Mutant::allows_forgetting`](crate::Mutant::allows_forgetting). A test compares small cases with and without.
 
 use crate::client::Hold;
@@ -10,7 +10,7 @@ use crate::names::{Epoch, Version};
 use crate::state::State;
 use crate::{Mutant, Protocol};
 
-/// Drops what cannot matter.
+/// Drops messages that cannot matter.
 pub fn forget(protocol: &Protocol, state: &mut State) {
     let mut network = std::mem::take(&mut state.network);
     if network.iter().any(|message| blanked(message) != message) {
@@ -21,7 +21,7 @@ pub fn forget(protocol: &Protocol, state: &mut State) {
     state.network = network;
 }
 
-/// The holder goes by synced versions alone: which boot answered, and what it had received, is never read.
+/// The holder goes by synced versions alone: it never reads which boot answered, or the version that had been received.
 fn blanked(message: Message) -> Message {
     match message {
         Message::Answer { node, epoch, synced, .. } => {
@@ -31,7 +31,7 @@ fn blanked(message: Message) -> Message {
     }
 }
 
-/// Whoever believes to hold the lease of this epoch.
+/// The client that believes to hold the lease of this epoch.
 fn holder_of(state: &State, wanted: Epoch) -> Option<&Hold> {
     state.clients.iter().filter_map(|client| client.hold()).find(|hold| hold.epoch == wanted)
 }
@@ -41,12 +41,12 @@ fn matters(protocol: &Protocol, state: &State, all: &Network, message: Message) 
     let this_recovery = |epoch| epoch == master.epoch && master.recovery.is_some();
     let undecided = |epoch| this_recovery(epoch) && master.recovery.is_some_and(|recovery| recovery.base.is_none());
     match message {
-        // Refused from now on, or on stable storage already; the sync's answer tells the holder.
+        // Refused from now on, or on stable storage already; the sync's answer informs the holder.
         Message::Write { node, version, .. } => {
             let replica = state.replica(node);
             version.epoch >= replica.durable_fence() && replica.synced.version < version
         }
-        // Refused from now on, or all that was sent so far is synced, and told if somebody waits. The holder's next
+        // Refused from now on, or all writes sent so far are synced, and reported if a client waits. The holder's next
         // write brings a new sync.
         Message::Sync { .. } if protocol.is(Mutant::SyncIgnoresEpoch) => true,
         Message::Sync { node, epoch } => {
@@ -66,7 +66,7 @@ fn matters(protocol: &Protocol, state: &State, all: &Network, message: Message) 
             let known = |hold: &Hold| replica.synced.version <= hold.base || answered();
             epoch >= replica.durable_fence() && !(settled && holder.is_none_or(known))
         }
-        // Nobody waits, it tells nothing above the base, or a later answer tells more.
+        // No client waits, it reports nothing above the base, or a later answer reports more.
         Message::Answer { node, epoch, synced, .. } => holder_of(state, epoch).is_some_and(|hold| {
             let more = |other| match other {
                 Message::Answer { node: from, epoch: of, synced: newer, .. } => {
@@ -86,14 +86,14 @@ fn matters(protocol: &Protocol, state: &State, all: &Network, message: Message) 
         }
         Message::SetChanged { epoch, generation } => holder_of(state, epoch)
             .is_some_and(|hold| hold.change.is_some_and(|change| change.proposed) && generation > hold.generation),
-        // Refused from now on, or promised and told.
+        // Refused from now on, or promised and reported.
         Message::Promise { node, epoch } => {
             let replica = state.replica(node);
             let told = all.has(Message::Told { node, epoch, version: replica.synced.version });
             epoch >= replica.durable_fence() && (replica.promised < epoch || (undecided(epoch) && !told))
         }
         Message::Told { epoch, .. } => undecided(epoch),
-        // Refused from now on, or reached and answered (or nobody waits).
+        // Refused from now on, or reached and answered (or no process waits).
         Message::Pull { node, epoch, at } => {
             let replica = state.replica(node);
             let pulled = Message::Pulled { node, epoch, version: replica.synced.version };
@@ -105,7 +105,7 @@ fn matters(protocol: &Protocol, state: &State, all: &Network, message: Message) 
             let repairs = epoch == master.epoch && master.recovery.is_none() && version >= master.committed;
             repairs || holder_of(state, epoch).is_some_and(|hold| version > hold.base || hold.change.is_some())
         }
-        // Refused from now on, past its base, or stamped and told.
+        // Refused from now on, past its base, or stamped and reported.
         Message::Stamp { node, epoch, base } => {
             let replica = state.replica(node);
             epoch >= replica.durable_fence()
@@ -115,7 +115,7 @@ fn matters(protocol: &Protocol, state: &State, all: &Network, message: Message) 
                         && !all.has(Message::Stamped { node, epoch })))
         }
         Message::Stamped { epoch, .. } => this_recovery(epoch),
-        // There is nothing to delete, and what comes is another life.
+        // There is nothing to delete, and a later replica has another life.
         Message::DeleteExcess { node, .. } => state.replica(node).received.version != Version::ZERO,
     }
 }

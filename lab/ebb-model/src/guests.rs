@@ -6,9 +6,9 @@
 //! deleted. A holder writes and is given up meanwhile; copies are begun and
 //! come to nothing; pulls and deletions come late; a node dies.
 //!
-//! [`properties`] says what must hold: whatever is recorded has what fsync acknowledged; the homes stay those that the layout
-//! chose while their nodes live; no node has, or is to have, two copies; no plan's sleep leaves only copies that sleep; and
-//! what is away can go home. [`mutant`] lists the mistakes that the tests plant.
+//! [`properties`] says: every recorded member has the writes that fsync acknowledged; the homes stay those that the
+//! layout chose while their nodes live; no node has, or is to have, two copies; no plan's sleep leaves only copies that
+//! sleep; and copies away from home can go home. [`mutant`] lists the mistakes that the tests plant.
 //!
 //! **How it follows the code.**
 //!
@@ -23,7 +23,7 @@
 //! | `Action::Recover` | `recovery`, in one step; the first model takes it apart |
 //! | `Action::Off` | a plan that `ebb_power::reach::admit` lets through: somebody who has it stays on |
 //!
-//! What it leaves out: crashes that lose what is not synced, which the first model has, and blinking, which the third has.
+//! It leaves out crashes that lose unsynced writes, which the first model has, and blinking, which the third has.
 //!
 //! Reading order: [`state`], [`actions`], [`properties`], [`mutant`].
 
@@ -66,7 +66,7 @@ impl Bounds {
     pub const DEATHS: Self = Self { writes: 1, epoch: 2, switches: 1, copies: 2, deaths: 1 };
 }
 
-/// The model: what may happen how often, and which mistake is planted, if any.
+/// The model: its bounds, and the planted mistake, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Guests {
     /// How much may happen.

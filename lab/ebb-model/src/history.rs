@@ -1,11 +1,11 @@
-//! What really happened, known to no process: the properties compare the processes with it.
+//! The true history, which no process knows: the properties compare the processes with it.
 
 use crate::names::{ClientName, Epoch, Writes};
 
 /// One write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WriteRecord {
-    /// Who wrote.
+    /// The writer.
     pub client: ClientName,
     /// Under which lease.
     pub epoch: Epoch,

@@ -68,7 +68,7 @@ pub use state::State;
 
 use stateright::{Model, Property};
 
-/// The model: what may happen how often, and which mistake is planted, if any.
+/// The model: its bounds, and the planted mistake, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     /// How much may happen.

@@ -6,12 +6,12 @@ use crate::names::{ClientName, Epoch, Node, Nodes, Version};
 use crate::state::State;
 use crate::{Mutant, Protocol};
 
-/// What the master has recorded.
+/// The record of the master.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Master {
     /// Of the file.
     pub epoch: Epoch,
-    /// Who has the write lease.
+    /// The holder of the write lease.
     pub holder: Option<ClientName>,
     /// A recovery under way.
     pub recovery: Option<Recovery>,
@@ -28,7 +28,7 @@ pub struct Master {
 /// A recovery under way. All but its epoch is in memory: when the process that runs it dies, another begins again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Recovery {
-    /// What all members are made equal to, once it was decided.
+    /// The version to which all members are made equal, once it was decided.
     pub base: Option<Version>,
 }
 
@@ -80,7 +80,7 @@ pub fn on_change_set(protocol: &Protocol, state: &mut State, epoch: Epoch, gener
     state.network.send(Message::SetChanged { epoch, generation: master.generation });
 }
 
-/// `BeginRecovery`: of a holder whose session is over, or of a recovery that died.
+/// `BeginRecovery`: of a file whose holder's session is over, or whose recovery died.
 pub fn begin_recovery(state: &mut State) {
     let master = &mut state.master;
     master.epoch += 1;
@@ -91,7 +91,7 @@ pub fn begin_recovery(state: &mut State) {
     }
 }
 
-/// Versions told for the recovery under way, the highest for each node.
+/// Versions reported for the recovery under way, the highest for each node.
 #[must_use]
 pub fn told(state: &State) -> Vec<(Node, Version)> {
     let mut told: Vec<(Node, Version)> = Vec::new();
@@ -107,8 +107,8 @@ pub fn told(state: &State) -> Vec<(Node, Version)> {
     told
 }
 
-/// Enough members have answered: the highest version wins, the others pull, and all are stamped. A metablock that
-/// nobody wrote to is freed.
+/// Enough members have answered: the highest version wins, the others pull, and all are stamped. A metablock without a
+/// write is freed.
 pub fn decide(protocol: &Protocol, state: &mut State) {
     let told = told(state);
     let versions = told.iter().map(|entry| entry.1);
@@ -137,7 +137,7 @@ pub fn stamped(state: &State) -> Nodes {
     Node::all().filter(|node| state.network.has(Message::Stamped { node: *node, epoch })).collect()
 }
 
-/// `FinishRecovery`: the set is who was stamped in time.
+/// `FinishRecovery`: the set is made of the members that were stamped in time.
 pub fn finish_recovery(state: &mut State) {
     let set = stamped(state);
     let master = &mut state.master;
@@ -149,14 +149,14 @@ pub fn finish_recovery(state: &mut State) {
     master.recovery = None;
 }
 
-/// Repair of a file that nobody holds: a node is asked to pull the committed version.
+/// Repair of a file without a lease holder: a node is asked to pull the committed version.
 pub fn ask_repair(state: &mut State, node: Node) {
     let (epoch, at) = (state.master.epoch, state.master.committed);
     state.network.send(Message::Pull { node, epoch, at });
     state.repairs += 1;
 }
 
-/// Whether a node has pulled what is committed, under the epoch that still stands.
+/// Whether a node has pulled the committed version, under the epoch that still stands.
 #[must_use]
 pub fn has_pulled(state: &State, wanted: Node) -> bool {
     let master = &state.master;
@@ -168,12 +168,11 @@ pub fn has_pulled(state: &State, wanted: Node) -> bool {
     })
 }
 
-/// Whether a node's replica may be taken for excess: the recorded set does without it, and nobody may be about to take
-/// it in.
+/// Whether a node's replica counts as excess: the recorded set does without it, and no process may be about to add it.
 #[must_use]
 pub fn is_excess(protocol: &Protocol, state: &State, node: Node) -> bool {
     let master = &state.master;
-    // A holder's pull looks the same from here; who does not mind holders does not mind it.
+    // A holder's pull looks the same from here; a mutant that ignores holders ignores it, too.
     let copying = || {
         let asked =
             |message| matches!(message, Message::Pull { node: to, epoch, .. } if to == node && epoch == master.epoch);

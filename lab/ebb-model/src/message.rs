@@ -2,8 +2,8 @@
 
 use crate::names::{Epoch, Node, Nodes, Version};
 
-/// One message. Requests to members and to the master change their receiver when they are delivered; answers are
-/// looked up by who waits for them.
+/// One message. Requests to members and to the master change their receiver when they are delivered. A receiver that
+/// waits for an answer looks it up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Message {
     /// `WriteReplica`, holder to member: the write with this number in the history.
@@ -17,8 +17,8 @@ pub enum Message {
         /// Which write.
         write: u8,
     },
-    /// `SyncReplicas`, or the sync flag of `WriteReplica`, holder to member. The real message names a version; what a
-    /// member does depends on its epoch only.
+    /// `SyncReplicas`, or the sync flag of `WriteReplica`, holder to member. The real message names a version; the
+    /// member's reaction depends on the epoch only.
     Sync {
         /// Member.
         node: Node,
@@ -117,7 +117,7 @@ pub enum Message {
     /// `DeleteReplicas`, master to a node outside the set. It means the replica that the node had when it was judged:
     /// the real message names its life, and each pull begins another one. Here a pull takes the message away.
     DeleteExcess {
-        /// Whose replica.
+        /// The node that has the replica.
         node: Node,
         /// The file's: lower ones are refused from then on.
         epoch: Epoch,

@@ -9,21 +9,21 @@ pub enum Mutant {
     PromiseNotDurable,
     /// A member that deleted its replica takes writes for it as if it had never had one.
     DeleteForgetsPromise,
-    /// A member tells its version first and promises never.
+    /// A member reports its version first and promises never.
     TellsWithoutPromise,
-    /// A recovery takes the lowest version told as its base, and leaves members above it as they are.
+    /// A recovery takes the lowest reported version as its base, and leaves members above it as they are.
     RecoveryPicksLowest,
-    /// A member stamps whatever version it has.
+    /// A member stamps any version that it has.
     StampsAnyBase,
     /// fsync returns when all members have received.
     AcknowledgesReceived,
-    /// The holder commits what all members have received.
+    /// The holder commits the version that all members have received.
     CommitsReceived,
-    /// A sync answered by a member's new boot is taken to cover what its old boot had received.
+    /// A sync answered by a member's new boot counts for writes that its old boot had received.
     IgnoresBoot,
-    /// A member syncs for a holder whose epoch is too old, and the holder takes its newer version for done.
+    /// A member syncs for a holder whose epoch is too old, and the holder counts the member's newer version as its own.
     SyncIgnoresEpoch,
-    /// A member applies a write whatever came before it.
+    /// A member applies a write without regard to its predecessor.
     AppliesOutOfOrder,
     /// The master compares a set change with the generation only.
     SetChangeIgnoresEpoch,
@@ -31,21 +31,21 @@ pub enum Mutant {
     JoinsBeforeSynced,
     /// The holder goes on with the new set before the master has recorded it.
     GoesOnBeforeRecorded,
-    /// A pull copies whatever the target has already.
+    /// A pull copies without regard to the version that the target already has.
     PullGoesBack,
     /// A write lease does not raise the epoch.
     LeaseKeepsEpoch,
     /// The master grants a write lease while a read lease is out.
     GrantsOverReaders,
-    /// A reader takes what a replica below its min_version has.
+    /// A reader accepts the version of a replica that is below its min_version.
     ReadsBelowMinVersion,
     /// A holder that gave up a write which some members have gives its lease back as if nothing had been sent.
     ReleasesAfterGivingUp,
-    /// A deletion of excess hits whatever replica the node has when it comes, also one that has joined since.
+    /// A deletion of excess hits any replica that the node has when it comes, also one that has joined since.
     DeletionHitsAnyLife,
     /// The master takes a copy for a move, and its source for excess, before the new set is recorded.
     DeletesBeforeRecorded,
-    /// The master judges what is in excess while a holder may be taking that very replica into the set.
+    /// The master judges excess while a holder may be adding that very replica to the set.
     JudgesUnderHolder,
     /// The same, while the master itself is about to record it.
     JudgesDuringCopy,

@@ -69,7 +69,7 @@ impl Version {
     /// Granted, never written.
     pub const ZERO: Self = Self { epoch: 0, seq: 0 };
 
-    /// What a recovery stamps.
+    /// The version that a recovery stamps.
     #[must_use]
     pub const fn stamp(epoch: Epoch) -> Self {
         Self { epoch, seq: 0 }

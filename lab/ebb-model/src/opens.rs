@@ -1,9 +1,10 @@
 //! Files without a name: "Removed files" of `docs/protocol.md` as a seventh, small model.
 //!
-//! One file, a client that makes, opens and closes it, others who take its name away, and the master, which counts in its
-//! memory who has it open and frees it when nobody has. Requests and answers come late, repeatedly, or never; calls are
-//! given up; the master's process dies, and another one is told. What a process answered and had not brought when it died
-//! never comes: its connections are gone before the next one answers.
+//! One file, a client that makes, opens and closes it, others that take its name away, and the master. The master
+//! counts in its memory which clients have it open, and frees it when none has. Requests and answers come late,
+//! repeatedly, or never; calls are given up; the master's process dies, and the next one learns from the client. An
+//! answer of a process that died before it arrived never comes: its connections are gone before the next process
+//! answers.
 //!
 //! | action | stands for |
 //! |---|---|
@@ -26,7 +27,7 @@ pub use state::State;
 
 use stateright::{Model, Property};
 
-/// Who has a file open can use it, whatever became of its names.
+/// A client that has a file open can use it, also after its names are gone.
 pub const KEPT: &str = "a file that is open is there";
 /// No space is lost for ever.
 pub const FREED: &str = "a file without a name that nobody has open is freed by asking who has it open";
@@ -47,7 +48,7 @@ impl Bounds {
     pub const ALL: Self = Self { opens: 2, forgets: 3, restarts: 1 };
 }
 
-/// The model: what may happen how often, and which mistake is planted, if any.
+/// The model: its bounds, and the planted mistake, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Opens {
     /// How much may happen.

@@ -1,4 +1,4 @@
-//! What must hold in every state, and what must be reached in some. One file for each promise.
+//! Properties that must hold in every state, and properties that must be reached in some. One file for each promise.
 
 use stateright::Property;
 

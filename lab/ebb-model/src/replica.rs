@@ -1,4 +1,4 @@
-//! A member: one replica, what it has received, what is on its disk, and what it has promised.
+//! A member: one replica, its received content, the content of its disk, and its promise.
 
 use crate::message::Message;
 use crate::names::{Epoch, Node, Version, Writes};
@@ -39,8 +39,8 @@ impl Replica {
         self.promised.max(self.synced.version.epoch)
     }
 
-    /// What a reader with this min_version gets, or `None` for "stale". Only what is synced is served; a version that
-    /// was received and not synced is synced first.
+    /// The answer to a reader with this min_version, or `None` for "stale". Only synced content is served; a version
+    /// that was received and not synced is synced first.
     #[must_use]
     pub fn serves(&self, min_version: Version) -> Option<Copy> {
         if self.synced.version >= min_version {
@@ -52,12 +52,12 @@ impl Replica {
         }
     }
 
-    /// Puts what was received on stable storage.
+    /// Puts the received content on stable storage.
     pub fn sync(&mut self) {
         self.synced = self.received;
     }
 
-    /// Loses what was not synced.
+    /// Loses unsynced content.
     pub fn crash(&mut self, protocol: &Protocol) {
         self.received = self.synced;
         self.boot += 1;
@@ -97,7 +97,7 @@ impl Replica {
         Some(self.answer(node, epoch))
     }
 
-    /// First half of recovery. Ordering: the promise is durable before the version is told.
+    /// First half of recovery. Ordering: the promise is durable before the version is reported.
     pub fn on_promise(&mut self, protocol: &Protocol, node: Node, epoch: Epoch) -> Option<Message> {
         if epoch < self.fence() {
             return None;
@@ -109,8 +109,8 @@ impl Replica {
         Some(Message::Told { node, epoch, version: self.synced.version })
     }
 
-    /// Makes this replica equal to `source`, unless it has `at` already: a pull that comes late must not undo what
-    /// was written since.
+    /// Makes this replica equal to `source`, unless it has `at` already: a pull that comes late must not undo later
+    /// writes.
     pub fn on_pull(
         &mut self,
         protocol: &Protocol,

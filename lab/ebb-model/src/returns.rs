@@ -1,9 +1,9 @@
 //! Members that come back: "Recovery", "Rejoining" and "Deletion" of `docs/protocol.md` as an eighth, small model.
 //!
-//! One metablock that is to have two copies, three nodes, holders that write, die and are recovered. Nodes are switched off and
-//! come back, before anybody gave them up or long after; one loses its disk. Recoveries wait, go on, die and begin again;
-//! members that were left out rejoin; sets are made complete by copies; what is in no set is judged, and deleted late.
-//! What a member has is on its disk here: the first model has writes that are not.
+//! One metablock that is to have two copies, three nodes, holders that write, die and are recovered. Nodes are switched
+//! off and come back, before they were given up or long after; one loses its disk. Recoveries wait, go on, die and
+//! begin again; members that were left out rejoin; copies make sets complete; a replica in no set is judged, and
+//! deleted late. A member's content is on its disk here: the first model has writes that are not.
 //!
 //! | action | stands for |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | `Judge`, `Delete` | `DescribeReplicas` of the set's members; `DeleteReplicas`: `ebb-master` deletes |
 //! | `Down`, `TimePasses`, `Up`, `LoseDisk` | nodes; time after which who is silent is waited for no longer |
 //!
-//! Between the look at the members and the deletion no disk is lost here. The master looks just before it deletes; a disk
-//! that is lost in that moment and another copy that is then deleted are more than the one failure that is promised to
+//! Between the look at the members and the deletion no disk is lost here. The master looks just before it deletes. A
+//! disk that is lost in that moment, and another copy that is then deleted, are more than the one failure that must
 //! cost nothing.
 
 mod actions;
@@ -29,11 +29,11 @@ pub use state::State;
 
 use stateright::{Model, Property};
 
-/// What a master may never do.
+/// No act of a master lowers the number of good copies too far.
 pub const KEPT: &str = "the number of nodes with the committed content never falls below what is wanted, or what there was, by an act of the master";
-/// A member is what its set is.
+/// A member has the content of its set.
 pub const EQUAL: &str = "every member of the recorded set has what is committed, unless its disk was lost";
-/// Who boots is waited for.
+/// A recovery waits for a member that boots.
 pub const WAITED: &str = "a recovery goes on without a member only if it was silent for long";
 /// Nothing waits for ever.
 pub const COMPLETE: &str = "when all nodes are there, sets become complete, and what is in no set goes";
@@ -70,7 +70,7 @@ impl Bounds {
     pub const ALL: [Self; 4] = [Self::RETURNS, Self::LOSSES, Self::AGAIN, Self::FEW];
 }
 
-/// The model: what may happen how often, and which mistake is planted, if any.
+/// The model: its bounds, and the planted mistake, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Returns {
     /// How much may happen.

@@ -2,17 +2,17 @@
 //!
 //! Two clients, a proxy and the master share one file, which is a log of writes. The file is held by a client or by the
 //! proxy, moves from one to the other and back; the proxy's process dies and starts again, is given up while it still
-//! believes in its lease, and all members lose power. Messages are lost, late and repeated. What the first model shows
-//! of a set of members is one thing here ([`store`]): a file that is fenced by epochs, with what was received and what
-//! is synced.
+//! believes in its lease, and all members lose power. Messages are lost, late and repeated. A set of members, as the
+//! first model shows it, is one thing here ([`store`]): a file that is fenced by epochs, with received and synced
+//! content.
 //!
-//! [`properties`] says what must hold: each write is carried out once at most, behind everything that had been answered
-//! when it began; what fsync acknowledged is on disks; what a client was shown of another one's writes never goes away;
-//! and what was answered survives the proxy. [`mutant`] lists the mistakes that the tests plant.
+//! [`properties`] says: each write is carried out once at most, behind all writes that had been answered when it began;
+//! acknowledged writes are on disks; another client's write, once shown, never goes away; and an answered write
+//! survives the proxy. [`mutant`] lists the mistakes that the tests plant.
 //!
-//! What it leaves out: ranges (each write goes to the end, so that one that is done twice shows), several files, what a
-//! holder of an exclusive lease reads. Clocks appear as one assumption: a proxy that is cut off stops answering reads
-//! before the master gives its lease to somebody else.
+//! It leaves out ranges (each write goes to the end, so that one that is done twice shows), several files, and reads of
+//! a holder of an exclusive lease. Clocks appear as one assumption: a proxy that is cut off stops answering reads
+//! before the master gives its lease to another holder.
 //!
 //! Reading order: [`log`], [`store`], [`message`], [`client`], [`proxy`], [`history`], [`state`], then [`actions`],
 //! [`properties`], [`mutant`], [`forget`].
@@ -61,11 +61,11 @@ impl Bounds {
     pub const MOVES: Self = Self { writes: 2, syncs: 1, reads: 0, epoch: 3, deaths: 0, power_cuts: 0 };
     /// The proxy dies and starts again, and the members' power fails as well.
     pub const DEATHS: Self = Self { writes: 2, syncs: 1, reads: 0, epoch: 2, deaths: 1, power_cuts: 1 };
-    /// Who reads what others wrote, while the proxy is lost.
+    /// Readers of others' writes, while the proxy is lost.
     pub const READS: Self = Self { writes: 1, syncs: 0, reads: 1, epoch: 3, deaths: 1, power_cuts: 1 };
 }
 
-/// The model: what may happen how often, and which mistake is planted, if any.
+/// The model: its bounds, and the planted mistake, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharing {
     /// How much may happen.

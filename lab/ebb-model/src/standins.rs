@@ -2,14 +2,14 @@
 //! `docs/power/sleeping-nodes.md` as a third, small model.
 //!
 //! One metablock on two nodes, each with a replica and a handoff log, and the always-on node, which has a log alone. A
-//! holder writes; a member sleeps, and what it lacks is logged on the always-on node and on one that is awake; it wakes and
-//! gets it; logs are cut. The holder is given up, recovery reads the logs, has members make up for what they lack, goes on
-//! without a member that sleeps, dies and begins again. One disk is lost for good, or one process crashes and loses what it
-//! has not synced. Messages come late and repeatedly.
+//! holder writes; a member sleeps, and the writes that it lacks are logged on the always-on node and on one that is
+//! awake; it wakes and gets them; logs are cut. The holder is given up, recovery reads the logs, has members make up
+//! for missing writes, goes on without a member that sleeps, dies and begins again. One disk is lost for good, or one
+//! process crashes and loses unsynced writes. Messages come late and repeatedly.
 //!
-//! [`properties`] says what must hold: what fsync acknowledged can be put together from what is left, whatever one failure
-//! has taken; it is with every member before the file has another holder; and nobody who may answer a read is without it.
-//! [`mutant`] lists the mistakes that the tests plant.
+//! [`properties`] says: the writes that fsync acknowledged can be put together from the rest, after any one failure;
+//! every member has them before the file has another holder; and every node that may answer a read has them. [`mutant`]
+//! lists the mistakes that the tests plant.
 //!
 //! **How it follows the code.**
 //!
@@ -26,9 +26,9 @@
 //! | `Action::Lose` of the always-on node's log | `HandoffLog::open` finds damage or nothing, and the master starts anew |
 //! | `Action::Trust` | `ebb-master` `doubt`: no file is left that was held, or not recovered, when the log was found damaged |
 //!
-//! What it leaves out: everything that the first model shows of members (lengths, boot ids, stamps that come late), and
-//! clocks. The code also looks, after the logs have answered, whether its session is still believed; here a holder never
-//! learns that its lease is over, and the logs' fences alone protect. A log of several files is several logs.
+//! It leaves out everything that the first model shows of members (lengths, boot ids, stamps that come late), and
+//! clocks. The code also looks, after the logs have answered, whether its session is still believed; here a holder
+//! never learns that its lease is over, and the logs' fences alone protect. A log of several files is several logs.
 //!
 //! Reading order: [`log`], [`holder`], [`recovery`], [`state`], then [`actions`], [`properties`], [`mutant`].
 
@@ -64,7 +64,7 @@ pub struct Bounds {
     /// Disks that are lost for good: a node with replica and log, or the always-on node's log. A member that a recovery
     /// goes on without counts as one.
     pub losses: u8,
-    /// Processes that lose what they have not synced.
+    /// Processes that lose unsynced writes.
     pub crashes: u8,
 }
 
@@ -79,7 +79,7 @@ impl Bounds {
     pub const LEASES: Self = Self { writes: 2, epoch: 3, calls: 2, sleeps: 0, losses: 0, crashes: 0 };
 }
 
-/// The model: what may happen how often, and which mistake is planted, if any.
+/// The model: its bounds, and the planted mistake, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Standins {
     /// How much may happen.

@@ -8,7 +8,7 @@ use crate::names::{CLIENTS, ClientName, NODES, Node, Nodes, Version};
 use crate::replica::{Copy, Replica};
 use crate::{Mutant, Protocol};
 
-/// All processes, the network, the true history, and what of the bounds is used up.
+/// All processes, the network, the true history, and the used part of the bounds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct State {
     /// By node.
@@ -17,9 +17,9 @@ pub struct State {
     pub clients: [Client; CLIENTS],
     /// The master.
     pub master: Master,
-    /// What was sent.
+    /// The messages that were sent.
     pub network: Network,
-    /// What happened.
+    /// The history.
     pub history: History,
     /// Replacements begun.
     pub replacements: u8,
@@ -30,7 +30,7 @@ pub struct State {
 }
 
 impl State {
-    /// A metablock just granted to three members, with a fourth node as spare. Nobody has a lease.
+    /// A metablock just granted to three members, with a fourth node as spare. No client has a lease.
     #[must_use]
     pub fn granted() -> Self {
         Self {
@@ -65,8 +65,8 @@ impl State {
         self.replicas.iter().map(|replica| replica.boot).sum()
     }
 
-    /// What this client would get from this node, if it has a read lease and the node does not answer "stale". The
-    /// node may be any: a reader's map may be as old as it likes.
+    /// The content that this client would get from this node, if it has a read lease and the node does not answer
+    /// "stale". The node may be any: a reader's map may be as old as it likes.
     #[must_use]
     pub fn read(&self, protocol: &Protocol, client: ClientName, node: Node) -> Option<Copy> {
         let min_version = self.clients[client.index()].min_version()?;

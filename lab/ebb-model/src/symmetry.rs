@@ -1,8 +1,8 @@
-//! Nodes are alike: states that differ only in which node is called what are one state.
+//! Nodes are alike: states that differ only in the names of nodes are one state.
 //!
-//! [`representative`] renames nodes so that they stand in a fixed order of everything that is known about them. Six
-//! to twenty-four states become one. Two nodes about which everything is equal may stand either way round: then both
-//! ways are the same state.
+//! [`representative`] renames nodes so that they stand in a fixed order of all that is known about them. Six to
+//! twenty-four states become one. Two nodes that are equal in all of this may stand either way round: then both ways
+//! are the same state.
 
 use crate::client::{Change, Client};
 use crate::message::Message;
@@ -17,7 +17,7 @@ pub fn representative(mut state: State) -> State {
     let views: [View; NODES] = std::array::from_fn(|index| View::of(&state, node(index)));
     let mut order: [usize; NODES] = std::array::from_fn(|index| index);
     order.sort_by(|left, right| {
-        // Messages are gathered only where nothing else tells two nodes apart: this runs once for each step.
+        // Messages are gathered only where nothing else distinguishes two nodes: this runs once for each step.
         let by_messages = || messages_about(&state, node(*left)).cmp(&messages_about(&state, node(*right)));
         views[*left].cmp(&views[*right]).then_with(by_messages)
     });
@@ -36,7 +36,7 @@ fn index_to_u8(index: usize) -> u8 {
     u8::try_from(index).expect("few nodes")
 }
 
-/// What is known about one node, without its name and without messages.
+/// All that is known about one node, without its name and without messages.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct View {
     member: bool,

@@ -19,7 +19,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "threads are what this is about, and they are loom's"
+    reason = "this crate tests threads, and they are loom's"
 )]
 
 extern crate self as parking_lot;

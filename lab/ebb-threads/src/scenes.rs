@@ -1,5 +1,5 @@
-//! What is tried: a few threads, and what must hold when they have ended. Each function is one run; a test has loom repeat it
-//! in every order.
+//! The scenes: a few threads, and the conditions that must hold when they have ended. Each function is one run; a test
+//! has loom repeat it in every order.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -9,13 +9,13 @@ use loom::thread;
 
 use crate::Mutex;
 
-/// What is begun where somebody calls.
+/// Work that begins in its caller.
 pub mod begun {
     use super::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Poll, Waker, thread};
     use crate::begun::run_or_spawn;
     use crate::runtime::Handle;
 
-    /// Something that comes once, and who waits for it.
+    /// Something that happens once, and the task that waits for it.
     struct Event {
         has_come: AtomicBool,
         waiting: Mutex<Vec<Waker>>,
@@ -59,7 +59,7 @@ pub mod begun {
         assert!(tasks.len() <= 1, "one piece of work is {} tasks", tasks.len());
         tasks.into_iter().for_each(loom::future::block_on);
         assert_eq!(done.load(Ordering::Relaxed), 1, "the event came, and the work was not done, or twice");
-        assert!(tokio.take_tasks().is_empty(), "what is done is started again");
+        assert!(tokio.take_tasks().is_empty(), "finished work is started again");
     }
 }
 
@@ -93,8 +93,8 @@ pub mod outbox {
         (0..count).try_for_each(|number| outbox.put(Numbered { number: from * 10 + number, is_large }))
     }
 
-    /// Threads put frames in, of which so many each, while the connection's task runs: each goes out once, in its thread's order,
-    /// though nobody puts anything in any more.
+    /// Several threads put frames in, `count` each, while the connection's task runs. Each frame goes out once, in its
+    /// thread's order, also after the last put.
     pub fn every_frame_goes_out(threads: u64, count: u64, is_large: bool) {
         let written = Arc::new(Mutex::new(Written::default()));
         let outbox = Outbox::new(FrameWriter::to(Arc::clone(&written)));
@@ -104,12 +104,12 @@ pub mod outbox {
                 thread::spawn(move || put(&outbox, from, count, is_large).expect("the connection stands"))
             })
             .collect();
-        // Ends when all are out. If a frame is left behind, nothing wakes it, and loom tells of a deadlock.
+        // Ends when all are out. If a frame is left behind, nothing wakes it, and loom reports a deadlock.
         let mut run = Box::pin(outbox.clone().run());
         let total = usize::try_from(threads * count).expect("few");
         let all = Arc::clone(&written);
         loom::future::block_on(std::future::poll_fn(|context| {
-            assert!(run.as_mut().poll(context).is_pending(), "nobody ends the connection");
+            assert!(run.as_mut().poll(context).is_pending(), "nothing ends the connection");
             let mut written = all.lock();
             if written.frames.len() == total {
                 return Poll::Ready(());
@@ -125,7 +125,7 @@ pub mod outbox {
         }
     }
 
-    /// A connection ends while a frame is put in: the task ends with the error, and whoever comes later is told.
+    /// A connection ends while a frame is put in: the task ends with the error, and every later put gets it.
     pub fn an_end_is_told_to_all() {
         let outbox = Outbox::new(FrameWriter::to(Arc::default()));
         let own = outbox.clone();
@@ -134,7 +134,7 @@ pub mod outbox {
         let closing = thread::spawn(move || own.close(&err!(Disconnected, "the peer has gone")));
         let error = loom::future::block_on(outbox.clone().run());
         assert_eq!(error.kind(), ebb_types::ErrorKind::Disconnected);
-        // Whether it was in time is open; what it is told is not.
+        // Whether it was in time is open; the error of a later put is not.
         let put_in_time = putting.join().expect("nothing panics");
         assert!(put_in_time.is_ok() || put(&outbox, 2, 1, false).is_err());
         closing.join().expect("nothing panics");

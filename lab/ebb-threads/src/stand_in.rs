@@ -1,4 +1,4 @@
-//! What the files take from elsewhere, made of loom's parts.
+//! Items that the files import from elsewhere, made of loom's parts.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) mod backend {
 pub mod runtime {
     use super::{Arc, Mutex, backend::Work};
 
-    /// Keeps what is started, for the scene to run.
+    /// Keeps started work, for the scene to run.
     #[derive(Clone)]
     pub struct Handle(Arc<Mutex<Vec<Work<'static, ()>>>>);
 
@@ -64,7 +64,7 @@ pub mod runtime {
             Started(())
         }
 
-        /// What was started.
+        /// The started work.
         #[must_use]
         pub fn take_tasks(&self) -> Vec<Work<'static, ()>> {
             std::mem::take(&mut *self.0.lock())
@@ -83,7 +83,7 @@ pub mod sync {
     pub struct Notify(Mutex<(bool, Option<Waker>)>);
 
     impl Notify {
-        /// Nobody notified.
+        /// Without a notification.
         #[must_use]
         #[expect(clippy::new_without_default, reason = "as tokio's is used")]
         pub fn new() -> Self {
@@ -128,14 +128,14 @@ pub(crate) mod writer {
     /// A frame, by its number.
     pub(crate) type Frame = u64;
 
-    /// What was written, and who wants to hear of more.
+    /// The written bytes, and the task that waits for more room.
     #[derive(Default)]
     pub(crate) struct Written {
         pub(crate) frames: Vec<Frame>,
         pub(crate) waiting: Option<Waker>,
     }
 
-    /// Notes what is written, in its order. Every other write is not done at once.
+    /// Records each write, in its order. Every other write is not done at once.
     pub(crate) struct FrameWriter {
         written: Arc<Mutex<Written>>,
         writes: u32,

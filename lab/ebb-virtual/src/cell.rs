@@ -1,12 +1,12 @@
-//! What the workload writes: cells that tell which write they are of.
+//! The data that the workload writes: cells that name the write that they belong to.
 //!
 //! ```text
 //!   cell, 1024 bytes: 64 words of 16 bytes
 //!   word: write id u64 LE | index of the cell in its write u32 LE | index of the word in its cell u32 LE
 //! ```
 //!
-//! A reader needs no second source to know what it has met: a cell of one write, an empty cell, or a mixture that no
-//! reader may ever meet.
+//! A reader needs no second source to classify a cell: it is of one write, empty, or a mixture that no reader may ever
+//! meet.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl fmt::Debug for WriteId {
     }
 }
 
-/// What a reader met in a cell.
+/// The content of a cell as a reader met it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
     /// Zeroes, or nothing: beyond the end, a hole, or truncated.
@@ -51,7 +51,7 @@ fn word_of(write: u64, cell: u64, index: usize) -> [u8; WORD] {
     word.to_le_bytes()
 }
 
-/// What the bytes of a cell say; fewer than a cell's are followed by zeroes.
+/// Decodes the bytes of a cell; fewer than a cell's are followed by zeroes.
 #[must_use]
 pub fn inspect(data: &[u8]) -> Value {
     if data.iter().all(|byte| *byte == 0) {

@@ -37,13 +37,13 @@ const SCRUB_CALLS: usize = 20;
 const SCRUB_PAUSE: Duration = Duration::from_millis(20);
 const SCRUB_MAX: Duration = Duration::from_secs(5);
 
-/// Between two looks at what a client counts.
+/// Between two readings of a client's counters.
 const COUNT_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a process that gave up stays down.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a process of the cluster runs.
+/// The program that a process of the cluster runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The master.
@@ -56,12 +56,12 @@ pub enum Role {
     Client(usize),
 }
 
-/// A process and what it runs.
+/// A process and its role.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The process.
     pub process: Process,
-    /// What it runs.
+    /// Its program.
     pub role: Role,
 }
 
@@ -81,7 +81,7 @@ struct Inner {
     away: Mutex<BTreeSet<String>>,
     /// The host that is being drained.
     drained: Mutex<Option<String>>,
-    /// What is wrong on the master's disk.
+    /// The damage on the master's disk, if there is any.
     rot: Mutex<Option<Rot>>,
     /// No fault begins any more.
     are_faults_over: AtomicBool,
@@ -139,7 +139,7 @@ impl Cluster {
         &self.0.members
     }
 
-    /// What it is made of.
+    /// The options of the cluster.
     #[must_use]
     pub fn options(&self) -> &VirtualOptions {
         &self.0.options
@@ -178,7 +178,7 @@ impl Cluster {
         self.0.given_up.lock().contains(member.process.name())
     }
 
-    /// A process stays away whatever happens meanwhile, or may come back.
+    /// Keeps a process away until it may come back, also if other faults end meanwhile.
     pub fn set_away(&self, member: &Member, away: bool) {
         let name = member.process.name();
         let mut all = self.0.away.lock();
@@ -217,7 +217,7 @@ impl Cluster {
         self.0.drained.lock().clone()
     }
 
-    /// What is wrong on the master's disk.
+    /// The damage on the master's disk, if there is any.
     pub fn rot(&self) -> MutexGuard<'_, Option<Rot>> {
         self.0.rot.lock()
     }
@@ -253,7 +253,7 @@ impl Cluster {
     }
 
     /// Has a block server that was just started read everything, as a careful operator would after a crash, before its
-    /// writers and repair put right what they meet: whatever befell its process, nothing may be damaged.
+    /// writers and repair heal damage that they meet. No fault of its process may have damaged anything.
     fn scrub_started(&self, member: &Member) {
         let runtime = self.world().process("operator").runtime();
         let connector = Connector::new(runtime.clone(), identity("operator", "virtual"), Counters::default());
@@ -279,7 +279,7 @@ impl Cluster {
         }
     }
 
-    /// Notes that a client has died: what it had not synced may be lost.
+    /// Records that a client has died: its unsynced writes may be lost.
     pub fn on_death(&self, member: &Member) {
         if let Role::Client(number) = member.role {
             self.0.board.history.lock().died(number);
@@ -310,7 +310,8 @@ impl Cluster {
         });
     }
 
-    /// Does what the error asks of an operator: formats the volume anew, or puts the master's file back. Only the world's own damage may lead there.
+    /// Does the operator's part that the error asks for: formats the volume anew, or puts the master's file back. Only
+    /// the world's own damage may lead there.
     fn replace_disk(&self, member: &Member, error: &ebb_types::Error) {
         if member.role == Role::Master && master_disk::restore(self, member, &error.to_string()) {
             self.world().add_event("master_restored", &[]);
@@ -357,7 +358,7 @@ impl Cluster {
     async fn run_master(&self, runtime: Runtime) -> Result<()> {
         let mut options =
             ebb_master::Options::new(MASTER_DIR.into(), self.0.master_address.clone(), identity("master", "master"));
-        // Extra copies come and go within a run, also of what is written all the time.
+        // Extra copies come and go within a run, also of data that are written all the time.
         options.popularity_interval = Duration::from_secs(1);
         (options.extra_rule.often_read, options.extra_rule.often_written) = (0.05, 50.0);
         options.hosts_proxy = self.0.options.proxies == 0;
@@ -424,7 +425,7 @@ impl Cluster {
             task.join().await?;
         }
         worker.fsync_everything().await;
-        // What the second one says is the first one's business no longer.
+        // An fsync after this is no business of the first one.
         worker.fsync_everything().await;
         // Some go in good order, others only stop: their leases are recalled, or end with them.
         if number.is_multiple_of(2) {
@@ -467,7 +468,7 @@ impl Cluster {
         Client::connect(runtime.clone(), connector, options).await
     }
 
-    /// What the master says of the cluster.
+    /// The cluster's status by the master.
     pub async fn status(&self, client: &Client, deadline: Duration) -> Result<pb::ClusterStatusReply> {
         self.master(client).call(&pb::ClusterStatus {}, deadline).await
     }
@@ -489,13 +490,13 @@ impl Cluster {
         client.connector().channel(&self.0.master_address)
     }
 
-    /// What the master's file-system check finds.
+    /// The findings of the master's file-system check.
     pub async fn fsck(&self, client: &Client, scrub: bool, deadline: Duration) -> Result<pb::FsckReply> {
         self.master(client).call(&pb::Fsck { scrub }, deadline).await
     }
 }
 
-/// Who a process of a virtual cluster is.
+/// The identity of a process of a virtual cluster.
 pub(crate) fn identity(host: &str, role: &str) -> Identity {
     Identity {
         cluster: ClusterId::new(7),

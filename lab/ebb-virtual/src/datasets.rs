@@ -1,5 +1,5 @@
-//! The run's directory tree and its datasets: one for what all clients share, and perhaps others for what they have to
-//! themselves, so that a run meets more than one way to place and to send.
+//! The run's directory tree and its datasets: one for the files that all clients share, and perhaps others for files
+//! with one user. So a run meets more than one way to place and to send.
 
 use ebb_client::Client;
 use ebb_types::{Credentials, InodeId, Result};

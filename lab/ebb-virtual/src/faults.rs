@@ -1,9 +1,9 @@
-//! What goes wrong, and when: a swarm of faults for each seed.
+//! The faults of a run and their times: a swarm for each seed.
 //!
 //! Each seed switches each kind of fault on or off (Groce et al., "Swarm Testing", ISSTA 2012: a run with few kinds of
 //! faults goes deeper than one with all). Each fault lasts a while and is then undone; several may be under way at a
-//! time, on any process. What was synced survives on as many copies as the promises count on ([`budget`]), so no
-//! promise is ever suspended.
+//! time, on any process. Synced data survive on as many copies as the promises count on ([`budget`]), so no promise is
+//! ever suspended.
 
 pub mod budget;
 pub mod drain;
@@ -20,7 +20,7 @@ use self::kind::{Fault, Kind};
 use crate::cluster::{Cluster, Member, Role};
 use crate::watch::Watch;
 
-/// Makes faults for as long as told, then undoes them all.
+/// Makes faults for `span`, then undoes them all.
 pub async fn run(cluster: &Cluster, world: &World, watch: &Watch<'_>, span: Duration, mean_pause: Duration) {
     if mean_pause.is_zero() {
         world.sleep(span).await;
@@ -77,7 +77,7 @@ pub async fn run(cluster: &Cluster, world: &World, watch: &Watch<'_>, span: Dura
 }
 
 fn draw(cluster: &Cluster, kinds: &[Kind], dice: &mut Dice) -> Option<Fault> {
-    // What mars needs a cluster that is whole, and one seldom is: its kinds go first when it may be.
+    // A fault that mars needs a cluster that is whole, and it seldom is: these kinds go first when they are possible.
     let marring: Vec<Kind> = kinds.iter().copied().filter(|kind| kind.mars()).collect();
     let goes_first = !marring.is_empty() && dice.chance(0.3) && cluster.budget().is_untouched();
     let kind = *dice.pick(if goes_first { &marring } else { kinds });
@@ -86,7 +86,7 @@ fn draw(cluster: &Cluster, kinds: &[Kind], dice: &mut Dice) -> Option<Fault> {
     let others: Vec<_> =
         cluster.members().iter().filter(|other| other.process.host() != member.process.host()).collect();
     let other = (*dice.pick(&others)).clone();
-    // What has gone for good cannot fail again.
+    // A process that has gone for good cannot fail again.
     let fault = Fault { kind, member, other };
     (!cluster.is_given_up(&fault.member)).then_some(fault)
 }
@@ -104,7 +104,7 @@ async fn may_mar(cluster: &Cluster, watch: &Watch<'_>, name: &str) -> bool {
     spare && cluster.budget().may_mar(name) && watch.is_complete(false).await && cluster.budget().may_mar(name)
 }
 
-/// Undoes whatever is still wrong.
+/// Undoes every fault that is left.
 pub fn heal(cluster: &Cluster, world: &World) {
     cluster.end_faults();
     world.heal();

@@ -1,4 +1,4 @@
-//! What the workload needs of a file system: the client library's calls, or a stand-in that the oracle is tried on.
+//! The file system as the workload needs it: the client library's calls, or a stand-in on which the oracle is tried.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -28,15 +28,15 @@ pub const NAMES: &str = "names";
 pub trait Files: Send + Sync + 'static {
     /// Writes all of `data`.
     fn write<'a>(&'a self, name: &'a str, offset: u64, data: Bytes) -> Call<'a, ()>;
-    /// Writes at the end; tells where that was.
+    /// Writes at the end; returns the offset.
     fn append<'a>(&'a self, name: &'a str, data: Bytes) -> Call<'a, u64>;
     /// Sets the length.
     fn truncate<'a>(&'a self, name: &'a str, len: u64) -> Call<'a, ()>;
     /// Bytes from `offset`, fewer only at the end.
     fn read<'a>(&'a self, name: &'a str, offset: u64, len: u32) -> Call<'a, Bytes>;
-    /// Makes what was written durable.
+    /// Makes earlier writes durable.
     fn fsync<'a>(&'a self, name: &'a str) -> Call<'a, ()>;
-    /// Makes a file; tells its inode.
+    /// Makes a file; returns its inode.
     fn make<'a>(&'a self, name: &'a str) -> Call<'a, u64>;
     /// Renames a file to a name that is not there.
     fn rename<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()>;
@@ -48,7 +48,7 @@ pub trait Files: Send + Sync + 'static {
     fn link<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()>;
     /// fallocate(2), durable when it returns.
     fn allocate<'a>(&'a self, name: &'a str, what: Allocate, offset: u64, len: u64) -> Call<'a, ()>;
-    /// Takes or gives back a lock; waits for it if told to.
+    /// Takes or gives back a lock; waits for it if `wait` is set.
     fn lock<'a>(&'a self, name: &'a str, lock: Lock, wait: bool) -> Call<'a, ()>;
     /// The session that holds the locks, if it certainly lives.
     fn session(&self) -> Sitting;
@@ -63,7 +63,7 @@ pub trait Files: Send + Sync + 'static {
 pub struct Sitting {
     /// Its id: another one has none of the first one's locks.
     pub id: SessionId,
-    /// Whether it certainly lives now: what it holds may be believed.
+    /// Whether it certainly lives now: its leases and locks may be believed.
     pub is_trusted: bool,
 }
 
@@ -186,7 +186,7 @@ impl Files for ClientFiles {
             self.open(target).await?;
             let rename = self.rename_to(source, target, false)?;
             if let Err(error) = self.client.rename(&Credentials::root(), rename).await {
-                // It may have been carried out, and then nobody would ever close what has no name any more.
+                // It may have been carried out, and then a file without a name would stay open for ever.
                 self.close(target).await?;
                 return Err(error);
             }

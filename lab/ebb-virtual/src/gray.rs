@@ -1,4 +1,4 @@
-//! A run in which one node is slow for long: files that are written and synced all the time, and what becomes of them.
+//! A run in which one node is slow for long. Files are written and synced all the time.
 //!
 //! First everything is well, then a disk or the links of one node are slow for longer than any bound, then all is well again, and
 //! new files are made. What must hold is in [`crate::invariants::gray`].
@@ -41,7 +41,7 @@ const BACK: Duration = Duration::from_secs(45);
 /// How much longer writes may take then than the longest did before.
 const TIMES: u32 = 5;
 
-/// What is slow.
+/// The part that is slow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Slow {
     /// Nothing.
@@ -54,7 +54,7 @@ pub enum Slow {
     AllDisks(f64),
 }
 
-/// What a run showed.
+/// The observations of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct GrayReport {
     /// Broken promises.
@@ -184,7 +184,7 @@ impl Scene {
         Ok(reply.metablocks.iter().flat_map(|record| &record.members).map(|member| member.node).collect())
     }
 
-    /// Makes a node slow on which files are, well again, and looks what comes of it.
+    /// Makes a node with files slow, well again, and observes the effects.
     async fn play(self: Arc<Self>, slow: Slow) -> GrayReport {
         self.world().sleep(CALM).await;
         let node = *self.members(self.files[0].0).await.expect("nothing is wrong yet").first().expect("it has copies");

@@ -1,4 +1,4 @@
-//! What clients did and met, with virtual times.
+//! The operations of clients and their observations, with virtual times.
 //!
 //! A write is **firm** when the system has promised to keep it: the first fsync of its client on its file that began
 //! after the write returned has succeeded. It is **volatile** when that fsync failed, or its client died first: then
@@ -15,12 +15,12 @@ use crate::workload::OWN_FIRST;
 /// Virtual nanoseconds.
 pub type Time = u64;
 
-/// What changes cells.
+/// A change of cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Cells `first .. first + count` get the write's contents.
     Data {
-        /// First cell; `None` for an append that has not told where it went.
+        /// First cell; `None` for an append whose offset is not known.
         first: Option<u64>,
         /// How many.
         count: u64,
@@ -50,7 +50,7 @@ impl Change {
 /// How far the promise for a write goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// No fsync has told yet.
+    /// No fsync has returned yet.
     Open,
     /// Must not be lost.
     Firm,
@@ -63,11 +63,11 @@ pub enum Standing {
 pub struct Write {
     /// Its number.
     pub id: WriteId,
-    /// Who.
+    /// The client.
     pub client: usize,
     /// To which file.
     pub file: usize,
-    /// What.
+    /// Its kind.
     pub change: Change,
     /// When it was begun.
     pub start: Time,
@@ -101,11 +101,11 @@ impl Write {
 /// A read of some cells.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// Who.
+    /// The client.
     pub client: usize,
     /// Which file.
     pub file: usize,
-    /// What was met, by cell.
+    /// The values that were met, by cell.
     pub values: Vec<(u64, Value)>,
     /// When it was begun.
     pub start: Time,
@@ -139,7 +139,7 @@ pub enum Place {
 pub struct OwnFile {
     /// Where it is.
     pub place: Place,
-    /// Its inode, if it was told.
+    /// Its inode, if it is known.
     pub inode: Option<u64>,
 }
 
@@ -166,7 +166,7 @@ impl History {
         id
     }
 
-    /// A write has returned successfully; an append tells where it went.
+    /// A write has returned successfully; for an append with its offset.
     pub fn end(&mut self, id: WriteId, at: Time, appended_at: Option<u64>) {
         let Some(write) = self.writes.get_mut(&id) else { return };
         write.end = Some(at);
@@ -179,7 +179,7 @@ impl History {
         }
     }
 
-    /// An operation of a client on a file failed: what it had not synced may be lost, and this was the one warning.
+    /// An operation of a client on a file failed: its unsynced writes may be lost, and this was the one warning.
     pub fn failed(&mut self, client: usize, file: usize) {
         self.set_standing(client, Some(file), Time::MAX, Standing::Volatile);
     }
@@ -199,14 +199,14 @@ impl History {
         self.reads.push(read);
     }
 
-    /// A file with one user is about to be made; tells its number.
+    /// A file with one user is about to be made; returns its number.
     pub fn begin_own(&mut self, name: &str) -> usize {
         let file = OWN_FIRST + self.own.len();
         self.own.insert(file, OwnFile { place: Place::Perhaps(name.to_owned()), inode: None });
         file
     }
 
-    /// Where a file with one user is now; its inode, if it was told.
+    /// Where a file with one user is now; its inode, if it is known.
     pub fn settle_own(&mut self, file: usize, place: Place, inode: Option<u64>) {
         if let Some(own) = self.own.get_mut(&file) {
             own.place = place;
@@ -229,7 +229,7 @@ impl History {
         &self.own
     }
 
-    /// Numbers of those whose names are certain.
+    /// Numbers of the files whose names are certain.
     #[must_use]
     pub fn own_files_that_stay(&self) -> Vec<usize> {
         let stay = self.own.iter().filter(|(_, own)| matches!(own.place, Place::At(_)));
@@ -247,7 +247,7 @@ impl History {
         &self.holds
     }
 
-    /// An operation on a name is begun; tells its number.
+    /// An operation on a name is begun; returns its number.
     pub fn begin_name(&mut self, record: Record) -> usize {
         self.names_unanswered += usize::from(record.operation.changes());
         self.names.push(record);
@@ -268,7 +268,7 @@ impl History {
         self.names_unanswered
     }
 
-    /// What was done to names, in the order of beginning.
+    /// The operations on names, in the order of beginning.
     #[must_use]
     pub fn names(&self) -> &[Record] {
         &self.names

@@ -1,7 +1,7 @@
-//! What must hold, whatever fails. One file for each property; each says where the promise is made.
+//! Invariants that hold under all faults. One file for each property; each names the source of the promise.
 //!
-//! A checker takes what was seen and returns what is wrong with it, in sentences. It knows nothing of how the system
-//! works, so it cannot share its mistakes.
+//! A checker takes observations and returns the violations, in sentences. It knows nothing of how the system works, so
+//! it cannot share its mistakes.
 
 pub mod append;
 pub mod atomic;
@@ -29,7 +29,7 @@ use crate::history::History;
 pub struct Violation {
     /// Which property, by the name of its file.
     pub invariant: &'static str,
-    /// What was seen.
+    /// The observation.
     pub detail: String,
 }
 

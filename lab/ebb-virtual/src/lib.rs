@@ -126,7 +126,7 @@ async fn drive(board: &Board, options: VirtualOptions) -> Result<Vec<Violation>,
         () = watch.run() => {}
     }
     world.sleep(options.calm).await;
-    // Before repair has had the time to hide what a crash has damaged.
+    // Before repair has had the time to hide the damage of a crash.
     watch.is_complete(true).await;
     board.done.store(true, Ordering::Relaxed);
 

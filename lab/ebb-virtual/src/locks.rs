@@ -1,8 +1,8 @@
-//! Clients that lock shared files, and say from when until when a lock was certainly theirs.
+//! Clients that lock shared files, and record from when until when a lock was certainly theirs.
 //!
 //! A lock goes with its session. So a hold counts from the answer that granted it to the moment when it was given back
 //! under the same session, or, if that session ended, to the last moment at which its client could believe in it. Two
-//! holds that exclude each other may never overlap, whoever was frozen, cut off or killed meanwhile
+//! holds that exclude each other may never overlap, also if clients were frozen, cut off or killed meanwhile
 //! ([`crate::invariants::locks`]).
 
 use std::sync::atomic::Ordering;
@@ -28,14 +28,14 @@ pub enum LockMode {
     Unlock,
     /// Others that are shared.
     Shared,
-    /// Nobody.
+    /// With no other holder.
     Exclusive,
 }
 
-/// What is locked, or given back.
+/// A lock that is taken or given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lock {
-    /// Whose, beside the session.
+    /// Its owner, beside the session.
     pub owner: u64,
     /// How.
     pub mode: LockMode,
@@ -69,14 +69,14 @@ impl Lock {
     }
 }
 
-/// A lock that was certainly somebody's.
+/// A lock that a client certainly had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hold {
-    /// Who.
+    /// The client.
     pub client: usize,
     /// On which file.
     pub file: usize,
-    /// What.
+    /// The lock.
     pub lock: Lock,
     /// The grant had been answered.
     pub from: Time,
@@ -85,7 +85,7 @@ pub struct Hold {
 }
 
 impl Worker {
-    /// Locks and unlocks until told to stop, one lock at a time.
+    /// Locks and unlocks until the run ends, one lock at a time.
     pub async fn run_locks(self, runtime: Runtime, mut dice: Dice, pause_max: Duration) {
         // Another life is another owner.
         let owner = dice.bits();
@@ -124,7 +124,7 @@ impl Worker {
         }
     }
 
-    /// Tries until there is an answer: a lock that stayed would keep everybody else out.
+    /// Tries until there is an answer: a lock that stayed would keep all others out.
     async fn give_back(&self, runtime: &Runtime, file: usize, lock: Lock) {
         let unlock = Lock { mode: LockMode::Unlock, ..lock };
         while let Err(error) = self.files.lock(&name(file), unlock, false).await {

@@ -1,8 +1,8 @@
-//! A directory as a map from names to files: what programs do to it, and what they were answered.
+//! A directory as a map from names to files: the operations of programs, and their answers.
 //!
-//! Each file has contents of its own, so that a read of a whole file tells which file a name led to. What a history of
-//! such operations must be like is judged by [`check`]. Clients of a virtual cluster make one ([`work`]), and so do programs
-//! on real mounts.
+//! Each file has contents of its own, so that a read of a whole file shows which file a name led to. [`check`] decides
+//! whether a history of such operations is possible. Clients of a virtual cluster make one ([`work`]), and so do
+//! programs on real mounts.
 
 pub mod check;
 #[cfg(test)]
@@ -23,10 +23,10 @@ pub struct Name(pub usize);
 /// Which file each name leads to.
 pub type Directory = [Option<File>; NAMES_MAX];
 
-/// What a program asks for.
+/// An operation of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// A file that only its maker knew takes the name, whatever had it: rename(2) of a temporary file.
+    /// A file that only its maker knew takes the name, also from another file: rename(2) of a temporary file.
     Put(Name, File),
     /// The same, if nothing has the name: link(2), or RENAME_NOREPLACE.
     PutNew(Name, File),
@@ -47,7 +47,7 @@ pub enum Operation {
     Read(Name),
 }
 
-/// What it was told.
+/// Its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// Done; of a look: something has the name.
@@ -60,24 +60,24 @@ pub enum Answer {
     File(File),
     /// No contents: a file that is made and not filled yet.
     Empty,
-    /// No answer, or an error that does not tell whether it was done: it may be done at any time between its start and its
-    /// end, or never.
+    /// No answer, or an error that leaves open whether it was done: it may be done at any time between its start and
+    /// its end, or never.
     Unknown,
 }
 
 /// One operation of a history. All times are of one clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Who.
+    /// The client.
     pub client: usize,
-    /// What was asked.
+    /// The operation.
     pub operation: Operation,
-    /// What was answered.
+    /// The answer.
     pub answer: Answer,
     /// Taken before the call, in nanoseconds.
     pub start: u64,
-    /// Taken after it. Where nobody knows the answer: from when on it is certainly not done any more; `u64::MAX`, if that is
-    /// not known.
+    /// Taken after it. Where the answer is not known: the time after which it is certainly not done any more;
+    /// `u64::MAX`, if that is not known.
     pub end: u64,
 }
 
@@ -98,8 +98,8 @@ impl Operation {
         std::iter::once(one).chain(other)
     }
 
-    /// What it may do to a directory: the answer, and the directory after it. `None`: this answer is wrong here.
-    /// `is_filled_later` tells of a file whether it was empty at first.
+    /// Its possible effect on a directory: the answer, and the directory after it. `None`: this answer is wrong here.
+    /// `is_filled_later` is true for a file that was empty at first.
     #[must_use]
     pub fn apply(
         self,

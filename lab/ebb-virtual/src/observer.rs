@@ -18,13 +18,13 @@ use crate::workload::{Board, TOKENS, Worker};
 /// The number of the observer among the clients.
 const OBSERVER: usize = usize::MAX;
 
-/// What a call to the master may take when nothing is wrong.
+/// The longest call to the master without faults.
 const CALL_MAX: Duration = Duration::from_secs(10);
 
-/// What reading everything on all disks may take.
+/// The longest read of everything on all disks.
 const SCRUB_MAX: Duration = Duration::from_secs(120);
 
-/// Before the first look at rest: longer than a silent node takes to be dead, so that what it leads to has begun.
+/// Before the first look at rest: longer than a silent node takes to be dead, so that the consequences have begun.
 const SETTLE: Duration = Duration::from_secs(32);
 
 /// The observer.
@@ -53,7 +53,7 @@ impl<'a> Observer<'a> {
         &self.client
     }
 
-    /// Waits for all block servers, makes the directories and the files that are only renamed; tells their inodes.
+    /// Waits for all block servers, makes the directories and the files that are only renamed; returns their inodes.
     pub async fn set_up(&self, block_servers: usize) -> Result<Vec<u64>, Violation> {
         self.wait(Duration::from_secs(60), "all block servers to register", |status| {
             status.safe_start && status.nodes.len() == block_servers
@@ -80,7 +80,7 @@ impl<'a> Observer<'a> {
     pub async fn wait_for_rest(&self, longest: Duration) -> Result<(), Violation> {
         let world = &self.board.world;
         let end = world.now() + longest;
-        // Who is away comes back by itself, within a bounded time.
+        // A process that is away comes back by itself, within a bounded time.
         while !self.cluster.is_finished() || self.cluster.is_any_away() {
             if world.now() >= end {
                 let detail = format!("a client has not ended its work {} s after the last fault", longest.as_secs());
@@ -141,14 +141,14 @@ impl<'a> Observer<'a> {
         let inodes: BTreeSet<u64> = listing.iter().map(|(_, inode)| *inode).collect();
         let survey = Survey::collect_replicas(self.cluster, &self.client, inodes.into_iter()).await?;
         found.extend(disks::check(&survey));
-        // A host whose disk was replaced is another node by now, which nobody has drained.
+        // A host whose disk was replaced is another node by now, which has not been drained.
         let drained = self.cluster.drained().filter(|host| !self.cluster.budget().was_marred(host));
         found.extend(disks::check_drained(&survey, drained.as_deref()));
         found.extend(replicas::check(&survey));
         Ok(found)
     }
 
-    /// Excess replicas go last and in the background: only what stays wrong is wrong.
+    /// Excess replicas go last and in the background: only a finding that stays is a violation.
     async fn wait_for_clean_disks(&self, listing: &[(String, u64)], longest: Duration) -> Vec<Violation> {
         let (start, world) = (self.board.world.now(), &self.board.world);
         loop {

@@ -1,4 +1,4 @@
-//! What a run is made of.
+//! The options of a run.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub struct VirtualOptions {
     pub in_turns: bool,
     /// Writes to files at the proxy from so many bytes on go to the members directly.
     pub direct_bytes_min: u64,
-    /// Percent of the unused capacity that extra copies of what is read often may take; 0: there are none.
+    /// Percent of the unused capacity that extra copies of often read data may take; 0: there are none.
     pub extra_share_percent: u32,
     /// The first clients are on hosts of block servers, and share their fate.
     pub shares_hosts: bool,

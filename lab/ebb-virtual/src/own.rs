@@ -1,5 +1,5 @@
-//! Files that one worker has to itself: made, filled, renamed, linked, replaced, removed. Nobody else touches them, so their worker knows
-//! whether each is there, and an answer that says otherwise is wrong.
+//! Files that one worker has to itself: made, filled, renamed, linked, replaced, removed. No other client touches them.
+//! So their worker knows whether each is there, and an answer to the contrary is wrong.
 
 use ebb_runtime::virt::Dice;
 use ebb_types::{Error, ErrorKind, Result};
@@ -17,7 +17,7 @@ const CELLS: u64 = 300;
 /// One worker's files.
 #[derive(Debug, Default)]
 pub struct OwnFiles {
-    /// Those whose names are certain.
+    /// Files whose names are certain.
     files: Vec<usize>,
 }
 
@@ -76,7 +76,7 @@ async fn fill_some(worker: &Worker, file: usize, dice: &mut Dice) {
     }
 }
 
-/// A name that nobody has or will have: in the worker's directory, or beside the shared files.
+/// A name that no other file has or will have: in the worker's directory, or beside the shared files.
 fn some_name(worker: &Worker, dice: &mut Dice) -> String {
     let name = format!("o{:x}", dice.bits());
     if dice.coin() { name } else { format!("{}/{name}", directory_of(worker.client)) }

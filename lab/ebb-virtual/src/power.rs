@@ -1,5 +1,5 @@
 //! A cluster that follows its power, in virtual time: the real power manager and power client beside the real master,
-//! block servers and clients. Nodes are frozen by the world, and how many are not is what can be held against the budget.
+//! block servers and clients. The world freezes nodes, and the number of the others is compared with the budget.
 
 pub mod meter;
 pub mod options;
@@ -41,16 +41,16 @@ pub(crate) const DEAD_TIME: Duration = Duration::from_secs(10);
 /// Smallest journal segment of a volume on a disk to scale.
 const SEGMENT_LEAST: u64 = 256 << 10;
 
-/// What a cluster is like.
+/// The options of a cluster.
 #[derive(Clone, Debug)]
 pub struct PowerOptions {
     /// Block servers, each on a node of its own.
     pub nodes: usize,
-    /// What the manager begins with: policy, interval, draws, transitions, battery. Waking a node takes half of the
+    /// The manager's first settings: policy, interval, draws, transitions, battery. Waking a node takes half of the
     /// transition that plans count with.
     pub settings: Settings,
-    /// Bytes that a byte stands for: what nodes do by bytes in the background (scrubbing, checkpoints) is divided by it,
-    /// as the world's disks and links are.
+    /// Bytes that a byte stands for: the nodes' background work by bytes (scrubbing, checkpoints) is divided by it, as
+    /// the world's disks and links are.
     pub scale: u64,
     /// When a home has so much to write that others write for it; its bytes are divided by the scale.
     pub overload_rule: OverloadRule,
@@ -81,7 +81,7 @@ pub struct PowerCluster {
 
 /// Nodes of the world, frozen and thawed.
 struct WorldNodes {
-    /// Hardware goes on whoever asks for it.
+    /// Hardware continues on behalf of no process.
     world: World,
     blocks: Vec<Process>,
     /// Clients that run on a node: they are frozen with it.
@@ -91,9 +91,9 @@ struct WorldNodes {
     /// By the order in which they registered: an operator's ask of the master.
     ids: Mutex<BTreeMap<NodeId, usize>>,
     asleep: Mutex<BTreeMap<usize, bool>>,
-    /// Those that somebody has begun to wake.
+    /// Nodes that are being woken.
     changing: Mutex<BTreeSet<usize>>,
-    /// Those whose machines are gone for good.
+    /// Nodes whose machines are gone for good.
     lost: Mutex<BTreeSet<usize>>,
 }
 
@@ -169,7 +169,7 @@ fn address(block: &Process) -> String {
     format!("{}:7100", block.ip())
 }
 
-/// The newest plan that the master tells of; none: every node is on.
+/// The newest plan that the master reports; none: every node is on.
 pub fn newest_plan(told: &pb::DescribePowerReply) -> Result<Option<PowerPlan>> {
     told.plans.last().map(|plan| PowerPlan::decode(plan)).transpose()
 }
@@ -279,7 +279,7 @@ impl PowerCluster {
         });
     }
 
-    /// Starts a node again that has lost its power. It comes up awake, whatever its plan says.
+    /// Starts a node again that has lost its power. It comes up awake, also against its plan.
     fn restart_block(&self, place: usize) {
         if !self.nodes.blocks[place].is_alive() && !self.nodes.lost.lock().contains(&place) {
             self.nodes.asleep.lock().insert(place, false);
@@ -364,7 +364,7 @@ impl PowerCluster {
         HandoffLog::open(&self.master.runtime(), Path::new(LOG_DIR), usize::MAX, false).await
     }
 
-    /// Kills the manager; nobody restarts it.
+    /// Kills the manager; it stays down.
     pub fn kill_manager(&self) {
         self.manager.kill();
     }
@@ -376,7 +376,7 @@ impl PowerCluster {
         }
     }
 
-    /// Kills the power client: who sleeps stays asleep, and who is awake stays awake.
+    /// Kills the power client: a node that sleeps stays asleep, and a node that is awake stays awake.
     pub fn kill_keeper(&self) {
         self.keeper.kill();
     }
@@ -402,7 +402,7 @@ impl PowerCluster {
         connector.channel(address).call(call, ASK).await
     }
 
-    /// What the power manager says.
+    /// The power manager's status.
     pub async fn status(&self) -> Result<pb::PowerStatusReply> {
         self.ask(&self.manager_address(), &pb::PowerStatus {}).await
     }
@@ -431,7 +431,7 @@ impl PowerCluster {
         self.ask(&self.manager_address(), &call).await.map(drop)
     }
 
-    /// Nodes, plans and what lies where, as the master tells a power manager.
+    /// Nodes, plans and the places of copies, as the master reports them to a power manager.
     pub async fn describe(&self) -> Result<pb::DescribePowerReply> {
         self.ask(&self.master_address(), &pb::DescribePower::default()).await
     }
@@ -477,7 +477,7 @@ impl PowerCluster {
         status.nodes.iter().filter(|node| node.active_s > 0.0).map(|node| node.id).collect()
     }
 
-    /// What the master says.
+    /// The master's status.
     pub async fn cluster_status(&self) -> Result<pb::ClusterStatusReply> {
         self.ask(&self.master_address(), &pb::ClusterStatus {}).await
     }
@@ -498,14 +498,14 @@ impl PowerCluster {
         let (runtime, host) = (process.runtime(), process.host());
         let connector = Connector::new(runtime.clone(), identity(host, "virtual"), Counters::default());
         let mut options = ClientOptions::new(vec![self.master_address()], HostName::new(host), "virtual");
-        // What is read comes from a node each time.
+        // Each read comes from a node.
         options.read_cache_bytes = 0;
         // The virtual world passes no descriptors.
         options.short_circuit = false;
         Client::connect(runtime, connector, options).await
     }
 
-    /// Watts that the nodes draw now: who is not frozen draws all it can.
+    /// Watts that the nodes draw now: a node that is not frozen draws all it can.
     #[must_use]
     pub fn nodes_watts(&self) -> f64 {
         let power = NodePower::REFERENCE;

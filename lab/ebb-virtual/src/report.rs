@@ -1,4 +1,4 @@
-//! What a run tells.
+//! The report of a run.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Report {
     pub trace_hash: String,
     /// Virtual time that passed.
     pub virtual_seconds: f64,
-    /// What the world did, by its names: a torn write, a failed sync, a segment held back.
+    /// The world's faults, by their names: a torn write, a failed sync, a segment held back.
     pub faults: BTreeMap<String, u64>,
     /// Faults that were begun, by the names of [`crate::faults::kind::Kind`].
     pub injected: BTreeMap<String, u64>,
@@ -42,7 +42,7 @@ pub struct Report {
     pub gray: u64,
     /// The longest operation of each kind in milliseconds, in runs with one fault at a time.
     pub slowest: BTreeMap<String, u64>,
-    /// How the proxy was used, and what befell those who used it.
+    /// How the proxy was used, and the faults that its users met.
     pub proxy: ProxyUse,
     /// Broken promises; empty in a good run.
     pub violations: Vec<Violation>,
@@ -57,7 +57,7 @@ pub struct ProxyUse {
     pub repeated: u64,
     /// Found that their file was elsewhere.
     pub moved: u64,
-    /// Failed because nobody could say whether they had been carried out.
+    /// Failed because it was not known whether they had been carried out.
     pub unknown: u64,
     /// Stays of files at a proxy that a client found lost.
     pub lost: u64,

@@ -1,7 +1,7 @@
 //! One fault at a time: block servers are impaired one after the other, with calm between, while clients that are well work on.
 //!
-//! The other runs ask what is lost. This one asks what is kept waiting ([`crate::invariants::available`]), and whether what is
-//! short meanwhile is made good: after each fault every set has all its copies again, and at the end one node's disk goes and
+//! The other runs look for losses. This one looks for waits ([`crate::invariants::available`]), and whether missing
+//! copies are made again: after each fault every set has all its copies again. At the end one node's disk goes and
 //! everything that was acknowledged is read.
 
 mod faults;
@@ -27,9 +27,9 @@ use crate::invariants::available::{Impaired, Operation, What};
 use crate::invariants::{Violation, available, healthy};
 use crate::{Report, VirtualOptions};
 
-/// A holder commits what was synced within this.
+/// A holder commits synced writes within this.
 const COMMITTED_AFTER: Duration = Duration::from_secs(5);
-/// What is short is made good within this after a fault.
+/// Missing copies are made again within this after a fault.
 const WHOLE_MAX: Duration = Duration::from_secs(180);
 const ASK: Duration = Duration::from_secs(5);
 
@@ -71,7 +71,7 @@ impl SingleOptions {
     }
 }
 
-/// What all parts of a run share.
+/// The state that all parts of a run share.
 #[derive(Clone)]
 pub(crate) struct Desk {
     cluster: Cluster,
@@ -156,7 +156,7 @@ impl Desk {
         for task in tasks {
             known.extend(task.join().await.map_err(|error| broken("a client's end", &error))?);
         }
-        // What was synced in the last moment is not committed yet, and does not count as short.
+        // Writes synced in the last moment are not committed yet, and do not count as short.
         world.sleep(COMMITTED_AFTER).await;
         self.until_whole("at the end").await?;
         self.lose_one_and_read(directory, known, &mut dice).await

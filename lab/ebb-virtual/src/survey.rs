@@ -1,5 +1,5 @@
-//! What is on the disks at rest, beside what the map says: which files there are, by looking at the disks themselves, and
-//! what is in them, by asking each member for its bytes. In a file they lie where the member's own history has put them.
+//! The contents of the disks at rest, beside the map: the files, by looking at the disks themselves, and their
+//! contents, by asking each member for its bytes. In a file they lie where the member's own history has put them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub struct Surveyed {
     pub record: pb::Metablock,
     /// Copies that the dataset asks for.
     pub wanted: usize,
-    /// Where replicas are, with what is in them; nothing, where nothing but zeroes was ever written.
+    /// Replicas with their contents; empty, where nothing but zeroes was ever written.
     pub replicas: Vec<(Stored, Bytes)>,
 }
 

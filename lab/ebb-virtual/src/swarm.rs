@@ -12,7 +12,7 @@ use crate::invariants::Violation;
 use crate::{Report, VirtualOptions, run};
 
 /// Runs every seed of a range, `jobs` at a time, and hands each report over as it is ready; ends early when `each` says
-/// so. What is under way then is finished and dropped.
+/// so. Runs under way then are finished and dropped.
 pub fn run_all(
     seeds: Range<u64>,
     jobs: NonZeroUsize,
@@ -39,7 +39,7 @@ pub fn run_each(
             scope.spawn(move || {
                 while !stopped.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    // Nobody listens any more: the end has come early.
+                    // The receiver is gone: the end has come early.
                     if seed >= end || send.send(run_caught(seed, run)).is_err() {
                         return;
                     }

@@ -41,7 +41,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Whether every set has all its copies, all of them readable. Notes what should not be.
+    /// Whether every set has all its copies, all of them readable. Records violations.
     pub async fn is_complete(&self, scrub: bool) -> bool {
         let Ok((status, report)) = self.inspect_cluster(scrub).await else { return false };
         self.cluster.note_gray(&status);
@@ -54,14 +54,14 @@ impl<'a> Watch<'a> {
         let counts = [report.missing, report.under_replicated, report.corrupt, report.unseen, status.under_replicated];
         let complete = status.serving && status.safe_start && report.findings.is_empty();
         let complete = complete && counts.iter().all(|count| *count == 0);
-        // Of what a holder has not committed yet the record says nothing: a loss there is not over.
+        // The record has nothing of writes that a holder has not committed yet: a loss there is not over.
         if complete && scrub && report.unsettled == 0 {
             self.cluster.budget().found_complete();
         }
         complete
     }
 
-    /// What was found so far.
+    /// The violations found so far.
     pub fn take_violations(&self) -> Vec<Violation> {
         std::mem::take(&mut self.found.lock())
     }

@@ -1,5 +1,5 @@
-//! What clients do: write, overwrite, append, truncate, punch holes, read, rename and fsync on a few shared files; make,
-//! fill, rename, link, replace and remove files of their own ([`crate::own`]); lock ([`crate::locks`]).
+//! The work of clients: write, overwrite, append, truncate, punch holes, read, rename and fsync on a few shared files;
+//! make, fill, rename, link, replace and remove files of their own ([`crate::own`]); lock ([`crate::locks`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -53,18 +53,18 @@ pub fn name(file: usize) -> String {
     format!("f{file}")
 }
 
-/// What all clients of a run share.
+/// The state that all clients of a run share.
 #[derive(Clone)]
 pub struct Board {
     /// The world.
     pub world: World,
-    /// What happened.
+    /// The history.
     pub history: Arc<Mutex<History>>,
     /// The last time that was given to an event of the history.
     pub last: Arc<AtomicU64>,
     /// How often each kind of fault was begun.
     pub injected: Arc<Mutex<BTreeMap<Kind, u64>>>,
-    /// What each life of a client counted, by client and start.
+    /// The counters of each life of a client, by client and start.
     pub counts: Arc<Mutex<BTreeMap<(usize, Time), Metrics>>>,
     /// Nodes that were called gray.
     pub gray: Arc<Mutex<BTreeSet<u64>>>,
@@ -93,7 +93,7 @@ impl Board {
 /// One client as the workload and the oracle see it.
 #[derive(Clone)]
 pub struct Worker {
-    /// What all share.
+    /// The state that all share.
     pub board: Board,
     /// Which client.
     pub client: usize,
@@ -102,7 +102,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Works until told to stop, resting a little between operations.
+    /// Works until the run ends, resting a little between operations.
     pub async fn run(self, runtime: Runtime, mut dice: Dice, pause_max: Duration) {
         let mut own = OwnFiles::default();
         while !self.board.done.load(Ordering::Relaxed) {
@@ -230,11 +230,11 @@ impl Worker {
         let count = dice.between(1, RUN_MAX);
         let first = if dice.coin() { dice.below(64) } else { dice.below(CELLS) };
         let (first, count) = if self.is_at_edge(dice) { cells_over_edge(dice) } else { (first, count) };
-        // A read that fails tells nothing.
+        // A read that fails shows nothing.
         let _ = self.read_cells(file, first, count, false).await;
     }
 
-    /// Reads cells and notes what was met.
+    /// Reads cells and records the values.
     pub(crate) async fn read_cells(
         &self,
         file: usize,
@@ -257,7 +257,7 @@ impl Worker {
     }
 
     async fn rename(&self, dice: &mut Dice) {
-        // Whatever name it has now: the listing may be out of date by the time of the rename, which is then refused.
+        // Under its present name: the listing may be out of date by the time of the rename, which is then refused.
         let Ok(names) = self.files.list().await else { return };
         let tokens: Vec<&String> = names.iter().map(|(name, _)| name).filter(|name| name.starts_with('t')).collect();
         if tokens.is_empty() {

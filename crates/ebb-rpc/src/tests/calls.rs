@@ -70,7 +70,7 @@ async fn deadlines(runtime: Runtime) {
     assert!(took >= Duration::from_millis(50) && took < Duration::from_secs(30), "{took:?}");
     // The service's future is dropped soon after, long before the sleep is over.
     eventually(&runtime, "the late request is dropped", || site.echo.dropped.load(Ordering::SeqCst) == 1).await;
-    // A late answer disturbs nobody.
+    // A late answer disturbs no call.
     small_call(&channel, LONG).await.unwrap();
     // A caller that goes away forgets its call.
     tokio::select! {
@@ -110,7 +110,7 @@ async fn requests_of_a_connection_are_bounded(runtime: Runtime) {
 
 both!(requests_of_a_connection_are_bounded);
 
-/// Waits until the server has counted what the caller has, from the other end, handshake included.
+/// Waits until the server has counted the same traffic as the caller, from the other end, handshake included.
 async fn settled(runtime: &Runtime, site: &Site, connector: &Connector) -> crate::Traffic {
     let mirror = |traffic: crate::Traffic| crate::Traffic {
         network_sent_bytes: traffic.network_received_bytes,

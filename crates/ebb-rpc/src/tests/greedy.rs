@@ -15,7 +15,7 @@ use crate::handshake;
 const BOUND: Duration = Duration::from_secs(2);
 const BULK: usize = 16 << 20;
 
-/// A server on `h1`, and processes on `h2` (who behaves) and `h9` (who does not), each with an address of its own.
+/// A server on `h1`, and processes on `h2` (within its share) and `h9` (greedy), each with an address of its own.
 fn world<F: Future<Output = ()>>(options: ServerOptions, test: impl Fn(String, Runtime, Runtime) -> F) {
     for seed in 0..3 {
         World::run(seed, WorldOptions::default(), |world| {
@@ -155,7 +155,7 @@ fn memory_goes_back_when_the_caller_has_stopped_waiting_and_the_connection_goes_
 
 #[test]
 fn answers_that_nobody_takes_leave_memory_for_others() {
-    // Memory for less than what is asked for: 24 answers of 4 MiB.
+    // Memory for less than the requests need: 24 answers of 4 MiB.
     let options = ServerOptions { memory_bytes_max: 64 << 20, ..ServerOptions::default() };
     world(options, async |address, good, greedy| {
         let mut held = Vec::new();

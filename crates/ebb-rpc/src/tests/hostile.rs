@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 use crate::handshake;
 
-/// What a hostile peer sends after (or instead of) the handshake.
+/// The bytes that a hostile peer sends after (or instead of) the handshake.
 #[derive(Clone, Debug)]
 struct Attack {
     proved: bool,
@@ -92,7 +92,7 @@ async fn survive(runtime: &Runtime, site: &Site, attack: &Attack) {
     assert!(attack.proved || answers.len() < 1200, "a stranger gets at most a hello and a refusal");
 }
 
-/// Whatever comes, the server lives, takes back all its memory and serves the next client.
+/// With any bytes, the server lives, takes back all its memory and serves the next client.
 #[test]
 fn a_server_survives_any_bytes() {
     let strategy = proptest::collection::vec(attacks(), 1..6);

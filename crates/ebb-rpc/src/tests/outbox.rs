@@ -1,4 +1,4 @@
-//! Who writes, in which order, and what a broken connection means for those who come later.
+//! The writer of a frame, the order of frames, and the effect of a broken connection on later callers.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -152,7 +152,7 @@ async fn who_has_something_to_say_writes_it(runtime: Runtime) {
     // There is no other task here.
     assert_eq!((socket.numbers(), socket.calls()), (vec![1, 3], 2));
     outbox.gather(|| (4..20).for_each(|number| outbox.put(make_note(number, 100)).unwrap()));
-    assert_eq!((socket.numbers().len(), socket.calls()), (18, 3), "what comes together goes out together");
+    assert_eq!((socket.numbers().len(), socket.calls()), (18, 3), "frames that come together go out together");
     outbox.put(make_note(20, 100)).unwrap();
     assert_eq!(socket.calls(), 4);
 }

@@ -78,7 +78,8 @@ async fn slow_readers_are_given_up(runtime: Runtime) {
 
 both!(slow_readers_are_given_up);
 
-/// A small call does not wait behind big ones: with 8 MiB answers on the way that nobody takes, it is answered.
+/// A small call does not wait behind big ones: it is answered while 8 MiB answers are on the way that their caller does
+/// not read.
 async fn small_calls_do_not_wait_behind_big_ones(runtime: Runtime) {
     let site = serve(&runtime, ServerOptions::default()).await;
     let channel = connector(&runtime, "h2").channel(&site.address);

@@ -35,7 +35,8 @@ impl Relay {
         runtime.clone().spawn("relay", async move {
             while let Ok(near) = listener.accept().await {
                 accepted.send_modify(|count| *count += 1);
-                // The kernel of a frozen process accepts for it, and nobody reads: so does this.
+                // The kernel of a frozen process accepts for it, and the process does not read: the relay does the
+                // same.
                 let (runtime, target, mode) = (runtime.clone(), target.clone(), mode.clone());
                 let allowed = *allowance.borrow();
                 runtime.clone().spawn("relayed", async move {

@@ -1,4 +1,4 @@
-//! Servers that end: what they began is answered, and what they did not begin is told so.
+//! Servers that end: requests that they began are answered, and callers of the others learn that theirs were not begun.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn a_server_that_stops_answers_what_it_has(runtime: Runtime) {
 
 both!(a_server_that_stops_answers_what_it_has);
 
-/// Callers could not tell such calls from those that were carried out, if the connection just broke.
+/// If the connection just broke, callers could not distinguish such calls from those that were carried out.
 async fn calls_that_a_stopping_server_did_not_take_are_not_of_unknown_fate(runtime: Runtime) {
     let options = ServerOptions { requests_per_connection_max: 1, ..ServerOptions::default() };
     let site = Stoppable::start(&runtime, options).await;

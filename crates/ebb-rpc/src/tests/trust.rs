@@ -1,4 +1,4 @@
-//! Who is let in.
+//! The peers that are let in.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn hello(message: &impl Message) -> Vec<u8> {
     [&header.encode()[..], &message].concat()
 }
 
-/// What the server answers to these bytes, and whether it then closes the connection.
+/// The server's answer to these bytes. It then closes the connection.
 async fn answer_to(runtime: &Runtime, address: &str, bytes: &[u8]) -> Vec<u8> {
     let mut stream = runtime.connect(address).await.unwrap();
     stream.write.write_all(bytes).await.unwrap();
@@ -163,7 +163,7 @@ async fn silent_strangers_lock_nobody_out(runtime: Runtime) {
     for stranger in &mut strangers {
         let mut rest = Vec::new();
         let _ = stranger.read.read_to_end(&mut rest).await;
-        assert_eq!(rest, b"", "nothing is told to who says nothing");
+        assert_eq!(rest, b"", "a silent peer gets no answer");
     }
 }
 

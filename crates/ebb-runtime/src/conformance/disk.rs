@@ -64,7 +64,7 @@ async fn many_buffers_are_one_write(setup: Setup) {
     assert!(file.read_at(10, 1_500_000).await.unwrap() == data);
 }
 
-/// Large ones that lie as disks want them may go around the page cache: nobody is to see that.
+/// Large, aligned writes may go around the page cache. No caller may notice that.
 async fn large_writes_and_small_ones_mix(setup: Setup) {
     let file = file(&setup, "f").await;
     let mut expected = vec![0; 4 << 20];

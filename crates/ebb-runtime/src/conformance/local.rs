@@ -1,4 +1,4 @@
-//! Connections within a host, and what is passed over them.
+//! Connections within a host, and the things that are passed over them.
 
 use bytes::Bytes;
 use ebb_types::ErrorKind;

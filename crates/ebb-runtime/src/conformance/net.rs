@@ -34,7 +34,7 @@ async fn connected(setup: &Setup) -> (Stream, Stream) {
     (listener.accept().await.unwrap(), client)
 }
 
-/// Sends back what comes, until it ends.
+/// Sends received bytes back, until the stream ends.
 fn echo(setup: &Setup, mut stream: Stream) -> Task<()> {
     setup.server.spawn("echo", async move {
         let mut buffer = vec![0; 50_000];
@@ -209,7 +209,7 @@ async fn malformed_addresses_are_invalid(setup: Setup) {
         let error = setup.client.listen(address).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "listen {address:?}: {error}");
     }
-    // TEST-NET-1 (RFC 5737) is nobody's.
+    // TEST-NET-1 (RFC 5737) belongs to no host.
     let error = setup.server.listen("192.0.2.1:0").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
@@ -244,7 +244,7 @@ async fn many_connections_are_kept_apart(setup: Setup) {
 async fn a_dropped_accept_loses_no_connection(setup: Setup) {
     let listener = setup.server.listen(&setup.address).await.unwrap();
     for _ in 0..3 {
-        let waiting = setup.server.timeout(Duration::from_millis(5), "nobody", listener.accept()).await;
+        let waiting = setup.server.timeout(Duration::from_millis(5), "no caller", listener.accept()).await;
         assert_eq!(waiting.unwrap_err().kind(), ErrorKind::Timeout);
     }
     let mut client = setup.client.connect(&listener.address()).await.unwrap();

@@ -1,9 +1,9 @@
-//! Work that has been begun where somebody called, and waits without being a task yet.
+//! Work that has begun in its caller, and waits without being a task yet.
 //!
 //! A task that is started while it can do nothing costs a worker thread its sleep: it is woken, polls the task for
-//! nothing, and looks for work, 8 to 27 us on a processor that others need. And it takes the place of what was woken just
-//! before, which then goes to another thread. Work that has come to a waiting point is therefore left where it is, and becomes
-//! a task when what it waits for has come: on the thread that brings it.
+//! nothing, and looks for work, 8 to 27 us on a processor that others need. It also takes the place of the task that
+//! was woken just before, which then goes to another thread. Work that has come to a waiting point is therefore left
+//! where it is. It becomes a task when it is woken: on the thread that wakes it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -13,7 +13,8 @@ use tokio::runtime::Handle;
 
 use crate::backend::Work;
 
-/// Polls `work` here; what is left becomes a task of `tokio` when it is woken. A panic here is the caller's.
+/// Polls `work` here. If it is not ready, the rest becomes a task of `tokio` when it is woken. A panic here is the
+/// caller's.
 pub(super) fn run_or_spawn(tokio: Handle, mut work: Work<'static, ()>) {
     let begun = Arc::new(Begun { tokio, state: Mutex::new(State::Polled) });
     let waker = Waker::from(Arc::clone(&begun));
@@ -46,7 +47,7 @@ enum State {
     Polled,
     /// Woken while it was being polled.
     Woken,
-    /// For whatever it told its waker.
+    /// For an event that will wake its waker.
     Waits(Work<'static, ()>),
     /// A task by now.
     Task,
@@ -160,6 +161,6 @@ mod tests {
             let _tell = tell;
             panic!("a bug");
         });
-        assert!(hear.await.is_err(), "what it had is dropped");
+        assert!(hear.await.is_err(), "its values are dropped");
     }
 }

@@ -87,7 +87,7 @@ impl DiskBackend for RealDisk {
     fn space<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Space>> {
         on_path("find the space of", path, |path| {
             let stat = rustix::fs::statvfs(path)?;
-            // f_bavail, not f_bfree: what is reserved for root is not ours to fill.
+            // f_bavail, not f_bfree: space that is reserved for root is not ours to fill.
             let (capacity_bytes, free_bytes) = (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
             Ok(Space { capacity_bytes, free_bytes, device: device(rustix::fs::stat(path)?.st_dev) })
         })
@@ -106,8 +106,8 @@ impl DiskBackend for RealDisk {
     }
 }
 
-/// Of a file system, a directory that is held open: the kernel tells errors that came after it was opened (since Linux
-/// 5.8).
+/// Of a file system, a directory that is held open: the kernel reports errors that came after it was opened (since
+/// Linux 5.8).
 struct RealFileSystem {
     directory: Arc<OwnedFd>,
     path: PathBuf,

@@ -78,7 +78,7 @@ impl FileBackend for RealFile {
                 {
                     return Ok(());
                 }
-                // Whatever the other way was refused for: this one tells, or does without.
+                // The reason for the refusal does not matter: this way reports the error, or succeeds.
                 write_all(descriptor, offset, data)
             })
             .await
@@ -131,7 +131,7 @@ impl FileBackend for RealFile {
     fn allocated_bytes(&self) -> Work<'_, Result<u64>> {
         Box::pin(async move {
             let stat = fstat(&self.descriptor).map_err(|errno| error(errno, "stat", &self.path))?;
-            // st_blocks counts 512 bytes, whatever the file system's block (inode(7)).
+            // st_blocks counts 512 bytes, independent of the file system's block size (inode(7)).
             Ok(stat.st_blocks.unsigned_abs() * 512)
         })
     }
@@ -141,7 +141,7 @@ impl FileBackend for RealFile {
     }
 }
 
-/// The end of a range, or `Invalid` where it does not fit in what the kernel counts with.
+/// The end of a range, or `Invalid` if the kernel cannot count so far.
 pub(super) fn range_end(file: &File, offset: u64, len: u64) -> Result<u64> {
     offset
         .checked_add(len)
@@ -174,7 +174,7 @@ pub(super) async fn warm(file: &File, offset: u64, len: u64) -> Result<()> {
     .await
 }
 
-/// Whether a byte can be read at once. True for what no waiting would improve: the end of the file, and errors.
+/// Whether a byte can be read at once. Also true where waiting would not help: at the end of the file, and for errors.
 fn is_cached(descriptor: BorrowedFd<'_>, at: u64) -> bool {
     let mut data = BytesMut::with_capacity(1);
     matches!(read_cached(descriptor, &mut data, at, 1), Progress::Done)
@@ -188,15 +188,15 @@ enum Progress {
     Rest,
 }
 
-/// Appends what the page cache has of `[offset, offset + len)`, without waiting for the disk (preadv2(2)).
+/// Appends the part of `[offset, offset + len)` that is in the page cache, without waiting for the disk (preadv2(2)).
 fn read_cached(descriptor: BorrowedFd<'_>, data: &mut BytesMut, offset: u64, len: usize) -> Progress {
     while data.len() < len {
         let Ok(at) = i64::try_from(offset.saturating_add(data.len() as u64)) else { return Progress::Rest };
         let room = len - data.len();
         data.reserve(room);
         let buffer = libc::iovec { iov_base: data.spare_capacity_mut().as_mut_ptr().cast(), iov_len: room };
-        // SAFETY: the one buffer is `room` bytes of spare capacity that `data` owns and nobody else refers to, and it
-        // outlives the call; the descriptor is open for as long as it is borrowed.
+        // SAFETY: the one buffer is `room` bytes of spare capacity. `data` owns them, no other reference to them
+        // exists, and they outlive the call; the descriptor is open for as long as it is borrowed.
         let count = unsafe { libc::preadv2(descriptor.as_raw_fd(), &raw const buffer, 1, at, libc::RWF_NOWAIT) };
         match usize::try_from(count) {
             Ok(0) => return Progress::Done,
@@ -312,7 +312,7 @@ mod tests {
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         tokio.block_on(async {
             file.write_at(0, vec![Bytes::from(vec![1; 5000])]).await.unwrap();
-            // The descriptor leads to the file, whatever it is called.
+            // The descriptor leads to the file, also under another name.
             std::fs::rename(&path, dir.path().join("g")).unwrap();
             file.write_at(4096, vec![aligned(1 << 20, 2)]).await.unwrap();
             assert!(matches!(file.direct.get(), Some(Some(_))));

@@ -3,7 +3,8 @@
 //! ```text
 //! | bytes u32, little-endian | things u8 | kind of each: u8 x 3, 0 for none | message ... |
 //! ```
-//! Descriptors go with the first byte of their frame, so that what comes with a byte belongs to its frame (unix(7)).
+//! Descriptors go with the first byte of their frame, so that descriptors that come with a byte belong to its frame
+//! (unix(7)).
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -43,7 +44,7 @@ const READ_BYTES: usize = 64 << 10;
 pub(super) async fn listen(path: &Path) -> Result<LocalListener> {
     let failed = |error: io::Error| Error::from_io(&error, format_args!("cannot listen on {}", path.display()));
     let short = ShortPath::new(path).map_err(failed)?;
-    // What an earlier process left: nobody listens there, or its directory would be locked.
+    // The socket of an earlier process: no process listens there, or its directory would be locked.
     match rustix::fs::unlink(path) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
         Err(errno) => return Err(failed(errno.into())),
@@ -94,7 +95,7 @@ struct UnixPeer(Option<OwnedFd>);
 
 impl UnixPeer {
     /// If the process has ended already and its number was given to another one, that one is watched instead: its end
-    /// comes after the end that is waited for, so what is told is true all the same, only late.
+    /// comes after the end that is waited for. So the report is late, but true.
     fn of(stream: &UnixStream) -> Self {
         let process = stream.peer_cred().ok().and_then(|credentials| Pid::from_raw(credentials.pid()?));
         Self(process.and_then(|process| pidfd_open(process, PidfdFlags::NONBLOCK).ok()))
@@ -197,7 +198,7 @@ fn to_pass(thing: &Thing) -> Result<(u8, OwnedFd)> {
 
 struct UnixRead {
     socket: OwnedReadHalf,
-    /// What has come of frames that are not whole.
+    /// Bytes of frames that are not whole yet.
     bytes: BytesMut,
     descriptors: VecDeque<OwnedFd>,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a process keeps of memory that it has freed, before it gives it back to the kernel.
+/// Freed memory that a process keeps, before it gives it back to the kernel.
 const KEPT_BYTES: i32 = 64 << 20;
 
 /// Taken from the kernel at once, when there is none left.
@@ -29,13 +29,14 @@ pub fn keep_freed_memory() {
 
 /// How often it is looked whether memory can go back.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
-/// What may be resident beyond what is in use.
+/// Memory that may be resident beyond the part in use.
 const SPARE_BYTES: u64 = 16 << 20;
-/// A process whose use has changed by more since the last look is at work, and may need what it has freed at once.
+/// A process whose use has changed by more since the last measurement is at work, and may need freed memory at once.
 const QUIET_BYTES: u64 = 1 << 20;
 
-/// Gives memory back to the kernel that was freed and is not used again, for as long as the process runs. The allocator gives back
-/// only what lies at the end of an arena: after 200,000 files were made and removed a master had 2 MB in use and kept 200 MB.
+/// Gives memory back to the kernel that was freed and is not used again, for as long as the process runs. The allocator
+/// gives back only the end of an arena: after 200,000 files were made and removed a master had 2 MB in use and kept 200
+/// MB.
 ///
 /// Call it within a tokio runtime. Where the C library is not glibc nothing happens.
 pub fn give_back_what_is_unused() {
@@ -48,7 +49,7 @@ pub fn give_back_what_is_unused() {
             if now.is_worth_a_trim(before) {
                 // It walks the free pieces of all arenas.
                 let trimmed = tokio::task::spawn_blocking(|| {
-                    // SAFETY: it takes the allocator's own locks, and touches only what is free.
+                    // SAFETY: it takes the allocator's own locks, and touches only free memory.
                     unsafe { libc::malloc_trim(0) }
                 });
                 let _ = trimmed.await;
@@ -64,7 +65,7 @@ pub fn give_back_what_is_unused() {
 struct Use {
     /// Resident, files not counted.
     resident: u64,
-    /// What the program has of the allocator.
+    /// Memory that the program has from the allocator.
     in_use: u64,
 }
 
@@ -82,7 +83,8 @@ impl Use {
         Self { resident, in_use: (told.uordblks + told.hblkhd) as u64 }
     }
 
-    /// Whether much is unused, and was for a while: what is about to be used again would only come back page by page.
+    /// Whether much is unused, and was for a while: memory that is about to be used again would only come back page by
+    /// page.
     fn is_worth_a_trim(self, before: Self) -> bool {
         let spare = |one: Self| one.resident.saturating_sub(one.in_use);
         let allowed = SPARE_BYTES + self.in_use / 8;

@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_answers_quickly_is_waited_for_until_it_is_slow() {
-        assert!(!after(&[]).is_short(), "who knows");
+        assert!(!after(&[]).is_short(), "not known");
         assert!(after(&[80]).is_short());
         assert!(after(&[80, 900]).is_short(), "once is not often");
         assert!(!after(&[80, 20_000]).is_short());

@@ -1,8 +1,8 @@
 //! Directories of data are for their owner alone.
 //!
-//! A replica, a journal and the master's log hold users' bytes and names, past all permissions that the files have in Ebb.
-//! So files are made with mode 0600 in directories with mode 0700, and a directory that an earlier release made with a
-//! wider mode is narrowed: what lies below it is then out of others' reach, whatever mode it has itself.
+//! A replica, a journal and the master's log hold users' bytes and names, past all permissions that the files have in
+//! Ebb. So files are made with mode 0600 in directories with mode 0700. A directory that an earlier release made with a
+//! wider mode is narrowed: others can then reach nothing below it, in spite of the modes there.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -17,9 +17,9 @@ pub(super) const DIRECTORY: Mode = Mode::from_raw_mode(0o700);
 /// The bits of a mode that let others in.
 const OTHERS: u32 = 0o077;
 
-/// Takes away what lets others into a directory of data, and says so in the log.
+/// Removes other users' access to a directory of data, and says so in the log.
 ///
-/// Errors: `NotPermitted` if the directory belongs to somebody else, so that this process cannot narrow it.
+/// Errors: `NotPermitted` if the directory belongs to another user, so that this process cannot narrow it.
 pub(super) fn narrow(directory: &Path) -> Result<()> {
     let found = std::fs::metadata(directory).map_err(|error| Error::from_io(&error, directory.display()))?;
     let mode = found.mode() & 0o7777;

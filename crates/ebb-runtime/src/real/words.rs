@@ -26,7 +26,7 @@ unsafe impl Send for RealWords {}
 unsafe impl Sync for RealWords {}
 
 impl RealWords {
-    /// New ones, all zero. Whoever gets the descriptor can neither change them nor take them away.
+    /// New ones, all zero. A receiver of the descriptor can neither change them nor take them away.
     pub(super) fn make(count: usize) -> Result<Self> {
         let make = || {
             let descriptor = memfd_create(c"ebb-words", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -89,7 +89,7 @@ impl WordsBackend for RealWords {
 
 impl Drop for RealWords {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping that `map` made, and nobody can refer to it any more. It cannot fail.
+        // SAFETY: this is the mapping that `map` made, and no reference to it is left. It cannot fail.
         let _ = unsafe { munmap(self.start.cast(), self.count * WORD) };
     }
 }

@@ -13,7 +13,7 @@ const WALL_START_NS: i64 = 1_767_225_600_000_000_000;
 /// A clock that shows another time than virtual time does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// What the lease clock showed at the world's start: hosts booted at different times, so a moment of one means
+    /// The value of the lease clock at the world's start: hosts booted at different times, so a moment of one means
     /// nothing on another, and code that mixes them up shows.
     start_ns: u64,
     drift_ppm: i64,
@@ -35,12 +35,12 @@ impl Clock {
         self.skew_ns = skew_ns;
     }
 
-    /// What the lease clock shows at a virtual time.
+    /// The lease clock at a virtual time.
     pub(super) fn moment(&self, virtual_ns: u64) -> Moment {
         Moment(Duration::from_nanos(self.start_ns + self.local(virtual_ns)))
     }
 
-    /// What the wall clock shows at a virtual time.
+    /// The wall clock at a virtual time.
     pub(super) fn wall(&self, virtual_ns: u64) -> WallTime {
         let passed = i64::try_from(self.local(virtual_ns)).unwrap_or(i64::MAX);
         WallTime(WALL_START_NS.saturating_add(passed).saturating_add(self.skew_ns))

@@ -1,7 +1,7 @@
 //! Seeded randomness, split by purpose.
 //!
-//! Each purpose draws from its own ChaCha stream of the one seed, so that one draw more in one place does not shift
-//! what all others draw: a failing seed keeps failing while its cause is looked for.
+//! Each purpose draws from its own ChaCha stream of the one seed, so that one draw more in one place does not shift the
+//! draws of all others: a failing seed keeps failing while its cause is looked for.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Dice {
 
     /// True with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
-        // 53 bits are what a double holds exactly.
+        // A double holds 53 bits exactly.
         (self.bits() >> 11) as f64 / ((1_u64 << 53) as f64) < probability
     }
 
@@ -86,7 +86,7 @@ impl Dice {
     }
 }
 
-/// Nanoseconds of a span; what no virtual run lasts for is cut off.
+/// Nanoseconds of a span, cut off at a length that no virtual run reaches.
 pub(super) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -8,8 +8,8 @@
 //!                  │ crash: each unsynced change is lost, kept or torn
 //! ```
 //!
-//! A sync covers what had its effect before the sync was asked for. A write in progress at a crash is lost, or in the
-//! page cache and then lost, kept or torn like any other.
+//! A sync covers changes that had their effect before the sync was asked for. A write in progress at a crash is lost,
+//! or in the page cache and then lost, kept or torn like any other.
 
 mod content;
 mod cut;
@@ -65,9 +65,9 @@ struct State {
     next_number: u64,
     /// Grows with each crash: operations and files of an older life have no effect.
     life: u64,
-    /// When the disk has done what it was asked for.
+    /// When the disk has done all its work so far.
     busy_until_ns: u64,
-    /// At least what all files take; adding them up is slow, and only near the end of the disk does it matter.
+    /// At least the space of all files. Adding them up is slow, and it matters only near the end of the disk.
     used_bytes_bound: u64,
 }
 
@@ -122,7 +122,8 @@ impl State {
         self.inodes.retain(|number, inode| inode.open_count > 0 || named.contains(number));
     }
 
-    /// Puts a change into the page cache if it has room. A write that has none leaves what fits, as Linux does.
+    /// Puts a change into the page cache if it has room. A write without enough room leaves the part that fits, as
+    /// Linux does.
     fn change(&mut self, file: InodeNumber, change: Change, path: &Path) -> Result<()> {
         let capacity = self.options.capacity_bytes;
         let missing = change.missing_bytes(&self.inode(file).current);
@@ -157,7 +158,7 @@ fn prefix(data: &[Bytes], len: u64) -> Vec<Bytes> {
     taken
 }
 
-/// What a file operation needs of the disk.
+/// The part of the disk that a file operation needs.
 enum Need {
     /// Nothing but the page cache and the processor.
     Memory(Duration),
@@ -254,7 +255,7 @@ impl VirtualDisk {
         self.state.lock().slowness = factor;
     }
 
-    /// The process is killed and its kernel lives: what it had asked for is done or was never begun.
+    /// The process is killed and its kernel lives: each operation that it had asked for is done or was never begun.
     pub(super) fn kill(&self) {
         let mut state = self.state.lock();
         state.life += 1;
@@ -295,12 +296,12 @@ impl VirtualDisk {
         }
     }
 
-    /// What a power failure now could leave.
+    /// The possible outcomes of a power failure now.
     pub(super) fn power_cut(&self) -> PowerCut {
         PowerCut::of(&self.state.lock())
     }
 
-    /// Makes the disk what the power failure left, in one of its outcomes.
+    /// Gives the disk one of the outcomes of the power failure.
     pub(super) fn restore(&self, cut: &PowerCut, keeps: impl Fn(usize) -> bool) {
         let mut state = self.state.lock();
         state.life += 1;
@@ -405,7 +406,7 @@ fn gone() -> ebb_types::Error {
 
 impl State {
     fn dice_says(&mut self, probability: f64) -> bool {
-        // No draw where there is nothing to decide: switching faults on later does not shift what came before.
+        // No draw where there is nothing to decide: so faults that are switched on later do not shift earlier draws.
         probability > 0.0 && self.dice.chance(probability)
     }
 }

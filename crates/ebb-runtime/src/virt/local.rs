@@ -21,14 +21,14 @@ use crate::local::{
 
 /// Parcels on their way in one direction.
 const PARCELS_MAX: usize = 64;
-/// Connections that nobody has accepted.
+/// Connections that the listener has not accepted yet.
 const BACKLOG: usize = 64;
 
 /// Names of listening sockets on all hosts.
 #[derive(Default)]
 pub(super) struct Locals(Mutex<BTreeMap<(HostId, PathBuf), Name>>);
 
-/// A name that somebody listens on.
+/// A name that a process listens on.
 struct Name {
     process: VirtualPeer,
     sender: mpsc::Sender<LocalStream>,
@@ -59,7 +59,7 @@ impl Locals {
 }
 
 fn nobody(path: &Path) -> ebb_types::Error {
-    err!(Unreachable, "cannot connect to {}: nobody listens", path.display())
+    err!(Unreachable, "cannot connect to {}: no process listens there", path.display())
 }
 
 /// Both ends of a connection: the first is for the process `a`, whose peer is `b`.

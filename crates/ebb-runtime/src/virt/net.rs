@@ -1,7 +1,7 @@
 //! The network of the virtual world: hosts, listeners, connections.
 //!
-//! What kernels do happens here, in events at their virtual time; programs' tasks only touch the buffers. So a frozen
-//! process goes on accepting connections and bytes until its buffers are full, as under Linux.
+//! The work of kernels happens here, in events at their virtual time; programs' tasks only touch the buffers. So a
+//! frozen process goes on accepting connections and bytes until its buffers are full, as under Linux.
 //!
 //! A segment goes through the sender's port, over the wire, through the receiver's port, and arrives in order. If its
 //! link is cut or the target host has no power, the sender's kernel tries again after 200 ms, 400 ms, ... and breaks
@@ -50,9 +50,9 @@ const RETRANSMIT_PAUSE_MIN: Duration = Duration::from_millis(200);
 /// How a process ends, as its peers see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// Its kernel lives and closes what it had open.
+    /// Its kernel lives and closes its connections and listeners.
     Killed,
-    /// Its kernel went down and is up again at once: it answers what it gets with resets, and sends them by itself.
+    /// Its kernel went down and is up again at once: it answers each segment with a reset, and sends resets by itself.
     Crashed,
     /// Its host has no power: silence.
     PowerOff,
@@ -97,7 +97,7 @@ struct Link {
 struct ListenSlot {
     number: u64,
     group: GroupId,
-    /// Connections that nobody has accepted: the direction towards the listener, and the client's address.
+    /// Connections that the listener has not accepted: the direction towards the listener, and the client's address.
     backlog: VecDeque<(PipeId, String)>,
     wakers: Vec<Waker>,
 }
@@ -181,7 +181,7 @@ impl Network {
         self.state.lock().hosts[host.0].off = off;
     }
 
-    /// What becomes of a process's listeners and connections when it ends.
+    /// Ends a process's listeners and connections, as its end demands.
     pub(super) fn end(self: &Arc<Self>, group: GroupId, end: End, dice: &mut Dice) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -218,7 +218,7 @@ impl Network {
         }
     }
 
-    /// Puts what has reached the reader's kernel by now where the reader finds it.
+    /// Hands the reader the segments that have reached its kernel by now.
     fn deliver(self: &Arc<Self>, id: PipeId) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -239,7 +239,7 @@ impl Network {
         }
         let Some(pipe) = state.pipes.get_mut(&id) else { return };
         if pipe.held.take().is_some() {
-            // What was sent off while the first was held has no event of its own.
+            // Segments that were sent while the first was held have no event of their own.
             let rest: Vec<u64> = pipe.flight.iter().map(|segment| segment.ready_ns).collect();
             rest.into_iter().for_each(|at_ns| self.deliver_at(id, at_ns));
         }
@@ -381,7 +381,8 @@ impl State {
         self.collect(id);
     }
 
-    /// The writer's kernel gives a connection up that gets nothing through. Its peer is not told: nothing gets there.
+    /// The writer's kernel gives a connection up that gets nothing through. Its peer does not learn of it, because
+    /// nothing gets there.
     fn give_up(&mut self, id: PipeId, wakes: &mut Wakes) {
         if let Some(pipe) = self.pipes.get_mut(&id) {
             pipe.held = None;

@@ -14,7 +14,7 @@ pub struct WorldOptions {
     pub link: LinkOptions,
     /// Within a host.
     pub local: LinkOptions,
-    /// Of every process, until told otherwise.
+    /// Of every process, unless a process gets its own.
     pub disk: DiskOptions,
     /// Bytes that a connection takes in one direction before its writer waits: send buffer, wire and receive buffer.
     pub window_bytes: usize,
@@ -28,7 +28,7 @@ pub struct WorldOptions {
     pub retransmit_pause_max: Duration,
     /// Polls of tasks at one moment of virtual time before the world is declared to run in circles.
     pub polls_per_moment_max: u64,
-    /// What a panic in a task does.
+    /// The effect of a panic in a task.
     pub panics: Panics,
     /// Events that [`crate::virt::World::events`] keeps; none unless a difference is looked for.
     pub kept_events_max: usize,
@@ -55,12 +55,12 @@ impl Default for WorldOptions {
     }
 }
 
-/// What a panic in a task does.
+/// The effect of a panic in a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Panics {
     /// It goes on through [`crate::virt::World::run`], so a test fails.
     EndTheWorld,
-    /// The task ends, as under tokio; [`crate::virt::World::panics`] tells of it.
+    /// The task ends, as under tokio; [`crate::virt::World::panics`] lists it.
     EndTheTask,
 }
 
@@ -139,8 +139,8 @@ pub struct DiskFaults {
     pub read_error: f64,
     /// Probability that a write fails with an I/O error; a prefix of it may have been written.
     pub write_error: f64,
-    /// Probability that a sync fails. As on Linux, what it was to make durable is then durable or never will be, and
-    /// the next sync says nothing of it (<https://lwn.net/Articles/752063/>).
+    /// Probability that a sync fails. As on Linux, the changes that it was to make durable are then durable or never
+    /// will be, and the next sync does not report it (<https://lwn.net/Articles/752063/>).
     pub sync_error: f64,
 }
 
@@ -170,7 +170,7 @@ pub enum DiskWork {
 }
 
 impl DiskWork {
-    /// What the operation is called in the world's trace.
+    /// The operation's name in the world's trace.
     pub(super) const fn kind(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -187,11 +187,11 @@ impl DiskWork {
     }
 }
 
-/// A failure that is sure to come, at a place that was chosen. It has no effect but the error, except that a failed
-/// sync of a file leaves what it was to save saved or never to be saved, as [`DiskFaults::sync_error`] says.
+/// A failure that is sure to come, at a chosen place. It has no effect but the error, with one exception: after a
+/// failed sync of a file its changes are saved or never will be, as [`DiskFaults::sync_error`] says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlannedFault {
-    /// What fails.
+    /// The operation that fails.
     pub work: DiskWork,
     /// Only on paths with this in them.
     pub path_part: String,
@@ -199,7 +199,7 @@ pub struct PlannedFault {
     pub skip: u32,
     /// So many fail then.
     pub count: u32,
-    /// What the error is: `Io`, `NoSpace`.
+    /// The kind of the error: `Io`, `NoSpace`.
     pub error: ErrorKind,
 }
 

@@ -1,4 +1,4 @@
-//! Processes of the virtual world, and what may befall them.
+//! Processes of the virtual world, and the faults that can befall them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Process {
         self.0.world.executor().is_alive(group)
     }
 
-    /// Power fails and comes back: tasks are gone, peers see resets, the disk loses or tears what was not synced.
+    /// Power fails and comes back: tasks are gone, peers see resets, the disk loses or tears unsynced changes.
     /// Call [`Process::restart`] to start the process again.
     pub fn crash(&self) {
         if self.end(End::Crashed) {
@@ -187,7 +187,7 @@ impl Process {
         self.0.disk.options()
     }
 
-    /// Changes the numbers of its disk: a capacity below what is used makes every growing write fail.
+    /// Changes the numbers of its disk: a capacity below the used space makes every growing write fail.
     pub fn set_disk_options(&self, options: DiskOptions) {
         self.0.disk.set_options(options);
     }
@@ -202,8 +202,8 @@ impl Process {
         self.0.disk.cancel_faults();
     }
 
-    /// Something else fills its disk, so that this many bytes are free; `None`: it is gone again. Unlike a smaller
-    /// capacity, what the process itself frees is free for it.
+    /// Something else fills its disk, so that this many bytes are free; `None`: it is gone again. Unlike with a smaller
+    /// capacity, space that the process itself frees is free for it.
     pub fn fill_disk(&self, free_bytes: Option<u64>) {
         self.0.disk.fill(free_bytes);
         if free_bytes.is_some() {
@@ -247,8 +247,8 @@ impl Process {
         self.0.disk.power_cut()
     }
 
-    /// Makes its disk what a power failure left: all that was synced, and of the rest the parts that `keeps` says yes to.
-    /// The process must have ended.
+    /// Gives its disk an outcome of a power failure: all synced changes, and of the rest the parts for which `keeps` is
+    /// true. The process must have ended.
     pub fn restore_disk(&self, cut: &PowerCut, keeps: impl Fn(usize) -> bool) {
         assert!(!self.is_alive(), "a disk is not changed under a running process");
         self.0.disk.restore(cut, keeps);

@@ -1,4 +1,4 @@
-//! What only the virtual world does: faults, replay, and time that costs nothing.
+//! Abilities of the virtual world alone: faults, replay, and time that costs nothing.
 
 mod disk;
 mod net;

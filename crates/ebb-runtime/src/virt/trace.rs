@@ -1,4 +1,4 @@
-//! What happened: a hash that two runs of one seed must agree on, and the faults that took effect.
+//! The record of a run: a hash that two runs of one seed must agree on, and the faults that took effect.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub struct Fault {
     pub at: Duration,
     /// The counter that it is in.
     pub kind: &'static str,
-    /// To what.
+    /// The object that it happened to.
     pub detail: String,
 }
 
@@ -21,9 +21,9 @@ pub struct Fault {
 pub struct Event {
     /// Virtual time since the start.
     pub at: Duration,
-    /// What happened.
+    /// The kind of the event.
     pub kind: &'static str,
-    /// To what: a connection, an operation.
+    /// Its object: a connection, an operation.
     pub numbers: Vec<u64>,
     /// Bytes that belong to it.
     pub len: usize,
@@ -115,7 +115,7 @@ impl Record {
     }
 }
 
-/// Multiply and rotate: fast, the same everywhere, and good enough where nobody chooses the input to collide.
+/// Multiply and rotate: fast, the same everywhere, and good enough where no input is chosen to collide.
 fn mixed(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

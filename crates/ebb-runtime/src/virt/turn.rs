@@ -1,4 +1,4 @@
-//! Whose turn it is, for what is written to logs: a line of a virtual world tells its time and its process.
+//! The process whose task runs now, for logs: a line of a virtual world has its time and its process.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The world: its time, its processes, its links, its record of what happened.
+//! The world: its time, its processes, its links, its record of events.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -45,8 +45,8 @@ impl Drop for Undo {
 }
 
 impl World {
-    /// Runs `body` in a new world until it completes; whatever still runs then is dropped. Panics, naming who waits,
-    /// if the body waits for something that nothing left in the world can bring about.
+    /// Runs `body` in a new world until it completes; tasks that still run then are dropped. Panics with the names of
+    /// the waiting tasks, if the body waits for something that nothing left in the world can bring about.
     pub fn run<F: Future>(seed: u64, options: WorldOptions, body: impl FnOnce(Self) -> F) -> F::Output {
         let trace = Arc::new(Trace::new(options.kept_events_max));
         let executor = Executor::new(Dice::new(seed, "schedule"), options.panics, options.polls_per_moment_max);
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// Mends every link. What was held back arrives, in order, when the sender's kernel next tries.
+    /// Mends every link. Bytes that were held back arrive, in order, when the sender's kernel next tries.
     pub fn heal(&self) {
         if self.0.network.heal() > 0 {
             self.0.trace.event(self.0.executor.now_ns(), "heal", &[], &[]);

@@ -1,16 +1,16 @@
-//! What may happen.
+//! The actions of the model.
 
 use super::state::{Entry, MEMBERS, METABLOCKS, Message, NOTHING, Phase, State, Ticket, VIA, is_in};
 use super::{Direct, Mutant, Variant};
 
-/// One step of somebody. See the table in [`super`].
+/// One step. See the table in [`super`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// A client is given a ticket, and begins to put.
     AskTicket(u8),
     /// Something arrives, and its answer. An answer that is lost is a message that comes again.
     Deliver(Message),
-    /// A client that every member has answered tells the proxy.
+    /// A client that every member has answered reports to the proxy.
     Report(u8),
     /// The proxy gives a reported write its place in the first metablock.
     Commit(Ticket, u8),
@@ -22,17 +22,17 @@ pub enum Action {
     Enter,
     /// Its turn comes.
     Write,
-    /// The proxy fetches what was put for a place that this member has not filled, and sends it.
+    /// The proxy fetches the put bytes of a place that this member has not filled, and sends them.
     FetchBack(usize, usize, usize),
     /// The proxy answers a write.
     Answer(u8),
     /// A member syncs, and the proxy hears of it.
     Sync(usize),
-    /// The proxy has what all have synced dropped.
+    /// The proxy drops the put bytes of writes that all members have synced.
     Settle,
-    /// fsync returns to who has had answers.
+    /// fsync returns to the clients that have had answers.
     Fsync,
-    /// Somebody reads both metablocks.
+    /// A client reads both metablocks.
     Read,
     /// A member's process.
     Crash(usize),
@@ -52,7 +52,7 @@ pub fn enumerate(model: &Direct, state: &State, actions: &mut Vec<Action>) {
     };
     for member in 0..MEMBERS {
         may(state.crashes < bounds.crashes, Action::Crash(member));
-        // Who lags behind is synced, too, by the code; what that gives is what a crash before leaves.
+        // The code syncs a member that lags behind, too. A crash before that leads to the same states.
         let (one, is_whole) =
             (&state.members[member], |at: usize| state.members[member].content[at].len() == state.placed[at].len());
         let lags = (0..METABLOCKS).any(|at| one.synced[at] < one.content[at].len());
@@ -227,7 +227,7 @@ fn ask_ticket(model: &Direct, state: &mut State, write: u8) {
 fn deliver(model: &Direct, state: &mut State, message: Message) {
     match message {
         Message::Put { member, ticket, write } => {
-            // What is there stays: a put that comes again brings the same.
+            // Present bytes stay: a repeated put brings the same.
             state.members[member].staged.entry(ticket).or_insert(write);
             if let Phase::Puts(_, had) = &mut state.clients[usize::from(write)] {
                 had[member] = true;
@@ -275,7 +275,7 @@ fn place_half(state: &mut State, write: u8) {
     }
 }
 
-/// A write gets its place in a metablock, and the members are told.
+/// A write gets its place in a metablock, and is sent to the members.
 fn place(state: &mut State, metablock: usize, entry: Entry) {
     let place = state.placed[metablock].len();
     state.placed[metablock].push(entry.write);
@@ -287,8 +287,8 @@ fn place(state: &mut State, metablock: usize, entry: Entry) {
     }
 }
 
-/// The bytes of a place for a member that has not got them: from where they were put, and from nowhere else. What another
-/// member has in the metablock may be newer.
+/// The bytes of a place for a member that has not got them. They come only from where they were put, because another
+/// member may have newer content in the metablock.
 fn fetch_back(model: &Direct, state: &mut State, member: usize, metablock: usize, place: usize) {
     let write = state.placed[metablock][place];
     let bytes = if model.is(Mutant::FetchesWhatIsThere) {
@@ -317,12 +317,12 @@ fn drop_staged(state: &mut State, write: u8) {
     }
 }
 
-/// What the proxy shows is all that has a place. Half a write is none.
+/// The proxy shows all writes that have a place. Half a write does not count.
 fn read(state: &mut State) {
     let has = |metablock: usize, write: u8| state.placed[metablock].contains(&write);
     let is_own = |write: u8| state.queue.iter().any(|entry| entry.write == write && entry.is_half);
     for write in 0..=VIA {
-        // What a recovery has found half of was never answered.
+        // A write of which a recovery has found half was never answered.
         state.was_torn |= has(0, write) != has(1, write) && is_own(write);
         if has(0, write) && has(1, write) {
             state.shown |= 1 << write;
@@ -346,7 +346,8 @@ fn proxy_dies(state: &mut State) {
     state.received = Default::default();
 }
 
-/// In each metablock the longest wins, is given to all, and synced. Whoever had a ticket asks for none again.
+/// In each metablock the longest content wins, is given to all, and synced. A client that had a ticket does not ask for
+/// another one.
 fn recover(model: &Direct, state: &mut State) {
     state.epoch += 1;
     state.is_dead = false;
@@ -376,7 +377,7 @@ fn recover(model: &Direct, state: &mut State) {
         }
     }
     for member in &mut state.members {
-        // The recovery is over, and with it what it needed.
+        // The recovery is over, and the bytes kept for it are not needed any more.
         if model.variant == Variant::RollsForward {
             member.staged.clear();
         }
@@ -390,7 +391,7 @@ fn recover(model: &Direct, state: &mut State) {
     let lost =
         (0..=VIA).filter(|write| is_in(*write, state.answered) && !is_there(*write)).fold(0, |all, one| all | 1 << one);
     if state.crashes >= MEMBERS as u8 {
-        // Power has failed with the proxy: whoever wrote is told that it may be gone.
+        // Power has failed with the proxy: each writer gets an error that its write may be gone.
         state.answered &= !lost;
     }
     state.was_lost |= state.answered & lost != 0;
@@ -405,7 +406,7 @@ fn roll_forward(model: &Direct, state: &mut State) {
                 continue;
             }
             if model.is(Mutant::CompletesFromContent) {
-                // Whatever a member has there in memory or on its disk counts as the bytes.
+                // Any content of a member at that place counts as the bytes.
                 let bytes = state.placed[from].last().copied();
                 state.placed[to].extend(bytes);
             } else if is_in(write, kept) {
@@ -426,7 +427,7 @@ fn known(state: &State) -> u8 {
     state.members.iter().flat_map(|member| member.noted).fold(0, |all, noted| all | noted)
 }
 
-/// Direct writes whose bytes some member keeps as they were put.
+/// Direct writes whose put bytes a member still keeps.
 fn kept(state: &State) -> u8 {
     state.members.iter().flat_map(|member| member.staged.values()).fold(0, |all, write| all | 1 << write)
 }

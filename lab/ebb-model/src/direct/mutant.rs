@@ -5,11 +5,11 @@ use super::{Bounds, Variant};
 /// A planted mistake.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
-    /// A member that has lost what was put says that it has applied it.
+    /// A member that has lost the put bytes reports that it has applied them.
     AppliesNothing,
-    /// Tickets are told apart by their numbers alone: the next process of the proxy gives the same ones.
+    /// Tickets have only a number as their identity: the next process of the proxy gives the same ones.
     TicketsWithoutProcess,
-    /// What a member has lost is fetched from what another one has in that place now.
+    /// For bytes that a member has lost, another member's present content at that place is fetched.
     FetchesWhatIsThere,
     /// A report is carried out before tickets that overlap and were given earlier are over.
     Overtakes,
@@ -23,19 +23,19 @@ pub enum Mutant {
     AnswersEarly,
     /// fsync returns when members have received.
     FsyncGoesByReceived,
-    /// A read is answered before what it shows is synced.
+    /// A read is answered before the writes that it shows are synced.
     ShowsUnsynced,
     /// A read does not wait for its turn on the range.
     ReadsBetween,
-    /// A member takes what an earlier proxy sent.
+    /// A member applies writes that an earlier proxy sent.
     IgnoresEpochs,
     /// A recovery takes the lowest version.
     RecoveryTakesTheShortest,
-    /// A member drops what was put when it promises the recovery's epoch, and not when the recovery is over.
+    /// A member drops put bytes when it promises the recovery's epoch, and not when the recovery is over.
     PromiseDropsPuts,
-    /// A recovery completes a write with what a member has in the other metablock now.
+    /// A recovery completes a write with a member's present content in the other metablock.
     CompletesFromContent,
-    /// A recovery carries out whatever is kept, also what no member has applied.
+    /// A recovery carries out every kept write, also one that no member has applied.
     CompletesWhatNobodyApplied,
 }
 

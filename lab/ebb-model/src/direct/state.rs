@@ -1,4 +1,4 @@
-//! What the proxy, the members and the clients know.
+//! The state of the proxy, the members and the clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ pub const MEMBERS: usize = 2;
 pub const METABLOCKS: usize = 2;
 /// The write by way of the proxy; lower ones are direct.
 pub const VIA: u8 = 2;
-/// What a member has where it was given no bytes.
+/// The content of a member where it was given no bytes.
 pub const NOTHING: u8 = 7;
 
 /// A ticket: the proxy's process, and its number there.
@@ -19,7 +19,7 @@ pub fn is_in(write: u8, set: u8) -> bool {
     set & (1 << write) != 0
 }
 
-/// What is on its way to members and proxy, or was: it may come any number of times.
+/// A message to members or proxy that is or was on its way: it may come any number of times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Message {
     /// A client's bytes, to be kept until they are asked for.
@@ -41,7 +41,7 @@ pub enum Message {
         metablock: usize,
         /// Counted from the file's first write.
         place: usize,
-        /// With what was put for this.
+        /// With the put bytes of this ticket.
         ticket: Option<Ticket>,
         /// With this.
         bytes: Option<u8>,
@@ -108,9 +108,9 @@ pub struct State {
     pub is_dead: bool,
     /// In the proxy's memory: tickets given out.
     pub tickets: u8,
-    /// In the proxy's memory: who comes after whom.
+    /// In the proxy's memory: the order of the writes.
     pub queue: Vec<Entry>,
-    /// In the proxy's memory, and as the members had it when it began: what is where.
+    /// In the proxy's memory, and as the members had it when it began: the writes at each place.
     pub placed: [Vec<u8>; METABLOCKS],
     /// In the proxy's memory: which ticket a direct write had, by write.
     pub ticket_of: [Option<Ticket>; 2],
@@ -126,7 +126,7 @@ pub struct State {
     pub was_answered_after: bool,
     /// Writes of which fsync said that they are synced.
     pub fsynced: u8,
-    /// Writes that somebody has read.
+    /// Writes that a client has read.
     pub shown: u8,
     /// Writes that were given up before they had a place.
     pub aborted: u8,
@@ -147,7 +147,7 @@ pub struct State {
 }
 
 impl State {
-    /// Whether every member agrees with what has been placed, as far as it has come, and no write is there twice.
+    /// Whether every member agrees with the placed writes, as far as they have come, and no write is there twice.
     pub fn is_one_content(&self) -> bool {
         let agrees = |member: &Member, metablock: usize| {
             let (has, given) = (&member.content[metablock], &self.placed[metablock]);
@@ -169,7 +169,7 @@ impl State {
         self.placed[0].contains(&write) != self.placed[1].contains(&write)
     }
 
-    /// Whether a recovery has left half of a write of which somebody was told.
+    /// Whether a recovery has left half of a write that a client had been promised.
     pub fn has_promised_half(&self) -> bool {
         let is_promised = |write: u8| is_in(write, self.answered | self.fsynced | self.shown);
         (0..=VIA).any(|write| self.was_left_half(write) && is_promised(write))

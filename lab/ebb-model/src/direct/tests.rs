@@ -1,4 +1,4 @@
-//! Direct writes keep what is promised in every state; every planted mistake is found.
+//! Direct writes keep their promises in every state; every planted mistake is found.
 
 use super::{Bounds, Direct, Mutant};
 use crate::explore::{holds_and_reaches, is_found};
@@ -36,8 +36,9 @@ fn a_recovery_that_completes_writes_leaves_no_half_while_members_remember() {
     holds_and_reaches("direct, rolling forward again", Direct::rolling_forward(Bounds::AGAIN), &absent);
 }
 
-/// The case against: it leaves halves where a member that knew of a write has lost its memory, and of what went through the
-/// proxy. So whoever writes can be promised no more by it than without it.
+/// The case against: this recovery leaves halves where a member that knew of a write has lost its memory, and halves of
+/// writes that went through the proxy. So it allows no stronger promise to a writer than a recovery that completes
+/// nothing.
 #[test]
 fn a_recovery_that_completes_writes_leaves_halves_where_members_forget_and_of_what_went_through_the_proxy() {
     let absent = ["both direct", "two were read", "by way of the proxy", "through the proxy"];

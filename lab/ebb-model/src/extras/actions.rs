@@ -1,9 +1,9 @@
-//! What may happen.
+//! The actions of the model.
 
 use super::state::{Copy, Map, Replica, State};
 use super::{Extras, Mutant};
 
-/// One step of somebody. See the table in [`super`].
+/// One step. See the table in [`super`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// A client gets the write lease.
@@ -20,25 +20,25 @@ pub enum Action {
     EndCopy,
     /// The master takes the extra copy back: it is read no more.
     TakeBack,
-    /// The master decides that what the volume has goes.
+    /// The master decides to delete the volume's replica.
     Judge,
     /// A deletion arrives. It may arrive again.
     Delete(u8),
     /// The master's process dies, and another one reads the log.
     Restart,
-    /// The volume tells the master what it has.
+    /// The volume reports its replica to the master.
     Report,
     /// The reader gets a read lease, with the map.
     Acquire,
     /// It loses it.
     Recall,
-    /// The master tells the reader whether there is an extra copy.
+    /// The master sends the reader a hint whether there is an extra copy.
     Hint,
     /// The reader hears it, perhaps late.
     Hear(bool),
     /// The reader reads.
     Read,
-    /// Somebody gets the map without a lease.
+    /// A client gets the map without a lease.
     TakeMap,
     /// And reads by it.
     ReadByMap,
@@ -82,7 +82,7 @@ pub fn perform(model: &Extras, state: &mut State, action: Action) {
         Action::TakeLease => {
             (state.epoch, state.is_held) = (state.epoch + 1, true);
             if !model.is(Mutant::LeaseKeepsExtras) {
-                // In the same entry of the log: nobody writes while it is recorded.
+                // In the same entry of the log: no client writes while it is recorded.
                 drop_extra(state);
             }
         }
@@ -125,7 +125,7 @@ fn drop_extra(state: &mut State) {
     state.recorded = false;
 }
 
-/// The set may be written to between the halves. What arrives has another life than anything before.
+/// The set may be written to between the halves. The pulled replica has another life than any before.
 fn pull(state: &mut State) {
     let Some(copy) = &mut state.copy else { return };
     match copy.half {
@@ -138,7 +138,7 @@ fn pull(state: &mut State) {
     }
 }
 
-/// Compare-and-swap on the file's epoch, while nobody holds it.
+/// Compare-and-swap on the file's epoch, while it has no lease holder.
 fn end_copy(model: &Extras, state: &mut State) {
     let Some(copy) = state.copy.take() else { return };
     let is_same = copy.epoch == state.epoch || model.is(Mutant::RecordsOvertaken);
@@ -150,7 +150,7 @@ fn end_copy(model: &Extras, state: &mut State) {
     }
 }
 
-/// What is deleted is the life that was looked at.
+/// The deletion names the life that was looked at.
 fn request_deletion(state: &mut State) {
     let Some(replica) = state.volume else { return };
     if !state.recorded {

@@ -11,11 +11,11 @@ pub enum Mutant {
     CopiesUnderLease,
     /// A volume answers a read that names a newer version than it has.
     AnswersBelow,
-    /// Who reads by a map without a lease asks extra copies, too.
+    /// A client that reads by a map without a lease asks extra copies, too.
     MapsUseExtras,
-    /// A deletion takes whatever the volume has of the metablock.
+    /// A deletion takes any replica of the metablock that the volume has.
     DeletesAnyLife,
-    /// What lies on a volume and is not recorded is deleted although a copy is under way.
+    /// A replica on a volume that is not recorded is deleted although a copy is under way.
     DeletesUnderCopy,
 }
 

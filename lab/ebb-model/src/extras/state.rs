@@ -1,15 +1,15 @@
-//! What the master, the volume and the clients know.
+//! The state of the master, the volume and the clients.
 
 use std::collections::BTreeSet;
 
 /// A replica on the volume beside the set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Replica {
-    /// What it says of itself.
+    /// Its version by its own word.
     pub version: u8,
     /// The writes in it, by the last one's number; none: parts of two.
     pub content: Option<u8>,
-    /// Tells it from what the volume had of the metablock before.
+    /// Distinguishes it from earlier replicas of the metablock on the volume.
     pub life: u8,
 }
 
@@ -20,13 +20,13 @@ pub struct Copy {
     pub epoch: u8,
     /// The version that is copied.
     pub at: u8,
-    /// What the set had when the first half was read; none: nothing has been read yet.
+    /// The set's version when the first half was read; none: nothing has been read yet.
     pub half: Option<u8>,
     /// It is on the volume.
     pub is_placed: bool,
 }
 
-/// What a reader goes by.
+/// The map that a reader uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Map {
     /// Nothing below is accepted.
@@ -40,11 +40,11 @@ pub struct Map {
 pub struct State {
     /// Writes that the set has; each has returned.
     pub written: u8,
-    /// Logged: what is committed.
+    /// Logged: the committed version.
     pub committed: u8,
     /// Logged: the file's epoch, one for each write lease.
     pub epoch: u8,
-    /// Logged: somebody has the write lease.
+    /// Logged: the writer has the write lease.
     pub is_held: bool,
     /// Logged: there is an extra copy.
     pub recorded: bool,
@@ -60,7 +60,7 @@ pub struct State {
     pub hints: BTreeSet<bool>,
     /// The reader's map, while it has a read lease.
     pub reader: Option<Map>,
-    /// The map of one who reads without a lease.
+    /// The map of the client that reads without a lease.
     pub split: Option<Map>,
     /// Copies begun so far; the last one's life.
     pub copies: u8,

@@ -1,4 +1,4 @@
-//! Extra copies keep what is promised to readers in every state; every planted mistake is found.
+//! Extra copies keep the promises to readers in every state; every planted mistake is found.
 
 use super::{Bounds, Extras, Mutant};
 use crate::explore::{holds_and_reaches, is_found};

@@ -1,4 +1,4 @@
-//! What may happen.
+//! The actions of the model.
 
 use crate::guests::state::{COPIES, Deletion, Member, Moving, NODES, Pull, Sent, State};
 use crate::guests::{Guests, Mutant};
@@ -17,7 +17,7 @@ pub enum Action {
     Release,
     /// A client gets the lease.
     Take,
-    /// The holder is given up, and the file recovered by who answers.
+    /// The holder is given up, and the members that answer recover the file.
     Recover,
 
     /// The master begins to bring a guest home.
@@ -32,7 +32,7 @@ pub enum Action {
     GiveUp,
     /// A guest whose home is dead becomes a member like others.
     Adopt(usize),
-    /// What a node has is found to be in excess.
+    /// A node's replica is found to be in excess.
     Judge(usize),
     /// A node carries a deletion out.
     Delete(usize),
@@ -103,7 +103,7 @@ fn holder_actions(protocol: &Guests, state: &State, actions: &mut Vec<Action>) {
     }
 }
 
-/// Who may take a member's place: a copy with the same home, or, where that is dead, one with another home.
+/// Members that may take a member's place: a copy with the same home, or, where that is dead, one with another home.
 fn replacements(protocol: &Guests, state: &State, member: &Member) -> Vec<Member> {
     if state.nodes[member.home].is_dead {
         return homes(state).into_iter().flat_map(|home| state.lodgings(home)).collect();
@@ -154,7 +154,7 @@ fn master_actions(protocol: &Guests, state: &State, actions: &mut Vec<Action>) {
     }
 }
 
-/// Compare-and-swap, while nobody holds the file.
+/// Compare-and-swap, while the file has no lease holder.
 fn may_record(state: &State, moving: &Moving) -> bool {
     let master = &state.master;
     !master.is_held && (master.epoch, master.generation) == (moving.epoch, moving.generation)
@@ -172,7 +172,7 @@ fn idle_actions(protocol: &Guests, state: &State, actions: &mut Vec<Action>) {
     }
     for (place, member) in master.set.iter().enumerate() {
         let home = &state.nodes[member.home];
-        // What the home had before waits for its deletion: to pull beside it would be another replica of one name.
+        // The home's old replica waits for its deletion: a pull beside it would make a second replica of the same name.
         let is_clear = home.replica.is_none() || protocol.is(Mutant::OldCopyCounts);
         if member.is_guest() && home.answers() && is_clear {
             actions.push(Action::GoHome(place));
@@ -243,7 +243,7 @@ pub fn perform(protocol: &Guests, state: &mut State, action: Action) {
     }
 }
 
-/// Refused below the fence, and by who is no member; applied behind its predecessor.
+/// Refused below the fence, and by nodes that are no members; applied behind its predecessor.
 fn deliver(state: &mut State, place: usize, sent: usize) {
     let (sent, is_member) = (state.sent[sent], state.is_member(place));
     let node = &mut state.nodes[place];
@@ -316,7 +316,7 @@ fn go_home(protocol: &Guests, state: &mut State, place: usize) {
     }
 }
 
-/// From whoever has it. A pull that comes late finds everything there, or a fence.
+/// From any node that has it. A pull that comes late finds all of it there, or a fence.
 fn pull(protocol: &Guests, state: &mut State, at: usize) {
     let pull = state.pulls.remove(at);
     let Some(best) = state.best() else { return };

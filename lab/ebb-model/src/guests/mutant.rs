@@ -5,9 +5,9 @@ use crate::guests::Bounds;
 /// A planted mistake.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
-    /// What a home had before it was switched off counts when it is on again.
+    /// The replica that a home had before it was switched off counts when it is on again.
     OldCopyCounts,
-    /// A guest's going home is recorded whatever became of the set and its file.
+    /// A guest's return home is recorded without regard to changes of the set and its file.
     RecordsBlindly,
     /// The guest is deleted when the home has the copy, before that is recorded.
     GuestGoesFirst,
@@ -19,7 +19,7 @@ pub enum Mutant {
     HostBecomesHome,
     /// A recovery records guests as members like others.
     RecoveryForgetsHomes,
-    /// What is missing is made up for on the active nodes alone, as if there were no others.
+    /// Missing copies are made up for on the active nodes alone, as if there were no others.
     MakesUpWithoutHomes,
     /// A guest lies where another member belongs.
     GuestAtAnothersHome,

@@ -1,4 +1,4 @@
-//! What must hold in every state, and what must be reached in some.
+//! Properties that must hold in every state, and properties that must be reached in some.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use crate::guests::state::{COPIES, Member, Moving, State};
 use crate::guests::{Action, Guests};
 use crate::names::Writes;
 
-/// Whatever is recorded has what fsync acknowledged.
+/// Every recorded member has the writes that fsync acknowledged.
 pub const REBUILDS: &str = "every member that lives has what fsync acknowledged";
 /// The layout's homes stay.
 pub const HOMES: &str = "a whole set belongs to the homes that the layout chose, while they live";
-/// Nobody twice.
+/// No node has two copies.
 pub const APART: &str = "no node has two copies, or is to have them";
 /// Sleep.
 pub const REACH: &str = "while nobody is dead a member is always awake";

@@ -10,7 +10,7 @@ pub const COPIES: usize = 2;
 /// A replica on a node's disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Replica {
-    /// What it includes.
+    /// The writes that it includes.
     pub writes: Writes,
     /// Another one with each copy, so that a deletion names one replica and no later one.
     pub life: u8,
@@ -23,7 +23,7 @@ pub struct Node {
     pub is_on: bool,
     /// For good.
     pub is_dead: bool,
-    /// What its disk has.
+    /// The replica on its disk.
     pub replica: Option<Replica>,
     /// Epoch below which it refuses.
     pub promised: u8,
@@ -38,7 +38,7 @@ impl Node {
         self.is_on && !self.is_dead
     }
 
-    /// What its replica includes; nothing without one.
+    /// The writes that its replica includes; none without a replica.
     #[must_use]
     pub fn writes(&self) -> Writes {
         self.replica.map_or(Writes::NONE, |replica| replica.writes)
@@ -71,15 +71,15 @@ impl Member {
 /// A copy that the master has begun.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Moving {
-    /// Who joins.
+    /// The member that joins.
     pub joins: Member,
-    /// Whose place it takes, by its node.
+    /// The member whose place it takes, by its node.
     pub leaves: Option<usize>,
     /// Of the file, when it was begun.
     pub epoch: u8,
     /// Of the set, when it was begun.
     pub generation: u8,
-    /// What it must include.
+    /// The writes that it must include.
     pub at: Writes,
     /// Whether it does.
     pub is_whole: bool,
@@ -90,13 +90,13 @@ pub struct Moving {
 pub struct Master {
     /// Of the file.
     pub epoch: u8,
-    /// Somebody has the write lease.
+    /// A client has the write lease.
     pub is_held: bool,
     /// The recorded set.
     pub set: Vec<Member>,
     /// Raised at each change of the set.
     pub generation: u8,
-    /// What is committed.
+    /// The committed writes.
     pub committed: Writes,
     /// A copy under way.
     pub moving: Option<Moving>,
@@ -107,20 +107,20 @@ pub struct Master {
 pub struct Sent {
     /// Of the lease.
     pub epoch: u8,
-    /// What a member has that may take it.
+    /// The content that a member must have before it may apply it.
     pub before: Writes,
-    /// What it has then.
+    /// Its content afterwards.
     pub after: Writes,
 }
 
 /// A pull under way: it may come at any later time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pull {
-    /// Who pulls.
+    /// The node that pulls.
     pub target: usize,
     /// Of the file.
     pub epoch: u8,
-    /// What the source must have.
+    /// The writes that the source must have.
     pub at: Writes,
 }
 
@@ -131,18 +131,18 @@ pub struct Deletion {
     pub node: usize,
     /// Which replica.
     pub life: u8,
-    /// What the node promises by it.
+    /// The epoch that the node promises by it.
     pub epoch: u8,
 }
 
-/// All processes, the network, the true history, and what of the bounds is used up.
+/// All processes, the network, the true history, and the used part of the bounds.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct State {
     /// By place.
     pub nodes: [Node; NODES],
     /// The master.
     pub master: Master,
-    /// What the holder has written, on top of what it found.
+    /// The holder's own writes, on top of those that it found.
     pub written: Writes,
     /// Writes under way.
     pub sent: Vec<Sent>,
@@ -150,7 +150,7 @@ pub struct State {
     pub pulls: Vec<Pull>,
     /// Deletions under way.
     pub deletions: Vec<Deletion>,
-    /// What fsync acknowledged.
+    /// The writes that fsync acknowledged.
     pub firm: Writes,
     /// How many writes there were.
     pub writes: u8,
@@ -186,7 +186,7 @@ impl State {
         }
     }
 
-    /// The same, one of whose homes had too much to write when it was granted: the copy is a guest, and its home is on.
+    /// The same, but one home had too much to write when its copy was granted: the copy is a guest, and its home is on.
     #[must_use]
     pub fn granted_away() -> Self {
         let mut state = Self::granted();
@@ -217,7 +217,7 @@ impl State {
         self.awake().map(|member| member.node).max_by_key(|place| self.nodes[*place].writes().0.count_ones())
     }
 
-    /// Where a copy lies whose home this is: there, or with active nodes that have nothing to do with this metablock.
+    /// Places for a copy of this home: there, or with active nodes that have nothing to do with this metablock.
     #[must_use]
     pub fn lodgings(&self, home: usize) -> Vec<Member> {
         if self.nodes[home].answers() {

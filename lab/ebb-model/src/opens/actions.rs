@@ -1,16 +1,16 @@
-//! What may happen.
+//! The actions of the model.
 
 use super::state::{Request, State};
 use super::{Mutant, Opens};
 
-/// One step of somebody. See the table in [`super`].
+/// One step. See the table in [`super`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// The client asks for the file to be made, and opened.
     Make,
     /// It asks for it to be opened.
     Open,
-    /// It gives up waiting: what it asked for may have been done, or be done later.
+    /// It gives up waiting: its request may have been carried out, or be carried out later.
     GiveUp,
     /// It says, with another request, that it does not wait for the answer to having made the file any more.
     Acknowledge,
@@ -18,15 +18,15 @@ pub enum Action {
     Close,
     /// It says that it has no handle any more.
     Forget,
-    /// It believes that it said so, and what it said was lost.
+    /// It believes that it said so, and the message was lost.
     BeSilent,
-    /// It tells a new master process what it has open.
+    /// It reports its open files to a new master process.
     Reclaim,
     /// A request arrives. It may arrive again.
     Deliver(Request),
     /// The word arrives that the file is closed. It may arrive again.
     DeliverForget(u8),
-    /// A new master process is told.
+    /// The report reaches a new master process.
     DeliverReclaim(bool, u8),
     /// An answer arrives.
     Hear(Request),
@@ -34,7 +34,7 @@ pub enum Action {
     HearAsk,
     /// Others take the last name.
     Unlink,
-    /// The master asks who counts as having a file open that has no name.
+    /// The master asks the clients that count as having a file without a name open.
     Ask,
     /// It frees the file.
     Free,
@@ -84,7 +84,7 @@ pub fn perform(model: &Opens, state: &mut State, action: Action) {
             state.requests.insert(Request::Open(state.openings));
         }
         Action::GiveUp => {
-            // Who was opening knows that it may count. Who was making knows of no file.
+            // A client that was opening knows that it may count. One that was making knows of no file.
             state.is_registered |= state.opening.is_some();
             (state.is_making, state.opening) = (false, None);
         }
@@ -140,7 +140,7 @@ fn make(state: &mut State) {
     state.answers.insert(Request::Make);
 }
 
-/// What has no name any more is opened only by who counts as having it open.
+/// A file that has lost its name can be opened only by a client that counts as having it open.
 fn open(state: &mut State, number: u8) {
     if state.is_made && !state.is_freed && (state.is_named || state.noted.is_some()) {
         record_open(state, number);
@@ -165,7 +165,7 @@ fn say_closed(state: &mut State) {
     state.forgets.insert(state.openings);
 }
 
-/// What may bring a handle is waited for.
+/// The client waits for calls that may bring a handle.
 fn hear_ask(model: &Opens, state: &mut State) {
     state.is_asked = false;
     let is_making = state.is_making && !model.is(Mutant::AnswersWhileMaking);

@@ -3,19 +3,19 @@
 /// A planted mistake.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
-    /// Who is asked says nothing unless it believes that it counts as having the file open.
+    /// A client that is asked answers only if it believes that it counts as having the file open.
     OnlyRegistered,
-    /// The master asks nobody: who counts once does so until it says otherwise.
+    /// The master never asks: a client that counts once does so until it reports the close.
     NeverAsks,
-    /// Who is asked answers although the answer to its making the file may be on its way.
+    /// A client that is asked answers although the answer to its making the file may be on its way.
     AnswersWhileMaking,
-    /// Who is asked answers although it is just opening the file.
+    /// A client that is asked answers although it is just opening the file.
     AnswersWhileOpening,
     /// That a file is closed is taken for said after every open.
     ForgetsAreNotNumbered,
-    /// A new master process frees what nobody has told it about yet.
+    /// A new master process frees files before the clients have reported to it.
     FreesBeforeReclaim,
-    /// It does not count those who may still be told that they made a file.
+    /// It does not count clients that may still get the answer that they made a file.
     MakersAreForgotten,
 }
 

@@ -1,4 +1,4 @@
-//! What the master and the client know, and what is on its way.
+//! The state of the master and the client, and the messages on their way.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ pub enum Request {
     Open(u8),
 }
 
-/// All of it. Openings are numbered; who has made the file counts as having it open by number 0.
+/// All of it. Openings are numbered; the maker of the file counts as having it open by number 0.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct State {
     /// Logged: it was made.
     pub is_made: bool,
-    /// Logged: the answer to who made it, as long as it may be asked for again.
+    /// Logged: the answer to the file's maker, as long as it may be asked for again.
     pub is_untold: bool,
     /// Logged: it has a name.
     pub is_named: bool,
@@ -24,7 +24,7 @@ pub struct State {
     pub is_freed: bool,
     /// In the master's memory: the client counts as having it open, since this opening.
     pub noted: Option<u8>,
-    /// In the master's memory: the client has not told this process yet what it has open.
+    /// In the master's memory: the client has not reported its open files to this process yet.
     pub is_reclaiming: bool,
     /// The client's handles.
     pub handles: u8,
@@ -48,14 +48,14 @@ pub struct State {
     pub answers: BTreeSet<Request>,
     /// On their way: that the file is closed, as far as openings up to this one go.
     pub forgets: BTreeSet<u8>,
-    /// On their way: what a new master process is told. Whether the file is open, and the last opening.
+    /// On their way: reports to a new master process. Whether the file is open, and the last opening.
     pub reclaims: BTreeSet<(bool, u8)>,
     /// On its way: the question whether the file is still open.
     pub is_asked: bool,
 }
 
 impl State {
-    /// Nobody can ever use the file, and it is there.
+    /// The file is there, and no client can ever use it.
     #[must_use]
     pub fn is_forsaken(&self) -> bool {
         let is_idle = self.handles == 0 && !self.is_making && self.opening.is_none();

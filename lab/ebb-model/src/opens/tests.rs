@@ -1,4 +1,4 @@
-//! Who has a file open keeps it, and nobody else does, in every state; every planted mistake is found.
+//! A client that has a file open keeps it, and others do not, in every state; every planted mistake is found.
 
 use super::{Bounds, Mutant, Opens};
 use crate::explore::{holds_and_reaches, is_found};

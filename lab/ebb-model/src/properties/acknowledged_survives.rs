@@ -5,7 +5,8 @@ use crate::{Protocol, State};
 /// Its name in reports.
 pub const NAME: &str = "an acknowledged write is in every read";
 
-/// Whoever may read, from whichever node answers, gets all acknowledged writes; and a freed metablock had none.
+/// Every client that may read gets all acknowledged writes, from every node that answers; and a freed metablock had
+/// none.
 pub fn holds(protocol: &Protocol, state: &State) -> bool {
     let acknowledged = state.history.acknowledged;
     if state.master.freed {

@@ -100,7 +100,7 @@ pub fn all() -> Vec<Property<Protocol>> {
     ]
 }
 
-/// A recovery was finished, and nobody has written since.
+/// A recovery was finished, and no write has come since.
 fn recovered(state: &State) -> bool {
     let master = &state.master;
     master.is_quiet() && master.committed.seq == 0 && master.committed.epoch > 0

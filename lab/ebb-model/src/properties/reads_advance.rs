@@ -1,4 +1,4 @@
-//! Reads never go back: what one read showed, every later read by anybody shows.
+//! Reads never go back: every later read, by any client, shows all that one read showed.
 
 use crate::{Protocol, State};
 

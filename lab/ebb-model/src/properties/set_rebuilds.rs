@@ -5,7 +5,7 @@ use crate::{Protocol, State};
 /// Its name in reports.
 pub const NAME: &str = "every member of the recorded set has what was acknowledged";
 
-/// Each member has it on stable storage, whatever is under way.
+/// Each member has them on stable storage at all times.
 pub fn holds(_protocol: &Protocol, state: &State) -> bool {
     if state.master.freed {
         return true;

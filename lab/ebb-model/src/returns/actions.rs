@@ -1,12 +1,12 @@
-//! What may happen.
+//! The actions of the model.
 
 use super::state::{Holder, Joining, LeftOut, NODES, Presence, Replica, Settled, State, WANTED};
 use super::{Mutant, Returns};
 
-/// One step of somebody. See the table in [`super`].
+/// One step. See the table in [`super`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// Somebody takes the write lease.
+    /// A client takes the write lease.
     Acquire,
     /// The holder has a write.
     BeginWrite,
@@ -20,19 +20,19 @@ pub enum Action {
     HolderDies,
     /// A recovery begins, or begins again.
     Begin,
-    /// A member promises the recovery's epoch and tells what it has.
+    /// A member promises the recovery's epoch and reports its version.
     Promise(usize),
-    /// Who has promised is made equal and stamped.
+    /// The members that have promised are made equal and stamped.
     Settle,
     /// The recovery is recorded.
     Finish,
-    /// A member that was left out is asked, and stamped if it has exactly what the set was stamped from.
+    /// A member that was left out is asked. It is stamped if it has exactly the content from which the set was stamped.
     Rejoin(usize),
-    /// A node copies what the set has.
+    /// A node copies the set's content.
     Copy(usize),
     /// A member that has lost its disk copies it.
     Mend(usize),
-    /// Who has a copy, or was stamped, is recorded as a member.
+    /// A node that has a copy, or was stamped, is recorded as a member.
     Record,
     /// The master asks the members, and decides that a node's replica may go.
     Judge(usize),
@@ -40,7 +40,7 @@ pub enum Action {
     Delete(usize, u8),
     /// A node is switched off.
     Down(usize),
-    /// Who is silent has been so for long.
+    /// A silent node has been so for long.
     TimePasses,
     /// A node is back.
     Up(usize),
@@ -94,7 +94,7 @@ fn has(state: &State, node: usize, version: (u8, u8)) -> bool {
     state.nodes[node].replica.is_some_and(|replica| replica.version == version)
 }
 
-/// Whether a recovery may go on: who has not answered, or cannot be stamped, was silent for long.
+/// Whether a recovery may go on: each member that has not answered, or cannot be stamped, was silent for long.
 fn may_settle(model: &Returns, state: &State) -> bool {
     let has_answered = |node: usize| state.answered & (1 << node) != 0;
     let is_done = |node: usize| match state.nodes[node].presence {
@@ -109,7 +109,7 @@ fn may_settle(model: &Returns, state: &State) -> bool {
         && state.members().any(|node| has_answered(node) && state.is_up(node) && is_winner(state, node))
 }
 
-/// Whether a member that has promised has the highest version told, and no less than is committed.
+/// Whether a member that has promised has the highest reported version, and no less than the committed one.
 fn is_winner(state: &State, node: usize) -> bool {
     let told = |node: usize| state.nodes[node].replica.filter(|_| state.answered & (1 << node) != 0);
     let highest = state.members().filter_map(told).map(|replica| replica.version).max();
@@ -131,7 +131,7 @@ fn may_rejoin(model: &Returns, state: &State, node: usize) -> bool {
         && state.left_out.iter().any(is_left_out)
 }
 
-/// Who may rejoin does so first.
+/// A member that may rejoin does so first.
 fn may_copy(model: &Returns, state: &State, node: usize) -> bool {
     let is_kept = model.is(Mutant::KeepsTheUnfit) && state.left_out.iter().any(|one| one.node == node);
     may_grow(state)
@@ -278,7 +278,7 @@ fn pull_and_stamp(state: &mut State) {
                 (replica.version, replica.content) = ((epoch, 0), content);
                 stamped |= 1 << node;
             }
-            // Who has lost its disk is not waited for: another replica is what it needs.
+            // A recovery does not wait for a member that has lost its disk: it needs another replica.
             None if is_there => {}
             _ => state.was_hasty |= state.nodes[node].presence != Presence::Gone,
         }
@@ -325,7 +325,7 @@ fn copy(state: &mut State, node: usize, action: Action) {
     }
 }
 
-/// Compare-and-swap: nobody has written or changed the set meanwhile.
+/// Compare-and-swap: the set has not been written to or changed meanwhile.
 fn record(model: &Returns, state: &mut State) {
     let Some(joining) = state.joining.take() else { return };
     let is_same = state.is_idle() && state.epoch == joining.epoch && state.set == joining.set;
@@ -339,7 +339,8 @@ fn record(model: &Returns, state: &mut State) {
     }
 }
 
-/// Whether the master's own acts complete the set and remove what is in none, once all nodes are there and nobody writes.
+/// Whether the master's own acts complete the set and remove replicas in no set, once all nodes are there and no client
+/// writes.
 pub fn becomes_complete(model: &Returns, state: &State) -> bool {
     let is_possible = state.members().any(|node| state.is_good(node));
     if !state.is_idle() || !is_possible {

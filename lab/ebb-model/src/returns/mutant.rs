@@ -5,17 +5,17 @@ use super::Bounds;
 /// A planted mistake.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
-    /// What the map does not name is deleted, whatever the set has.
+    /// Every replica that the map does not name is deleted, without regard to the content of the set.
     DeletesByTheMapAlone,
-    /// It is deleted when the set has as many members as wanted, whatever these have.
+    /// It is deleted when the set has as many members as wanted, without regard to their content.
     CountsMembersUnasked,
-    /// A deletion hits whatever replica the node has when it comes.
+    /// A deletion hits any replica that the node has when it comes.
     DeletionHitsAnyLife,
-    /// What is in no set is judged while it is being taken into the set.
+    /// A replica in no set is judged while it is being taken into the set.
     JudgesDuringCopy,
-    /// A member that was left out rejoins whatever it has.
+    /// A member that was left out rejoins with any content.
     RejoinsWithoutComparing,
-    /// It rejoins with what the recovery left it with, though something was written since.
+    /// It rejoins with the content that the recovery left it with, though there were later writes.
     RejoinsAfterAWrite,
     /// It is recorded though a holder came meanwhile.
     RecordsWithoutComparing,

@@ -1,4 +1,4 @@
-//! What the master, the holder and the nodes know.
+//! The state of the master, the holder and the nodes.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub enum Presence {
     Gone,
 }
 
-/// What a node has on its disk.
+/// The replica on a node's disk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Replica {
     /// Its version.
@@ -38,7 +38,7 @@ pub struct Replica {
 pub struct Node {
     /// Whether it answers.
     pub presence: Presence,
-    /// What it has.
+    /// Its replica.
     pub replica: Option<Replica>,
     /// Lower epochs are refused.
     pub promised: u8,
@@ -49,29 +49,29 @@ pub struct Node {
 pub struct LeftOut {
     /// Which.
     pub node: usize,
-    /// What the others were stamped from.
+    /// The version from which the others were stamped.
     pub base: Version,
     /// The recovery's.
     pub epoch: u8,
 }
 
-/// Who writes.
+/// The writer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Holder {
     /// Of its last write.
     pub last: Version,
-    /// What that follows.
+    /// The version that it follows.
     pub before: Version,
     /// Writes up to its last one.
     pub content: u8,
 }
 
-/// What a recovery has made equal and not recorded.
+/// The set that a recovery has made equal and not recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Settled {
     /// The version that won.
     pub base: Version,
-    /// What that includes.
+    /// The writes that it includes.
     pub content: u8,
     /// Nodes that were stamped.
     pub stamped: u8,
@@ -99,7 +99,7 @@ pub struct State {
     pub set: u8,
     /// Recorded: the committed version.
     pub committed: Version,
-    /// What that includes.
+    /// The writes that it includes.
     pub content: u8,
     /// Recorded: the file's epoch.
     pub epoch: u8,
@@ -107,7 +107,7 @@ pub struct State {
     pub recovering: bool,
     /// Its holder is gone, and no recovery has begun.
     pub orphaned: bool,
-    /// Recorded: who was left out.
+    /// Recorded: the members that were left out.
     pub left_out: Vec<LeftOut>,
     /// In the master's memory: members that have promised, as bits.
     pub answered: u8,
@@ -115,9 +115,9 @@ pub struct State {
     pub settled: Option<Settled>,
     /// In the master's memory.
     pub joining: Option<Joining>,
-    /// In the master's memory: what a node that was left out has is not what the set has, as bits.
+    /// In the master's memory: nodes that were left out and whose content differs from the set's, as bits.
     pub unfit: u8,
-    /// Who writes.
+    /// The writer.
     pub holder: Option<Holder>,
     /// On their way: which life of which node is to go.
     pub deletions: BTreeSet<(usize, u8)>,
@@ -137,12 +137,12 @@ pub struct State {
     pub was_deleted: bool,
     /// Something broke: the master took a good copy away.
     pub was_lowered: bool,
-    /// A recovery went on without somebody who had not been silent for long.
+    /// A recovery went on without a member that had not been silent for long.
     pub was_hasty: bool,
 }
 
 impl State {
-    /// Two nodes have the file's first version; nobody holds it.
+    /// Two nodes have the file's first version; it has no lease holder.
     pub fn granted() -> Self {
         let mut nodes = [Node::default(); NODES];
         for node in &mut nodes[..WANTED] {
@@ -190,7 +190,7 @@ impl State {
         self.nodes[node].presence == Presence::Up
     }
 
-    /// Whether nobody writes or recovers the file.
+    /// Whether the file has no writer and no recovery.
     pub fn is_idle(&self) -> bool {
         self.holder.is_none() && !self.recovering && !self.orphaned
     }
@@ -200,18 +200,18 @@ impl State {
         self.nodes[node].replica.is_some_and(|replica| replica.version >= self.committed)
     }
 
-    /// Members that answer and have what is committed.
+    /// Members that answer and have the committed content.
     pub fn good_members(&self) -> usize {
         self.members().filter(|node| self.is_up(*node) && self.is_good(*node)).count()
     }
 
-    /// Nodes whose disk has all of this, whether they answer or not.
+    /// Nodes whose disk has all of this. They need not answer.
     pub fn nodes_with(&self, content: u8) -> usize {
         let has = |node: &&Node| node.replica.is_some_and(|replica| content & !replica.content == 0);
         self.nodes.iter().filter(has).count()
     }
 
-    /// Whether every member has what is committed. A lost disk is no act of anybody's.
+    /// Whether every member has the committed content. A lost disk is not an act of any process.
     pub fn members_are_equal(&self) -> bool {
         self.members()
             .filter_map(|node| self.nodes[node].replica)
@@ -224,7 +224,7 @@ impl State {
         self.members().any(|node| self.nodes[node].presence == Presence::Silent)
     }
 
-    /// Whether a member that was left out may have exactly what the set has: nothing was committed since.
+    /// Whether a member that was left out may have exactly the set's content: there was no commit since.
     pub fn may_rejoin(&self, one: &LeftOut) -> bool {
         self.committed == (one.epoch, 0)
     }

@@ -1,4 +1,4 @@
-//! Returns keep what is promised in every state; every planted mistake is found.
+//! Returns keep their promises in every state; every planted mistake is found.
 
 use super::{Bounds, Mutant, Returns};
 use crate::explore::{holds_and_reaches, is_found};

@@ -1,4 +1,4 @@
-//! What may happen.
+//! The actions of the model.
 
 use crate::names::{ClientName, Writes};
 use crate::sharing::Sharing;
@@ -57,7 +57,7 @@ pub enum Action {
     ProxyNotices,
     /// The proxy's process dies, and another one starts.
     ProxyDies,
-    /// All members lose what they have not synced.
+    /// All members lose unsynced writes.
     LosePower,
     /// The master gives the holder up, and the file is recovered.
     Recover,
@@ -132,7 +132,7 @@ fn begin_actions(protocol: &Sharing, state: &State, name: ClientName, actions: &
     }
 }
 
-/// What may become of a client's part in the file, whatever it does.
+/// The ways in which a client's part in the file may change, independent of its operation.
 fn place_actions(state: &State, client: &Client, name: ClientName, actions: &mut Vec<Action>) {
     match client.place {
         Place::Joined { seat, .. } if state.master.holder != Some(Holder::Proxy(seat.boot)) => {
@@ -213,7 +213,7 @@ pub fn perform(protocol: &Sharing, state: &mut State, action: Action) {
     }
 }
 
-/// The members promise the next epoch, sync what they have received, and are made equal.
+/// The members promise the next epoch, sync their received writes, and are made equal.
 fn recover(state: &mut State) {
     state.master.epoch += 1;
     state.master.holder = None;

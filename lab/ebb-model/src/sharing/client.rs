@@ -36,13 +36,13 @@ pub enum Place {
 pub struct Operation {
     /// Its number; another one for each place that a write is tried at.
     pub number: u8,
-    /// What.
+    /// Its kind.
     pub wish: Wish,
     /// The stay that it was sent to and no answer came from.
     pub to: Option<Seat>,
-    /// Of an fsync: the writes that it is to promise. Of a read: what fsync had promised when it began.
+    /// Of an fsync: the writes that it is to promise. Of a read: the writes that fsync had promised when it began.
     pub writes: Writes,
-    /// Of a read: what somebody had been shown when it began.
+    /// Of a read: the log that a client had been shown when it began.
     pub seen: Log,
 }
 
@@ -51,9 +51,9 @@ pub struct Operation {
 pub struct Client {
     /// Where the file is.
     pub place: Place,
-    /// What it waits for.
+    /// The operation that it waits for.
     pub operation: Option<Operation>,
-    /// Its handles are to be told EIO.
+    /// Its handles still have to report EIO.
     pub sticky: bool,
     /// The last stay of which it heard that it ended with everything synced.
     pub kept: Option<Seat>,
@@ -78,7 +78,7 @@ impl Client {
         self.last_number
     }
 
-    /// The stay is over. What was written there and not synced may be gone, unless it was kept.
+    /// The stay is over. Unsynced writes of it may be gone, unless the proxy kept them.
     fn leave(&mut self, protocol: &Sharing, kept: bool) {
         let Place::Joined { seat, unsynced } = self.place else { return };
         self.place = Place::Nowhere;
@@ -89,7 +89,7 @@ impl Client {
         }
     }
 
-    /// A handle is told what went wrong, if anything did.
+    /// A handle reports the error, if there is one.
     fn is_told(&mut self, name: ClientName, history: &mut History) -> bool {
         if self.sticky {
             self.sticky = false;
@@ -134,7 +134,7 @@ pub fn send(state: &mut State, name: ClientName) {
     state.network.request(Request { client: name, number: operation.number, seat, wish: operation.wish });
 }
 
-/// An answer to what was sent.
+/// The answer to a request.
 pub fn hear(protocol: &Sharing, state: &mut State, reply: Reply) {
     let name = reply.client;
     let client = &mut state.clients[name.index()];
@@ -186,7 +186,7 @@ pub fn hear(protocol: &Sharing, state: &mut State, reply: Reply) {
     }
 }
 
-/// An fsync returns: well, or with what went wrong before.
+/// An fsync returns: with success, or with an earlier error.
 pub fn finish_sync(state: &mut State, name: ClientName) {
     let client = &mut state.clients[name.index()];
     let Some(operation) = client.operation.take() else { return };
@@ -195,7 +195,7 @@ pub fn finish_sync(state: &mut State, name: ClientName) {
     }
 }
 
-/// Nothing was done, or what was done changed nothing: tried again wherever the file is, under another number.
+/// The operation was not carried out, or changed nothing: tried again wherever the file is, under another number.
 fn retry(client: &mut Client) {
     let number = client.next_number();
     if let Some(operation) = &mut client.operation {

@@ -1,10 +1,12 @@
-//! Messages that can never matter again are dropped: what nobody waits for and what the proxy would not carry out.
+//! Messages that can never matter again are dropped: answers without a waiting client, and requests that the proxy
+//! would refuse.
 
 use crate::sharing::actions::is_awaited;
 use crate::sharing::message::{Request, Wish};
 use crate::sharing::state::State;
 
-/// Drops what can never matter again. Tests explore small cases with and without and compare what is reached.
+/// Drops messages that can never matter again. Tests explore small cases with and without and compare the reached
+/// states.
 pub fn forget(state: &mut State) {
     let mut network = std::mem::take(&mut state.network);
     network.replies.retain(|reply| is_awaited(state, reply));
@@ -16,7 +18,7 @@ fn matters(state: &State, request: &Request) -> bool {
     let operation = state.clients[request.client.index()].operation;
     let is_awaited =
         operation.is_some_and(|operation| (operation.number, operation.to) == (request.number, Some(request.seat)));
-    // Boots, numbers and epochs only rise: what changes nothing now never does.
+    // Boots, numbers and epochs only rise: a message that changes nothing now never does.
     let proxy = &state.proxy;
     let changes = match request.wish {
         Wish::Write(_) => proxy.answers[request.client.index()].number < request.number,

@@ -1,4 +1,4 @@
-//! What really happened, known to no process: the properties compare the processes with it.
+//! The true history, which no process knows: the properties compare the processes with it.
 
 use crate::names::{ClientName, Writes};
 use crate::sharing::log::Log;
@@ -6,13 +6,13 @@ use crate::sharing::log::Log;
 /// One write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WriteRecord {
-    /// Who wrote.
+    /// The writer.
     pub client: ClientName,
-    /// What had been answered, to whomever, when it began.
+    /// All writes that had been answered, to any client, when it began.
     pub after: Writes,
 }
 
-/// All writes, and what was promised of them.
+/// All writes, and the promises about them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct History {
     /// In order; a write's number is its place here.
@@ -21,15 +21,15 @@ pub struct History {
     pub answered: Writes,
     /// Of those, the ones that the proxy carried out.
     pub proxied: Writes,
-    /// Their writer was told EIO after they returned: they may be lost.
+    /// Their writer got EIO after they returned: they may be lost.
     pub warned: Writes,
-    /// Their writer was told EIO instead of an answer: done or not.
+    /// Their writer got EIO instead of an answer: done or not.
     pub unknown: Writes,
     /// An fsync promised to keep them.
     pub firm: Writes,
-    /// The longest beginning of the file that somebody was shown and that others wrote.
+    /// The longest beginning of the file that a client was shown and that others wrote.
     pub seen: Log,
-    /// A read did not show what had been seen, or promised, when it began.
+    /// A read did not show writes that had been seen, or promised, when it began.
     pub went_back: bool,
 }
 
@@ -40,7 +40,7 @@ impl History {
         u8::try_from(self.writes.len() - 1).expect("few writes")
     }
 
-    /// Who wrote it.
+    /// The writer of this write.
     #[must_use]
     pub fn writer(&self, write: u8) -> ClientName {
         self.writes[usize::from(write)].client
@@ -54,7 +54,7 @@ impl History {
         Writes(own.fold(0, |set, (number, _)| set | (1 << number)) & open)
     }
 
-    /// A client was told EIO by a handle: the one warning.
+    /// A handle reported EIO to a client: the one warning.
     pub fn warn(&mut self, client: ClientName) {
         self.warned = self.warned.and(self.open(client));
     }
@@ -64,7 +64,7 @@ impl History {
         self.firm = Writes(self.firm.0 | (open.0 & !self.warned.0));
     }
 
-    /// A client was shown the file. What it wrote itself behind everything that others wrote may go away again.
+    /// A client was shown the file. Its own writes behind the last write of others may go away again.
     pub fn show(&mut self, client: ClientName, log: &Log, seen_before: &Log, firm_before: Writes) {
         self.went_back |= !log.begins_with(seen_before) || !log.writes().includes(firm_before);
         let own = log.iter().rev().take_while(|write| self.writer(*write) == client).count();

@@ -1,12 +1,12 @@
 //! Messages between clients and the proxy, and the network that loses, delays and repeats them.
 //!
-//! What the master is asked is answered at once here; the answer is old by the time that it is used, because anything may
-//! happen in between.
+//! Questions to the master are answered at once here. The answer is old by the time that it is used, because anything
+//! may happen in between.
 
 use crate::names::{ClientName, Epoch};
 use crate::sharing::log::Log;
 
-/// What a client wants.
+/// The wish of a client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Wish {
     /// To append this write.
@@ -29,24 +29,25 @@ pub struct Seat {
 /// `SharedOp`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Request {
-    /// Whose.
+    /// The client.
     pub client: ClientName,
     /// Which of its operations.
     pub number: u8,
     /// The stay that is meant.
     pub seat: Seat,
-    /// What.
+    /// Its wish.
     pub wish: Wish,
 }
 
-/// What the proxy says.
+/// The proxy's answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Answer {
     /// Carried out.
     Done,
-    /// What is in the file.
+    /// The content of the file.
     Content(Log),
-    /// Nothing was done: the file is not here under that epoch. `kept`: what had been answered is synced.
+    /// The operation was not carried out: the file is not here under that epoch. `kept`: all answered writes are
+    /// synced.
     Moved {
         /// Whether the lease went back with everything synced.
         kept: bool,
@@ -66,7 +67,7 @@ pub struct Reply {
     pub seat: Seat,
     /// The process that answers.
     pub boot: u8,
-    /// What it says.
+    /// The answer.
     pub answer: Answer,
 }
 

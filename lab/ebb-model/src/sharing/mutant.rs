@@ -9,19 +9,19 @@ pub enum Mutant {
     ForgetsAnswers,
     /// The proxy looks at the epoch before it looks whether it has done a request already.
     LooksAtEpochFirst,
-    /// The proxy carries out what was meant for an earlier stay.
+    /// The proxy carries out requests of an earlier stay.
     IgnoresEpoch,
     /// A client takes "moved" for "not done" whichever process says so.
     TrustsAnyProcess,
-    /// A client repeats at the next holder what was sent and not answered.
+    /// A client repeats unanswered requests at the next holder.
     RepeatsUnknown,
     /// The proxy answers a write before the members have it.
     AnswersBeforeReceived,
     /// The proxy answers fsync when the members have received.
     SyncsByReceived,
-    /// The proxy shows what others wrote before it is synced.
+    /// The proxy shows writes of others before they are synced.
     ShowsUnsynced,
-    /// The proxy takes what was written during a sync for synced.
+    /// The proxy counts writes during a sync as synced.
     MarksWhatCameLater,
     /// The proxy answers reads under a lease that is over.
     ReadsWithoutLease,
@@ -31,7 +31,7 @@ pub enum Mutant {
     TellsKept,
     /// A client forgets, with the stay, that something was written there and not synced.
     ForgetsUnsynced,
-    /// A client notes what was written only if the stay has not ended before the answer came.
+    /// A client records a write only if the stay has not ended before the answer came.
     ForgetsLateAnswers,
 }
 

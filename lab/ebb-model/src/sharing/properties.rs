@@ -1,4 +1,4 @@
-//! What must hold in every state, and what must be reached in some.
+//! Properties that must hold in every state, and properties that must be reached in some.
 
 use stateright::Property;
 
@@ -12,11 +12,11 @@ use crate::sharing::state::{Holder, State};
 pub const ONCE: &str = "a write is carried out once at most";
 /// A write comes behind all that had been answered when it began.
 pub const IN_ORDER: &str = "a write never comes before what had been answered when it began";
-/// What fsync acknowledged is on disks.
+/// Writes that fsync acknowledged are on disks.
 pub const FIRM: &str = "what fsync acknowledged is synced";
-/// What was shown of others' writes never goes away.
+/// A write of another client, once shown, never goes away.
 pub const SEEN: &str = "what was read of others never goes away";
-/// What the proxy answered survives it.
+/// Every write that the proxy answered survives it.
 pub const SURVIVES: &str = "what the proxy answered survives it, unless power fails too";
 
 /// All of them.
@@ -37,7 +37,7 @@ pub fn all() -> Vec<Property<Sharing>> {
     all
 }
 
-/// The file as the members have it, and as the one who holds it has it.
+/// The file as the members have it, and as its holder has it.
 fn files(state: &State) -> impl Iterator<Item = Log> {
     let epoch = state.master.epoch;
     let held = match state.master.holder {

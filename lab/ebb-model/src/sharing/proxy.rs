@@ -7,7 +7,7 @@ use crate::sharing::message::{Answer, Reply, Request, Seat, Wish};
 use crate::sharing::state::{Holder, State};
 use crate::sharing::{Mutant, Sharing};
 
-/// What a process of the proxy knows. All of it is in memory.
+/// The state of a process of the proxy. All of it is in memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Proxy {
     /// Which process.
@@ -50,24 +50,24 @@ pub struct Stay {
 /// An operation under way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Work {
-    /// Whose.
+    /// The client.
     pub client: ClientName,
     /// Its number.
     pub number: u8,
     /// The stay that was meant.
     pub seat: Seat,
-    /// What is left to do.
+    /// The step that is left.
     pub step: Step,
 }
 
-/// What an operation waits for.
+/// The event that an operation waits for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Step {
     /// That all members have received so much of the log.
     Pass(u8),
     /// That so much is synced.
     Sync(u8),
-    /// That what others wrote of this is synced.
+    /// That the writes of others in this log are synced.
     Settle(Log),
 }
 
@@ -86,7 +86,7 @@ impl Stay {
         })
     }
 
-    /// Whether a sync must come before a client is told this.
+    /// Whether a sync must come before a client is shown this.
     fn concerns(&self, history: &History, client: ClientName, log: &Log) -> bool {
         log.iter().skip(usize::from(self.synced)).any(|write| history.writer(write) != client)
     }
@@ -161,7 +161,7 @@ pub fn on_request(protocol: &Sharing, state: &mut State, request: Request) {
     }
 }
 
-/// Sends what it has to the members, who tell that they received it.
+/// Sends its writes to the members, which confirm that they received them.
 pub fn pass_on(state: &mut State) {
     let Some(stay) = &mut state.proxy.stay else { return };
     state.store.on_write(&stay.log);
@@ -175,7 +175,7 @@ pub fn begin_sync(state: &mut State) {
     }
 }
 
-/// All members have synced what there was when it was begun.
+/// All members have synced the writes that were there when the sync began.
 pub fn end_sync(protocol: &Sharing, state: &mut State) {
     let Some(stay) = &mut state.proxy.stay else { return };
     let Some(goal) = stay.syncing.take() else { return };
@@ -193,7 +193,7 @@ pub fn finish(protocol: &Sharing, state: &mut State, work: Work) {
     resolve(state, work, outcome);
 }
 
-/// Gives the lease back, everything synced. What waits for nothing else is answered; the others find out.
+/// Gives the lease back, everything synced. Operations that wait for nothing else are answered; the others find out.
 pub fn give_back(protocol: &Sharing, state: &mut State) {
     let Some(mut stay) = state.proxy.stay.take() else { return };
     if !protocol.is(Mutant::GivesBackUnsynced) {

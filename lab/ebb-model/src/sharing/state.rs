@@ -7,7 +7,7 @@ use crate::sharing::message::{Network, Seat};
 use crate::sharing::proxy::Proxy;
 use crate::sharing::store::Store;
 
-/// Who has the write lease.
+/// A holder of the write lease.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Holder {
     /// A client.
@@ -16,16 +16,16 @@ pub enum Holder {
     Proxy(u8),
 }
 
-/// What the master has recorded.
+/// The record of the master.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Master {
     /// Of the file.
     pub epoch: Epoch,
-    /// Who has the write lease.
+    /// The holder of the write lease.
     pub holder: Option<Holder>,
 }
 
-/// All processes, the network, the true history, and what of the bounds is used up.
+/// All processes, the network, the true history, and the used part of the bounds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct State {
     /// The members.
@@ -36,11 +36,11 @@ pub struct State {
     pub proxy: Proxy,
     /// By client.
     pub clients: [Client; CLIENTS],
-    /// What was sent.
+    /// The messages that were sent.
     pub network: Network,
-    /// Stays that a client may have been told of: an answer to a join comes late, too.
+    /// Stays that a client may have heard of: an answer to a join comes late, too.
     pub seats: Vec<Seat>,
-    /// What happened.
+    /// The history.
     pub history: History,
     /// Calls of fsync.
     pub syncs: u8,

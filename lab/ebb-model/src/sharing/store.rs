@@ -1,9 +1,9 @@
-//! The members of the file's sets, as one: what the first model shows that they are.
+//! The members of the file's sets as one object, with the abilities that the first model proves.
 
 use crate::names::Epoch;
 use crate::sharing::log::Log;
 
-/// What members have.
+/// The content of the members.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Store {
     /// Lower epochs are refused.
@@ -21,14 +21,14 @@ impl Store {
         epoch >= self.fence
     }
 
-    /// Takes what a holder has. Members that lost their power are sent everything again: the boot id tells.
+    /// Takes a holder's writes. Members that lost their power are sent everything again: the boot id shows it.
     pub fn on_write(&mut self, log: &Log) {
         if log.len() > self.received.len() {
             self.received = *log;
         }
     }
 
-    /// Puts what was received on stable storage.
+    /// Puts received writes on stable storage.
     pub const fn sync(&mut self) {
         self.synced = self.received;
     }

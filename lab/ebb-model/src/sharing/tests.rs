@@ -32,7 +32,7 @@ fn every_planted_mistake_is_found() {
     }
 }
 
-/// Without its mistake, each mutant's case holds: what was found there was the mistake.
+/// Without its mistake, each mutant's case holds: so the checker had found the mistake.
 #[test]
 fn the_small_cases_hold_without_their_mistake() {
     each_case_holds(Mutant::ALL.iter().map(|mutant| mutant.bounds()), Sharing::new);

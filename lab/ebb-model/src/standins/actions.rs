@@ -1,4 +1,4 @@
-//! What may happen.
+//! The actions of the model.
 
 use crate::names::Version;
 use crate::replica::{Copy, Replica};
@@ -14,13 +14,13 @@ pub enum Action {
     Write(usize),
     /// A member receives a write.
     Deliver(usize, Entry),
-    /// A member syncs what it has received, and tells this holder.
+    /// A member syncs its received writes, and reports to this holder.
     Sync(usize, usize),
-    /// A holder's fsync has logged what members lack.
+    /// A holder's fsync has logged the writes that members lack.
     Log(usize),
     /// A log takes a call of a holder.
     Append(usize, Append),
-    /// A holder commits what all members have.
+    /// A holder commits the writes that all members have.
     Commit(usize),
     /// A holder gives its lease back.
     Release(usize),
@@ -28,9 +28,9 @@ pub enum Action {
     Replace(usize, usize),
     /// A client gets the lease.
     Take,
-    /// The master gives a file that nobody holds its second member back.
+    /// The master gives a file without a lease holder its second member back.
     Repair(usize),
-    /// A log is cut to what somebody may need.
+    /// A log is cut: only writes that may still be needed stay.
     Tidy(usize),
     /// A log that was lost counts as whole again: nothing that it held can be needed.
     Trust,
@@ -43,7 +43,7 @@ pub enum Action {
     ReadMirror(usize),
     /// A member promises.
     Promise(usize),
-    /// A member makes up for what was logged.
+    /// A member applies the logged writes that it lacks.
     Replay(usize),
     /// A member is made equal and stamped.
     Stamp(usize),
@@ -54,7 +54,7 @@ pub enum Action {
     Sleep(usize),
     /// It wakes.
     Wake(usize),
-    /// A process dies, and starts again with what was synced.
+    /// A process dies, and starts again with its synced state.
     Crash(usize),
     /// A disk is lost.
     Lose(usize),
@@ -208,7 +208,7 @@ pub fn perform(protocol: &Standins, state: &mut State, action: Action) {
         Action::Deliver(place, entry) => {
             let replica = &mut state.nodes[place].replica;
             deliver(replica, &entry);
-            // Where nothing crashes, what is received is as good as synced.
+            // Where nothing crashes, received writes are as good as synced ones.
             if protocol.bounds.crashes == 0 {
                 replica.sync();
             }
@@ -287,7 +287,7 @@ fn log_append(protocol: &Standins, state: &mut State, place: usize, append: &App
     holder::on_logged(protocol, state, append, place);
 }
 
-/// A new node has what the other one has synced.
+/// A new node has the content that the other one has synced.
 fn give_replica(state: &mut State, place: usize) -> Version {
     let (epoch, copy) = (state.master.epoch, state.nodes[1 - place].replica.synced);
     let node = &mut state.nodes[place];

@@ -1,14 +1,14 @@
-//! The holder of a write lease: what it knows of members, and what it had logged.
+//! The holder of a write lease: its knowledge of members, and the writes that it had logged.
 
 use crate::names::{Epoch, Version, Writes};
 use crate::standins::log::{Append, Entry};
 use crate::standins::state::{ALWAYS_ON, MEMBERS, State};
 use crate::standins::{Mutant, Standins};
 
-/// A call to the logs that is under way, and who has answered it.
+/// A call to the logs that is under way, and the logs that have answered it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Attempt {
-    /// What was sent.
+    /// The call.
     pub append: Append,
     /// Bits by place.
     pub answered: u8,
@@ -21,11 +21,11 @@ pub struct Holder {
     pub epoch: Epoch,
     /// The last version given out.
     pub last: Version,
-    /// By member: what it has synced, as far as it told.
+    /// By member: the version that it has synced, as far as it reported.
     pub known: [Version; MEMBERS],
     /// Up to here writes are logged.
     pub logged: Version,
-    /// Up to here logs were told to cut.
+    /// Up to here the logs were asked to cut.
     pub cut: Version,
     /// The call that is under way.
     pub attempt: Option<Attempt>,
@@ -38,7 +38,7 @@ impl Holder {
         Self { epoch, last: at, known: [at; MEMBERS], logged: at, cut: at, attempt: None }
     }
 
-    /// What every member has synced.
+    /// The version that every member has synced.
     #[must_use]
     pub fn settled(&self) -> Version {
         self.known.into_iter().min().unwrap_or(self.last)
@@ -61,7 +61,7 @@ pub fn write(state: &mut State, place: usize) {
     holder.last = version;
 }
 
-/// fsync has what is neither settled nor logged logged.
+/// fsync has the writes logged that are neither settled nor logged yet.
 pub fn log(protocol: &Standins, state: &mut State, place: usize) {
     let received = state.nodes.iter().map(|node| node.replica.received.version);
     let (least, most) = (received.clone().min().unwrap_or_default(), received.max().unwrap_or_default());
@@ -81,7 +81,7 @@ pub fn log(protocol: &Standins, state: &mut State, place: usize) {
     }
 }
 
-/// A log has taken a call. Is it the one that is waited for, and has enough of them, what it names is safe.
+/// A log has taken a call. If the holder waits for this call, and enough logs have taken it, its writes are safe.
 pub fn on_logged(protocol: &Standins, state: &mut State, append: &Append, place: usize) {
     let alone = protocol.is(Mutant::AcknowledgesWithOne);
     for holder in &mut state.holders {
@@ -96,7 +96,7 @@ pub fn on_logged(protocol: &Standins, state: &mut State, append: &Append, place:
     }
 }
 
-/// fsync returns as soon as it may: whatever is safe counts as acknowledged.
+/// fsync returns as soon as it may: every safe write counts as acknowledged.
 pub fn acknowledge(state: &mut State) {
     for holder in &state.holders {
         let safe = holder.safe();

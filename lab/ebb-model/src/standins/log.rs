@@ -38,7 +38,7 @@ pub struct Log {
     pub unsynced: u8,
     /// Lower epochs are refused.
     pub promised: Epoch,
-    /// It was lost while the file was at this epoch, and nobody can tell what it held.
+    /// It was lost while the file was at this epoch, and its writes are not known.
     pub lost_at: Option<Epoch>,
 }
 
@@ -55,7 +55,7 @@ impl Log {
         epoch >= self.promised.max(self.epoch)
     }
 
-    /// Takes writes. The first one of a later epoch ends what an earlier one left.
+    /// Takes writes. The first one of a later epoch removes those of an earlier one.
     pub fn append(&mut self, epoch: Epoch, cut: Version, entries: impl Iterator<Item = Entry>, synced: bool) {
         self.entries.retain(|entry| entry.version > cut);
         if self.epoch < epoch {
@@ -95,7 +95,7 @@ impl Log {
     }
 }
 
-/// What a replica becomes by what was logged: each write behind its predecessor, as far as that goes.
+/// The content of a replica after the logged writes: each write behind its predecessor, as far as that goes.
 #[must_use]
 pub fn made_up(mut copy: Copy, entries: &[Entry]) -> Copy {
     for entry in entries {

@@ -10,31 +10,31 @@ pub enum Mutant {
     AcknowledgesWithOne,
     /// A log answers before it has synced.
     AnswersBeforeSynced,
-    /// What some member has received is not logged.
+    /// Writes that at least one member has received are not logged.
     StartsAfterReceived,
-    /// A log is cut to what all members have received.
+    /// A log is cut up to the version that all members have received.
     CutsWhatWasReceived,
     /// A member that wakes counts as having everything.
     DrainForgets,
-    /// The holder commits what is only logged.
+    /// The holder commits writes that are only logged.
     CommitsLogged,
     /// The holder gives its lease back when everything is logged.
     GivesBackLogged,
     /// Logs take writes under any epoch.
     LogsTakeOldEpochs,
-    /// Recovery goes by what members have alone.
+    /// Recovery goes by the members alone.
     RecoveryIgnoresLogs,
     /// A log drops a file's writes when it promises an epoch.
     PromiseDropsWrites,
     /// Recovery goes on though no member has all that was logged.
     GoesOnWithoutLogged,
-    /// The master judges what is over while it recovers.
+    /// The master judges logs while it recovers.
     JudgesDuringRecovery,
     /// A log that was lost counts as an empty one.
     LossIsNotNoticed,
     /// Where the always-on node's log was lost, only those are asked that are awake.
     SkipsWhoSleeps,
-    /// A log that was lost counts as whole again while somebody may need what it held.
+    /// A lost log counts as whole again while its writes may still be needed.
     TrustsTooEarly,
 }
 

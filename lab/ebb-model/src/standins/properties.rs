@@ -1,4 +1,4 @@
-//! What must hold in every state, and what must be reached in some.
+//! Properties that must hold in every state, and properties that must be reached in some.
 
 use stateright::Property;
 
@@ -7,13 +7,13 @@ use crate::standins::Standins;
 use crate::standins::log::{Entry, made_up, writes};
 use crate::standins::state::{ALWAYS_ON, Node, State};
 
-/// What fsync acknowledged can be put together from what is left.
+/// The acknowledged writes can be put together from the rest.
 pub const REBUILDS: &str = "what fsync acknowledged can be put together from what is left";
 /// It is with every member before the file has another holder.
 pub const WITH_ALL: &str = "what fsync acknowledged under a lease is with every member before the next one";
-/// Whoever may answer a read has it.
+/// Every replica that may answer a read has it.
 pub const READS: &str = "no read is answered by who has not what fsync acknowledged";
-/// What is committed is synced by the whole set.
+/// The whole set has synced every committed write.
 pub const COMMITTED: &str = "what is committed is synced by the whole set";
 
 /// All of them.
@@ -42,7 +42,7 @@ fn members(state: &State) -> impl Iterator<Item = &Node> {
     in_set.map(|(node, _)| node)
 }
 
-/// Whoever has a replica that min_version lets serve, in the set or not.
+/// Nodes with a replica that min_version lets serve, in the set or not.
 fn servers(state: &State) -> impl Iterator<Item = &Node> {
     state.nodes.iter().filter(|node| !node.is_lost && node.replica.serves(state.master.committed).is_some())
 }
@@ -60,8 +60,8 @@ fn rebuilds(state: &State) -> bool {
     members(state).any(|node| made_up(node.replica.synced, &logged).writes.includes(state.history.firm))
 }
 
-/// What was acknowledged under leases that are certainly over. While a file is recovered nobody counts as its holder, and
-/// members differ.
+/// The writes that were acknowledged under leases that are certainly over. While a file is recovered it counts as
+/// having no holder, and members differ.
 fn firm_before(state: &State) -> Writes {
     let master = &state.master;
     if master.recovery.is_some() {

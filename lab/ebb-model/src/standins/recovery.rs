@@ -1,4 +1,4 @@
-//! The master: what it has recorded, and a recovery that is under way.
+//! The master: its record, and a recovery that is under way.
 
 use crate::names::{Epoch, Version, Writes};
 use crate::replica::Copy;
@@ -6,12 +6,12 @@ use crate::standins::log::{Entry, made_up};
 use crate::standins::state::{ALWAYS_ON, MEMBERS, State};
 use crate::standins::{Mutant, Standins};
 
-/// What the master has recorded.
+/// The record of the master.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Master {
     /// Of the file.
     pub epoch: Epoch,
-    /// Whether somebody has the write lease under it.
+    /// Whether a client has the write lease under it.
     pub held: bool,
     /// Synced by the whole set.
     pub committed: Version,
@@ -28,11 +28,11 @@ pub struct Recovery {
     pub dead: bool,
     /// By place: whether this log's promise and writes are there.
     pub read: [bool; MEMBERS + 1],
-    /// What was logged.
+    /// The logged writes that were found.
     pub found: Vec<Entry>,
-    /// By member: the version that it told.
+    /// By member: the version that it reported.
     pub told: [Option<Version>; MEMBERS],
-    /// What members are made equal to, once one is.
+    /// The version to which members are made equal, once one has it.
     pub base: Option<Version>,
     /// By member: whether it is at (epoch, 0).
     pub stamped: [bool; MEMBERS],
@@ -70,7 +70,7 @@ pub fn begin_recovery(state: &mut State) {
     state.master.recovery = Some(Recovery::default());
 }
 
-/// A log takes nothing below the epoch any more; what it holds is read.
+/// A log takes nothing below the epoch any more; its writes are read.
 pub fn read(protocol: &Standins, state: &mut State, place: usize) {
     let epoch = state.master.epoch;
     let Some(mut recovery) = state.master.recovery.take() else { return };
@@ -88,7 +88,7 @@ pub fn read(protocol: &Standins, state: &mut State, place: usize) {
     state.master.recovery = Some(recovery);
 }
 
-/// A member promises the epoch and tells its version.
+/// A member promises the epoch and reports its version.
 pub fn promise(state: &mut State, place: usize) {
     let replica = &mut state.nodes[place].replica;
     replica.promised = state.master.epoch;
@@ -99,7 +99,7 @@ pub fn promise(state: &mut State, place: usize) {
     }
 }
 
-/// A member that has promised makes up for what was logged, as far as each write follows the one before.
+/// A member that has promised applies the logged writes that it lacks, as far as each follows the one before.
 pub fn replay(state: &mut State, place: usize) {
     let Some(recovery) = &mut state.master.recovery else { return };
     let before = state.nodes.iter().fold(Writes::NONE, |all, node| all.and(node.replica.synced.writes));
@@ -118,7 +118,7 @@ pub fn stamp(protocol: &Standins, state: &mut State, place: usize) {
     let (epoch, committed) = (state.master.epoch, state.master.committed);
     let Some(recovery) = &mut state.master.recovery else { return };
     let Some(base) = recovery.goal(protocol, committed) else { return };
-    // Who has the base is stamped as it is; who has not pulls from a member that is still there.
+    // A member that has the base is stamped as it is; another one pulls from a member that is still there.
     let has_base = |other: &usize| recovery.told[*other] == Some(base) && state.nodes[*other].answers();
     let Some(source) = [place, 1 - place].into_iter().find(has_base) else { return };
     recovery.base = Some(base);
@@ -130,8 +130,8 @@ pub fn stamp(protocol: &Standins, state: &mut State, place: usize) {
     replica.sync();
 }
 
-/// The set is recorded. Who sleeps by the plan is waited for; who was not reached is not in it, which counts as the
-/// failure of one disk: what is left is one copy.
+/// The set is recorded. A member that sleeps by the plan is waited for. A member that was not reached is not in the
+/// set, which counts as the failure of one disk: one copy is left.
 pub fn finish(state: &mut State) {
     state.losses += u8::from(is_one_left_out(state));
     let Some(recovery) = state.master.recovery.take() else { return };
@@ -148,7 +148,7 @@ pub fn is_one_left_out(state: &State) -> bool {
     state.master.recovery.as_ref().is_some_and(|recovery| (0..MEMBERS).any(|place| is_left_out(recovery, place)))
 }
 
-/// Whether nobody needs what a log holds.
+/// Whether the writes in a log are not needed any more.
 #[must_use]
 pub fn is_over(protocol: &Standins, state: &State, place: usize) -> bool {
     let (master, log) = (&state.master, state.log(place));

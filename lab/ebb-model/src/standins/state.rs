@@ -14,13 +14,13 @@ pub const ALWAYS_ON: usize = MEMBERS;
 /// A node with a replica and a log.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Node {
-    /// Nobody reaches one that sleeps.
+    /// A node that sleeps cannot be reached.
     pub is_awake: bool,
     /// Its disk is gone.
     pub is_lost: bool,
     /// Its member.
     pub replica: Replica,
-    /// What other members lack.
+    /// Writes that other members lack.
     pub log: Log,
 }
 
@@ -32,14 +32,14 @@ impl Node {
     }
 }
 
-/// What happened, as nobody in the system knows it.
+/// The true history, which no process of the system knows.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct History {
     /// How many writes there were.
     pub writes: u8,
     /// Acknowledged by fsync.
     pub firm: Writes,
-    /// A recovery brought a member what fsync had acknowledged and no member had.
+    /// A recovery brought a member acknowledged writes that no member had.
     pub replayed: bool,
     /// It had it from another node's log than the always-on one's.
     pub mirrored: bool,
@@ -47,7 +47,7 @@ pub struct History {
     pub again: bool,
 }
 
-/// All processes, the network, the true history, and what of the bounds is used up.
+/// All processes, the network, the true history, and the used part of the bounds.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct State {
     /// Nodes with members.
@@ -56,13 +56,13 @@ pub struct State {
     pub always_on: Log,
     /// The master.
     pub master: Master,
-    /// Everyone who ever had the lease.
+    /// All clients that ever had the lease.
     pub holders: Vec<Holder>,
     /// Writes under way to members, for good.
     pub sent: Vec<Entry>,
     /// Calls under way to logs, for good.
     pub appends: Vec<Append>,
-    /// What happened.
+    /// The history.
     pub history: History,
     /// How often holders had something logged.
     pub calls: u8,
@@ -111,7 +111,7 @@ impl State {
         place == ALWAYS_ON || self.nodes[place].answers()
     }
 
-    /// Whether nobody holds the file, and it is recovered.
+    /// Whether the file has no holder, and is recovered.
     #[must_use]
     pub const fn is_at_rest(&self) -> bool {
         !self.master.held && self.master.recovery.is_none()
@@ -145,8 +145,8 @@ impl State {
         self.representative()
     }
 
-    /// Drops calls that no log will ever take: epochs and promises only rise. What a disk that is lost forgets is on the
-    /// side of the always-on node made up for by the file's own epoch.
+    /// Drops calls that no log will ever take: epochs and promises only rise. For promises that a lost disk forgets,
+    /// the file's own epoch stands in at the always-on node.
     pub fn forget(&mut self) {
         let refuses = |log: &Log, epoch: u8| !log.takes(epoch);
         let (nodes, always_on, epoch) = (&self.nodes, &self.always_on, self.master.epoch);

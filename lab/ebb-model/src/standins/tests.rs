@@ -1,4 +1,4 @@
-//! What was logged for sleepers is never lost; every planted mistake is found.
+//! Writes logged for sleeping members are never lost; every planted mistake is found.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ fn every_planted_mistake_is_found() {
     }
 }
 
-/// Without its mistake, each mutant's case holds: what was found there was the mistake.
+/// Without its mistake, each mutant's case holds: so the checker had found the mistake.
 #[test]
 fn the_small_cases_hold_without_their_mistake() {
     each_case_holds(Mutant::ALL.iter().map(|mutant| mutant.bounds()), Standins::new);
@@ -51,8 +51,8 @@ fn reached_states(protocol: Standins) -> (BTreeSet<u64>, usize) {
     prints(&protocol, |state| print_of(&state.clone().reduced()))
 }
 
-/// Goal: the reductions hide no behaviour. Method: what is reached with and without them is the same, in cases small enough
-/// to do without.
+/// Goal: the reductions hide no behaviour. Method: the same is reached with and without them, in cases small enough to
+/// do without.
 #[test]
 fn reductions_hide_nothing() {
     for bounds in [

@@ -1,16 +1,17 @@
 //! How much may be wrong at a time, so that no promise has to be suspended.
 //!
-//! A fault **impairs** a block server when it comes back with everything that it had synced: any number may be impaired
-//! at a time. A fault **mars** one when something synced on it is gone or wrong: one at a time, only when every set is
-//! known to be complete, and the next only after repair has made every set complete again. While one is marred, at
-//! most as many others are impaired as leave a set of three copies one that is neither, and none where there are two
-//! copies: with more, the only good copy of an acknowledged write could be out of reach for so long that a set goes on
-//! without it, and the loss would be of two copies. Where a set goes on without one that is impaired, what that one has is out
-//! of date, also when it is there again; so those beside the marred one are the same until every set is complete.
+//! A fault **impairs** a block server when it comes back with all that it had synced: any number may be impaired at a
+//! time. A fault **mars** one when synced data on it are gone or wrong: one at a time, only when every set is known to
+//! be complete, and the next only after repair has made every set complete again. While one is marred, the number of
+//! other impaired ones is limited. It leaves a set of three copies one that is neither. Where there are two copies,
+//! none may be impaired. With more, the only good copy of an acknowledged write could be out of reach for so long that
+//! a set goes on without it, and two copies would be lost. Where a set goes on without an impaired one, the data of
+//! that one are out of date, also when it is there again. So the impaired ones beside the marred one stay the same
+//! until every set is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is wrong now, and what has been.
+/// The faults of now and before.
 #[derive(Debug)]
 pub struct Budget {
     /// Block servers that may be impaired beside a marred one.
@@ -94,7 +95,7 @@ impl Budget {
         }
     }
 
-    /// Whether nobody is impaired or marred.
+    /// Whether no block server is impaired or marred.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
         self.marred.is_none() && self.impaired.is_empty()

@@ -8,7 +8,7 @@ use ebb_wire::pb;
 
 use crate::cluster::{Cluster, Member, Role};
 
-/// Between two attempts to tell the master.
+/// Between two attempts to call the master.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a call may take.
@@ -17,7 +17,8 @@ const CALL_MAX: Duration = Duration::from_secs(5);
 /// The share of drains that last to the end: at rest nothing may be left on the node.
 const LASTING: f64 = 0.5;
 
-/// Whether a drain leaves more nodes than copies are wanted: what is damaged meanwhile is made again on another one.
+/// Whether a drain leaves more nodes than wanted copies: copies that are damaged meanwhile are made again on another
+/// one.
 #[must_use]
 pub fn may_begin(cluster: &Cluster, member: &Member) -> bool {
     let stays = |other: &&Member| {
@@ -28,7 +29,7 @@ pub fn may_begin(cluster: &Cluster, member: &Member) -> bool {
     cluster.drained().is_none() && others > cluster.options().replicas as usize
 }
 
-/// Begins one; what undoes it.
+/// Begins one. Returns the action that undoes it.
 pub fn begin_drain(cluster: &Cluster, member: &Member, dice: &mut Dice) -> super::kind::Undo {
     let host = member.process.host().to_owned();
     cluster.set_drained(Some(&host));
@@ -42,7 +43,7 @@ pub fn begin_drain(cluster: &Cluster, member: &Member, dice: &mut Dice) -> super
     })
 }
 
-/// Tells the master what is wanted now, as often as it takes: by the time that it answers that may have changed.
+/// Sends the master the present wish, as often as needed: by the time that it answers the wish may have changed.
 fn tell(cluster: &Cluster, host: &str) {
     let runtime = cluster.world().process("operator").runtime();
     let (cluster, host) = (cluster.clone(), host.to_owned());

@@ -82,13 +82,14 @@ kinds! {
     StaggeredReturn,
     /// Block servers are started again one after the other, and a client dies meanwhile.
     RollingRestart,
-    /// A host is away until it counts as dead, and comes back with what is out of date by then.
+    /// A host is away until it counts as dead, and comes back with data that are out of date by then.
     Absence,
     /// An operator drains a node.
     Drain,
     /// A proxy's process is killed or asked to end, or the master's with the proxy in it is killed, and soon started again.
     LostProxy,
-    /// The master's disk fails once and is good again; the master is started on what the cache has, then its power fails.
+    /// The master's disk fails once and is good again; the master is started on the contents of the cache, then its
+    /// power fails.
     MasterError,
     /// A bit of a file of the master flips, and the master is started again.
     MasterRot,
@@ -114,7 +115,7 @@ impl Kind {
     #[must_use]
     pub fn befalls(self, role: Role) -> bool {
         match self {
-            // What a client has on disk is nothing, and the master's disk has faults of its own.
+            // A client has nothing on disk, and the master's disk has faults of its own.
             Self::DiskError | Self::BitFlip | Self::Misdirect | Self::LostVolume | Self::LostNode => {
                 role == Role::Block
             }
@@ -135,7 +136,7 @@ impl Kind {
     pub fn span(self, role: Role, dice: &mut Dice) -> Duration {
         let is_client = matches!(role, Role::Client(_));
         match self {
-            // A session ends after ten seconds; what was under way then arrives late.
+            // A session ends after ten seconds; messages under way then arrive late.
             Self::Oversleep => dice.span_between(Duration::from_secs(9), Duration::from_secs(16)),
             Self::Isolate if is_client && dice.coin() => {
                 dice.span_between(Duration::from_secs(9), Duration::from_secs(16))
@@ -166,7 +167,7 @@ pub type Undo = Box<dyn FnOnce(&Cluster) + Send>;
 
 /// A fault that is about to begin.
 pub struct Fault {
-    /// What.
+    /// Its kind.
     pub kind: Kind,
     /// Whom.
     pub member: Member,
@@ -175,10 +176,10 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Block servers that are out of somebody's reach while it lasts.
+    /// Block servers that some process cannot reach while it lasts.
     #[must_use]
     pub fn impaired(&self, cluster: &Cluster) -> Vec<String> {
-        // What befalls the network or the power of a host befalls a block server beside the process that was drawn, too.
+        // A fault of a host's network or power also hits a block server beside the process that was drawn.
         let blocks = |members: &[&Member]| {
             let hosts: BTreeSet<&str> = members.iter().map(|member| member.process.host()).collect();
             let blocks = cluster.members().iter().filter(|member| member.role == Role::Block);
@@ -260,7 +261,7 @@ impl Fault {
             }
             Kind::Skew => {
                 let hour: u64 = 3_600_000_000_000;
-                // Now and then by decades: a clock whose battery is empty is back before everything that was ever made.
+                // Now and then by decades: a clock whose battery is empty is back before every file was made.
                 let span = if dice.chance(0.2) { 24 * 365 * 30 * hour } else { hour };
                 process.skew(dice.between(0, 2 * span).cast_signed() - span.cast_signed());
                 Box::new(move |_| again.process.skew(0))
@@ -302,7 +303,7 @@ impl Fault {
             Kind::MasterRot => master_disk::begin_rot(cluster, &member, dice),
             Kind::LostNode => {
                 let on_host = cluster.members().iter().filter(|other| other.process.host() == process.host()).count();
-                // Power that stays away would keep from the network for ever what goes on beside it.
+                // Power that stays away would keep the processes beside it off the network for ever.
                 match on_host {
                     1 => process.power_off(),
                     _ => process.crash(),

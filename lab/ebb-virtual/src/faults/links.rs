@@ -1,4 +1,4 @@
-//! Links that are up, and bad: what they carry arrives late.
+//! Links that are up, and bad: their segments arrive late.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use ebb_runtime::virt::{Dice, LinkOptions, World};
 use super::kind::Undo;
 use crate::cluster::{Cluster, Member};
 
-/// One segment of a hundred is lost, and sent again after Linux' least time for that (200 ms); what is behind it waits. Drawn for
-/// each segment, that is a delay by up to so much.
+/// One segment of a hundred is lost, and sent again after Linux' least time for that (200 ms); segments behind it wait.
+/// Drawn for each segment, that is a delay by up to so much.
 pub const LOSSY: LinkOptions = LinkOptions {
     latency: Duration::from_micros(80),
     jitter: Duration::from_millis(200),

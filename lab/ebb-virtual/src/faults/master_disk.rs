@@ -1,9 +1,9 @@
 //! Faults of the master's disk.
 //!
-//! The names have one copy as long as there is one master. An error that the disk tells of may cost nothing that was
-//! acknowledged. Bits that flip are noticed at a start: the master refuses the file and names it, and an operator puts
-//! back what a saved copy of that file has, which here is the same bit flipped again. A master that starts all the same
-//! has everything, or the run's checks find what is missing.
+//! The names have one copy as long as there is one master. An error that the disk reports may cost no acknowledged
+//! change. Bits that flip are noticed at a start: the master refuses the file and names it. An operator then puts a
+//! saved copy of that file back, which here is the same bit flipped again. A master that starts all the same has
+//! everything, or the run's checks find the loss.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,8 +30,8 @@ pub fn error_span(dice: &mut Dice) -> Duration {
     dice.span_between(Duration::from_secs(2), Duration::from_secs(8))
 }
 
-/// The disk fails once and is good again: the master ends, and its next process reads what the page cache has. Then the
-/// power fails.
+/// The disk fails once and is good again: the master ends, and its next process reads the page cache. Then the power
+/// fails.
 pub fn begin_error(member: &Member, dice: &mut Dice) -> Undo {
     let work = [DiskWork::Sync, DiskWork::Sync, DiskWork::Sync, DiskWork::Write, DiskWork::Read, DiskWork::SyncDir];
     let skip = u32::try_from(dice.below(3)).unwrap_or(0);
@@ -54,7 +54,8 @@ pub fn begin_rot(cluster: &Cluster, member: &Member, dice: &mut Dice) -> Undo {
         .filter_map(|(path, _)| {
             let bytes = member.process.disk_content(&path)?;
             let end = bytes.iter().rposition(|byte| *byte != 0)? + 1;
-            // The last batches may be younger than the hint that tells them from torn ones (docs/formats/master-log.md).
+            // The last batches may be younger than the hint that distinguishes them from torn ones
+            // (docs/formats/master-log.md).
             let is_log = path.extension().is_some_and(|end| end == "segment");
             Some((path, if is_log { end / 2 } else { end }))
         })
@@ -71,7 +72,7 @@ pub fn begin_rot(cluster: &Cluster, member: &Member, dice: &mut Dice) -> Undo {
     Box::new(|_| {})
 }
 
-/// What the refusal asks of an operator: the file is put back. False: nothing is known to be wrong with it.
+/// Does the operator's part that the refusal asks for: the file is put back. False: no damage to it is known.
 pub fn restore(cluster: &Cluster, member: &Member, refusal: &str) -> bool {
     let Some(rot) = cluster.rot().clone() else { return false };
     if !refusal.contains(&rot.path.display().to_string()) {

@@ -65,7 +65,7 @@ fn stop_at(cluster: &Cluster, member: &Member, over: &Arc<AtomicBool>, at: Durat
     let keeper = cluster.world().process("keeper").runtime();
     keeper.clone().spawn("a process is stopped", async move {
         keeper.sleep(at).await;
-        // What was healed meanwhile stays so.
+        // Faults that were healed meanwhile stay healed.
         if over.load(Ordering::Relaxed) || cluster.are_faults_over() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Reads never go back: each cell behaves as one register that everybody sees in one order.
+//! Reads never go back: each cell behaves as one register, and all see its values in one order.
 //!
 //! Source: the promise to readers in `docs/semantics.md`. The test is Gibbons and Korach's for registers whose writes
 //! all differ ("Testing Shared Memories", SIAM J. Comput. 26 (1997), section 4): for each value let `f` be the
@@ -63,8 +63,8 @@ fn check_cell(file: usize, cell: u64, zones: &BTreeMap<WriteId, Zone>) -> Vec<Vi
     let zones: Vec<&Zone> = zones.values().collect();
     for (index, one) in zones.iter().enumerate().filter(|(_, zone)| zone.is_forward()) {
         for (other_index, other) in zones.iter().enumerate().filter(|(other, _)| *other != index) {
-            // For two forward zones this is overlap, which is the same from both sides and told once; for a backward
-            // zone it is to lie within.
+            // For two forward zones this is overlap, which is the same from both sides and reported once; for a
+            // backward zone it is to lie within.
             let clash = one.earliest_end < other.latest_start && other.earliest_end < one.latest_start;
             let told = other.is_forward() && other_index < index;
             if clash && !told {
@@ -87,7 +87,7 @@ mod tests {
 
     const DATA: Change = Change::Data { first: Some(0), count: 1 };
 
-    /// Writes of client 0 by start and end, all firm, and reads of client 1 by what was met, start and end.
+    /// Writes of client 0 by start and end, all firm, and reads of client 1 by value, start and end.
     fn history(writes: &[(Time, Option<Time>)], reads: &[(u64, Time, Time)]) -> History {
         let mut history = History::default();
         for (start, end) in writes {

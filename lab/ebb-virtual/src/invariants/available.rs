@@ -1,6 +1,6 @@
 //! Availability during a single fault (docs/semantics.md, Faults are delays first): while at most one block server is impaired,
 //! and the client that asks is well, every operation ends well within a bound.
-//!
+//! The bound is the time in which a write goes on without a silent member, and the delays that may come on top of it.
 //! The bound is the time in which a write goes on without a silent member, and what may come on top of it.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use ebb_types::deadlines::{GOES_ON_WITHIN, LATE_WAIT, REPLACE_PAUSE, SUSPECT_TIM
 
 use super::Violation;
 
-/// What a client did.
+/// A kind of operation of a client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum What {
     /// Made a file, wrote to it and synced it.
@@ -37,11 +37,12 @@ impl What {
             Self::Create | Self::Write | Self::Truncate => GOES_ON_WITHIN,
             // A member that is silent is asked first, and found out; or the file's own writes wait for it.
             Self::Read => GOES_ON_WITHIN,
-            // What another holds comes when its writes have gone on, and is then read from members, one of which may be silent.
+            // Another client's data come when its writes have gone on, and are then read from members, one of which may
+            // be silent.
             Self::ReadOther => GOES_ON_WITHIN + SUSPECT_TIME + LATE_WAIT,
             // The turn of another's append comes first, and a file changes hands: the lease is recalled, its holder's writes go on.
             Self::Append => GOES_ON_WITHIN * 2 + REPLACE_PAUSE,
-            // The file's name is in the way of nobody.
+            // No one uses the file's name, so nothing waits for it.
             Self::Unlink => SUSPECT_TIME,
         }
     }
@@ -53,15 +54,15 @@ const AFTER: Duration = Duration::from_secs(20);
 /// An operation that has ended; times are of the world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Operation {
-    /// Who.
+    /// The client.
     pub client: usize,
-    /// What.
+    /// Its kind.
     pub what: What,
     /// When it was begun.
     pub start: Duration,
     /// When it was answered.
     pub end: Duration,
-    /// What it failed with.
+    /// The error, if it failed.
     pub error: Option<String>,
 }
 
@@ -76,7 +77,7 @@ pub struct Impaired {
     pub end: Duration,
 }
 
-/// Operations that failed, or took too long, each with what was wrong meanwhile.
+/// Operations that failed, or took too long, each with the faults of that time.
 #[must_use]
 pub fn check(operations: &[Operation], faults: &[Impaired]) -> Vec<Violation> {
     let beside = |one: &Operation| {

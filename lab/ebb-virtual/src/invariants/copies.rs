@@ -1,7 +1,8 @@
-//! While no host fails, no metablock that has fewer copies than wanted loses one: what the master deletes is not needed (I-85).
+//! While no host fails, no metablock with fewer copies than wanted loses one: the master deletes only copies that are
+//! not needed (I-85).
 //!
-//! Source: "Deletion" in `docs/protocol.md`. Files are counted on the disks themselves, whatever the map says. Whoever watches
-//! keeps hosts and files as they are meanwhile: then only the master can be the cause.
+//! Source: "Deletion" in `docs/protocol.md`. Files are counted on the disks themselves, independent of the map. The
+//! caller keeps hosts and files as they are meanwhile: then only the master can be the cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::faults::kind::is_replica;
 /// Hosts that are on and have a replica, by the name of its file.
 pub type Copies = BTreeMap<String, BTreeSet<String>>;
 
-/// What is on the disks of block servers that run.
+/// The replicas on the disks of running block servers.
 #[must_use]
 pub fn scan_disks(cluster: &Cluster) -> Copies {
     let mut copies = Copies::new();

@@ -1,8 +1,8 @@
 //! At rest, map and disks agree: every metablock that was ever written has a replica on each member of its set, as many
 //! as its dataset asks for, on distinct hosts, and on each node with an extra copy; and no disk has a replica that the map does not name.
 //!
-//! Source: "Repair" in `docs/protocol.md`, I-16 and I-18 in `docs/invariants.md`. Space that nobody will ever give
-//! back is a slow loss of the whole disk.
+//! Source: "Repair" in `docs/protocol.md`, I-16 and I-18 in `docs/invariants.md`. Space that is never given back is a
+//! slow loss of the whole disk.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub fn check(survey: &Survey) -> Vec<Violation> {
     violations
 }
 
-/// What is written to is not on a host that was drained long ago.
+/// A file that is being written is not on a host that was drained long ago.
 #[must_use]
 pub fn check_drained(survey: &Survey, drained: Option<&str>) -> Vec<Violation> {
     let written = survey.metablocks.iter().filter(|metablock| metablock.is_written());

@@ -99,7 +99,7 @@ fn check_read(history: &History, changes: &Changes<'_>, read: &Read) -> Vec<Viol
     read.values.iter().filter_map(check_cell).collect()
 }
 
-/// A client may see its own write that is later lost; nobody else may, for others see what was synced.
+/// A client may see its own write that is later lost; other clients may not, for they see synced writes only.
 pub(super) fn is_own_and_volatile(write: &Write, read: &Read) -> bool {
     write.settled().is_none() && write.client == read.client
 }

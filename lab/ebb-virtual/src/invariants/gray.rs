@@ -1,7 +1,6 @@
 //! A node that is slow beyond its peers delays writers for a while and no longer; sets do without it, and lose nothing by that;
 //! when it is well it is used again.
-//!
-//! Source: "Gray members" in `docs/protocol.md`. What the cluster was seen to do is compared with what the run did to it.
+//! Source: "Gray members" in `docs/protocol.md`. The cluster's observed reactions are compared with the run's faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +21,7 @@ pub struct Synced {
     pub took: Duration,
 }
 
-/// What was seen at a moment.
+/// The observations of a moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Look {
     /// Since the start of the run.
@@ -35,7 +34,7 @@ pub struct Look {
     pub sets: BTreeMap<usize, BTreeSet<u64>>,
 }
 
-/// What the run did, and when.
+/// The faults of the run, with their times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// When a node became slow.

@@ -1,4 +1,4 @@
-//! All that clients were answered of the names of one directory can be explained by one order of what they did.
+//! One order of all operations explains every answer that clients got about the names of one directory.
 //!
 //! Source: `docs/semantics.md`, "Names": each change is atomic, and seen by all at once.
 
@@ -7,8 +7,8 @@ use crate::history::History;
 use crate::names::NAMES_MAX;
 use crate::names::check::{Verdict, check as judge};
 
-/// Judges everything that was done to names. One that cannot be judged is a violation, too: clients keep to what the checker
-/// bears.
+/// Checks all operations on names. A history that cannot be decided is a violation, too: clients keep to a load that
+/// the checker bears.
 #[must_use]
 pub fn check(history: &History) -> Vec<Violation> {
     match judge([None; NAMES_MAX], history.names()) {

@@ -1,8 +1,8 @@
-//! Nobody has a lock while another has one that excludes it, and none is left behind by who is gone.
+//! No client has a lock while another has one that excludes it, and a client that is gone leaves none behind.
 //!
 //! Source: "Locks" in `docs/semantics.md`, fcntl(2) and flock(2). A hold ends, at the latest, when its client's session
-//! cannot be believed in any more: that a lock moves on only after that is what is tried here, by clients that freeze
-//! or are cut off with a lock in hand.
+//! cannot be believed in any more. A lock may move on only after that. Clients that freeze or are cut off with a lock
+//! in hand test this.
 
 use ebb_types::ErrorKind;
 
@@ -31,7 +31,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// Takes every lock there can be on the shared files, at rest: nobody is left who has one.
+/// Takes every lock there can be on the shared files, at rest: no holder is left.
 pub async fn check_rest(files: &dyn Files) -> ebb_types::Result<Vec<Violation>> {
     let mut violations = Vec::new();
     for file in 0..PLACED + LOGS {
@@ -39,7 +39,7 @@ pub async fn check_rest(files: &dyn Files) -> ebb_types::Result<Vec<Violation>> 
             let all = Lock { owner: 1, mode: LockMode::Exclusive, flock, start: 0, end: u64::MAX };
             match files.lock(&name(file), all, false).await {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let detail = format!("file {file}: at rest somebody still has a lock (flock: {flock}): {error}");
+                    let detail = format!("file {file}: at rest there still is a holder of a lock (flock: {flock}): {error}");
                     violations.push(Violation::new("locks", detail));
                 }
                 done => done?,

@@ -33,7 +33,7 @@ pub fn check_links(links: &BTreeMap<u64, u32>, listing: &[(String, u64)]) -> Vec
     wrong.collect()
 }
 
-/// Compares a listing at rest with what each file's only user knows.
+/// Compares a listing at rest with the knowledge of each file's only user.
 #[must_use]
 pub fn check_own(history: &History, listing: &[(String, u64)]) -> Vec<Violation> {
     let inodes: BTreeMap<&str, u64> = listing.iter().map(|(name, inode)| (name.as_str(), *inode)).collect();

@@ -1,8 +1,8 @@
-//! At rest, with all the power that there is, each node of an expansion chain (or of the circle) has its share of what its
-//! dataset has, whatever failed and slept while it was written.
+//! At rest, with all the power that there is, each node of an expansion chain (or of the circle) has its share of its
+//! dataset's copies. Faults and sleep during the writes do not change that.
 //!
 //! Source: "Expansion chains" and "After a failure" in `docs/power/placement-and-repair.md`; Rabbit, Sec. 3.1 and 3.5.
-//! What lies where is counted here, from the sets; shares are the layouts' targets.
+//! The places of copies are counted here, from the sets; shares are the layouts' targets.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use super::Violation;
 /// A node may be away from its share by such a part of it, or by so many metablocks for each further copy.
 const SLACK_PART: u64 = 50;
 const SLACK_METABLOCKS: u64 = 2;
-/// Besides: a target is in whole metablocks, and what rounding leaves over goes to the first nodes, of whichever column the
-/// last metablock is counted to.
+/// Besides: a target is in whole metablocks. The remainder of the rounding goes to the first nodes, of the column to
+/// which the last metablock is counted.
 const ROUNDED: u64 = 1;
 
-/// Compares what each node has of a dataset with its share. `sets` are the members of each metablock.
+/// Compares each node's copies of a dataset with its share. `sets` are the members of each metablock.
 #[must_use]
 pub fn check(chain: &DatasetChain, sets: &[Vec<NodeId>]) -> Vec<Violation> {
     let mut stored: BTreeMap<NodeId, u64> = BTreeMap::new();
@@ -40,7 +40,7 @@ pub fn check(chain: &DatasetChain, sets: &[Vec<NodeId>]) -> Vec<Violation> {
             violations.push(Violation::new("placed", detail));
         }
     }
-    // What is left is on nodes that are not on the chain.
+    // The remaining copies are on nodes that are not on the chain.
     let beside = stored.iter().map(|(node, have)| {
         Violation::new("placed", format!("{node} has {have} of {}, and is not on its chain", chain.dataset))
     });

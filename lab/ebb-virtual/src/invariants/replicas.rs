@@ -1,7 +1,7 @@
 //! At rest, replicas of one metablock are equal, byte for byte.
 //!
-//! Source: I-7 in `docs/invariants.md`, "a version names one content". What lies behind the end of the shorter one
-//! must be zeroes: room that was kept ahead of growth.
+//! Source: I-7 in `docs/invariants.md`, "a version names one content". Bytes behind the end of the shorter one must be
+//! zeroes: room that was kept ahead of growth.
 
 use super::Violation;
 use crate::survey::{Survey, Surveyed};

@@ -1,14 +1,14 @@
-//! Every member of a recorded set has what is recorded, at every moment, through all crashes: nothing is committed
-//! that is not synced by the whole set, and nothing is deleted that the record names (I-5, I-6).
+//! Every member of a recorded set has the recorded version, at every moment, through all crashes: a commit comes after
+//! the sync of the whole set, and no replica is deleted that the record names (I-5, I-6).
 //!
-//! Source: "Write" and "Repair" in `docs/protocol.md`. Block servers on which the world itself has destroyed something
-//! are left out.
+//! Source: "Write" and "Repair" in `docs/protocol.md`. Block servers on which the world itself has destroyed data are
+//! left out.
 
 use ebb_wire::pb;
 
 use super::Violation;
 
-/// What a file-system check says of a member that answers and lacks what it must have.
+/// Findings of a file-system check about a member that answers and lacks a version that it must have.
 const LACKS: [&str; 2] = [" is absent or older than committed", " is corrupt"];
 
 /// Reads a file-system check's report made while faults go on. `is_marred`: by node id.

@@ -7,7 +7,7 @@ use super::Violation;
 use crate::cell::Value;
 use crate::history::{Change, History, Read, Write};
 
-/// Finds mixtures, and contents that nobody wrote there.
+/// Finds mixtures, and contents that no client wrote there.
 #[must_use]
 pub fn check(history: &History) -> Vec<Violation> {
     history.reads().iter().flat_map(|read| check_read(history, read)).collect()
@@ -22,7 +22,7 @@ fn check_read(history: &History, read: &Read) -> Vec<Violation> {
         Value::Empty => None,
         Value::Torn(detail) => Some(what(format!("cell {cell}: {detail}"))),
         Value::Of(id, index) => match history.writes().get(id) {
-            None => Some(what(format!("cell {cell} is of write {id:?}, which nobody made"))),
+            None => Some(what(format!("cell {cell} is of write {id:?}, which no client made"))),
             Some(write) if write.file != read.file || !may_be(write, *cell, *index) => {
                 let (file, change) = (write.file, write.change);
                 Some(what(format!("cell {cell} is cell {index} of write {id:?}, which went to file {file} {change:?}")))
@@ -36,8 +36,8 @@ fn check_read(history: &History, read: &Read) -> Vec<Violation> {
     read.values.iter().filter_map(check_cell).collect()
 }
 
-/// Whether this cell of the file can be that cell of the write. An append that did not tell where it went may have
-/// gone anywhere.
+/// Whether this cell of the file can be that cell of the write. An append without a known offset may have gone
+/// anywhere.
 fn may_be(write: &Write, cell: u64, index: u64) -> bool {
     match write.change {
         Change::Data { first: Some(first), count } => index < count && first + index == cell,

@@ -1,15 +1,17 @@
-//! A write is met as a whole, over all blocks and metablocks that it lies in: who sees a part of it sees nothing older beside it.
+//! A write is met as a whole, over all blocks and metablocks that it lies in: a reader that sees a part of it sees
+//! nothing older beside it.
 //!
-//! Source: the promise between clients in `docs/semantics.md`, "Atomicity of writes". A write that has returned and was synced is
-//! one change of the file, and a read is one look at it. So where a read shows such a write in one cell, it shows in another cell
-//! of the same write nothing that had certainly happened before the write began. Emptiness is left out: it does not tell which
-//! truncation or hole it is of. So is what a client reads while it writes itself, under a lease of its own.
+//! Source: the promise between clients in `docs/semantics.md`, "Atomicity of writes". A write that has returned and was
+//! synced is one change of the file, and a read is one look at it. So where a read shows such a write in one cell, it
+//! shows in another cell of the same write nothing that had certainly happened before the write began. Emptiness is
+//! left out: it does not show which truncation or hole it is of. Reads of a client that writes itself, under a lease of
+//! its own, are left out, too.
 
 use super::Violation;
 use crate::cell::{Value, WriteId};
 use crate::history::{History, Read, Write};
 
-/// Finds reads that show a part of a write, and beside it what the write had replaced.
+/// Finds reads that show a part of a write, and beside it data that the write had replaced.
 #[must_use]
 pub fn check(history: &History) -> Vec<Violation> {
     history.reads().iter().filter_map(|read| check_read(history, read)).collect()

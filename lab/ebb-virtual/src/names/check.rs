@@ -6,8 +6,8 @@
 //! ends (Wing and Gong, JPDC 1993; taking effect as late as possible after Lowe, "Testing for linearizability", CCPE
 //! 2017). Configurations are kept in a set, so that none is looked at twice.
 //!
-//! Two rules keep the set small. What changes nothing takes effect as soon as its answer is right: it stands in no
-//! other's way. What nobody knows the answer of takes effect only if something needs it.
+//! Two rules keep the set small. An operation that changes nothing takes effect as soon as its answer is right: it
+//! stands in no other's way. An operation without a known answer takes effect only if another one needs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,14 +22,14 @@ const SHOWN_MAX: usize = 4;
 /// Operations on the same names that a refusal shows at most: the last ones.
 const STORY_MAX: usize = 24;
 
-/// What a history is.
+/// The verdict on a history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// An order explains it.
     Linear,
     /// None does; why, for people.
     Illegal(String),
-    /// Too much was under way at a time to tell.
+    /// Too many operations were under way at a time to decide.
     Undecided(String),
 }
 
@@ -45,7 +45,7 @@ struct Open<'a> {
     slots: [Option<&'a Record>; OPEN_MAX],
     /// The slots that are taken, a bit for each.
     taken: u128,
-    /// Of these, the ones whose answer nobody knows.
+    /// Of these, the ones whose answer is not known.
     unknown: u128,
     /// Files that were made empty.
     filled_later: &'a BTreeSet<File>,
@@ -91,7 +91,7 @@ pub fn check(first: Directory, history: &[Record]) -> Verdict {
     Verdict::Linear
 }
 
-/// Beginnings and ends by time, as (is an end, index). What begins in the moment of an end may come before it.
+/// Beginnings and ends by time, as (is an end, index). A beginning in the moment of an end may come before it.
 fn events(history: &[Record]) -> Vec<(bool, usize)> {
     let mut events = Vec::with_capacity(history.len() * 2);
     for (index, record) in history.iter().enumerate() {
@@ -105,13 +105,13 @@ fn events(history: &[Record]) -> Vec<(bool, usize)> {
     events.into_iter().map(|(_, is_end, index)| (is_end, index)).collect()
 }
 
-/// What was done to the same names before, for people.
+/// Earlier operations on the same names, for people.
 fn story(history: &[Record], wrong: &Record) -> String {
     let names: BTreeSet<Name> = wrong.operation.names().collect();
     let is_about = |record: &&Record| record.operation.names().any(|name| names.contains(&name));
     let mut before: Vec<&Record> =
         history.iter().filter(|record| record.start <= wrong.end && *record != wrong).filter(is_about).collect();
-    // What has no end is shown where it began.
+    // An operation without an end is shown where it began.
     before.sort_unstable_by_key(|record| if record.answer == Answer::Unknown { record.start } else { record.end });
     let mut text = format!("the last of {} operations on the same names, by their ends:\n", before.len());
     for record in &before[before.len().saturating_sub(STORY_MAX)..] {
@@ -163,7 +163,7 @@ impl<'a> Open<'a> {
         one
     }
 
-    /// What has not taken effect yet.
+    /// Operations that have not taken effect yet.
     fn under_way(&self, one: Configuration) -> impl Iterator<Item = (usize, &'a Record)> {
         bits(self.taken & !one.done).filter_map(|slot| self.slots[slot].map(|record| (slot, record)))
     }

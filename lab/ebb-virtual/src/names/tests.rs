@@ -88,7 +88,7 @@ fn what_no_directory_does_is_refused() {
             "two makers win",
             &[record(PutNew(B, File(3)), Answer::Done, 0, 10), record(Make(B, File(4)), Answer::Done, 1, 9)],
         ),
-        ("something is there that nobody made", &[record(Make(B, File(4)), Answer::Exists, 1, 9)]),
+        ("a file is there that no client made", &[record(Make(B, File(4)), Answer::Exists, 1, 9)]),
         ("a removal is undone", &[record(Unlink(A), Answer::Done, 0, 1), record(Look(A), Answer::Done, 2, 3)]),
         ("it is removed twice", &[record(Unlink(A), Answer::Done, 0, 10), record(Unlink(A), Answer::Done, 1, 9)]),
         (
@@ -144,7 +144,7 @@ fn naive(directory: Directory, left: &[Record]) -> bool {
     })
 }
 
-/// Goal: the search with its short cuts finds what trying everything finds. Method: short histories of few names, some
+/// Goal: the search with its short cuts finds the same as trying everything. Method: short histories of few names, some
 /// with answers that a directory gave and some changed.
 #[test]
 fn the_search_agrees_with_trying_everything() {

@@ -1,6 +1,6 @@
-//! What clients do with names: replace by rename, make exclusively, move, exchange, remove, look up, list and read whole files,
-//! all in one directory with few names. A path is walked as a kernel walks it: a name is looked up, and then the inode is asked
-//! for that it led to.
+//! The clients' work on names: replace by rename, make exclusively, move, exchange, remove, look up, list and read
+//! whole files, all in one directory with few names. A path is walked as a kernel walks it: a name is looked up, and
+//! then the inode is asked for that it led to.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Names {
         Ok(Self { board, number, client, runtime, directory: InodeId::new(made.inode) })
     }
 
-    /// Works until told to stop, resting a little between operations.
+    /// Works until the run ends, resting a little between operations.
     pub async fn run(self, mut dice: Dice, pause_max: Duration) {
         while !self.board.is_done() {
             self.step(&mut dice).await;
@@ -94,7 +94,7 @@ impl Names {
         }
     }
 
-    /// Does it and notes what was answered. One that is never answered, for its client dies, is noted too.
+    /// Does it and records the answer. An operation that is never answered, because its client dies, is recorded too.
     async fn record_operation(&self, operation: Operation, work: impl Future<Output = Result<Answer>>) {
         let (board, client) = (&self.board, self.number);
         let start = board.now();
@@ -107,7 +107,7 @@ impl Names {
             Err(error) if error.kind() == ErrorKind::NotFound => Answer::Missing,
             Err(error) if error.kind() == ErrorKind::Exists => Answer::Exists,
             Err(error) => {
-                tracing::debug!(client, ?operation, %error, "nobody knows whether it was done");
+                tracing::debug!(client, ?operation, %error, "it is not known whether it was done");
                 end = u64::MAX;
                 Answer::Unknown
             }
@@ -120,7 +120,7 @@ impl Names {
         self.client.lookup(&root(), self.directory, &text(name)).await.map(done)
     }
 
-    /// A listing tells of each name whether it was there some time meanwhile; not of all for one moment.
+    /// For each name a listing shows whether it was there at some time meanwhile; not all at one moment.
     async fn list(&self) {
         let start = self.board.now();
         let listed = self.listed().await;
@@ -192,7 +192,7 @@ impl Names {
         Ok(Answer::File(File(number)))
     }
 
-    /// A synced file that nobody else knows, and its name.
+    /// A synced file that no other client knows, and its name.
     async fn temporary(&self) -> Result<(InodeId, Vec<u8>, File)> {
         let file = File(self.board.history.lock().next_file());
         let name = format!(".{}", file.0).into_bytes();
@@ -213,7 +213,7 @@ impl Names {
     }
 
     async fn put(&self, name: Name, dice: &mut Dice) {
-        // What was made in part under a name of its own is in nobody's way.
+        // A file that was made in part under a name of its own disturbs no other.
         let Ok((_, temporary, file)) = self.temporary().await else { return };
         self.runtime.sleep(dice.span(STEP_MAX)).await;
         self.record_operation(Operation::Put(name, file), self.rename(&temporary, name, false, false)).await;
@@ -235,7 +235,7 @@ impl Names {
             self.record_operation(Operation::Make(name, file), making).await;
             if let Some(handle) = made {
                 self.runtime.sleep(dice.span(STEP_MAX)).await;
-                // Whoever finds it empty may do so for ever.
+                // A client that finds it empty may do so for ever.
                 let _ = self.client.write(handle, 0, contents(file)).await;
                 self.client.close(handle).await;
             }
@@ -248,7 +248,7 @@ impl Names {
         }
         let linking = async { self.client.link(&root(), inode, self.directory, &text(name)).await.map(done) };
         self.record_operation(Operation::PutNew(name, file), linking).await;
-        // One that stays is in nobody's way.
+        // One that stays disturbs no other.
         let _ = self.client.unlink(&root(), self.directory, &temporary).await;
     }
 

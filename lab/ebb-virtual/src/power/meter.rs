@@ -1,4 +1,4 @@
-//! What the nodes draw, held against the plans: every few milliseconds, whatever goes on.
+//! The nodes' power, compared with the plans every few milliseconds, at all times.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use crate::invariants::Violation;
 
 /// Clocks and transitions: plans that are in force within this of a moment count for it.
 pub const SLACK_MS: u64 = 150;
-/// A plan may not know for so long what lies where: the manager's look at the master, an interval, and the notice.
+/// A plan may be ignorant of the places of copies for so long: the manager's look at the master, an interval, and the
+/// notice.
 const LAG_MS: u64 = 5_000 + 1_000;
 /// Violations of one kind that are kept.
 const KEPT_MAX: usize = 3;
@@ -43,7 +44,7 @@ struct Stretch {
     is_whole: bool,
 }
 
-/// Looks and what came of them.
+/// Looks and their results.
 #[derive(Debug)]
 pub struct Meter {
     hardware: Hardware,
@@ -75,7 +76,7 @@ impl Meter {
         }
     }
 
-    /// Plans that the master tells of.
+    /// Plans that the master reports.
     pub fn on_plans(&mut self, plans: &[Vec<u8>], now_ms: u64) -> Result<()> {
         for bytes in plans {
             let plan = PowerPlan::decode(bytes)?;
@@ -96,7 +97,7 @@ impl Meter {
         Ok(())
     }
 
-    /// What the plans allow, if a look showed more.
+    /// The watts that the plans allow, if a look showed more.
     fn passed_cap(&self, look: &Look) -> Option<f64> {
         self.cap(look.at_ms).filter(|cap| look.watts > cap + 1e-6 && !look.is_excused)
     }
@@ -107,7 +108,7 @@ impl Meter {
         self.plans.at(at_ms)
     }
 
-    /// What was found wrong.
+    /// The violations found.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         &self.violations
@@ -137,7 +138,7 @@ impl Meter {
     /// One look at the nodes.
     pub fn on_look(&mut self, look: Look) {
         if self.passed_cap(&look).is_some() {
-            // A plan may have begun that nobody has told of here yet.
+            // A plan may have begun that has not been reported here yet.
             self.in_doubt.push(look);
         }
         let last = self.last.replace(look);
@@ -194,8 +195,8 @@ impl Meter {
         }
     }
 
-    /// Whether the plan in force switches off the last copies of something without saying so, and does so for longer than it
-    /// takes to be told what lies where.
+    /// Whether the plan in force switches off the last copies of some data without saying so, for longer than it takes
+    /// to learn the places of copies.
     pub fn on_holdings(&mut self, holdings: &[Holding], dead: &BTreeSet<NodeId>, at_ms: u64, is_excused: bool) {
         let Some(plan) = self.plans.at(at_ms) else { return };
         let (version, interval_ms) = (plan.version.raw(), plan.interval_ms);

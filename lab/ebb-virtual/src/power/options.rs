@@ -1,4 +1,4 @@
-//! What a run under power is made of.
+//! The options of a run under power.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -66,12 +66,12 @@ impl SignalKind {
     }
 }
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fault {
     /// A node loses its power, and has it back in a moment, with its disk.
     Node,
-    /// The master dies with its machine: what it had not synced is gone.
+    /// The master dies with its machine: its unsynced data are gone.
     Master,
     /// The power manager dies.
     Manager,
@@ -119,9 +119,9 @@ impl Fault {
 /// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct PowerOptions {
-    /// What makes plans.
+    /// The policy that makes plans.
     pub policy: PolicyKind,
-    /// What it makes them of.
+    /// The signal that it makes them from.
     pub signal: SignalKind,
     /// Block servers.
     pub nodes: usize,
@@ -137,7 +137,7 @@ pub struct PowerOptions {
     pub faults: Vec<Fault>,
     /// The share of power at which reads and writes are timed when all is quiet.
     pub level: f64,
-    /// Percent of the unused capacity that extra copies of what is read often may take; 0: there are none.
+    /// Percent of the unused capacity that extra copies of often read data may take; 0: there are none.
     pub extra_share_percent: u32,
     /// Whether files lie on an expansion chain, and one more program writes in bursts that are too much for its primaries.
     pub bursts: bool,

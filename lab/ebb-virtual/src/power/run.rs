@@ -1,4 +1,4 @@
-//! A run: a policy against a signal, programs, and faults; then rest, and what must hold of it.
+//! A run: a policy against a signal, programs, and faults; then rest, and the checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -39,13 +39,13 @@ const LOOK: Duration = Duration::from_millis(10);
 const ASK_EVERY: u32 = 20;
 /// For everything to come to rest, and for a read then.
 const REST_MAX: Duration = Duration::from_secs(240);
-/// At full power for so long nobody is silent whom the master has not missed.
+/// After so long at full power, the master has missed every silent node.
 const MISSED_AFTER: Duration = DEAD_TIME.saturating_add(Duration::from_secs(2));
 const READ_MAX: Duration = Duration::from_secs(90);
-/// What a call takes beside waiting for a node.
+/// The time of a call beside the wait for a node.
 const SLACK: Duration = Duration::from_millis(400);
 
-/// Blocks of the files are small, and so is what is too much.
+/// Blocks of the files are small, and so are the limits of an overload.
 const OVERLOADED: OverloadRule = OverloadRule { ahead_bytes: 128 << 10, ahead_metablocks: 2, away_max: 2048 };
 
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ struct Scene {
     /// The file that is kept.
     kept: Option<InodeId>,
     ledger: Mutex<Ledger>,
-    /// What was done to names.
+    /// The operations on names.
     board: Board,
     meter: Mutex<Meter>,
     injected: Mutex<BTreeMap<String, u64>>,
@@ -213,7 +213,7 @@ impl Scene {
     fn feed_meter(&self, told: &pb::DescribePowerReply) {
         let (now_ms, mut meter) = (self.now_ms(), self.meter.lock());
         if let Err(error) = meter.on_plans(&told.plans, now_ms) {
-            self.ledger.lock().complaints.push(format!("a plan that nobody can read: {error}"));
+            self.ledger.lock().complaints.push(format!("a plan that cannot be decoded: {error}"));
         }
         let plan = meter.plan(now_ms).cloned();
         let is_on = |away: &&pb::Away| {
@@ -302,7 +302,7 @@ impl Scene {
         client.map_err(|error| Violation::new("healthy", format!("no session at rest: {error}")))
     }
 
-    /// Does something that must come to an end; tells how long it took.
+    /// Does work that must come to an end; returns its duration.
     async fn timed(
         &self,
         longest: Duration,
@@ -429,7 +429,7 @@ impl Scene {
         }
     }
 
-    /// Undoes whatever is still wrong, and gives all the power that there is.
+    /// Undoes every fault that is left, and gives all the power that there is.
     async fn heal(&self) {
         while self.open.load(Ordering::Relaxed) > 0 {
             self.world.sleep(Duration::from_millis(100)).await;
@@ -455,7 +455,7 @@ impl Scene {
             match self.cluster.cluster_status().await {
                 Ok(status) => {
                     let ended = self.finished.lock().clone();
-                    // What a node had that is lost is missed when it is held for dead, and not while it is only late.
+                    // The copies of a lost node are missed when it counts as dead, and not while it is only late.
                     let known = status.nodes.iter().all(|node| !node.late || node.state() == pb::NodeState::NodeDead)
                         && full_since.is_some_and(|since| self.world.now() >= since + MISSED_AFTER);
                     let whole = known && status.serving && status.under_replicated == 0 && status.repairs_running == 0;
@@ -480,7 +480,8 @@ impl Scene {
         Err(Violation::new(waits_for, format!("no rest within {REST_MAX:?}: {last}")))
     }
 
-    /// With all power everything comes to lie as its layout wants it. Where a node is lost for good nobody has its place.
+    /// With all power every copy comes to lie as its layout wants it. Where a node is lost for good no other has its
+    /// place.
     async fn look_at_places(&self) -> Result<(), Violation> {
         let Some(file) = self.kept.filter(|_| self.cluster.nodes.lost.lock().is_empty()) else { return Ok(()) };
         let end = self.world.now() + REST_MAX;
@@ -495,13 +496,13 @@ impl Scene {
             self.world.sleep(Duration::from_secs(2)).await;
         }
         let disconnected = looker.disconnect().await;
-        disconnected.map_err(|error| Violation::new("healthy", format!("who looks at places cannot leave: {error}")))
+        disconnected.map_err(|error| Violation::new("healthy", format!("the reader of places cannot disconnect: {error}")))
     }
 
     async fn check_places(&self, looker: &Client, file: InodeId) -> Result<Vec<Violation>> {
         let told = self.cluster.describe().await?.datasets;
         let Some(dataset) = told.into_iter().find(|dataset| dataset.path == work::KEPT) else {
-            bail!(NotFound, "nobody knows of {}", work::KEPT);
+            bail!(NotFound, "there is no {}", work::KEPT);
         };
         let (nodes, shape) = (dataset.chain.into_iter().map(NodeId::new), dataset.layout.parse::<LayoutKind>()?);
         let shape = ChainShape::of(shape, dataset.gear_size);
@@ -523,7 +524,7 @@ impl Scene {
             let inode = reader
                 .resolve(&ebb_types::Credentials::root(), format!("{}/f{file}", self.path).as_bytes(), true)
                 .await;
-            // An extra copy may go at any time: what is promised is promised of the set.
+            // An extra copy may go at any time: the promises are about the set.
             let map = reader.locations(InodeId::new(inode.map_err(failed)?.inode)).await.map_err(failed)?;
             let members = map.iter().flat_map(|location| &location.metablock.members);
             places.push(members.map(pb::Member::node_id).collect::<Vec<_>>());

@@ -1,7 +1,7 @@
-//! What programs do in a cluster that follows its power, and what they were promised.
+//! The programs in a cluster that follows its power, and the promises made to them.
 //!
-//! Each file has one writer, and one value at a time in all of its bytes: numbers that rise. So a reader can tell whether
-//! what it got is as new as it must be.
+//! Each file has one writer, and one value at a time in all of its bytes: numbers that rise. So a reader can check
+//! whether a value is as new as it must be.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,16 +17,16 @@ use pb::meta_op::{CreateDataset, Op};
 /// Bytes of a file.
 pub const BYTES: usize = 64 << 10;
 
-/// What is known of one file.
+/// The knowledge about one file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known {
     /// The last value that a write was begun with.
     pub begun: u32,
-    /// The last value that an fsync acknowledged, or a reader was shown: what it may not fall behind.
+    /// The last value that an fsync acknowledged, or a reader was shown: later reads may not show less.
     pub least: u32,
 }
 
-/// What happened to all files.
+/// The record of all files.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
     /// By file.
@@ -39,7 +39,7 @@ pub struct Ledger {
     pub firm: u64,
     /// Reads that returned.
     pub reads: u64,
-    /// What readers found wrong.
+    /// Violations that readers found.
     pub complaints: Vec<String>,
     /// Metablocks of the file that is kept, all synced.
     pub kept: u32,
@@ -272,7 +272,7 @@ pub async fn read_kept(client: &Client, file: InodeId, ledger: &parking_lot::Mut
         let found = one_value(&bytes);
         if found != Ok(number + 1) {
             let complaint =
-                format!("metablock {number} of what is kept shows {found:?}, and {} was synced", number + 1);
+                format!("metablock {number} of the kept file shows {found:?}, and {} was synced", number + 1);
             ledger.lock().complaints.push(complaint);
         }
     }
@@ -290,7 +290,7 @@ mod tests {
         ledger.files[0] = Known { begun: 5, least: 3 };
         let before = ledger.files[0];
         ledger.verify_read(0, before, &content(4));
-        assert_eq!((ledger.complaints.len(), ledger.files[0].least), (0, 4), "what was shown must stay");
+        assert_eq!((ledger.complaints.len(), ledger.files[0].least), (0, 4), "a value that was shown must stay");
         let before = ledger.files[0];
         ledger.verify_read(0, before, &content(3));
         ledger.verify_read(0, before, &content(6));

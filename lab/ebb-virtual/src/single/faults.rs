@@ -1,4 +1,4 @@
-//! What befalls one block server: it comes back with everything that it had synced.
+//! Faults of one block server: it comes back with all that it had synced.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,13 +19,13 @@ enum How {
     Killed,
     /// Its host has no power.
     Off,
-    /// Nobody reaches it.
+    /// No process reaches it.
     CutOff,
-    /// It hears, and nobody hears it.
+    /// It receives, and no process hears it.
     Mute,
-    /// The master does not reach it, and everybody else does.
+    /// The master does not reach it, and all others do.
     CutFromMaster,
-    /// One client does not reach it, and everybody else does.
+    /// One client does not reach it, and all others do.
     CutFromClient,
 }
 

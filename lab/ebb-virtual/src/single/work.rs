@@ -1,4 +1,4 @@
-//! What a client does meanwhile: makes files, writes to one that it holds, appends to one that all share, and reads.
+//! A client's work meanwhile: makes files, writes to one that it holds, appends to one that all share, and reads.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) struct Worker {
     made: u64,
     /// Files that were made and are there, with their contents.
     kept: Vec<(String, Vec<u8>)>,
-    /// What the held file has.
+    /// The content of the held file.
     held: Vec<u8>,
     /// Which one it is.
     held_inode: InodeId,
@@ -41,7 +41,7 @@ impl Worker {
         Self { desk, number, client, directory, made: 0, kept: Vec::new(), held: Vec::new(), held_inode: InodeId::ROOT }
     }
 
-    /// Works until told to stop; files and their contents, as acknowledged.
+    /// Works until the run ends; returns files and their contents, as acknowledged.
     pub(super) async fn run(mut self, mut dice: Dice) -> Vec<(String, Vec<u8>)> {
         let held = self.held_name(self.number);
         let made = self.record_operation(What::Create, make(&self.client, self.directory, &held, Bytes::new())).await;

@@ -110,8 +110,8 @@ const fn found_by(plant: Plant, invariants: &'static [&'static str]) -> Mistake 
 const MISTAKES: &[Mistake] = &[
     found_by(Plant::SkipFsync, &["healthy", "synced", "fresh"]),
     found_by(Plant::StaleRead, &["fresh", "atomic"]),
-    // It takes a holder that writes after its lease was given to another: one seed of seven, and of all faults one of two hundred.
-    // Members that differ for good are also what fsck never calls healthy.
+    // It takes a holder that writes after its lease was given to another: one seed of seven, and of all faults one of
+    // two hundred. Members that differ for good are also never healthy in the eyes of fsck.
     Mistake {
         plant: Plant::EpochIgnored,
         faults: Some(&[Kind::Oversleep]),

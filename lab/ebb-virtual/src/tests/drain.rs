@@ -1,4 +1,4 @@
-//! What is written while nodes sleep is no more than they take when they wake.
+//! Writes while nodes sleep are no more than the nodes take when they wake.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ async fn write_and_drain(
 /// A cluster that blinks, and whose nodes have found out how fast they write.
 async fn blinking(world: &World) -> (PowerCluster, Vec<u64>) {
     let cluster = PowerCluster::start(world, NODES, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
-    // What is logged does not wait for the always-on node's disk, so that it is the members who are too slow.
+    // Logging does not wait for the always-on node's disk, so that the members are the slow ones.
     world.process("master").set_disk_options(DiskOptions::default());
     for _ in 0..9 {
         write_and_drain(world, &cluster, 2, INTERVAL * 8, true).await;
@@ -94,8 +94,8 @@ async fn blinking(world: &World) -> (PowerCluster, Vec<u64>) {
     panic!("there are nodes that do not know their pace");
 }
 
-/// Goal: what was written is with all members within an interval, however fast it is written. Method: disks that take a few
-/// megabytes a second, and a writer that is let do what it can for eight intervals; what is left is drained then.
+/// Goal: written data are with all members within an interval, however fast they are written. Method: disks that take a
+/// few megabytes a second, and a writer that writes as fast as it can for eight intervals; the rest is drained then.
 #[test]
 fn what_one_writer_has_written_is_with_all_members_within_an_interval() {
     World::run(21, disks(6_000_000), |world| async move {
@@ -107,9 +107,10 @@ fn what_one_writer_has_written_is_with_all_members_within_an_interval() {
     });
 }
 
-/// Goal: writers share what the nodes take: what they have logged is with all members within an interval, too. Method:
-/// several writers that sync each of their writes, and one node of six that is much slower than the others; the log that the
-/// writers share lets none of them in beyond what that node takes. What each is about to sync comes on top.
+/// Goal: writers share the nodes' capacity: their logged data are with all members within an interval, too. Method:
+/// several writers that sync each of their writes, and one node of six that is much slower than the others. The log
+/// that the writers share admits none of them beyond the rate of that node. The data that each is about to sync come on
+/// top.
 #[test]
 fn what_several_writers_have_logged_is_with_all_members_within_an_interval() {
     World::run(22, disks(12_000_000), |world| async move {
@@ -120,7 +121,7 @@ fn what_several_writers_have_logged_is_with_all_members_within_an_interval() {
         let told = cluster.cluster_status().await.unwrap().handoff.unwrap();
         assert!(took <= INTERVAL * 3 / 2 + SLACK, "{took:?} for the rest of {written} bytes");
         assert!(written > 5 << 20, "{written}: they are held up, and not stopped");
-        assert!(told.refused > 0, "nobody was: {told:?}");
+        assert!(told.refused > 0, "no writer was: {told:?}");
         assert_eq!(told.drains.len(), NODES);
         world.sleep(INTERVAL).await;
         let drains = cluster.cluster_status().await.unwrap().handoff.unwrap().drains;
@@ -128,9 +129,9 @@ fn what_several_writers_have_logged_is_with_all_members_within_an_interval() {
     });
 }
 
-/// Goal: what is written at once is with all members within an interval: each has its part, and has synced it, after one wake,
-/// be it a block or most of what the nodes may be given. Method: whole blocks, which are sent before anybody asks for a
-/// sync, at several moments of an interval; disks that are fast.
+/// Goal: data written at once are with all members within an interval: each has its part, and has synced it, after one
+/// wake, be it a block or most of what the nodes may be given. Method: whole blocks, which are sent before a sync is
+/// asked for, at several moments of an interval; disks that are fast.
 #[test]
 fn whole_blocks_are_with_all_members_after_one_wake_of_each() {
     World::run(23, WorldOptions::default(), |world| async move {

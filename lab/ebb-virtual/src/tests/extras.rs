@@ -1,4 +1,4 @@
-//! Extra copies of what is read often, in a cluster.
+//! Extra copies of often read data, in a cluster.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -94,7 +94,7 @@ fn extra_copies_come_and_go_with_reads_and_make_way_for_writers() {
         cluster.repair(NodeId::new(members[0])).unwrap();
         world.sleep(minute).await;
 
-        // A writer: extra copies are gone before its first byte, and readers see what it wrote.
+        // A writer: extra copies are gone before its first byte, and readers see its write.
         read_often(&world, &client, file, 1, minute).await;
         assert!(!placed(&client, hot).await.1.is_empty());
         let writer = cluster.connect("writer").await.unwrap();
@@ -107,7 +107,7 @@ fn extra_copies_come_and_go_with_reads_and_make_way_for_writers() {
         read_often(&world, &client, file, 9, minute).await;
         assert!(!placed(&client, hot).await.1.is_empty(), "it is read as before");
 
-        // Nobody reads any more.
+        // No client reads any more.
         world.sleep(minute * 2).await;
         assert_eq!(placed(&client, hot).await.1, [0_u64; 0]);
         assert_eq!(cluster.locate(hot.raw()).await.unwrap().len(), 3);
@@ -153,8 +153,8 @@ fn good(report: &Report) {
     assert!(report.violations.is_empty(), "seed {}: {shown:#?}\nof {:?}", report.seed, report.injected);
 }
 
-/// Goal: extra copies under faults break no promise. Method: seeds in which nearly everything is to have some, also what is
-/// written all the time, so that leases end most of them while they are made, or soon after.
+/// Goal: extra copies under faults break no promise. Method: seeds in which nearly everything is to have some, also
+/// data that are written all the time, so that leases end most of them while they are made, or soon after.
 #[test]
 fn extra_copies_under_faults_keep_their_promises() {
     let options = |seed| VirtualOptions {

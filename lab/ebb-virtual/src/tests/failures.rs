@@ -1,4 +1,4 @@
-//! A node of an expansion chain is lost for good: what it took away comes back, and another node has its place. One of the
+//! A node of an expansion chain is lost for good: its copies come back, and another node has its place. One of the
 //! circle is away for a while, and has its part again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +60,7 @@ async fn write_blocks(client: &Client, directory: InodeId, numbers: Range<u64>, 
     Ok(files)
 }
 
-/// Whether the files show what was written.
+/// Whether the files show their writes.
 async fn check_content(client: &Client, files: &[InodeId]) {
     for (number, file) in files.iter().enumerate() {
         let handle = client.open(&Credentials::root(), *file, Access::Read).await.unwrap().0;
@@ -97,10 +97,10 @@ fn are_in_columns(chain: &[u64], sets: &[Vec<u64>]) -> bool {
     })
 }
 
-/// Goal: availability, durability and layout are restored in this order, and told so with times; a node outside the chain
-/// takes the place of one that is lost for good, while the primaries alone have power, and nothing else wakes for it; the
-/// one that was lost has no place any more when it comes back.
-/// Method: a primary of two fails; the master dies once when another node has its place, and before copies have moved.
+/// Goal: availability, durability and layout are restored in this order, and reported with times; a node outside the
+/// chain takes the place of one that is lost for good, while the primaries alone have power, and nothing else wakes for
+/// it; the lost one has no place any more when it comes back. Method: a primary of two fails; the master dies once when
+/// another node has its place, and before copies have moved.
 #[test]
 fn another_node_takes_the_place_of_a_primary_that_is_lost_for_good() {
     World::run(51, WorldOptions::default(), |world| async move {
@@ -127,7 +127,7 @@ fn another_node_takes_the_place_of_a_primary_that_is_lost_for_good() {
 
         while chain(&cluster).await == before {
             world.sleep(Duration::from_millis(200)).await;
-            assert!(world.now() - failed < Duration::from_secs(180), "nobody takes its place");
+            assert!(world.now() - failed < Duration::from_secs(180), "no node takes its place");
         }
         let after = chain(&cluster).await;
         assert!(after[0] == spare && after[1..] == before[1..], "{after:?}");
@@ -152,7 +152,7 @@ fn another_node_takes_the_place_of_a_primary_that_is_lost_for_good() {
             world.sleep(Duration::from_millis(200)).await;
             assert!(world.now() - since < Duration::from_secs(130), "{:?}", told().await);
         }
-        // What was made again while its home was off is a guest somewhere, and goes home when that is on.
+        // A copy that was made again while its home was off is a guest somewhere, and goes home when that is on.
         cluster.set_active(&client, "/data", 8).await.unwrap();
         while told().await.placed_ms == 0 {
             world.sleep(Duration::from_millis(200)).await;
@@ -164,7 +164,7 @@ fn another_node_takes_the_place_of_a_primary_that_is_lost_for_good() {
             );
         }
         cluster.set_active(&client, "/data", 2).await.unwrap();
-        // Nobody but the primaries and their place of one is needed any more.
+        // No nodes but the primaries and the one in the place of a primary are needed any more.
         world.sleep(Duration::from_secs(20)).await;
         let on: BTreeSet<u64> = cluster.powered().await;
         assert!(
@@ -174,7 +174,7 @@ fn another_node_takes_the_place_of_a_primary_that_is_lost_for_good() {
         check_content(&client, &files).await;
 
         cluster.repair(NodeId::new(before[0])).unwrap();
-        // Nothing is deleted before everybody has told this master process what it has.
+        // Nothing is deleted before all nodes have reported to this master process.
         cluster.set_active(&client, "/data", 8).await.unwrap();
         world.sleep(Duration::from_secs(60)).await;
         assert_eq!(chain(&cluster).await, after, "it has no place any more");
@@ -193,9 +193,9 @@ fn count(sets: &[Vec<u64>]) -> BTreeMap<u64, u64> {
     stored
 }
 
-/// Goal: on the circle of the power-balanced layout, too, copies go back to their places, the node that was away has its part
-/// of what was written without it, and the operator is told when. Method: one of eight nodes is away until its copies have
-/// been made again; as much as there was is written meanwhile.
+/// Goal: on the circle of the power-balanced layout, too, copies go back to their places, the node that was away has
+/// its part of the data written without it, and the operator learns when. Method: one of eight nodes is away until its
+/// copies have been made again; as much as there was is written meanwhile.
 #[test]
 fn copies_on_the_circle_go_back_to_a_node_that_was_away() {
     World::run(52, WorldOptions::default(), |world| async move {
@@ -247,7 +247,7 @@ fn shares_are_made_equal_again_after_a_drain_and_after_files_were_removed() {
         let directory =
             make(&writer, pb::Dataset { layout: "power-balanced".into(), ..Default::default() }).await.unwrap();
         let mut files = write_blocks(&writer, directory, 0..96, 1).await.unwrap();
-        // What it was granted and has not written goes with it.
+        // Its grants that it has not used go with it.
         writer.disconnect().await.unwrap();
         let client = cluster.connect("client").await.unwrap();
         let node = chain(&cluster).await[3];

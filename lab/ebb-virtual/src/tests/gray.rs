@@ -56,7 +56,7 @@ fn a_master_that_never_judges_or_never_forgives_is_found() {
     }
 }
 
-/// Whatever else goes wrong: processes that freeze, die, are cut off, fill up and come back, nodes that are drained and copied.
+/// All other faults: processes that freeze, die, are cut off, fill up and come back, nodes that are drained and copied.
 /// `EBB_GRAY_SEEDS` sets how many seeds (8).
 #[test]
 fn faults_that_are_no_slowness_make_nothing_gray() {

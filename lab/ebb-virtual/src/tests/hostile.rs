@@ -1,4 +1,4 @@
-//! A peer that holds the cluster's secret, and calls what no Ebb calls.
+//! A peer that holds the cluster's secret, and makes calls that no Ebb process makes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::power::PowerCluster;
 
 /// Calls of each kind to each address.
 const TRIES: usize = 60;
-/// What harms does so at once, or leaves something behind for the next.
+/// A harmful call harms at once, or leaves something behind for the next.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Numbers and messages that mean something somewhere: small ids, versions, lists of them.
@@ -69,7 +69,7 @@ impl Enemy {
 /// How many seeds are tried; more with this variable.
 const SEEDS: &str = "EBB_HOSTILE_SEEDS";
 
-/// Goal: no call makes a service panic, whatever stands in it; a panic of any task ends the world, and this test. Method:
+/// Goal: no call makes a service panic, with any content; a panic of any task ends the world, and this test. Method:
 /// calls of every kind, real ones changed field by field, to every service of a cluster that has a file.
 #[test]
 fn services_survive_well_formed_calls_that_mean_harm() {
@@ -99,7 +99,7 @@ fn services_survive_well_formed_calls_that_mean_harm() {
                 assert!(sent > TRIES / 8, "{sent} calls of {method:?} decode: that shows little");
             }
             world.sleep(Duration::from_secs(5)).await;
-            // It may have asked for a good deal of harm, and got it; what it has not got is the processes.
+            // The calls may have done a good deal of harm to the data; the processes must still run.
             cluster.cluster_status().await.unwrap();
             cluster.status().await.unwrap();
         });

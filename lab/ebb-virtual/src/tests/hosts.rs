@@ -8,9 +8,9 @@ use crate::VirtualOptions;
 use crate::faults::kind::Kind;
 use crate::swarm::{self, Next};
 
-/// Goal: what a client was promised holds when its witness, the server whose descriptors it reads by, and one copy of each of its
-/// files end in the same moment as it does. Method: clients on hosts of block servers, whose power fails, which are cut off, and
-/// of which one process is killed or frozen.
+/// Goal: promises to a client hold when its witness, the server whose descriptors it reads by, and one copy of each of
+/// its files end in the same moment as it does. Method: clients on hosts of block servers. The power of these hosts
+/// fails, they are cut off, and one of their processes is killed or frozen.
 #[test]
 fn hosts_with_two_roles_that_fail_as_one_keep_every_promise() {
     let options = |seed| VirtualOptions {

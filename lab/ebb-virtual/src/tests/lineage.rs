@@ -22,7 +22,7 @@ fn start(world: &World) -> Cluster {
     Cluster::start(crate::board(world), options)
 }
 
-/// What a program on a host of its own does, and how it ends; the host's process ends with it.
+/// The work of a program on a host of its own, and its result; the host's process ends with it.
 async fn on_host<F: Future<Output = Result<T>> + Send + 'static, T: Send + 'static>(
     world: &World,
     cluster: &Cluster,
@@ -51,7 +51,7 @@ pub(super) async fn write(client: &Client, name: &str, letter: u8) -> Result<()>
     client.fsync(handle).await
 }
 
-/// What the copies of a directory do not know of.
+/// Changes that the copies of a directory do not have.
 async fn overwrite_and_add(client: Client) -> Result<()> {
     write(&client, "f", b'b').await?;
     write(&client, "g", b'c').await
@@ -74,8 +74,8 @@ fn block_servers(cluster: &Cluster) -> Vec<Member> {
     cluster.members().iter().filter(|member| member.role == Role::Block).cloned().collect()
 }
 
-/// A master's disk is put back as it was before the last writes: in the middle of a run of the master, or before its last
-/// start. How those who read then fare, and what the master says.
+/// A master's disk is put back as it was before the last writes: in the middle of a run of the master, or before its
+/// last start. Returns the results of later reads, and the master's status.
 fn put_master_back(seed: u64, restarted: bool, plant: Option<Plant>) -> (Result<(u8, u8)>, pb::ClusterStatusReply) {
     World::run(seed, WorldOptions { plant, ..WorldOptions::default() }, |world| async move {
         let cluster = start(&world);
@@ -101,7 +101,7 @@ fn put_master_back(seed: u64, restarted: bool, plant: Option<Plant>) -> (Result<
     })
 }
 
-/// Whether what fsync acknowledged is there, or the master refuses to serve.
+/// Whether acknowledged writes are there, or the master refuses to serve.
 fn keeps_its_word(seen: &Result<(u8, u8)>, told: &pb::ClusterStatusReply) -> bool {
     *seen == Ok((b'b', b'c')) || told.refused
 }
@@ -159,7 +159,7 @@ fn an_accepted_loss_keeps_what_nodes_have() {
             assert_eq!(on_host(&world, &cluster, "four", work).await, Ok((b'd', b'e')), "seed {seed}");
             let checked = cluster.operator().call(&pb::Fsck { scrub: false }, PATIENCE).await.unwrap();
             assert_eq!(checked.missing, 0, "{:?}", checked.findings);
-            assert!(checked.orphaned > 0, "what belonged to a lost name is kept");
+            assert!(checked.orphaned > 0, "replicas of a lost name are kept");
             let told = status(&cluster).await;
             assert!(!told.deletions_held, "seed {seed}");
             // The next start is known to all.
@@ -171,8 +171,8 @@ fn an_accepted_loss_keeps_what_nodes_have() {
     }
 }
 
-/// Goal: a block server whose disk is put back is refused, in whatever state its process was when it was copied, and nothing
-/// that was acknowledged is lost.
+/// Goal: a block server whose disk is put back is refused, in whatever state its process was when it was copied, and no
+/// acknowledged write is lost.
 #[test]
 fn a_block_server_that_went_back_is_refused() {
     for seed in 0..6 {

@@ -22,7 +22,7 @@ pub(super) enum Bug {
     Loss,
     /// A write is done in part while it looks done.
     Tear,
-    /// A read is answered from what was there a while ago.
+    /// A read is answered from the content of a while ago.
     Stale,
     /// Some reads see a write and some do not, until it returns.
     Flicker,
@@ -212,7 +212,7 @@ impl Files for Memory {
         Box::pin(async move {
             self.pause().await;
             let mut store = self.store.lock();
-            // Nobody writes between a link and the removal of the other name, so that a second copy will do.
+            // There is no write between a link and the removal of the other name, so that a second copy will do.
             let Some(data) = store.files.get(source).cloned() else { return Err(err!(NotFound, "no {source}")) };
             store.files.insert(target.to_owned(), data);
             if let Some(id) = store.ids.get(source).copied() {
@@ -256,7 +256,7 @@ impl Files for Memory {
                     }
                 }
                 if !wait {
-                    return Err(err!(WouldBlock, "somebody else has {name}"));
+                    return Err(err!(WouldBlock, "another owner has {name}"));
                 }
             }
         })

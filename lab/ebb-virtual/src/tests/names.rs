@@ -24,8 +24,8 @@ fn options(seed: u64) -> VirtualOptions {
     }
 }
 
-/// Goal: one order explains what clients were told of names, whatever kind of fault hits whom. Method: replacements, exclusive
-/// makers, moves, exchanges, removals, looks and reads of three clients on four names.
+/// Goal: one order explains the clients' answers about names, under every kind of fault. Method: replacements,
+/// exclusive makers, moves, exchanges, removals, looks and reads of three clients on four names.
 #[test]
 fn names_are_linearizable_whatever_fails() {
     let mut each = Vec::new();
@@ -38,13 +38,13 @@ fn names_are_linearizable_whatever_fails() {
     assert!(each.iter().filter(|operations| **operations > 300).count() >= most, "operations by seed: {each:?}");
 }
 
-/// Goal: a name that is not there while it is replaced is found. Method: a master that answers who opens a file that has just
-/// lost its name as if there had never been one.
+/// Goal: a name that is not there while it is replaced is found. Method: when a client opens a file that has just lost
+/// its name, the master answers as if there had never been one.
 #[test]
 fn an_open_that_misses_a_file_whose_name_was_taken_is_found() {
     let found = (0..5).any(|seed| {
         let planted = VirtualOptions { plant: Some(Plant::OpenDisplaced), ..options(seed) };
         run(seed, planted).violations.iter().any(|violation| violation.invariant == "linear")
     });
-    assert!(found, "nobody noticed");
+    assert!(found, "no seed shows it");
 }

@@ -18,7 +18,7 @@ fn good(report: &Report, what: &str) {
     assert!(report.violations.is_empty(), "seed {} {what}: {shown:#?}\nof {:?}", report.seed, report.injected);
 }
 
-/// The run of a seed whose number says which policy meets which signal.
+/// The run of a seed whose number gives the pair of policy and signal.
 fn paired(seed: u64) -> PowerOptions {
     let (policies, signals) = (PolicyKind::ALL, SignalKind::ALL);
     let policy = policies[seed as usize % policies.len()];
@@ -47,7 +47,8 @@ fn every_policy_keeps_its_promises_under_every_signal_and_faults() {
     assert!(Fault::ALL.iter().all(|fault| injected.contains(fault.name())), "{injected:?}");
 }
 
-/// Where nothing is ever switched off, only what is too much for a home lies elsewhere; and when the writing ends, nothing.
+/// Where nothing is ever switched off, copies lie elsewhere only while their homes have too much to write. When the
+/// writing ends, none does.
 #[test]
 fn bursts_are_written_by_others_and_go_home() {
     let options = |seed| PowerOptions { policy: PolicyKind::AlwaysOn, bursts: true, ..PowerOptions::drawn(seed) };
@@ -75,11 +76,11 @@ fn a_seed_of_power_gives_the_same_run_twice() {
 
 #[test]
 fn mistakes_with_stand_ins_are_found() {
-    // What a log lost is missing from a read, or the recovery that knows of it waits for it for ever.
+    // Writes that a log lost are missing from a read, or the recovery that knows of them waits for ever.
     for (plant, seeds) in [(Plant::StandinUnsynced, 0..200), (Plant::LogIgnored, 0..200)] {
         let mut found = false;
-        // Of nodes that take turns much is logged; what a log has not synced goes when its machine and the writers lose
-        // their power at once.
+        // Nodes that take turns cause much logging. Unsynced logged writes are lost when the log's machine and the
+        // writers lose their power at once.
         let options = |seed| PowerOptions {
             plant: Some(plant),
             policy: PolicyKind::BlinkCircular,

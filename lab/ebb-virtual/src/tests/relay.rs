@@ -102,10 +102,9 @@ fn workers_that_read_any_file_end_where_no_two_nodes_are_awake_together() {
     }
 }
 
-/// Goal: what a program on a node that blinks writes reaches members that are never awake when it is, and is read back as it
-/// was written, by others too.
-/// Method: writers on three nodes overwrite and sync the same files one after the other, so that leases must go from one
-/// to the next; then a reader that is always on looks.
+/// Goal: writes of a program on a node that blinks reach members that are never awake when it is, and are read back by
+/// others, too. Method: writers on three nodes overwrite and sync the same files one after the other, so that leases
+/// must go from one to the next; then a reader that is always on looks.
 #[test]
 fn what_is_written_on_a_node_that_blinks_reaches_members_that_never_meet_it() {
     World::run(43, WorldOptions::default(), |world| async move {
@@ -142,7 +141,7 @@ fn what_is_written_on_a_node_that_blinks_reaches_members_that_never_meet_it() {
             let client = client.clone();
             on(process, async move { client.disconnect().await }).join().await.unwrap().unwrap();
         }
-        assert_eq!(cluster.cluster_status().await.unwrap().under_replicated, 0, "nobody was replaced for sleeping");
+        assert_eq!(cluster.cluster_status().await.unwrap().under_replicated, 0, "no node was replaced for sleeping");
     });
 }
 
@@ -177,7 +176,7 @@ async fn has(world: &World, cluster: &PowerCluster, address: &str, member: pb::M
     }
 }
 
-/// Goal: what a session had held for a sleeping node is not carried out once the session is over.
+/// Goal: a call held for a sleeping node is not carried out once its session is over.
 /// Method: two sessions have a write held for a node while it sleeps; one of them ends before the node wakes.
 #[test]
 fn what_is_held_is_carried_out_only_while_its_session_lives() {

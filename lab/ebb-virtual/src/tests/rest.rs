@@ -1,4 +1,4 @@
-//! Who sleeps holds nobody up: a client gives back what it has before its node sleeps.
+//! A sleeping client delays no other: it gives back its leases before its node sleeps.
 
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ async fn list(client: &Client) -> usize {
     client.read_dir(&Credentials::root(), InodeId::ROOT, 0, 100, false).await.unwrap().0.len()
 }
 
-/// One node of five sleeps for half a minute. A program there has listed a directory, reads a file and writes another, all
-/// of them open. Goal: somebody else makes a name, overwrites the first and reads the second file while it sleeps.
+/// One node of five sleeps for half a minute. A program there has listed a directory, reads a file and writes another,
+/// all of them open. Goal: another client makes a name, overwrites the first and reads the second file while it sleeps.
 #[test]
 fn a_client_that_sleeps_holds_nobody_up() {
     World::run(51, WorldOptions::default(), |world| async move {
@@ -83,7 +83,7 @@ fn a_client_that_sleeps_holds_nobody_up() {
         write(&other, overwrites, b'd').await;
         let leased = world.now() - began;
         let seen = open(&other, "written", Access::Read).await;
-        assert_eq!(first(&other, seen).await, b'b', "what the sleeper wrote last");
+        assert_eq!(first(&other, seen).await, b'b', "the last write of the sleeper");
         let took = world.now() - began;
         assert!(took < Duration::from_secs(1), "a name {named:?}, a lease {leased:?}, all {took:?}");
 

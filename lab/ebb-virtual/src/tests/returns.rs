@@ -79,11 +79,12 @@ async fn check(client: &Client, files: &[InodeId]) {
             assert!(!part.is_empty(), "f{number} ends at {}", read.len());
             read.extend_from_slice(&part);
         }
-        assert!(read.iter().all(|byte| usize::from(*byte) == number), "f{number} is not what was synced");
+        assert!(read.iter().all(|byte| usize::from(*byte) == number), "f{number} does not have its synced content");
     }
 }
 
-/// Power fails everywhere; the master and one node are back at once, the others after `later`. What was copied again.
+/// Power fails everywhere; the master and one node are back at once, the others after `later`. Returns the status with
+/// the copies that were made again.
 fn return_after(seed: u64, later: Duration) -> pb::ClusterStatusReply {
     World::run(seed, WorldOptions::default(), |world| async move {
         let options = VirtualOptions { block_servers: 3, clients: 0, racks: 1, ..VirtualOptions::default() };
@@ -109,7 +110,7 @@ fn return_after(seed: u64, later: Duration) -> pb::ClusterStatusReply {
             assert_eq!(copies::check(&before, &now, 3), [], "seed {seed}");
             before = now;
         }
-        // Until recoveries have ended, and whatever comes of them.
+        // Until recoveries have ended, with any result.
         let reader = connect(&cluster, "reader").await;
         check(&reader, &files).await;
         let status = until(&cluster, "three copies", is_complete).await;

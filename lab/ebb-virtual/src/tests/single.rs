@@ -1,4 +1,4 @@
-//! One fault at a time: nobody is kept waiting for long.
+//! One fault at a time: no client waits for long.
 
 use std::num::NonZeroUsize;
 
@@ -7,9 +7,9 @@ use ebb_runtime::Plant;
 use crate::single::{SingleOptions, run};
 use crate::swarm::{self, Next};
 
-/// Goal: while one block server is frozen, killed, off or cut off, every create, write, sync and read of a client that is well
-/// ends well within its bound; what is short is made good after; and one node may go then. Method: as many block servers as
-/// copies, mostly.
+/// Goal: while one block server is frozen, killed, off or cut off, every create, write, sync and read of a healthy
+/// client ends well within its bound; missing copies are made again after; and one node may go then. Method: as many
+/// block servers as copies, mostly.
 #[test]
 fn one_impaired_block_server_keeps_nobody_waiting() {
     let mut bad = Vec::new();
@@ -29,5 +29,5 @@ fn a_client_that_waits_until_its_deadline_is_found() {
         let planted = SingleOptions { plant: Some(Plant::WaitsToGoOn), ..SingleOptions::drawn(seed) };
         run(seed, planted).violations.iter().any(|violation| violation.invariant == "available")
     });
-    assert!(found, "nobody noticed");
+    assert!(found, "no seed shows it");
 }

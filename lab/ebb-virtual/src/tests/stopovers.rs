@@ -97,8 +97,8 @@ async fn all_made_again(world: &World, cluster: &PowerCluster, client: &Client, 
     assert!(found.metablocks == files.len() as u64 && found.findings.is_empty(), "{found:?}");
 }
 
-/// Goal: what is lost with a node is made again, although no two nodes are ever awake together, and although the always-on
-/// node's process, with what the proxy has of it, dies on the way.
+/// Goal: copies lost with a node are made again, although no two nodes are ever awake together, and although the
+/// always-on node's process, with the proxy's copies in it, dies on the way.
 #[test]
 fn copies_are_made_again_where_no_two_nodes_are_awake_together() {
     for (seed, kills_proxy) in [(61, false), (62, true)] {
@@ -138,7 +138,7 @@ fn a_proxy_that_dies_with_copies_on_their_way_costs_only_these() {
     });
 }
 
-/// Goal: what is read often gets extra copies on nodes that never meet a member.
+/// Goal: often read data get extra copies on nodes that never meet a member.
 #[test]
 fn extra_copies_go_by_way_of_the_proxy_where_nodes_never_meet() {
     World::run(63, WorldOptions::default(), |world| async move {
@@ -162,7 +162,7 @@ fn extra_copies_go_by_way_of_the_proxy_where_nodes_never_meet() {
             world.sleep(INTERVAL / 20).await;
         }
         let before = client.metrics().extra_reads;
-        // Everybody's turn comes.
+        // Every node's turn comes.
         for _ in 0..40 {
             check(&client, hot, 9).await;
             world.sleep(INTERVAL / 20).await;

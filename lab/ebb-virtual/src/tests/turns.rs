@@ -1,4 +1,4 @@
-//! Files that several clients write in turns, while the proxy and those who use it meet faults.
+//! Files that several clients write in turns, while the proxy and its users meet faults.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -11,8 +11,8 @@ use crate::faults::kind::Kind;
 use crate::swarm::{self, Next};
 use crate::{ProxyUse, VirtualOptions};
 
-/// What may befall the proxy, its users and what is between them. The proxy's loss is drawn more often than others: a file
-/// comes to the proxy only where clients get on with their work, so a swarm of all kinds alike seldom finds one there.
+/// Faults of the proxy, its users and the links between. The proxy's loss is drawn more often than others: a file comes
+/// to the proxy only where clients get on with their work, so a swarm of all kinds alike seldom finds one there.
 const KINDS: &[Kind] = &[
     Kind::LostProxy,
     Kind::LostProxy,
@@ -57,11 +57,11 @@ fn files_used_in_turns_keep_their_promises() {
     assert!(seeds_with(|seed| seed.repeated > 0) >= most, "operations are sent again: {each:?}");
     assert!(seeds_with(|seed| seed.moved > 0) >= most, "operations find their file elsewhere: {each:?}");
     assert!(seeds_with(|seed| seed.direct > 0) >= each.len() / 3, "bytes go to the members: {each:?}");
-    assert!(seeds_with(|seed| seed.unknown > 0) > 0, "nobody can say what became of an operation: {each:?}");
+    assert!(seeds_with(|seed| seed.unknown > 0) > 0, "no operation has an unknown result: {each:?}");
 }
 
-/// Goal: who sees one half of a write is found. Method: a proxy that gives a direct write's metablocks their versions one after the
-/// other, lets others in between, and clients that meet at the edge.
+/// Goal: a reader that sees one half of a write is found. Method: a proxy that gives a direct write's metablocks their
+/// versions one after the other, lets others in between, and clients that meet at the edge.
 #[test]
 fn direct_writes_that_are_made_by_halves_are_found() {
     let options = |seed| VirtualOptions {
@@ -80,9 +80,9 @@ fn direct_writes_that_are_made_by_halves_are_found() {
     assert!(broken.contains(&"whole"), "{broken:?}");
 }
 
-/// Goal: the same where files are dealt to several proxies, each a process that is killed, cut off and frozen by itself: one
-/// that is declared dead and lives on does nothing, and whose session is over is not served by one that has not heard of
-/// it.
+/// Goal: the same where files are dealt to several proxies, each a process that is killed, cut off and frozen by
+/// itself. A proxy that is declared dead and lives on does nothing. A proxy that has not heard of a session's end does
+/// not serve that session.
 #[test]
 fn files_that_are_dealt_to_several_proxies_keep_their_promises() {
     let options = |seed| VirtualOptions {

@@ -19,7 +19,7 @@ use crate::faults::master_disk::MASTER_DIR;
 
 /// Longer than a silent node counts as alive, and than a session.
 const APART: Duration = Duration::from_secs(50);
-/// In which those who meet have spoken: a registration is tried again after two seconds at most.
+/// In this time peers that meet have spoken: a registration is tried again after two seconds at most.
 const MEETING: Duration = Duration::from_secs(12);
 const NODES: usize = 6;
 
@@ -28,11 +28,11 @@ const NODES: usize = 6;
 enum Parted {
     /// They know both addresses, and the network lets them reach one.
     ByNetwork,
-    /// They know one address each, and reach everybody.
+    /// They know one address each, and reach all.
     ByAddress,
 }
 
-/// Who comes to the other master in the end.
+/// The processes that come to the other master in the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Meeting {
     /// A block server of the second one comes to the first.
@@ -93,7 +93,7 @@ impl Scene {
         });
     }
 
-    /// What a client of a side does on a host of its own, and how it ends.
+    /// The work of a client of a side on a host of its own, and its result.
     async fn on_side<F: Future<Output = Result<T>> + Send + 'static, T: Send + 'static>(
         &self,
         side: usize,
@@ -137,7 +137,7 @@ impl Scene {
     }
 }
 
-/// What came of it.
+/// The result of a run.
 struct Outcome {
     status: [pb::ClusterStatusReply; 2],
     /// By side, the files whose writes were acknowledged there, and how their reads end there afterwards.
@@ -169,7 +169,7 @@ fn run(seed: u64, parted: Parted, meeting: Meeting, plant: Option<Plant>) -> Out
         scene.start_master(1).await;
         world.sleep(APART).await;
 
-        // Both serve: nobody can know better yet.
+        // Both serve: neither can know better yet.
         let mut letters = [BTreeMap::new(), BTreeMap::new()];
         for round in 0..3 {
             for (side, written) in letters.iter_mut().enumerate() {
@@ -233,7 +233,7 @@ const CASES: [(Parted, Meeting); 6] = [
     (Parted::ByAddress, Meeting::AllNodes),
 ];
 
-/// What is wrong with how it ended.
+/// The violations of an outcome.
 fn check(outcome: &Outcome) -> Vec<String> {
     let mut wrong = Vec::new();
     if outcome.status.iter().all(|told| told.serving && !told.refused) {
@@ -276,5 +276,5 @@ fn of_two_masters_on_copies_of_a_log_one_serves_once_they_have_met() {
 #[test]
 fn two_masters_that_both_go_on_are_found() {
     let outcome = run(0, Parted::ByNetwork, Meeting::NodeAtFirst, Some(Plant::OldMasterServes));
-    assert!(!check(&outcome).is_empty(), "nobody noticed");
+    assert!(!check(&outcome).is_empty(), "no check finds it");
 }

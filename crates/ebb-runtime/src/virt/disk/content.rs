@@ -59,7 +59,7 @@ impl Content {
         stored
     }
 
-    /// Cuts or grows. What a later growth brings back reads as zero.
+    /// Cuts or grows. Bytes that a later growth brings back read as zero.
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
             self.punch(len, self.len.next_multiple_of(PAGE) - len);

@@ -1,4 +1,4 @@
-//! What a power failure may leave, as a choice: each unsynced sector is on the platter or not.
+//! The possible outcomes of a power failure, as a choice: each unsynced sector is on the platter or not.
 //!
 //! A crash draws one outcome by chance. Here the disk is kept as it is at a moment, and any outcome of a failure at that
 //! moment can be put on it, one after the other: of a few sectors all subsets can be tried.
@@ -11,7 +11,7 @@ use super::State;
 use super::inode::{Change, Inode, SECTOR};
 use super::names::{InodeNumber, Names};
 
-/// A disk at a moment: what is synced, and what a power failure may leave of the rest.
+/// A disk at a moment: its synced state, and the changes that a power failure may leave or lose.
 #[derive(Clone)]
 pub struct PowerCut {
     names: Names,
@@ -59,7 +59,7 @@ impl PowerCut {
         self.parts.len()
     }
 
-    /// Puts on the disk what is synced and the parts that `keeps` says yes to. Names that were not synced are lost.
+    /// Puts the synced state on the disk and the parts for which `keeps` is true. Names that were not synced are lost.
     pub(super) fn restore(&self, state: &mut State, keeps: impl Fn(usize) -> bool) {
         state.names = self.names.clone();
         state.names.lose_unsynced();

@@ -108,7 +108,7 @@ impl DiskBackend for Door {
 
     fn sync_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
         let path = absolute(path);
-        // What comes while the sync is under way is not promised to be covered, so it is not.
+        // A change during the sync is not promised to be covered, so it is not.
         let (upto, latency) = {
             let mut state = self.disk.state.lock();
             (state.number(), state.options.sync_latency)
@@ -179,7 +179,7 @@ struct VirtualFileSystem {
 
 impl FileSystemBackend for VirtualFileSystem {
     fn sync_all(&self) -> Work<'_, Result<()>> {
-        // What comes while the sync is under way is not promised to be covered, so it is not.
+        // A change during the sync is not promised to be covered, so it is not.
         let (upto, need) = {
             let mut state = self.disk.state.lock();
             let bytes = state.inodes.values().map(Inode::dirty_bytes).sum();

@@ -1,11 +1,11 @@
-//! A file: what programs see of it, what the platter has of it, and what lies between.
+//! A file: its state as programs see it, its state on the platter, and the changes between.
 
 use bytes::Bytes;
 
 use super::content::Content;
 use crate::virt::Dice;
 
-/// What a disk writes as one: a crash tears writes at its borders.
+/// The unit that a disk writes as one: a crash tears writes at its borders.
 pub(super) const SECTOR: u64 = 512;
 
 /// A change that is in the page cache and may not be on the platter.
@@ -33,7 +33,7 @@ impl Change {
         }
     }
 
-    /// Offset and length of what it touches.
+    /// Offset and length of the range that it touches.
     pub(super) fn range(&self) -> (u64, u64) {
         match self {
             Self::Write { offset, .. } => (*offset, self.weight()),
@@ -50,7 +50,7 @@ impl Change {
         }
     }
 
-    /// Bytes that the change would add to what the file takes.
+    /// Bytes that the change would add to the file's space.
     pub(super) fn missing_bytes(&self, content: &Content) -> u64 {
         match self {
             Self::Write { offset, .. } => content.missing_bytes(*offset, self.weight()),
@@ -60,7 +60,7 @@ impl Change {
     }
 }
 
-/// What a crash did to unsynced changes.
+/// The effect of a crash on unsynced changes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Toll {
     pub(super) lost: u64,
@@ -82,7 +82,7 @@ pub(super) struct Inode {
 }
 
 impl Inode {
-    /// Applies a change to what programs see.
+    /// Applies a change to the state that programs see.
     pub(super) fn change(&mut self, number: u64, change: Change) {
         change.apply(&mut self.current);
         self.pending.push((number, change));
@@ -115,7 +115,7 @@ impl Inode {
         lost
     }
 
-    /// Power is lost: each unsynced change is lost, kept or, if it is a write, torn, whatever the others' fate.
+    /// Power is lost: each unsynced change is lost, kept or, if it is a write, torn, independent of the others.
     pub(super) fn crash(&mut self, dice: &mut Dice) -> Toll {
         let mut toll = Toll::default();
         for (_, change) in std::mem::take(&mut self.pending) {
@@ -164,7 +164,7 @@ impl Inode {
         flipped
     }
 
-    /// Space that the file takes: of what programs see and of what the platter still has, the larger.
+    /// Space that the file takes: the larger one of its state as programs see it and its state on the platter.
     pub(super) fn used_bytes(&self) -> u64 {
         self.current.allocated_bytes().max(self.durable.allocated_bytes())
     }

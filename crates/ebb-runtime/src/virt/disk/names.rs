@@ -1,4 +1,4 @@
-//! The names of a disk: what programs see, what the platter has, and the changes between.
+//! The names of a disk: as programs see them, as they are on the platter, and the changes between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::virt::Dice;
 /// Number of a file on its disk.
 pub(super) type InodeNumber = u64;
 
-/// What a name stands for.
+/// The object of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Node {
     Directory,
@@ -271,7 +271,7 @@ mod tests {
             assert!(names.get(Path::new("/d/a")).is_none());
             later.insert(names.get(Path::new("/d/c")).is_some());
         }
-        assert_eq!(later.len(), 2, "what came after the sync may be lost");
+        assert_eq!(later.len(), 2, "changes after the sync may be lost");
     }
 
     #[test]

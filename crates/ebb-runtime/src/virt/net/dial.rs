@@ -138,7 +138,7 @@ impl State {
         Ok((target, port))
     }
 
-    /// The next port that nobody listens on.
+    /// The next port without a listener.
     fn free_port(&mut self, host: HostId) -> u16 {
         loop {
             let port = self.hosts[host.0].next_port;
@@ -197,7 +197,7 @@ impl Drop for ListenEnd {
         let Some(mut slot) = state.listeners.remove(&key) else { return };
         wakes.0.append(&mut slot.wakers);
         drop(state);
-        // Connections that nobody accepted are closed: building their ends and dropping them does that.
+        // Connections that the listener did not accept are closed: building their ends and dropping them does that.
         for (incoming, peer) in slot.backlog {
             drop(ends::stream(&self.network, incoming.back(), peer));
         }

@@ -14,7 +14,7 @@ use crate::backend::Work;
 use crate::disk::File;
 use crate::net::{ReadHalf, Stream, StreamWrite, WriteHalf};
 
-/// Bytes that a program hands over at a time; what the kernel sends as one (GSO).
+/// Bytes that a program hands over at a time, and that the kernel sends as one (GSO).
 const SEGMENT_MAX: usize = 64 << 10;
 
 /// The connection whose outgoing direction is `outgoing`, as a program holds it.
@@ -60,7 +60,7 @@ impl AsyncRead for ReadEnd {
             wakes.add(&mut pipe.writer.waker);
             return Poll::Ready(Ok(()));
         }
-        // What had arrived is read before the error is told, as Linux does.
+        // Bytes that had arrived are read before the error is reported, as Linux does.
         if let Some(error) = pipe.reader.error {
             return Poll::Ready(Err(error.into()));
         }
@@ -84,7 +84,7 @@ struct WriteEnd {
 }
 
 impl WriteEnd {
-    /// Sends what fits of `bufs`.
+    /// Sends the part of `bufs` that fits.
     fn send(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let mut wakes = Wakes::default();
         let mut state = self.network.state.lock();

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::HostId;
 use crate::virt::executor::GroupId;
 
-/// What travels.
+/// The content of a segment.
 #[derive(Debug)]
 pub(super) enum Item {
     Data(Bytes),
@@ -48,7 +48,7 @@ pub(super) struct Side {
     /// The program has dropped it, or has died.
     pub(super) gone: bool,
     pub(super) waker: Option<Waker>,
-    /// What the program's next call fails with.
+    /// The error of the program's next call.
     pub(super) error: Option<io::ErrorKind>,
 }
 
@@ -109,7 +109,7 @@ impl Pipe {
         self.buffer.iter().map(Bytes::len).sum()
     }
 
-    /// Forgets what is under way from segment `keep` on: the sender's kernel is gone.
+    /// Forgets the segments under way from segment `keep` on: the sender's kernel is gone.
     pub(super) fn truncate(&mut self, keep: usize) {
         for segment in self.flight.drain(keep..) {
             if let Item::Data(data) = segment.item {
@@ -118,7 +118,7 @@ impl Pipe {
         }
     }
 
-    /// Whether nobody will ever look at this direction again.
+    /// Whether this direction will never be used again.
     pub(super) fn is_over(&self) -> bool {
         self.writer.gone && self.reader.gone && self.flight.is_empty()
     }

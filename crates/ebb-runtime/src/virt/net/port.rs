@@ -1,7 +1,7 @@
 //! The port by which a host receives: one segment at a time, in the order in which they reach it.
 //!
-//! When a segment is sent, it is known when it will reach the port, and how long it takes to pass. So it reserves that time. One that
-//! is sent later over a faster link passes before it, in what time is left.
+//! When a segment is sent, it is known when it will reach the port, and how long it takes to pass. So it reserves that
+//! time. One that is sent later over a faster link passes before it, in the time that is left.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 pub(super) struct Port(BTreeMap<u64, u64>);
 
 impl Port {
-    /// Reserves the first `flow_ns` that are free from `from_ns` on; their end. What ended before `now_ns` is forgotten.
+    /// Reserves the first `flow_ns` that are free from `from_ns` on; their end. Reservations that ended before `now_ns`
+    /// are forgotten.
     pub fn reserve(&mut self, now_ns: u64, from_ns: u64, flow_ns: u64) -> u64 {
         while let Some(first) = self.0.first_entry().filter(|first| *first.get() <= now_ns) {
             first.remove();

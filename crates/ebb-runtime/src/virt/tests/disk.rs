@@ -1,4 +1,4 @@
-//! What disks lose and keep.
+//! Losses of disks, and the changes that they keep.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -328,7 +328,7 @@ fn a_disk_that_something_else_fills_is_full_until_it_goes() {
         file.write_at(1 << 20, filled(1, 8192)).await.unwrap();
         let error = file.write_at(2 << 20, filled(1, 4096)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);
-        // What it frees itself is its own again.
+        // Space that it frees itself is its own again.
         file.punch_hole(1 << 20, 8192).await.unwrap();
         file.sync_data().await.unwrap();
         file.write_at(2 << 20, filled(1, 4096)).await.unwrap();

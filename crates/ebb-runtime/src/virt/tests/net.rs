@@ -1,4 +1,4 @@
-//! What links and kernels do to connections.
+//! Effects of links and kernels on connections.
 
 use std::io;
 use std::ops::Range;
@@ -22,7 +22,7 @@ async fn connected(world: &World) -> (Process, Process, Stream, Stream) {
     (server, client, theirs, ours)
 }
 
-/// Connections outlive what lasts minutes.
+/// Connections outlive a cut of minutes.
 fn with_patient_kernels<F: Future<Output = ()>>(seeds: Range<u64>, test: impl Fn(World) -> F) {
     for seed in seeds {
         let options = WorldOptions { retransmit_limit: Duration::from_secs(924), ..WorldOptions::default() };
@@ -39,7 +39,7 @@ fn a_crash_resets_connections_and_frees_the_port() {
         theirs.write.write_all(&[2; 1000]).await.unwrap();
         server.crash();
         assert!(theirs.write.write_all(b"x").await.is_err(), "the dead do not write");
-        // What had arrived is read; what was under way may be; then comes the reset.
+        // Bytes that had arrived are read; bytes under way may be; then comes the reset.
         let mut got = Vec::new();
         let error = ours.read.read_to_end(&mut got).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
@@ -61,7 +61,7 @@ fn a_killed_process_closes_its_connections() {
         server.kill();
         let mut got = Vec::new();
         ours.read.read_to_end(&mut got).await.unwrap();
-        assert_eq!(got.len(), 100_000, "the kernel sends what it has been given");
+        assert_eq!(got.len(), 100_000, "the kernel sends the bytes that it has been given");
     });
     with_seeds(0..20, |world| async move {
         let (server, _, _theirs, mut ours) = connected(&world).await;
@@ -111,7 +111,7 @@ fn a_frozen_process_hangs_its_peers_but_its_kernel_listens() {
         });
         world.sleep(Duration::from_millis(1)).await;
         server.freeze();
-        // The kernel accepts the connection and takes the bytes, and nobody answers.
+        // The kernel accepts the connection and takes the bytes, and no process answers.
         let mut stream = client.runtime().connect("h1:7000").await.unwrap();
         stream.write.write_u32(41).await.unwrap();
         let runtime = client.runtime();

@@ -12,7 +12,7 @@ use ebb_types::Result;
 
 use crate::{OpenMode, Runtime};
 
-/// A server that stores what it is sent and answers with how much it has.
+/// A server that stores the bytes that it receives, and answers with their number.
 async fn serve(runtime: Runtime) -> Result<()> {
     let directory = with_directory(&runtime).await;
     let file = runtime.disk().open(&directory.join("log"), OpenMode::Create).await?;
