@@ -8,7 +8,9 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Create, Op};
 use parking_lot::Mutex;
 
-use crate::inode::{Granted, Inode, Lease};
+use crate::inode::Inode;
+use crate::lease::change::Granted;
+use crate::lease::hold::Lease;
 use crate::lease::{Opening, Taken};
 use crate::names::kept::Changed;
 use crate::names::known::Asking;

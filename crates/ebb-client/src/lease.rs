@@ -1,6 +1,8 @@
 //! Taking leases, and passing the gate under them.
 
 pub(crate) mod batch;
+pub(crate) mod change;
+pub(crate) mod hold;
 pub(crate) mod idle;
 pub(crate) mod recall;
 pub(crate) mod returns;
@@ -14,7 +16,9 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 use tokio::sync::RwLockReadGuard;
 
-use crate::inode::{Granted, Inode, Lease};
+use crate::inode::Inode;
+use crate::lease::change::Granted;
+use crate::lease::hold::Lease;
 
 use crate::session::ATTEMPT;
 use crate::shared::Shared;

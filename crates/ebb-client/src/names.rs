@@ -13,9 +13,10 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 use parking_lot::MutexGuard;
 
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
 use crate::lease::Entry;
 use crate::lease::batch::{RELEASE_BATCH, is_idle};
+use crate::lease::hold::Lease;
 use crate::lease::returns;
 use crate::shared::Shared;
 use crate::types::Location;

@@ -18,8 +18,9 @@ use ebb_types::{Prefetch, ReadRule, Result, err};
 
 use crate::Unit;
 use crate::handles::OpenFile;
-use crate::inode::{Core, Fetch, Inode, Lease};
+use crate::inode::{Core, Fetch, Inode};
 use crate::lease::Entry;
+use crate::lease::hold::Lease;
 use crate::plan::fetch_ranges;
 use crate::read::cache::{Asker, Cause};
 use crate::read::fetch::Wanted;

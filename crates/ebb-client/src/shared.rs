@@ -15,7 +15,8 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::ClientOptions;
 use crate::handles::Handles;
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
+use crate::lease::hold::Lease;
 use crate::lease::idle::Uses;
 use crate::lease::returns::Returns;
 use crate::metrics::Cells;

@@ -24,8 +24,9 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Grant, Op, SetAttr};
 
 use crate::handles::OpenFile;
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
 use crate::lease::Entry;
+use crate::lease::hold::Lease;
 use crate::plan::{GRANTS_PER_CALL, grants_ahead, grants_needed, reach_of};
 use crate::shared::Shared;
 use crate::types::Privileges;

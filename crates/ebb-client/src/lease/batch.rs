@@ -15,7 +15,8 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Commit, Op};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockWriteGuard};
 
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
+use crate::lease::hold::Lease;
 use crate::lease::recall;
 use crate::session::ATTEMPT;
 use crate::shared::Shared;

@@ -15,8 +15,9 @@ use std::time::Duration;
 use ebb_runtime::{Moment, Plant};
 use parking_lot::Mutex;
 
-use crate::inode::{Core, Lease};
+use crate::inode::Core;
 use crate::lease::batch::{RELEASE_BATCH, is_idle};
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 
 /// How long a closed file is not used before its write lease is lowered.

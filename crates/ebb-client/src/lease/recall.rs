@@ -17,8 +17,9 @@ use ebb_runtime::{Moment, Plant};
 use ebb_types::{Epoch, InodeId};
 use ebb_wire::pb;
 
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
 use crate::lease::batch::{RELEASE_BATCH, idle_files, is_idle};
+use crate::lease::hold::Lease;
 use crate::plan::reach_of;
 use crate::session::poll::PollNews;
 use crate::shared::Shared;

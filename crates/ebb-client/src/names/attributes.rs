@@ -2,7 +2,8 @@
 
 use ebb_wire::pb;
 
-use crate::inode::{Core, Lease};
+use crate::inode::Core;
+use crate::lease::hold::Lease;
 use crate::names::known::{Asking, Trust};
 
 impl Core {

@@ -6,7 +6,7 @@ use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, check_name_le
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetAttr, Lookup, Op, ReadDir};
 
-use crate::inode::Lease;
+use crate::lease::hold::Lease;
 use crate::names::known::{Asking, Name, Trust};
 use crate::shared::Shared;
 

@@ -10,7 +10,7 @@ use ebb_types::{Credentials, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetAttr, Op};
 
-use crate::inode::Lease;
+use crate::lease::hold::Lease;
 use crate::names::kept::Changed;
 use crate::names::known::{Asking, Trust};
 use crate::shared::Shared;

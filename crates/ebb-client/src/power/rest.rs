@@ -19,7 +19,8 @@ use ebb_runtime::Moment;
 use ebb_types::Result;
 use tokio::sync::Notify;
 
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
+use crate::lease::hold::Lease;
 use crate::session::poll::PollNews;
 use crate::shared::Shared;
 

@@ -10,7 +10,8 @@ use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, ReadRule, Result, Version
 use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
 
-use crate::inode::{Fetch, Inode, Lease};
+use crate::inode::{Fetch, Inode};
+use crate::lease::hold::Lease;
 use crate::plan::NEED_MS;
 use crate::power::Way;
 use crate::power::deliver::verify;

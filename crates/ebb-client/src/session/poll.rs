@@ -9,7 +9,8 @@ use ebb_types::{Error, ErrorKind, InodeId, Result};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
+use crate::lease::hold::Lease;
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
 

@@ -14,8 +14,9 @@ use ebb_types::{Error, ErrorKind, Result, err};
 use ebb_wire::pb;
 
 use crate::client::Client;
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
 use crate::lease::Entry;
+use crate::lease::hold::Lease;
 use crate::plan::grants_needed;
 use crate::shared::Shared;
 use crate::types::{Handle, Privileges};

@@ -11,8 +11,9 @@ use ebb_wire::pb;
 
 use crate::client::Client;
 use crate::handles::OpenFile;
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
 use crate::lease::Entry;
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::types::{Handle, SetAttr};
 use crate::write::drive::drive;

@@ -19,8 +19,9 @@ use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
 
 use crate::handles::OpenFile;
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
 use crate::lease::Taken;
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::shared_file::put::Directly;
 use crate::shared_file::sharing::{End, Fate, Request, Sharing, is_worth_repeating, unknown};

@@ -9,7 +9,7 @@ use ebb_types::InodeId;
 use ebb_wire::pb;
 
 use super::harness::{Cluster, create, pattern, read_all, root, run, run_planted};
-use crate::inode::Lease;
+use crate::lease::hold::Lease;
 use crate::lease::idle::may_lower;
 use crate::{Access, Client};
 

@@ -6,8 +6,9 @@ use ebb_types::{Credentials, Result, Version, err};
 use ebb_wire::pb;
 
 use crate::handles::OpenFile;
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
 use crate::lease::Entry;
+use crate::lease::hold::Lease;
 use crate::read::fetch;
 use crate::shared::Shared;
 use crate::types::{Allocate, SetAttr};

@@ -17,7 +17,8 @@ use ebb_wire::pb::meta_op::{Commit, Op};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard, Semaphore};
 
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 
 /// Files flushed at a time.

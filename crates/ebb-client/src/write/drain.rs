@@ -12,7 +12,8 @@ use ebb_power::drain;
 use ebb_types::{NodeId, Result};
 use tokio::sync::MutexGuard;
 
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 
 /// Between two looks, unless something is given back before; and at least, for a look counts everything.

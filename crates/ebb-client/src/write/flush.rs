@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ebb_types::{Epoch, Result, Version, err};
 
-use crate::inode::{Durable, Inode, Lease};
+use crate::inode::{Durable, Inode};
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::write::drive::drive;
 

@@ -13,7 +13,8 @@ use ebb_types::deadlines::WRITE_DEADLINE;
 use ebb_types::{ErrorKind, Result, Version, bail, err};
 use ebb_wire::pb;
 
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::write::flush::{Goal, stage_and_ask};
 use crate::write::members;

@@ -6,8 +6,9 @@ use ebb_types::{Credentials, Epoch, ErrorKind, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{self, Op, Trim};
 
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
 use crate::lease::Taken;
+use crate::lease::hold::Lease;
 use crate::names::kept::Changed;
 use crate::session::masters::is_transient;
 use crate::shared::Shared;
