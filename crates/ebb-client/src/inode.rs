@@ -9,15 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use ebb_types::{Epoch, Geometry, InodeId, Result, Version};
+use ebb_types::{Geometry, InodeId, Result, Version};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::lease::hold::Lease;
+use crate::lease::hold::Hold;
 use crate::read::cache::{Asker, BlockCache, Cause};
 use crate::read::gather::Gather;
-use crate::shared_file::sharing::Sharing;
 use crate::write::channel::{Channel, Copies};
 use crate::write::extents::Extents;
 use crate::write::outgoing::{Content, Outgoing};
@@ -124,6 +123,30 @@ pub(crate) struct Durable {
     pub mtime_ns: i64,
 }
 
+/// Whether the master counts this session among those that have a file open, as far as the session can know.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Registered {
+    /// It does not.
+    #[default]
+    No,
+    /// It may, for an open was asked for: it is told when the last handle is closed.
+    Maybe,
+    /// It does.
+    Yes,
+}
+
+impl Registered {
+    /// Whether there may be something to tell the master.
+    pub fn may_be(self) -> bool {
+        self != Self::No
+    }
+
+    /// It is at least so much.
+    pub fn raise(&mut self, to: Self) {
+        *self = to.max(*self);
+    }
+}
+
 /// The plain state of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Core {
@@ -131,14 +154,8 @@ pub(crate) struct Core {
     pub attr: Option<pb::Attr>,
     /// Names or attributes were changed elsewhere since.
     pub attr_stale: bool,
-    /// What is held.
-    pub lease: Lease,
-    /// The session that holds it.
-    pub generation: u64,
-    /// Fencing epoch, of a write lease.
-    pub epoch: Epoch,
-    /// The lease is on its way back: nothing is served from memory any more.
-    pub closed: bool,
+    /// A lease, a part in a shared file, or nothing.
+    pub hold: Hold,
     /// Length, with what is not committed.
     pub size: u64,
     /// Modification time, with what is not committed.
@@ -157,19 +174,9 @@ pub(crate) struct Core {
     pub sticky: Sticky,
     /// Handles.
     pub open_count: u32,
-    /// The master counts this session among those that have it open.
-    pub registered: bool,
-    /// It may, for an open was asked for: it is told when the last handle is closed.
-    pub maybe_registered: bool,
-    /// Epoch of a write lease that was lost. What was sent under it may be on some members, so it is not taken up
-    /// again: only a higher epoch is good.
-    pub lost_epoch: Option<Epoch>,
-    /// Epoch of the last write lease that went back in order.
-    pub given_back: Option<Epoch>,
-    /// The proxy holds the file, and does what is done to it. Invariant: then no lease is held here.
-    pub sharing: Option<Sharing>,
-    /// The last stay at a proxy of which it is known that it ended with everything synced.
-    pub kept: Option<(u64, u64)>,
+    /// Whether the master counts this session among those that have it open. It is independent of `open_count`: the master hears
+    /// of the last handle's end later, or not at all.
+    pub registered: Registered,
     /// There is something that a commit should tell.
     pub uncommitted: bool,
     /// What a commit may tell of size and time.
@@ -205,7 +212,7 @@ impl Core {
             let record = self.map.get(&index)?;
             self.next_serial += 1;
             let copies = Copies::of(self.attr.as_ref());
-            let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial, copies);
+            let channel = Channel::new(record, record.min_version(), self.hold.epoch(), self.next_serial, copies);
             self.channels.insert(index, channel);
         }
         self.channels.get_mut(&index)

@@ -137,7 +137,7 @@ impl Shared {
         local: &[Arc<Fetch>],
     ) -> (Look, Vec<Arc<Fetch>>) {
         let mut core = inode.core.lock();
-        if core.lease == Lease::None {
+        if core.hold.lease() == Lease::None {
             return (Look::Lost, Vec::new());
         }
         let mut gather = window(&core, offset, len);

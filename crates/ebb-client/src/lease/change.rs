@@ -8,7 +8,7 @@ use ebb_wire::pb;
 use crate::inode::Core;
 use crate::lease::hold::Lease;
 use crate::read::cache::BlockCache;
-use crate::shared_file::sharing::{End, Sharing};
+use crate::shared_file::sharing::{End, Stay};
 use crate::write::channel::Channel;
 use crate::write::extents::Extents;
 
@@ -32,9 +32,7 @@ impl Core {
         self.spoil_fetches();
         // The master gave the lease to this client, and its proxy has not said how it lost it.
         self.end_sharing(End::Lost, InodeId::new(attr.inode));
-        self.lease = lease;
-        self.generation = generation;
-        self.epoch = Epoch::new(attr.epoch);
+        self.hold.grant(lease, Epoch::new(attr.epoch), generation);
         self.size = attr.size;
         self.mtime_ns = attr.mtime_ns;
         self.mtime_dirty = false;
@@ -46,8 +44,6 @@ impl Core {
         self.kill_privileges = false;
         self.attr = Some(attr);
         self.attr_stale = !kept;
-        self.closed = false;
-        self.lost_epoch = None;
     }
 
     /// Bytes cached under an earlier lease are good where the metablock is still at the version that it had then.
@@ -78,10 +74,7 @@ impl Core {
         self.mtime_dirty = false;
         self.uncommitted = false;
         self.durable = None;
-        if self.lease == Lease::Write {
-            self.given_back = Some(self.epoch);
-        }
-        self.lease = Lease::None;
+        self.hold.give_back();
         self.attr_stale = true;
         self.spoil_fetches();
     }
@@ -90,8 +83,7 @@ impl Core {
     pub fn lower_lease(&mut self, attr: Option<pb::Attr>) {
         self.record_channels(); // What was granted and not written is freed.
         self.map.retain(|_, record| record.min_version() != Version::ZERO);
-        self.given_back = Some(self.epoch);
-        self.lease = Lease::Read;
+        self.hold.lower();
         self.mtime_dirty = false;
         self.durable = None;
         self.attr_stale = attr.is_none();
@@ -128,10 +120,7 @@ impl Core {
     /// The proxy has not got the file any more, or nothing for this session. True: something that was written to it may be lost, and the handles are
     /// told.
     pub fn end_sharing(&mut self, end: End, inode: InodeId) -> bool {
-        let Some(sharing) = self.sharing.take() else { return false };
-        if end == End::Kept {
-            self.kept = Some(sharing.stay());
-        }
+        let Some(sharing) = self.hold.end_stay(end) else { return false };
         let lost = end == End::Lost && sharing.is_unsynced();
         if lost {
             self.doubt(inode);
@@ -141,12 +130,12 @@ impl Core {
 
     /// A proxy answered a change that was sent to it during this stay. True: the stay was lost before the answer came,
     /// and the change may be lost with it; the handles are told.
-    pub fn on_changed(&mut self, stay: &Sharing, inode: InodeId) -> bool {
-        if let Some(now) = self.sharing.as_mut().filter(|now| now.is_same(stay)) {
+    pub fn on_changed(&mut self, stay: &Stay, inode: InodeId) -> bool {
+        if let Some(now) = self.hold.during(stay) {
             now.written += 1;
             return false;
         }
-        let lost = self.kept != Some(stay.stay());
+        let lost = !self.hold.was_kept(stay);
         if lost {
             self.doubt(inode);
         }
@@ -168,13 +157,10 @@ impl Core {
             || self.mtime_dirty && self.uncommitted
             || self.channels.values().any(Channel::is_unsettled);
         let weight = staged + self.dirty.bytes() as usize;
-        if self.lease == Lease::Write {
-            self.lost_epoch = Some(self.epoch);
-        }
+        self.hold.lose();
         self.dirty = Extents::default();
         self.channels.clear();
         self.map.clear();
-        self.lease = Lease::None;
         self.attr_stale = true;
         self.uncommitted = false;
         self.durable = None;

@@ -70,7 +70,10 @@ impl Shared {
 
 /// Whether the write lease of a file may be lowered. A removed file's goes in a way of its own.
 pub(crate) fn may_lower(core: &Core) -> bool {
-    core.lease == Lease::Write && !core.closed && is_idle(core) && core.attr.is_some_and(|attr| attr.nlink > 0)
+    core.hold.lease() == Lease::Write
+        && !core.hold.is_closed()
+        && is_idle(core)
+        && core.attr.is_some_and(|attr| attr.nlink > 0)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl Shared {
         // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
         let trust = core.trust(asking, attr);
         core.note_answer(attr, leased, trust);
-        if leased && trust != Trust::Never && core.lease != Lease::Write {
+        if leased && trust != Trust::Never && core.hold.lease() != Lease::Write {
             self.known.put_attr(asking, *attr);
         }
         core.show(*attr, trust)

@@ -367,7 +367,7 @@ pub(crate) async fn refresh(
         // Another lease may have brought a newer map meanwhile.
         return Err(err!(StaleVersion, "the lease under which {} was read is over", inode.id));
     }
-    if core.channels.contains_key(&index) || core.lease == Lease::None {
+    if core.channels.contains_key(&index) || core.hold.lease() == Lease::None {
         return Ok(core.source(index));
     }
     match record {

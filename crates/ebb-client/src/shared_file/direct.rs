@@ -87,7 +87,7 @@ impl Client {
                 core.map.get(index).is_some_and(|record| record.id == part.metablock)
             };
             let is_granted = grants_needed(&core.map, core.geometry(), offset, end).is_empty();
-            if core.lease != Lease::Write || !is_granted || !indexes.iter().zip(parts).all(is_same) {
+            if core.hold.lease() != Lease::Write || !is_granted || !indexes.iter().zip(parts).all(is_same) {
                 return Ok(false);
             }
             // What was written before comes before.

@@ -76,7 +76,7 @@ impl Shared {
         }
         let (gone, before) = {
             let mut core = inode.core.lock();
-            if core.lease != Lease::Write {
+            if core.hold.lease() != Lease::Write {
                 return Err(err!(Io, "{}: the write lease was lost", inode.id));
             }
             // What was written before goes out before: the ranges that stay, and in their order.
@@ -146,7 +146,7 @@ impl Shared {
     async fn seek_in(self: &Arc<Self>, inode: &Arc<Inode>, at: u64, edge: u64, hole: bool) -> Result<Option<u64>> {
         let (source, span) = {
             let core = inode.core.lock();
-            if core.lease == Lease::None {
+            if core.hold.lease() == Lease::None {
                 // Without it nothing is known, not even that there is a hole.
                 return Err(err!(Io, "{}: the lease was lost while data was looked for", inode.id));
             }

@@ -83,7 +83,7 @@ impl Shared {
         let mut waiting: BTreeMap<u64, u64> = BTreeMap::new();
         for inode in self.inodes() {
             let core = inode.core.lock();
-            if core.lease != Lease::Write {
+            if core.hold.lease() != Lease::Write {
                 continue;
             }
             for (offset, len) in core.dirty.pieces() {

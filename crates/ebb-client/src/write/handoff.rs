@@ -14,7 +14,6 @@ use ebb_types::{ErrorKind, Result, Version, bail, err};
 use ebb_wire::pb;
 
 use crate::inode::Inode;
-use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::write::flush::{Goal, stage_and_ask};
 use crate::write::members;
@@ -93,7 +92,7 @@ impl Shared {
             bail!(SessionExpired, "leases may not be believed now");
         }
         let mut core = inode.core.lock();
-        if core.lease != Lease::Write || core.epoch != goal.epoch() {
+        if !core.hold.is_write_of(goal.epoch()) {
             bail!(StaleEpoch, "the write lease was lost");
         }
         for (index, serial, logged, cut) in lack.marks {
