@@ -1,4 +1,4 @@
-//! What a change of a lease does to the rest of what a client knows of the file.
+//! What a change of the [hold](crate::lease::hold) does to the rest of what a client knows of the file.
 
 use std::collections::BTreeMap;
 
@@ -35,13 +35,8 @@ impl Core {
         self.hold.grant(lease, Epoch::new(attr.epoch), generation);
         self.size = attr.size;
         self.mtime_ns = attr.mtime_ns;
-        self.mtime_dirty = false;
         self.map = map;
-        self.channels.clear();
-        self.durable = None;
-        self.uncommitted = false;
-        self.trimmed = false;
-        self.kill_privileges = false;
+        self.drop_uncommitted();
         self.attr = Some(attr);
         self.attr_stale = !kept;
     }
@@ -159,16 +154,21 @@ impl Core {
         let weight = staged + self.dirty.bytes() as usize;
         self.hold.lose();
         self.dirty = Extents::default();
-        self.channels.clear();
+        self.drop_uncommitted();
         self.map.clear();
         self.attr_stale = true;
+        self.spoil_fetches();
+        cache.remove_inode(inode);
+        (weight, lost)
+    }
+
+    /// There is nothing more to commit of an earlier lease.
+    fn drop_uncommitted(&mut self) {
+        self.channels.clear();
         self.uncommitted = false;
         self.durable = None;
         self.mtime_dirty = false;
         self.trimmed = false;
         self.kill_privileges = false;
-        self.spoil_fetches();
-        cache.remove_inode(inode);
-        (weight, lost)
     }
 }
