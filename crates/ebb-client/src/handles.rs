@@ -8,7 +8,9 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Create, Op};
 use parking_lot::Mutex;
 
-use crate::inode::{Granted, Inode, Lease};
+use crate::inode::{Inode, Registered};
+use crate::lease::change::Granted;
+use crate::lease::hold::Lease;
 use crate::lease::{Opening, Taken};
 use crate::names::kept::Changed;
 use crate::names::known::Asking;
@@ -124,7 +126,9 @@ impl Shared {
     /// and they allow it beyond doubt. (An ACL may refuse what group and other bits allow, so those do not count.)
     fn may_open_here(&self, inode: &Inode, credentials: &Credentials, access: Access) -> bool {
         let core = inode.core.lock();
-        let Some(attr) = core.attr.as_ref().filter(|_| !core.attr_stale && core.registered) else { return false };
+        let Some(attr) = core.attr.as_ref().filter(|_| !core.attr_stale && core.registered == Registered::Yes) else {
+            return false;
+        };
         let allowed =
             credentials.is_root() || (attr.uid == credentials.uid && (attr.mode >> 6) & access.mask() == access.mask());
         allowed && self.is_believed(&core, Lease::Read)
@@ -206,10 +210,10 @@ impl Shared {
         let inode = self.inode(id);
         let mut core = inode.core.lock();
         core.open_count += 1;
-        core.registered = true;
+        core.registered = Registered::Yes;
         core.affinity = hosts.iter().map(|host| host.as_str().to_owned()).collect();
         // A recall may have come first; then the lease is gone already, and is taken again when it is needed.
-        let is_ours = core.lease == Lease::None && asking.is_undisturbed(id);
+        let is_ours = core.hold.lease() == Lease::None && asking.is_undisturbed(id);
         if reply.lease() == pb::LeaseMode::LeaseWrite && is_ours {
             let kept = reply.leased.contains(&attr.inode);
             let granted = Granted { attr, metablocks: reply.metablocks.clone(), kept };
@@ -230,7 +234,7 @@ impl Shared {
         let mut core = inode.core.lock();
         core.open_count -= 1;
         let last_name_gone = core.attr.as_ref().is_none_or(|attr| attr.nlink == 0) || core.attr_stale;
-        if core.open_count == 0 && (core.registered || core.maybe_registered) && last_name_gone {
+        if core.open_count == 0 && core.registered.may_be() && last_name_gone {
             drop(core);
             self.return_closed(inode.id);
         }

@@ -9,50 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use ebb_types::{Epoch, Error, ErrorKind, Geometry, InodeId, Result, Version};
+use ebb_types::{Geometry, InodeId, Result, Version};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::lease::hold::Hold;
 use crate::read::cache::{Asker, BlockCache, Cause};
 use crate::read::gather::Gather;
-use crate::shared_file::sharing::{End, Sharing};
 use crate::write::channel::{Channel, Copies};
 use crate::write::extents::Extents;
 use crate::write::outgoing::{Content, Outgoing};
 use crate::write::sticky::Sticky;
-
-/// What this client holds on a file, in the order of what it allows.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(crate) enum Lease {
-    /// Nothing: the master is asked.
-    #[default]
-    None,
-    /// Data and attributes may be cached.
-    Read,
-    /// The only writer.
-    Write,
-}
-
-impl Lease {
-    /// As messages say it.
-    pub fn mode(self) -> pb::LeaseMode {
-        match self {
-            Self::None => pb::LeaseMode::LeaseNone,
-            Self::Read => pb::LeaseMode::LeaseRead,
-            Self::Write => pb::LeaseMode::LeaseWrite,
-        }
-    }
-
-    /// From a message.
-    pub fn from_mode(mode: pb::LeaseMode) -> Self {
-        match mode {
-            pb::LeaseMode::LeaseNone => Self::None,
-            pb::LeaseMode::LeaseRead => Self::Read,
-            pb::LeaseMode::LeaseWrite => Self::Write,
-        }
-    }
-}
 
 /// One file.
 #[derive(Debug)]
@@ -155,6 +123,30 @@ pub(crate) struct Durable {
     pub mtime_ns: i64,
 }
 
+/// Whether the master counts this session among those that have a file open, as far as the session can know.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Registered {
+    /// It does not.
+    #[default]
+    No,
+    /// It may, for an open was asked for: it is told when the last handle is closed.
+    Maybe,
+    /// It does.
+    Yes,
+}
+
+impl Registered {
+    /// Whether there may be something to tell the master.
+    pub fn may_be(self) -> bool {
+        self != Self::No
+    }
+
+    /// It is at least so much.
+    pub fn raise(&mut self, to: Self) {
+        *self = to.max(*self);
+    }
+}
+
 /// The plain state of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Core {
@@ -162,14 +154,8 @@ pub(crate) struct Core {
     pub attr: Option<pb::Attr>,
     /// Names or attributes were changed elsewhere since.
     pub attr_stale: bool,
-    /// What is held.
-    pub lease: Lease,
-    /// The session that holds it.
-    pub generation: u64,
-    /// Fencing epoch, of a write lease.
-    pub epoch: Epoch,
-    /// The lease is on its way back: nothing is served from memory any more.
-    pub closed: bool,
+    /// A lease, a part in a shared file, or nothing.
+    pub hold: Hold,
     /// Length, with what is not committed.
     pub size: u64,
     /// Modification time, with what is not committed.
@@ -188,19 +174,9 @@ pub(crate) struct Core {
     pub sticky: Sticky,
     /// Handles.
     pub open_count: u32,
-    /// The master counts this session among those that have it open.
-    pub registered: bool,
-    /// It may, for an open was asked for: it is told when the last handle is closed.
-    pub maybe_registered: bool,
-    /// Epoch of a write lease that was lost. What was sent under it may be on some members, so it is not taken up
-    /// again: only a higher epoch is good.
-    pub lost_epoch: Option<Epoch>,
-    /// Epoch of the last write lease that went back in order.
-    pub given_back: Option<Epoch>,
-    /// The proxy holds the file, and does what is done to it. Invariant: then no lease is held here.
-    pub sharing: Option<Sharing>,
-    /// The last stay at a proxy of which it is known that it ended with everything synced.
-    pub kept: Option<(u64, u64)>,
+    /// Whether the master counts this session among those that have it open. It is independent of `open_count`: the master hears
+    /// of the last handle's end later, or not at all.
+    pub registered: Registered,
     /// There is something that a commit should tell.
     pub uncommitted: bool,
     /// What a commit may tell of size and time.
@@ -223,57 +199,10 @@ impl Core {
         }
     }
 
-    /// Takes what an `Acquire` or `Create` brought.
-    pub fn install(&mut self, cache: &BlockCache, lease: Lease, generation: u64, grant: Granted) {
-        let Granted { attr, metablocks, kept } = grant;
-        let map: BTreeMap<u64, pb::Metablock> = metablocks.into_iter().map(|block| (block.index, block)).collect();
-        self.drop_outdated(cache, InodeId::new(attr.inode), &map, attr.metablock_size, attr.block_size);
-        self.spoil_fetches();
-        // The master gave the lease to this client, and its proxy has not said how it lost it.
-        self.end_sharing(End::Lost, InodeId::new(attr.inode));
-        self.lease = lease;
-        self.generation = generation;
-        self.epoch = Epoch::new(attr.epoch);
-        self.size = attr.size;
-        self.mtime_ns = attr.mtime_ns;
-        self.mtime_dirty = false;
-        self.map = map;
-        self.channels.clear();
-        self.durable = None;
-        self.uncommitted = false;
-        self.trimmed = false;
-        self.kill_privileges = false;
-        self.attr = Some(attr);
-        self.attr_stale = !kept;
-        self.closed = false;
-        self.lost_epoch = None;
-    }
-
     /// What is on its way was asked for under an earlier lease: it may not be kept.
-    fn spoil_fetches(&self) {
+    pub fn spoil_fetches(&self) {
         for fetch in &self.fetches {
             fetch.stale.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Bytes cached under an earlier lease are good where the metablock is still at the version that it had then.
-    fn drop_outdated(
-        &mut self,
-        cache: &BlockCache,
-        inode: InodeId,
-        map: &BTreeMap<u64, pb::Metablock>,
-        span: u64,
-        block_size: u64,
-    ) {
-        for (index, before) in &self.map {
-            let same =
-                map.get(index).is_some_and(|now| now.id == before.id && now.min_version() == before.min_version());
-            if !same {
-                cache.remove(inode, block_size, index * span, (index + 1) * span);
-            }
-        }
-        for index in map.keys().filter(|index| !self.map.contains_key(*index)) {
-            cache.remove(inode, block_size, index * span, (index + 1) * span);
         }
     }
 
@@ -283,7 +212,7 @@ impl Core {
             let record = self.map.get(&index)?;
             self.next_serial += 1;
             let copies = Copies::of(self.attr.as_ref());
-            let channel = Channel::new(record, record.min_version(), self.epoch, self.next_serial, copies);
+            let channel = Channel::new(record, record.min_version(), self.hold.epoch(), self.next_serial, copies);
             self.channels.insert(index, channel);
         }
         self.channels.get_mut(&index)
@@ -386,121 +315,6 @@ impl Core {
         weight
     }
 
-    /// The lease is over and everything under it was committed.
-    pub fn close_lease(&mut self) {
-        self.record_channels();
-        self.record_size();
-        self.mtime_dirty = false;
-        self.uncommitted = false;
-        self.durable = None;
-        if self.lease == Lease::Write {
-            self.given_back = Some(self.epoch);
-        }
-        self.lease = Lease::None;
-        self.attr_stale = true;
-        self.spoil_fetches();
-    }
-
-    /// The write lease, with everything committed, is a read lease from now on. `attr`: what the master says then, if it may be kept.
-    pub fn lower_lease(&mut self, attr: Option<pb::Attr>) {
-        self.record_channels(); // What was granted and not written is freed.
-        self.map.retain(|_, record| record.min_version() != Version::ZERO);
-        self.given_back = Some(self.epoch);
-        self.lease = Lease::Read;
-        self.mtime_dirty = false;
-        self.durable = None;
-        self.attr_stale = attr.is_none();
-        match attr {
-            Some(attr) => {
-                self.size = attr.size;
-                self.mtime_ns = attr.mtime_ns;
-                self.attr = Some(attr);
-            }
-            None => self.record_size(),
-        }
-    }
-
-    /// The master knows by now what this holder made of size and time.
-    fn record_size(&mut self) {
-        if let Some(attr) = &mut self.attr {
-            attr.size = self.size;
-            attr.mtime_ns = self.mtime_ns;
-            attr.ctime_ns = attr.ctime_ns.max(self.mtime_ns);
-        }
-    }
-
-    /// Records are as this holder left them.
-    fn record_channels(&mut self) {
-        assert!(self.dirty.is_empty(), "a lease goes back only when nothing is dirty");
-        for (index, channel) in std::mem::take(&mut self.channels) {
-            assert!(!channel.is_unsettled(), "a lease goes back only when everything is synced");
-            let mut record = channel.record(index);
-            record.version = Some(channel.committed.into());
-            self.map.insert(index, record);
-        }
-    }
-
-    /// The proxy has not got the file any more, or nothing for this session. True: something that was written to it may be lost, and the handles are
-    /// told.
-    pub fn end_sharing(&mut self, end: End, inode: InodeId) -> bool {
-        let Some(sharing) = self.sharing.take() else { return false };
-        if end == End::Kept {
-            self.kept = Some(sharing.stay());
-        }
-        let lost = end == End::Lost && sharing.is_unsynced();
-        if lost {
-            self.doubt(inode);
-        }
-        lost
-    }
-
-    /// A proxy answered a change that was sent to it during this stay. True: the stay was lost before the answer came,
-    /// and the change may be lost with it; the handles are told.
-    pub fn on_changed(&mut self, stay: &Sharing, inode: InodeId) -> bool {
-        if let Some(now) = self.sharing.as_mut().filter(|now| now.is_same(stay)) {
-            now.written += 1;
-            return false;
-        }
-        let lost = self.kept != Some(stay.stay());
-        if lost {
-            self.doubt(inode);
-        }
-        lost
-    }
-
-    fn doubt(&mut self, inode: InodeId) {
-        let detail = format!(
-            "{inode}: what was written to this shared file and not synced may be lost with its proxy, or with the session"
-        );
-        self.sticky.set(Error::new(ErrorKind::Io, detail));
-    }
-
-    /// Everything that was dirty is gone with the lease. Returns the bytes of memory that are free, and whether any
-    /// write was lost.
-    pub fn lose(&mut self, cache: &BlockCache, inode: InodeId) -> (usize, bool) {
-        let staged: usize = self.channels.values().map(Channel::weight).sum();
-        let lost = !self.dirty.is_empty()
-            || self.mtime_dirty && self.uncommitted
-            || self.channels.values().any(Channel::is_unsettled);
-        let weight = staged + self.dirty.bytes() as usize;
-        if self.lease == Lease::Write {
-            self.lost_epoch = Some(self.epoch);
-        }
-        self.dirty = Extents::default();
-        self.channels.clear();
-        self.map.clear();
-        self.lease = Lease::None;
-        self.attr_stale = true;
-        self.uncommitted = false;
-        self.durable = None;
-        self.mtime_dirty = false;
-        self.trimmed = false;
-        self.kill_privileges = false;
-        self.spoil_fetches();
-        cache.remove_inode(inode);
-        (weight, lost)
-    }
-
     /// What a reader of this client accepts of a metablock, and the record to ask by. `None`: nothing was written
     /// there, it reads as zero.
     pub fn source(&self, index: u64) -> Option<(pb::Metablock, Version)> {
@@ -553,15 +367,4 @@ impl Core {
         self.mtime_dirty = true;
         self.uncommitted = true;
     }
-}
-
-/// What comes with a lease.
-#[derive(Clone, Debug)]
-pub(crate) struct Granted {
-    /// Attributes.
-    pub attr: pb::Attr,
-    /// All records.
-    pub metablocks: Vec<pb::Metablock>,
-    /// The attributes may be believed as long as the lease.
-    pub kept: bool,
 }

@@ -1,6 +1,8 @@
 //! Taking leases, and passing the gate under them.
 
 pub(crate) mod batch;
+pub(crate) mod change;
+pub(crate) mod hold;
 pub(crate) mod idle;
 pub(crate) mod recall;
 pub(crate) mod returns;
@@ -14,7 +16,9 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 use tokio::sync::RwLockReadGuard;
 
-use crate::inode::{Granted, Inode, Lease};
+use crate::inode::{Inode, Registered};
+use crate::lease::change::Granted;
+use crate::lease::hold::Lease;
 
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
@@ -76,7 +80,7 @@ impl Shared {
             {
                 let guard = inode.gate.read().await;
                 let core = inode.core.lock();
-                match (pinned, &core.sharing) {
+                match (pinned, core.hold.sharing()) {
                     (Some(epoch), _) if !self.is_pinned(&core, epoch) => {
                         return Err(err!(Moved, "{} is not held under epoch {epoch}", inode.id));
                     }
@@ -90,7 +94,7 @@ impl Shared {
             }
             let guard = inode.gate.write().await;
             // Two that found neither lease nor proxy may have waited here one after the other.
-            let is_shared = inode.core.lock().sharing.is_some();
+            let is_shared = inode.core.lock().hold.sharing().is_some();
             if !is_shared {
                 match self.take_lease(inode, lease, None).await? {
                     Taken::Lease => {
@@ -119,7 +123,7 @@ impl Shared {
             if opening.is_none() && self.is_believed(&core, lease) {
                 return Ok(Taken::Lease);
             }
-            if core.generation == self.session.name().generation { core.lease } else { Lease::None }
+            core.hold.lease_of(self.session.name().generation)
         };
         let lease = lease.max(held);
         if held == Lease::Read && lease == Lease::Write {
@@ -128,30 +132,27 @@ impl Shared {
             self.release_read(inode).await?;
         }
         if opening.is_some() {
-            inode.core.lock().maybe_registered = true;
+            inode.core.lock().registered.raise(Registered::Maybe);
         }
         let asking = self.known.ask();
         let (acquired, generation) = self.acquire_fresh(inode, lease, opening.as_ref()).await?;
         if matches!(acquired, Acquired::Lease(..)) {
-            let unsynced = inode.core.lock().sharing.clone().filter(Sharing::is_unsynced);
+            let unsynced = inode.core.lock().hold.sharing().filter(|sharing| sharing.is_unsynced()).cloned();
             if let Some(stay) = unsynced {
                 self.ask_how_it_ended(inode, &stay).await;
             }
         }
         let mut core = inode.core.lock();
+        if opening.is_some() {
+            core.registered.raise(Registered::Yes);
+        }
         let (mut grant, mode) = match acquired {
             Acquired::Lease(grant, mode) => (grant, mode),
-            Acquired::Proxy(proxy) => {
-                core.registered |= opening.is_some();
-                return Ok(Taken::Proxy(proxy));
-            }
+            Acquired::Proxy(proxy) => return Ok(Taken::Proxy(proxy)),
         };
         // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
         grant.kept &= asking.is_undisturbed(inode.id);
-        if opening.is_some() {
-            core.registered = true;
-        }
-        if core.lease == Lease::Write && held == Lease::Write {
+        if core.hold.lease() == Lease::Write && held == Lease::Write {
             // Opened again under the write lease: what this client has is newer than what the master said.
             core.note_attr(&grant.attr, grant.kept);
             return Ok(Taken::Lease);
@@ -171,7 +172,10 @@ impl Shared {
     async fn release_read(&self, inode: &Inode) -> Result<()> {
         {
             let mut core = inode.core.lock();
-            core.close_lease();
+            // It may have been lost just now.
+            if core.hold.lease() != Lease::None {
+                core.close_lease();
+            }
         }
         let release = pb::Release { session: self.session.name().id.raw(), inodes: vec![inode.id.raw()] };
         self.session.masters.call(&release, ATTEMPT, self.session.deadline()).await.result?;
@@ -211,7 +215,7 @@ impl Shared {
 
     /// Has the master recover a write lease that this client has lost, and lets it begin. The caller has passed the gate.
     async fn tell_lost(self: &Arc<Self>, inode: &Inode) {
-        let lost = inode.core.lock().lost_epoch.map_or(0, Epoch::raw);
+        let lost = inode.core.lock().hold.lost().map_or(0, Epoch::raw);
         self.tell(vec![recall::lost(inode.id.raw(), lost)]).await;
         self.runtime.sleep(RECOVERY_PAUSE).await;
     }
@@ -282,7 +286,7 @@ impl Shared {
         };
         let reply = self.session.masters.call(&message, ATTEMPT, self.session.deadline()).await.result?;
         let attr = reply.attr.unwrap_or_default();
-        let lost = inode.core.lock().lost_epoch.map(Epoch::raw);
+        let lost = inode.core.lock().hold.lost().map(Epoch::raw);
         if lost == Some(attr.epoch) {
             self.tell(vec![recall::lost(inode.id.raw(), attr.epoch)]).await;
             return Ok(());

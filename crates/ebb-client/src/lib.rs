@@ -20,7 +20,7 @@
 //! | `types`, `options`, `client`, `handles` | the interface; open files |
 //! | `inode`, `shared`, `plan` | the state of one file; the state that all parts share; small decisions |
 //! | `session` | the session with the master: calls, the long poll, the time until which the session is trusted |
-//! | `lease` | taking leases and giving them back: recalled, returned unasked, in batches |
+//! | `lease` | what is held of a file (`hold`); taking leases and giving them back: recalled, returned unasked, in batches |
 //! | `names` | names and attributes: fetched, cached, shown; file locks |
 //! | `write` | dirty bytes, channels to members, flush, commit, repair, sizes |
 //! | `read` | clean bytes, fetches, prefetch, second requests, short-circuit reads |
@@ -29,7 +29,7 @@
 //! | `nodes` | the nodes, and which of them are silent or slow |
 //!
 //! These modules are pure, with plain values as input and output: `write::{extents, outgoing, channel}`,
-//! `read::{gather, cache, hedge, hopeless, prefetch, spare}`, `nodes::silence`, `shared_file::sharing`, `plan`.
+//! `read::{gather, cache, hedge, hopeless, prefetch, spare}`, `nodes::silence`, `lease::hold`, `shared_file::sharing`, `plan`.
 //!
 //! Reading order: the interface, `inode`, `session`, `lease`, `write`, `read`, then the others.
 #![forbid(unsafe_code)]

@@ -13,9 +13,10 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 use parking_lot::MutexGuard;
 
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
 use crate::lease::Entry;
 use crate::lease::batch::{RELEASE_BATCH, is_idle};
+use crate::lease::hold::Lease;
 use crate::lease::returns;
 use crate::shared::Shared;
 use crate::types::Location;
@@ -67,7 +68,7 @@ impl Shared {
         if core.open_count > 0 {
             return;
         }
-        let forget = core.registered || core.maybe_registered;
+        let forget = core.registered.may_be();
         drop(core);
         if left == Left::Nothing {
             self.returns.leave(id, self.runtime.now());
@@ -80,7 +81,7 @@ impl Shared {
     /// Nobody came for these files. Leases under which everything is committed go back together, as any others do: there is
     /// nothing to throw away, and who opens such a file meanwhile waits at its gate.
     pub async fn let_all_go(self: &Arc<Self>, left: Vec<InodeId>) {
-        let is_whole = |core: &Core| core.lease == Lease::Write && may_be_let_go(core) && is_idle(core);
+        let is_whole = |core: &Core| core.hold.lease() == Lease::Write && may_be_let_go(core) && is_idle(core);
         let found = left.iter().filter_map(|id| self.find(*id));
         let whole: Vec<Arc<Inode>> = found.filter(|inode| is_whole(&inode.core.lock())).collect();
         for batch in whole.chunks(RELEASE_BATCH) {
@@ -99,7 +100,7 @@ impl Shared {
         }
         if !self.recalls.lock().contains_key(&id) {
             self.throw_away(&inode, core);
-        } else if core.registered || core.maybe_registered {
+        } else if core.registered.may_be() {
             self.return_closed(id);
         }
     }
@@ -111,8 +112,8 @@ impl Shared {
             return;
         }
         let id = inode.id;
-        let forget = core.registered || core.maybe_registered;
-        if core.lease == Lease::Write && !core.uncommitted {
+        let forget = core.registered.may_be();
+        if core.hold.lease() == Lease::Write && !core.uncommitted {
             // There is nothing to throw away: an open elsewhere finds the file as it is, and one here waits until the lease is back.
             drop(core);
             self.begin_to_give_back(inode, Lease::None);
@@ -121,13 +122,13 @@ impl Shared {
             }
             return;
         }
-        let held = (core.lease == Lease::Write).then(|| returns::gone(id, &core));
+        let held = (core.hold.lease() == Lease::Write).then(|| returns::gone(id, &core));
         if held.is_some() {
             // Ordering: under the file's lock, where an open is counted. One that comes from here on is refused.
             self.returns.throw_away(id);
         }
         // Its number is never given again, so there is no later lease to tell from this one.
-        self.drop_held(inode, core, |core, _| core.lost_epoch = None);
+        self.drop_held(inode, core, |core, _| core.hold.forget_lost());
         if let Some(held) = held {
             self.return_gone(held);
         }

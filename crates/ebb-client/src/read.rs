@@ -18,8 +18,9 @@ use ebb_types::{Prefetch, ReadRule, Result, err};
 
 use crate::Unit;
 use crate::handles::OpenFile;
-use crate::inode::{Core, Fetch, Inode, Lease};
+use crate::inode::{Core, Fetch, Inode};
 use crate::lease::Entry;
+use crate::lease::hold::Lease;
 use crate::plan::fetch_ranges;
 use crate::read::cache::{Asker, Cause};
 use crate::read::fetch::Wanted;
@@ -136,7 +137,7 @@ impl Shared {
         local: &[Arc<Fetch>],
     ) -> (Look, Vec<Arc<Fetch>>) {
         let mut core = inode.core.lock();
-        if core.lease == Lease::None {
+        if core.hold.lease() == Lease::None {
             return (Look::Lost, Vec::new());
         }
         let mut gather = window(&core, offset, len);

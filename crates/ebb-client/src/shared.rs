@@ -15,7 +15,8 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::ClientOptions;
 use crate::handles::Handles;
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
+use crate::lease::hold::Lease;
 use crate::lease::idle::Uses;
 use crate::lease::returns::Returns;
 use crate::metrics::Cells;
@@ -185,14 +186,7 @@ impl Shared {
                 return true;
             }
             let core = inode.core.lock();
-            !may(&core)
-                || core.open_count > 0
-                || core.registered
-                || core.maybe_registered
-                || core.lost_epoch.is_some()
-                || core.lease != Lease::None
-                || core.uncommitted
-                || core.sharing.as_ref().is_some_and(crate::shared_file::sharing::Sharing::is_unsynced)
+            !may(&core) || core.open_count > 0 || core.registered.may_be() || core.hold.is_needed() || core.uncommitted
         });
     }
 
@@ -211,10 +205,7 @@ impl Shared {
 
     /// Whether cached state of this file may be believed now.
     pub fn is_believed(&self, core: &Core, lease: Lease) -> bool {
-        core.lease >= lease
-            && !core.closed
-            && core.generation == self.session.name().generation
-            && self.session.is_trusted()
+        core.hold.serves(lease, self.session.name().generation) && self.session.is_trusted()
     }
 
     /// Closes what is open of a file's replicas on this host: its lease goes.
@@ -253,7 +244,7 @@ impl Shared {
     /// The same of a file whose path is known, which the log names. The kernel's pages stay. Returns what was held.
     pub fn lose_lease_of(&self, inode: &Inode, error: &Error, path: impl FnOnce() -> Option<String>) -> Lease {
         let core = inode.core.lock();
-        let held = core.lease;
+        let held = core.hold.lease();
         let (weight, lost) = self.drop_held(inode, core, |core, lost| {
             if lost {
                 let detail = format!("{}: unsynced writes are lost: {error}", inode.id);

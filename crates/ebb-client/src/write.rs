@@ -24,8 +24,9 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Grant, Op, SetAttr};
 
 use crate::handles::OpenFile;
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
 use crate::lease::Entry;
+use crate::lease::hold::Lease;
 use crate::plan::{GRANTS_PER_CALL, grants_ahead, grants_needed, reach_of};
 use crate::shared::Shared;
 use crate::types::Privileges;
@@ -123,7 +124,7 @@ impl Shared {
         let replaced = {
             let mut core = inode.core.lock();
             // Only `lose_lease` changes it while the gate is passed.
-            if core.lease != Lease::Write || !grants_needed(&core.map, core.geometry(), offset, end).is_empty() {
+            if core.hold.lease() != Lease::Write || !grants_needed(&core.map, core.geometry(), offset, end).is_empty() {
                 drop(core);
                 self.budget.give(data.len());
                 file.check_sticky()?;
@@ -229,11 +230,12 @@ impl Shared {
             if indexes.is_empty() {
                 return Ok(());
             }
-            if core.lease != Lease::Write {
+            if core.hold.lease() != Lease::Write {
                 return Err(err!(Io, "{}: the write lease was lost", inode.id));
             }
-            let op = Grant { inode: inode.id.raw(), epoch: core.epoch.raw(), indexes, hosts: core.affinity.clone() };
-            (core.epoch, core.attr.as_ref().map(|attr| attr.size_generation), op)
+            let epoch = core.hold.epoch();
+            let op = Grant { inode: inode.id.raw(), epoch: epoch.raw(), indexes, hosts: core.affinity.clone() };
+            (epoch, core.attr.as_ref().map(|attr| attr.size_generation), op)
         };
         let wanted = grant.indexes.clone();
         let mut answer = self.own_meta(Op::Grant(grant.clone())).await;
@@ -251,7 +253,7 @@ impl Shared {
         };
         let mut core = inode.core.lock();
         let same_size = core.attr.as_ref().map(|attr| attr.size_generation) == size_generation;
-        if core.lease != Lease::Write || core.epoch != epoch || !same_size {
+        if !core.hold.is_write_of(epoch) || !same_size {
             return Err(err!(Io, "{}: the write lease was lost", inode.id));
         }
         for record in reply.metablocks {
@@ -283,7 +285,7 @@ impl Shared {
     async fn fsync_pinned(self: &Arc<Self>, file: &OpenFile, epoch: Epoch) -> Result<()> {
         drop(self.enter(&file.inode, Lease::Write, Some(epoch)).await?);
         let flushed = self.make_safe(&file.inode).await;
-        if file.inode.core.lock().given_back == Some(epoch) {
+        if file.inode.core.lock().hold.was_given_back(epoch) {
             return Ok(());
         }
         file.check_sticky()?;

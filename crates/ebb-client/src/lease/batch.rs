@@ -15,7 +15,8 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Commit, Op};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockWriteGuard};
 
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
+use crate::lease::hold::Lease;
 use crate::lease::recall;
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
@@ -33,7 +34,7 @@ pub(crate) struct Shut {
 
 impl Drop for Shut {
     fn drop(&mut self) {
-        self.inode.core.lock().closed = false;
+        self.inode.core.lock().hold.reopen();
     }
 }
 
@@ -46,8 +47,10 @@ impl Shared {
             let mut core = inode.core.lock();
             // Ordering: under the file's lock. An open that comes later finds nothing to believe, and waits at the gate:
             // without that its program could read pages that no lease covers.
-            core.closed = may(&core);
-            let is_shut = core.closed;
+            let is_shut = may(&core);
+            if is_shut {
+                core.hold.close();
+            }
             drop(core);
             is_shut.then(|| Shut { inode: inode.clone(), _gate: gate, _committing: committing })
         };
@@ -61,7 +64,7 @@ impl Shared {
         let mut sent = Vec::with_capacity(shut.len());
         for Shut { inode, .. } in &shut {
             let core = inode.core.lock();
-            if core.generation == generation
+            if core.hold.lease_of(generation) == Lease::Write
                 && let Some(file) = build(inode.id, &core, true)
             {
                 sent.push((inode, file));
@@ -96,7 +99,7 @@ impl Shared {
             }
             let mut core = inode.core.lock();
             // The session may have ended, and the lease with it, while the answer was on its way.
-            if core.lease != Lease::Write || core.generation != generation || core.epoch.raw() != file.epoch {
+            if core.hold.lease_of(generation) != Lease::Write || core.hold.epoch().raw() != file.epoch {
                 continue;
             }
             note_committed(&mut core, &file);
@@ -125,7 +128,7 @@ impl Shared {
     pub async fn release_batch(self: &Arc<Self>, files: &[Arc<Inode>]) {
         let shut = self.lower(self.shut(files, is_idle)).await;
         let readers: Vec<&Arc<Inode>> =
-            shut.iter().map(|one| &one.inode).filter(|inode| inode.core.lock().lease == Lease::Read).collect();
+            shut.iter().map(|one| &one.inode).filter(|inode| inode.core.lock().hold.lease() == Lease::Read).collect();
         if !readers.is_empty() {
             let inodes = readers.iter().map(|inode| inode.id.raw()).collect();
             let release = pb::Release { session: self.session.name().id.raw(), inodes };
@@ -136,7 +139,7 @@ impl Shared {
         }
         for inode in readers {
             let mut core = inode.core.lock();
-            if core.lease == Lease::Read {
+            if core.hold.lease() == Lease::Read {
                 core.close_lease();
                 self.close_descriptors(&core);
                 self.known.on_unsure_attr(inode.id);
@@ -144,8 +147,8 @@ impl Shared {
         }
         for inode in shut.iter().map(|one| &one.inode) {
             let core = inode.core.lock();
-            let forget = (core.registered || core.maybe_registered) && core.open_count == 0;
-            let is_free = core.lease == Lease::None;
+            let forget = core.registered.may_be() && core.open_count == 0;
+            let is_free = core.hold.lease() == Lease::None;
             drop(core);
             if is_free {
                 self.cache.remove_inode(inode.id);

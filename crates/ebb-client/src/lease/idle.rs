@@ -15,8 +15,9 @@ use std::time::Duration;
 use ebb_runtime::{Moment, Plant};
 use parking_lot::Mutex;
 
-use crate::inode::{Core, Lease};
+use crate::inode::Core;
 use crate::lease::batch::{RELEASE_BATCH, is_idle};
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 
 /// How long a closed file is not used before its write lease is lowered.
@@ -69,7 +70,10 @@ impl Shared {
 
 /// Whether the write lease of a file may be lowered. A removed file's goes in a way of its own.
 pub(crate) fn may_lower(core: &Core) -> bool {
-    core.lease == Lease::Write && !core.closed && is_idle(core) && core.attr.is_some_and(|attr| attr.nlink > 0)
+    core.hold.lease() == Lease::Write
+        && !core.hold.is_closed()
+        && is_idle(core)
+        && core.attr.is_some_and(|attr| attr.nlink > 0)
 }
 
 #[cfg(test)]

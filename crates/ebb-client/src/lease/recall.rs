@@ -17,8 +17,9 @@ use ebb_runtime::{Moment, Plant};
 use ebb_types::{Epoch, InodeId};
 use ebb_wire::pb;
 
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
 use crate::lease::batch::{RELEASE_BATCH, idle_files, is_idle};
+use crate::lease::hold::Lease;
 use crate::plan::reach_of;
 use crate::session::poll::PollNews;
 use crate::shared::Shared;
@@ -43,7 +44,7 @@ impl Shared {
         if keep == Lease::Write {
             let shared = self.clone();
             self.runtime.spawn("tell size and times", async move {
-                if inode.core.lock().lease != Lease::Write {
+                if inode.core.lock().hold.lease() != Lease::Write {
                     // The lease may be on its way here, and this file's size with it.
                     drop(inode.gate.read().await);
                     shared.refuse_coming(&inode);
@@ -88,7 +89,7 @@ impl Shared {
             tracing::debug!(inode = %inode.id, %error, "giving back a lease that is not known here");
         }
         let mut failing = None;
-        while inode.core.lock().lease > keep(&self) {
+        while inode.core.lock().hold.lease() > keep(&self) {
             let returned = match keep(&self) {
                 Lease::None => self.return_closed_lease(inode, &mut caches).await,
                 Lease::Read | Lease::Write => self.return_lease(inode).await,
@@ -136,14 +137,14 @@ impl Shared {
         inode: &Arc<Inode>,
         caches: &mut Option<Box<dyn CacheGuard>>,
     ) -> ebb_types::Result<()> {
-        inode.core.lock().closed = true;
+        inode.core.lock().hold.close();
         self.drop_caches(caches, inode.id).await;
         self.return_lease(inode).await
     }
 
     /// Ordering: told before the gate opens, or the next lease that this client takes could be taken for this one.
     async fn tell_returned(self: &Arc<Self>, inode: &Inode) {
-        inode.core.lock().closed = false;
+        inode.core.lock().hold.reopen();
         self.tell(vec![self.held(inode)]).await;
     }
 
@@ -152,7 +153,7 @@ impl Shared {
     /// the lease that it brings has been given back.
     fn refuse_coming(&self, inode: &Inode) -> bool {
         let core = inode.core.lock();
-        let is_none = core.lease == Lease::None;
+        let is_none = core.hold.lease() == Lease::None;
         if is_none {
             // Ordering: under the file's lock, as the answer is taken.
             self.known.on_unsure_attr(inode.id);
@@ -166,12 +167,12 @@ impl Shared {
     /// word that a read lease stays, another client may have begun to write. What is cached stays good as long as the
     /// versions do, so taking the read lease again costs one call.
     async fn return_lease(self: &Arc<Self>, inode: &Arc<Inode>) -> ebb_types::Result<()> {
-        if inode.core.lock().lease == Lease::Write {
+        if inode.core.lock().hold.lease() == Lease::Write {
             self.flush(inode).await?;
             self.commit_one(inode, true).await?;
         }
         let mut core = inode.core.lock();
-        if core.lease != Lease::None {
+        if core.hold.lease() != Lease::None {
             core.close_lease();
             self.close_descriptors(&core);
             self.known.on_unsure_attr(inode.id);
@@ -188,10 +189,10 @@ impl Shared {
     /// what was written under it.
     pub fn held(&self, inode: &Inode) -> pb::Held {
         let core = inode.core.lock();
-        let epoch = if self.returns.is_thrown_away(inode.id) { Epoch::default() } else { core.epoch };
+        let epoch = if self.returns.is_thrown_away(inode.id) { Epoch::default() } else { core.hold.epoch() };
         pb::Held {
             inode: inode.id.raw(),
-            mode: core.lease.mode() as i32,
+            mode: core.hold.lease().mode() as i32,
             epoch: epoch.raw(),
             size: core.size,
             mtime_ns: core.mtime_ns,
@@ -326,7 +327,7 @@ pub(crate) fn lost(inode: u64, epoch: u64) -> pb::Held {
 /// Bytes that are promised to a file for writes to come, if nobody here has it open.
 fn idle_room(inode: &Inode) -> u64 {
     let core = inode.core.lock();
-    if core.open_count > 0 || core.lease != Lease::Write {
+    if core.open_count > 0 || core.hold.lease() != Lease::Write {
         return 0;
     }
     let unused = core.map.iter().map(|(index, record)| {

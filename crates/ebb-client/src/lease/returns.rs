@@ -14,7 +14,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Commit, Op};
 use parking_lot::Mutex;
 
-use crate::inode::Core;
+use crate::inode::{Core, Registered};
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
 use crate::write::committer::COMMIT_MAX;
@@ -182,8 +182,8 @@ impl Shared {
         let inode = self.inode(id);
         let mut core = inode.core.lock();
         if core.open_count == 0 {
-            tracing::debug!(inode = %id, registered = core.registered, "a removed file counts as open, and is closed");
-            core.maybe_registered = true;
+            tracing::debug!(inode = %id, registered = ?core.registered, "a removed file counts as open, and is closed");
+            core.registered.raise(Registered::Maybe);
             self.return_closed(id);
         }
     }
@@ -209,9 +209,8 @@ impl Shared {
         for id in closed {
             let Some(inode) = self.find(id) else { continue };
             let mut core = inode.core.lock();
-            if core.open_count == 0 && (core.registered || core.maybe_registered) {
-                core.registered = false;
-                core.maybe_registered = false;
+            if core.open_count == 0 && core.registered.may_be() {
+                core.registered = Registered::No;
                 self.forgetting.lock().insert(id);
                 inodes.push(id.raw());
             }
@@ -235,7 +234,7 @@ impl Shared {
     /// They may count as open still.
     fn note_unforgotten(&self, inodes: &[u64]) {
         for inode in inodes.iter().filter_map(|id| self.find(InodeId::new(*id))) {
-            inode.core.lock().maybe_registered = true;
+            inode.core.lock().registered.raise(Registered::Maybe);
         }
     }
 }
@@ -244,7 +243,7 @@ impl Shared {
 pub(crate) fn gone(id: InodeId, core: &Core) -> pb::CommitFile {
     pb::CommitFile {
         inode: id.raw(),
-        epoch: core.epoch.raw(),
+        epoch: core.hold.epoch().raw(),
         size: core.attr.as_ref().map_or(0, |attr| attr.size),
         release: true,
         gone: true,

@@ -2,7 +2,8 @@
 
 use ebb_wire::pb;
 
-use crate::inode::{Core, Lease};
+use crate::inode::Core;
+use crate::lease::hold::Lease;
 use crate::names::known::{Asking, Trust};
 
 impl Core {
@@ -12,7 +13,7 @@ impl Core {
         if self.attr.as_ref().is_some_and(|known| known.ctime_ns > attr.ctime_ns) {
             return;
         }
-        if self.lease == Lease::Read {
+        if self.hold.lease() == Lease::Read {
             self.size = attr.size;
             self.mtime_ns = attr.mtime_ns;
         }
@@ -28,7 +29,7 @@ impl Core {
 
     /// Whether what is said of this epoch does not know yet that the write lease is lost.
     pub fn is_unrecovered(&self, epoch: u64) -> bool {
-        self.lost_epoch.is_some_and(|lost| epoch <= lost.raw())
+        self.hold.lost().is_some_and(|lost| epoch <= lost.raw())
     }
 
     /// Takes the attributes of an answer to a question, and says whether it did. A lease that was granted between question and
@@ -37,7 +38,7 @@ impl Core {
     pub fn note_answer(&mut self, attr: &pb::Attr, kept: bool, trust: Trust) -> bool {
         let taken = match trust {
             Trust::Kept => true,
-            Trust::Once => self.lease == Lease::None,
+            Trust::Once => self.hold.lease() == Lease::None,
             // Something must tell of blocks and owners. A lease, without which nothing is believed, brings other attributes.
             Trust::Never => self.attr.is_none(),
         };
@@ -50,12 +51,12 @@ impl Core {
     /// What programs are told of attributes that an answer brought. `None`: they may never have been right, and this client has no
     /// write lease by which it would know better.
     pub fn show(&self, attr: pb::Attr, trust: Trust) -> Option<pb::Attr> {
-        (trust != Trust::Never || self.lease == Lease::Write).then(|| self.overlay(attr))
+        (trust != Trust::Never || self.hold.lease() == Lease::Write).then(|| self.overlay(attr))
     }
 
     /// Attributes with this client's own size and times, if it holds the file for writing.
     pub fn overlay(&self, mut attr: pb::Attr) -> pb::Attr {
-        if self.lease != Lease::Write {
+        if self.hold.lease() != Lease::Write {
             return attr;
         }
         attr.size = self.size;

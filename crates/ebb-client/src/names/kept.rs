@@ -6,7 +6,7 @@ use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, check_name_le
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetAttr, Lookup, Op, ReadDir};
 
-use crate::inode::Lease;
+use crate::lease::hold::Lease;
 use crate::names::known::{Asking, Name, Trust};
 use crate::shared::Shared;
 
@@ -107,7 +107,7 @@ impl Shared {
             {
                 return Some(core.overlay(*attr));
             }
-            if core.lease == Lease::Write {
+            if core.hold.lease() == Lease::Write {
                 return None;
             }
         }
@@ -216,7 +216,7 @@ impl Shared {
                     core.attr_stale = true;
                 }
                 seen = core.show(*attr, trust);
-                now = now.filter(|_| trust != Trust::Never && core.lease != Lease::Write && attr.nlink > 0);
+                now = now.filter(|_| trust != Trust::Never && core.hold.lease() != Lease::Write && attr.nlink > 0);
                 self.known.on_own_change(asking, id, now);
             } else {
                 seen = seen.filter(|attr| asking.trust(attr) != Trust::Never);

@@ -10,7 +10,7 @@ use ebb_types::{Credentials, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetAttr, Op};
 
-use crate::inode::Lease;
+use crate::lease::hold::Lease;
 use crate::names::kept::Changed;
 use crate::names::known::{Asking, Trust};
 use crate::shared::Shared;
@@ -30,7 +30,7 @@ impl Shared {
         // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
         let trust = core.trust(asking, attr);
         core.note_answer(attr, leased, trust);
-        if leased && trust != Trust::Never && core.lease != Lease::Write {
+        if leased && trust != Trust::Never && core.hold.lease() != Lease::Write {
             self.known.put_attr(asking, *attr);
         }
         core.show(*attr, trust)

@@ -19,7 +19,8 @@ use ebb_runtime::Moment;
 use ebb_types::Result;
 use tokio::sync::Notify;
 
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
+use crate::lease::hold::Lease;
 use crate::session::poll::PollNews;
 use crate::shared::Shared;
 
@@ -156,12 +157,12 @@ impl Shared {
         let waits = |channel: &crate::write::channel::Channel| {
             channel.is_unsettled() && channel.peers.iter().any(|peer| sleeps(peer.member.node))
         };
-        core.lease != Lease::None && core.sharing.is_none() && !core.channels.values().any(waits)
+        core.hold.lease() != Lease::None && !core.channels.values().any(waits)
     }
 
     /// As for a recall, but one attempt; and bytes are flushed before others have to wait at the gate.
     async fn rest_file(self: &Arc<Self>, inode: &Arc<Inode>, until: Moment) -> Result<()> {
-        if inode.core.lock().lease == Lease::None {
+        if inode.core.lock().hold.lease() == Lease::None {
             return Ok(());
         }
         self.flush(inode).await?;

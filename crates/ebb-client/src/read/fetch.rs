@@ -10,7 +10,8 @@ use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, ReadRule, Result, Version
 use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
 
-use crate::inode::{Fetch, Inode, Lease};
+use crate::inode::{Fetch, Inode};
+use crate::lease::hold::Lease;
 use crate::plan::NEED_MS;
 use crate::power::Way;
 use crate::power::deliver::verify;
@@ -366,7 +367,7 @@ pub(crate) async fn refresh(
         // Another lease may have brought a newer map meanwhile.
         return Err(err!(StaleVersion, "the lease under which {} was read is over", inode.id));
     }
-    if core.channels.contains_key(&index) || core.lease == Lease::None {
+    if core.channels.contains_key(&index) || core.hold.lease() == Lease::None {
         return Ok(core.source(index));
     }
     match record {

@@ -9,7 +9,7 @@ use ebb_types::{Error, ErrorKind, InodeId, Result};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 
-use crate::inode::{Inode, Lease};
+use crate::inode::{Inode, Registered};
 use crate::session::ATTEMPT;
 use crate::shared::Shared;
 
@@ -154,7 +154,7 @@ impl Shared {
         if let Some(inode) = self.find(id) {
             let mut core = inode.core.lock();
             core.attr_stale = true;
-            if core.open_count == 0 && (core.registered || core.maybe_registered) {
+            if core.open_count == 0 && core.registered.may_be() {
                 // It may have lost its last name: nothing here keeps it alive.
                 self.return_closed(id);
             }
@@ -173,7 +173,7 @@ impl Shared {
             }
             let core = inode.core.lock();
             // An open that is under way may have been answered by the process before.
-            if core.registered || core.maybe_registered || core.open_count > 0 {
+            if core.registered.may_be() || core.open_count > 0 {
                 open.push(inode.id.raw());
             }
         }
@@ -191,10 +191,7 @@ impl Shared {
         self.session.on_expired();
         self.returns.forget_thrown_away();
         self.locks.on_session_lost();
-        let is_concerned = |inode: &Arc<Inode>| {
-            let core = inode.core.lock();
-            core.lease != Lease::None || core.sharing.is_some()
-        };
+        let is_concerned = |inode: &Arc<Inode>| !inode.core.lock().hold.is_nothing();
         let lost: Vec<Arc<Inode>> = self.inodes().into_iter().filter(is_concerned).collect();
         self.end_stays();
         let mut paths = self.known.paths(&lost.iter().map(|inode| inode.id).collect());
@@ -239,9 +236,8 @@ impl Shared {
             .iter()
             .filter(|inode| {
                 let mut core = inode.core.lock();
-                core.registered = core.open_count > 0;
-                core.maybe_registered = false;
-                core.registered
+                core.registered = if core.open_count > 0 { Registered::Yes } else { Registered::No };
+                core.registered.may_be()
             })
             .map(|inode| inode.id.raw())
             .collect();

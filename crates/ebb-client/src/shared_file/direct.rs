@@ -14,8 +14,9 @@ use ebb_types::{Error, ErrorKind, Result, err};
 use ebb_wire::pb;
 
 use crate::client::Client;
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
 use crate::lease::Entry;
+use crate::lease::hold::Lease;
 use crate::plan::grants_needed;
 use crate::shared::Shared;
 use crate::types::{Handle, Privileges};
@@ -86,7 +87,7 @@ impl Client {
                 core.map.get(index).is_some_and(|record| record.id == part.metablock)
             };
             let is_granted = grants_needed(&core.map, core.geometry(), offset, end).is_empty();
-            if core.lease != Lease::Write || !is_granted || !indexes.iter().zip(parts).all(is_same) {
+            if core.hold.lease() != Lease::Write || !is_granted || !indexes.iter().zip(parts).all(is_same) {
                 return Ok(false);
             }
             // What was written before comes before.

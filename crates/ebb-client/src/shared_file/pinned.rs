@@ -11,8 +11,9 @@ use ebb_wire::pb;
 
 use crate::client::Client;
 use crate::handles::OpenFile;
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
 use crate::lease::Entry;
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::types::{Handle, SetAttr};
 use crate::write::drive::drive;
@@ -23,7 +24,7 @@ impl Client {
     pub async fn hold(&self, handle: Handle) -> Result<Epoch> {
         let file = self.shared().handles.get(handle)?;
         match self.shared().enter(&file.inode, Lease::Write, None).await? {
-            Entry::Lease(_gate) => Ok(file.inode.core.lock().epoch),
+            Entry::Lease(_gate) => Ok(file.inode.core.lock().hold.epoch()),
             Entry::Proxy(_) => Err(err!(Internal, "the proxy's own session was sent to a proxy")),
         }
     }
@@ -38,17 +39,13 @@ impl Client {
     /// that, and it is not lost before the master says so.
     #[must_use]
     pub fn is_held(&self, inode: InodeId, epoch: Epoch) -> bool {
-        let is_held = |inode: Arc<Inode>| {
-            let core = inode.core.lock();
-            core.lease == Lease::Write && core.epoch == epoch
-        };
-        self.shared().find(inode).is_some_and(is_held)
+        self.shared().find(inode).is_some_and(|inode| inode.core.lock().hold.is_write_of(epoch))
     }
 
     /// Whether the lease of this epoch was the last one, and went back with everything synced and committed.
     #[must_use]
     pub fn was_given_back(&self, inode: InodeId, epoch: Epoch) -> bool {
-        self.shared().find(inode).is_some_and(|inode| inode.core.lock().given_back == Some(epoch))
+        self.shared().find(inode).is_some_and(|inode| inode.core.lock().hold.was_given_back(epoch))
     }
 
     /// The length of an open file as its lease holder knows it; what it says without a lease is of no use.
@@ -85,7 +82,7 @@ impl Client {
 impl Shared {
     /// Whether a handle that is pinned to `epoch` may be used.
     pub fn is_pinned(&self, core: &Core, epoch: Epoch) -> bool {
-        self.is_believed(core, Lease::Write) && core.epoch == epoch
+        self.is_believed(core, Lease::Write) && core.hold.is_write_of(epoch)
     }
 
     fn pin(&self, file: &OpenFile, epoch: Epoch) -> Handle {
@@ -122,21 +119,21 @@ type Goal = Vec<(u64, u64, Version)>;
 
 fn stage_all(inode: &Inode) -> Result<(Epoch, Goal)> {
     let mut core = inode.core.lock();
-    if core.lease != Lease::Write {
+    if core.hold.lease() != Lease::Write {
         return Err(err!(Io, "{}: the write lease was lost", inode.id));
     }
     core.stage(0, u64::MAX);
     let unreceived = core.channels.iter().filter(|(_, channel)| channel.received() < channel.last);
     let goal = unreceived.map(|(index, channel)| (*index, channel.serial, channel.last)).collect();
-    Ok((core.epoch, goal))
+    Ok((core.hold.epoch(), goal))
 }
 
 fn is_passed_on(inode: &Inode, epoch: Epoch, goal: &Goal) -> Result<bool> {
     let core = inode.core.lock();
-    if core.given_back == Some(epoch) {
+    if core.hold.was_given_back(epoch) {
         return Ok(true);
     }
-    if core.lease != Lease::Write || core.epoch != epoch {
+    if !core.hold.is_write_of(epoch) {
         return Err(err!(Io, "{}: the write lease was lost before every member had received a write", inode.id));
     }
     for (index, serial, version) in goal {

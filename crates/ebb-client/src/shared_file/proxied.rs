@@ -19,11 +19,12 @@ use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
 
 use crate::handles::OpenFile;
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
 use crate::lease::Taken;
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::shared_file::put::Directly;
-use crate::shared_file::sharing::{End, Fate, Request, Sharing, is_worth_repeating, unknown};
+use crate::shared_file::sharing::{End, Fate, Request, Sharing, Stay, is_worth_repeating, unknown};
 use crate::types::{Allocate, Privileges};
 use crate::write::Place;
 
@@ -60,9 +61,8 @@ impl Shared {
         match self.connector.channel(&proxy.address).call(&message, ATTEMPT).await {
             Ok(reply) => {
                 let mut core = inode.core.lock();
-                if core.lease == Lease::None && core.sharing.is_none() {
-                    let (address, boot, epoch) = (proxy.address.clone(), reply.boot, reply.epoch);
-                    core.sharing = Some(Sharing { address, boot, epoch, written: 0, synced: 0 });
+                if core.hold.is_nothing() {
+                    core.hold.join(Stay { boot: reply.boot, epoch: reply.epoch }, proxy.address.clone());
                 }
             }
             Err(error) => {
@@ -208,12 +208,12 @@ impl Shared {
 
     async fn sync_shared_with(self: &Arc<Self>, inode: &Arc<Inode>, commit: bool) -> Result<()> {
         loop {
-            let Some(sharing) = inode.core.lock().sharing.clone() else { return Ok(()) };
+            let Some(sharing) = inode.core.lock().hold.sharing().cloned() else { return Ok(()) };
             let sync = shared_op::Sync { commit, answered: Some(sharing.written) };
             match self.ask_shared(inode, &sharing, Op::Sync(sync)).await {
                 Ok(Outcome::Done(_)) => {
                     let mut core = inode.core.lock();
-                    if let Some(now) = core.sharing.as_mut().filter(|now| now.is_same(&sharing)) {
+                    if let Some(now) = core.hold.during(&sharing.stay) {
                         now.synced = now.synced.max(sharing.written);
                     }
                     return Ok(());
@@ -262,7 +262,7 @@ impl Shared {
             // Nothing was done: its direct bytes were given up.
             (Outcome::Done(answer), _) if answer.reply.expired => Ok(Outcome::Done(answer)),
             (done, _) => {
-                let lost = inode.core.lock().on_changed(sharing, inode.id);
+                let lost = inode.core.lock().on_changed(&sharing.stay, inode.id);
                 if lost {
                     self.warn_of_loss(inode);
                 }
@@ -290,9 +290,9 @@ impl Shared {
             session: request.session.raw(),
             request: request.number,
             acknowledged: 0,
-            boot: sharing.boot,
+            boot: sharing.stay.boot,
             inode: inode.id.raw(),
-            epoch: sharing.epoch,
+            epoch: sharing.stay.epoch,
             op: Some(op),
         };
         loop {
@@ -344,7 +344,7 @@ impl Shared {
         sharing: &Sharing,
         reply: pb::SharedOpReply,
     ) -> Result<pb::SharedOpReply, Left> {
-        if reply.boot != sharing.boot {
+        if reply.boot != sharing.stay.boot {
             self.leave(inode, sharing, End::Lost);
             return Err(Left::Another);
         }
@@ -360,7 +360,7 @@ impl Shared {
 
     /// Whether the file is still where it was, as the master knows it; if this client has a lease on it now, it is not.
     async fn is_still_there(self: &Arc<Self>, inode: &Arc<Inode>, sharing: &Sharing) -> Result<bool> {
-        let is_joined = || inode.core.lock().sharing.as_ref().is_some_and(|now| now.is_same(sharing));
+        let is_joined = || inode.core.lock().hold.during(&sharing.stay).is_some();
         if !is_joined() {
             return Ok(false);
         }
@@ -370,7 +370,7 @@ impl Shared {
             return Ok(false);
         }
         match self.take_lease(inode, Lease::Read, None).await? {
-            Taken::Proxy(proxy) if proxy.boot == sharing.boot => Ok(true),
+            Taken::Proxy(proxy) if proxy.boot == sharing.stay.boot => Ok(true),
             Taken::Proxy(_) => {
                 self.leave(inode, sharing, End::Lost);
                 Ok(false)
@@ -388,9 +388,9 @@ impl Shared {
             session: session.raw(),
             request: 0,
             acknowledged: self.requests.repeatable(session).acknowledged(),
-            boot: sharing.boot,
+            boot: sharing.stay.boot,
             inode: inode.id.raw(),
-            epoch: sharing.epoch,
+            epoch: sharing.stay.epoch,
             op: Some(Op::Sync(shared_op::Sync { commit: false, answered: None })),
         };
         let asked = self.connector.channel(&sharing.address).call(&message, END_ASKED).await;
@@ -403,7 +403,7 @@ impl Shared {
     /// A stay is over, if it is the one that the file's state is about.
     fn leave(&self, inode: &Inode, sharing: &Sharing, end: End) {
         let mut core = inode.core.lock();
-        if !core.sharing.as_ref().is_some_and(|now| now.is_same(sharing)) {
+        if core.hold.during(&sharing.stay).is_none() {
             return;
         }
         let lost = core.end_sharing(end, inode.id);
@@ -438,7 +438,7 @@ impl Shared {
     /// Everything that was written to a file, here or through the proxy, is synced.
     pub async fn sync_everywhere(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         self.flush(inode).await?;
-        let unsynced = inode.core.lock().sharing.as_ref().is_some_and(Sharing::is_unsynced);
+        let unsynced = inode.core.lock().hold.is_unsynced();
         if unsynced { self.sync_shared(inode).await } else { Ok(()) }
     }
 }

@@ -62,7 +62,7 @@ impl Shared {
         if parts.iter().map(|part| part.length).sum::<u64>() != data.len() as u64 {
             return Err(err!(Protocol, "a proxy gave places for another write than this"));
         }
-        let put = self.put_all(ticket, sharing.epoch, &parts, data).await;
+        let put = self.put_all(ticket, sharing.stay.epoch, &parts, data).await;
         if let Err(error) = &put {
             tracing::debug!(inode = %inode.id, %error, "a direct write goes by way of the proxy");
         }

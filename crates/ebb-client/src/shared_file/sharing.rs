@@ -9,15 +9,22 @@ use std::collections::BTreeSet;
 use ebb_types::{ErrorKind, InodeId, SessionId};
 use parking_lot::Mutex;
 
-/// One stay of a file at a proxy.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Sharing {
-    /// Where the proxy listens.
-    pub address: String,
-    /// Its process.
+/// What names a stay of a file at a proxy. Operations sent to one stay mean nothing to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stay {
+    /// The proxy's process.
     pub boot: u64,
     /// The epoch under which it holds the file.
     pub epoch: u64,
+}
+
+/// The part of this client in a file that stays at a proxy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Sharing {
+    /// Which stay it is.
+    pub stay: Stay,
+    /// Where the proxy listens.
+    pub address: String,
     /// Changes that were answered.
     pub written: u64,
     /// How many of them are known to be synced.
@@ -25,14 +32,9 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
-    /// Whether it is the same stay: operations sent to one mean nothing to the other.
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.stay() == other.stay()
-    }
-
-    /// What names the stay: the proxy's process, and the epoch.
-    pub fn stay(&self) -> (u64, u64) {
-        (self.boot, self.epoch)
+    /// At the beginning: nothing was written yet.
+    pub fn new(stay: Stay, address: String) -> Self {
+        Self { stay, address, written: 0, synced: 0 }
     }
 
     /// Whether something was written that is not known to be synced.
@@ -168,11 +170,11 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_after_the_end_of_its_stay_is_not_forgotten() {
-        let stay = Sharing { address: "p:1".into(), boot: 3, epoch: 5, written: 0, synced: 0 };
+        let stay = Stay { boot: 3, epoch: 5 };
         for (end, told) in [(End::Kept, false), (End::Lost, true)] {
             let inode = Inode::new(InodeId::new(7));
             let mut core = inode.core.lock();
-            core.sharing = Some(stay.clone());
+            core.hold.join(stay, "p:1".into());
             assert!(!core.end_sharing(end, inode.id), "nothing was answered yet");
             assert_eq!(core.on_changed(&stay, inode.id), told, "{end:?}");
             assert_eq!(core.sticky.latest() > 0, told, "{end:?}");

@@ -9,7 +9,7 @@ use ebb_types::InodeId;
 use ebb_wire::pb;
 
 use super::harness::{Cluster, create, pattern, read_all, root, run, run_planted};
-use crate::inode::Lease;
+use crate::lease::hold::Lease;
 use crate::lease::idle::may_lower;
 use crate::{Access, Client};
 
@@ -85,7 +85,7 @@ fn a_lowered_lease_is_a_read_lease_with_everything_that_was_cached() {
         let made = make_files(&one).await;
         let before = one.get_attr(&root(), made[3]).await.unwrap();
         cluster.world.sleep(REST).await;
-        let lease = |inode: InodeId| one.shared().find(inode).unwrap().core.lock().lease;
+        let lease = |inode: InodeId| one.shared().find(inode).unwrap().core.lock().hold.lease();
         assert_eq!((lease(made[0]), lease(made[3])), (Lease::Write, Lease::Read));
         let kept = one.shared().kept_attr(made[3]).expect("attributes need not be asked for");
         assert_eq!((kept.size, kept.mtime_ns), (before.size, before.mtime_ns));
@@ -165,7 +165,7 @@ fn leases_that_may_have_gone_back_are_not_believed() {
         let files: Vec<_> = made.iter().filter_map(|inode| shared.find(*inode)).collect();
         drop(shared.lower(shared.shut(&files, may_lower)).await);
         assert_eq!(shared.session.name().generation, generation, "nothing was heard of the session's end");
-        let leases: Vec<Lease> = files.iter().map(|inode| inode.core.lock().lease).collect();
+        let leases: Vec<Lease> = files.iter().map(|inode| inode.core.lock().hold.lease()).collect();
         assert_eq!(leases[0], Lease::Write);
         assert!(leases[1..].iter().all(|lease| *lease == Lease::None), "{leases:?}");
         cluster.master.thaw();

@@ -130,7 +130,7 @@ fn a_lease_that_had_gone_back_before_it_was_lost_is_not_waited_for() {
             let shared = client.shared();
             let file = shared.inode(inode);
             shared.commit_one(&file, false).await.unwrap();
-            let epoch = file.core.lock().epoch.raw();
+            let epoch = file.core.lock().hold.epoch().raw();
             let release =
                 pb::CommitFile { inode: inode.raw(), epoch, size: LEN as u64, release: true, ..Default::default() };
             shared.own_meta(Op::Commit(Commit { files: vec![release] })).await.unwrap();

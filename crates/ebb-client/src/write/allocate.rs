@@ -6,8 +6,9 @@ use ebb_types::{Credentials, Result, Version, err};
 use ebb_wire::pb;
 
 use crate::handles::OpenFile;
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
 use crate::lease::Entry;
+use crate::lease::hold::Lease;
 use crate::read::fetch;
 use crate::shared::Shared;
 use crate::types::{Allocate, SetAttr};
@@ -75,7 +76,7 @@ impl Shared {
         }
         let (gone, before) = {
             let mut core = inode.core.lock();
-            if core.lease != Lease::Write {
+            if core.hold.lease() != Lease::Write {
                 return Err(err!(Io, "{}: the write lease was lost", inode.id));
             }
             // What was written before goes out before: the ranges that stay, and in their order.
@@ -145,7 +146,7 @@ impl Shared {
     async fn seek_in(self: &Arc<Self>, inode: &Arc<Inode>, at: u64, edge: u64, hole: bool) -> Result<Option<u64>> {
         let (source, span) = {
             let core = inode.core.lock();
-            if core.lease == Lease::None {
+            if core.hold.lease() == Lease::None {
                 // Without it nothing is known, not even that there is a hole.
                 return Err(err!(Io, "{}: the lease was lost while data was looked for", inode.id));
             }

@@ -11,13 +11,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::{ErrorKind, InodeId, Result};
+use ebb_types::{Epoch, ErrorKind, InodeId, Result};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Commit, Op};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard, Semaphore};
 
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 
 /// Files flushed at a time.
@@ -164,7 +165,7 @@ fn start_flushes(shared: &Arc<Shared>, permits: &Arc<Semaphore>) {
                     tracing::debug!(inode = %id, %error, "background flush");
                     let held = shared.find(id).is_some_and(|inode| {
                         let core = inode.core.lock();
-                        core.lease == Lease::Write || core.sharing.is_some()
+                        core.hold.lease() == Lease::Write || core.hold.sharing().is_some()
                     });
                     if held && !shared.closing.load(Ordering::Relaxed) {
                         state.dirty.insert(id, shared.runtime.now());
@@ -260,7 +261,7 @@ impl Shared {
             ErrorKind::Stale => self.queue.mark(inode.id, self.runtime.now()),
             ErrorKind::NotFound => {
                 // The file is gone, and with it what was written to it. Its number is never given again.
-                self.drop_held(inode, inode.core.lock(), |core, _| core.lost_epoch = None);
+                self.drop_held(inode, inode.core.lock(), |core, _| core.hold.forget_lost());
             }
             _ => self.lose_lease(inode, error),
         }
@@ -269,7 +270,7 @@ impl Shared {
 
 /// What to say of a file. Nothing, if there is nothing new and the lease stays.
 pub(crate) fn build(id: InodeId, core: &Core, release: bool) -> Option<pb::CommitFile> {
-    if core.lease != Lease::Write || (!release && !core.uncommitted) {
+    if core.hold.lease() != Lease::Write || (!release && !core.uncommitted) {
         return None;
     }
     let attr = core.attr.as_ref()?;
@@ -277,7 +278,7 @@ pub(crate) fn build(id: InodeId, core: &Core, release: bool) -> Option<pb::Commi
     let committed_size = core.durable.map_or(attr.size, |durable| durable.size);
     Some(pb::CommitFile {
         inode: id.raw(),
-        epoch: core.epoch.raw(),
+        epoch: core.hold.epoch().raw(),
         size: committed_size,
         mtime_ns: core.durable.map_or(0, |durable| durable.mtime_ns),
         metablocks,
@@ -291,7 +292,7 @@ pub(crate) fn build(id: InodeId, core: &Core, release: bool) -> Option<pb::Commi
 
 /// Takes a commit into account. True: there is more to commit.
 pub(crate) fn note_committed(core: &mut Core, file: &pb::CommitFile) -> bool {
-    if core.lease != Lease::Write || core.epoch.raw() != file.epoch {
+    if !core.hold.is_write_of(Epoch::new(file.epoch)) {
         return false;
     }
     for committed in &file.metablocks {

@@ -12,7 +12,8 @@ use ebb_power::drain;
 use ebb_types::{NodeId, Result};
 use tokio::sync::MutexGuard;
 
-use crate::inode::{Core, Inode, Lease};
+use crate::inode::{Core, Inode};
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 
 /// Between two looks, unless something is given back before; and at least, for a look counts everything.
@@ -82,7 +83,7 @@ impl Shared {
         let mut waiting: BTreeMap<u64, u64> = BTreeMap::new();
         for inode in self.inodes() {
             let core = inode.core.lock();
-            if core.lease != Lease::Write {
+            if core.hold.lease() != Lease::Write {
                 continue;
             }
             for (offset, len) in core.dirty.pieces() {

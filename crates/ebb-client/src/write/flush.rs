@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ebb_types::{Epoch, Result, Version, err};
 
-use crate::inode::{Durable, Inode, Lease};
+use crate::inode::{Durable, Inode};
+use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::write::drive::drive;
 
@@ -81,7 +82,7 @@ impl Shared {
 /// Stages what is dirty and asks for syncs. None: there is no write lease.
 pub(crate) fn stage_and_ask(inode: &Inode) -> Option<Goal> {
     let mut core = inode.core.lock();
-    if core.lease != Lease::Write {
+    if core.hold.lease() != Lease::Write {
         return None;
     }
     core.stage(0, u64::MAX);
@@ -93,7 +94,7 @@ pub(crate) fn stage_and_ask(inode: &Inode) -> Option<Goal> {
         }
     }
     Some(Goal {
-        epoch: core.epoch,
+        epoch: core.hold.epoch(),
         size_generation: core.attr.as_ref().map_or(0, |attr| attr.size_generation),
         size: core.size,
         mtime_ns: core.mtime_ns,
@@ -104,9 +105,9 @@ pub(crate) fn stage_and_ask(inode: &Inode) -> Option<Goal> {
 /// Whether the goal is reached; then it is noted what a commit may tell.
 fn check(inode: &Inode, goal: &Goal) -> Result<bool> {
     let mut core = inode.core.lock();
-    if core.lease != Lease::Write || core.epoch != goal.epoch {
+    if !core.hold.is_write_of(goal.epoch) {
         // Everything is synced before a lease goes back; whoever waited for that is woken after it may have gone.
-        if core.given_back == Some(goal.epoch) {
+        if core.hold.was_given_back(goal.epoch) {
             return Ok(true);
         }
         return Err(err!(Io, "{}: the write lease was lost before everything was synced", inode.id));

@@ -13,7 +13,7 @@ use ebb_types::deadlines::WRITE_DEADLINE;
 use ebb_types::{ErrorKind, Result, Version, bail, err};
 use ebb_wire::pb;
 
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
 use crate::shared::Shared;
 use crate::write::flush::{Goal, stage_and_ask};
 use crate::write::members;
@@ -92,7 +92,7 @@ impl Shared {
             bail!(SessionExpired, "leases may not be believed now");
         }
         let mut core = inode.core.lock();
-        if core.lease != Lease::Write || core.epoch != goal.epoch() {
+        if !core.hold.is_write_of(goal.epoch()) {
             bail!(StaleEpoch, "the write lease was lost");
         }
         for (index, serial, logged, cut) in lack.marks {

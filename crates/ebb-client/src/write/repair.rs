@@ -153,7 +153,7 @@ fn sentence(told: &[(u64, Error)]) -> String {
 /// Has every member that is well sync what it received. Each is asked, also one that has synced everything: it may have lost it
 /// since, and a set that leaves out another member counts on it. False: the channel is gone.
 async fn sync_rest(target: &Target) -> Result<bool> {
-    let epoch = target.inode.core.lock().epoch;
+    let epoch = target.inode.core.lock().hold.epoch();
     let known = target.with(|channel| (channel.id, channel.settled, channel.peers.clone()));
     let Some((id, settled, peers)) = known else { return Ok(false) };
     for (place, peer) in peers.iter().enumerate() {
@@ -198,7 +198,7 @@ fn has_settled(reply: &pb::SyncReplicasReply, settled: Version) -> bool {
 }
 
 fn survey(target: &Target) -> Option<Scene> {
-    let epoch = target.inode.core.lock().epoch.raw();
+    let epoch = target.inode.core.lock().hold.epoch().raw();
     let now = target.shared.runtime.now();
     target.with(|channel| {
         // Two at a time would be one too many: one that is only slow stays where another has failed.

@@ -6,8 +6,9 @@ use ebb_types::{Credentials, Epoch, ErrorKind, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{self, Op, Trim};
 
-use crate::inode::{Inode, Lease};
+use crate::inode::Inode;
 use crate::lease::Taken;
+use crate::lease::hold::Lease;
 use crate::names::kept::Changed;
 use crate::session::masters::is_transient;
 use crate::shared::Shared;
@@ -41,8 +42,9 @@ impl Shared {
         match set.size {
             Some(size) => self.set_size(credentials, id, op, Wanted { size, pinned }).await,
             None => {
-                let sharing =
-                    self.find(id).and_then(|inode| inode.core.lock().sharing.clone().map(|at| (inode.clone(), at)));
+                let sharing = self
+                    .find(id)
+                    .and_then(|inode| inode.core.lock().hold.sharing().cloned().map(|at| (inode.clone(), at)));
                 if let Some((inode, sharing)) = sharing.filter(|_| sets_mtime(&op))
                     && let Some(attr) = self.set_shared(&inode, &sharing, credentials, op.clone()).await?
                 {
@@ -110,7 +112,7 @@ impl Shared {
         loop {
             self.session.ensure_trusted().await?;
             let gate = inode.gate.write().await;
-            let sharing = inode.core.lock().sharing.clone().filter(|_| wanted.pinned.is_none());
+            let sharing = inode.core.lock().hold.sharing().cloned().filter(|_| wanted.pinned.is_none());
             if let Some(sharing) = sharing {
                 drop(gate);
                 if let Some(attr) = self.set_shared(&inode, &sharing, credentials, op.clone()).await? {
@@ -164,7 +166,7 @@ impl Shared {
             self.flush(inode).await?;
             let mut core = inode.core.lock();
             // A lease that was lost meanwhile took with it what there was to commit.
-            if core.lease == Lease::Write {
+            if core.hold.lease() == Lease::Write {
                 core.trimmed = true;
                 core.uncommitted = true;
                 drop(core);
@@ -216,7 +218,7 @@ impl Shared {
 /// Tells what is synced, and by which versioned write the members will be cut.
 fn describe_cut(inode: &Inode, op: &mut meta_op::SetAttr, size: u64) {
     let mut core = inode.core.lock();
-    op.epoch = core.epoch.raw();
+    op.epoch = core.hold.epoch().raw();
     let span = core.geometry().metablock_size;
     let (index, edge) = (size / span, size % span);
     op.committed = core.uncommitted_metablocks();
