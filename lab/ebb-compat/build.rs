@@ -1,7 +1,7 @@
-//! Reads the message definitions of the release before and of this one, generates the types of the former, and a list of both by
-//! name. Needs `protoc` (Debian: protobuf-compiler).
+//! Reads the message definitions of the previous release and of this one. Generates the types of the previous one, and
+//! a list of both by name. Needs `protoc` (Debian: protobuf-compiler).
 
-#![expect(clippy::disallowed_methods, reason = "what a build script writes is made anew by the next build")]
+#![expect(clippy::disallowed_methods, reason = "the next build makes a build script's output anew")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Everything that a folder defines.
+/// All definitions of a folder.
 fn load(folder: &Path) -> std::io::Result<FileDescriptorSet> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {

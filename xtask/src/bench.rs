@@ -1,9 +1,11 @@
-//! Measures, beside references of the same run: a number alone says as much about the machine as about the code.
+//! Measurements beside references of the same run, because a number alone depends on the machine as much as on the
+//! code.
 //!
-//! Three kinds of figures. The *machine*: what disk, loopback and page cache give. The *load* of `load.rs`, put on a cluster's
-//! mount, on the disk and on a mount that does nothing, with the processor time of each process that serves it. And
-//! *programs* (`examples/` of the crates), run only when they are named, whose output is passed on as it is. A run measures everything [`ROUNDS`] times,
-//! round by round, so that a busy minute touches all alike, and prints medians with the spread.
+//! Three kinds of figures. The *machine*: speeds of disk, loopback and page cache. The *load* of `load.rs`, on a
+//! cluster's mount, on the disk and on a mount that does nothing, with the processor time of each process that serves
+//! it. And *programs* (`examples/` of the crates), which run only by name, with their output passed on unchanged. A run
+//! measures everything [`ROUNDS`] times, round by round, so that a busy minute affects all figures equally. It prints
+//! medians with the spread.
 
 use std::collections::BTreeMap;
 use std::io::Result;
@@ -34,14 +36,14 @@ use report::Line;
 /// Measurements of each figure.
 const ROUNDS: usize = 3;
 
-/// Something to measure of the machine.
+/// A figure of the machine.
 struct Row {
     name: &'static str,
     unit: &'static str,
     measure: fn() -> Result<f64>,
 }
 
-/// Every one, in the order of the table.
+/// All figures of the machine, in the order of the table.
 fn rows() -> Vec<Row> {
     vec![
         Row { name: "loopback tcp, 1 MiB writes", unit: "GiB/s", measure: loopback::throughput },
@@ -53,7 +55,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// What was asked for.
+/// The options of the command.
 #[derive(Default)]
 struct Ask<'a> {
     filter: &'a str,
@@ -61,7 +63,7 @@ struct Ask<'a> {
     quick: bool,
 }
 
-/// Measures everything, or what has `NAME` in its name. None: a wrong word.
+/// Measures all figures, or those with `NAME` in their name. `None`: an unknown argument.
 pub fn run(words: &[&str]) -> Option<bool> {
     let mut ask = Ask::default();
     for word in words {
@@ -78,7 +80,7 @@ pub fn run(words: &[&str]) -> Option<bool> {
     }))
 }
 
-/// Prints what was measured, and runs programs that were named.
+/// Prints the measurements, and runs the named programs.
 fn show(ask: &Ask<'_>, lines: &[Line]) -> Result<bool> {
     let programs = if ask.json || ask.filter.is_empty() { Vec::new() } else { programs(ask.filter)? };
     match lines {
@@ -106,7 +108,7 @@ fn measure(ask: &Ask<'_>) -> Result<Vec<Line>> {
             values.push((row.measure)()?);
         }
         for part in &parts {
-            // Many files once are enough.
+            // The part with many files runs only once.
             if *part == Part::Memory && round > 1 {
                 continue;
             }
@@ -165,7 +167,7 @@ impl Loads {
     }
 }
 
-/// Builds what is measured, without checks for developers, and starts it.
+/// Builds the measured programs without debug assertions, and starts them.
 fn start() -> Result<Vec<Place>> {
     build(&["--bin", "ebb"])?;
     build(&["-p", "ebb-fuse", "--example", "bare"])?;
@@ -187,7 +189,7 @@ fn build(words: &[&str]) -> Result<()> {
     Err(std::io::Error::other(format!("building {} failed", words.join(" "))))
 }
 
-/// Where cargo builds.
+/// Cargo's target directory.
 fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::tree::root().join("target"), Into::into)
 }

@@ -1,5 +1,5 @@
-//! What CI runs, and anybody can: all of `verify`, then the suites on a real mount, the peers that power is switched by, and
-//! some real software on a mount, and a few power cuts.
+//! The checks of CI: all of `verify`, then the suites on a real mount, the peers that switch power, some real software
+//! on a mount, and a few power cuts.
 
 use crate::step::{Step, run_all};
 use crate::tree::{Tree, root};
@@ -22,7 +22,7 @@ pub fn run() -> bool {
     let peers = root().join(PEERS).display().to_string();
     let suites = suites.iter().map(|script| Step::program("suite", &[script]));
     let steps: Vec<Step> = suites.chain([Step::program("peers", &[&peers])]).collect();
-    // All of them, whatever comes of the first.
+    // All of them run, even if the first one fails.
     let passed = [run_all(&steps), software::run(&software::SHORT), powercut::run_short(), verified];
     passed.iter().all(|good| *good)
 }

@@ -1,8 +1,8 @@
-//! The writing twin of `verify`.
+//! The counterpart of `verify` that writes.
 
 use crate::step::{Step, run_all};
 
-/// Repairs what can be repaired without thought.
+/// Makes the repairs that need no decision.
 pub fn run() -> bool {
     run_all(&[
         Step::cargo(

@@ -1,21 +1,21 @@
-//! `cargo xtask`: what people and CI run on the workspace, in Rust instead of shell, with std alone.
+//! `cargo xtask`: the programs that people and CI run on the workspace, in Rust instead of shell, with std alone.
 //!
 //! | command | does | writes |
 //! |---|---|---|
 //! | `verify` | format check, clippy, tidy, tests, docs | nothing in the tree |
 //! | `fix` | format, clippy's own repairs | sources |
-//! | `tidy` | what compilers do not check: the map, dependency arrows, invariants, links, words | nothing |
+//! | `tidy` | checks that compilers do not make: the map, dependency arrows, invariants, links, words | nothing |
 //! | `bench` | measures a cluster's mount and its parts, beside references of the same run | scratch files in the target directory |
 //! | `software` | databases, git, builds and other programs on a real mount and on the host (`tests/software`) | Debian's packages |
-//! | `powercut` | cuts the power of nodes and of the master on loop-mounted file systems while programs write; reads back what was acknowledged | the target directory, loop devices |
-//! | `upgrade --from PROGRAM` | a cluster whose processes are exchanged, one by one, for those of another build and back | the target directory |
+//! | `powercut` | cuts the power of nodes and of the master on loop-mounted file systems while programs write; reads acknowledged data back | the target directory, loop devices |
+//! | `upgrade --from PROGRAM` | exchanges the processes of a cluster, one by one, for those of another build and back | the target directory |
 //! | `ci` | `verify`, then the suites on a real mount (`tests/posix/*.sh`), a selection of `software`, five power cuts | the target directory |
 //!
 //! Exit codes: 0 good, 1 something was found, 2 usage.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "a program at the rim: it works on the machine itself"
+    reason = "a program outside the product: it works on the machine itself"
 )]
 
 mod bench;

@@ -2,13 +2,13 @@
 //! program writes; everything that an fsync had acknowledged is read back.
 //!
 //! Killing a process is no power cut, for its page cache stays. Here each directory is an XFS or ext4 image on a loop
-//! device, and the kernel is told to forget it at once, log included (`XFS_IOC_GOINGDOWN`, which ext4 takes too): no
+//! device, and the kernel is ordered to drop it at once, log included (`XFS_IOC_GOINGDOWN`, which ext4 takes too): no
 //! byte that was not synced gets there any more. Then the processes are killed, the image is mounted again, which
-//! replays its journal, and the cluster starts on what is left.
+//! replays its journal, and the cluster starts from that state.
 //!
-//! [`image`] has the disks, [`cluster`] the processes, [`writer`] writes and keeps the ledger of what was acknowledged,
-//! which is in memory and so on no disk that is cut, [`record`] says what each byte must be, [`check`] reads it back,
-//! [`kernel`] has the two calls that std lacks.
+//! [`image`] has the disks, [`cluster`] the processes, [`writer`] writes and keeps the ledger of acknowledged writes,
+//! which is in memory and so on no disk that is cut, [`record`] defines the value of each byte, [`check`] reads
+//! everything back, [`kernel`] has the two calls that std lacks.
 
 mod check;
 mod cluster;
@@ -28,18 +28,18 @@ use self::record::Ledger;
 use crate::step::Step;
 use crate::tree::root;
 
-/// Cuts of the long form and of the one that CI runs.
+/// Number of cuts of the long form, and of the short one for CI.
 const LONG: usize = 100;
 const SHORT: usize = 5;
 
-/// How long writers write before a cut: from, and up to so much more.
+/// Time for which writers write before a cut: the minimum, and the most that is added to it.
 const WRITE_MIN: Duration = Duration::from_millis(400);
 const WRITE_SPREAD_MS: u64 = 1200;
 
-/// What a sentence says when something went wrong.
+/// An error is a sentence.
 type Result<T> = std::result::Result<T, String>;
 
-/// Whose power fails.
+/// The machines that lose their power.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cut {
     /// One node, while all else goes on.
@@ -53,7 +53,7 @@ enum Cut {
 }
 
 impl Cut {
-    /// The kinds take turns, and the nodes among themselves.
+    /// The kinds of cuts take turns, and so do the nodes.
     fn nth(number: usize) -> Self {
         match number % 4 {
             0 => Self::Node(number / 4 % cluster::NODES + 1),
@@ -91,14 +91,14 @@ impl fmt::Display for Cut {
     }
 }
 
-/// What was asked for.
+/// The options of the command.
 struct Plan {
     cuts: usize,
     systems: Vec<FileSystem>,
     seed: u64,
 }
 
-/// What was seen.
+/// The results of the cuts.
 #[derive(Default)]
 struct Counts {
     cuts: usize,
@@ -106,7 +106,7 @@ struct Counts {
     lost: u64,
 }
 
-/// The command; none: the words are not understood.
+/// The command. `None`: unknown arguments.
 pub fn run(words: &[&str]) -> Option<bool> {
     let mut plan = Plan { cuts: LONG, systems: FileSystem::ALL.to_vec(), seed: 1 };
     let mut words = words.iter();
@@ -126,7 +126,7 @@ pub fn run(words: &[&str]) -> Option<bool> {
     Some(carry_out(&plan))
 }
 
-/// The form that CI runs. Where the machine does not allow it, it says so and that is all.
+/// The short form for CI. If the machine does not allow cuts, it prints a message and succeeds.
 pub fn run_short() -> bool {
     match possible() {
         Ok(()) => carry_out(&Plan { cuts: SHORT, systems: FileSystem::ALL.to_vec(), seed: 1 }),
@@ -175,7 +175,7 @@ fn carry_out(plan: &Plan) -> bool {
     let mut good = true;
     for (place, system) in plan.systems.iter().enumerate() {
         let share = plan.cuts / plan.systems.len() + usize::from(place < plan.cuts % plan.systems.len());
-        // Where there are few cuts, the next file system has the kinds that this one had not.
+        // With few cuts, the next file system gets the kinds of cuts that this one did not have.
         let first = plan.cuts / plan.systems.len() * place;
         if let Err(sentence) = cut_one(*system, first..first + share, plan.seed, &mut counts) {
             println!("powercut: {}: {sentence}", system.name());
@@ -199,7 +199,8 @@ fn carry_out(plan: &Plan) -> bool {
     good
 }
 
-/// Cuts on one kind of file system, each after the one before was looked at and every copy was made good.
+/// Cuts on one kind of file system. Each cut waits until the results of the one before were checked, and every copy is
+/// good again.
 fn cut_one(system: FileSystem, cuts: std::ops::Range<usize>, seed: u64, counts: &mut Counts) -> Result<()> {
     let scratch = scratch();
     image::clear(&scratch)?;
@@ -229,7 +230,7 @@ fn cut_one(system: FileSystem, cuts: std::ops::Range<usize>, seed: u64, counts: 
     cluster.end()
 }
 
-/// Writes, cuts, starts again, reads back. How many acknowledged records are lost.
+/// Writes, cuts, starts again and reads back. Returns the number of lost acknowledged records.
 fn cut_once(cluster: &mut Cluster, ledger: &mut Ledger, cut: Cut, span: Duration) -> Result<u64> {
     let mount = cluster.mount().to_owned();
     let written = writer::during(&mount, ledger, || {
@@ -237,7 +238,7 @@ fn cut_once(cluster: &mut Cluster, ledger: &mut Ledger, cut: Cut, span: Duration
         cluster.cut(&cut.disks(), cut.takes_mount())?;
         cluster.start_again()?;
         if !cut.takes_mount() {
-            // The mount has lived on: its writers go on for a while with who came back.
+            // The mount has survived: its writers go on for a while with the restarted processes.
             kernel::sleep(WRITE_MIN);
         }
         Ok(())

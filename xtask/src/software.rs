@@ -2,7 +2,7 @@
 
 use crate::step::Step;
 
-/// What CI runs, in minutes: all there are so far, in their short forms.
+/// The suites of CI, which take minutes: all present ones, in their short forms.
 pub const SHORT: [&str; 11] = [
     "sqlite",
     "sqlite-full",
@@ -17,7 +17,7 @@ pub const SHORT: [&str; 11] = [
     "rust-build",
 ];
 
-/// These suites; all of the folder if none is named.
+/// Runs these suites, or all of the folder if none is named.
 pub fn run(suites: &[&str]) -> bool {
     if !Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run() {
         return false;

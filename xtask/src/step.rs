@@ -1,10 +1,10 @@
-//! Runs one program of a longer job and says how it ended.
+//! Runs one program of a longer job and reports its result.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// A program with its arguments, and what of its output a person wants when it went well.
+/// A program with its arguments, and the part of its output that is shown on success.
 pub struct Step {
     /// Short name.
     pub name: &'static str,
@@ -17,7 +17,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// A cargo command that shows nothing when it went well.
+    /// A cargo command that shows nothing on success.
     pub fn cargo(name: &'static str, arguments: &[&str]) -> Self {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let command = [cargo.as_str()].iter().chain(arguments).map(|word| (*word).to_owned()).collect();
@@ -30,19 +30,19 @@ impl Step {
         Self { name, command, variables: Vec::new(), shows: |_| true }
     }
 
-    /// The same with a variable set.
+    /// Sets an environment variable for the step.
     pub fn with(mut self, name: &'static str, value: &'static str) -> Self {
         self.variables.push((name, value));
         self
     }
 
-    /// The same, showing these lines.
+    /// Shows these lines of the output.
     pub fn showing(mut self, shows: fn(&str) -> bool) -> Self {
         self.shows = shows;
         self
     }
 
-    /// Runs it in the workspace's root, both outputs in one stream, and says whether it went well.
+    /// Runs it in the workspace's root, with both outputs in one stream. True on success.
     pub fn run(&self) -> bool {
         println!("== {}", self.name);
         let started = Instant::now();
@@ -89,7 +89,7 @@ impl Step {
     }
 }
 
-/// Runs all, whatever comes of each: a person wants every finding of one run.
+/// Runs all steps, even after a failure, because a person wants every finding of one run.
 pub fn run_all(steps: &[Step]) -> bool {
     let failed: Vec<&str> = steps.iter().filter(|step| !step.run()).map(|step| step.name).collect();
     if !failed.is_empty() {

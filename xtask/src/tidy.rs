@@ -1,4 +1,4 @@
-//! What compilers do not check. Each file in `tidy/` is one check: a function from the tree to findings.
+//! Checks that compilers do not make. Each file in `tidy/` is one check: a function from the tree to findings.
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ mod unsafe_code;
 mod vague_names;
 mod words;
 
-/// Something to mend, and where.
+/// A problem and its place.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Finding {
     /// File, from the root.
     pub path: String,
     /// Line, or 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The problem and the remedy.
     pub what: String,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-/// All checks. Adding one: a file and a line.
+/// All checks. To add one: a file and a line.
 const CHECKS: &[(&str, Check)] = &[
     ("map", map::check),
     ("arrows", arrows::check),
@@ -65,7 +65,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("sentences", sentences::check),
 ];
 
-/// Runs every check and prints what each found.
+/// Runs every check and prints its findings.
 pub fn run() -> bool {
     println!("== tidy");
     let tree = match Tree::load() {

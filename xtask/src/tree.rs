@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Path from the root and text of every file that is tracked, or new and not ignored; files that are not text are
-/// left out.
+/// All text files that git tracks, or that are new and not ignored.
 #[derive(Default)]
 pub struct Tree {
     /// In order of path.
@@ -37,7 +36,7 @@ impl Tree {
         }
         let mut files = Vec::new();
         for path in String::from_utf8_lossy(&list.stdout).split('\0').filter(|path| !path.is_empty()) {
-            // Listed and not there: deleted and not yet committed.
+            // A listed file that is missing was deleted and not yet committed.
             if let Ok(text) = std::fs::read_to_string(root().join(path)) {
                 files.push(SourceFile { path: path.to_owned(), text });
             }
@@ -46,7 +45,7 @@ impl Tree {
         Ok(Self { files })
     }
 
-    /// A tree made up for a test.
+    /// An artificial tree for a test.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Self {
         let file = |(path, text): &(&str, &str)| SourceFile { path: (*path).to_owned(), text: (*text).to_owned() };
@@ -58,7 +57,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
     }
 
-    /// Files whose name ends so.
+    /// Files with names that end in `suffix`.
     pub fn ending(&self, suffix: &str) -> impl Iterator<Item = &SourceFile> {
         self.files.iter().filter(move |file| file.path.ends_with(suffix))
     }

@@ -1,10 +1,10 @@
-//! A cluster of this tree's build and another one, process by process, while programs work.
+//! Exchanges the processes of a cluster between this tree's build and another one, one by one, while programs work.
 
 use std::path::Path;
 
 use crate::step::Step;
 
-/// With the program of an earlier or a later commit.
+/// Runs the test with the program `other` of an earlier or a later commit.
 pub fn run(other: &str) -> bool {
     let Ok(program) = Path::new(other).canonicalize() else {
         eprintln!("--from {other}: there is no such program; build it, as in `git worktree add FOLDER COMMIT`");

@@ -1,4 +1,4 @@
-//! Everything that must be true before a change lands. Reads only.
+//! Everything that must hold before a change is merged. It only reads.
 
 use crate::step::{Step, run_all};
 
@@ -14,8 +14,8 @@ pub fn run() -> bool {
     formatted && tidy && rest
 }
 
-/// Which binary was run, and its count: numbers that a person or a tool can add up. And which tests take long: if one never ends, nothing
-/// else tells its name.
+/// Lines with a test binary's name and its counts, which a person or a tool can add up, and lines with slow tests: only
+/// these name a test that never ends.
 fn is_closing_line(line: &str) -> bool {
     let line = line.trim_start();
     let is_count = line.starts_with("test result:") || line.starts_with("Running ");

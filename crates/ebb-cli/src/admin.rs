@@ -60,7 +60,7 @@ pub fn client_options(cluster: &ClusterDir, host: &HostName, role: &str) -> Resu
     Ok(ClientOptions { pid, keep_names, ..ClientOptions::new(cluster.masters()?, host.clone(), role) })
 }
 
-/// The user who runs this process.
+/// The user that runs this process.
 pub fn credentials() -> Credentials {
     let groups = rustix::process::getgroups().unwrap_or_default();
     Credentials {

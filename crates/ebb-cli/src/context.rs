@@ -30,7 +30,7 @@ impl Globals {
     }
 }
 
-/// What a command knows of its surroundings.
+/// The surroundings of a command.
 #[derive(Clone, Debug)]
 pub struct Context {
     dir: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! What shells and `man` know of a program.
+//! A program's description for shells and `man`.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub enum DescribeCommand {
 /// Does it for a program with this command line.
 ///
 /// # Errors
-/// What the system says about the directory.
+/// The system's error about the directory.
 pub fn run(mut program: Command, command: DescribeCommand) -> Result<()> {
     match command {
         DescribeCommand::Completions { shell } => {

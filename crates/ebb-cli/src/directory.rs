@@ -1,4 +1,4 @@
-//! `cluster.toml` and `secret`: what every process of a cluster must know before it can speak.
+//! `cluster.toml` and `secret`: every process of a cluster needs them before it can speak.
 
 use std::fs;
 use std::io::Write;
@@ -138,7 +138,7 @@ impl ClusterDir {
         getrandom::fill(&mut random).map_err(|error| err!(Io, "no random bytes from the system: {error}"))?;
         let secret = Secret::new(random[..32].try_into().expect("32 of 40 bytes"));
         let id = u64::from_le_bytes(random[32..].try_into().expect("8 of 40 bytes")) | 1;
-        // A file that is there already would keep its mode, and whoever has it open.
+        // A file that is there already would keep its mode, and processes that have it open.
         let mut out = private::file().write(true).create_new(true).open(path.join("secret")).map_err(what)?;
         // Ordering: the secret is on the disk before there is a cluster that needs it.
         writeln!(out, "{}", secret.to_hex()).and_then(|()| out.sync_all()).map_err(what)?;
@@ -177,12 +177,12 @@ impl ClusterDir {
             .map_err(|error| Error::from_io(&error, path.display()))
     }
 
-    /// Takes away what lets other users of this machine into the directory; the mode that it had, if that was too wide.
+    /// Removes other users' access to the directory; returns the mode that it had, if that was too wide.
     pub fn narrow(&self) -> Result<Option<u32>> {
         private::narrow(&self.path)
     }
 
-    /// What a process of this cluster presents to its peers.
+    /// The identity that a process of this cluster presents to its peers.
     pub fn identity(&self, host: &HostName, role: &str) -> Identity {
         Identity { cluster: self.id, secret: self.secret.clone(), host: host.clone(), role: role.to_owned() }
     }

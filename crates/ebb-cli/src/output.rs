@@ -1,4 +1,4 @@
-//! What people and programs see: sentences and tables, or JSON alone on stdout.
+//! Output for people and programs: sentences and tables, or JSON alone on stdout.
 
 use std::io::{IsTerminal, Write};
 
@@ -76,7 +76,7 @@ pub fn print_line(line: &str) {
     }
 }
 
-/// Prints a name on a line of its own: to a person what can be shown of it, to a program its very bytes, as ls does.
+/// Prints a name on a line of its own, as ls does: for a person its printable part, for a program its very bytes.
 pub fn print_name(name: &[u8]) {
     if std::io::stdout().is_terminal() {
         return print_line(&crate::path::text(name));

@@ -15,7 +15,7 @@ const PATH_MAX: usize = 4095;
 pub struct EbbPath(Vec<u8>);
 
 impl EbbPath {
-    /// The path with these bytes; refuses what cannot be one.
+    /// The path with these bytes; refuses bytes that cannot be one.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self> {
         let path = Self(bytes.into());
         if !path.0.starts_with(b"/") {
@@ -61,7 +61,7 @@ impl EbbPath {
         Self([self.trimmed(), below].join(&b'/'))
     }
 
-    /// What follows `directory` in this path, without a slash at its begin: empty if they are the same, none if this
+    /// The part of this path behind `directory`, without a slash at its begin: empty if they are the same, none if this
     /// path is elsewhere.
     pub fn below(&self, directory: &Self) -> Option<&[u8]> {
         let rest = self.trimmed().strip_prefix(directory.trimmed())?;
@@ -83,7 +83,7 @@ impl ValueParserFactory for EbbPath {
     }
 }
 
-/// A name as a person may see it: what is not UTF-8 and what would move the cursor is escaped.
+/// A name as a person may see it: bytes that are not UTF-8 and characters that would move the cursor are escaped.
 pub fn text(name: &[u8]) -> String {
     let mut shown = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -102,7 +102,7 @@ pub fn os(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
 }
 
-/// That nothing is at `path`, in a user's words; other errors stay as they are, told of which path.
+/// That nothing is at `path`, in a user's words; other errors stay as they are, with the path in front.
 pub fn explain(error: Error, path: &EbbPath) -> Error {
     if error.kind() == ebb_types::ErrorKind::NotFound {
         return Error::new(error.kind(), format!("{path} does not exist"));

@@ -1,7 +1,7 @@
-//! What only the owner of a cluster's directory may read.
+//! Files that only the owner of a cluster's directory may read.
 //!
-//! Whoever can read `secret` is root in the cluster, and logs and process files name users' files. The directory itself
-//! keeps all of that out of others' reach.
+//! A user that can read `secret` is root in the cluster, and logs and process files name users' files. The directory
+//! itself keeps all of that out of others' reach.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -30,7 +30,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     io::Write::write_all(&mut file().write(true).create(true).truncate(true).open(path)?, bytes)
 }
 
-/// Takes away what lets others into a directory; the mode that it had, if that was too wide.
+/// Removes other users' access to a directory; returns the mode that it had, if that was too wide.
 pub fn narrow(directory: &Path) -> Result<Option<u32>> {
     let failed = |error: io::Error| Error::from_io(&error, directory.display());
     let mode = fs::metadata(directory).map_err(failed)?.mode() & 0o7777;

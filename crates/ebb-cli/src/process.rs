@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::directory::ClusterDir;
 use crate::private;
 
-/// Time for a process that was killed to end: what it does on a disk ends first.
+/// Time for a process that was killed to end: its disk operations end first.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// One running process, as its file under `run/` tells it.
+/// One running process, as in its file under `run/`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProcessFile {
     /// File name without `.json`, unique in the cluster.
@@ -99,7 +99,7 @@ impl ProcessFile {
         if self.is_running()
             && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw)
         {
-            // It may end between the check and the signal; that is what the signal was for.
+            // It may end between the check and the signal; then the goal is reached.
             let _ = rustix::process::kill_process(pid, signal);
         }
     }

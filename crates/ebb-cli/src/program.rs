@@ -8,14 +8,14 @@ use tracing_subscriber::fmt::time::FormatTime;
 
 /// Exit code: done, and good.
 pub const GOOD: u8 = 0;
-/// Exit code: what was looked at is not healthy, or the command failed underway.
+/// Exit code: the inspected object is not healthy, or the command failed underway.
 pub const UNHEALTHY: u8 = 1;
 /// Exit code: the command line makes no sense.
 pub const USAGE: u8 = 2;
 /// Exit code: understood and not done.
 pub const REFUSED: u8 = 3;
 
-/// Logs to stderr what `default` lets through, or what `EBB_LOG` does if it is set.
+/// Logs to stderr by the filter `default`, or by `EBB_LOG` if it is set.
 pub fn start_logging(default: &str, timer: impl FormatTime + Send + Sync + 'static) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("EBB_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
@@ -23,7 +23,7 @@ pub fn start_logging(default: &str, timer: impl FormatTime + Send + Sync + 'stat
     log.with_timer(timer).init();
 }
 
-/// Runs a command to its exit code. The command gives false if it ran and what it looked at is not healthy.
+/// Runs a command to its exit code. The command returns false if it ran and the inspected object is not healthy.
 pub fn run(name: &str, command: impl Future<Output = Result<bool>>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

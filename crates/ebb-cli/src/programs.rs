@@ -24,7 +24,7 @@ pub fn beside(name: &str) -> Result<PathBuf> {
 /// Goes on as that program, in this very process. Returns only if that fails.
 ///
 /// # Errors
-/// See [`beside`]; otherwise what the kernel says.
+/// See [`beside`]; otherwise the kernel's error.
 pub fn hand_over(name: &str, arguments: &[OsString]) -> Error {
     match beside(name) {
         Ok(program) => Error::from_io(&Command::new(&program).args(arguments).exec(), program.display()),

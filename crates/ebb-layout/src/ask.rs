@@ -1,4 +1,4 @@
-//! What a caller needs placed.
+//! The caller's request for places.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::chain::ChainView;
 pub struct Ask {
     /// The dataset's layout.
     pub layout: LayoutKind,
-    /// The dataset's chain and what lies on it; for layouts that have one.
+    /// The dataset's chain and the copies on it; for layouts that have one.
     pub chain: Option<Arc<ChainView>>,
     /// Copies in all, `present` included.
     pub replicas: usize,

@@ -1,7 +1,7 @@
-//! An expansion chain and what lies on it: what the layouts on chains go by, beside the view.
+//! An expansion chain and the copies on it: the layouts on chains use both beside the view.
 //!
-//! Placement is online: one metablock at a time, in any order, for several writers. What keeps it on course to the
-//! targets is the [`Tally`], which tells how much each node has of what it should have by now.
+//! Placement is online: one metablock at a time, in any order, for several writers. The [`Tally`] keeps it on course to
+//! the targets: it says how much each node has of its share so far.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use circle::Circle;
 /// Blocks that shares are computed for: enough that rounding leaves no node of a run empty.
 const SHARE_BLOCKS: u64 = 1 << 32;
 
-/// A dataset's chain, its shape, and what lies on it.
+/// A dataset's chain, its shape, and the copies on it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ChainView {
     layout: LayoutKind,
@@ -29,11 +29,11 @@ pub struct ChainView {
     columns: usize,
     places: Arc<BTreeMap<NodeId, usize>>,
     shares: Arc<Shares>,
-    /// What is there, and what was promised.
+    /// Copies that are there, and copies that were promised.
     pub tally: Tally,
 }
 
-/// What each place of a chain should have.
+/// The share of each place of a chain.
 #[derive(PartialEq, Debug)]
 struct Shares {
     /// By copy, then by column of the primary: where such a copy may lie, in order, and how much of the column's
@@ -76,7 +76,7 @@ impl Shares {
         Self { runs, of_column, of_all, circle: None }
     }
 
-    /// The same for all.
+    /// Shares that are equal for all nodes.
     fn even(nodes: usize, replicas: u32, circle: Option<Circle>) -> Self {
         let share = f64::from(replicas) / nodes.max(1) as f64;
         Self { runs: Vec::new(), of_column: Vec::new(), of_all: vec![share; nodes], circle }
@@ -171,8 +171,8 @@ impl ChainView {
         self.places.get(&node).copied()
     }
 
-    /// The same chain with `by` in the place of `gone`, and nothing counted: the count goes by who is a primary. `Invalid` if
-    /// `gone` is not on it, or `by` is.
+    /// The same chain with `by` in the place of `gone`, and nothing counted, because the count depends on which nodes
+    /// are primaries. `Invalid` if `gone` is not on it, or `by` is.
     pub fn replaced(&self, gone: NodeId, by: NodeId) -> Result<Self> {
         let Some(place) = self.place_of(gone).filter(|_| self.place_of(by).is_none()) else {
             bail!(Invalid, "{by} cannot take the place of {gone} on an expansion chain");
@@ -290,7 +290,7 @@ impl Tally {
     }
 }
 
-/// Entries that fall to nothing go: a tally is as large as what it counts.
+/// Entries that fall to nothing go: a tally is as large as the things that it counts.
 fn add<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, change: i64) {
     let count = counts.entry(key);
     let now = match &count {

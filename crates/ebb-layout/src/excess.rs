@@ -6,8 +6,8 @@ use crate::{View, VolumeView};
 
 /// The members to remove from `present` so that at most `replicas` stay, in the order of removal.
 ///
-/// Gone first: what is on no usable volume, then second copies on a node, then on a host; then from the rack that
-/// has most, so that as many racks as possible keep one; and of those the one on the fullest volume.
+/// Gone first: copies on no usable volume, then second copies on a node, then on a host; then from the rack that has
+/// most, so that as many racks as possible keep one; and of those the one on the fullest volume.
 #[must_use]
 pub fn choose_excess(present: &[(NodeId, VolumeId)], view: &View, replicas: usize) -> Vec<(NodeId, VolumeId)> {
     let mut kept: Vec<Held<'_>> = present.iter().map(|member| Held::find(view, *member)).collect();

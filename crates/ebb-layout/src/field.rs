@@ -25,9 +25,9 @@ pub struct Candidate<'a> {
 /// Candidates by node id, and where the present members are.
 #[derive(Clone, Debug)]
 pub struct Field<'a> {
-    /// Those who could take a copy, by node id.
+    /// Nodes that could take a copy, by node id.
     pub candidates: Vec<Candidate<'a>>,
-    /// Every usable volume with room, of present and excluded nodes too: what a round over all disks goes by.
+    /// Every usable volume with room, of present and excluded nodes too: a round over all disks needs them.
     pub disks: Vec<&'a VolumeView>,
     /// Host and rack of each present member that the view knows.
     present: Vec<(&'a HostName, &'a RackName)>,
@@ -36,7 +36,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Sorts the view by what matters for this ask, and checks that the ask can be met.
+    /// Sorts the view by the needs of this ask, and checks that the ask can be met.
     pub fn survey(view: &'a View, ask: &Ask) -> Result<Self> {
         if ask.replicas == 0 {
             bail!(Invalid, "a metablock needs at least one copy; 0 were asked for");
@@ -102,7 +102,7 @@ impl<'a> Spread<'a> {
         rest.iter().all(|place| place.1 == first.1).then_some(first.1)
     }
 
-    /// Notes a choice and makes the plan's line of it.
+    /// Records a choice and returns the plan's line for it.
     pub fn place_on(&mut self, volume: &'a VolumeView, reason: Reason) -> Chosen {
         assert!(self.nodes.insert(volume.node), "{} was chosen twice", volume.node);
         self.places.push((&volume.host, &volume.rack));
@@ -112,7 +112,7 @@ impl<'a> Spread<'a> {
 
 impl<'a> Candidate<'a> {
     /// One of its volumes, with a likelihood that grows with the free space above the reserve: disks of one node fill
-    /// up together, whatever their sizes.
+    /// up together, also if their sizes differ.
     pub fn pick_volume(&self, rng: &mut Rng) -> &'a VolumeView {
         let weights: Vec<u64> =
             self.volumes.iter().map(|volume| (volume.free_bytes - volume.reserve_bytes()) >> 20).collect();

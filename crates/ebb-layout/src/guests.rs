@@ -1,9 +1,9 @@
 //! Where a copy lies while its home is off, or has too much to write: guests (Rabbit, Sec. 3.3, write off-loading).
 //!
-//! The layout chooses homes among all nodes that are well, on or off, as it would at full power: so its targets hold when
-//! the power is back, whatever was written without. A copy whose home is off lies with an active node until then. Which one
-//! is chosen here: one that has nothing to do with this metablock, on another host and in another rack if there is one, and
-//! of those the one with the fewest guests, so that no active node takes more than its share.
+//! The layout chooses homes among all nodes that are well, on or off, as it would at full power: so its targets hold
+//! when the power is back, in spite of writes without it. A copy whose home is off lies with an active node until then.
+//! That node is chosen here: one that has nothing to do with this metablock, on another host and in another rack if
+//! there is one, and of those the one with the fewest guests, so that no active node takes more than its share.
 //!
 //! A copy whose home is on and overloaded ([`crate::overload`]) lies with the node that has least to write, if that is less
 //! than the mean. It could lie at home as well, so it is a guest only where nothing is given up for it: on a host of its
@@ -21,7 +21,7 @@ use crate::{Ask, Chosen, Plan, Reason, View, choose};
 /// Guests by which a node in another rack may have more than the one with the fewest, and is taken all the same.
 const RACK_GUESTS: u64 = 1;
 
-/// What counts besides view and ask: in the ask `present` names the homes of the copies that there are.
+/// Input besides view and ask: in the ask `present` names the homes of the copies that there are.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lodging {
     /// Where the copies of this metablock lie that there are: they take no other one.
@@ -34,11 +34,11 @@ pub struct Lodging {
     pub overloaded: BTreeSet<NodeId>,
 }
 
-/// Places what is missing as on a cluster that is all on, and finds a guest's place for each copy whose home is off, or
+/// Places missing copies as on a cluster that is all on, and finds a guest's place for each copy whose home is off, or
 /// overloaded.
 ///
-/// Without a node that is either this is [`choose`]. Errors as of [`choose`]; a copy with neither home nor host that is on and has
-/// room is one that cannot be placed.
+/// Without a node that is off or overloaded this is [`choose`]. Errors as of [`choose`]; a copy with neither home nor
+/// host that is on and has room is one that cannot be placed.
 pub fn choose_lodged(view: &View, ask: &Ask, lodging: &Lodging) -> Result<Plan> {
     let mut plan = choose(view, &on_alone(ask, lodging))?;
     lodge(view, ask, lodging, &mut plan)?;
@@ -66,14 +66,14 @@ fn rng(ask: &Ask, home: NodeId) -> Rng {
     Rng::new(&[ask.seed, ask.inode.raw(), ask.index, home.raw()])
 }
 
-/// The ask of the nodes that are on: who has a copy of this metablock takes none, whatever it is home to.
+/// The ask of the nodes that are on: a node with a copy of this metablock takes none, independent of that copy's home.
 fn on_alone(ask: &Ask, lodging: &Lodging) -> Ask {
     let present = |node: &NodeId| ask.present.iter().any(|member| member.0 == *node);
     let beside = lodging.beside.iter().copied().filter(|node| !present(node));
     Ask { exclude: ask.exclude.iter().copied().chain(beside).collect(), ..ask.clone() }
 }
 
-/// The cluster as if what is off could not be used.
+/// The cluster as if nodes that are off could not be used.
 fn awake(view: &View) -> View {
     let mut view = view.clone();
     view.volumes.iter_mut().for_each(|volume| volume.usable &= !volume.off);
@@ -119,13 +119,14 @@ fn relieve(view: &View, ask: &Ask, lodging: &Lodging, plan: &mut Plan) {
     }
 }
 
-/// Who writes the copy at `place` for its home; none if no node could without something being given up for it.
+/// The node that writes the copy at `place` for its home; none if no node could without something being given up for
+/// it.
 fn choose_relief(view: &View, ask: &Ask, lodging: &Lodging, plan: &Plan, place: usize) -> Option<Chosen> {
     let home = plan.members[place].home;
     let room = view.volumes.iter().filter(|volume| volume.node == home);
     let room: u64 = room.map(|volume| volume.free_bytes.saturating_sub(volume.reserve_bytes())).sum();
     let away = lodging.queues.get(&home)?.away;
-    // What is away must find room at home.
+    // Copies that are away must find room at home.
     if room < ask.bytes.saturating_mul(away + 1) {
         return None;
     }
@@ -154,8 +155,8 @@ fn choose_relief(view: &View, ask: &Ask, lodging: &Lodging, plan: &Plan, place: 
     Some(Chosen { home, ..field.spread().place_on(volume, Reason::LeastToWrite) })
 }
 
-/// What matters most is given up last: another host, then another rack, then one that has not too much to write, then
-/// the fewest guests.
+/// The most important conditions are given up last: another host, then another rack, then one that has not too much to
+/// write, then the fewest guests.
 fn choose_host<'f, 'a>(
     candidates: &'f [Candidate<'a>],
     spread: &Spread<'a>,

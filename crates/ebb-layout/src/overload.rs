@@ -4,15 +4,15 @@
 //! of the primaries' copies, and of the second copies of those that follow, on other nodes for a while, all `N` nodes write
 //! alike: `N / r` nodes' worth.
 //!
-//! What is looked at is what a node **has been given to write and has not yet**: room that was handed out on it and is not
-//! committed. The master knows it before the first byte is on its way, where heartbeats tell of requests when it is too
-//! late: a client has several metablocks granted before it has written one. It is true as time passes, for a node that is
-//! slow, or busy with reads, commits later. And it needs no figure of what a node can do: nodes are compared with each other.
+//! The measure is the room on a node that **was handed out and is not committed yet**: the node has still to write it.
+//! The master knows it before the first byte is on its way, while the requests in heartbeats come too late: a client
+//! has several metablocks granted before it has written one. It stays true as time passes, for a node that is slow, or
+//! busy with reads, commits later. And it needs no figure of a node's speed: nodes are compared with each other.
 //!
-//! A home is overloaded when what waits for it is more than the nodes' mean by [`OverloadRule::ahead_bytes`], and by
-//! [`OverloadRule::ahead_metablocks`]; it stays so until it is within half of that. A copy that is off-loaded is written
-//! twice and read once more: for a home that is a little busier than others that is not worth it, and a cluster in which
-//! few write has no guests at all.
+//! A home is overloaded when the bytes that wait for it are more than the nodes' mean by [`OverloadRule::ahead_bytes`],
+//! and by [`OverloadRule::ahead_metablocks`]; it stays so until it is within half of that. A copy that is off-loaded is
+//! written twice and read once more: for a home that is a little busier than others that is not worth it. A cluster
+//! with few writers has no guests at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,9 @@ use ebb_types::NodeId;
 pub struct OverloadRule {
     /// Bytes by which more than the mean must wait for it. `u64::MAX`: no home ever is.
     pub ahead_bytes: u64,
-    /// Metablocks by which more must wait, too: whoever writes has three of a file before it has committed one.
+    /// Metablocks by which more must wait, too: a writer has three of a file before it has committed one.
     pub ahead_metablocks: u64,
-    /// Copies of a home that may be away at a time: what it will have to take in again.
+    /// Copies of a home that may be away at a time: it will have to take them in again.
     pub away_max: u64,
 }
 
@@ -45,7 +45,7 @@ pub struct Queue {
     pub away: u64,
 }
 
-/// What waits for each of the nodes if it were spread evenly, in bytes.
+/// The bytes that would wait for each node if all were spread evenly.
 #[must_use]
 pub fn mean_bytes(queues: &BTreeMap<NodeId, Queue>) -> u64 {
     let sum: u128 = queues.values().map(|queue| u128::from(queue.waiting_bytes)).sum();
@@ -74,7 +74,7 @@ pub fn choose_overloaded(
 }
 
 impl OverloadRule {
-    /// Whether a home for which so many bytes wait has time for what comes back to it.
+    /// Whether a home for which so many bytes wait has time for returning copies.
     #[must_use]
     pub const fn lets_home(&self, waiting_bytes: u64) -> bool {
         waiting_bytes <= self.ahead_bytes

@@ -1,4 +1,4 @@
-//! What a layout answers: members and reasons.
+//! The answer of a layout: members and reasons.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ pub enum Reason {
     ChainRun,
     /// Its place on the circle.
     CirclePlace,
-    /// The next on the circle, as the one whose place it is cannot take it.
+    /// The next node on the circle, because the node at the right place cannot take it.
     CircleNext,
     /// No node of the copy's run can take it.
     RunGivenUp,

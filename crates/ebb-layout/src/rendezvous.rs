@@ -1,6 +1,6 @@
-//! Which of several is responsible for a key, without anybody keeping a list: each pair of key and name has a weight, and
-//! the heaviest wins (Thaler, Ravishankar: Using name-based mappings to increase hit rates, IEEE/ACM Transactions on
-//! Networking, 1998). Who comes or goes moves its own keys alone.
+//! Which of several is responsible for a key, without a shared list: each pair of key and name has a weight, and the
+//! heaviest wins (Thaler, Ravishankar: Using name-based mappings to increase hit rates, IEEE/ACM Transactions on
+//! Networking, 1998). A name that comes or goes moves its own keys alone.
 
 use crate::rng::hash;
 
@@ -9,7 +9,7 @@ pub fn choose<T>(key: u64, among: impl IntoIterator<Item = T>, name: impl Fn(&T)
     let mut best: Option<((u64, u64), T)> = None;
     for one in among {
         let named = number_of(name(&one));
-        // Names that have one weight are told apart all the same, by everybody alike.
+        // Names of equal weight are ordered all the same, in the same way everywhere.
         let weight = (hash(&[key, named]), named);
         if best.as_ref().is_none_or(|(most, _)| weight > *most) {
             best = Some((weight, one));

@@ -1,11 +1,12 @@
 //! Back to the chain's distribution after a failure (Rabbit, Sec. 3.5: availability, then durability, then *layout*).
 //!
-//! While a node of the chain is gone its copies are made again where the layout finds room for them; when it is back, or
-//! another stands in its place, they lie where they do not belong, and it has less than its share. [`choose_shift`] names one
-//! copy of a block that is to go elsewhere, and where to: every step brings a copy into its run, or two nodes nearer to
-//! their shares, so that the steps come to an end. What was written while a primary was gone has its first copy with
-//! another one, and under gears all others in that one's columns: such blocks change over, their first copy first.
-//! [`check_off`] counts what is left to do. The circle of the power-balanced layout has no runs; its rule is in `on_circle`.
+//! While a node of the chain is gone its copies are made again where the layout finds room for them. When it is back,
+//! or another stands in its place, they lie where they do not belong, and it has less than its share. [`choose_shift`]
+//! names one copy of a block that is to go elsewhere, and where to: every step brings a copy into its run, or two nodes
+//! nearer to their shares, so that the steps come to an end. Blocks that were written while a primary was gone have
+//! their first copy with another one, and under gears all others in that one's columns: such blocks change over, their
+//! first copy first. [`check_off`] counts the moves that are left. The circle of the power-balanced layout has no runs;
+//! its rule is in `on_circle`.
 
 use std::fmt;
 
@@ -29,9 +30,9 @@ const ROUNDING: f64 = 0.01;
 /// One copy to move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shift {
-    /// Whose copy goes.
+    /// The node whose copy goes.
     pub from: NodeId,
-    /// Who gets it.
+    /// The node that gets it.
     pub to: NodeId,
     /// Why.
     pub reason: ShiftReason,
@@ -82,18 +83,18 @@ pub fn check_off(chain: &ChainView) -> u64 {
     if !chain.layout().has_chain() {
         return 0;
     }
-    // What one has too much of others lack, but not each of them by more than it may: the larger of the two is to move.
+    // Others lack a node's surplus, but not each of them by more than it may: the larger of the two is to move.
     let beyond = |sign: f64, more: f64| -> f64 {
         let over = |node: &NodeId| sign * lack(chain, *node) - slack(chain, *node) - more - ROUNDING;
         chain.nodes().iter().map(|node| over(node).max(0.0).ceil()).sum()
     };
-    // Columns keep to themselves what is less than a change over is worth.
+    // Columns keep a surplus that is smaller than the worth of a change over.
     let more = if chain.circle().is_some() { 0.0 } else { COLUMN_SLACK };
     beyond(1.0, 0.0).max(beyond(-1.0, more)) as u64
 }
 
-/// The next move for one block, whose copies are at home; none: it is as it should be, or nobody who `may_take` a copy would
-/// bring it nearer. Blocks that lack copies are repair's.
+/// The next move for one block, whose copies are at home; none: it is as it should be, or no node for which `may_take`
+/// holds would bring it nearer. Blocks that lack copies are repair's.
 #[must_use]
 pub fn choose_shift(chain: &ChainView, homes: &[NodeId], may_take: impl Fn(NodeId) -> bool) -> Option<Shift> {
     if !chain.layout().has_chain() || homes.len() != chain.replicas() as usize {
@@ -108,13 +109,14 @@ pub fn choose_shift(chain: &ChainView, homes: &[NodeId], may_take: impl Fn(NodeI
     if fits.clone().any(|fit| fit.matched == homes.len()) {
         return to_share(chain, homes, &may_take);
     }
-    // Who cannot take it now may be able to later: another column would have too many then.
+    // A node that cannot take it now may be able to later: another column would have too many then.
     fits.reduce(better)?.fill_run(chain, homes, &may_take)
 }
 
-/// Moves the first copy of a block that is in its runs to a primary of a column that lacks blocks, or a copy to other places
-/// on the circle; none: there are no such columns or places. To be asked when no block lies outside its runs, for until then columns lack what is about to come: what is moved
-/// so lies outside its runs itself, and [`choose_shift`] has its further copies follow.
+/// Moves the first copy of a block that is in its runs to a primary of a column that lacks blocks, or a copy to other
+/// places on the circle; none: there are no such columns or places. To be asked when no block lies outside its runs,
+/// for until then columns lack copies that are about to come. A block moved in this way lies outside its runs itself,
+/// and [`choose_shift`] has its further copies follow.
 #[must_use]
 pub fn choose_change(chain: &ChainView, homes: &[NodeId], may_take: impl Fn(NodeId) -> bool) -> Option<Shift> {
     if !chain.layout().has_chain() || homes.len() != chain.replicas() as usize {
@@ -144,8 +146,8 @@ fn column_lack(chain: &ChainView, column: usize) -> f64 {
     primaries.map(|node| lack(chain, *node)).sum()
 }
 
-/// Moves a copy from who has too much to who has too little, so that all of them are in runs still. Which copy a node in two
-/// runs has does not matter.
+/// Moves a copy from a node with too much to a node with too little, so that all of them are in runs still. Which copy
+/// a node in two runs has does not matter.
 fn to_share(chain: &ChainView, homes: &[NodeId], may_take: &impl Fn(NodeId) -> bool) -> Option<Shift> {
     let others = chain.nodes().iter().filter(|node| !homes.contains(node) && may_take(**node));
     let mut needy: Vec<(NodeId, f64)> = others.map(|node| (*node, lack(chain, *node))).collect();
@@ -153,8 +155,9 @@ fn to_share(chain: &ChainView, homes: &[NodeId], may_take: &impl Fn(NodeId) -> b
     let mut richest: Vec<(NodeId, f64)> = homes.iter().map(|node| (*node, -lack(chain, *node))).collect();
     richest.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
     let pairs = needy.iter().flat_map(|needy| richest.iter().map(move |rich| (*needy, *rich)));
-    // What all nodes are away from their shares, each squared, falls with each step: so the steps come to an end. Who has its
-    // share may pass a copy on, for where two runs meet what one has too much of comes to the other in two steps.
+    // The sum of all nodes' squared distances from their shares falls with each step: so the steps come to an end. A
+    // node that has its share may pass a copy on, for where two runs meet a surplus of one comes to the other in two
+    // steps.
     let mut due = pairs.filter(|((to, lack), (from, over))| {
         lack + over >= 2.0 && (*lack > slack(chain, *to) || *over > slack(chain, *from))
     });
@@ -174,7 +177,7 @@ fn columns(chain: &ChainView) -> impl Iterator<Item = usize> + Clone {
 /// The copies of one block, if its primary were in this column.
 struct Fit {
     column: usize,
-    /// Who has each copy, as far as somebody in its run does.
+    /// The node that has each copy, if there is one in its run.
     copies: Vec<Option<NodeId>>,
     matched: usize,
 }
@@ -186,7 +189,7 @@ impl Fit {
             homes.iter().filter_map(|node| Some((chain.place_of(*node)?, *node))).collect();
         places.sort_unstable();
         for (place, node) in places {
-            // Runs follow each other and share a node at most: who comes first takes the first.
+            // Runs follow each other and share a node at most: the first run takes the first copy.
             let free = (0..copies.len()).find(|copy| copies[*copy].is_none() && is_in_run(chain, *copy, column, place));
             if let Some(copy) = free {
                 copies[copy] = Some(node);
@@ -196,7 +199,7 @@ impl Fit {
         Self { column, copies, matched }
     }
 
-    /// How much speaks for this column: what its primaries lack, and the copies that are there already.
+    /// The weight of this column: the blocks that its primaries lack, and the copies that are there already.
     fn weight(&self, chain: &ChainView) -> f64 {
         column_lack(chain, self.column) + COPY_WEIGHT * self.matched as f64
     }
@@ -210,7 +213,7 @@ impl Fit {
         Some(Shift { from, to, reason: ShiftReason::OutOfRun })
     }
 
-    /// Who lacks most of those that a copy may lie on, and have none of this block.
+    /// The node that lacks most, of those that a copy may lie on and that have none of this block.
     fn neediest(
         &self,
         chain: &ChainView,

@@ -147,8 +147,8 @@ impl Targets {
     }
 }
 
-/// `total` in whole parts that are proportional to `weights`, each less than one off; of what rounding leaves, the
-/// first get one more, so that shares that never grow along the chain still do not.
+/// `total` in whole parts that are proportional to `weights`, each less than one off. The first parts get one more each
+/// from the remainder of the rounding, so that shares that never grow along the chain still do not.
 pub(crate) fn whole_shares(total: u64, weights: &[f64]) -> Vec<u64> {
     let sum: f64 = weights.iter().sum();
     let ideal = weights.iter().map(|weight| weight / sum * total as f64);
@@ -165,8 +165,8 @@ pub(crate) fn whole_shares(total: u64, weights: &[f64]) -> Vec<u64> {
 
 /// Raises all weights below some level to it, so that their sum becomes `sum`; they must not sum to more.
 ///
-/// A chain that is cut before its spread cannot store all copies at `B / i`; what is left goes to the nodes that hold
-/// least, which keeps every inequality that the layout needs (`b_i >= B / n` for `i <= n`).
+/// A chain that is cut before its spread cannot store all copies at `B / i`; the remaining copies go to the nodes that
+/// hold least, which keeps every inequality that the layout needs (`b_i >= B / n` for `i <= n`).
 pub(crate) fn raise_to(weights: &mut [f64], sum: f64) {
     // The level is found on the ends of ever longer tails: weights never grow.
     let mut tail = 0.0;

@@ -1,4 +1,4 @@
-//! What a layout may know of the cluster.
+//! The knowledge of a layout about the cluster.
 
 use ebb_types::{HostName, Incarnation, NodeId, RackName, VolumeId};
 
@@ -24,7 +24,7 @@ pub struct VolumeView {
     pub rack: RackName,
     /// Size, in bytes.
     pub capacity_bytes: u64,
-    /// Free now, in bytes; what is granted and not yet written should be subtracted by the caller.
+    /// Free now, in bytes; the caller should subtract granted space that is not yet written.
     pub free_bytes: u64,
     /// Requests in progress on the node.
     pub load: u32,
@@ -38,8 +38,8 @@ pub struct VolumeView {
 const RESERVE_BYTES_MAX: u64 = 256 << 20;
 
 impl VolumeView {
-    /// What new replicas leave free on this volume: 2 % of it, at most 256 MiB. A volume filled to the last byte
-    /// could no longer journal the overwrites of what it already holds.
+    /// The space that new replicas leave free on this volume: 2 % of it, at most 256 MiB. A volume filled to the last
+    /// byte could no longer journal the overwrites of its replicas.
     #[must_use]
     pub fn reserve_bytes(&self) -> u64 {
         (self.capacity_bytes / 50).min(RESERVE_BYTES_MAX)

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::fence::Fence;
 use crate::keep::may_keep;
-use crate::leases::sharing::Proxy;
+use crate::leases::sharing::{Name, Proxy};
 use crate::leases::{Decision, MASTER, Mode, Wish};
 use crate::shared::Shared;
 use crate::soft::Soft;
@@ -231,8 +231,8 @@ fn proxy_of(
     if session == MASTER {
         return Ok(None);
     }
-    let (holder, has_name) = (machine.holder(inode), machine.attr(inode)?.nlink > 0);
-    let proxy = soft.sharing.leads(session, inode, holder, has_name, shared.runtime.now());
+    let name = if machine.attr(inode)?.nlink > 0 { Name::Present } else { Name::Gone };
+    let proxy = soft.sharing.leads(session, inode, machine.holder(inode), name, shared.runtime.now());
     Ok(proxy.map(Proxy::to_message))
 }
 

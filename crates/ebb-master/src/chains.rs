@@ -191,9 +191,9 @@ impl Drop for Promise {
         soft.room.forget_expected(&self.on_its_way);
         let Some(number) = self.counted.take() else { return };
         let chains = &mut soft.chains;
-        if let Some(Placement { dataset, members }) = chains.promised.remove(&number) {
-            chains.remove(dataset, &members);
-        }
+        let placement = chains.promised.remove(&number);
+        let Placement { dataset, members } = placement.expect("a promise is counted until it is dropped");
+        chains.remove(dataset, &members);
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ebb_layout::ChainView;
 use ebb_layout::restore::{check_off, is_in_runs};
-use ebb_types::{DatasetId, MetablockId, NodeId};
+use ebb_types::{DatasetId, Incarnation, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 
 use crate::work::ReplicaKey;
@@ -35,7 +35,7 @@ pub struct Census {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VolumeFacts {
     /// Present incarnation. A copy on another incarnation is gone.
-    pub incarnation: u64,
+    pub incarnation: Incarnation,
     /// Whether its node is not missed, and it is not poisoned.
     pub is_there: bool,
     /// Whether a plan wakes its node.
@@ -46,7 +46,7 @@ pub struct VolumeFacts {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// All recorded volumes, by id.
-    pub volumes: BTreeMap<u64, VolumeFacts>,
+    pub volumes: BTreeMap<VolumeId, VolumeFacts>,
     /// Replicas that are damaged or missing.
     pub damaged: BTreeSet<ReplicaKey>,
     /// Wanted copies and chain of each dataset.
@@ -80,13 +80,13 @@ impl Facts {
         members: &[pb::Member],
     ) -> bool {
         let there = |member: &&pb::Member| {
-            let volume = self.volumes.get(&member.volume);
-            volume.is_some_and(|volume| volume.is_there && volume.incarnation == member.incarnation)
+            let volume = self.volumes.get(&member.volume_id());
+            volume.is_some_and(|volume| volume.is_there && volume.incarnation.raw() == member.incarnation)
                 && !self.damaged.contains(&(metablock, member.volume_id()))
         };
         let good: Vec<&pb::Member> = members.iter().filter(there).collect();
         let nodes: BTreeSet<u64> = good.iter().map(|member| member.node).collect();
-        let serves = |member: &&pb::Member| self.volumes.get(&member.volume).is_some_and(|volume| volume.serves);
+        let serves = |member: &&pb::Member| self.volumes.get(&member.volume_id()).is_some_and(|volume| volume.serves);
         counting.census.unreachable += u64::from(!good.iter().any(serves));
         let Some(DatasetFacts { wanted, chain }) = self.datasets.get(&dataset) else { return false };
         let is_short = nodes.len() < *wanted as usize;

@@ -276,6 +276,14 @@ struct CheckpointState {
     bytes: u64,
 }
 
+/// End of a task that wrote a checkpoint.
+struct WrittenCheckpoint {
+    /// Its last entry.
+    index: u64,
+    /// Last entry that the log no longer needs.
+    unneeded: Result<u64>,
+}
+
 fn refuse(proposal: Proposal, error: ebb_types::Error) {
     // If the caller's deadline has passed, it no longer waits for the reply.
     let _ = proposal.reply.send(Err(error));
@@ -299,8 +307,8 @@ struct Driver {
     options: GroupOptions,
     writer: CheckpointWriter,
     checkpoint: CheckpointState,
-    checkpoint_done: mpsc::Sender<(u64, Result<u64>)>,
-    checkpoints: mpsc::Receiver<(u64, Result<u64>)>,
+    checkpoint_done: mpsc::Sender<WrittenCheckpoint>,
+    checkpoints: mpsc::Receiver<WrittenCheckpoint>,
     next_tick: Moment,
     /// Whether the log has reported a full disk.
     is_full: bool,
@@ -344,7 +352,7 @@ impl Driver {
                 biased;
                 () = self.stop.notified() => break,
                 () = self.checkpoint_wanted.notified() => self.checkpoint.wanted = true,
-                Some((index, done)) = self.checkpoints.recv() => self.on_checkpoint(index, done).await?,
+                Some(written) = self.checkpoints.recv() => self.on_checkpoint(written).await?,
                 proposal = self.queue.recv() => match proposal {
                     Some(proposal) => self.propose_batch(proposal).await,
                     None => break,
@@ -564,18 +572,18 @@ impl Driver {
         self.checkpoint = CheckpointState { running: true, wanted: false, index, bytes: 0 };
         let (writer, done) = (self.writer.clone(), self.checkpoint_done.clone());
         self.runtime.spawn("checkpoint", async move {
-            let written = writer.write(machine, index, term).await;
-            let _ = done.send((index, written)).await;
+            let unneeded = writer.write(machine, index, term).await;
+            let _ = done.send(WrittenCheckpoint { index, unneeded }).await;
         });
     }
 
-    async fn on_checkpoint(&mut self, index: u64, done: Result<u64>) -> Result<()> {
+    async fn on_checkpoint(&mut self, written: WrittenCheckpoint) -> Result<()> {
         self.checkpoint.running = false;
-        match done {
+        match written.unneeded {
             Ok(unneeded) => self.wal.compact(unneeded).await,
             Err(error) => {
                 // The log still has every entry, so the next interval tries again.
-                tracing::error!(%error, index, "writing a checkpoint failed");
+                tracing::error!(%error, index = written.index, "writing a checkpoint failed");
                 Ok(())
             }
         }

@@ -145,7 +145,10 @@ impl Leases {
     /// Removes a wish from the queue, granted or not, and wakes those behind it.
     pub fn leave(&mut self, wish: &Wish) {
         if let Some(file) = self.files.get_mut(&wish.inode) {
+            let before = file.queue.len();
             file.queue.retain(|(ticket, _, _)| *ticket != wish.ticket);
+            // Invariant: a wish is in the queue until its ticket is given back, or a later wish could overtake it.
+            assert!(file.queue.len() + 1 == before, "a wish for {} left its queue twice", wish.inode);
             if file.queue.is_empty() {
                 file.queue = Vec::new();
             }

@@ -227,6 +227,8 @@ impl Reservations {
             self.files.remove(&inode);
         }
         if let Some(before) = before {
+            // Invariant: spans only advance, or the bytes would be subtracted from the wrong one.
+            assert!(before.span <= span, "{id} was counted in span {}, and now is span {span}", before.span);
             for volume in &before.volumes {
                 let promised = self.volumes.entry(*volume).or_default();
                 promised.bytes = promised.bytes.saturating_sub(before.open());

@@ -232,6 +232,7 @@ impl Sessions {
     ///
     /// Errors: `Overloaded`.
     pub fn check_room(&self, host: &HostName, most: usize) -> Result<()> {
+        // I-100: a greedy host leaves as many sessions as it has itself to others.
         let (held, free) = (self.of_host.get(host).copied().unwrap_or(0), most.saturating_sub(self.sessions.len()));
         if free == 0 || held >= free.max(SESSIONS_GUARANTEED) {
             bail!(
@@ -498,7 +499,9 @@ impl Sessions {
         if let Some(session) = self.sessions.get_mut(&holder)
             && let Some(question) = session.questions.get_mut(&inode)
         {
-            question.waiting = question.waiting.saturating_sub(1);
+            // Invariant: every caller of `ask` calls this once, or a question would vanish while another caller waits.
+            assert!(question.waiting > 0, "a question about {inode} is released more often than it was asked");
+            question.waiting -= 1;
             // An unanswered question stays, or its late answer would be taken for the answer to the next one.
             if question.waiting == 0 && question.sent == question.answered {
                 session.questions.remove(&inode);

@@ -1,4 +1,4 @@
-//! Tests of the master as a whole, and what the tests of its parts share.
+//! Tests of the whole master, and helpers that the tests of its parts share.
 
 mod disk_faults;
 mod durability;

@@ -23,7 +23,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 const REAP_MAX: usize = 500;
 /// Time for which removals are gathered, so that one command frees them.
 const GATHER: Duration = Duration::from_millis(20);
-/// The same for inodes whose time as nameless inodes ends.
+/// Time for which inodes are gathered whose time as nameless inodes ends.
 const GATHER_KEPT: Duration = Duration::from_millis(100);
 
 /// Ends sessions and declares nodes dead. Runs until the master stops.
@@ -92,6 +92,7 @@ async fn end_sessions(shared: &Shared) {
 }
 
 /// Sessions that poll, but have owed an action for too long.
+// I-98: other sessions wait for these actions, so the wait needs a bound.
 fn overdue(soft: &Soft) -> impl Iterator<Item = SessionId> + '_ {
     let leases = soft.sessions.overdue().map(|(session, inode)| (session, inode, "give a lease back"));
     let names = soft.watches.overdue().map(|(session, inode)| (session, inode, "forget"));

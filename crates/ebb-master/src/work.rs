@@ -326,7 +326,8 @@ impl Work {
         // Invariant: one recovery of a file runs at a time, or two could stamp its members with one epoch.
         self.next_recovery = InodeId::new(inode.raw().saturating_add(1));
         self.recoveries.remove(&inode);
-        self.recovering.insert(inode);
+        let is_new = self.recovering.insert(inode);
+        assert!(is_new, "two recoveries of {inode} would run at a time");
         Some(inode)
     }
 

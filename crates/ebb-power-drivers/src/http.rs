@@ -16,7 +16,7 @@ use serde_json::Value;
 /// Largest answer that is read.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// A server, and the runtime that asks it.
+/// A server, and the authorization for it.
 #[derive(Clone)]
 pub(crate) struct Http {
     runtime: Runtime,

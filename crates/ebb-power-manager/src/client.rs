@@ -1,7 +1,7 @@
 //! The power client as a service: it keeps the plans, and lets nodes sleep and wake in time.
 //!
 //! It never sleeps itself, as a baseboard controller does not. Before a node sleeps, its block server is asked to rest:
-//! to take no more work, finish what is in progress, sync, confirm. If it does not confirm in time, its node sleeps all
+//! to take no more work, finish work in progress, sync, confirm. If it does not confirm in time, its node sleeps all
 //! the same, because there is no power for it. To the others that node fails, and the overrun is counted.
 
 use std::collections::{BTreeMap, BTreeSet};

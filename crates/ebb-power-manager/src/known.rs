@@ -106,7 +106,7 @@ pub fn holding(told: &pb::PowerHolding) -> Holding {
     }
 }
 
-/// The same for a question.
+/// A holding of the core, in the terms of a question to the master.
 pub(crate) fn told(holding: &Holding) -> pb::PowerHolding {
     pb::PowerHolding {
         nodes: holding.nodes.iter().map(|node| node.raw()).collect(),

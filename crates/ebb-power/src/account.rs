@@ -1,6 +1,6 @@
 //! The energy account: watts, joules, joules for each GiB served, watts above the budget, starts of each disk.
 //!
-//! Watts are modelled: from what each node is seen to do and the hardware's figures, or as an instrument measured them.
+//! Watts are modelled, from each node's observed state and the hardware's figures, or measured by an instrument.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use crate::plan::PowerPlan;
 use crate::plan::lookup::NodeState;
 use crate::policy::DISK_CYCLES_RATED;
 
-/// What a node was seen to do during a stretch of time.
+/// Observed state of a node during a stretch of time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Seen {
-    /// What it did.
+    /// Its state.
     pub state: NodeState,
     /// Share of the stretch in which an awake node worked: between its idle and its active draw.
     pub busy: f64,
-    /// Watts that an instrument showed, where there is one.
+    /// Watts that an instrument measured, if there is one.
     pub measured_watts: Option<f64>,
 }
 
 impl From<NodeState> for Seen {
-    /// At work all the time, as plans assume.
+    /// A node in this state that works all the time, as plans assume.
     fn from(state: NodeState) -> Self {
         Self { state, busy: 1.0, measured_watts: None }
     }
@@ -43,7 +43,7 @@ pub struct NodeAccount {
     pub asleep_ms: u64,
     /// Time in transitions, in milliseconds.
     pub transition_ms: u64,
-    /// Times that it woke: so often has each of its disks started.
+    /// Number of wakes, which is the number of starts of each of its disks.
     pub starts: u64,
     was_powered: Option<bool>,
 }
@@ -63,13 +63,13 @@ pub struct Account {
     pub nodes: BTreeMap<NodeId, NodeAccount>,
     /// Time since the beginning, in milliseconds.
     pub elapsed_ms: u64,
-    /// Energy of nodes and of what is always on.
+    /// Energy of nodes and of the hardware that is always on.
     pub joules: f64,
     /// Energy that the supply offered.
     pub offered_joules: f64,
     /// Energy that came out of the battery.
     pub battery_joules: f64,
-    /// Energy drawn that neither supply nor battery had.
+    /// Energy drawn beyond supply and battery.
     pub missing_joules: f64,
     /// Energy drawn above the supply, the battery's part of it included.
     pub over_joules: f64,
@@ -77,15 +77,15 @@ pub struct Account {
     pub over_ms: u64,
     /// Highest draw above the supply, in watts.
     pub over_peak_watts: f64,
-    /// Draw in the last stretch, of nodes and of what is always on.
+    /// Draw in the last stretch, of nodes and of the hardware that is always on.
     pub watts: f64,
-    /// Bytes that programs were served, each once.
+    /// Bytes served to programs.
     pub served_bytes: u64,
 }
 
 impl Account {
-    /// Adds a stretch of time in which every node did the same, on a supply of `supply_watts` for the whole cluster. A
-    /// node of which nothing was seen counts as awake.
+    /// Adds a stretch of time in which no node's state changed, on a supply of `supply_watts` for the whole cluster. A
+    /// node without an observation counts as awake.
     pub fn add(
         &mut self,
         hardware: &Hardware,
@@ -150,7 +150,7 @@ impl Account {
         if self.elapsed_ms == 0 { 0.0 } else { self.joules * 1000.0 / self.elapsed_ms as f64 }
     }
 
-    /// Energy for each GiB served; none before anything was.
+    /// Energy for each GiB served. `None` before anything was served.
     #[must_use]
     pub fn joules_per_gib(&self) -> Option<f64> {
         (self.served_bytes > 0).then(|| self.joules / (self.served_bytes as f64 / f64::from(1 << 30)))
@@ -180,8 +180,9 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// The counter of the process `boot` shows `total`: what is new. What it shows at first was served before this meter
-    /// looked; another process's counter began at nothing since the last look.
+    /// Takes a reading `total` of process `boot`. Returns the bytes since the last reading. The first reading ever
+    /// counts as nothing, because its bytes were served before. The counter of another process began at 0 since the
+    /// last reading.
     pub fn on_reading(&mut self, boot: u64, total: u64) -> u64 {
         match self.last.replace((boot, total)) {
             None => 0,

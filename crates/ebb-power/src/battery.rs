@@ -2,7 +2,7 @@
 
 use ebb_types::{Result, bail};
 
-/// A battery of a set size, and what is in it.
+/// A battery of a set size, and its charge.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Battery {
     /// Energy that it can hold, in joules; 0 is no battery.
@@ -15,14 +15,14 @@ pub struct Battery {
     pub output_watts: f64,
 }
 
-/// What became of a stretch of time.
+/// Energy flows in a stretch of time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Flow {
     /// Joules that came out of the battery.
     pub drained_joules: f64,
     /// Joules that went into it, before its losses.
     pub charged_joules: f64,
-    /// Joules that were drawn though neither supply nor battery had them.
+    /// Joules drawn beyond supply and battery.
     pub missing_joules: f64,
 }
 
@@ -38,7 +38,7 @@ impl Battery {
         Self { capacity_joules: joules, charge_joules: joules, efficiency: 1.0, output_watts: watts }
     }
 
-    /// `Invalid` if a number is none of a battery.
+    /// `Invalid` if a number is impossible for a battery.
     pub fn check(&self) -> Result<()> {
         let Self { capacity_joules, charge_joules, efficiency, output_watts } = *self;
         let sizes = capacity_joules.is_finite() && capacity_joules >= 0.0 && output_watts >= 0.0;
@@ -52,8 +52,8 @@ impl Battery {
         Ok(())
     }
 
-    /// Lets `watts` be drawn from a supply of `supplied_watts` for `ms`: what is too much charges the battery, what
-    /// lacks comes out of it as far as it goes.
+    /// Draws `watts` from a supply of `supplied_watts` for `ms`. An excess charges the battery. A deficit comes out of
+    /// the battery, as far as it can give.
     pub fn pass(&mut self, supplied_watts: f64, watts: f64, ms: u64) -> Flow {
         let seconds = ms as f64 / 1000.0;
         let spare = supplied_watts - watts;

@@ -1,8 +1,8 @@
-//! Datasets on expansion chains: which nodes must be on, and which come next.
+//! Datasets on expansion chains: the nodes that must be on, and the order of the others.
 //!
-//! A dataset's nodes are switched on in the order of its chain (Rabbit, Sec. 3.1). How much each stores is
-//! `ebb_layout::targets`; here stands what follows for power: the nodes that together hold everything (the *cover*), the
-//! stages in which further ones come, and the chain that a new dataset gets.
+//! A dataset's nodes are switched on in the order of its chain (Rabbit, Sec. 3.1). The amount on each node is in
+//! `ebb_layout::targets`. This module has the consequences for power: the nodes that together hold everything (the
+//! *cover*), the stages in which further ones come, and the chain that a new dataset gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +14,16 @@ use ebb_types::{DatasetId, NodeId, Result, bail};
 #[cfg(test)]
 mod tests;
 
-/// How a dataset's copies lie on its chain.
+/// Placement of a dataset's copies on its chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChainShape {
-    /// On any nodes, distinct ones (`random`, `striped`).
+    /// On any distinct nodes (`random`, `striped`).
     Anywhere,
     /// One copy on the primaries, the others even over the rest.
     Simple,
     /// Node `i` behind the primaries stores `B / i`.
     EqualWork,
-    /// Equal work by gears of so many nodes, that come whole.
+    /// Equal work, by gears of so many nodes. A gear is switched on as a whole.
     Geared {
         /// Nodes of a gear.
         gear_size: u32,
@@ -33,7 +33,7 @@ pub enum ChainShape {
 }
 
 impl ChainShape {
-    /// How a layout's copies lie; `gear_size` means nothing to layouts without gears.
+    /// The shape for a layout. `gear_size` has no effect on layouts without gears.
     #[must_use]
     pub const fn of(layout: LayoutKind, gear_size: u32) -> Self {
         match layout {
@@ -49,11 +49,11 @@ impl ChainShape {
 /// A dataset as the power manager sees it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DatasetChain {
-    /// Which.
+    /// The dataset.
     pub dataset: DatasetId,
-    /// Its part of nodes that several datasets could use, against the other datasets' weights.
+    /// Weight of its claim to nodes that several datasets could use.
     pub weight: f64,
-    /// Nodes that it was set to have active; none for as many as the power allows.
+    /// Wanted number of active nodes. `None`: as many as the power allows.
     pub wanted_active: Option<u32>,
     nodes: Vec<NodeId>,
     shape: ChainShape,
@@ -62,7 +62,7 @@ pub struct DatasetChain {
 }
 
 impl DatasetChain {
-    /// A dataset over these nodes, in the order in which they are switched on. `primaries` means nothing to `Anywhere`
+    /// A dataset over these nodes, in the order in which they are switched on. `primaries` has no effect on `Anywhere`
     /// and `Ring`.
     ///
     /// `Invalid`, with the nearest possible value, for a shape that the nodes cannot have.
@@ -106,19 +106,19 @@ impl DatasetChain {
         self.replicas
     }
 
-    /// How its copies lie.
+    /// Placement of its copies.
     #[must_use]
     pub const fn shape(&self) -> ChainShape {
         self.shape
     }
 
-    /// Least number of active nodes at which everything can be read (Rabbit's floor), none of them failed.
+    /// Least number of active nodes with which all data can be read, without failures (Rabbit's floor).
     #[must_use]
     pub fn min_active(&self) -> u32 {
         u32::try_from(self.cover(&BTreeSet::new()).len()).expect("not more than the nodes")
     }
 
-    /// Nodes over which the copies reach.
+    /// Number of nodes with copies.
     #[must_use]
     pub fn spread(&self) -> u32 {
         match self.shape {
@@ -130,7 +130,7 @@ impl DatasetChain {
         }
     }
 
-    /// What each node should store of so many blocks, in the order of the chain, all copies together.
+    /// Blocks that each node should store, out of `blocks`, counting all copies; in the order of the chain.
     pub fn target(&self, blocks: u64) -> Result<Vec<u64>> {
         match self.targets(blocks)? {
             Some(targets) => Ok(targets.blocks_per_node()),
@@ -147,11 +147,11 @@ impl DatasetChain {
         }))
     }
 
-    /// Nodes that must be on so that everything can be read, although some are dead; in the order of the chain.
+    /// Nodes that must be on so that all data can be read, given these dead nodes; in the order of the chain.
     ///
-    /// Of a chain: the primaries, and for each dead one where its second copies lie: the recovery group under gears, all
-    /// nodes with second copies without (Rabbit, Sec. 3.5); where one of those is dead too, the third copies, and so on.
-    /// What has lost all its copies asks for nothing.
+    /// For a chain these are the primaries, and for each dead primary the nodes with its second copies. With gears that
+    /// is its recovery group, without gears all nodes with second copies (Rabbit, Sec. 3.5). If one of those is dead
+    /// too, the nodes with the third copies are added, and so on. Data without a living copy adds no node.
     #[must_use]
     pub fn cover(&self, dead: &BTreeSet<NodeId>) -> Vec<NodeId> {
         let places: BTreeSet<usize> = match self.shape {
@@ -164,7 +164,7 @@ impl DatasetChain {
         alive.collect()
     }
 
-    /// All but as many as could be off and dead without touching every copy of anything.
+    /// The nodes other than the largest set that can be off, with the dead ones, and still leave a copy of every block.
     fn cover_anywhere(&self, dead: &BTreeSet<NodeId>) -> BTreeSet<usize> {
         let alive: Vec<usize> = (0..self.nodes.len()).filter(|place| !dead.contains(&self.nodes[*place])).collect();
         let gone = self.nodes.len() - alive.len();
@@ -223,8 +223,8 @@ impl DatasetChain {
         self.targets(1 << 32).ok().flatten().expect("checked when it was made, and has a chain")
     }
 
-    /// Nodes in the order in which they come: the cover first, then one at a time or one gear at a time. Dead ones are
-    /// left out, and so is what would go beyond the wanted number.
+    /// Nodes in the order in which they are switched on: the cover first, then one at a time or one gear at a time.
+    /// Dead nodes are left out, and so are nodes beyond the wanted number.
     #[must_use]
     pub fn stages(&self, dead: &BTreeSet<NodeId>) -> Vec<Vec<NodeId>> {
         let cover = self.cover(dead);
@@ -253,10 +253,10 @@ impl DatasetChain {
         stages
     }
 
-    /// Sets how many nodes are to be active; none for as many as the power allows. What it comes to: gears come whole, so
-    /// it may be fewer.
+    /// Sets the wanted number of active nodes. `None`: as many as the power allows. Returns the resulting number, which
+    /// may be lower because gears are switched on as a whole.
     ///
-    /// `Invalid`, with the nearest possible number, for fewer than hold everything, or more than there are.
+    /// `Invalid`, with the nearest possible number, for a number below the cover, or above the number of nodes.
     pub fn set_wanted(&mut self, wanted: Option<u32>) -> Result<u32> {
         let (least, most) = (self.min_active(), self.count());
         if let Some(wanted) = wanted.filter(|wanted| !(least..=most).contains(wanted)) {
@@ -273,7 +273,7 @@ impl DatasetChain {
         Ok(u32::try_from(active).expect("not more than the nodes"))
     }
 
-    /// What the chain adds to the score of each of its nodes that stores something (Rabbit, Sec. 3.4).
+    /// The score that the chain adds to each of its nodes with data (Rabbit, Sec. 3.4).
     pub fn scores(&self) -> impl Iterator<Item = (NodeId, f64)> + '_ {
         let primaries = match self.shape {
             ChainShape::Anywhere | ChainShape::Ring => 0,
@@ -288,14 +288,14 @@ fn holding(targets: &Targets, copy: usize) -> impl Iterator<Item = usize> + '_ {
     targets.copy(copy).iter().enumerate().filter(|(_, blocks)| **blocks > 0).map(|(place, _)| place)
 }
 
-/// What a chain adds to the score of its node at this index, from 0: 1 for a primary, `1 / l` for the `l`-th (Rabbit,
+/// The score that a chain adds to its node at this index, from 0: 1 for a primary, `1 / l` for the `l`-th node (Rabbit,
 /// Sec. 3.4).
 #[must_use]
 pub fn chain_score(index: usize, primaries: usize) -> f64 {
     if index < primaries { 1.0 } else { 1.0 / (index + 1) as f64 }
 }
 
-/// Nodes in the order in which a new dataset's chain takes them: by ascending score, then by id, so that what is early
+/// Nodes in the order in which a new dataset's chain takes them: by ascending score, then by id, so that a node early
 /// in one chain is late in others (Rabbit, Sec. 3.4).
 #[must_use]
 pub fn choose_chain(nodes: impl IntoIterator<Item = NodeId>, scores: &BTreeMap<NodeId, f64>) -> Vec<NodeId> {
@@ -305,7 +305,7 @@ pub fn choose_chain(nodes: impl IntoIterator<Item = NodeId>, scores: &BTreeMap<N
     order
 }
 
-/// Scores of all nodes, all chains together.
+/// Score of each node, summed over all chains.
 #[must_use]
 pub fn sum_scores<'a>(chains: impl IntoIterator<Item = &'a DatasetChain>) -> BTreeMap<NodeId, f64> {
     let mut scores = BTreeMap::new();

@@ -1,10 +1,10 @@
-//! What may wait for a node that sleeps now and then: no more than it takes within an interval (BlinkFS, Sec. 4.1: writes
-//! are admitted at the rate at which the log drains).
+//! Limits of the bytes that wait for a node that sleeps at times: no more than it can take within an interval (BlinkFS,
+//! Sec. 4.1: writes are admitted at the rate at which the log drains).
 //!
-//! A node takes so many bytes a second while it serves ([`Pace`], measured on the node), and serves for so long within the
-//! next interval, by the plan: what is more would not be with it one interval from now. A holder compares that with what
-//! it keeps for the node ([`room`]); the log that all holders share compares it with what was logged and, by the plan,
-//! cannot have been taken yet ([`Owed`]).
+//! A node takes a number of bytes a second while it serves ([`Pace`], measured on the node). The plan says for how long
+//! it serves within the next interval. The product is the limit: more bytes would not be on the node one interval from
+//! now. A lease holder compares it with the bytes that it keeps for the node ([`room`]). The handoff log, which all
+//! holders share, compares it with the logged bytes that the node cannot have taken yet ([`Owed`]).
 
 mod owed;
 mod pace;
@@ -16,17 +16,17 @@ pub use pace::Pace;
 
 use crate::Timetable;
 
-/// What a node is taken to write until it has told: a slow disk's half. In bytes a second.
+/// Assumed write rate of a node until it reports one: half of a slow disk's. In bytes a second.
 pub const ASSUMED_BYTES_PER_SEC: u64 = 32 << 20;
 
-/// A pace as a node tells it, which says 0 until it knows.
+/// The pace that a node reports, or the assumed one if it reports 0, which means unknown.
 #[must_use]
 pub const fn pace_or_assumed(bytes_per_sec: u64) -> u64 {
     if bytes_per_sec == 0 { ASSUMED_BYTES_PER_SEC } else { bytes_per_sec }
 }
 
-/// Most bytes that may wait for a node at a moment, if they are to be with it one interval later. None: there is no
-/// bound, for no plan lets the node sleep within that time, or none ever wakes it, so that something else must be done.
+/// Limit of the bytes that may wait for a node at a moment and still be on it one interval later. `None`: there is no
+/// limit. Either no plan lets the node sleep within that time, or none ever wakes it, and the caller must replace it.
 #[must_use]
 pub fn room(plans: &Timetable, node: NodeId, at_ms: u64, bytes_per_sec: u64) -> Option<u64> {
     let interval_ms = plans.at(at_ms)?.interval_ms;
@@ -35,7 +35,7 @@ pub fn room(plans: &Timetable, node: NodeId, at_ms: u64, bytes_per_sec: u64) -> 
     (serves_ms < interval_ms).then(|| taken(bytes_per_sec, serves_ms))
 }
 
-/// Bytes that are taken in so long.
+/// Bytes that a node takes in `serves_ms`.
 fn taken(bytes_per_sec: u64, serves_ms: u64) -> u64 {
     let bytes = u128::from(bytes_per_sec) * u128::from(serves_ms) / 1000;
     u64::try_from(bytes).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! What nodes draw, and how long they take to wake and to fall asleep.
+//! Draw of the nodes, and the times that they take to wake and to fall asleep.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use ebb_types::{NodeId, Result, bail};
 /// One node as the power manager sees it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NodePower {
-    /// Watts at work. Plans count on it for every moment at which a node is not asleep, transitions too.
+    /// Watts at work. Plans assume this draw at every moment at which a node is not asleep, also in transitions.
     pub active_watts: f64,
     /// Watts awake without work; for the account only.
     pub idle_watts: f64,
@@ -23,9 +23,9 @@ pub struct NodePower {
 }
 
 impl NodePower {
-    /// The one documented set of parameters, used for every figure: the machines of the BlinkFS prototype (Sec. 5):
-    /// 25 W in S0, 1 W in S3, a second for each transition, flash disks. The paper gives one figure for S0, so idle
-    /// draws as much as work.
+    /// The one documented set of parameters, used for every figure: the machines of the BlinkFS prototype (Sec. 5): 25
+    /// W in S0, 1 W in S3, a second for each transition, flash disks. The paper gives one figure for S0, so idle and
+    /// active draw are equal.
     pub const REFERENCE: Self = Self {
         active_watts: 25.0,
         idle_watts: 25.0,
@@ -41,7 +41,7 @@ impl NodePower {
         self.active_watts - self.asleep_watts
     }
 
-    /// Time that it is powered without serving, each time it wakes.
+    /// Time for which it is powered without serving, at each wake.
     #[must_use]
     pub fn transition_ms(&self) -> u64 {
         millis(self.wake) + millis(self.suspend)
@@ -67,19 +67,19 @@ impl NodePower {
 /// Longest that a node may take to wake and to sleep again.
 const TRANSITIONS_MOST: Duration = Duration::from_secs(3600);
 
-/// Whole milliseconds, rounded up: a transition is never taken for shorter than it is.
+/// Whole milliseconds, rounded up, so that a transition never counts as shorter than it is.
 #[must_use]
 pub fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// How much power there is.
+/// The available power.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Supply {
-    /// Watts for the whole cluster: what is always drawn comes out of them first.
+    /// Watts for the whole cluster. The base draw is subtracted first.
     Watts(f64),
-    /// Share of what the block servers draw with all of them active, from 0 to 1; sleepers' watts are inside, what is
-    /// always drawn is not.
+    /// Share of the draw of all block servers at work, from 0 to 1. It includes the watts of sleeping nodes, and not
+    /// the base draw.
     Fraction(f64),
 }
 
@@ -100,8 +100,8 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// `Invalid` if there is no node, a node saves nothing by sleeping, or watts are no watts. `base_watts` is what
-    /// switches and always-on nodes draw.
+    /// `base_watts` is the draw of switches and always-on nodes. `Invalid` if there is no node, if a node saves nothing
+    /// by sleeping, or if a number of watts is impossible.
     pub fn new(base_watts: f64, nodes: BTreeMap<NodeId, NodePower>) -> Result<Self> {
         if !(base_watts.is_finite() && base_watts >= 0.0) {
             bail!(Invalid, "{base_watts} W that are always drawn: it must be 0 or more");
@@ -113,12 +113,12 @@ impl Hardware {
         Ok(Self { base_watts, nodes })
     }
 
-    /// So many nodes alike, numbered from 1.
+    /// A cluster of equal nodes, numbered from 1.
     pub fn uniform(base_watts: f64, nodes: u32, power: NodePower) -> Result<Self> {
         Self::new(base_watts, (1..=u64::from(nodes)).map(|id| (NodeId::new(id), power)).collect())
     }
 
-    /// What switches and always-on nodes draw.
+    /// Draw of switches and always-on nodes.
     #[must_use]
     pub const fn base_watts(&self) -> f64 {
         self.base_watts
@@ -148,7 +148,7 @@ impl Hardware {
         self.nodes.values().map(|node| node.asleep_watts).sum()
     }
 
-    /// What a supply leaves for the nodes, in watts; never below 0.
+    /// Watts that a supply leaves for the nodes; never below 0.
     #[must_use]
     pub fn nodes_watts(&self, supply: Supply) -> f64 {
         match supply {

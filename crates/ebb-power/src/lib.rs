@@ -13,7 +13,7 @@
 //!   mean over an interval is within the budget, and a battery carries every excess.
 //! - `blink-staggered`, `blink-synchronous` and `load-proportional` never draw above the budget as a mean over an
 //!   interval. A battery carries every excess.
-//! - `always-on` has every node on, whatever the supply.
+//! - `always-on` has every node on, at any supply.
 //! - Unless a plan declares data stalled, a copy of the data is on a node that is on or blinks. With `migration` this
 //!   holds only for data that have been moved.
 //! - No blink is too short to serve.

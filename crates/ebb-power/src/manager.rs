@@ -1,8 +1,9 @@
 //! The power manager as a state machine: readings and ticks in, plans to publish out.
 //!
-//! It asks the policy with what the source says now, announces a plan ahead of the interval that it begins with, and says
-//! nothing while nothing changes. A plan that cannot be powered any longer is replaced at once. It may be killed at any
-//! time: nodes keep to the plans that they have, and a new manager goes on from those.
+//! It calls the policy with the present reading of the source. It announces a new plan ahead of the interval in which
+//! the plan begins, and publishes nothing while nothing changes. A plan that cannot be powered any longer is replaced
+//! at once. The manager may be killed at any time: nodes keep to the plans that they have, and a new manager goes on
+//! from those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,18 +24,18 @@ use crate::signal::source::{Doubt, Reading, Sample, Source};
 #[cfg(test)]
 mod tests;
 
-/// Of a file's name, in a plan: four bytes each at most.
+/// Characters of a file's name in a plan, of at most four bytes each.
 const EXAMPLE_CHARS: usize = EXAMPLE_MAX / 4;
 
-/// What an operator sets.
+/// The operator's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
     /// The policy.
     pub policy: PolicyKind,
     /// Interval, guard band, least time to serve; the start is filled in for each plan.
     pub timing: Timing,
-    /// How long before it begins a plan is published, so that everybody has it. Also how soon a plan can begin that
-    /// replaces one that cannot be powered.
+    /// Time between a plan's publication and its start, in which all processes get it. It is also the delay of a plan
+    /// that replaces one that cannot be powered.
     pub lead_ms: u64,
     /// Whether rotational disks may blink.
     pub rotational: Rotational,
@@ -47,7 +48,7 @@ pub struct Wanted {
     pub policy: PolicyKind,
     /// Whether rotational disks may blink under it.
     pub rotational: Rotational,
-    /// Whether it is followed although data gets out of reach.
+    /// Whether it is followed even if it puts data out of reach.
     pub force: Force,
 }
 
@@ -60,11 +61,11 @@ pub struct Cluster<'a> {
     pub circle: &'a [NodeId],
     /// Datasets.
     pub chains: &'a [DatasetChain],
-    /// Where data lie, for what a plan would put out of reach.
+    /// Nodes of all data, to compute the data that a plan would put out of reach.
     pub holdings: &'a [Holding],
-    /// Nodes that do not answer though they should.
+    /// Nodes that should answer and do not.
     pub dead: &'a BTreeSet<NodeId>,
-    /// Those of them that have not been given up.
+    /// Dead nodes that have not been given up.
     pub late: &'a BTreeSet<NodeId>,
     /// Reads that go to each node's data.
     pub popularity: &'a BTreeMap<NodeId, f64>,
@@ -73,7 +74,7 @@ pub struct Cluster<'a> {
 /// Now, by both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Now {
-    /// On the clock that never goes back: for silence and for energy.
+    /// On the monotonic clock: for silence and for energy.
     pub moment: Duration,
     /// Milliseconds since the Unix epoch: for plans.
     pub wall_ms: u64,
@@ -82,30 +83,31 @@ pub struct Now {
 /// Plans of another history: a master's log can be a saved copy that was put in place of a newer one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Others {
-    /// Newest that somebody follows, as far as the master heard. Whoever follows it takes only newer ones.
+    /// Newest version that some process follows, as far as the master knows. Such a process accepts only newer
+    /// versions.
     pub followed: PlanVersion,
-    /// Up to here versions may have been given without anybody having told of it yet.
+    /// Versions up to this one may have been given by another history, without a report to the master yet.
     pub doubtful: PlanVersion,
 }
 
-/// What a tick led to.
+/// The outcome of a tick.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Decision {
     /// A plan to make durable and publish, in this order.
     pub publish: Option<PowerPlan>,
-    /// Why another plan is held back: it would put data out of reach that first has to be moved, or that somebody has to
-    /// insist on, and the plan in force can still be powered.
+    /// The reason to hold another plan back, if there is one. That plan would put data out of reach, and the plan in
+    /// force can still be powered. The data must be moved first, or the operator must insist.
     pub held_back: Option<ebb_types::Error>,
-    /// What these speak of: a file of each of them is worth looking for.
+    /// Data named in `publish` and `held_back`, for which the caller may look for the name of a file.
     pub spoken_of: Vec<Holding>,
 }
 
-/// Why another policy cannot be followed.
+/// The refusal of another policy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Refusal {
-    /// In words.
+    /// The reason.
     pub error: ebb_types::Error,
-    /// What it speaks of: a file of each of them is worth looking for.
+    /// Data named in the error, for which the caller may look for the name of a file.
     pub spoken_of: Vec<Holding>,
 }
 
@@ -115,7 +117,7 @@ impl From<ebb_types::Error> for Refusal {
     }
 }
 
-/// What rounding may leave missing.
+/// Missing energy that counts as a rounding error.
 const SLACK_JOULES: f64 = 1e-3;
 
 /// See the module.
@@ -139,23 +141,23 @@ impl Manager {
         Ok(Self { settings, source, battery, plans, account, counted, force: Force::Refuse, others })
     }
 
-    /// What is known of plans that are not of this log: its plans get higher versions than those. True: it is news.
+    /// Sets the known versions of plans outside this log, so that new plans get higher versions. True if they changed.
     pub fn on_others(&mut self, others: Others) -> bool {
         std::mem::replace(&mut self.others, others) != others
     }
 
-    /// What the source said. What is wrong with it, if anything.
+    /// Takes a reading of the source. Returns a doubt if the reading cannot be right.
     pub fn on_reading(&mut self, now: Now, reading: Reading) -> Option<Doubt> {
         self.source.on_reading(now.moment, reading)
     }
 
-    /// The operator's override of the supply; none ends it.
+    /// Sets the operator's override of the supply. `None` ends it.
     pub fn force_supply(&mut self, supply: Option<Supply>) -> Result<()> {
         self.source.force(supply)
     }
 
-    /// Whether another policy may be followed. Refused, if its plan for the present supply would be: `NotPermitted` names
-    /// the data at stake, or the disks.
+    /// Checks whether another policy may be followed. It is refused if its plan for the present supply would be:
+    /// `NotPermitted` names the data at stake, or the disks.
     pub fn check_policy(&self, now: Now, cluster: &Cluster<'_>, wanted: Wanted) -> Result<(), Refusal> {
         let Wanted { policy, rotational, force } = wanted;
         let settings = Settings { policy, rotational, ..self.settings };
@@ -164,13 +166,13 @@ impl Manager {
         admit(&plan, &lost, force).map_err(|error| Refusal { error, spoken_of: spoken_of(&lost) })
     }
 
-    /// Another policy, from the next decision on. Who insists, insists for as long as the policy stays.
+    /// Sets another policy, from the next decision on. `wanted.force` holds for as long as the policy stays.
     pub fn set_policy(&mut self, wanted: Wanted) {
         (self.settings.policy, self.settings.rotational) = (wanted.policy, wanted.rotational);
         self.force = wanted.force;
     }
 
-    /// The supply to go by now, and whose word it is.
+    /// The supply that counts now, and its origin.
     #[must_use]
     pub fn sample(&self, now: Now) -> Sample {
         self.source.sample(now.moment)
@@ -194,13 +196,13 @@ impl Manager {
         &self.account
     }
 
-    /// What is in the battery, by the account.
+    /// The battery, with its charge by the account.
     #[must_use]
     pub const fn battery(&self) -> &Battery {
         &self.battery
     }
 
-    /// A meter showed what is in the battery.
+    /// Sets the charge that a meter measured.
     pub fn set_charge(&mut self, joules: f64) {
         self.battery.charge_joules = joules.clamp(0.0, self.battery.capacity_joules);
     }
@@ -210,12 +212,12 @@ impl Manager {
         self.account = account;
     }
 
-    /// Counts bytes that programs were served.
+    /// Counts bytes served to programs.
     pub fn count_served(&mut self, bytes: u64) {
         self.account.served_bytes += bytes;
     }
 
-    /// Counts what nodes did since the last count. To be called whenever a node's state changes, and now and then.
+    /// Adds the time since the last count to the account. To be called whenever a node's state changes, and regularly.
     pub fn count(&mut self, now: Now, cluster: &Cluster<'_>, seen: &BTreeMap<NodeId, Seen>) {
         let since = self.counted.map_or(Duration::ZERO, |last| now.moment.saturating_sub(last));
         let supply = cluster.hardware.cluster_watts(self.sample(now).supply);
@@ -223,9 +225,9 @@ impl Manager {
         self.counted = Some(now.moment);
     }
 
-    /// Asks the policy. To be called at every reading, at every change of the cluster, when the source falls silent
-    /// ([`Source::silent_at`]), and at least once in each interval. Nothing changes: a plan counts once it is logged
-    /// ([`Manager::on_logged`]).
+    /// Decides whether to publish a plan. To be called at every reading, at every change of the cluster, when the
+    /// source falls silent ([`Source::silent_at`]), and at least once in each interval. It changes no state: a plan
+    /// counts once it is logged ([`Manager::on_logged`]).
     ///
     /// Errors: those of [`choose`].
     pub fn decide(&self, now: Now, cluster: &Cluster<'_>) -> Result<Decision> {
@@ -258,7 +260,7 @@ impl Manager {
         Ok(Decision { publish: Some(plan), held_back, spoken_of: spoken })
     }
 
-    /// The master has logged a plan: everybody follows it.
+    /// The master has logged a plan, so all processes will follow it.
     pub fn on_logged(&mut self, plan: PowerPlan, now: Now) -> Result<()> {
         self.plans.accept(plan, now.wall_ms).map(drop)
     }
@@ -268,14 +270,14 @@ impl Manager {
         PlanVersion::new(newest.raw().saturating_add(1))
     }
 
-    /// Whether a plan has data within reach again that the present ones do not, since a node has failed: it does not wait for
-    /// an interval's beginning (availability comes first: Rabbit, Sec. 3.5).
+    /// Whether a plan brings data back within reach that a node's failure put out of reach. Such a plan does not wait
+    /// for the beginning of an interval (availability comes first: Rabbit, Sec. 3.5).
     fn brings_back(&self, now: Now, cluster: &Cluster<'_>, plan: &PowerPlan) -> bool {
         let lost = |plan: &PowerPlan| metablocks(&at_stake(plan, cluster.holdings, cluster.dead));
         self.latest(now).map(lost).is_some_and(|out| out > 0 && lost(plan) < out)
     }
 
-    /// The plan that will be in force when all that was announced has begun.
+    /// The plan that will be in force when all announced plans have begun.
     fn latest(&self, now: Now) -> Option<&PowerPlan> {
         let mut plan = self.plans.at(now.wall_ms)?;
         while let Some(next) = self.plans.next(plan.start_ms.max(now.wall_ms)) {
@@ -284,8 +286,8 @@ impl Manager {
         Some(plan)
     }
 
-    /// Whether the plan in force, and what was announced, can be powered by this supply and the battery. Without a plan
-    /// every node is on.
+    /// Whether this supply and the battery can power the plan in force and the announced ones. Without a plan every
+    /// node is on.
     fn is_carried(&self, now: Now, cluster: &Cluster<'_>, supply: Supply) -> bool {
         if self.settings.policy == PolicyKind::AlwaysOn {
             return true;
@@ -301,8 +303,8 @@ impl Manager {
         missing_joules <= SLACK_JOULES && latest.profile(cluster.hardware).is_carried_by(&battery, watts, begins)
     }
 
-    /// The battery at a later time, if the supply stays and nodes keep to the plans that there are, and what will have
-    /// been missing until then.
+    /// The battery at a later time, and the energy missing until then, if the supply stays and nodes keep to the
+    /// present plans.
     fn foresee(&self, now: Now, until_ms: u64, cluster: &Cluster<'_>, supply: Supply) -> (Battery, f64) {
         let (mut battery, mut account) = (self.battery, Account::default());
         let watts = cluster.hardware.cluster_watts(supply);
@@ -318,7 +320,7 @@ impl Manager {
         (battery, account.missing_joules)
     }
 
-    /// The next beginning of an interval that everybody can know of in time.
+    /// The next beginning of an interval that leaves all processes time to get a plan.
     fn boundary(&self, now: Now) -> u64 {
         (now.wall_ms + self.settings.lead_ms).next_multiple_of(self.settings.timing.interval_ms.max(1))
     }
@@ -348,7 +350,7 @@ impl Manager {
     }
 }
 
-/// What a plan says of data that it puts out of reach.
+/// A plan's statement of the data that it puts out of reach.
 fn out_of_reach(lost: &[&Holding]) -> OutOfReach {
     let named = lost.iter().find(|lost| !lost.example.is_empty());
     let example = named.map_or("", |named| &named.example).chars().take(EXAMPLE_CHARS).collect();
@@ -359,7 +361,8 @@ fn metablocks(lost: &[&Holding]) -> u64 {
     lost.iter().map(|holding| holding.metablocks).sum()
 }
 
-/// Whether both plans say the same of what nothing can be read from. That the number changes is no news.
+/// Whether both plans have the same datasets stalled, and both or neither have data out of reach. A change of the
+/// number alone is no news.
 fn is_same_reach(one: &PowerPlan, other: &PowerPlan) -> bool {
     one.stalled == other.stalled && (one.out_of_reach.metablocks > 0) == (other.out_of_reach.metablocks > 0)
 }

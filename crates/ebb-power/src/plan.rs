@@ -1,4 +1,4 @@
-//! The power plan: when each node is awake, as a value that everybody can look things up in.
+//! The power plan: a value that gives the times at which each node is awake.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub const WHY_MAX: usize = 1_024;
 /// Longest name of a file that a plan names, in bytes.
 pub const EXAMPLE_MAX: usize = 400;
 
-/// When each node is awake. A pure function of wall-clock time.
+/// The times at which each node is awake. A pure function of wall-clock time.
 ///
 /// Intervals begin at every whole multiple of `interval_ms` since the Unix epoch, so that plans with the same interval
 /// follow each other without a jump, whenever they come into force.
@@ -35,29 +35,29 @@ pub struct PowerPlan {
     pub version: PlanVersion,
     /// The rule that made it.
     pub policy: PolicyKind,
-    /// In force from here on, in milliseconds since the Unix epoch.
+    /// Time from which it is in force, in milliseconds since the Unix epoch.
     pub start_ms: u64,
     /// Length of the blink interval.
     pub interval_ms: u64,
-    /// By how much a node is taken to wake later and to sleep earlier, because clocks differ.
+    /// Margin for clocks that differ: a node counts as waking this much later, and sleeping this much earlier.
     pub guard_ms: u64,
-    /// Watts of the nodes that it was made for, in milliwatts.
+    /// Power for the nodes that it was made for, in milliwatts.
     pub budget_mw: u64,
     /// Every node that follows the power.
     pub nodes: BTreeMap<NodeId, NodePlan>,
-    /// Datasets that nothing can be read from under this plan, because there is too little power for them.
+    /// Datasets without readable data under this plan, because there is too little power for them.
     pub stalled: Vec<DatasetId>,
-    /// What it puts out of reach, by what was known when it was published. It says so, or whoever reads it would take it for
-    /// one that keeps everything within reach.
+    /// Data that it puts out of reach, as known when it was published. Without this field, it would look like a plan
+    /// that keeps everything within reach.
     pub out_of_reach: OutOfReach,
-    /// Why it is as it is: a sentence for a person.
+    /// The reason for the plan: a sentence for a person.
     pub why: String,
 }
 
-/// Data that have a copy, and none on a node that a plan wakes.
+/// Data with copies, but without one on a node that a plan wakes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OutOfReach {
-    /// How many metablocks.
+    /// Number of metablocks.
     pub metablocks: u64,
     /// The name of a file with one of them, or its beginning; empty if none was known.
     pub example: String,
@@ -66,7 +66,7 @@ pub struct OutOfReach {
 /// One node's part of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodePlan {
-    /// When it is powered.
+    /// The times at which it is powered.
     pub duty: Duty,
     /// It serves nothing before this time, in milliseconds since the Unix epoch: it may have to wake first.
     pub ready_ms: u64,
@@ -76,14 +76,14 @@ pub struct NodePlan {
     pub suspend_ms: u32,
 }
 
-/// When a node is powered.
+/// The times at which a node is powered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Duty {
     /// Always.
     On,
     /// Never.
     Off,
-    /// From `start_ms` after each interval's beginning for `active_ms`, transitions inside; what reaches beyond the
+    /// From `start_ms` after each interval's beginning for `active_ms`, with the transitions. A part beyond the
     /// interval's end goes on at the next one's beginning.
     Blink {
         /// Before `interval_ms`.
@@ -94,7 +94,8 @@ pub enum Duty {
 }
 
 impl Duty {
-    /// Powered for `active_ms` of each interval from `start_ms` on: as `On` or `Off` where that is what it means.
+    /// Powered for `active_ms` of each interval from `start_ms` on. The result is `On` for a whole interval, and `Off`
+    /// for 0.
     #[must_use]
     pub fn blink(start_ms: u64, active_ms: u64, interval_ms: u64) -> Self {
         match active_ms {
@@ -140,7 +141,7 @@ impl NodePlan {
         self.wake_ms as u64 + self.suspend_ms as u64 + 2 * guard_ms
     }
 
-    /// Whether everything on it can be read within each interval.
+    /// Whether its data can be read within each interval.
     #[must_use]
     pub fn is_reachable(&self, interval_ms: u64, guard_ms: u64) -> bool {
         self.serving_ms(interval_ms, guard_ms) > 0
@@ -148,7 +149,7 @@ impl NodePlan {
 }
 
 impl PowerPlan {
-    /// `Invalid`, with what is wrong, for a plan that is no plan. Whoever receives one asks before following it.
+    /// `Invalid`, with the reason, for an impossible plan. A process must check a plan before it follows it.
     pub fn check(&self) -> Result<()> {
         if !(1..=INTERVAL_MS_MAX).contains(&self.interval_ms) {
             bail!(
@@ -191,7 +192,7 @@ impl PowerPlan {
         Ok(())
     }
 
-    /// A node's part. `NotFound` for a node that the plan does not know: it is always on, or not of this cluster.
+    /// A node's part. `NotFound` for a node that is not in the plan: it is always on, or not of this cluster.
     pub fn node(&self, node: NodeId) -> Result<&NodePlan> {
         self.nodes.get(&node).ok_or_else(|| {
             ebb_types::err!(NotFound, "{} says nothing of {node}: it does not follow the power", self.version)
@@ -205,7 +206,7 @@ impl PowerPlan {
         self.interval_ms == other.interval_ms && self.policy == other.policy && duties(self) == duties(other)
     }
 
-    /// Why it is as it is, and what it puts out of reach: for a person.
+    /// The reason for the plan, and the data that it puts out of reach: for a person.
     #[must_use]
     pub fn sentence(&self) -> String {
         let OutOfReach { metablocks, example } = &self.out_of_reach;

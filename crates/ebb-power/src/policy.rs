@@ -9,7 +9,7 @@
 //! | `migration` | within the budget | | once data have moved |
 //! | `tide` | as `activation`, then `blink-circular` | | from the floor up always, below within an interval |
 //!
-//! Adding one: a file in `policy/` with a function from an [`Ask`] to a [`Schedule`], and a line here.
+//! To add a policy: a file in `policy/` with a function from an [`Ask`] to a [`Schedule`], and a line here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,16 +40,16 @@ pub use circular::around;
 pub use migration::{Migration, migration};
 pub use staggered::stagger_start;
 
-/// What a rule decides.
+/// The decision of a rule.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Schedule {
     /// Duties of the nodes that are not simply off.
     pub duties: BTreeMap<NodeId, Duty>,
     /// The interval, which may be longer than the one that was asked for.
     pub interval_ms: u64,
-    /// Datasets that nothing can be read from.
+    /// Datasets without readable data.
     pub stalled: Vec<DatasetId>,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -90,22 +90,22 @@ macro_rules! policies {
 
 // The registry: one line for each policy.
 policies! {
-    /// Every node is on, whatever the supply: what is compared with.
+    /// Every node is on at any supply: the baseline for comparisons.
     AlwaysOn = "always-on", 1, always_on::schedule;
     /// Rabbit: whole nodes along the expansion chains, or whole gears; below the floor a dataset stalls.
     Activation = "activation", 2, activation::schedule;
-    /// BlinkFS: every node for the same part of each interval, starts spread so that none reaches over its end. Meets the
-    /// budget as a mean; a battery carries the rest.
+    /// BlinkFS: every node for the same part of each interval, starts spread so that none reaches over its end. It
+    /// meets the budget as a mean, and a battery carries the rest.
     BlinkStaggered = "blink-staggered", 3, staggered::schedule;
     /// As many nodes as the power allows, taking turns around the circle: never above the budget.
     BlinkCircular = "blink-circular", 4, circular::schedule;
     /// All nodes together for a part of each interval; a battery carries them.
     BlinkSynchronous = "blink-synchronous", 5, synchronous::schedule;
-    /// Staggered, each node for a time in proportion to how popular its data are; the same energy in all.
+    /// Staggered, with a time for each node in proportion to the popularity of its data. The total energy is the same.
     LoadProportional = "load-proportional", 6, proportional::schedule;
-    /// Whole nodes, the data moved onto them at each change.
+    /// Whole nodes, with the data moved onto them at each change.
     Migration = "migration", 7, migration::schedule;
-    /// Ebb's own: gears while what holds everything can be powered, circular blinking of it below.
+    /// Ebb's own: gears while the cover can be powered, and circular blinking of the cover below.
     Tide = "tide", 8, tide::schedule;
 }
 
@@ -129,9 +129,9 @@ impl FromStr for PolicyKind {
 
 /// The plan that follows `ask.last`.
 ///
-/// Errors: `Invalid` for an ask that makes no sense; `NotPermitted` if the policy would blink rotational disks and
-/// nobody insisted. Too little power is no error: the plan says who is left in the dark. Ask [`crate::reach::admit`]
-/// before publishing it.
+/// Errors: `Invalid` for an inconsistent ask; `NotPermitted` if the policy would blink rotational disks, and
+/// `ask.rotational` does not allow it. Too little power is no error: the plan names the stalled datasets. Call
+/// [`crate::reach::admit`] before publishing it.
 pub fn choose(policy: PolicyKind, ask: &Ask<'_>) -> Result<PowerPlan> {
     ask.check()?;
     let schedule = doubt::schedule(ask, |ask| policy.schedule(ask));
@@ -146,7 +146,7 @@ pub fn choose(policy: PolicyKind, ask: &Ask<'_>) -> Result<PowerPlan> {
         let before = ask.last.map_or(NodeState::Awake, |last| last.state(id, start_ms));
         let ready_ms = match before {
             NodeState::Awake => start_ms,
-            // Still on its way up.
+            // The node is still waking under the last plan.
             NodeState::Waking => start_ms.max(ask.last.map_or(0, |last| last.next_wake_ms(id, start_ms).unwrap_or(0))),
             NodeState::FallingAsleep => start_ms + suspend_ms + wake_ms + guard_ms,
             NodeState::Asleep => start_ms + wake_ms + guard_ms,

@@ -1,8 +1,8 @@
-//! Extra copies of what is read often, and giving them up again (BlinkFS, Sec. 4.2).
+//! Extra copies of data that are read often, and their removal (BlinkFS, Sec. 4.2).
 //!
 //! The popularity of a block is an exponentially weighted moving average of its reads, updated each blink interval.
-//! Extra copies are dealt out in proportion to it, within a share of the unused capacity; what is written often gets
-//! none, because each copy slows its writes down. When space is needed, or popularity goes, the extra copies go first.
+//! Extra copies are distributed in proportion to it, within a share of the unused capacity. Data that are written often
+//! get none, because each copy slows writes down. When space is needed, or popularity falls, the extra copies go first.
 
 use std::collections::BTreeMap;
 
@@ -28,11 +28,12 @@ pub struct Heat {
     pub writes: f64,
 }
 
-/// Averages below this are forgotten.
+/// Averages below this are dropped.
 const COLD: f64 = 1e-3;
-/// Blocks whose averages are kept, the most read ones: some megabytes, and more extra copies than a cluster makes.
+/// Number of blocks with averages: those read most. They take some megabytes, and are more than the extra copies of a
+/// cluster.
 pub const BLOCKS_MAX: usize = 65_536;
-/// A node's part of all reads has changed when it is so far from what it was, in parts of an even share.
+/// A node's share of all reads has changed if it differs from the old one by this part of an even share.
 const MOVED: f64 = 0.25;
 
 /// Moving averages of all blocks that are not cold, and of no more than [`BLOCKS_MAX`].
@@ -66,7 +67,7 @@ impl Popularity {
         self.keep(BLOCKS_MAX);
     }
 
-    /// Forgets what is read least, until so many are left.
+    /// Drops the blocks that are read least, until `most` are left.
     fn keep(&mut self, most: usize) {
         let Some(over) = self.heat.len().checked_sub(most).filter(|over| *over > 0) else { return };
         let mut order: Vec<(MetablockId, f64)> = self.heat.iter().map(|(block, heat)| (*block, heat.reads)).collect();
@@ -76,7 +77,7 @@ impl Popularity {
         }
     }
 
-    /// A block is gone.
+    /// Drops a block that is gone.
     pub fn forget(&mut self, block: MetablockId) {
         self.heat.remove(&block);
     }
@@ -93,8 +94,8 @@ impl Popularity {
     }
 }
 
-/// The reads of each node's data to go by: those that were gone by until now, unless some node's part of all reads is
-/// another by now. So a policy that weighs by them does not make a new plan of every waver.
+/// The reads of each node's data for the policy: the ones used until now, unless some node's share of all reads has
+/// changed. So a policy that weighs by them does not make a new plan for every small change.
 #[must_use]
 pub fn choose_loads(before: &BTreeMap<NodeId, f64>, now: &BTreeMap<NodeId, f64>) -> BTreeMap<NodeId, f64> {
     let part = |loads: &BTreeMap<NodeId, f64>, node: &NodeId| {
@@ -107,21 +108,22 @@ pub fn choose_loads(before: &BTreeMap<NodeId, f64>, now: &BTreeMap<NodeId, f64>)
     if nodes.into_iter().any(has_moved) { now.clone() } else { before.clone() }
 }
 
-/// How extra copies are dealt out.
+/// Rule for the distribution of extra copies.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ExtraRule {
     /// Share of the capacity not used by ordinary copies that extra ones may take.
     pub unused_share: f64,
-    /// Most copies of a block, the ordinary ones included.
+    /// Limit of a block's copies, with the ordinary ones.
     pub most_copies: u32,
-    /// Reads an interval from which a block gets extra copies; it keeps them down to half of that.
+    /// Reads per interval from which a block gets extra copies. It keeps them down to half of that.
     pub often_read: f64,
-    /// Writes an interval from which a block gets no extra copy.
+    /// Writes per interval from which a block gets no extra copy.
     pub often_written: f64,
 }
 
 impl Default for ExtraRule {
-    /// At most six copies (the paper's), half of the unused capacity, for what is read once an interval and written less.
+    /// At most six copies (as in the paper) and half of the unused capacity, for blocks that are read once per interval
+    /// and written less often.
     fn default() -> Self {
         Self { unused_share: 0.5, most_copies: 6, often_read: 1.0, often_written: 1.0 }
     }
@@ -153,11 +155,11 @@ pub struct Change {
     pub to: u32,
 }
 
-/// Which blocks are to have more or fewer extra copies, with `unused_bytes` free beside all ordinary copies (extra ones
-/// do not count as used). Reclamations come first, then what is most popular.
+/// Blocks that are to have more or fewer extra copies, with `unused_bytes` free beside all ordinary copies (extra ones
+/// do not count as used). Removals come first, then the most popular blocks.
 ///
-/// A block gets a copy when its part has grown to a whole one more, and gives one up when it is half a copy below what it
-/// has, so that a part that wavers moves nothing.
+/// A block gets a copy when its part has grown by a whole copy, and gives one up when its part is half a copy below its
+/// number. So small changes of its part move nothing.
 #[must_use]
 pub fn choose_extra(rule: &ExtraRule, blocks: &[Block], unused_bytes: u64) -> Vec<Change> {
     let budget = unused_bytes as f64 * rule.unused_share.clamp(0.0, 1.0);
@@ -184,8 +186,7 @@ pub fn choose_extra(rule: &ExtraRule, blocks: &[Block], unused_bytes: u64) -> Ve
     changes.into_iter().map(|(_, change)| change).collect()
 }
 
-/// Extra copies of each block, in proportion to its reads, none above what it may have; what a block cannot take goes to
-/// the others.
+/// Extra copies of each block, in proportion to its reads and up to its limit. The remainder goes to the others.
 fn parts(rule: &ExtraRule, blocks: &[Block], budget: f64) -> Vec<f64> {
     let most = |block: &Block| {
         let often_read = if block.extra > 0 { rule.often_read / 2.0 } else { rule.often_read };
@@ -198,7 +199,7 @@ fn parts(rule: &ExtraRule, blocks: &[Block], budget: f64) -> Vec<f64> {
     let mut open: Vec<usize> = (0..blocks.len()).filter(|at| most[*at] > 0.0).collect();
     let mut left = budget;
     while !open.is_empty() && left > 0.0 {
-        // Copies in proportion to reads: `reads * factor` copies of `bytes` each use up what is left.
+        // Copies in proportion to reads: `reads * factor` copies of `bytes` each use up the remaining budget.
         let weight: f64 = open.iter().map(|at| blocks[*at].heat.reads * blocks[*at].bytes as f64).sum();
         let factor = left / weight;
         let (full, rest): (Vec<usize>, Vec<usize>) =
@@ -216,8 +217,8 @@ fn parts(rule: &ExtraRule, blocks: &[Block], budget: f64) -> Vec<f64> {
     parts
 }
 
-/// Takes copies that were only kept, beyond their block's part, until all fit: from what is read least for each copy
-/// first. The whole copies of all parts fit together, so nobody loses what is due.
+/// Removes copies beyond their block's part until all fit, first from the blocks with the fewest reads for each copy.
+/// The whole copies of all parts fit together, so no block falls below its part.
 fn fit(blocks: &[Block], parts: &[f64], wanted: &mut [u32], budget: f64) {
     let due = |at: usize| (parts[at] + 1e-9).floor() as u32;
     let mut used: f64 =
@@ -232,12 +233,12 @@ fn fit(blocks: &[Block], parts: &[f64], wanted: &mut [u32], budget: f64) {
     }
 }
 
-/// Reads for each copy, with so many extra ones.
+/// Reads for each copy, with `extra` extra ones.
 fn worth(block: &Block, extra: u32) -> f64 {
     block.heat.reads / f64::from(block.ordinary + extra).max(1.0)
 }
 
-/// Extra copies to give up until `bytes` are free: those of what is read least for each copy first.
+/// Extra copies to give up until `bytes` are free, first those of the blocks with the fewest reads for each copy.
 #[must_use]
 pub fn reclaim(blocks: &[Block], bytes: u64) -> Vec<Change> {
     let mut order: Vec<&Block> = blocks.iter().filter(|block| block.extra > 0 && block.bytes > 0).collect();
@@ -304,7 +305,7 @@ mod tests {
         let moved = loads([10.0, 10.0, 10.0, 30.0]);
         assert_eq!(choose_loads(&before, &moved), moved);
         assert_eq!(choose_loads(&BTreeMap::new(), &moved), moved);
-        assert_eq!(choose_loads(&moved, &BTreeMap::new()), BTreeMap::new(), "nobody reads any more");
+        assert_eq!(choose_loads(&moved, &BTreeMap::new()), BTreeMap::new(), "no reads any more");
     }
 
     #[test]
@@ -369,7 +370,7 @@ mod tests {
             }
             let used: u64 = after.iter().map(|block| u64::from(block.extra) * block.bytes).sum();
             prop_assert!(used as f64 <= unused as f64 * share * (1.0 + 1e-6) + 1e-6, "{} of {}", used, unused as f64 * share);
-            // Asked again, it has nothing more to give up or to change its mind about.
+            // A second call gives nothing up, and reverses no decision.
             let again = choose_extra(&rule, &after, unused);
             prop_assert!(again.iter().all(|change| change.to > change.from), "{:?}", again);
         }

@@ -1,4 +1,4 @@
-//! What a plan would put out of reach.
+//! Data that a plan would put out of reach.
 
 use std::collections::BTreeSet;
 
@@ -6,41 +6,41 @@ use ebb_types::{NodeId, Result, bail};
 
 use crate::plan::PowerPlan;
 
-/// Data that lies on the same nodes, or on some of the same nodes.
+/// Metablocks with replicas on the same nodes, or on some of the same nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holding {
     /// Nodes with a current replica; guest replicas count.
     pub nodes: Vec<NodeId>,
-    /// Each lies on at least so many of them, whichever; as many as there are, as a rule.
+    /// Least number of these nodes on which each metablock lies; usually all of them.
     pub copies: usize,
-    /// Metablocks that lie like this.
+    /// Number of these metablocks.
     pub metablocks: u64,
-    /// One of their files, for people; empty as long as nobody has looked for one.
+    /// Name of one of their files, for people; empty if it was not looked up.
     pub example: String,
 }
 
 impl Holding {
-    /// Whether both are of the same metablocks.
+    /// Whether both describe the same metablocks.
     #[must_use]
     pub fn lies_like(&self, other: &Self) -> bool {
         (&self.nodes, self.copies) == (&other.nodes, other.copies)
     }
 }
 
-/// Whether a plan is followed although it puts data out of reach.
+/// Whether a plan is followed even if it puts data out of reach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Force {
     /// It is refused.
     Refuse,
-    /// It is followed: somebody insisted, or there is no power for another.
+    /// It is followed: the operator insisted, or there is no power for another plan.
     Insist,
 }
 
 /// Files named in a refusal.
 const EXAMPLES: usize = 3;
 
-/// Data that has a living replica, and none that the plan ever wakes for long enough to be read; of data that lies on some of
-/// its nodes, that may have none. A node that the plan does not know is always on.
+/// Data with a living replica, but without one on a node that the plan ever wakes for long enough to be read. For data
+/// that lies on some of its nodes, it is enough that this may be so. A node that is not in the plan is always on.
 #[must_use]
 pub fn at_stake<'a>(plan: &PowerPlan, holdings: &'a [Holding], dead: &BTreeSet<NodeId>) -> Vec<&'a Holding> {
     let reachable = |node: &NodeId| {
@@ -54,8 +54,8 @@ pub fn at_stake<'a>(plan: &PowerPlan, holdings: &'a [Holding], dead: &BTreeSet<N
     holdings.iter().filter(is_lost).collect()
 }
 
-/// What of it the plan before, which is followed now, does not have out of reach already: that keeps nothing from being brought
-/// back.
+/// Data at stake under the new plan that the present plan has within reach. Data that are out of reach already do not
+/// stop a plan that brings other data back.
 #[must_use]
 pub fn newly_at_stake<'a>(
     last: &PowerPlan,
@@ -68,8 +68,8 @@ pub fn newly_at_stake<'a>(
     at_stake(plan, holdings, dead).into_iter().filter(is_news).collect()
 }
 
-/// Refuses (`NotPermitted`), naming files and nodes, a plan that would switch off the last nodes with `lost`, unless somebody
-/// insists.
+/// Refuses a plan that would switch off the last nodes with `lost`, unless `force` insists: `NotPermitted`, with files
+/// and nodes.
 pub fn admit(plan: &PowerPlan, lost: &[&Holding], force: Force) -> Result<()> {
     if lost.is_empty() || force == Force::Insist {
         return Ok(());
@@ -91,7 +91,7 @@ pub fn admit(plan: &PowerPlan, lost: &[&Holding], force: Force) -> Result<()> {
     )
 }
 
-/// Those that sentences name files of.
+/// The holdings with files named in an error sentence.
 #[must_use]
 pub fn spoken_of(lost: &[&Holding]) -> Vec<Holding> {
     named(lost).cloned().collect()

@@ -1,4 +1,4 @@
-//! Which of the awake replica nodes serves a read: rules over what a client knows, one for each dataset.
+//! Choice of the awake replica node for a read: rules over a client's own knowledge, one for each dataset.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ mod learned;
 
 pub use learned::LearnedBalance;
 
-/// Where a replica node stands, as its reader sees it.
+/// Distance of a replica node from its reader.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Distance {
     /// On the reader's own host.
@@ -19,38 +19,38 @@ pub enum Distance {
     Far,
 }
 
-/// What a client knows of one replica node.
+/// A client's knowledge of one replica node.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Candidate<K> {
-    /// Which.
+    /// The node.
     pub node: K,
-    /// How long it still serves, in milliseconds; 0: it sleeps. See [`crate::PowerPlan::awake_left_ms`].
+    /// Time for which it still serves, in milliseconds; 0: it sleeps. See [`crate::PowerPlan::awake_left_ms`].
     pub awake_left_ms: u64,
-    /// Where it stands.
+    /// Its distance from the reader.
     pub distance: Distance,
-    /// It is held for dead, or answers nothing.
+    /// It counts as dead, or does not answer.
     pub is_dead: bool,
-    /// It is slow beyond its peers.
+    /// It is slower than its peers.
     pub is_slow: bool,
     /// The reader's requests in progress on it.
     pub outstanding: usize,
-    /// How far it is below the part of its reads that it should serve: [`LearnedBalance::below`].
+    /// Its deficit against the share of reads that it should serve: [`LearnedBalance::below`].
     pub below: f64,
     /// A random number, for ties.
     pub draw: u64,
 }
 
-/// The replica nodes in the order in which they are to be asked; sleepers are left out. Those that will not stay awake for
-/// `need_ms`, the time to read and send the block, come after those that do, longest awake first: a node about to sleep is
-/// not chosen for a long read, but is better than none. Then come slow ones, and dead ones last. Among equals the nearer, then the less loaded,
-/// then who is further below its part, then by lot.
+/// The replica nodes in the order for requests, without sleeping ones. `need_ms` is the time to read and send the
+/// block. Nodes that will not stay awake for it come after those that will, longest awake first: a node about to sleep
+/// is still better than none. Then come slow nodes, and dead ones last. Among equals the nearer comes first, then the
+/// less loaded, then the one with the larger deficit, then a random one.
 #[must_use]
 pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms: u64) -> Vec<K> {
     candidates.retain(|one| one.awake_left_ms > 0);
     candidates.sort_by(|one, other| {
         let is_short = |candidate: &Candidate<K>| candidate.awake_left_ms < need_ms;
         let longest = other.awake_left_ms.cmp(&one.awake_left_ms);
-        // To a reader that goes by loads a rack is as far as any.
+        // Under the balanced rule a node in the same rack counts as far.
         let distance = |candidate: &Candidate<K>| match (rule, candidate.distance) {
             (ReadRule::Balanced, Distance::Rack) => Distance::Far,
             (_, distance) => distance,
@@ -72,15 +72,15 @@ pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms
     candidates.into_iter().map(|candidate| candidate.node).collect()
 }
 
-/// Part of the reads that a node could serve which it should: `(B / n) / b_i`, at most 1, for `B` blocks read from `n`
-/// active nodes of which it stores `b_i` (Rabbit, Sec. 3.2; the text prints the inverse, and its own examples settle it:
-/// 1 for the `n`-th node of an equal-work chain, `p / n` for a primary).
+/// Share of the reads it could serve that a node should serve: `(B / n) / b_i`, at most 1. `B` blocks are read from `n`
+/// active nodes, and it stores `b_i` of them (Rabbit, Sec. 3.2). The paper prints the inverse, but its examples show
+/// this one: 1 for the `n`-th node of an equal-work chain, `p / n` for a primary.
 #[must_use]
 pub fn desired_hit_ratio(blocks: f64, active: f64, stored: f64) -> f64 {
     (blocks / active.max(1.0) / stored.max(1.0)).min(1.0)
 }
 
-/// Rabbit's load balancer: each node's part so far against the part that it should have.
+/// Rabbit's load balancer: compares each node's share so far with the share that it should have.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HitBalance<K> {
     nodes: BTreeMap<K, Hits>,
@@ -93,18 +93,19 @@ struct Hits {
     could: u64,
 }
 
-/// Reads after which all counts are halved, so that what happened long ago does not outweigh what happens now.
+/// Reads after which all counts are halved, so that old reads do not outweigh recent ones.
 const MEMORY: u64 = 1 << 16;
 
 impl<K: Ord + Copy> HitBalance<K> {
-    /// Nothing served yet. `desired`: see [`desired_hit_ratio`]; a node that is not named should serve what it can.
+    /// A balancer without counts. `desired`: see [`desired_hit_ratio`]. A node without an entry should serve all the
+    /// reads that it can.
     #[must_use]
     pub fn new(desired: impl IntoIterator<Item = (K, f64)>) -> Self {
         let hits = |(node, desired)| (node, Hits { desired, ..Hits::default() });
         Self { nodes: desired.into_iter().map(hits).collect() }
     }
 
-    /// How far a node is below what it should have served, as a share of what it could have.
+    /// Deficit of a node against the reads that it should have served, as a share of those that it could have served.
     #[must_use]
     pub fn below(&self, node: K) -> f64 {
         let hits = self.nodes.get(&node).copied().unwrap_or(Hits { desired: 1.0, ..Hits::default() });
@@ -129,8 +130,8 @@ impl<K: Ord + Copy> HitBalance<K> {
         }
     }
 
-    /// Chooses among the active nodes with a block, and counts the read: the one furthest below, this read taken as one
-    /// that each could have served. Among equals the first.
+    /// Chooses the node with the largest deficit among the active nodes with a block, and counts the read. This read
+    /// counts as one that each could have served. Among equals it is the first.
     pub fn choose(&mut self, holders: impl IntoIterator<Item = K> + Clone) -> Option<K> {
         let below = |node: K| {
             let hits = self.nodes.get(&node).copied().unwrap_or(Hits { desired: 1.0, ..Hits::default() });
@@ -200,8 +201,8 @@ pub(crate) mod tests {
             [1, 2, 9, 4]
         );
         let parts = [far(0, 0, -0.1), far(1, 0, 0.4), far(2, 1, 0.9), far(3, 0, 0.2)];
-        assert_eq!(order(&parts), [1, 3, 0, 2], "who serves too much is spared, but not for one that is busy");
-        assert_eq!(order(&[far(5, 0, 0.5), one(6, Distance::Rack, 1, 0.5)]), [5, 6], "a rack is not what it goes by");
+        assert_eq!(order(&parts), [1, 3, 0, 2], "a node that served too much is spared, but not for a busy one");
+        assert_eq!(order(&[far(5, 0, 0.5), one(6, Distance::Rack, 1, 0.5)]), [5, 6], "the rack does not count");
     }
 
     #[test]

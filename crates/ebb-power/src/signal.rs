@@ -1,7 +1,7 @@
-//! How much power there is over time: signals that can be computed ahead, and sources that must be listened to.
+//! Available power over time: signals that can be computed ahead, and sources that give readings.
 //!
-//! A [`Signal`] is a function of time. A [`source::Source`] is what stands between a signal or a meter and the policy:
-//! an operator's override comes before it, and silence or nonsense is answered with `fallback_watts`.
+//! A [`Signal`] is a function of time. A [`source::Source`] stands between a signal or a meter and the policy: an
+//! operator's override has precedence, and silence or an impossible reading leads to `fallback_watts`.
 
 use std::time::Duration;
 
@@ -35,11 +35,11 @@ pub enum Signal {
         /// Time between two changes.
         period: Duration,
     },
-    /// Watts or shares over time.
+    /// A trace of watts or shares.
     Trace(Trace, End),
-    /// What a sum of money an hour buys at changing prices.
+    /// The power that a sum of money per hour buys at changing prices.
     Price(Tariff, End),
-    /// What a foreground load leaves of a capacity.
+    /// The part of a capacity that a foreground load leaves.
     Headroom(headroom::Headroom, End),
 }
 
@@ -75,7 +75,7 @@ impl Signal {
         }
     }
 
-    /// How long the supply stays as it is at this time; none if it never changes.
+    /// Time from `elapsed` on for which the supply stays the same. `None` if it never changes.
     #[must_use]
     pub fn holds_for(&self, elapsed: Duration) -> Option<Duration> {
         let of_trace = |trace: &Trace, end| {
@@ -101,7 +101,7 @@ pub fn swing(level: f64, is_high: bool) -> f64 {
     if is_high { 0.45 + 0.45 * level } else { 0.45 - 0.45 * level }
 }
 
-/// Refuses what is no share, naming the nearest one.
+/// Refuses a number that is no share, and names the nearest one.
 pub fn check_share(share: f64) -> Result<()> {
     if !(0.0..=1.0).contains(&share) {
         let nearest = if share > 1.0 { 100 } else { 0 };
@@ -114,7 +114,7 @@ pub fn check_share(share: f64) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a supply that cannot be.
+/// Refuses an impossible supply.
 pub fn check_supply(supply: Supply) -> Result<()> {
     match supply {
         Supply::Fraction(share) => check_share(share),
@@ -145,7 +145,7 @@ mod tests {
         let signal = Signal::constant(Supply::Watts(80.0)).unwrap();
         assert_eq!((signal.at(SECOND), signal.holds_for(SECOND)), (Supply::Watts(80.0), None));
         assert!(Signal::constant(Supply::Watts(-1.0)).is_err());
-        let told = Signal::constant(Supply::Fraction(1.2)).unwrap_err().to_string();
-        assert!(told.ends_with("the nearest possible value is 100 %"), "{told}");
+        let refusal = Signal::constant(Supply::Fraction(1.2)).unwrap_err().to_string();
+        assert!(refusal.ends_with("the nearest possible value is 100 %"), "{refusal}");
     }
 }

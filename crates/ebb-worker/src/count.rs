@@ -10,15 +10,15 @@
 //! also straddle its start), and a run's fate is known at its first printable character, so a split that ends in the
 //! middle of a word nearly never needs a byte from beyond its end.
 //!
-//! Decoding is local: a UTF-8 character is wherever a valid sequence stands, whatever is before it, so a count may
-//! begin in the middle of a character.
+//! Decoding is local: a UTF-8 character is wherever a valid sequence stands, independent of the bytes before it, so a
+//! count may begin in the middle of a character.
 
 use crate::unprintable::UNPRINTABLE;
 
 /// Bytes before a split that decide where its first run begins: the longest separator has three.
 pub const LOOK_BACK: u64 = 3;
 
-/// What a character does to words.
+/// The effect of a character on words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
     /// Nothing.
@@ -113,7 +113,7 @@ impl SplitCount {
         }
     }
 
-    /// Joins the bytes of a character that was cut with those that follow; returns what is left of them.
+    /// Joins the bytes of a character that was cut with those that follow; returns the rest of them.
     fn finish_partial<'a>(&mut self, mut rest: &'a [u8]) -> &'a [u8] {
         while self.partial.len > 0 {
             let Some((&next, others)) = rest.split_first() else { return rest };
@@ -162,7 +162,7 @@ enum Decoded {
     Char(char, usize),
     /// The first byte begins no character.
     Invalid,
-    /// More bytes are needed to tell.
+    /// More bytes are needed.
     Partial,
 }
 

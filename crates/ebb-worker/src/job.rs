@@ -29,7 +29,7 @@ const SLOWEST: u64 = 1 << 20;
 /// How a job runs.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
-    /// What is counted.
+    /// The task: words or lines.
     pub task: Task,
     /// Whether work goes to its data.
     pub locality: Locality,
@@ -73,7 +73,7 @@ pub struct Progress {
     pub walked: bool,
 }
 
-/// What a job came to.
+/// The result of a job.
 #[derive(Clone, PartialEq, Debug, Default, serde::Serialize)]
 pub struct Report {
     /// Words in all files, as `wc -w` counts them; of a search, lines as `grep -F -c` does.
@@ -94,14 +94,14 @@ pub struct Report {
     /// Their length in all.
     #[serde(skip)]
     pub input_bytes: u64,
-    /// What went wrong with the failed splits, the first of it.
+    /// The first errors of failed splits.
     #[serde(skip)]
     pub errors: Vec<String>,
 }
 
-/// Counts the words of all files below `path` with workers at these addresses. `progress` is told now and then.
+/// Counts the words of all files below `path` with workers at these addresses. `progress` is called now and then.
 ///
-/// Fails if the walk does, or if there is no worker. Splits that fail on several workers are told in the report.
+/// Fails if the walk does, or if there is no worker. Splits that fail on several workers are listed in the report.
 pub async fn count_words(
     runtime: &Runtime,
     client: &Client,
@@ -112,12 +112,13 @@ pub async fn count_words(
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Report> {
     let tree = ClientTree { client: client.clone(), credentials: credentials.clone() };
-    // A counter of its own: the client's also carry what else the process does.
+    // A counter of its own: the client's also carry the process's other work.
     let connector = Connector::new(runtime.clone(), client.connector().identity().clone(), Counters::default());
     count_words_in(runtime, &tree, &connector, path, workers, options, progress).await
 }
 
-/// The same in any namespace; `connector` leads to the workers, and nothing else counts in its counters.
+/// Counts as [`count_words`] does, in any namespace. `connector` leads to the workers, and no other traffic is in its
+/// counters.
 pub async fn count_words_in(
     runtime: &Runtime,
     tree: &impl Tree,
@@ -185,7 +186,7 @@ struct Job<'a> {
     options: &'a JobOptions,
     planner: Planner,
     crew: Vec<Member>,
-    /// What the power plans make of a worker's host.
+    /// The power of a worker's host by the power plans.
     power: &'a (dyn Fn(usize) -> HostPower + Sync),
     looked: Option<Moment>,
     /// Calls in progress; they are stopped with the job.
@@ -209,7 +210,7 @@ impl Job<'_> {
             self.start_calls();
             (self.progress)(self.state);
             let backlog: usize = self.crew.iter().map(|member| member.ready.len()).sum();
-            // What is left without a call in progress waits for a host to be switched on.
+            // Work that is left without a call in progress waits for a host to be switched on.
             if self.state.walked && self.calls.is_empty() && backlog == 0 {
                 return Ok(());
             }
@@ -226,7 +227,7 @@ impl Job<'_> {
         }
     }
 
-    /// Work of hosts that are switched off goes to others, and costs nobody an attempt: nothing failed.
+    /// Work of hosts that are switched off goes to others, and does not count as an attempt: nothing failed.
     fn look_at_power(&mut self) {
         let now = self.runtime.now();
         if self.looked.is_some_and(|looked| now.since(looked) < LOOK) {
@@ -247,7 +248,7 @@ impl Job<'_> {
                 orphans.extend(stopped.map(|(_, running)| running.batch));
                 self.crew[worker].running = 0;
             } else if self.crew.iter().enumerate().all(|(other, _)| other == worker || self.planner.is_off(other)) {
-                // All were off: what waits with the others can be counted again.
+                // All were off: work that waits with the others can be counted again.
                 orphans.extend(self.crew.iter_mut().flat_map(|member| member.ready.drain(..)));
             }
         }
@@ -269,7 +270,7 @@ impl Job<'_> {
         }
     }
 
-    /// Finds a worker for a split; `cause` tells why the last one failed.
+    /// Finds a worker for a split; `cause` is the last failure.
     fn place(&mut self, work: Work, cause: Option<&Error>) {
         let refused = if work.tried.len() >= self.options.attempts_max {
             work

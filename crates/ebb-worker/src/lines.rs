@@ -95,7 +95,7 @@ impl LineCount {
         let (own, beyond) = bytes.split_at(inside);
         self.feed_own(own);
         if self.line == Line::Open && !beyond.is_empty() {
-            // What the split's last line has beyond the split.
+            // The part of the split's last line that lies beyond the split.
             let line = memchr(b'\n', beyond).unwrap_or(beyond.len());
             let is_whole = line < beyond.len();
             if self.find_text(&beyond[..line]).is_some() {
@@ -139,7 +139,7 @@ impl LineCount {
         self.tail.clear();
     }
 
-    /// Looks for the text in what was kept and these bytes: where they go on behind it.
+    /// Looks for the text in the kept bytes and these ones: where they go on behind it.
     ///
     /// A text has no newline, so none of the lines that end in these bytes can share one with the next.
     fn find_text(&mut self, bytes: &[u8]) -> Option<usize> {

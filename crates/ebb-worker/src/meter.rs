@@ -3,9 +3,9 @@
 use ebb_rpc::Counters;
 use parking_lot::Mutex;
 
-/// Shares out what a client's connections carry among the tasks that use it: each reading goes to exactly one task,
-/// so the sum over tasks is the traffic while any of them ran. What the client says while no task runs (it keeps its
-/// session alive) is charged to nobody.
+/// Shares out the traffic of a client's connections among the tasks that use it: each reading goes to exactly one task,
+/// so the sum over tasks is the traffic while any of them ran. Traffic while no task runs (the client keeps its session
+/// alive) is charged to none.
 #[derive(Debug)]
 pub(crate) struct Meter {
     counters: Counters,
@@ -42,7 +42,7 @@ impl Metered<'_> {
     /// Network bytes since the last reading by any task.
     pub fn read(&self) -> u64 {
         let mut state = self.0.state.lock();
-        // Read under the lock: no other task can tell of the same bytes.
+        // Read under the lock: no other task can report the same bytes.
         let now = self.0.counters.read().network_bytes();
         now - std::mem::replace(&mut state.told, now)
     }

@@ -1,4 +1,4 @@
-//! A task that ends with whoever started it.
+//! A task that ends with its owner.
 
 use ebb_runtime::Task;
 use ebb_types::Result;

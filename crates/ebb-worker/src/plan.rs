@@ -10,8 +10,8 @@ use ebb_wire::{Message, pb};
 pub enum Locality {
     /// To a host that holds a replica, the least loaded of them (metablocks paper, G1).
     Located,
-    /// To the least loaded host that holds none, if there is one: what a scheduler does that knows no locations, at
-    /// its unluckiest; for comparison.
+    /// To the least loaded host that holds none, if there is one: as a scheduler that knows no locations does at its
+    /// unluckiest; for comparison.
     Blind,
 }
 
@@ -32,10 +32,10 @@ impl Default for BatchLimits {
     }
 }
 
-/// A split and what has been tried with it.
+/// A split and the attempts at it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Work {
-    /// What the worker gets.
+    /// The split, as the worker gets it.
     pub split: pb::Split,
     /// Hosts that hold a replica of its first metablock, as indexes of workers.
     pub holders: Vec<usize>,
@@ -117,7 +117,7 @@ impl Planner {
     }
 
     fn split(&self, file: &FoundFile, index: u64) -> Work {
-        // A grant that nobody wrote to is a hole: no node has a byte of it.
+        // A grant without a write is a hole: no node has a byte of it.
         let near = |metablock: &&pb::Metablock| index.abs_diff(metablock.index) <= 1 && metablock.is_written();
         let metablocks = match self.locality {
             Locality::Located => file.metablocks.iter().filter(near).cloned().collect(),
@@ -170,15 +170,15 @@ impl Planner {
         self.workers.iter_mut().filter_map(Slot::take_batch).collect()
     }
 
-    /// Gives a worker up; returns what was gathered for it.
+    /// Gives a worker up; returns the batch that was gathered for it.
     pub fn bury(&mut self, worker: usize) -> Option<Batch> {
         let slot = &mut self.workers[worker];
         slot.is_dead = true;
         slot.take_batch()
     }
 
-    /// A worker's host is switched off, or on again. Returns what was gathered for one that is off now: others may count it
-    /// sooner. None of them: it waits for the first to be on again.
+    /// A worker's host is switched off, or on again. Returns the batch that was gathered for one that is off now:
+    /// others may count it sooner. If none is on, it waits for the first to be on again.
     pub fn set_off(&mut self, worker: usize, is_off: bool) -> Option<Batch> {
         let slot = &mut self.workers[worker];
         slot.is_off = is_off;

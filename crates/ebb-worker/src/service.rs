@@ -21,8 +21,8 @@ const LANES: usize = 8;
 /// Most splits in one call.
 pub const SPLITS_MAX: usize = 4096;
 
-/// Serves `CountWords` on `listener` with `client`, which must be of this worker's host and used by nobody else (what
-/// its connections carry is told to the coordinator as the tasks' traffic), until the process ends.
+/// Serves `CountWords` on `listener` with `client`, until the process ends. The client must be of this worker's host
+/// and used by no other part: its traffic is reported to the coordinator as the tasks' traffic.
 pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, client: Client) -> Result<()> {
     let read = client.counters();
     let counters = Counters::default();

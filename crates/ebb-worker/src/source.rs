@@ -25,7 +25,7 @@ impl Source for Client {
     }
 
     async fn open(&self, inode: InodeId) -> Result<Handle> {
-        // The coordinator's walk was the check: whoever holds the cluster secret is believed.
+        // The coordinator's walk was the check: a process that holds the cluster secret is believed.
         Self::open(self, &Credentials::root(), inode, Access::Read).await.map(|(handle, _)| handle)
     }
 

@@ -14,7 +14,7 @@ const COMPUTE_MIN: usize = 128 << 10;
 /// Largest block that a split may name.
 const BLOCK_MAX: u64 = 16 << 20;
 
-/// What a split came to.
+/// The result of a split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
     /// Its words, or its lines with the text.
@@ -23,8 +23,8 @@ pub struct Counted {
     pub read_bytes: u64,
 }
 
-/// Counts what is asked for in a split. With `use_locations` it reads by the split's map, and goes on by a fresh one if
-/// that fails; without, it reads as any program does.
+/// Counts the task's words or lines in a split. With `use_locations` it reads by the split's map, and goes on by a
+/// fresh one if that fails; without, it reads as any program does.
 pub async fn count_split(runtime: &Runtime, source: &impl Source, split: &pb::Split, how: &How) -> Result<Counted> {
     check(split)?;
     let mut count = Count::new(&how.task, split.offset, split.length);

@@ -1,4 +1,4 @@
-//! What is counted in a split, and how the split is read.
+//! The task of a split, and how the split is read.
 
 use ebb_types::{CHUNK_SIZE, Result};
 use ebb_wire::pb;
@@ -6,7 +6,7 @@ use ebb_wire::pb;
 use crate::count::SplitCount;
 use crate::lines::{LineCount, Pattern};
 
-/// What is counted.
+/// The task: words or lines.
 #[derive(Clone, Debug)]
 pub enum Task {
     /// Words, as `wc -w` does.
@@ -15,10 +15,10 @@ pub enum Task {
     Lines(Pattern),
 }
 
-/// What is counted in a split, and how it is read.
+/// The task of a split, and how it is read.
 #[derive(Clone, Debug)]
 pub struct How {
-    /// What is counted.
+    /// The task.
     pub task: Task,
     /// By the split's map; else as any program reads.
     pub use_locations: bool,

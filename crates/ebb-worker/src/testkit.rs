@@ -1,4 +1,4 @@
-//! Files and directories in memory, and readers of them that remember what was asked.
+//! Files and directories in memory, and readers of them that remember the requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -216,7 +216,7 @@ pub struct Asked {
     pub len: u64,
 }
 
-/// Reads the files of a [`Namespace`] and remembers what was asked.
+/// Reads the files of a [`Namespace`] and remembers the requests.
 #[derive(Clone, Debug)]
 pub struct FakeSource {
     pub namespace: Arc<Namespace>,

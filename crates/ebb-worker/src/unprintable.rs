@@ -1,5 +1,5 @@
 //! Characters that are not printable, as `iswprint` of glibc 2.36 (Unicode 14) sees them in a UTF-8 locale: controls,
-//! line and paragraph separators, noncharacters and what Unicode had not assigned.
+//! line and paragraph separators, noncharacters and characters that Unicode had not assigned.
 
 /// First and last code point of each range, in order, from U+0080 on. Surrogates count as part of their neighbours:
 /// they never decode from UTF-8.

@@ -22,9 +22,9 @@ const QUEUE_LEN: usize = 4;
 
 /// The namespace, as a walk needs it.
 pub trait Tree: Clone + Send + Sync + 'static {
-    /// What a path leads to.
+    /// The attributes of the file at a path.
     fn resolve(&self, path: &[u8]) -> impl Future<Output = Result<pb::Attr>> + Send;
-    /// Attributes of a file when everything that was written to it is committed, so that its map tells all of it.
+    /// Attributes of a file when everything that was written to it is committed, so that its map is complete.
     fn wait_until_committed(&self, inode: InodeId) -> impl Future<Output = Result<pb::Attr>> + Send;
     /// Entries after `cookie`, with attributes and maps; true: these are the last.
     fn read_dir(&self, inode: InodeId, cookie: u64) -> impl Future<Output = Result<(Vec<pb::DirEntry>, bool)>> + Send;
@@ -34,7 +34,7 @@ pub trait Tree: Clone + Send + Sync + 'static {
     fn nodes(&self) -> Vec<pb::Node>;
     /// Bytes between hosts that its connections have carried.
     fn network_bytes(&self) -> u64;
-    /// What the power plans make of a host.
+    /// The power of a host by the power plans.
     fn power(&self, host: &HostName) -> HostPower;
 }
 
@@ -43,7 +43,7 @@ pub trait Tree: Clone + Send + Sync + 'static {
 pub struct ClientTree {
     /// The client.
     pub client: Client,
-    /// Who walks: directories that they may not read fail the walk.
+    /// The user on whose behalf the walk is: directories that this user may not read fail the walk.
     pub credentials: Credentials,
 }
 
@@ -117,7 +117,7 @@ struct Walker<T> {
     found: mpsc::Sender<Result<Vec<FoundFile>>>,
 }
 
-/// What a part of a directory held.
+/// The content of a part of a directory.
 #[derive(Default)]
 struct Page {
     files: Vec<FoundFile>,
@@ -127,7 +127,7 @@ struct Page {
 impl<T: Tree> Walker<T> {
     async fn run(mut self, path: &[u8]) {
         if let Err(error) = self.walk(path).await {
-            // Whoever dropped the walk does not want to know.
+            // If the walk was dropped, its error does not matter.
             let _ = self.found.send(Err(error)).await;
         }
     }

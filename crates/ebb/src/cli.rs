@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -149,7 +149,7 @@ impl Cli {
         }
     }
 
-    /// Does what was said; false: done, and what was looked at is not healthy.
+    /// Runs the command; false: done, and the inspected object is not healthy.
     pub async fn run(self) -> Result<bool> {
         let globals = self.globals.arguments();
         let context = Context::from(self.globals);
@@ -192,7 +192,7 @@ impl Cli {
         }
     }
 
-    /// Daemons log what they do; commands only what goes wrong.
+    /// Daemons log their work; commands only failures.
     pub const fn log_default(&self) -> &'static str {
         use Command as C;
         match self.command {

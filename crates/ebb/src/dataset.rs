@@ -232,7 +232,7 @@ fn warn_of_one(context: &Context, dataset: &pb::Dataset) {
     }
 }
 
-/// What is missing is asked for by name; what cannot be is the master's to refuse, who knows the nodes.
+/// Missing arguments are asked for by name. The master, which knows the nodes, refuses impossible ones.
 fn check_chain(args: &CreateArgs, nodes: usize) -> Result<()> {
     let has_primaries = matches!(args.layout, LayoutArg::Simple | LayoutArg::EqualWork | LayoutArg::Geared);
     let name = value_name(args.layout);

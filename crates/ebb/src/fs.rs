@@ -135,7 +135,7 @@ pub enum FsCommand {
 pub struct Session {
     /// The client.
     pub client: Client,
-    /// Who asks.
+    /// The user on whose behalf the command runs.
     pub credentials: Credentials,
     /// How to print.
     pub output: Output,
@@ -187,7 +187,7 @@ impl Session {
         self.client.resolve(&self.credentials, path.as_bytes(), false).await.map_err(|error| explain(error, path))
     }
 
-    /// The same, or none if there is no such name.
+    /// The attributes of an absolute path; none if there is no such name.
     pub async fn find(&self, path: &EbbPath) -> Result<Option<pb::Attr>> {
         match self.resolve(path).await {
             Ok(attr) => Ok(Some(attr)),

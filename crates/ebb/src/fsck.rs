@@ -19,7 +19,7 @@ const SCRUB_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
 /// Metablocks that the master has nodes describe in one go, at least.
 const METABLOCKS_A_TIME: u64 = 5000;
 
-/// As many as a person reads; the numbers tell the rest.
+/// As many as a person reads; the numbers cover the rest.
 const FINDINGS_SHOWN: usize = 20;
 
 #[derive(Debug, Args)]
@@ -125,7 +125,7 @@ fn describe(file: &pb::LostFile) -> String {
     format!("{path}: {} bytes, of which {}{more} cannot be read", file.size, ranges.collect::<Vec<_>>().join(", "))
 }
 
-/// What to do about a lost metablock is a person's to say: its node may come back, and then nothing is lost.
+/// A person decides about a lost metablock: its node may come back, and then nothing is lost.
 async fn remove_lost(context: &Context, lost: &[pb::LostFile], yes: bool) -> Result<()> {
     let named: Vec<_> = lost.iter().filter(|file| !file.path.is_empty()).collect();
     if named.is_empty() {

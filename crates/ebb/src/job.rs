@@ -13,7 +13,7 @@ use ebb_types::{HostName, Result};
 use ebb_worker::{JobOptions, Locality, Pattern, Progress, Report, SEARCH_BUFFER, Task, count_words};
 use serde_json::json;
 
-/// How often progress is told to a program.
+/// How often progress is reported to a program.
 const TELL: Duration = Duration::from_millis(50);
 
 /// Jobs that run where the data are.
@@ -46,7 +46,7 @@ pub struct JobArgs {
     progress: bool,
 }
 
-/// The arguments of `ebb` for what was once said to `ebb lab`; none if these words are no job.
+/// The arguments of `ebb` for an earlier spelling under `ebb lab`; none if these words are no job.
 pub fn from_old_spelling(lab: &[OsString]) -> Option<Vec<OsString>> {
     let (first, rest) = lab.split_first()?;
     let name = match first.to_str()? {
@@ -98,7 +98,7 @@ async fn ship(context: &Context, args: &JobArgs, text: Option<&str>) -> Result<b
     Ok(report.failed == 0)
 }
 
-/// One line of JSON on stderr. Nobody listening is no error.
+/// One line of JSON on stderr. A missing reader is no error.
 fn tell(now: Progress) {
     let line = json!({"done_bytes": now.bytes_done, "total_bytes": now.walked.then_some(now.bytes_found)});
     let _ = writeln!(std::io::stderr(), "{line}");

@@ -105,7 +105,7 @@ async fn list(context: &Context, why: bool) -> Result<bool> {
     Ok(troubles.is_empty())
 }
 
-/// What there is to do for the copies of each node.
+/// The work that is left for the copies of each node.
 async fn explained(master: &Channel, nodes: &[pb::Node]) -> Result<BTreeMap<u64, Vec<pb::ExplainedWork>>> {
     let mut explained = BTreeMap::new();
     for node in nodes {
@@ -115,7 +115,7 @@ async fn explained(master: &Channel, nodes: &[pb::Node]) -> Result<BTreeMap<u64,
     Ok(explained)
 }
 
-/// What a set's copies are about, in a word.
+/// The state of a set's copies, in a word.
 pub const fn copy_state(state: pb::CopyState) -> &'static str {
     match state {
         pb::CopyState::CopySettled => "settled",
@@ -200,7 +200,7 @@ async fn drain(context: &Context, name: &str, undo: bool, no_wait: bool) -> Resu
     Ok(())
 }
 
-/// A copy that went back says of what it lacks that it was never there. So nothing of it is believed: the node gets new
+/// A copy that went back denies that missing data were ever there. So nothing of it is believed: the node gets new
 /// volumes, and repair makes their replicas again.
 async fn readmit(context: &Context, name: &str) -> Result<()> {
     let cluster = context.cluster()?;

@@ -1,4 +1,4 @@
-//! `ebb power`: how much power there is, what is made of it, who sleeps.
+//! `ebb power`: the supply, the power plan, the sleeping nodes.
 
 use clap::{Args, Subcommand};
 use ebb_cli::{Context, admin};

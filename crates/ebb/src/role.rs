@@ -11,7 +11,7 @@ pub mod worker;
 use ebb_types::{Error, Result};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Waits until somebody asks this process to end.
+/// Waits until this process is asked to end.
 pub async fn wait_for_end() -> Result<&'static str> {
     let failed = |error: std::io::Error| Error::from_io(&error, "listening for signals");
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;

@@ -22,20 +22,20 @@ mod tests;
 use prost::Message;
 use prost_types::FileDescriptorSet;
 
-/// Reads a message of a name and writes it again; none: there is no such message.
+/// Reads a message of this name and writes it again. `None`: there is no such message.
 type Again = fn(&str, &[u8]) -> Option<Result<Vec<u8>, prost::DecodeError>>;
 
-/// A release: what it defines, and its readers.
+/// A release: its definitions and its readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Release {
     definitions: &'static [u8],
     again: Again,
 }
 
-/// The release before.
+/// The previous release.
 pub const PREVIOUS: Release =
     Release { definitions: include_bytes!(concat!(env!("OUT_DIR"), "/previous.bin")), again: previous::again };
-/// This one.
+/// This release.
 pub const CURRENT: Release =
     Release { definitions: include_bytes!(concat!(env!("OUT_DIR"), "/current.bin")), again: current::again };
 

@@ -1,5 +1,5 @@
-//! What may not change between two releases: a field keeps its number, type, label and `oneof`; a number that was used is used
-//! for nothing else; values of enumerations keep their numbers; nothing that was there goes.
+//! Rules for changes between two releases: a field keeps its number, type, label and `oneof`. A number is never used
+//! for another purpose. Values of enumerations keep their numbers. No definition is removed.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub fn enumerations(set: &FileDescriptorSet) -> BTreeMap<String, &EnumDescriptor
     top.chain(nested).collect()
 }
 
-/// What a process of the one release would misunderstand of the other, in sentences.
+/// Messages that a process of the one release would misunderstand from the other, in sentences.
 #[must_use]
 pub fn check(previous: &FileDescriptorSet, current: &FileDescriptorSet) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -68,9 +68,9 @@ fn check_message(name: &str, before: &DescriptorProto, after: &DescriptorProto, 
     }
 }
 
-/// All that the bytes of a field depend on, and what people understand by it.
+/// The properties of a field that decide its bytes, and its meaning for people.
 fn meaning(message: &DescriptorProto, field: &FieldDescriptorProto) -> String {
-    // One that is `optional` has a `oneof` of its own, which is in no other's way.
+    // An `optional` field has a `oneof` of its own, which contains no other field.
     let choice = field.oneof_index.filter(|_| !field.proto3_optional());
     let choice = choice.and_then(|index| message.oneof_decl.get(usize::try_from(index).ok()?));
     let choice = choice.map_or_else(String::new, |choice| format!(" in {}", choice.name()));

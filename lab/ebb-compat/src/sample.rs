@@ -1,4 +1,4 @@
-//! Messages with something in every field, made of their definitions, as prost encodes them.
+//! Messages with a value in every field, generated from their definitions, as prost encodes them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, Fi
 
 use crate::rules::{enumerations, messages};
 
-/// Messages within messages, so deep at most: some contain themselves.
+/// Limit of the depth of nested messages, because some contain themselves.
 const DEPTH_MAX: u32 = 2;
 
 /// Makes the messages of a release.
@@ -18,7 +18,7 @@ pub struct Samples<'a> {
 }
 
 impl<'a> Samples<'a> {
-    /// Of these definitions.
+    /// Samples of these definitions.
     #[must_use]
     pub fn of(set: &'a FileDescriptorSet) -> Self {
         Self { messages: messages(set), enumerations: enumerations(set) }
@@ -29,7 +29,7 @@ impl<'a> Samples<'a> {
         self.messages.keys().map(String::as_str)
     }
 
-    /// How many samples there are of a message: as many as its largest `oneof` has members, and one at least.
+    /// Number of samples of a message: as many as its largest `oneof` has members, and at least one.
     #[must_use]
     pub fn count(&self, name: &str) -> usize {
         let Some(message) = self.messages.get(name) else { return 0 };
@@ -37,7 +37,7 @@ impl<'a> Samples<'a> {
         members.max().unwrap_or(1).max(1)
     }
 
-    /// A message with something in every field. Of each `oneof` it has the member of this number, if there is one.
+    /// A message with a value in every field. Of each `oneof` it has the member with this number, if there is one.
     #[must_use]
     pub fn make(&self, name: &str, number: usize) -> Vec<u8> {
         self.message(name, number, 0)
@@ -50,7 +50,7 @@ impl<'a> Samples<'a> {
             let choice = field.oneof_index.filter(|_| !field.proto3_optional());
             match choice.map(|index| members(message, usize::try_from(index).expect("an index"))) {
                 None => fields.push((field.number(), field)),
-                // Where prost puts a choice: at the place of its lowest member.
+                // prost puts a `oneof` at the place of its lowest member.
                 Some(members) if members.get(number).is_some_and(|member| *member == field.number()) => {
                     fields.push((members[0], field));
                 }
@@ -87,7 +87,7 @@ impl<'a> Samples<'a> {
         }
     }
 
-    /// A number that is not zero; tells how it is encoded.
+    /// A number that is not zero, and its encoding.
     fn number(&self, field: &FieldDescriptorProto, kind: Type, out: &mut Vec<u8>) -> u32 {
         let number = u64::from(field.number().unsigned_abs());
         match kind {

@@ -1,4 +1,4 @@
-//! The release before and this one understand each other; and what they would not understand is found.
+//! The previous release and this one understand each other, and the rules find changes that would break this.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What belongs into `messages.txt`: each sample of each message, a line for each.
+/// The contents of `messages.txt`: a line for each sample of each message.
 fn recorded(set: &FileDescriptorSet) -> String {
     let samples = Samples::of(set);
     let mut lines = String::new();
@@ -29,15 +29,15 @@ fn recorded(set: &FileDescriptorSet) -> String {
     lines
 }
 
-/// What belongs into `methods.txt`.
+/// The contents of `methods.txt`.
 fn methods() -> String {
     Method::ALL.iter().map(|method| format!("{method:?} {}\n", *method as u16)).collect()
 }
 
-/// Goal: the folder of the release before can be made anew. Method: the variable that [CONTRIBUTING.md] names has the two lists
-/// written instead of compared.
+/// Goal: the folder of the previous release can be made anew. Method: with the variable that [CONTRIBUTING.md] names,
+/// the two lists are written instead of compared.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the folder is in a repository, which keeps what was there before")]
+#[expect(clippy::disallowed_methods, reason = "the folder is in a repository, which keeps the earlier contents")]
 fn the_folder_of_the_release_before_is_of_one_piece() {
     let wanted = recorded(&PREVIOUS.definitions());
     if std::env::var_os("EBB_RENEW_PREVIOUS").is_some() {
@@ -67,8 +67,8 @@ fn calls_keep_their_numbers() {
     }
 }
 
-/// Goal: this release loses nothing of what the one before wrote, on a connection, in the log or in a checkpoint. Method: it reads
-/// every recorded message and writes it again.
+/// Goal: this release loses nothing that the previous one wrote, on a connection, in the log or in a checkpoint.
+/// Method: it reads every recorded message and writes it again.
 #[test]
 fn this_release_understands_all_that_the_one_before_wrote() {
     let mut read = 0;
@@ -83,8 +83,8 @@ fn this_release_understands_all_that_the_one_before_wrote() {
     assert!(read > 200, "{read} messages");
 }
 
-/// Goal: the release before takes what this one writes, as far as it knows it. Method: its reader reads messages of this release
-/// with something in every field, and has afterwards what it knows itself.
+/// Goal: the previous release accepts the messages of this one, as far as it knows their fields. Method: its reader
+/// reads messages of this release with a value in every field. The result must have all fields that it knows.
 #[test]
 fn the_release_before_understands_its_part_of_what_this_one_writes() {
     let (before, now) = (PREVIOUS.definitions(), CURRENT.definitions());
@@ -123,7 +123,7 @@ fn changes_that_the_release_before_would_misunderstand_are_found() {
     assert!(say(retyped).contains("boot") && !changed(|set| heartbeat(set).field[1].set_type(Type::Sint64)).is_empty());
     let listed = changed(|set| heartbeat(set).field[0].set_label(Label::Repeated));
     assert!(say(listed).contains("Repeated"));
-    // Another meaning under a number that was used.
+    // A used number gets another meaning.
     let reused = changed(|set| heartbeat(set).field[0].name = Some("rack".to_owned()));
     assert!(say(reused).contains("rack"));
     let renamed = changed(|set| heartbeat(set).name = Some("Pulse".to_owned()));
@@ -132,7 +132,7 @@ fn changes_that_the_release_before_would_misunderstand_are_found() {
         set.file.iter_mut().flat_map(|file| &mut file.enum_type).next().unwrap().value[1].number = Some(77)
     });
     assert!(say(value).contains("any more"));
-    // What is new is in nobody's way.
+    // New definitions break nothing.
     let grown = changed(|set| {
         let mut field = heartbeat(set).field[0].clone();
         (field.name, field.number) = (Some("news".to_owned()), Some(99));

@@ -1,8 +1,8 @@
-//! Whether the virtual cluster tells the truth about power: the same load on a real cluster and on a virtual one of as
-//! many nodes, at the same levels of power, each as a share of what it served at full power in the same run.
+//! Whether the virtual cluster agrees with a real one about power: the same load on a real cluster and on a virtual one
+//! of as many nodes, at the same levels of power, each as a share of the service at full power in the same run.
 //!
-//! The load is limited in its rate, so that neither cluster's disks and cores decide: what is missing at less power was
-//! waited for.
+//! The load is limited in its rate, so that neither cluster's disks and cores decide: service that is missing at less
+//! power was waited for.
 
 use std::time::Duration;
 
@@ -27,11 +27,11 @@ const DIRECTORY: &str = "lab-power";
 const FILES: usize = 24;
 const BLOCK: u64 = 256 << 10;
 const BLOCKS_PER_FILE: u64 = 4;
-/// Readers, and what each asks for in a second at most.
+/// Readers, and the rate at which each asks.
 const STREAMS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is measured, and how often.
+/// The data that are measured, and the number of repeats.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Load {
     /// Times that all levels are measured; the medians are compared.
@@ -42,7 +42,7 @@ pub struct Load {
     pub interval: Duration,
 }
 
-/// What each run served at [`LEVELS`], as a share of its own full power.
+/// The service of each run at [`LEVELS`], as a share of its own full power.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Shares {
     runs: Vec<Vec<f64>>,
@@ -113,8 +113,8 @@ pub fn simulate(seed: u64, nodes: usize, policy: PolicyKind, load: Load) -> Resu
     })
 }
 
-/// Puts the load on a cluster, at all levels of power, and tells its shares. `set` gives the nodes a fraction of their
-/// power. What is read is written first, and removed in the end.
+/// Puts the load on a cluster, at all levels of power, and returns its shares. `set` gives the nodes a fraction of
+/// their power. The data are written first, and removed in the end.
 pub async fn measure(
     runtime: &Runtime,
     client: &Client,
@@ -220,7 +220,7 @@ impl Data {
                     number += 1;
                     let block = number as u64 * 7 % BLOCKS_PER_FILE;
                     client.read(handles[number * 5 % FILES], block * BLOCK, BLOCK as u32).await?;
-                    // What ends after the end was not served within it.
+                    // A read that ends after the end was not served within it.
                     served += u64::from(own.now() < end);
                     own.sleep(PAUSE.saturating_sub(own.now().since(began))).await;
                 }

@@ -1,8 +1,8 @@
 //! Rabbit's load balancer at the place where Rabbit has it: one for all readers.
 //!
-//! Live clients choose by themselves, each by its own reads (`ebb_power::read::LearnedBalance`). Here one that knows all
-//! readers, and what lies where, names the holder of each block, and the real client reads it from there, by a map that
-//! names no other.
+//! Live clients choose by themselves, each by its own reads (`ebb_power::read::LearnedBalance`). Here a balancer that
+//! knows all readers and the places of all copies names the holder of each block. The real client reads it from there,
+//! by a map that names no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -12,7 +12,7 @@ use crate::part::Part;
 /// Heading of the page.
 pub const TITLE: &str = "BlinkFS: A Distributed File System for Intermittent Power";
 
-/// What holds for all of it.
+/// Conditions of all parts.
 pub const INTRO: &[&str] = &[
     "Nine block servers of 25 W awake and 1 W asleep, interval 60 s; per cents are of their 225 W, sleepers' watts inside. \
      Reads, writes and jobs are those of the real services in virtual time, under plans of the real policies.",

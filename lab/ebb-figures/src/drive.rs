@@ -1,4 +1,4 @@
-//! What users do.
+//! The work of users.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -68,7 +68,7 @@ async fn write_safely(user: &User, file: usize, at: u64, data: bytes::Bytes) -> 
     user.client.fsync(user.handles[file]).await
 }
 
-/// What a full read or write took.
+/// The time and bytes of a full read or write.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Whole {
     /// From the first request to the last answer.

@@ -17,7 +17,7 @@ pub struct Machines {
     /// Blink interval (BlinkFS, Sec. 5).
     pub interval: Duration,
     /// A node's disk, reading or writing, in bytes a second: two SATA disks of Rabbit's testbed, or the flash disk of
-    /// BlinkFS's; neither paper tells a rate.
+    /// BlinkFS's; neither paper gives a rate.
     pub disk_bytes_per_sec: u64,
     /// Before bytes flow.
     pub disk_latency: Duration,

@@ -59,7 +59,7 @@ impl Work {
         self.done += usize::from(is_good);
     }
 
-    /// Gives out again what has been under way for too long.
+    /// Gives blocks out again that have been under way for too long.
     fn give_again(&mut self, now: Duration) {
         for state in &mut self.blocks {
             if matches!(state, State::Given(since) if now - *since > MACHINES.interval * 2) {

@@ -1,4 +1,4 @@
-//! What was seen: how long requests took.
+//! Observations: how long requests took.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Latencies {
         Some((squares / self.seconds.len() as f64).sqrt())
     }
 
-    /// What nine of ten did not exceed, in seconds.
+    /// The time that nine of ten did not exceed, in seconds.
     #[must_use]
     pub fn p90(&self) -> Option<f64> {
         let mut sorted = self.seconds.clone();

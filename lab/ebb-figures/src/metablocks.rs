@@ -1,9 +1,9 @@
 //! *Cloud analytics: Do we really need to reinvent the storage stack?* (HotCloud 2009): block size, metablocks, locations
 //! and prefetch.
 //!
-//! Unlike the papers on power this one is measured on real processes, a real mount and a real disk: what it compares is
-//! how much software, network and disk a block size costs, which virtual time does not have. Who measures is the command
-//! `ebb lab metablocks`; here are the settings, the paper's numbers, and what is said of ours beside them. Pure.
+//! Unlike the papers on power this one is measured on real processes, a real mount and a real disk: it compares the
+//! costs of a block size in software, network and disk, which virtual time does not have. The command `ebb lab
+//! metablocks` measures. Here are the settings, the paper's numbers, and the sentences about ours beside them. Pure.
 
 mod rows;
 
@@ -21,7 +21,7 @@ pub struct Setting {
     pub name: &'static str,
     /// Block and metablock.
     pub geometry: Geometry,
-    /// What is fetched ahead.
+    /// The data that are fetched ahead.
     pub prefetch: Prefetch,
 }
 
@@ -30,7 +30,7 @@ const fn setting(name: &'static str, block_kib: u64, metablock_kib: u64, percent
     Setting { name, geometry, prefetch: Prefetch::Percent(percent) }
 }
 
-/// What stands for HDFS: 64 MiB in one place, read by whoever is there.
+/// The stand-in for HDFS: 64 MiB in one place, read by any reader there.
 pub const HDFS: Setting = setting("hdfs", 1 << 10, 64 << 10, 0);
 /// The unmodified file system of Tables 1 and 2.
 pub const SMALL: Setting = setting("small", 2 << 10, 2 << 10, 100);
@@ -43,7 +43,7 @@ pub const META: Setting = setting("metablocks", 1 << 10, 64 << 10, 100);
 
 /// All of them.
 pub const SETTINGS: [Setting; 5] = [HDFS, SMALL, LARGE, FINE, META];
-/// Those of Table 2; the first is what the others are held against.
+/// Those of Table 2; the others are compared with the first.
 pub const BONNIE: [Setting; 3] = [SMALL, LARGE, META];
 /// Settings of prefetch that are compared.
 pub const PREFETCHES: [Prefetch; 5] =
@@ -61,7 +61,7 @@ pub enum Placing {
 /// One search: a setting and a way of placing its tasks.
 pub type Case = (Setting, Placing);
 
-/// The searches of Table 1 and Fig. 1; the first is what the others are held against.
+/// The searches of Table 1 and Fig. 1; the others are compared with the first.
 pub const CASES: [Case; 7] = [
     (HDFS, Placing::Located),
     (SMALL, Placing::Blind),
@@ -72,7 +72,7 @@ pub const CASES: [Case; 7] = [
     (FINE, Placing::Blind),
 ];
 
-/// Who reads, of the readers whose prefetch is varied.
+/// A kind of reader, of those whose prefetch is varied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     /// A search whose tasks are placed without locations.
@@ -86,14 +86,14 @@ pub enum Reader {
 /// All of them.
 pub const READERS: [Reader; 3] = [Reader::Search, Reader::Sequential, Reader::Random];
 
-/// What one piece of work cost.
+/// The cost of one piece of work.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Cost {
     /// From its start to its end.
     pub seconds: f64,
     /// Between hosts, headers included.
     pub network_bytes: f64,
-    /// Of what programs asked for.
+    /// Of the bytes that programs asked for.
     pub asked_bytes: f64,
     /// Fetched ahead and never asked for, as the client counts it; nothing is known of those of other processes.
     pub unused_bytes: Option<f64>,
@@ -107,7 +107,7 @@ impl Cost {
     }
 }
 
-/// How fast random and sequential reads are, in any units: only ratios are told.
+/// How fast random and sequential reads are, in any units: only ratios are shown.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Speeds {
     /// Small reads anywhere.
@@ -116,21 +116,21 @@ pub struct Speeds {
     pub sequential: f64,
 }
 
-/// Who measured [`Speeds`].
+/// The program that measured [`Speeds`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gauge {
     /// bonnie++ on a mount.
     Bonnie,
     /// Our own reader, which fetches chunks for a read that is no part of a stream.
     Chunks,
-    /// The same, told to fetch whole blocks, as the paper's file system does.
+    /// The same, with a mount that fetches whole blocks, as the paper's file system does.
     Blocks,
 }
 
 /// All of them.
 pub const GAUGES: [Gauge; 3] = [Gauge::Bonnie, Gauge::Chunks, Gauge::Blocks];
 
-/// What was measured: of each thing the repeats, in the order of the rounds.
+/// The measurements: of each thing the repeats, in the order of the rounds.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Seen {
     /// Block servers.
@@ -169,8 +169,8 @@ impl Seen {
         costs(&of[reader as usize])
     }
 
-    /// Random and sequential speed as multiples of small blocks', each the median of the rounds' ratios: what was in
-    /// turns with each other is held against each other.
+    /// Random and sequential speed as multiples of small blocks', each the median of the rounds' ratios: settings that
+    /// took turns with each other are compared with each other.
     fn ratios(&self, setting: Setting, gauge: Gauge) -> Option<Speeds> {
         let of = |setting| Some(&self.speeds.get(BONNIE.iter().position(|known| *known == setting)?)?[gauge as usize]);
         let (own, small) = (of(setting)?, of(SMALL)?);
@@ -189,7 +189,7 @@ fn costs(repeats: &[Cost]) -> Option<Cost> {
     })
 }
 
-/// The middle one, of an even number the upper of the two; none of none, or of what is no number.
+/// The middle one, of an even number the upper of the two; none without a finite number.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.filter(|value| value.is_finite()).collect();
     sorted.sort_unstable_by(f64::total_cmp);

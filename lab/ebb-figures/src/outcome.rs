@@ -1,4 +1,4 @@
-//! What comes out: the table with the papers' numbers beside ours, and the figures.
+//! The result: the table with the papers' numbers beside ours, and the figures.
 
 use ebb_plan::{Cell, Comparison, Figure, Section, Table};
 use ebb_types::{Result, bail};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::part::{Lab, Part};
 
-/// Rows and figures of a paper, or of what was asked for of it.
+/// Rows and figures of a paper, or of the parts that were asked for.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// As it goes on a page.
@@ -80,14 +80,15 @@ impl Outcome {
         table
     }
 
-    /// The same for programs.
+    /// The result as JSON for programs.
     #[must_use]
     pub fn json(&self, seed: u64) -> Value {
         let agreeing = self.section.agreeing();
         json!({"seed": seed, "numbers": self.section.rows.len(), "agreeing": agreeing, "rows": self.table().json()})
     }
 
-    /// The same of what was measured and follows from no seed: in how many rounds, and the tables of all that was seen.
+    /// The same for results that were measured and follow from no seed: with the number of rounds, and the tables of
+    /// all observations.
     #[must_use]
     pub fn measured_json(&self, rounds: u32) -> Value {
         let agreeing = self.section.agreeing();

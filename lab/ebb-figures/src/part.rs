@@ -48,7 +48,7 @@ impl Effort {
     }
 }
 
-/// What a part is made with.
+/// The means that a part is made with.
 pub struct Lab<'a> {
     /// Everything that is left to chance follows from it.
     pub seed: u64,
@@ -56,11 +56,11 @@ pub struct Lab<'a> {
     pub effort: Effort,
     /// Worlds that run at a time.
     pub jobs: NonZeroUsize,
-    /// Told of each world that begins and of each that ends.
+    /// Called for each world that begins and for each that ends.
     pub on_world: &'a (dyn Fn(Step) + Sync),
 }
 
-/// What [`Lab::on_world`] is told.
+/// The argument of [`Lab::on_world`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// So many more worlds are to be run.

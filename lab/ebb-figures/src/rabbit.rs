@@ -11,7 +11,7 @@ use crate::part::Part;
 /// Heading of the page.
 pub const TITLE: &str = "Rabbit: Robust and Flexible Power-Proportional Storage";
 
-/// What holds for all of it.
+/// Conditions of all parts.
 pub const INTRO: &[&str] = &[
     "Full reads and writes are those of the real services in virtual time; layouts, gears and sharing are computed from the \
      functions that the services call. The machines are those of docs/lab.md, and so is the scale.",

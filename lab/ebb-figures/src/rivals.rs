@@ -14,8 +14,8 @@ pub enum Rival {
     Blink,
     /// Activation on equal-work: two primaries, five nodes, two nodes.
     Rabbit,
-    /// Blinking in proportion to what is read, on files that were arranged by their popularity beforehand: first copies
-    /// of the most popular ninth on the first node, and so on; the other copies anywhere.
+    /// Blinking in proportion to the reads, on files that were arranged by their popularity beforehand: first copies of
+    /// the most popular ninth on the first node, and so on; the other copies anywhere.
     LoadProportional,
     /// Ours, on Rabbit's layout.
     Tide,
@@ -36,7 +36,7 @@ impl Rival {
         }
     }
 
-    /// Who decides who sleeps.
+    /// The policy that decides which nodes sleep.
     #[must_use]
     pub const fn policy(self) -> PolicyKind {
         match self {
@@ -78,7 +78,7 @@ impl Rival {
         homes
     }
 
-    /// Tells the policy what each node's data is read, if it goes by that: `reads` of each block, as in an initial run.
+    /// Gives the policy the reads of each node's data, if it goes by that: `reads` of each block, as in an initial run.
     pub async fn prepare(self, bed: &mut Testbed, user: &User, reads: impl Fn(usize) -> f64) -> Result<()> {
         if self != Self::LoadProportional {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The power that the paper's cluster was given, as far as the text tells: its traces are not published.
+//! The power that the paper's cluster was given, as far as the text describes it: its traces are not published.
 
 use std::time::Duration;
 
@@ -14,8 +14,9 @@ pub const STEP: Duration = Duration::from_secs(300);
 /// All block servers at work.
 const NODES_WATTS: f64 = 225.0;
 
-/// Three days of wind and sun in three hours: half of the nodes' power as a mean, never below what switch and always-on
-/// node draw (Sec. 5). The sun is a sine from six to six o'clock, the wind a slow swing that is out of step with it.
+/// Three days of wind and sun in three hours: half of the nodes' power as a mean, never below the power of switch and
+/// always-on node (Sec. 5). The sun is a sine from six to six o'clock, the wind a slow swing that is out of step with
+/// it.
 pub fn renewable() -> Result<Signal> {
     let steps = SPAN.as_secs() / STEP.as_secs();
     let shape: Vec<f64> = (0..steps).map(|step| weather((step as f64 + 0.5) / steps as f64 * 3.0)).collect();

@@ -19,7 +19,7 @@ use crate::hardware::MACHINES;
 /// Announced so long before, a plan is known everywhere when it begins.
 const LEAD_MS: u64 = 300;
 
-/// Between the last write of the data and what is measured.
+/// Between the last write of the data and the measurement.
 const REST: Duration = Duration::from_secs(60);
 
 /// How the data lies.
@@ -63,7 +63,7 @@ impl Layout {
 pub struct Setting {
     /// Block servers.
     pub nodes: u32,
-    /// Who decides which of them sleeps.
+    /// The policy that decides which of them sleep.
     pub policy: PolicyKind,
     /// How the data lies.
     pub layout: Layout,
@@ -106,7 +106,7 @@ impl Setting {
 pub struct Testbed {
     /// Its world.
     pub world: World,
-    /// What it is.
+    /// Its setting.
     pub setting: Setting,
     cluster: PowerCluster,
     directory: InodeId,
@@ -115,12 +115,12 @@ pub struct Testbed {
     popularity: Option<BTreeMap<NodeId, f64>>,
 }
 
-/// Somebody who reads and writes the files.
+/// A user that reads and writes the files.
 #[derive(Clone)]
 pub struct User {
     /// The session.
     pub client: Client,
-    /// Of its process: what is started here is frozen with it.
+    /// Of its process: tasks that are started here are frozen with it.
     pub runtime: Runtime,
     /// Every file, open for reading, or for both.
     pub handles: Vec<Handle>,
@@ -220,7 +220,7 @@ impl Testbed {
         Ok(InodeId::new(attr.inode))
     }
 
-    /// The same as one of several writers.
+    /// Writes new blocks as one of several writers.
     pub async fn write_one(&self, user: &User, number: usize, blocks: u32) -> Result<()> {
         self.write_new(&user.client, &format!("output{number}"), blocks, None).await.map(drop)
     }
@@ -231,14 +231,14 @@ impl Testbed {
         Bytes::from(vec![byte; self.setting.block_bytes as usize])
     }
 
-    /// A user who is always on, on a host of this name, with every file open if they are to be used.
+    /// A user that is always on, on a host of this name, with every file open if they are to be used.
     pub async fn user(&self, host: &str, access: Option<Access>) -> Result<User> {
         talk_freely(&self.world, host);
         let client = self.cluster.connect(host).await?;
         self.open(client, &self.world.process(host), access).await
     }
 
-    /// A user on a node, counted from 0, who is frozen with it.
+    /// A user on a node, counted from 0. It is frozen with the node.
     pub async fn user_on(&self, node: u32, access: Access) -> Result<User> {
         let (client, process) = self.cluster.connect_on(node as usize, &format!("user of h{}", node + 1)).await?;
         self.open(client, &process, Some(access)).await
@@ -367,7 +367,7 @@ impl Testbed {
     }
 }
 
-/// Metadata is not scaled, and neither is what it travels on.
+/// Metadata is not scaled, and neither are the links that carry it.
 fn talk_freely(world: &World, host: &str) {
     for (source, target) in [("master", host), (host, "master")] {
         world.link(source, target, MACHINES.link(1));

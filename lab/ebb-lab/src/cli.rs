@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 use clap::{CommandFactory, Parser, Subcommand};
 use ebb_cli::describe::{self, DescribeCommand};
@@ -52,7 +52,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what was said; false: something promised did not hold.
+    /// Runs the command. False: a guarantee did not hold.
     pub async fn run(self) -> Result<bool> {
         let context = Context::from(self.globals);
         match self.command {
@@ -67,8 +67,8 @@ impl Cli {
         }
     }
 
-    /// What goes wrong is logged. Not so in a virtual world: that its servers complain of the faults that they are put to is
-    /// no news, and the report has every promise that was broken.
+    /// Errors are logged, except in a virtual world: there the servers' errors are the result of injected faults, and
+    /// the report lists every broken guarantee.
     pub const fn log_default(&self) -> &'static str {
         match self.command {
             Command::Virtual(_) | Command::Soak(_) | Command::Rabbit(_) | Command::Blinkfs(_) => "off",

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     ebb_cli::program::run("ebb-lab", cli.run())
 }
 
-/// The time before a line of the log; in a virtual world that world's, with the process that speaks.
+/// The time before a line of the log. In a virtual world it is that world's time, with the name of the process.
 struct Stamp;
 
 impl FormatTime for Stamp {

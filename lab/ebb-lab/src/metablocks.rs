@@ -1,7 +1,7 @@
 //! `ebb lab metablocks`: block sizes, metablocks, locations and prefetch on a running cluster, beside the paper's numbers.
 //!
-//! Every file is written anew before it is measured, by a client that goes away: nobody has any of it in memory. Within
-//! a round every case has its turn; the rounds' medians are told. Nothing of it is left in the cluster.
+//! Every file is written anew before it is measured, by a client that then ends, so that no client has any of it in
+//! memory. Each round runs every case, and the medians of the rounds are reported. Nothing is left in the cluster.
 
 mod bonnie;
 mod measure;
@@ -21,7 +21,7 @@ use indicatif::ProgressBar;
 use self::site::Site;
 use super::paper;
 
-/// Bytes of a file below which a case says nothing: a few of the largest blocks.
+/// Least bytes of a file for a useful result: a few of the largest blocks.
 const SIZE_MIN: u64 = 32 << 20;
 
 #[derive(Debug, Args)]
@@ -50,7 +50,7 @@ enum Part {
     Bonnie,
 }
 
-/// Measures, tells, and takes everything away again.
+/// Measures, reports, and removes everything again.
 pub async fn run(context: &Context, args: &MetablocksArgs) -> Result<()> {
     if args.size.0 < SIZE_MIN {
         bail!(Invalid, "--size {}: at least {}", args.size, ByteSize(SIZE_MIN));
@@ -67,7 +67,7 @@ pub async fn run(context: &Context, args: &MetablocksArgs) -> Result<()> {
     let seen = seen?;
     gone?;
     let outcome = Outcome { section: lab::section(&seen) };
-    let (rounds, about) = (args.rounds, "The paper's number, ours on this cluster, and why they differ.");
+    let (rounds, about) = (args.rounds, "The paper's number, ours on this cluster, and the reason for a difference.");
     if let Some(dir) = &args.out {
         paper::write_all(dir, &outcome, &outcome.measured_json(rounds), about)?;
     }

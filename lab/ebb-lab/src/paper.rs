@@ -48,7 +48,7 @@ pub const BLINKFS: Paper = Paper {
     parts: ebb_figures::blinkfs::PARTS,
 };
 
-/// Makes the figures and tells the numbers.
+/// Makes the figures and prints the numbers.
 pub fn run(context: &Context, paper: &Paper, args: &PaperArgs) -> Result<()> {
     let bar = context.output.item_bar(0, "worlds");
     let on_world = |step| match step {
@@ -62,7 +62,8 @@ pub fn run(context: &Context, paper: &Paper, args: &PaperArgs) -> Result<()> {
     bar.finish_and_clear();
     let outcome = made?;
     if let Some(dir) = &args.out {
-        let lead = format!("The paper's number, ours in virtual time, and why they differ. Seed {}.", args.seed);
+        let lead =
+            format!("The paper's number, ours in virtual time, and the reason for a difference. Seed {}.", args.seed);
         write_all(dir, &outcome, &outcome.json(args.seed), &lead)?;
     }
     let output = context.output;

@@ -1,6 +1,6 @@
-//! `ebb plan`: what a layout, a power budget or a code costs and gives, before anything is built.
+//! `ebb plan`: costs and benefits of a layout, a power budget or a code, before anything is built.
 //!
-//! Each command is one file below `plan/`: it turns its options into plain values, asks `ebb-plan`, and hands tables,
+//! Each command is one file below `plan/`: it turns its options into plain values, calls `ebb-plan`, and passes tables,
 //! JSON and a figure to [`emit`]. None of them needs a cluster.
 
 mod emit;
@@ -33,7 +33,7 @@ pub enum PlanCommand {
     Report(report::ReportArgs),
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(context: &Context, command: PlanCommand) -> Result<()> {
     match command {
         PlanCommand::Layout(args) => layout::run(context, &args),

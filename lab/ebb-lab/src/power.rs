@@ -1,4 +1,4 @@
-//! `ebb lab power`: what a real cluster serves at less power, beside the virtual one.
+//! `ebb lab power`: throughput of a real cluster at less power, beside that of a virtual one.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 /// Intervals of each measurement.
 const INTERVALS: u32 = 6;
-/// Where the load comes from: no node, always on.
+/// Host of the load: it is no node, and always on.
 const HOST: &str = "client";
 
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub struct PowerArgs {
     seed: u64,
 }
 
-/// Measures both; false: they differ by more than they may.
+/// Measures both. False: they differ by more than the tolerance.
 pub async fn run(context: &Context, args: &PowerArgs) -> Result<bool> {
     let cluster = context.cluster()?;
     let manager = admin::power_manager(&cluster)?;
@@ -41,7 +41,7 @@ pub async fn run(context: &Context, args: &PowerArgs) -> Result<bool> {
 
     let (runtime, host) = (Runtime::real(), HostName::new(HOST));
     let connector = cluster.connector(&runtime, &host, "lab");
-    // What is read comes from a node each time.
+    // Without a read cache every read goes to a node.
     let options = ClientOptions { read_cache_bytes: 0, ..admin::client_options(&cluster, &host, "lab")? };
     let client = Client::connect(runtime.clone(), connector, options).await?;
     context.output.say(&format!("{nodes} nodes, {policy}, an interval of {interval:?}; {} runs", args.runs));

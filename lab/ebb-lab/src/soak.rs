@@ -18,8 +18,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::virtual_cluster::{self, What};
 
-/// How often the state of things is said.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// Interval between progress messages.
+const PROGRESS_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 pub struct SoakArgs {
@@ -34,7 +34,7 @@ pub struct SoakArgs {
     first: Option<u64>,
 }
 
-/// Runs seed after seed; false: something promised did not hold.
+/// Runs seed after seed. False: a guarantee did not hold.
 pub fn run(context: &Context, args: &SoakArgs) -> Result<bool> {
     if args.time.0.is_zero() {
         return Err(err!(Invalid, "--time 0: a soak takes some time"));
@@ -50,7 +50,7 @@ pub fn run(context: &Context, args: &SoakArgs) -> Result<bool> {
         args.jobs
     ));
 
-    let (start, mut told) = (runtime.now(), runtime.now());
+    let (start, mut last_progress) = (runtime.now(), runtime.now());
     let mut totals = Totals::default();
     swarm::run_each(
         first..u64::MAX,
@@ -62,8 +62,8 @@ pub fn run(context: &Context, args: &SoakArgs) -> Result<bool> {
             }
             totals.add(&report);
             let now = runtime.now();
-            if now.since(told) >= TOLD_EVERY {
-                told = now;
+            if now.since(last_progress) >= PROGRESS_EVERY {
+                last_progress = now;
                 context.output.say(&totals.sentence(start, now));
             }
             let is_over = now.since(start) >= args.time.0 || interrupted.load(Ordering::Relaxed);
@@ -78,7 +78,7 @@ pub fn run(context: &Context, args: &SoakArgs) -> Result<bool> {
     Ok(totals.failed.is_empty())
 }
 
-/// Small clusters under faults find most in the same time; large ones take the time of many.
+/// Small clusters under faults find most in a given time. A large one takes the time of many.
 const fn kind_of(seed: u64) -> What {
     match seed % 8 {
         0..3 => What::Faults(Vec::new()),
@@ -88,21 +88,21 @@ const fn kind_of(seed: u64) -> What {
     }
 }
 
-/// From here on ctrl-C ends the soak, and not the program, which then could not say what came out.
+/// From here on ctrl-C ends the soak and not the program, so that the program can still print the results.
 fn listen(runtime: &Runtime, interrupted: Arc<AtomicBool>) -> Result<()> {
     let mut interrupts =
         signal(SignalKind::interrupt()).map_err(|error| Error::from_io(&error, "listening for ctrl-C"))?;
     runtime.spawn("listen for ctrl-C", async move {
         interrupts.recv().await;
         interrupted.store(true, Ordering::Relaxed);
-        // The cluster that runs goes on to its end; who does not wait for that says so once more.
+        // The running cluster goes on to its end. A second ctrl-C ends the program at once.
         interrupts.recv().await;
         std::process::exit(130);
     });
     Ok(())
 }
 
-/// What came out so far.
+/// The results so far.
 #[derive(Default)]
 struct Totals {
     passed: u64,

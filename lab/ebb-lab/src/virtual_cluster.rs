@@ -56,7 +56,7 @@ pub struct VirtualArgs {
 /// Violations shown of one seed.
 const SHOWN_MAX: usize = 10;
 
-/// Runs one seed or a range of them; false: something promised did not hold.
+/// Runs one seed or a range of them. False: a guarantee did not hold.
 pub fn run(context: &Context, args: &VirtualArgs) -> Result<bool> {
     let plant = args.plant.as_deref().map(parse_plant).transpose()?;
     let what = What::of(args)?;
@@ -71,15 +71,15 @@ pub fn run(context: &Context, args: &VirtualArgs) -> Result<bool> {
     }
 }
 
-/// What is run.
+/// The kind of the run.
 pub(super) enum What {
     /// A cluster under faults, of these kinds if any are named.
     Faults(Vec<Kind>),
-    /// A large one.
+    /// A large cluster.
     Large,
     /// One fault at a time.
     Single,
-    /// A cluster that follows its power, under faults. What is not said is drawn from the seed.
+    /// A cluster that follows its power, under faults. `None` is drawn from the seed.
     Power { policy: Option<PolicyKind>, signal: Option<SignalKind> },
 }
 
@@ -113,7 +113,7 @@ impl What {
         }
     }
 
-    /// What can go wrong, by name.
+    /// Names of the possible faults.
     fn faults(&self) -> Vec<String> {
         match self {
             Self::Faults(kinds) if !kinds.is_empty() => kinds.iter().map(ToString::to_string).collect(),
@@ -123,7 +123,7 @@ impl What {
         }
     }
 
-    /// How it is asked for.
+    /// The arguments for this kind of run.
     pub(super) fn arguments(&self) -> String {
         let (policy, signal) = match self {
             Self::Faults(kinds) if kinds.is_empty() => return String::new(),
@@ -180,7 +180,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
             }
             bar.suspend(|| print(context, &report, what, plant));
             failed.push(report.seed);
-            // One finding is what a planted mistake is asked for.
+            // For a planted mistake one finding is enough.
             if plant.is_some() { Next::Stop } else { Next::GoOn }
         },
     );
@@ -201,7 +201,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
     let counts: Vec<String> = injected.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     context.output.say(&format!("faults: {}", counts.join(", ")));
     context.output.say(&format!(
-        "proxy: {} operations, {} sent again, {} found their file elsewhere, {} failed because nobody could say; {} stays \
+        "proxy: {} operations, {} sent again, {} found their file elsewhere, {} failed without a known result; {} stays \
          lost, in {lost_in} seeds",
         proxy.done, proxy.repeated, proxy.moved, proxy.unknown, proxy.lost,
     ));

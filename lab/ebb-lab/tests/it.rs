@@ -1,4 +1,4 @@
-//! The program as a user meets it.
+//! The program as a user runs it.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests live in the real world")]
 
 #[path = "it/lab.rs"]

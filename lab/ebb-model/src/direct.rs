@@ -15,7 +15,7 @@
 //! | `Deliver(Apply)` | `WriteReplica` with `staged`, or with the bytes |
 //! | `FetchBack` | `ReadStaged` |
 //! | `Answer`, `Fsync`, `Read` | the answers of the proxy |
-//! | `Sync`, `Settle` | `SyncReplicas`; `DropStaged` of what every member has synced |
+//! | `Sync`, `Settle` | `SyncReplicas`; `DropStaged` of writes that every member has synced |
 //! | `Crash`, `ProxyDies`, `Recover` | a process; `ebb-master` recovery |
 
 mod actions;

@@ -12,7 +12,7 @@
 //! | `TakeLease`, `Write`, `GiveBack` | `acquire_write` and `give_lease` of `ebb-meta`, `ebb-client` |
 //! | `TakeBack` | the plan of `ebb-master/src/copies/extras.rs` |
 //! | `Judge`, `Delete` | `ebb-master/src/deletes.rs`, `DeleteReplicas` |
-//! | `Restart`, `Report` | a new master process, and what the volume tells it |
+//! | `Restart`, `Report` | a new master process, and the volume's report to it |
 //! | `Acquire`, `Recall`, `Hint`, `Hear`, `Read` | `ebb-client/src/read/fetch.rs` and `extras.rs` |
 //! | `TakeMap`, `ReadByMap` | `Client::read_by_map` |
 

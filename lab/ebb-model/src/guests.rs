@@ -1,10 +1,10 @@
 //! Copies that lie away from home: "Guests" of `docs/power/placement-and-repair.md` as a fourth, small model.
 //!
-//! One metablock with two copies, whose homes the layout has chosen once and for all, and two more nodes. Plans switch nodes
-//! off and on; a copy whose home is off lies with an active node, as a guest, and so may one from the beginning whose home
-//! had too much to write; it goes home when the home is on, and has time: a copy, a change of the set, and then the guest is
-//! deleted. A holder writes and is given up meanwhile; copies are begun and
-//! come to nothing; pulls and deletions come late; a node dies.
+//! One metablock with two copies, whose homes the layout has chosen once and for all, and two more nodes. Plans switch
+//! nodes off and on. A copy whose home is off lies with an active node, as a guest. So may a copy from the beginning
+//! whose home had too much to write. It goes home when the home is on, and has time: a copy, a change of the set, and
+//! then the guest is deleted. A holder writes and is given up meanwhile; copies are begun and come to nothing; pulls
+//! and deletions come late; a node dies.
 //!
 //! [`properties`] says: every recorded member has the writes that fsync acknowledged; the homes stay those that the
 //! layout chose while their nodes live; no node has, or is to have, two copies; no plan's sleep leaves only copies that
@@ -21,7 +21,7 @@
 //! | `Action::Adopt` | `away::choose_move` where the home is lost |
 //! | `Action::Judge`, `Action::Delete` | `deletes`: `DescribeReplicas`, `DeleteReplicas` with a life |
 //! | `Action::Recover` | `recovery`, in one step; the first model takes it apart |
-//! | `Action::Off` | a plan that `ebb_power::reach::admit` lets through: somebody who has it stays on |
+//! | `Action::Off` | a plan that `ebb_power::reach::admit` lets through: a node with the data stays on |
 //!
 //! It leaves out crashes that lose unsynced writes, which the first model has, and blinking, which the third has.
 //!

@@ -25,7 +25,7 @@ pub struct History {
 }
 
 impl History {
-    /// Notes a write and gives its number.
+    /// Records a write and returns its number.
     pub fn record(&mut self, client: ClientName, epoch: Epoch, seq: u8) -> u8 {
         self.writes.push(WriteRecord { client, epoch, seq });
         u8::try_from(self.writes.len() - 1).expect("few writes")

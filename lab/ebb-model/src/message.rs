@@ -82,7 +82,7 @@ pub enum Message {
     /// `PullReplica`, master or holder to a member that lacks something. The real message names a source; here the
     /// source is any node that serves `at`, so that no map is too old.
     Pull {
-        /// Who pulls.
+        /// The node that pulls.
         node: Node,
         /// Promised from then on.
         epoch: Epoch,
@@ -91,7 +91,7 @@ pub enum Message {
     },
     /// Its reply.
     Pulled {
-        /// Who pulled.
+        /// The node that pulled.
         node: Node,
         /// Of the request.
         epoch: Epoch,

@@ -43,11 +43,11 @@ pub enum Mutant {
     ReleasesAfterGivingUp,
     /// A deletion of excess hits any replica that the node has when it comes, also one that has joined since.
     DeletionHitsAnyLife,
-    /// The master takes a copy for a move, and its source for excess, before the new set is recorded.
+    /// The master treats a copy as a move, and its source as excess, before the new set is recorded.
     DeletesBeforeRecorded,
     /// The master judges excess while a holder may be adding that very replica to the set.
     JudgesUnderHolder,
-    /// The same, while the master itself is about to record it.
+    /// The master judges excess while it is about to record that very replica itself.
     JudgesDuringCopy,
 }
 

@@ -11,7 +11,7 @@
 //! | `Begin`, `Promise`, `Settle`, `Finish` | `BeginRecovery`, `PromiseEpoch`, `PullReplica` and `StampReplica`, `FinishRecovery`: `ebb-master` recovery |
 //! | `Rejoin`, `Copy`, `Mend`, `Record` | `ebb-master` repair: `PromiseEpoch` and `StampReplica`; `PullReplica`; `MasterChangeSet` |
 //! | `Judge`, `Delete` | `DescribeReplicas` of the set's members; `DeleteReplicas`: `ebb-master` deletes |
-//! | `Down`, `TimePasses`, `Up`, `LoseDisk` | nodes; time after which who is silent is waited for no longer |
+//! | `Down`, `TimePasses`, `Up`, `LoseDisk` | nodes; time after which a silent node is waited for no longer |
 //!
 //! Between the look at the members and the deletion no disk is lost here. The master looks just before it deletes. A
 //! disk that is lost in that moment, and another copy that is then deleted, are more than the one failure that must

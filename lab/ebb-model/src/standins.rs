@@ -16,7 +16,8 @@
 //! | here | code |
 //! |---|---|
 //! | [`holder::Holder`]: `known`, `logged`, `cut` | `Channel` of `ebb-client`: `settled` is the least of its peers' `synced`, `logged`, `cut` |
-//! | `Action::Log`: from what is settled or logged, up to the last write | `handoff.rs`: `lack`; `Channel::pending` |
+//! | `Action::Log`: from the settled or logged version, up to the last write | `handoff.rs`: `lack`; `Channel::pending`
+//! |
 //! | `Action::Append` at the always-on node | `ebb-master` `handoff::append`: the file's own epoch, and held; then `Book::check` |
 //! | `Action::Append` at a node | `HandoffLog::append`: `Book::check`, one record, one sync |
 //! | acknowledged when the always-on node and another one have logged | `handoff.rs`: `log_on_nodes`, then `logged` |

@@ -1,8 +1,8 @@
 //! Several datasets on one cluster, and the nodes shared out between those that are live (Rabbit, Sec. 3.4).
 //!
-//! Every dataset has an expansion chain of its own; chains are laid so that what is early in one is late in others.
-//! Each node serves exactly one live dataset, so each dataset has a known part of the cluster's bandwidth, at the price
-//! of some power-proportionality: [`study`] counts that price over all combinations of live datasets, or a sample.
+//! Every dataset has an expansion chain of its own; chains are laid so that a node early in one is late in others. Each
+//! node serves exactly one live dataset, so each dataset has a known part of the cluster's bandwidth, at the price of
+//! some power-proportionality: [`study`] counts that price over all combinations of live datasets, or a sample.
 
 use ebb_layout::targets::{Chain, equal_work};
 use ebb_types::{Result, bail};
@@ -21,7 +21,7 @@ pub struct Overlay {
     scores: Vec<f64>,
 }
 
-/// A live dataset and what it was given.
+/// A live dataset and its nodes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Allotment {
     /// Index of the dataset.
@@ -30,28 +30,28 @@ pub struct Allotment {
     pub target: u32,
     /// Nodes that serve it, by index in its chain.
     pub indexes: Vec<u32>,
-    /// The same by node number.
+    /// Nodes that serve it, by node number.
     pub nodes: Vec<u32>,
     /// Its primaries that serve another dataset.
     pub lost_primaries: u32,
-    /// Degree of power-proportionality; none if the nodes do not certainly hold everything.
+    /// Degree of power-proportionality. `None` if the nodes may not hold all its data.
     pub degree: Option<f64>,
 }
 
 /// Degrees of power-proportionality over some combinations of live datasets.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Study {
-    /// Combinations looked at.
+    /// Number of combinations.
     pub combinations: u64,
     /// Mean over all live datasets of all combinations.
     pub average: Option<f64>,
     /// Worst of them.
     pub worst: Option<f64>,
-    /// Live datasets that were left without a primary, and so without a certain copy of everything.
+    /// Live datasets without a primary, which may lack a copy of some data.
     pub unreadable: u64,
 }
 
-/// Most datasets that are overlaid.
+/// Limit of the number of datasets.
 pub const MAX_DATASETS: u32 = 1_000;
 
 impl Overlay {
@@ -81,12 +81,12 @@ impl Overlay {
         self.chains.push(order);
     }
 
-    /// What a chain adds to the score of the node at this index.
+    /// The score that a chain adds to the node at this index.
     fn score(&self, index: usize) -> f64 {
         ebb_power::chain::chain_score(index, self.chain.primaries() as usize)
     }
 
-    /// Datasets there are.
+    /// Number of datasets.
     #[must_use]
     pub fn datasets(&self) -> usize {
         self.chains.len()
@@ -98,8 +98,8 @@ impl Overlay {
         &self.chains[dataset]
     }
 
-    /// Gives every node to one live dataset: in the order of what it means to the dataset (its part of the node's
-    /// score), up to each dataset's target, which is proportional to its weight.
+    /// Gives every node to one live dataset, in the order of the dataset's part of the node's score, up to each
+    /// dataset's target. Targets are proportional to the weights.
     ///
     /// `Invalid` if there are not enough nodes for the primaries of all live datasets.
     pub fn allot(&self, live: &[usize], weights: &[f64]) -> Result<Vec<Allotment>> {
@@ -122,8 +122,8 @@ impl Overlay {
         Ok(each.map(|((dataset, target), indexes)| self.allotment(*dataset, target, indexes)).collect())
     }
 
-    /// The allotment with the highest mean degree that there is when every live dataset keeps its primaries: all ways
-    /// of giving the other nodes out, one by one. What [`Overlay::allot`] gives can be held against it.
+    /// The allotment with the highest mean degree if every live dataset keeps its primaries. It tries all ways of
+    /// giving the other nodes out, one by one. It is a reference for [`Overlay::allot`].
     ///
     /// `Invalid` as for `allot`. None if live datasets share a primary, or if there are more than a million ways.
     pub fn best_allotment(&self, live: &[usize], weights: &[f64]) -> Result<Option<Vec<Allotment>>> {
@@ -223,12 +223,12 @@ fn apportion(total: u32, least: u32, weights: &[f64]) -> Vec<u32> {
     }
 }
 
-/// Which combinations of live datasets are looked at.
+/// Combinations of live datasets to study.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sample {
     /// The combinations, each in ascending order.
     pub combinations: Vec<Vec<usize>>,
-    /// How many there are in all.
+    /// Number of all combinations.
     pub of: u128,
 }
 
@@ -268,12 +268,12 @@ fn combinations(datasets: usize, live: usize) -> Vec<Vec<usize>> {
 }
 
 /// Average and worst degree of power-proportionality over these combinations. `weights` are those of the live datasets
-/// in order; with fair sharing all the same.
+/// in order. With fair sharing they are equal.
 pub fn study(overlay: &Overlay, combinations: &[Vec<usize>], weights: &[f64]) -> Result<Study> {
     study_of(combinations, |live| overlay.allot(live, weights))
 }
 
-/// The same with the best allotment of each combination; combinations that have none count for nothing.
+/// As [`study`], but with the best allotment of each combination. Combinations without one do not count.
 pub fn best_study(overlay: &Overlay, combinations: &[Vec<usize>], weights: &[f64]) -> Result<Study> {
     study_of(combinations, |live| Ok(overlay.best_allotment(live, weights)?.unwrap_or_default()))
 }
@@ -311,8 +311,8 @@ mod tests {
         assert!(allotments.iter().all(|allotment| allotment.lost_primaries == 0));
     }
 
-    /// The paper does not say how many primaries its 14 nodes had; with three, any number of datasets keeps its word,
-    /// with fewer some numbers of live datasets fall to 0.86.
+    /// The paper does not say how many primaries its 14 nodes had; with three, its statement holds for any number of
+    /// datasets; with fewer, some numbers of live datasets fall to 0.86.
     #[test]
     fn the_average_degree_is_above_nine_tenths() {
         for (nodes, primaries, replicas) in [(14, 3, 3), (14, 2, 4), (100, 20, 3)] {
@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    /// Where the average falls below nine tenths, no other way of sharing the same chains would lift it: with two
+    /// If the average falls below nine tenths, no other way of sharing the same chains would lift it: with two
     /// primaries and seven datasets on 14 nodes, every node behind the primaries is a primary of another dataset.
     #[test]
     fn no_allotment_is_much_better_than_ours() {
@@ -350,8 +350,8 @@ mod tests {
     #[test]
     fn too_many_live_datasets_are_refused_with_the_nearest_number() {
         let overlay = Overlay::new(14, 4, 3, 5).unwrap();
-        let told = overlay.allot(&[0, 1, 2, 3], &[1.0; 4]).unwrap_err().to_string();
-        assert!(told.ends_with("the nearest possible number of live datasets is 3"), "{told}");
+        let refusal = overlay.allot(&[0, 1, 2, 3], &[1.0; 4]).unwrap_err().to_string();
+        assert!(refusal.ends_with("the nearest possible number of live datasets is 3"), "{refusal}");
         assert!(overlay.allot(&[0], &[0.0]).is_err());
         assert!(Overlay::new(14, 4, 3, 0).is_err());
     }

@@ -1,8 +1,8 @@
 //! Figures for reports: data and words in, a self-contained SVG out. `plotters` draws.
 //!
-//! A [`Figure`] says what is shown, never where: sizes, colours, ticks and the legend are chosen here, so that all
+//! A [`Figure`] has the contents and no positions: sizes, colours, ticks and the legend are chosen here, so that all
 //! figures of a report look alike. Colours are those of Okabe and Ito (<https://jfly.uni-koeln.de/color/>), which
-//! people with any colour vision can tell apart; lines differ in dashes or markers besides, for print without colour.
+//! people with any colour vision can distinguish. Lines also differ in dashes or markers, for print without colour.
 
 mod axis;
 mod bars;
@@ -17,9 +17,9 @@ pub use axis::{Axis, Scale};
 /// One figure of a report.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
-    /// What the figure says, in a few words.
+    /// The figure's message, in a few words.
     pub title: String,
-    /// The setting: parameters, where the data come from. May be empty.
+    /// The setting: parameters, and the source of the data. May be empty.
     pub subtitle: String,
     /// The data.
     pub chart: Chart,
@@ -50,7 +50,7 @@ pub struct Series {
     pub mark: Mark,
     /// The points in the order in which they are joined; a point that is not finite interrupts the line.
     pub points: Vec<(f64, f64)>,
-    /// Number of its colour, for what has one colour in all figures; none: the next one of this figure.
+    /// Number of its colour, for a series with the same colour in all figures. `None`: the next colour of this figure.
     pub hue: Option<usize>,
 }
 
@@ -63,11 +63,11 @@ pub enum Mark {
     Dashed,
     /// Level from each point to the next, then a jump.
     Step,
-    /// The same, dashed.
+    /// Steps as with [`Mark::Step`], dashed.
     DashedStep,
     /// Joined points, each with a marker.
     Markers,
-    /// Markers alone: what a paper measured, beside our line.
+    /// Markers alone: a paper's measurements beside our line.
     Points,
     /// A thin grey line: the ideal, a limit.
     Reference,
@@ -84,7 +84,7 @@ pub struct Bars {
     pub groups: Vec<(String, Vec<f64>)>,
     /// On top of each other rather than side by side.
     pub stacked: bool,
-    /// A line across, at what the bars are held against.
+    /// A line across, at the value to compare the bars with.
     pub line: Option<f64>,
 }
 
@@ -140,7 +140,7 @@ impl Figure {
             Chart::Plane { x, y, series } => plane::draw(self, x, y, series),
             Chart::Bars(bars) => bars::draw(self, bars),
         };
-        // For screen readers and for search: the picture's name.
+        // The picture's name, for screen readers and for search.
         drawn.replacen("<svg ", "<svg role=\"img\" ", 1).replacen(
             ">\n",
             &format!(">\n<title>{}</title>\n", escape(&self.title)),

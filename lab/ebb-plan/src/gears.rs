@@ -2,13 +2,13 @@
 //!
 //! With `p` primaries and gear groups of `g` servers, every server of the `i`-th gear group stores `B / (p + g i)`, and
 //! the second replica of a primary lies inside one recovery group, a column of that grid. Small gears scale finely and
-//! need a long column to hold a whole replica; the column is what a failed primary wakes.
+//! need a long column to hold a whole replica. A failed primary wakes this column.
 
 use std::f64::consts::E;
 
 use ebb_types::{Result, bail};
 
-/// What one gear size costs.
+/// The costs of one gear size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GearChoice {
     /// Primaries: nodes that are always on.
@@ -47,7 +47,7 @@ impl GearChoice {
     }
 
     /// Whole gear groups until one full replica is stored: the smallest `m` with `sum_{i=1..m} g / (p + g i) >= 1`.
-    /// This is what a recovery group really has.
+    /// This is the real number of gear groups in a recovery group.
     #[must_use]
     pub fn gear_groups(self) -> u32 {
         let (p, g) = (f64::from(self.primaries), f64::from(self.gear_size));
@@ -66,8 +66,8 @@ impl GearChoice {
         self.primaries - 1 + self.gear_groups()
     }
 
-    /// The same without gears: a failed primary's data lies on every server of the second replica, `e p - 1` nodes
-    /// in all.
+    /// Fewest nodes after a failure without gears: a failed primary's data lies on every server of the second replica,
+    /// `e p - 1` nodes in all.
     #[must_use]
     pub fn min_active_ungeared(self) -> f64 {
         E * f64::from(self.primaries) - 1.0

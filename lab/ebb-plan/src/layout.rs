@@ -1,8 +1,8 @@
-//! What a layout gives at every number of active nodes.
+//! Performance of a layout at every number of active nodes.
 //!
 //! Two ways of counting, side by side: [`fluid`] takes each node's share of the dataset as a quantity that can be split
-//! at will, which is what the papers' formulas do; [`placement`] lays real blocks on nodes and [`balance`] assigns every
-//! block of a full read to one of its active holders, greedily or optimally.
+//! at will, as the papers' formulas do; [`placement`] lays real blocks on nodes and [`balance`] assigns every block of
+//! a full read to one of its active holders, greedily or optimally.
 
 pub mod balance;
 pub mod fluid;
@@ -24,7 +24,7 @@ pub enum Layout {
     Simple,
     /// `B / i` on the `i`-th node.
     EqualWork,
-    /// The same in gears and recovery groups.
+    /// Equal work in gears and recovery groups.
     Geared,
     /// HDFS's rule: copies anywhere.
     Random,
@@ -77,14 +77,14 @@ pub struct Setting {
     grid: Option<Grid>,
 }
 
-/// What is asked for, not yet checked.
+/// Numbers of a layout before the check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
-    /// Which layout.
+    /// The layout.
     pub layout: Layout,
     /// Nodes.
     pub nodes: u32,
-    /// Nodes with the first copy; without meaning for random and power-balanced placement.
+    /// Nodes with the first copy. It has no effect on random and power-balanced placement.
     pub primaries: u32,
     /// Copies of each block.
     pub replicas: u32,
@@ -98,7 +98,7 @@ pub struct Ask {
 pub const MAX_NODES: u32 = 10_000;
 
 impl Setting {
-    /// Checks it; `Invalid`, with the nearest possible value, if it cannot be.
+    /// Checks the numbers. `Invalid`, with the nearest possible value, for an impossible layout.
     pub fn new(ask: Ask) -> Result<Self> {
         if ask.nodes > MAX_NODES {
             bail!(
@@ -140,7 +140,7 @@ impl Setting {
         self.nodes
     }
 
-    /// Primaries; 0 where the layout has none.
+    /// Primaries; 0 if the layout has none.
     #[must_use]
     pub const fn primaries(&self) -> u32 {
         self.primaries
@@ -164,7 +164,7 @@ impl Setting {
         self.grid
     }
 
-    /// The chain, where there is one.
+    /// The chain, if the layout has one.
     pub(crate) fn chain(&self) -> Option<Chain> {
         (self.primaries > 0).then(|| {
             Chain::new(self.nodes, self.primaries, self.replicas).expect("the setting was found to be possible")
@@ -191,8 +191,8 @@ impl Setting {
         }
     }
 
-    /// The same after one primary has failed: without gears all nodes of the second copy must be on, with gears one
-    /// recovery group. None where nothing but the failed node's copies would be left.
+    /// Fewest active nodes after one primary has failed: without gears all nodes of the second copy must be on, with
+    /// gears one recovery group. `None` if no copy but those of the failed node exists.
     #[must_use]
     pub fn min_active_after_failure(&self) -> Option<u32> {
         if self.replicas < 2 {

@@ -41,8 +41,9 @@ mod tests {
         for (name, make) in ALL {
             let section = make().unwrap();
             for row in &section.rows {
-                let told = format!("{name}: {} {}: {} {}", row.source, row.what, row.paper.human(), row.ours.human());
-                assert!(row.agrees() || !row.remark.is_empty(), "{told}");
+                let difference =
+                    format!("{name}: {} {}: {} {}", row.source, row.what, row.paper.human(), row.ours.human());
+                assert!(row.agrees() || !row.remark.is_empty(), "{difference}");
             }
         }
     }

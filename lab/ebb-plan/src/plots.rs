@@ -19,7 +19,7 @@ pub fn gears(primaries: u32) -> Result<Figure> {
     let sizes = sizes?;
     let points = |value: fn(&GearChoice) -> f64| sizes.iter().map(|one| (one.gear_size.into(), value(one))).collect();
     Ok(Figure::plane("Small gears need large recovery groups", Axis::log("gear size (servers)"), Axis::log("servers"))
-        .subtitle(format!("{primaries} primaries; what must be on after one of them has failed"))
+        .subtitle(format!("{primaries} primaries; nodes that must be on after one of them has failed"))
         .with("recovery group, formula", Mark::Line, points(|one| one.recovery_group_formula()))
         .with("recovery group, whole gears", Mark::Step, points(|one| one.gear_groups().into()))
         .with("all nodes on after a failure", Mark::Dashed, points(|one| one.min_active_after_failure().into())))
@@ -67,7 +67,7 @@ pub fn throughput(curves: &[(Setting, Vec<Point>)]) -> Figure {
     figure
 }
 
-/// How much longer a full read takes than with equal parts (Rabbit, Fig. 1b).
+/// Increase of the time of a full read against equal parts (Rabbit, Fig. 1b).
 #[must_use]
 pub fn read_time(curves: &[(Setting, Vec<Point>)]) -> Figure {
     let mut figure = Figure::plane(

@@ -1,4 +1,5 @@
-//! What can be read with part of the power, how long it takes, and what a month of a power signal gives.
+//! Data that can be read with part of the power, the time that reads take, and the results of a month of a power
+//! signal.
 
 pub mod blink;
 pub mod month;
@@ -45,7 +46,7 @@ impl Machines {
         Ok(Self { nodes, active_watts, sleep_watts })
     }
 
-    /// The same as the power manager sees it. `Invalid` if it cannot be.
+    /// The power manager's view of these machines. `Invalid` if it is impossible.
     pub fn hardware(&self, fixed_watts: f64, transition_s: f64) -> Result<Hardware> {
         let Ok(transition) = Duration::try_from_secs_f64(transition_s) else {
             bail!(Invalid, "{transition_s} s for a transition; the nearest possible value is 0");

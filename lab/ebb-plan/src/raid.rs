@@ -1,4 +1,4 @@
-//! RAID across replicated storage: what a code costs in space, and how much it loses (DiskReduce).
+//! RAID across replicated storage: a code's cost in space, and its losses (DiskReduce).
 
 pub mod overhead;
 pub mod reliability;
@@ -71,7 +71,7 @@ impl fmt::Display for Scheme {
 impl FromStr for Scheme {
     type Err = Error;
 
-    /// `3` is three copies, `8+2` eight data and two check blocks. Errors: `Invalid` with what is possible.
+    /// `3` is three copies, `8+2` eight data and two check blocks. Errors: `Invalid`, with the nearest possible scheme.
     fn from_str(text: &str) -> Result<Self> {
         let number = |digits: &str| {
             digits.trim().parse::<u32>().map_err(|_| err!(Invalid, "{text:?} is no scheme: give 3 (copies) or 8+2"))
@@ -95,7 +95,7 @@ impl FromStr for Scheme {
 fn too_many(text: &str) -> Result<Scheme> {
     bail!(
         Invalid,
-        "{text} has more than {MAX_MEMBERS} members, which is all that a byte-wise code can tell apart; the \
+        "{text} has more than {MAX_MEMBERS} members, which is all that a byte-wise code can distinguish; the \
         nearest possible number of members is {MAX_MEMBERS}"
     )
 }

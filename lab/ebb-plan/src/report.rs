@@ -13,7 +13,7 @@ pub const AGREEING: &str = "as the paper says";
 pub struct Section {
     /// Heading.
     pub title: String,
-    /// What the part is about and what holds for all of it; paragraphs of plain text.
+    /// Introduction: the subject, and conditions for all of the part. Paragraphs of plain text.
     pub intro: Vec<String>,
     /// The paper's numbers beside ours.
     pub rows: Vec<Comparison>,
@@ -28,24 +28,24 @@ pub struct Section {
 pub struct Comparison {
     /// Where in the paper: `Table 1`, `Fig. 5`, `Sec. 2.1`.
     pub source: String,
-    /// What is counted, with its unit and setting.
+    /// The quantity, with its unit and setting.
     pub what: String,
     /// The paper's number.
     pub paper: Cell,
     /// Ours.
     pub ours: Cell,
-    /// Why they differ, or how it was computed. Must be there if they differ by more than [`Comparison::CLOSE`].
+    /// The reason for a difference, or the method. Needed if they differ by more than [`Comparison::CLOSE`].
     pub remark: String,
-    /// How they are held against each other, where it is not by the difference as a share of the paper's number.
+    /// The result of the comparison, if it has a rule other than the difference as a share of the paper's number.
     pub verdict: Option<Verdict>,
 }
 
-/// What comes of a comparison that has a rule of its own: a bound, a range, points instead of per cent.
+/// The result of a comparison with a rule of its own: a bound, a range, points instead of per cent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
     /// In place of the difference: `holds`, `+13 points`.
     pub words: String,
-    /// Whether ours is as the paper says.
+    /// Whether ours agrees with the paper.
     pub holds: bool,
 }
 
@@ -58,21 +58,21 @@ impl Comparison {
         Self { source: source.to_owned(), what: what.into(), paper, ours, remark: remark.into(), verdict: None }
     }
 
-    /// With a rule of its own: whether it holds, and what is told in place of the difference.
+    /// Sets the result of a rule of its own: whether it holds, and the words in place of the difference.
     #[must_use]
     pub fn judged(mut self, holds: bool, words: impl Into<String>) -> Self {
         self.verdict = Some(Verdict { words: words.into(), holds });
         self
     }
 
-    /// With a bound of the paper's that ours keeps or does not.
+    /// Sets the result for a bound of the paper's: whether ours keeps it.
     #[must_use]
     pub fn bound(self, holds: bool) -> Self {
         self.judged(holds, if holds { "holds" } else { "does not hold" })
     }
 
-    /// Ours above the paper's, as a share of the paper's; none if there is a verdict instead, if one is no number, or if
-    /// the paper's is zero and ours is not.
+    /// Ours minus the paper's, as a share of the paper's. `None` if there is a verdict instead, if one is no number, or
+    /// if the paper's is zero and ours is not.
     #[must_use]
     pub fn difference(&self) -> Option<f64> {
         if self.verdict.is_some() {
@@ -86,7 +86,7 @@ impl Comparison {
         }
     }
 
-    /// Whether ours is as the paper says: by the verdict; without one, within [`Comparison::CLOSE`], or the same words.
+    /// Whether ours agrees with the paper: by the verdict, or else within [`Comparison::CLOSE`], or by the same words.
     #[must_use]
     pub fn agrees(&self) -> bool {
         if let Some(verdict) = &self.verdict {
@@ -109,8 +109,8 @@ impl Section {
         }
     }
 
-    /// How many comparisons there are with ours as the paper says: by each one's own rule, so that a bound that holds
-    /// counts like a number that is near.
+    /// Number of comparisons in which ours agrees with the paper, by each one's own rule. A bound that holds counts
+    /// like a close number.
     #[must_use]
     pub fn agreeing(&self) -> usize {
         self.rows.iter().filter(|row| row.agrees()).count()
@@ -150,7 +150,7 @@ fn value(cell: &Cell) -> Option<f64> {
     }
 }
 
-/// The whole page; it needs nothing from elsewhere.
+/// The whole page. It refers to no other file.
 #[must_use]
 pub fn page(title: &str, lead: &str, sections: &[Section]) -> String {
     let mut out = format!(

@@ -1,4 +1,4 @@
-//! Chance from a seed that was handed in: the same seed gives the same plan everywhere.
+//! Random numbers from a seed in the arguments: the same seed gives the same plan everywhere.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-/// One value of a table. What a person sees is rounded; CSV and JSON keep what was computed.
+/// One value of a table. It is rounded for people, and exact in CSV and JSON.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Cell {
     /// Words.
@@ -105,7 +105,7 @@ pub struct Column {
 /// A named table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// What the rows are; one line.
+    /// The meaning of the rows, in one line.
     pub title: String,
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
@@ -205,7 +205,7 @@ impl Table {
     }
 }
 
-/// Text as it may stand in HTML and SVG.
+/// Text escaped for HTML and SVG.
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

@@ -45,16 +45,16 @@ import json, shutil, sys
 
 mode, made, kept = sys.argv[1:]
 new = json.load(open(made))
-told = f'SimGrid {new["simgrid"]}, {len(new["cases"])} cases, {sum(map(len, new["ends"]))} flows'
+summary = f'SimGrid {new["simgrid"]}, {len(new["cases"])} cases, {sum(map(len, new["ends"]))} flows'
 if mode == "record":
     shutil.copyfile(made, kept)
-    print(f"record: {told}")
+    print(f"record: {summary}")
 else:
     old = json.load(open(kept))
     if old["cases"] != new["cases"]:
         sys.exit("record: the cases have changed since simgrid.json was made; run record.sh")
     pairs = [(a, b) for one, other in zip(old["ends"], new["ends"]) for a, b in zip(one, other)]
     worst = max(abs(a - b) / max(b, 1.0) for a, b in pairs)
-    print(f"record: {told}; the largest difference from the file is {worst:.1e}")
+    print(f"record: {summary}; the largest difference from the file is {worst:.1e}")
     sys.exit(worst > 1e-6)
 END

@@ -101,7 +101,7 @@ def main():
         try:
             ends.append(ours.recv())
         except EOFError:
-            sys.exit(f"SimGrid did not get through {case['name']!r}; what it said stands above")
+            sys.exit(f"SimGrid did not get through {case['name']!r}; its messages are above")
         process.join()
     json.dump({"simgrid": simgrid.simgrid_version, "cases": cases, "ends": ends}, sys.stdout)
     sys.stdout.write("\n")

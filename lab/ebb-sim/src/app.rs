@@ -1,4 +1,4 @@
-//! Applications: how much they read, shuffle and write, in how many tasks, and what a byte costs.
+//! Applications: bytes that they read, shuffle and write, number of tasks, and cost of a byte.
 
 use ebb_types::{Result, bail, err};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::cluster::MIB;
 /// A MapReduce job.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct App {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Bytes read from files.
     pub map_input_bytes: f64,
@@ -31,7 +31,7 @@ const LIGHT: f64 = 40.0;
 /// Cost of a byte for programs that look at records: the paper's rule of thumb says that a task uses a disk for 5 % of
 /// its time, so the work on a byte takes 19 times as long as reading it: 19 / (280 MiB/s) at 2.5 GHz.
 const SCAN: f64 = 160.0;
-/// One of the two inputs of a join is only tagged, the other is looked at: the mean of both.
+/// One of the two inputs of a join is only tagged, the other is scanned: the mean of both costs.
 const JOIN: f64 = f64::midpoint(LIGHT, SCAN);
 /// Ten bytes put out for each that is read, each at the cost of light work.
 const TENFOLD: f64 = 400.0;
@@ -44,7 +44,7 @@ const KIB: f64 = 1024.0;
 const GIB: f64 = 1024.0 * MIB;
 
 impl App {
-    /// The ten applications of Table II. Sizes and tasks are the paper's; costs of bytes are not printed there, see the
+    /// The ten applications of Table II. Sizes and tasks are the paper's. It prints no costs of bytes: see the
     /// constants of this file.
     #[must_use]
     pub fn table_ii() -> Vec<Self> {
@@ -75,7 +75,7 @@ impl App {
     /// One of them, by its name in any case, spaces or not.
     ///
     /// # Errors
-    /// Invalid: there is none; names those that there are.
+    /// Invalid: there is no such application; lists the known ones.
     pub fn by_name(name: &str) -> Result<Self> {
         let plain = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
         let apps = Self::table_ii();
@@ -85,7 +85,7 @@ impl App {
             .ok_or_else(|| err!(Invalid, "application {name:?} is not known; known are {}", names.join(", ")))
     }
 
-    /// The same work `factor` times over: bytes and tasks.
+    /// The job with bytes and tasks multiplied by `factor`.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         let tasks = |count: usize| if count == 0 { 0 } else { ((count as f64 * factor).round() as usize).max(1) };
@@ -99,7 +99,7 @@ impl App {
         }
     }
 
-    /// Refuses what makes no job.
+    /// Refuses an impossible job.
     ///
     /// # Errors
     /// Invalid: names the application, the value and the nearest possible value.

@@ -1,4 +1,4 @@
-//! The paper's figures as statements that can be checked: its number, ours, and why they differ.
+//! The paper's figures as statements that can be checked: its number, ours, and the reason for a difference.
 //!
 //! All statements about the 20-node and the 5-node studies use one set of hardware parameters ([`Hardware::default`])
 //! and one number of copies at the LSN; three things were chosen by these very numbers, once: the array's
@@ -19,7 +19,7 @@ mod real;
 mod small;
 mod twenty;
 
-/// How near the simulated studies must come, as a difference of normalized times.
+/// Largest difference of normalized times that counts as close in the simulated studies.
 pub const TOLERANCE: f64 = 0.15;
 
 /// One statement of the paper.
@@ -27,42 +27,42 @@ pub const TOLERANCE: f64 = 0.15;
 pub struct Claim {
     /// `Fig. 5`.
     pub figure: String,
-    /// What is compared.
+    /// The compared quantity.
     pub what: String,
     /// The paper's number: a normalized time, a ratio of times, or a count.
     pub paper: f64,
-    /// What it says.
+    /// The kind of the statement.
     pub says: Says,
     /// Ours.
     pub ours: f64,
-    /// Whether ours is on the paper's side: slower where it says slower, at most where it says at most.
+    /// Whether ours is on the same side: slower if the paper says slower, at most if it says at most.
     pub same_direction: bool,
     /// Whether ours is within [`TOLERANCE`] of the paper's.
     pub close: bool,
     /// Whether the statement belongs to a study that must be close.
     pub binding: bool,
-    /// Why it differs, or how it was read.
+    /// The reason for a difference, or the reading of the paper's sentence.
     pub remark: String,
 }
 
-/// What kind of number a statement has.
+/// Kind of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Says {
-    /// Ours should be that, on the same side of 1.
+    /// Ours should be this number, on the same side of 1.
     Is,
-    /// Ours should be as many; not a time.
+    /// Ours should be this count; it is not a time.
     Count,
-    /// Ours should be that at most.
+    /// Ours should be at most this number.
     AtMost,
-    /// Ours should be more than that.
+    /// Ours should be more than this number.
     MoreThan,
-    /// Ours should be as far from 1 as that at most, either way.
+    /// Ours should differ from 1 by at most this number, either way.
     Within,
 }
 
 impl Says {
-    /// How far ours is from what is said, in the numbers' own unit; 0 where a bound is kept.
+    /// Distance of ours from the statement, in the numbers' own unit; 0 if a bound is kept.
     #[must_use]
     pub fn away(self, paper: f64, ours: f64) -> f64 {
         match self {
@@ -103,7 +103,7 @@ impl Claim {
         self
     }
 
-    /// A statement that is told and not held to.
+    /// Makes it a statement that is reported and not required.
     fn free(mut self, remark: &str) -> Self {
         self.binding = false;
         self.remark(remark)
@@ -154,7 +154,7 @@ impl Times {
         self.all_but(apps).into_iter().map(|app| self.of(app)).fold(0.0, f64::max)
     }
 
-    /// The one farthest from 1.
+    /// The time farthest from 1.
     fn farthest_but(&self, apps: &[&str]) -> f64 {
         let far = |a: &f64, b: &f64| (a - 1.0).abs().total_cmp(&(b - 1.0).abs());
         self.all_but(apps).into_iter().map(|app| self.of(app)).max_by(far).expect("ten applications")

@@ -1,4 +1,4 @@
-//! What is simulated: machines, links and where data is kept. Plain values with the reasons for their defaults.
+//! The simulated cluster: machines, links and the placement of data. Plain values with the reasons for their defaults.
 
 use ebb_types::{Result, bail};
 use serde::Serialize;
@@ -8,7 +8,7 @@ pub const MIB: f64 = 1024.0 * 1024.0;
 /// Bytes a second of one gigabit a second.
 pub const GBPS: f64 = 1e9 / 8.0;
 
-/// Where a job's data is.
+/// Placement of a job's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
@@ -18,7 +18,8 @@ pub enum Placement {
     Naive,
     /// The localized storage node of each sub-rack keeps everything of that sub-rack, shuffle data included.
     Localized,
-    /// Files are on the localized storage nodes, shuffle data on a disk of each node. What the paper measures.
+    /// Files are on the localized storage nodes, shuffle data on a disk of each node. The paper measures this
+    /// placement.
     Hybrid,
 }
 
@@ -69,9 +70,8 @@ impl DiskModel {
         write_run_bytes: 1.0 * MIB,
     };
 
-    /// A disk that was measured rather than modelled: Seagate's data sheet of the Barracuda ES.2 in the paper's testbed
-    /// says 105 MB/s at the outer edge and seeks of 8.5 and 9.5 ms. Whatever MRPerf's 280 MiB/s are, they are more than
-    /// one such disk gives.
+    /// A measured disk: Seagate's data sheet of the Barracuda ES.2 in the paper's testbed says 105 MB/s at the outer
+    /// edge and seeks of 8.5 and 9.5 ms. MRPerf's 280 MiB/s are more than one such disk gives.
     pub const ES2: Self = Self {
         read_bytes_per_sec: 105e6,
         write_bytes_per_sec: 105e6,
@@ -92,7 +92,7 @@ impl DiskModel {
     };
 }
 
-/// What the paper leaves open, chosen once for all studies.
+/// Parameters that the paper leaves open, chosen once for all studies.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Hardware {
     /// Cycles a second of a core. MRPerf's "Xeon 2.5GHz L5420".
@@ -120,23 +120,25 @@ pub struct Hardware {
     pub reducers_per_heartbeat: usize,
     /// Bytes that a mapper asks for at a time, before it works on them.
     pub read_piece_bytes: f64,
-    /// Bytes of a file block: where replicas of output change nodes. MRPerf's `unit_size`, Hadoop's `dfs.block.size`.
+    /// Bytes of a file block: after each block the replicas of output go to other nodes. MRPerf's `unit_size`, Hadoop's
+    /// `dfs.block.size`.
     pub block_bytes: f64,
-    /// Spread of the cycles that like pieces of work take: MRPerf's log-normal deviation of 1.10.
+    /// Spread of the cycles of equal pieces of work: MRPerf's log-normal deviation of 1.10.
     pub work_spread: f64,
     /// Bytes of one stream that the array of a localized storage node writes before its heads go to another stream: a
     /// stripe over all of its disks. An array of more disks cuts it into smaller pieces, and all of them still seek for
-    /// each stripe, so that seeks do not become fewer. The paper does not tell its array's stripe, but that it has one:
-    /// TeraGen is 55 % slower than the baseline with 16 disks, and still 53.7 % with 32 (figures 5 and 11). Chosen once,
-    /// to be near both, as [`Hardware::array_piece_bytes`] was.
+    /// each stripe, so that seeks do not become fewer. The paper does not give its array's stripe, but shows that it
+    /// has one: TeraGen is 55 % slower than the baseline with 16 disks, and still 53.7 % with 32 (figures 5 and 11).
+    /// Chosen once, to be near both, as [`Hardware::array_piece_bytes`] was.
     pub array_stripe_bytes: f64,
-    /// Bytes of a stripe that go to one disk at most, however few disks there are: somewhat more than a lone disk writes
-    /// at a time ([`DiskModel::write_run_bytes`]), for an array's cache gathers. How much more the paper does not tell
-    /// either: chosen by its numbers as the stripe was. It is the limit in arrays of up to eight disks (figures 5 and 7).
+    /// Bytes of a stripe that go to one disk at most, however few disks there are: somewhat more than a lone disk
+    /// writes at a time ([`DiskModel::write_run_bytes`]), because an array's cache gathers writes. The paper does not
+    /// give this number either: it was chosen by the paper's results, as the stripe was. It is the limit in arrays of
+    /// up to eight disks (figures 5 and 7).
     pub array_piece_bytes: f64,
     /// Disks of nodes and of localized storage nodes.
     pub disk: DiskModel,
-    /// What replaces a node's local disk with [`Cluster::node_ssd`].
+    /// The disk that replaces a node's local disk with [`Cluster::node_ssd`].
     pub ssd: DiskModel,
 }
 
@@ -168,7 +170,7 @@ impl Default for Hardware {
 /// A cluster: rack > sub-racks > nodes, and with each sub-rack perhaps a localized storage node (LSN).
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Cluster {
-    /// Where data is.
+    /// Placement of data.
     pub placement: Placement,
     /// Compute nodes in all.
     pub nodes: usize,
@@ -187,7 +189,7 @@ pub struct Cluster {
     pub node_ssd: bool,
     /// Gigabits a second of a node's link, each way.
     pub node_gbps: f64,
-    /// Gigabits a second between a sub-rack and the others, each way; none: never in the way.
+    /// Gigabits a second between a sub-rack and the others, each way. `None`: no limit.
     pub uplink_gbps: Option<f64>,
     /// Map tasks that a node runs at a time.
     pub map_slots: usize,
@@ -197,14 +199,14 @@ pub struct Cluster {
     pub replicas: usize,
     /// Data disks of an LSN (of the one outside store, if naive).
     pub lsn_disks: usize,
-    /// Disks of each LSN that hold parity: writes are so much more expensive.
+    /// Disks of each LSN that hold parity, which make writes more expensive.
     pub lsn_parity_disks: usize,
     /// Gigabits a second of an LSN's link, each way.
     pub lsn_gbps: f64,
     /// Copies of a file block among LSNs. One: the LSN itself protects its disks. The paper gives no number; its figure 7
     /// needs one.
     pub lsn_replicas: usize,
-    /// See the type.
+    /// Parameters of the machines.
     pub hardware: Hardware,
     /// See [`crate::engine::Engine::new`]; none: exact up to 64 nodes, then one part in 400 of a second for each node
     /// over them, at most a tenth.
@@ -212,7 +214,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Refuses what cannot be built, with the nearest value that can.
+    /// Refuses an impossible cluster, with the nearest possible value.
     ///
     /// # Errors
     /// Invalid: names the value, the reason and the nearest possible value.
@@ -220,7 +222,7 @@ impl Cluster {
         at_least("nodes", self.nodes, 1, "no node, no work")?;
         at_most("nodes", self.nodes, 20_000, "larger clusters take hours")?;
         at_least("sub-racks", self.sub_racks, 1, "every node is in one")?;
-        at_most("sub-racks", self.sub_racks, self.nodes, "an LSN without nodes serves nobody")?;
+        at_most("sub-racks", self.sub_racks, self.nodes, "an LSN without nodes serves none")?;
         at_least("cores", self.cores, 1, "tasks run on cores")?;
         at_most("cores", self.cores, 1024, "no machine has more")?;
         at_least("map-slots", self.map_slots, 1, "maps run in slots")?;
@@ -269,7 +271,7 @@ impl Cluster {
         }
     }
 
-    /// The same cluster with its data elsewhere.
+    /// The cluster with another placement of its data.
     #[must_use]
     pub fn with_placement(&self, placement: Placement) -> Self {
         Self { placement, ..self.clone() }

@@ -1,8 +1,8 @@
 //! Time, events, and flows that share resources fairly.
 //!
-//! A *resource* (a disk, one direction of a link, the cores of a node) does so many units of work a second. A *flow*
-//! is an amount of something (bytes, cycles) that uses several resources at once, each at its own cost for one unit of
-//! the flow, and never runs faster than its own limit. Rates are max-min fair (`fill`). Between two changes of
+//! A *resource* (a disk, one direction of a link, the cores of a node) does a fixed number of units of work a second. A
+//! *flow* is an amount of something (bytes, cycles) that uses several resources at once, each at its own cost for one
+//! unit of the flow, and never runs faster than its own limit. Rates are max-min fair (`fill`). Between two changes of
 //! the set of flows all rates are constant, so the next end of a flow is known exactly and time jumps to it.
 
 use crate::fill::{Filler, Gathered};
@@ -19,15 +19,15 @@ pub struct FlowId {
     generation: u32,
 }
 
-/// What one unit of a flow takes from a resource.
+/// Cost of one unit of a flow at a resource.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Use {
-    /// Which.
+    /// The resource.
     pub resource: ResourceId,
     /// Units of the resource for one unit of the flow.
     pub cost: f64,
-    /// What is added to the cost while other flows use the resource too: the seeks of a disk whose head goes from
-    /// stream to stream. Zero for links and cores.
+    /// Additional cost while other flows use the resource too: the seeks of a disk when its head goes from stream to
+    /// stream. Zero for links and cores.
     pub crowd_cost: f64,
 }
 
@@ -39,7 +39,7 @@ impl Use {
     }
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The flow with this token has been carried in full.
@@ -51,7 +51,7 @@ pub enum Event {
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub capacity: f64,
-    /// Slots of the flows that use it; a flow that uses it twice stands here twice, and does make a disk seek.
+    /// Slots of the flows that use it. A flow that uses it twice is here twice, and makes a disk seek.
     pub users: Vec<u32>,
     carried: f64,
 }
@@ -71,12 +71,12 @@ pub(crate) struct Flow {
     pub rate: f64,
     pub limit: f64,
     updated: f64,
-    /// Which of its entries in the queue counts.
+    /// Number of its valid entry in the queue.
     due: u64,
     pub uses: Vec<Use>,
 }
 
-/// What is due, and the number of its entry: of two at one moment the one that was entered first comes first.
+/// An event in the queue, and the number of its entry. Of two events at one moment, the earlier entry comes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Due {
     number: u64,
@@ -109,9 +109,10 @@ pub struct Engine {
 impl Engine {
     /// An engine at time 0.
     ///
-    /// `quantum` (seconds): how long a change of the set of flows may wait before rates are computed anew. 0 is exact.
-    /// With more, a new flow may stand still and freed capacity may lie idle for so long; no byte is lost and no
-    /// resource is ever overcommitted. Large clusters need it: every end of a flow would otherwise touch every other.
+    /// `quantum` (seconds): time for which a change of the set of flows may wait before rates are computed anew. 0 is
+    /// exact. With more, a new flow may stand still, and freed capacity may lie idle, for that time. No byte is lost,
+    /// and no resource is ever overcommitted. Large clusters need it, because every end of a flow would otherwise
+    /// change all rates.
     #[must_use]
     pub fn new(quantum: f64) -> Self {
         Self {
@@ -188,7 +189,7 @@ impl Engine {
         self.enter(time.max(self.now), What::Alarm(token));
     }
 
-    /// Goes on to the next event; none: nothing is under way.
+    /// Goes on to the next event. `None`: no flow or alarm is left.
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
             if !self.dirty.is_empty() {
@@ -228,7 +229,7 @@ impl Engine {
     #[must_use]
     pub fn load(&self, id: ResourceId) -> f64 {
         let resource = &self.resources[id.0 as usize];
-        // A flow that has not been given a rate yet takes nothing and makes nobody seek.
+        // A flow without a rate yet takes nothing and causes no seeks.
         let moving = |slot: &u32| self.flows[*slot as usize].rate > 0.0;
         let mut slots: Vec<u32> = resource.users.iter().copied().filter(moving).collect();
         let crowded = slots.len() > 1;
@@ -271,7 +272,7 @@ impl Engine {
         filler.gather(&self.resources, &self.flows, &dirty);
         self.dirty = dirty;
         self.dirty.clear();
-        // What was carried so far went at the old rates and the old costs.
+        // Units up to now were carried at the old rates and the old costs.
         for index in 0..filler.gathered().flows.len() {
             let slot = filler.gathered().flows[index];
             self.bring_up_to_date(slot);
@@ -303,7 +304,7 @@ impl Engine {
 
     fn finish(&mut self, slot: u32) -> u64 {
         let flow = &mut self.flows[slot as usize];
-        // What rounding left over is carried here, so that bytes add up.
+        // The remainder of rounding is carried here, so that bytes add up.
         for used in &flow.uses {
             let resource = &mut self.resources[used.resource.0 as usize];
             resource.carried += flow.remaining * used.cost;
@@ -327,7 +328,7 @@ impl Engine {
         self.queue.push(time, Due { number: self.number, what });
     }
 
-    /// Throws stale entries away when they are most of the queue.
+    /// Removes stale entries when they are most of the queue.
     fn sweep_queue(&mut self) {
         if self.queue.len() > 4 * self.live + 4096 {
             let flows = &self.flows;

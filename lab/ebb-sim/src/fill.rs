@@ -1,8 +1,8 @@
 //! Max-min fair rates by progressive filling.
 //!
 //! All flows are raised together until a resource is full or a flow is at its own limit; the flows concerned are fixed
-//! there, and the others are raised on (Bertsekas and Gallager, Data Networks, section 6.5.2). Every flow then has a
-//! resource that is full and on which nobody is faster, or runs at its limit.
+//! there, and the others are raised on (Bertsekas and Gallager, Data Networks, section 6.5.2). Every flow then runs at
+//! its limit, or has a full resource on which no flow is faster.
 
 use crate::engine::{Flow, Resource, ResourceId};
 use crate::queue::Lowest;
@@ -23,7 +23,7 @@ struct Open {
     uses: u32,
 }
 
-/// What stops the raising of all flows at some rate.
+/// The limit that stops the raising of all flows at some rate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
     Resource(u32),
@@ -38,9 +38,9 @@ pub(crate) struct Filler {
     round: u32,
     seen_resource: Vec<u32>,
     seen_flow: Vec<u32>,
-    /// Of each resource; only those gathered mean anything.
+    /// State of each resource, valid only for gathered ones.
     open: Vec<Open>,
-    /// Of each flow: its place in the gathered.
+    /// Place of each flow among the gathered ones.
     place: Vec<u32>,
     fixed: Vec<bool>,
     levels: Lowest<What>,
@@ -51,7 +51,7 @@ impl Filler {
         &self.gathered
     }
 
-    /// Finds everything that is connected with the `dirty` resources.
+    /// Finds all flows and resources that are connected with the `dirty` resources.
     pub(crate) fn gather(&mut self, resources: &[Resource], flows: &[Flow], dirty: &[ResourceId]) {
         self.round = self.round.wrapping_add(1);
         self.seen_resource.resize(resources.len(), self.round.wrapping_sub(1));
@@ -125,7 +125,8 @@ impl Filler {
         }
     }
 
-    /// A resource is next: if others that were fixed have left it room, it goes back; else its flows stay here.
+    /// Handles the next resource. If flows that were fixed elsewhere have left it room, it goes back into the queue.
+    /// Otherwise its flows are fixed at `rate`.
     fn close(&mut self, id: u32, rate: f64, resources: &[Resource], flows: &[Flow]) {
         let open = self.open[id as usize];
         if open.uses == 0 {

@@ -1,8 +1,8 @@
 //! One job on one cluster, from its first heartbeat to its last byte.
 //!
 //! Nodes report once a second and get as many maps as they have free slots, nearest data first, and up to two reducers.
-//! A map runs its program (`program`). A reducer fetches from up to five nodes at a time what their finished
-//! maps have for it, merges to disk when its memory is full, and when it has everything sorts, reduces and writes.
+//! A map runs its program (`program`). A reducer fetches its part of the output of finished maps, from up to five nodes
+//! at a time. It merges to disk when its memory is full. When it has everything, it sorts, reduces and writes.
 
 use ebb_types::{Result, bail};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use crate::reducer::{Phase, Reducer};
 use crate::site::{Busy, Host, Site, Way};
 use crate::tracker::Tracker;
 
-/// What a run of a job gave.
+/// Results of a run of a job.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct JobReport {
     /// Seconds from the start to the end of the last task.
@@ -26,9 +26,9 @@ pub struct JobReport {
     pub map_seconds: f64,
     /// Maps that read from a disk of their own node.
     pub local_maps: usize,
-    /// Bytes that were carried, by what for.
+    /// Bytes that were carried, by purpose.
     pub bytes: Bytes,
-    /// How busy things were.
+    /// Utilization of the resources.
     pub busy: Busy,
     /// Events that the simulation went through.
     pub events: u64,
@@ -49,16 +49,16 @@ pub struct Bytes {
     pub output: f64,
 }
 
-/// Choices that are not the cluster's.
+/// Options of a run beside the cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JobOptions {
-    /// Everything that looks random follows from it.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How the input is spread.
+    /// Placement of the input.
     pub input: InputLayout,
 }
 
-/// Most steps of a job that is simulated ([`effort`]): a million take about half a second.
+/// Limit of a job's steps ([`effort`]): a million take about half a second.
 pub const MOST_EFFORT: f64 = 1e9;
 
 /// Simulates `app` on `cluster`.
@@ -91,11 +91,11 @@ pub fn run(cluster: &Cluster, app: &App, options: JobOptions) -> Result<JobRepor
     Ok(job.report())
 }
 
-/// Steps and fetches of a job, about: what its simulation has to go through.
+/// Approximate number of steps and fetches in the simulation of a job.
 #[must_use]
 pub fn effort(cluster: &Cluster, app: &App) -> f64 {
     let (mappers, reducers) = (app.mappers as f64, app.reducers as f64);
-    // A task is looked at as if it were the only one of its like; tasks beyond any measure are not spelled out.
+    // Steps are estimated for one task and not listed, because their number may be huge.
     let per_map = (app.map_input_bytes / mappers / cluster.hardware.read_piece_bytes).ceil() * 2.0
         + (app.map_output_bytes / mappers / cluster.hardware.sort_buffer_bytes).ceil() * 3.0
         + 4.0;
@@ -109,7 +109,7 @@ pub fn effort(cluster: &Cluster, app: &App) -> f64 {
     mappers * per_map + reducers * (per_reducer + fetches)
 }
 
-/// What an event belongs to.
+/// The owner of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owner {
     Heartbeat(usize),
@@ -154,13 +154,13 @@ struct Script {
     waiting: u32,
 }
 
-/// Who asks for a work.
+/// The task that starts a work.
 #[derive(Debug)]
 struct Task {
     node: usize,
     index: usize,
     source: Option<Copy>,
-    /// Steps that are left after this one: tells the steps of a task apart.
+    /// Number of steps after this one, which identifies the step within its task.
     step: usize,
     owner: Owner,
 }
@@ -377,7 +377,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// When everything has been fetched: what is in memory goes to disk, then the last part begins.
+    /// Goes on when everything has been fetched: the bytes in memory go to disk, then the last part begins.
     fn end_fetching(&mut self, index: usize) {
         let reducer = self.reducers[index].as_mut().expect("it runs");
         if reducer.phase != Phase::Fetching || reducer.fetched_maps < self.app.mappers || reducer.merging > 0.0 {
@@ -393,7 +393,7 @@ impl<'a> Job<'a> {
         self.on_reducer(index);
     }
 
-    /// Starts the works of a step; how many flows they are.
+    /// Starts the works of a step. Returns the number of their flows.
     fn start_step(&mut self, step: Step, task: &Task) -> u32 {
         self.start(step.0, task) + step.1.map_or(0, |beside| self.start(beside, task))
     }
@@ -491,7 +491,7 @@ impl<'a> Job<'a> {
             .collect()
     }
 
-    /// How much longer than usual the works of a task take: its own, whatever else is changed.
+    /// Factor on the duration of a task's works. It depends only on the seed and the task.
     fn spread(&self, key: u64) -> f64 {
         Random::new(self.options.seed ^ 0x5eed, key).spread(self.cluster.hardware.work_spread)
     }
@@ -506,7 +506,7 @@ impl Script {
         Self { steps: steps.into_iter(), waiting: 0 }
     }
 
-    /// A work has ended (or nothing has begun): the next step, if none of this one is left.
+    /// A work has ended, or none has begun. Returns the next step if the present one is over.
     fn advance(&mut self) -> Option<Step> {
         self.waiting = self.waiting.saturating_sub(1);
         if self.waiting > 0 {

@@ -1,10 +1,10 @@
-//! Where file blocks are: chosen block by block from the seed, the same in every run with the same cluster.
+//! Placement of file blocks: chosen block by block from the seed, the same in every run with the same cluster.
 
 use crate::cluster::Cluster;
 use crate::random::Random;
 use crate::site::{Host, Site};
 
-/// How the blocks of the input are spread.
+/// Placement of the blocks of the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum InputLayout {
     /// As the cluster writes files.
@@ -60,8 +60,8 @@ pub fn place_on_stores(first: usize, replicas: usize, stores: usize) -> Vec<Copy
         .collect()
 }
 
-/// Nodes for the copies of a block whose writer is on `first`: the writer's, two of one other sub-rack if there is
-/// one, then any others (the rule of HDFS). Among the possible, those that hold the fewest blocks of `blocks_on`.
+/// Nodes for the copies of a block with its writer on `first`: the writer's node, two of one other sub-rack if there is
+/// one, then any others (the rule of HDFS). Among possible nodes, those with the fewest blocks in `blocks_on`.
 pub fn replica_nodes(cluster: &Cluster, first: usize, blocks_on: &[usize], random: &mut Random) -> Vec<usize> {
     let mut chosen = vec![first];
     let home = cluster.sub_rack_of(first);

@@ -1,6 +1,6 @@
-//! Many runs, and what they say: run times against the baseline's.
+//! Many runs, and their run times against the baseline's.
 //!
-//! This crate starts no threads. Who has some gives a [`Runner`]; [`Serial`] runs one case after the other.
+//! This crate starts no threads. A caller with threads passes a [`Runner`]. [`Serial`] runs one case after the other.
 
 use ebb_types::Result;
 use serde::Serialize;
@@ -12,11 +12,11 @@ use crate::job::{self, JobOptions, JobReport};
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Where.
+    /// The cluster.
     pub cluster: Cluster,
-    /// What.
+    /// The application.
     pub app: App,
-    /// See there.
+    /// Options of the run.
     pub options: JobOptions,
 }
 
@@ -30,7 +30,7 @@ impl Case {
     }
 }
 
-/// Who runs cases.
+/// A way of running cases.
 pub trait Runner {
     /// The reports in the order of the cases.
     ///
@@ -60,7 +60,7 @@ pub struct Timing {
     pub seconds: f64,
     /// Mean seconds of the baseline.
     pub baseline_seconds: f64,
-    /// Slowest run less the fastest, over the mean: what a seed can change.
+    /// Slowest run less the fastest, over the mean: the effect of the seed.
     pub spread: f64,
     /// Disks in the whole cluster.
     pub disks: usize,
@@ -130,7 +130,7 @@ pub fn compare(
     Ok(clusters.iter().enumerate().map(rows).collect())
 }
 
-/// The baseline without what does not concern it, so that one run serves many settings of the LSN.
+/// The baseline without settings that have no effect on it, so that one run serves many settings of the LSN.
 fn canonical(baseline: &Cluster) -> Cluster {
     Cluster {
         lsn_disks: 1,

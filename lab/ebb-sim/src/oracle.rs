@@ -1,9 +1,9 @@
 //! Small cases that another simulator can run too.
 //!
-//! A case is a graph of flows over resources. SimGrid (<https://simgrid.org>), which shares nothing with this crate, has
-//! run them all: `oracle/simgrid.json` holds the times at which its flows ended, and `oracle/record.sh` makes that file
-//! anew (`--check`: runs SimGrid and compares with the file). The test of this module holds the engine against it. Seeks and unequal costs are not in these cases: SimGrid's
-//! links have neither.
+//! A case is a graph of flows over resources. SimGrid (<https://simgrid.org>), which shares nothing with this crate,
+//! has run them all: `oracle/simgrid.json` holds the times at which its flows ended, and `oracle/record.sh` makes that
+//! file anew (`--check`: runs SimGrid and compares with the file). The test of this module compares the engine with it.
+//! Seeks and unequal costs are not in these cases: SimGrid's links have neither.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub use cases::cases;
 /// A case.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OracleCase {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// Capacities, in units a second.
     pub resources: Vec<f64>,
@@ -29,7 +29,7 @@ pub struct OracleCase {
 pub struct OracleFlow {
     /// Flows that must have ended.
     pub after: Vec<usize>,
-    /// Seconds that it waits then.
+    /// Seconds that it waits after that.
     pub delay: f64,
     /// Units.
     pub amount: f64,
@@ -39,7 +39,7 @@ pub struct OracleFlow {
     pub uses: Vec<usize>,
 }
 
-/// When each flow of a case ends, by our engine.
+/// Time at which each flow of a case ends, by our engine.
 #[must_use]
 pub fn play(case: &OracleCase) -> Vec<f64> {
     let mut engine = Engine::new(0.0);

@@ -1,4 +1,4 @@
-//! What a task does, as a list of steps. The order and the costs are those of MRPerf (`map.tcl`, `reduce.tcl`).
+//! A task as a list of steps. The order and the costs are those of MRPerf (`map.tcl`, `reduce.tcl`).
 
 use crate::app::App;
 use crate::cluster::Hardware;
@@ -18,7 +18,7 @@ pub enum Work {
     Output(f64),
 }
 
-/// Works that go on side by side; the next step waits for both.
+/// One or two works side by side. The next step waits for both.
 pub type Step = (Work, Option<Work>);
 
 /// A map: start; read a piece, work on it, and when the sort buffer is full sort and spill it; merge the spills. A map

@@ -1,4 +1,4 @@
-//! What comes first: a heap by a real number, and at the same number by what is entered.
+//! A priority queue: a heap ordered by a real number, and then by the entry.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -40,32 +40,32 @@ impl<T: Ord> Default for Lowest<T> {
 }
 
 impl<T: Ord> Lowest<T> {
-    /// Enters `what` at `number`.
+    /// Adds an entry with `number`.
     pub(crate) fn push(&mut self, number: f64, what: T) {
         self.heap.push(Entry { number, what });
     }
 
-    /// The first, which leaves.
+    /// Removes the first entry and returns it.
     pub(crate) fn pop(&mut self) -> Option<(f64, T)> {
         self.heap.pop().map(|entry| (entry.number, entry.what))
     }
 
-    /// The number of the first.
+    /// The number of the first entry.
     pub(crate) fn first(&self) -> Option<f64> {
         self.heap.peek().map(|entry| entry.number)
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Throws away what is not kept.
+    /// Removes the entries for which `keep` is false.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.heap.retain(|entry| keep(&entry.what));
     }
 
-    /// Throws everything away.
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.heap.clear();
     }

@@ -1,4 +1,4 @@
-//! Numbers that look random and follow from a seed alone.
+//! Pseudo-random numbers from a seed alone.
 
 /// SplitMix64 (Steele, Lea, Flood 2014). Streams with different keys have nothing in common, so that the choice for one
 /// block does not depend on how many were made for others.

@@ -16,7 +16,7 @@ use crate::study::Study;
 /// Block counts of the figure.
 pub const BLOCKS: [usize; 4] = [10, 300, 1500, 6000];
 
-/// How blocks are kept.
+/// Copies of the blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Copies {
@@ -48,7 +48,7 @@ impl Copies {
 pub struct Readback {
     /// Blocks of 64 MiB.
     pub blocks: usize,
-    /// How they are kept.
+    /// Their copies.
     pub copies: Copies,
     /// Mean seconds.
     pub seconds: f64,

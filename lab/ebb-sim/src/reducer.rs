@@ -1,8 +1,8 @@
-//! A running reducer: what it has, what it could fetch, what it holds in memory.
+//! A running reducer: its fetched maps, the maps that it could fetch, and its bytes in memory.
 
 use std::collections::VecDeque;
 
-/// Where a reducer is.
+/// Phase of a reducer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Its machine starts.
@@ -16,9 +16,9 @@ pub enum Phase {
 /// State of one reducer.
 #[derive(Debug)]
 pub struct Reducer {
-    /// Where it runs.
+    /// The node that it runs on.
     pub node: usize,
-    /// See the type.
+    /// Its phase.
     pub phase: Phase,
     /// Maps whose output it has.
     pub fetched_maps: usize,
@@ -75,7 +75,7 @@ impl Reducer {
         Some((source, maps))
     }
 
-    /// What was asked of `source` is here, `part` bytes of each map.
+    /// The fetch from `source` has ended, with `part` bytes of each map.
     pub fn fetched(&mut self, source: usize, part: f64) {
         let maps = std::mem::take(&mut self.asked[source]);
         self.fetched_maps += maps;

@@ -53,7 +53,7 @@ pub struct Site {
     file_disk: DiskModel,
     shuffle_disk: DiskModel,
     shuffle_disks: usize,
-    /// What a byte costs an array of disks, which together have as many seconds a second as they are.
+    /// Cost of a byte at an array of disks. Each disk has one second of work per second.
     array_read: (f64, f64),
     array_write: (f64, f64),
     placement: Placement,
@@ -104,7 +104,7 @@ impl Site {
         }
     }
 
-    /// How many stores there are.
+    /// Number of stores.
     #[must_use]
     pub fn store_count(&self) -> usize {
         self.stores.len()
@@ -187,7 +187,7 @@ impl Site {
         if self.placement == Placement::Naive { 0 } else { self.sub_rack[node] }
     }
 
-    /// How busy things were until now: given over what could have been given.
+    /// Utilization of the resources until now: units given over units that could have been given.
     #[must_use]
     pub fn busy(&self, engine: &Engine) -> Busy {
         let share = |ids: &mut dyn Iterator<Item = ResourceId>| {
@@ -244,7 +244,7 @@ fn use_of(resource: ResourceId, disk: &DiskModel, way: Way) -> Use {
     Use { resource, cost, crowd_cost }
 }
 
-/// Seconds of a disk for a byte, and what is added while its head goes from stream to stream.
+/// Seconds of a disk for a byte, and the additional seconds while its head goes from stream to stream.
 fn cost_of(disk: &DiskModel, way: Way) -> (f64, f64) {
     let (rate, seek, run) = match way {
         Way::Read => (disk.read_bytes_per_sec, disk.read_seek_secs, disk.read_run_bytes),

@@ -1,8 +1,8 @@
 //! The knob: the cheapest localized storage node that keeps a workload within a given slowdown.
 //!
 //! More disks and a faster link never slow a job by more than scheduling noise, so for each link the answer is where a
-//! bisection over disks ends; the cheapest of these is the answer. What was found is run again beside its cheaper
-//! neighbours, so that the answer shows that it is one.
+//! bisection over disks ends; the cheapest of these is the answer. The result is run again beside its cheaper
+//! neighbours, so that the answer proves itself.
 
 use ebb_types::{Result, bail};
 use serde::Serialize;
@@ -11,22 +11,22 @@ use crate::app::App;
 use crate::cluster::{Cluster, Placement};
 use crate::measure::{Runner, Timing, compare};
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// How much longer a job may take than in the baseline: 0.05 is 5 %.
+    /// Allowed slowdown of a job against the baseline: 0.05 is 5 %.
     pub within: f64,
-    /// Each application must keep to it, or only the mean of all.
+    /// Whether each application must keep within it, or only the mean of all.
     pub of: Strictness,
     /// Data disks of an LSN at most.
     pub most_disks: usize,
     /// Links to choose from, in Gbps.
     pub links: Vec<f64>,
-    /// What it costs.
+    /// Prices of its parts.
     pub prices: Prices,
 }
 
-/// What must keep within the wish.
+/// The time that must keep within the slowdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strictness {
@@ -46,21 +46,21 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// What the LSNs of a cluster cost.
+    /// Cost of the LSNs of a cluster.
     #[must_use]
     pub fn of(&self, cluster: &Cluster) -> f64 {
         cluster.sub_racks as f64 * (cluster.lsn_disks as f64 * self.disk + cluster.lsn_gbps * self.gbps)
     }
 }
 
-/// An LSN that was looked at.
+/// An LSN that was simulated.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Candidate {
     /// Data disks of each LSN.
     pub lsn_disks: usize,
     /// Its link.
     pub lsn_gbps: f64,
-    /// What all LSNs cost.
+    /// Cost of all LSNs.
     pub cost: f64,
     /// Of all applications, the largest normalized time.
     pub worst: f64,
@@ -72,7 +72,7 @@ pub struct Candidate {
     pub fits: bool,
 }
 
-/// What was found.
+/// The answer.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Advice {
     /// The cheapest that fits.
@@ -85,17 +85,17 @@ pub struct Advice {
     pub slower_link: Option<Candidate>,
 }
 
-/// Finds it.
+/// Finds the cheapest LSN.
 ///
 /// # Errors
-/// Invalid: the wish makes no sense, or cannot be granted; says how near the largest LSN comes.
+/// Invalid: the wish is inconsistent, or no LSN satisfies it; then the error gives the result of the nearest one.
 pub fn advise(runner: &dyn Runner, cluster: &Cluster, apps: &[App], seeds: &[u64], wish: &Wish) -> Result<Advice> {
     check(cluster, wish)?;
     let mut links = wish.links.clone();
     links.sort_by(f64::total_cmp);
     links.dedup();
     let measure = |pairs: &[(usize, f64)]| measure_candidates(runner, cluster, apps, seeds, wish, pairs);
-    // The largest first: where it does not fit, nothing does.
+    // The largest first: if it does not fit, none does.
     let largest = measure(&links.iter().map(|gbps| (wish.most_disks, *gbps)).collect::<Vec<_>>())?;
     let mut open: Vec<Bracket> = largest
         .iter()
@@ -117,7 +117,7 @@ pub fn advise(runner: &dyn Runner, cluster: &Cluster, apps: &[App], seeds: &[u64
             (wish.value(nearest) - 1.0) * 100.0,
             nearest.worst_app,
             (nearest.worst - 1.0) * 100.0,
-            // Upwards, so that what is named does fit.
+            // Rounded up, so that the named percentage does fit.
             ((wish.value(nearest) - 1.0) * 1000.0).ceil() / 10.0
         );
     }

@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, Hardware, Placement};
 pub struct Study {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its description.
     pub about: &'static str,
     /// The cluster, with an LSN as the study's figures use it.
     pub cluster: Cluster,
@@ -38,7 +38,7 @@ impl Study {
     /// The study of this name.
     ///
     /// # Errors
-    /// Invalid: there is none; names those that there are.
+    /// Invalid: there is no such study; lists the known ones.
     pub fn by_name(name: &str) -> Result<Self> {
         let all = Self::all();
         let names: Vec<&str> = all.iter().map(|study| study.name).collect();

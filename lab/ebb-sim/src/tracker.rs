@@ -1,4 +1,4 @@
-//! Who gets which task: free slots, and the nearest data first.
+//! Assignment of tasks to nodes: by free slots, and the nearest data first.
 
 use crate::app::App;
 use crate::cluster::Cluster;
@@ -54,7 +54,7 @@ impl Near {
 }
 
 impl Tracker {
-    /// All tasks of `app`, whose map number n reads the block number n of `blocks`.
+    /// All tasks of `app`. Map number n reads block number n of `blocks`.
     #[must_use]
     pub fn new(cluster: &Cluster, app: &App, blocks: Vec<Vec<Copy>>) -> Self {
         let mut on_node = vec![Near::default(); cluster.nodes];

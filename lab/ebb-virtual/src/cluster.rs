@@ -166,7 +166,7 @@ impl Cluster {
         *self.0.board.injected.lock().entry(kind).or_default() += 1;
     }
 
-    /// Notes which nodes are called gray.
+    /// Records which nodes the master calls gray.
     pub fn note_gray(&self, status: &pb::ClusterStatusReply) {
         let gray = status.nodes.iter().filter(|node| node.gray.is_some());
         self.0.board.gray.lock().extend(gray.map(|node| node.id));
@@ -435,7 +435,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Notes what a client counts while it lives.
+    /// Records a client's counters while it lives.
     async fn count(self, number: usize, client: Client, runtime: Runtime) {
         let born = u64::try_from(self.world().now().as_nanos()).unwrap_or(u64::MAX);
         loop {

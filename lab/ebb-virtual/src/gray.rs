@@ -1,7 +1,7 @@
 //! A run in which one node is slow for long. Files are written and synced all the time.
 //!
-//! First everything is well, then a disk or the links of one node are slow for longer than any bound, then all is well again, and
-//! new files are made. What must hold is in [`crate::invariants::gray`].
+//! First everything is well. Then a disk or the links of one node are slow for longer than any bound. Then all is well
+//! again, and new files are made. The conditions are in [`crate::invariants::gray`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

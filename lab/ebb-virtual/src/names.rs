@@ -28,13 +28,13 @@ pub type Directory = [Option<File>; NAMES_MAX];
 pub enum Operation {
     /// A file that only its maker knew takes the name, also from another file: rename(2) of a temporary file.
     Put(Name, File),
-    /// The same, if nothing has the name: link(2), or RENAME_NOREPLACE.
+    /// As `Put`, if no file has the name: link(2), or RENAME_NOREPLACE.
     PutNew(Name, File),
     /// A file is made under the name if nothing has it, and filled then: O_EXCL.
     Make(Name, File),
     /// rename(2) from one name to another.
     Move(Name, Name),
-    /// The same with RENAME_NOREPLACE.
+    /// As `Move`, with RENAME_NOREPLACE.
     MoveNew(Name, Name),
     /// RENAME_EXCHANGE.
     Exchange(Name, Name),

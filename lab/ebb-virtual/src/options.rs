@@ -122,7 +122,7 @@ impl VirtualOptions {
         }
     }
 
-    /// The same at scale: up to twenty block servers in up to five racks, up to eight clients and three proxies, and
+    /// A run at scale: up to twenty block servers in up to five racks, up to eight clients and three proxies, and
     /// faults so often that several are under way at a time.
     #[must_use]
     pub fn large(seed: u64) -> Self {

@@ -150,7 +150,7 @@ async fn replace(worker: &Worker, file: usize, other: usize, dice: &mut Dice) ->
     Replaced::Certainly
 }
 
-/// Notes where a file is after it was moved, or was not; false if that is not certain.
+/// Records where a file is after an attempt to move it; false if that is not certain.
 fn settle_after(worker: &Worker, file: usize, done: &Result<()>, source: String, target: String) -> bool {
     let place = match done {
         Ok(()) => target,

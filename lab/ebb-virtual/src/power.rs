@@ -349,7 +349,7 @@ impl PowerCluster {
         self.restart_master_after(|_| {}).await;
     }
 
-    /// The same, with something done to its disk meanwhile.
+    /// Kills the master, calls `harm`, and starts it again; returns when it serves.
     pub async fn restart_master_after(&self, harm: impl FnOnce(&Process)) {
         self.master.kill();
         harm(&self.master);

@@ -58,7 +58,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Looks at everything.
+    /// Reads the map of each file, and its replicas on the disks.
     pub async fn collect_replicas(
         cluster: &Cluster,
         client: &Client,

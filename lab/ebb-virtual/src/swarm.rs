@@ -22,7 +22,7 @@ pub fn run_all(
     run_each(seeds, jobs, |seed| run(seed, options(seed)), each);
 }
 
-/// The same for runs of any kind.
+/// As `run_all`, for runs of any kind.
 #[expect(clippy::disallowed_methods, reason = "a world is a thread of its own, outside of any runtime")]
 pub fn run_each(
     seeds: Range<u64>,

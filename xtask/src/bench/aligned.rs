@@ -1,4 +1,4 @@
-//! Memory as `O_DIRECT` wants it: at a multiple of the disk's block.
+//! Memory for `O_DIRECT`: at a multiple of the disk's block size.
 
 /// Covers every disk's block.
 const ALIGNMENT: usize = 4096;

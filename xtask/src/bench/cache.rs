@@ -1,4 +1,4 @@
-//! What reading a cached file costs: the floor of every read of a replica in memory.
+//! Cost of reading a cached file: the floor of every read of a replica in memory.
 
 use std::fs::File;
 use std::io::Result;

@@ -1,4 +1,4 @@
-//! Processor time of the processes that serve a place: on a machine that others use, too, the figure to compare by.
+//! Processor time of the processes that serve a place: the figure for comparisons on a shared machine.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const TICKS: f64 = 100.0;
 /// Seconds by role.
 pub type Cpu = BTreeMap<String, f64>;
 
-/// What the processes of a place have used since their start.
+/// Processor time of a place's processes since their start.
 pub fn used(place: &Place) -> Cpu {
     let mut sum = Cpu::new();
     for daemon in place.daemons() {
@@ -19,10 +19,10 @@ pub fn used(place: &Place) -> Cpu {
     sum
 }
 
-/// What was used since, for each of `count` units.
+/// Processor time since `before`, for each of `count` units.
 pub fn since(place: &Place, before: &Cpu, count: f64) -> Cpu {
     let each = |(role, now): (String, f64)| {
-        // A process that was started anew meanwhile has used all that it says since.
+        // A process that was restarted in the meantime has a lower count, and all of it is new.
         let earlier = before.get(&role).copied().filter(|earlier| *earlier <= now).unwrap_or(0.0);
         (role, (now - earlier) / count)
     };

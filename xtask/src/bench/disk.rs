@@ -1,4 +1,4 @@
-//! What the disk under the build can do: the floor of every fsync.
+//! Speed of the disk under the build: the floor of every fsync.
 
 use std::fs::File;
 use std::io::Result;

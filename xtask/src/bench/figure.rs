@@ -1,16 +1,16 @@
-//! What is measured: a name for each figure, and what it is set beside.
+//! The figures: names, units and references.
 
 use super::place::Kind;
 
 /// A figure of the load.
 pub struct Figure {
-    /// Name, which never changes: runs are compared by it.
+    /// Name, which never changes, because runs are compared by it.
     pub name: &'static str,
     /// "MB/s", "per s", "s", "MiB".
     pub unit: &'static str,
-    /// Where its reference is measured, in the same run, by the same code; none: it says something by itself.
+    /// The place at which its reference is measured, in the same run, by the same code. `None`: it needs no reference.
     pub beside: Option<Kind>,
-    /// Whether what was acknowledged is on stable storage on every member by then; none for reads.
+    /// Whether acknowledged data are on stable storage on every member by then. `None` for reads.
     pub durable: Option<bool>,
 }
 
@@ -21,7 +21,7 @@ pub enum Part {
     Large,
     /// Small files.
     Small,
-    /// Empty files, and what is known of them.
+    /// Empty files and their attributes.
     Empty,
     /// From nothing to a mount that answers.
     Start,

@@ -16,12 +16,12 @@ pub struct Files {
     content: Vec<u8>,
 }
 
-/// What is done with each.
+/// The operation on each file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// Make, write, close.
     Create,
-    /// The same, with an fsync before it is closed.
+    /// Make, write, fsync, close.
     CreateSync,
     /// Attributes.
     Stat,

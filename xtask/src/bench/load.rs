@@ -1,4 +1,4 @@
-//! The load, the same wherever it is put.
+//! The load, which is the same on every place.
 
 use std::fs::File;
 use std::io::{Error, Result};
@@ -12,26 +12,26 @@ use super::place::Place;
 use super::random::{Act, Random};
 use super::{random, stream};
 
-/// How much of it.
+/// Size of the load.
 #[derive(Clone, Copy)]
 pub struct Size {
     /// Bytes of the large file.
     pub stream: u64,
-    /// How long each random load goes on.
+    /// Duration of each random load.
     pub span: Duration,
     /// Small files.
     pub small: u64,
     /// Empty files.
     pub empty: u64,
-    /// Files that the master's memory is looked at with.
+    /// Number of files for the measurement of the master's memory.
     pub fill: u64,
 }
 
 impl Size {
-    /// For figures that can be compared.
+    /// For comparable figures.
     pub const WHOLE: Self =
         Self { stream: 1 << 30, span: Duration::from_secs(3), small: 2000, empty: 4000, fill: 100_000 };
-    /// To see that everything runs.
+    /// To check that everything runs.
     pub const QUICK: Self =
         Self { stream: 64 << 20, span: Duration::from_millis(500), small: 200, empty: 200, fill: 2000 };
 }
@@ -45,7 +45,7 @@ pub struct Sample {
 }
 
 /// Runs a part on a place; the samples are in the order of the part's figures. A figure that the place does not have is
-/// none, or missing at the end.
+/// `None`, or missing at the end.
 pub fn run(part: Part, place: &mut Place, size: Size) -> Result<Vec<Option<Sample>>> {
     let samples = match part {
         Part::Large => large(place, size),
@@ -58,7 +58,7 @@ pub fn run(part: Part, place: &mut Place, size: Size) -> Result<Vec<Option<Sampl
     Ok(samples)
 }
 
-/// Runs `work`, which tells a value and how many units it was about.
+/// Runs `work`, which returns a value and its number of units.
 fn sample(place: &Place, work: impl FnOnce() -> Result<(f64, f64)>) -> Result<Option<Sample>> {
     let before = cpu::used(place);
     let (value, count) = work()?;
@@ -86,7 +86,7 @@ fn large(place: &mut Place, size: Size) -> Result<Vec<Option<Sample>>> {
         (Act::Write, 4 << 10, 16),
         (Act::WriteSync, 4 << 10, 1),
     ] {
-        // What earlier writes left to be done is not this one's.
+        // The work that earlier writes left must not count for this measurement.
         File::open(&path)?.sync_all()?;
         samples.push(sample(place, || random::run(&path, Random { act, block, depth }, size.span))?);
     }
@@ -149,8 +149,8 @@ fn memory(place: &Place, count: u64) -> Result<Vec<Option<Sample>>> {
 
 /// `VmRSS` of proc_pid_status(5), in MiB.
 fn resident_mib(status: &Path) -> Result<f64> {
-    let told = std::fs::read_to_string(status)?;
-    let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let text = std::fs::read_to_string(status)?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-    kib.map(|kib| kib / 1024.0).ok_or_else(|| Error::other(format!("{} tells no VmRSS", status.display())))
+    kib.map(|kib| kib / 1024.0).ok_or_else(|| Error::other(format!("{} has no VmRSS", status.display())))
 }

@@ -1,4 +1,4 @@
-//! What TCP over loopback can do, without any of Ebb: the ceiling of every remote call on one machine.
+//! Speed of TCP over loopback, without Ebb: the ceiling of every remote call on one machine.
 
 use std::io::{Read, Result, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Where the same load is put: a directory of the local disk, a mount that does nothing, a cluster's mount.
+//! Places for the load: a directory of the local disk, a mount that does nothing, a cluster's mount.
 
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 /// Block servers of the cluster: as many as there are copies.
 const NODES: u32 = 3;
-/// How long a mount may take to appear.
+/// Time limit for a mount to appear.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a place is.
+/// Kind of a place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// The file system that the cluster's volumes are on; one copy, no network.
     Disk,
-    /// A mount that does nothing: what the kernel and the FUSE server cost.
+    /// A mount that does nothing: the cost of the kernel and the FUSE server.
     BareMount,
     /// A cluster's mount.
     Cluster,
@@ -32,11 +32,11 @@ impl Kind {
     }
 }
 
-/// Where load is put.
+/// A place for load.
 pub enum Place {
     /// A directory of the file system that the build is on.
     Disk(PathBuf),
-    /// Requests through the kernel that nothing is done for.
+    /// A mount with requests through the kernel, and no work for them.
     Bare(Bare),
     /// The mount of a cluster.
     Cluster(Cluster),
@@ -51,7 +51,7 @@ pub struct Daemon {
 }
 
 impl Place {
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Disk(_) => Kind::Disk,
@@ -60,7 +60,7 @@ impl Place {
         }
     }
 
-    /// Where files go.
+    /// Directory for files.
     pub fn root(&self) -> &Path {
         match self {
             Self::Disk(root) => root,
@@ -69,7 +69,7 @@ impl Place {
         }
     }
 
-    /// Drops what is cached: by the kernel, and by the mount of a cluster, which is mounted anew.
+    /// Drops the caches of the kernel and of a cluster's mount, which is mounted anew.
     pub fn chill(&mut self) -> Result<()> {
         if let Self::Cluster(cluster) = self {
             cluster.unmount()?;
@@ -89,7 +89,7 @@ impl Place {
     }
 }
 
-/// Has the kernel write back what is dirty, and forget all that is clean. Only root may.
+/// Makes the kernel write back dirty pages and drop clean ones. Only root may do that.
 fn drop_caches() -> Result<()> {
     run(&mut Command::new("sync"))?;
     std::fs::write("/proc/sys/vm/drop_caches", "3")
@@ -139,7 +139,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster that was not there before, three copies of everything; it is gone when dropped.
+    /// A new cluster with three copies of everything. It is removed when dropped.
     pub fn start(program: &Path, scratch: &Path) -> Result<Self> {
         let (directory, mountpoint) = (scratch.join("cluster"), scratch.join("ebb"));
         let _ = std::fs::remove_dir_all(&directory);
@@ -190,8 +190,8 @@ impl Cluster {
         let daemon = |entry: std::fs::DirEntry| {
             let name = entry.file_name().into_string().ok()?;
             let role = name.split(['-', '.']).next()?.to_owned();
-            let told = std::fs::read_to_string(entry.path()).ok()?;
-            let digits = told.split("\"pid\":").nth(1)?.trim_start();
+            let text = std::fs::read_to_string(entry.path()).ok()?;
+            let digits = text.split("\"pid\":").nth(1)?.trim_start();
             let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
             Some(Daemon { role, pid: digits[..end].parse().ok()? })
         };
@@ -207,13 +207,13 @@ impl Drop for Cluster {
     }
 }
 
-/// Device that a directory is on: another one once something is mounted there.
+/// Device of a directory. It changes when something is mounted there.
 fn device(path: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     Ok(std::fs::metadata(path)?.dev())
 }
 
-/// Runs a program that says nothing when it went well.
+/// Runs a program that prints nothing on success.
 fn run(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {

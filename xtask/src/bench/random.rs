@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::aligned::Aligned;
 use super::stream::DIRECT;
 
-/// What is done at each place.
+/// The operation at each place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// Read.
@@ -20,10 +20,10 @@ pub enum Act {
     WriteSync,
 }
 
-/// A load of one sort.
+/// A random load.
 #[derive(Clone, Copy)]
 pub struct Random {
-    /// What.
+    /// The operation.
     pub act: Act,
     /// Bytes of each.
     pub block: usize,
@@ -31,7 +31,7 @@ pub struct Random {
     pub depth: u64,
 }
 
-/// Acts a second, and how many there were.
+/// Operations a second, and their number.
 pub fn run(path: &Path, load: Random, span: Duration) -> Result<(f64, f64)> {
     let blocks = std::fs::metadata(path)?.len() / load.block as u64;
     let begun = Instant::now();

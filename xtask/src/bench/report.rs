@@ -1,4 +1,4 @@
-//! What came out, for people and for programs.
+//! The results, for people and for programs.
 
 use super::cpu::Cpu;
 use super::load::Sample;
@@ -9,9 +9,9 @@ pub struct Line {
     pub name: String,
     /// Its unit.
     pub unit: &'static str,
-    /// What was measured.
+    /// The measurements.
     pub values: Vec<f64>,
-    /// What it is set beside: a name, and what was measured there.
+    /// The reference: its name and its measurements.
     pub reference: Option<(&'static str, Vec<f64>)>,
     /// Whether it is on stable storage by then.
     pub durable: Option<bool>,
@@ -34,14 +34,14 @@ impl Line {
     }
 }
 
-/// The middle one.
+/// The median.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[sorted.len() / 2]
 }
 
-/// Of each role the median over the runs.
+/// The median over the runs, for each role.
 pub fn median_cpu(samples: &[Sample]) -> Cpu {
     let roles = samples.iter().flat_map(|sample| sample.cpu.keys().cloned());
     let of = |role: String| {
@@ -80,7 +80,7 @@ pub fn print_table(lines: &[Line]) {
     }
 }
 
-/// Three digits that say something.
+/// A number with three significant digits.
 fn short(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn programs_get_every_field() {
-        let told = to_json(&[line()]);
+        let json = to_json(&[line()]);
         for field in
             ["\"median\": 20,", "\"reference\": \"disk\"", "\"ratio\": 0.5", "\"runs\": 3", "\"durable\": null"]
         {
-            assert!(told.contains(field), "{field} in {told}");
+            assert!(json.contains(field), "{field} in {json}");
         }
-        assert!(told.contains("\"cpu_seconds\": {\"mount\": 0.002}"), "{told}");
+        assert!(json.contains("\"cpu_seconds\": {\"mount\": 0.002}"), "{json}");
     }
 
     #[test]

@@ -4,21 +4,22 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use super::record::{Kind, Ledger, Place, Told};
+use super::record::{Kind, Ledger, Place, Versions};
 
-/// Acknowledged records that are not there, or are older than what was acknowledged, in sentences. What was tried and not
-/// acknowledged may be there or not, but not by half where something acknowledged stood.
+/// Acknowledged records that are missing, or older than the acknowledged version, in sentences. A version that was
+/// tried and not acknowledged may be there or not. It must not replace half of an acknowledged record, except in an
+/// overwrite in place.
 pub fn read_back(mount: &Path, ledger: &Ledger) -> Vec<String> {
     let mut lost = Vec::new();
     let mut open: Option<(String, Result<Vec<u8>, String>)> = None;
-    for (place, told) in ledger.places.iter().filter(|(_, told)| told.acknowledged > 0) {
+    for (place, known) in ledger.places.iter().filter(|(_, known)| known.acknowledged > 0) {
         let file = place.file();
         if open.as_ref().is_none_or(|(name, _)| *name != file) {
             open = Some((file.clone(), read(&mount.join(&file))));
         }
         let Some((_, content)) = &open else { continue };
         let found = match content {
-            Ok(bytes) => check_place(place, told, bytes, ledger.seed),
+            Ok(bytes) => check_place(place, known, bytes, ledger.seed),
             Err(sentence) => Err(sentence.clone()),
         };
         if let Err(sentence) = found {
@@ -38,16 +39,16 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Whether the file's bytes have at this place what was acknowledged, or what was tried after it.
-fn check_place(place: &Place, told: &Told, bytes: &[u8], seed: u64) -> Result<(), String> {
-    let Told { acknowledged, tried } = *told;
+/// Whether the file has, at this place, the acknowledged version or one that was tried after it.
+fn check_place(place: &Place, known: &Versions, bytes: &[u8], seed: u64) -> Result<(), String> {
+    let Versions { acknowledged, tried } = *known;
     let offset = usize::try_from(place.offset(seed)).map_err(|_| "its place is not known".to_owned())?;
     let record = bytes.get(offset..).unwrap_or_default();
     match place.version_in(seed, record) {
         Some(version) if (acknowledged..=tried).contains(&version) => Ok(()),
         Some(version) => Err(format!("version {version}, but {acknowledged} was acknowledged")),
-        // An overwrite that nobody acknowledged may be there by half: POSIX promises no more of a write in place.
-        None if place.kind == Kind::Slots && tried > acknowledged && is_mixture(place, told, record, seed) => Ok(()),
+        // An unacknowledged overwrite may be there by half: POSIX promises no more of a write in place.
+        None if place.kind == Kind::Slots && tried > acknowledged && is_mixture(place, known, record, seed) => Ok(()),
         None => {
             Err(format!("at {offset} of {} bytes is no whole record; {acknowledged} was acknowledged", bytes.len()))
         }
@@ -55,8 +56,9 @@ fn check_place(place: &Place, told: &Told, bytes: &[u8], seed: u64) -> Result<()
 }
 
 /// Whether each byte is that of a version that may be there.
-fn is_mixture(place: &Place, told: &Told, record: &[u8], seed: u64) -> bool {
-    let versions: Vec<Vec<u8>> = (told.acknowledged..=told.tried).map(|version| place.record(seed, version)).collect();
+fn is_mixture(place: &Place, known: &Versions, record: &[u8], seed: u64) -> bool {
+    let versions: Vec<Vec<u8>> =
+        (known.acknowledged..=known.tried).map(|version| place.record(seed, version)).collect();
     let len = place.bytes(seed);
     record.len() >= len && (0..len).all(|at| versions.iter().any(|version| version[at] == record[at]))
 }
@@ -68,17 +70,17 @@ mod tests {
     #[test]
     fn old_missing_and_torn_records_are_found() {
         let slot = Place { writer: 1, round: 1, kind: Kind::Slots, place: 0 };
-        let told = Told { acknowledged: 3, tried: 4 };
+        let known = Versions { acknowledged: 3, tried: 4 };
         let version = |version| slot.record(7, version);
-        assert!(check_place(&slot, &told, &version(3), 7).is_ok());
-        assert!(check_place(&slot, &told, &version(4), 7).is_ok());
-        assert!(check_place(&slot, &told, &version(2), 7).is_err(), "an old version");
-        assert!(check_place(&slot, &told, &[], 7).is_err(), "nothing");
+        assert!(check_place(&slot, &known, &version(3), 7).is_ok());
+        assert!(check_place(&slot, &known, &version(4), 7).is_ok());
+        assert!(check_place(&slot, &known, &version(2), 7).is_err(), "an old version");
+        assert!(check_place(&slot, &known, &[], 7).is_err(), "nothing");
         let half = [&version(3)[..4096], &version(4)[4096..]].concat();
-        assert!(check_place(&slot, &told, &half, 7).is_ok(), "nobody was told that version 4 is there");
-        let done = Told { acknowledged: 4, tried: 4 };
+        assert!(check_place(&slot, &known, &half, 7).is_ok(), "version 4 was not acknowledged");
+        let done = Versions { acknowledged: 4, tried: 4 };
         assert!(check_place(&slot, &done, &half, 7).is_err());
         let zeros = [&version(4)[..4096], &vec![0; 4096][..]].concat();
-        assert!(check_place(&slot, &told, &zeros, 7).is_err(), "bytes of no version");
+        assert!(check_place(&slot, &known, &zeros, 7).is_err(), "bytes of no version");
     }
 }

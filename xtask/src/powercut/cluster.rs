@@ -1,4 +1,4 @@
-//! A cluster of processes, each of whose data directories is a disk of its own.
+//! A cluster of processes, in which each data directory is a disk of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use super::image::{FileSystem, Image, run};
 use super::{Result, kernel};
 use crate::tree::root;
 
-/// Block servers; as many copies are kept, so that each cut hits a copy of everything.
+/// Number of block servers, and of copies, so that each cut hits a copy of everything.
 pub const NODES: usize = 3;
 
-/// How long copies may take to be made good.
+/// Time limit for the repair of copies.
 const HEALTHY_MAX: Duration = Duration::from_secs(180);
-/// How long a killed process may take to be gone.
+/// Time limit for the end of a killed process.
 const END_MAX: Duration = Duration::from_secs(20);
 
 /// The cluster. Ended, and its disks unmounted, when dropped.
@@ -45,7 +45,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Where it is mounted.
+    /// Mount point of the cluster.
     pub fn mount(&self) -> &Path {
         &self.mount
     }
@@ -65,7 +65,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The power is back where it had failed, and what had ended starts again.
+    /// The power is back: the disks are mounted, and the ended processes start again.
     pub fn start_again(&mut self) -> Result<()> {
         let running = self.processes()?;
         for image in &mut self.images {
@@ -76,9 +76,9 @@ impl Cluster {
         self.up()
     }
 
-    /// Unmounted and mounted again: what is then read comes from the nodes.
+    /// Unmounts and mounts again, so that reads then come from the nodes.
     pub fn mount_anew(&self) -> Result<()> {
-        // One whose process was killed is gone already, or left as a dead mount.
+        // If its process was killed, the mount is gone already, or left as a dead mount.
         if self.ebb(&["umount", &self.mount.display().to_string()]).is_err() {
             let _ = run(Command::new("umount").arg("-l").arg(&self.mount));
         }
@@ -86,7 +86,7 @@ impl Cluster {
     }
 
     fn mount_it(&self) -> Result<()> {
-        // On a node's host, so that the node tells the master at once when it is killed.
+        // On a node's host, so that the node reports its end to the master at once when it is killed.
         self.ebb(&["mount", "--host", "h1", &self.mount.display().to_string()])
     }
 
@@ -109,7 +109,7 @@ impl Cluster {
         self.ebb(&["fsck", "--scrub"])
     }
 
-    /// The ends of all logs, for a person who looks for what went wrong.
+    /// The ends of all logs, for a person who looks for the cause of a failure.
     pub fn last_words(&self) -> String {
         let Ok(logs) = fs::read_dir(self.dir.join("log")) else { return String::new() };
         let mut words = String::new();
@@ -122,7 +122,7 @@ impl Cluster {
         words
     }
 
-    /// Starts what does not run.
+    /// Starts the processes that do not run.
     fn up(&self) -> Result<()> {
         // Sessions of mounts that were cut off end sooner than by default: the run waits for each.
         self.ebb(&["cluster", "up", "--nodes", &NODES.to_string(), "--session-ttl-ms", "4000"])
@@ -149,7 +149,7 @@ impl Drop for Cluster {
     }
 }
 
-/// A process, as its file under `run/` tells it.
+/// A process, as described by its file under `run/`.
 struct Process {
     role: String,
     host: String,
@@ -176,7 +176,7 @@ impl Process {
         }
     }
 
-    /// Whether it is that very process, and not another with its number; field 22 of proc_pid_stat(5).
+    /// Whether the same process runs, and not another one with its number, by field 22 of proc_pid_stat(5).
     fn is_running(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         let Some((_, rest)) = stat.rsplit_once(')') else { return false };

@@ -10,7 +10,7 @@ use super::{Result, kernel};
 
 /// Bytes of an image; it is sparse. XFS takes no less than 300 MB.
 const IMAGE_BYTES: u64 = 1 << 30;
-/// How long a file system may stay busy once its processes were killed.
+/// Time limit for a file system to stay busy after its processes were killed.
 const BUSY_MAX: Duration = Duration::from_secs(20);
 
 /// A kind of file system.
@@ -52,7 +52,7 @@ impl FileSystem {
 
 /// A disk of its own at some place of the tree. Unmounted when dropped.
 pub struct Image {
-    /// Who has it.
+    /// Name of its owner.
     pub name: String,
     file: PathBuf,
     mountpoint: PathBuf,
@@ -74,7 +74,7 @@ impl Image {
         Ok(image)
     }
 
-    /// What is in a directory moves to the disk, and the disk takes the directory's place.
+    /// Moves a directory's contents to the disk, and mounts the disk in the directory's place.
     pub fn take_place_of(&mut self, directory: &Path) -> Result<()> {
         let mut from = directory.as_os_str().to_owned();
         from.push("/.");
@@ -88,12 +88,12 @@ impl Image {
         self.mount()
     }
 
-    /// Its power fails: what was not synced is lost. It stays mounted, and answers with errors.
+    /// Its power fails: unsynced data are lost. It stays mounted, and answers with errors.
     pub fn cut(&self) -> Result<()> {
         kernel::shut_down(&self.mountpoint)
     }
 
-    /// Tries a cut on an empty disk: what was synced is there afterwards, and what was not is lost, or it was no cut.
+    /// Tries a cut on an empty disk. Synced data must be there afterwards, and unsynced data must be lost.
     pub fn try_cut(&mut self) -> Result<()> {
         let what = |error: std::io::Error| format!("a trial on {}: {error}", self.mountpoint.display());
         let (synced, unsynced) = (self.mountpoint.join("synced"), self.mountpoint.join("unsynced"));
@@ -104,15 +104,15 @@ impl Image {
         self.cut()?;
         self.remount()?;
         if fs::read(&synced).ok() != Some(vec![1; 5000]) {
-            return Err(format!("{}: a cut lost what was synced before it", self.file.display()));
+            return Err(format!("{}: a cut lost data that were synced before it", self.file.display()));
         }
         if fs::read(&unsynced).is_ok_and(|bytes| bytes.contains(&2)) {
-            return Err(format!("{}: a cut lost nothing that was not synced: it cut nothing", self.file.display()));
+            return Err(format!("{}: a cut lost no unsynced data: it had no effect", self.file.display()));
         }
         Ok(())
     }
 
-    /// The power is back: the journal is replayed. Nobody may have files open on it.
+    /// The power is back: the journal is replayed. No process may have files open on it.
     pub fn remount(&mut self) -> Result<()> {
         self.unmount()?;
         self.mount()
@@ -131,7 +131,7 @@ impl Image {
             match run(Command::new("umount").arg(&self.mountpoint)) {
                 Ok(()) => break,
                 Err(sentence) if Instant::now() >= end => return Err(sentence),
-                // What a killed process asked of the disk ends a little after it.
+                // Disk requests of a killed process end a little after it.
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
         }
@@ -148,12 +148,12 @@ impl Drop for Image {
     }
 }
 
-/// Unmounts what an earlier run left below `scratch`, and removes all of it.
+/// Unmounts the mounts that an earlier run left below `scratch`, and removes the directory.
 pub fn clear(scratch: &Path) -> Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| format!("/proc/self/mounts: {error}"))?;
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(Path::new);
     let mut left: Vec<&Path> = points.filter(|point| point.starts_with(scratch)).collect();
-    // What was mounted last goes first.
+    // The last mount is unmounted first.
     left.reverse();
     for point in left {
         run(Command::new("umount").arg("-l").arg(point))?;
@@ -164,7 +164,7 @@ pub fn clear(scratch: &Path) -> Result<()> {
     }
 }
 
-/// Runs a program; its words if it fails.
+/// Runs a program. The error has its output.
 pub fn run(command: &mut Command) -> Result<()> {
     let output = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
     if output.status.success() {

@@ -1,4 +1,4 @@
-//! Calls of the kernel that std has no words for.
+//! System calls that std lacks.
 
 use std::ffi::{c_int, c_ulong};
 use std::fs::File;
@@ -28,7 +28,7 @@ extern "C" fn on_signal(_number: c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// From now on ctrl-C and SIGTERM only ask for an end: disks and mounts are taken down first.
+/// From now on ctrl-C and SIGTERM only request the end, so that disks and mounts are unmounted first.
 pub fn catch_signals() {
     for number in [SIGINT, SIGTERM] {
         // SAFETY: the handler only stores to an atomic, which a signal handler may do.
@@ -36,12 +36,12 @@ pub fn catch_signals() {
     }
 }
 
-/// Whether an end was asked for.
+/// Whether a signal has requested the end.
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Waits, or until an end is asked for.
+/// Waits for the time, or until a signal requests the end.
 pub fn sleep(span: Duration) {
     let end = Instant::now() + span;
     while !is_interrupted() && Instant::now() < end {

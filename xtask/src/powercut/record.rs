@@ -1,7 +1,7 @@
-//! What is written, and what of it was acknowledged.
+//! The records that are written, and the ledger of acknowledgements.
 //!
-//! Everything that can be written has a number: an object (a file of one kind, by writer and round) and a version of it.
-//! Its bytes follow from these numbers and a checksum stands in them, so that the ledger has numbers alone.
+//! Every record has numbers: an object (a file of one kind, by writer and round) and a version of it. Its bytes follow
+//! from these numbers and contain a checksum, so that the ledger needs only numbers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ pub const SLOT_BYTES: usize = 8192;
 
 const MAGIC: u64 = 0x4542_4250_4357_5431;
 
-/// Which kind of file.
+/// Kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// Grows: record after record, each synced.
@@ -40,7 +40,7 @@ impl Kind {
     }
 }
 
-/// Where a record is: a place of a file. A log's place is the number of the record, a small file's that of the file.
+/// The place of a record in a file. A log's place is the number of the record, a small file's that of the file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place {
     pub writer: u64,
@@ -59,7 +59,7 @@ impl Place {
         }
     }
 
-    /// Where in the file it begins.
+    /// Its offset in the file.
     pub fn offset(&self, seed: u64) -> u64 {
         match self.kind {
             Kind::Log => (0..self.place).map(|place| self.at(place).bytes(seed) as u64).sum(),
@@ -72,7 +72,7 @@ impl Place {
         Self { place, ..*self }
     }
 
-    /// How long a record here is, its head included.
+    /// Length of a record here, with its head.
     pub fn bytes(&self, seed: u64) -> usize {
         let drawn = draw(seed, self.writer << 48 ^ self.round << 24 ^ (self.kind as u64) << 60 ^ self.place) as usize;
         match self.kind {
@@ -105,7 +105,7 @@ impl Place {
     pub fn version_in(&self, seed: u64, bytes: &[u8]) -> Option<u64> {
         let head = bytes.get(..HEAD)?;
         let version = u64::from_le_bytes(head[48..56].try_into().ok()?);
-        // The bytes follow from the numbers: the whole is compared, the sum with it.
+        // The bytes follow from the numbers, so the whole record is compared, with its checksum.
         (bytes.get(..self.bytes(seed))? == self.record(seed, version)).then_some(version)
     }
 }
@@ -116,21 +116,21 @@ impl fmt::Display for Place {
     }
 }
 
-/// What became of a place.
+/// The versions at a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Told {
+pub struct Versions {
     /// The last version that an fsync has acknowledged; 0: none.
     pub acknowledged: u64,
     /// The last version that was tried.
     pub tried: u64,
 }
 
-/// What was written, by place.
+/// All writes by place.
 #[derive(Default)]
 pub struct Ledger {
     pub seed: u64,
     pub round: u64,
-    pub places: BTreeMap<Place, Told>,
+    pub places: BTreeMap<Place, Versions>,
     count: u64,
 }
 
@@ -139,22 +139,22 @@ impl Ledger {
         Self { seed, ..Self::default() }
     }
 
-    /// How many acknowledgements there were in all.
+    /// Number of all acknowledgements.
     pub fn acknowledged(&self) -> u64 {
         self.count
     }
 
-    /// Takes in what a writer has noted.
-    pub fn add(&mut self, written: BTreeMap<Place, Told>, acknowledged: u64) {
-        for (place, told) in written {
+    /// Adds a writer's records.
+    pub fn add(&mut self, written: BTreeMap<Place, Versions>, acknowledged: u64) {
+        for (place, noted) in written {
             let known = self.places.entry(place).or_default();
-            known.acknowledged = known.acknowledged.max(told.acknowledged);
-            known.tried = known.tried.max(told.tried);
+            known.acknowledged = known.acknowledged.max(noted.acknowledged);
+            known.tried = known.tried.max(noted.tried);
         }
         self.count += acknowledged;
     }
 
-    /// Forgets rounds before this one. Their files' names.
+    /// Removes the rounds before this one. Returns the names of their files.
     pub fn forget_before(&mut self, round: u64) -> Vec<String> {
         let old: Vec<Place> = self.places.keys().filter(|place| place.round < round).copied().collect();
         let mut files: Vec<String> = old.iter().map(Place::file).collect();

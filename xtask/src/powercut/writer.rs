@@ -1,4 +1,4 @@
-//! Programs that write through the mount while the power fails, and note what an fsync has acknowledged.
+//! Programs that write through the mount while the power fails, and record the writes that an fsync has acknowledged.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -8,17 +8,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::record::{Kind, Ledger, Place, SLOTS, Told};
+use super::record::{Kind, Ledger, Place, SLOTS, Versions};
 use super::{Result, kernel};
 
 /// Writers side by side.
 const WRITERS: u64 = 6;
-/// Rounds that stay and are read back after each cut.
+/// Number of rounds that stay and are read back after each cut.
 const ROUNDS_KEPT: u64 = 3;
-/// Versions of what is overwritten have this number at most, so that a run on a fast disk stays small.
+/// Limit of the versions of overwritten files, so that a run on a fast disk stays small.
 const STEPS_MAX: u64 = 4000;
 
-/// Writes below `mount` while `work` is done, and notes what was acknowledged.
+/// Writes below `mount` while `work` runs, and records the acknowledged writes.
 pub fn during(mount: &Path, ledger: &mut Ledger, work: impl FnOnce() -> Result<()>) -> Result<()> {
     ledger.round += 1;
     let (seed, round) = (ledger.seed, ledger.round);
@@ -52,12 +52,12 @@ struct Writer<'a> {
     seed: u64,
     round: u64,
     writer: u64,
-    notes: BTreeMap<Place, Told>,
+    notes: BTreeMap<Place, Versions>,
     count: u64,
 }
 
 impl Writer<'_> {
-    fn run(mut self, stop: &AtomicBool) -> (BTreeMap<Place, Told>, u64) {
+    fn run(mut self, stop: &AtomicBool) -> (BTreeMap<Place, Versions>, u64) {
         let mut next = [0_u64; 4];
         let mut step = 0;
         while !stop.load(Ordering::Relaxed) && !kernel::is_interrupted() && step < STEPS_MAX {
@@ -71,7 +71,7 @@ impl Writer<'_> {
             };
             *number += 1;
             let place = Place { writer: self.writer, round: self.round, kind, place };
-            // What failed was not acknowledged, and is noted as tried. Without a mount there is nothing left to do.
+            // A failed write was not acknowledged, and is recorded as tried. Without a mount the writer ends.
             if self.write(place).is_err() && fs::metadata(self.mount).is_err() {
                 break;
             }
@@ -80,9 +80,9 @@ impl Writer<'_> {
     }
 
     fn write(&mut self, place: Place) -> io::Result<()> {
-        let told = self.notes.entry(place).or_default();
-        told.tried += 1;
-        let version = told.tried;
+        let known = self.notes.entry(place).or_default();
+        known.tried += 1;
+        let version = known.tried;
         let record = place.record(self.seed, version);
         let path = self.mount.join(place.file());
         match place.kind {

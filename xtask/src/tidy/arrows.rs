@@ -1,11 +1,11 @@
-//! A crate depends only on crates above it in the code map, and the pure ones on nothing that acts.
+//! A crate depends only on crates above it in the code map, and a pure crate on no crate that has effects.
 
 use super::{Finding, map};
 use crate::tree::Tree;
 
 /// Crates whose every result is a function of their arguments.
 const PURE: &[&str] = &["ebb-types", "ebb-wire", "ebb-layout", "ebb-meta", "ebb-model", "ebb-power", "ebb-sim"];
-/// What would let them act.
+/// Crates with effects, which pure crates may not use.
 const ACTING: &[&str] =
     &["tokio", "ebb-runtime", "ebb-rpc", "rustix", "libc", "getrandom", "rand", "tracing-subscriber"];
 

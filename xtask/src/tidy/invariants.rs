@@ -1,4 +1,4 @@
-//! Every numbered invariant has a checker: a file, or a function in a file, that is there.
+//! Every numbered invariant has a checker: an existing file, or a function in one.
 
 use super::{Finding, table_cells};
 use crate::tree::Tree;

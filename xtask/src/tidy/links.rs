@@ -1,4 +1,4 @@
-//! Relative links in documents lead somewhere: to a file or folder of the tree, and to a heading if they name one.
+//! Relative links in documents lead to a file or folder of the tree, and to a heading if they name one.
 
 use super::Finding;
 use crate::tree::Tree;
@@ -54,7 +54,7 @@ fn resolve(from: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// The anchor that forges give a heading.
+/// The anchor that code-hosting sites give a heading.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = text.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));

@@ -1,4 +1,4 @@
-//! A file past 600 lines, tests aside, is a missing concept: find its name.
+//! A file of more than 600 lines, without its tests, lacks a concept: find its name.
 
 use super::Finding;
 use crate::tree::Tree;

@@ -3,7 +3,7 @@
 use super::{Finding, quoted, table_cells};
 use crate::tree::Tree;
 
-/// Where the map is.
+/// File with the map.
 pub const MAP: &str = "ARCHITECTURE.md";
 
 /// Packages of the code map with their lines, in its order.

@@ -1,4 +1,4 @@
-//! Every promise of docs/semantics.md names who holds us to it, and that is there.
+//! Every promise of docs/semantics.md names the tests that quote it, and these exist.
 //!
 //! A promise is a paragraph in which **Kept**, **Weakened** or **Refused** is set in bold; it ends with `(quoted by ...)`: tests
 //! between backquotes, each a `path` or a `path::function`.
@@ -34,7 +34,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// What is between backquotes up to the closing bracket.
+/// The names between backquotes up to the closing bracket.
 fn tests(rest: &str) -> impl Iterator<Item = &str> {
     let end = rest.find(')').unwrap_or(rest.len());
     rest[..end].split('`').skip(1).step_by(2)

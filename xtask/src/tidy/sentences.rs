@@ -1,6 +1,7 @@
-//! Documents are read once: no sentence has more than 40 words.
+//! A reader should need to read a document only once: no sentence has more than 40 words.
 //!
-//! Headings, tables, code blocks and lists of tests (`(quoted by ...)`) do not count. What is between backquotes is one word.
+//! Headings, tables, code blocks and lists of tests (`(quoted by ...)`) do not count. A text between backquotes is one
+//! word.
 
 use super::Finding;
 use crate::tree::Tree;
@@ -20,7 +21,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Where a sentence begins, and how long it is.
+/// First line and length of a sentence.
 #[derive(Clone, Copy, Default)]
 struct Sentence {
     line: usize,

@@ -1,4 +1,4 @@
-//! A source file that no module names is compiled by nobody, and nobody finds out that it is not true any more.
+//! A source file that no module names is never compiled, so nothing shows when it becomes wrong.
 
 use super::Finding;
 use crate::tree::Tree;

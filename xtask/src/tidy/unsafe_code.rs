@@ -9,7 +9,7 @@ const LINE: &str = "#![forbid(unsafe_code)]";
 /// system's power (`xtask`).
 const ALLOWED: [&str; 4] = ["crates/ebb-runtime/", "crates/ebb-fuse/", "lab/ebb-fuzz/", "xtask/"];
 
-/// Roots without the line; and exceptions that need to be none any more.
+/// Finds roots without the line, and exceptions that are no longer needed.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let roots = tree.ending(".rs").filter(|file| is_root(&file.path) && !is_allowed(&file.path));
     let open = roots.filter(|file| !file.text.lines().any(|line| line == LINE));

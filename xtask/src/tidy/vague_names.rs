@@ -1,11 +1,11 @@
-//! Functions say what they do: none has a name that fits any of them.
+//! A function's name says what the function does: names that fit every function are refused.
 
 use super::Finding;
 use crate::tree::Tree;
 
-/// Names that tell nothing at the place of a call, and find too much in a search.
+/// Names that are meaningless at a call, and have too many hits in a search.
 const VAGUE: [&str; 6] = ["settle", "look", "take", "begin", "judge", "note"];
-/// What stands in for another crate's interface has that one's names; and this file has them to look for.
+/// A stand-in for another crate has that crate's names. This file contains the names as data.
 const EXEMPT: [&str; 2] = ["lab/ebb-threads/src/stand_in.rs", "xtask/src/tidy/vague_names.rs"];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {

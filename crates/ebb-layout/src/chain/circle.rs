@@ -1,9 +1,9 @@
-//! The circle of the power-balanced layout, as what lies on it is counted: by **halvings**, the sets of places that the
+//! The circle of the power-balanced layout, as its copies are counted: by **halvings**, the sets of places that the
 //! copies of one block may have ([`ring::halving`]).
 //!
-//! A block that is on its way from one halving to another has copies in both. Which one it is for follows from its copies
-//! and their order in the record alone, and not from what else there is: so whoever looks says the same, at any time, and a
-//! block that has set out gets there.
+//! A block that is on its way from one halving to another has copies in both. Which one it is for follows from its
+//! copies and their order in the record alone, and not from other blocks. So every observer gets the same answer, at
+//! any time, and a block that has set out gets there.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(circle.aim(&[]), None);
     }
 
-    /// Goal: what the invariant of `aim` says. Method: every block of two and three copies on small circles.
+    /// Goal: the invariant of `aim` holds. Method: every block of two and three copies on small circles.
     #[test]
     fn a_block_that_has_set_out_gets_there() {
         for (nodes, replicas) in [(5, 2), (8, 2), (7, 3), (12, 3), (9, 3), (9, 4)] {

@@ -1,4 +1,4 @@
-//! Online placement comes to the targets, whatever the order, the number of writers and what is removed on the way.
+//! Online placement comes to the targets, in any order, with any number of writers, and with removals on the way.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Homes are those of full power, guests are spread over who is on, and the targets hold when all are on again.
+//! Homes are those of full power, guests are spread over the nodes that are on, and the targets hold when all are on
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -141,8 +142,8 @@ fn with_too_few_nodes_on_nothing_is_placed() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
 
-/// Writers are given blocks faster than anybody can write them: what waits for each node then, what belongs to each, and
-/// what is away from those from whom something is.
+/// Writers are given blocks faster than any node can write them. Returns the bytes that then wait for each node, the
+/// copies that belong to each, and the copies that are away from their homes, by home.
 fn burst(layout: LayoutKind, nodes: u64, rule: &OverloadRule, blocks: u64) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
     const BYTES: u64 = 64;
     let order = (1..=nodes).map(NodeId::new).collect();
@@ -179,7 +180,7 @@ fn with_others_that_write_for_primaries_all_nodes_write_alike() {
         let (with, homes_with, away) = burst(layout, 24, &on, 1_200);
         assert_eq!((without.iter().max(), none), (Some(&400), vec![]), "1200 / p");
         assert!(with.iter().max() <= Some(&(1_200 * 3 / 24 + 5)), "{with:?}");
-        assert_eq!(homes_with, homes_without, "what belongs where does not change");
+        assert_eq!(homes_with, homes_without, "homes do not change");
         assert!(away.len() >= 3 && away[..3].iter().all(|away| (240..300).contains(away)), "{away:?}");
     }
     let few = burst(LayoutKind::EqualWork, 24, &OverloadRule { away_max: 10, ..on }, 1_200);

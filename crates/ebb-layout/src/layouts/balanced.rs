@@ -12,7 +12,7 @@ use crate::rng::{Rng, hash};
 use crate::targets::ring;
 use crate::{Ask, Plan, Reason};
 
-/// Places what is missing. The field has at least as many candidates; the ask has a chain.
+/// Places missing copies. The field has at least as many candidates; the ask has a chain.
 pub fn place(field: &Field<'_>, ask: &Ask) -> Plan {
     let chain = &**ask.chain.as_ref().expect("`choose` asked for the chain");
     let mut rng = Rng::new(&[ask.seed, ask.inode.raw(), ask.index]);

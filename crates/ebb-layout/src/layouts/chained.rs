@@ -1,9 +1,9 @@
 //! The layouts on an expansion chain: `simple`, `equal-work`, `geared` (Rabbit, Sec. 3.1 and 3.5).
 //!
 //! The first copy goes to a primary, each further one to its own run of the chain (under gears: to its recovery group's
-//! column). Within a run the node is taken that is furthest below what it should have by now: of all blocks, and of
-//! those that share this block's primary, so that every node draws evenly from every primary. No node is then ever more
-//! than a few blocks away from its target, whatever was placed before, and however many writers there are.
+//! column). Within a run the node is taken that is furthest below its share so far: of all blocks, and of those that
+//! share this block's primary, so that every node draws evenly from every primary. No node is then ever more than a few
+//! blocks away from its target, with any earlier placements and any number of writers.
 //!
 //! Neither the writer's host nor write affinity matters: a chain's load is to be even at every number of active nodes.
 
@@ -17,7 +17,7 @@ use crate::{Ask, Plan, Reason};
 /// Blocks by which a node in another rack may lack less than the one that lacks most, and is taken all the same.
 const RACK_LACK: f64 = 1.0;
 
-/// Places what is missing. The field has at least as many candidates; the ask has a chain.
+/// Places missing copies. The field has at least as many candidates; the ask has a chain.
 pub fn place(field: &Field<'_>, ask: &Ask) -> Plan {
     let chain = &**ask.chain.as_ref().expect("`choose` asked for the chain");
     let mut rng = Rng::new(&[ask.seed, ask.inode.raw(), ask.index]);
@@ -27,7 +27,7 @@ pub fn place(field: &Field<'_>, ask: &Ask) -> Plan {
         let copy = work.copies.iter().position(Option::is_none);
         let (node, reason) = work.next(copy);
         if let Some(copy) = copy {
-            // What lies off the chain stands for its copy all the same.
+            // A copy off the chain stands for its copy all the same.
             work.copies[copy] = Some(chain.place_of(node.node).unwrap_or(usize::MAX));
         }
         plan.members.push(work.spread.place_on(node.pick_volume(&mut rng), reason));
@@ -75,7 +75,7 @@ impl<'f, 'a> Work<'f, 'a> {
         let runners = hosts.iter().filter(in_run);
         let reason = if copy == Some(0) { Reason::Primary } else { Reason::ChainRun };
         let scored = runners.map(|node| (*node, self.lack(node.node, primary))).collect();
-        // What matters most is given up last: another host, then the run, then another rack.
+        // The most important conditions are given up last: another host, then the run, then another rack.
         if let Some(node) = self.most(self.leaving(scored)) {
             return (node, if own_host.is_empty() { Reason::SharedHost } else { reason });
         }
@@ -96,7 +96,7 @@ impl<'f, 'a> Work<'f, 'a> {
         if outside.is_empty() { scored } else { outside }
     }
 
-    /// Who lacks most; of equals the one that the metablock's hash comes to, so that ties do not favour anybody.
+    /// The node that lacks most; of equals the one that the metablock's hash comes to, so that ties favour no node.
     fn most(&self, scored: Vec<(&'f Candidate<'a>, f64)>) -> Option<&'f Candidate<'a>> {
         let tie = |node: NodeId| hash(&[node.raw(), self.ask.inode.raw(), self.ask.index, self.ask.seed]);
         let most = |one: &(&Candidate<'_>, f64), other: &(&Candidate<'_>, f64)| {

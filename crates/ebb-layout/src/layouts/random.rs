@@ -19,7 +19,7 @@ enum RackWish<'a> {
     Below(usize),
 }
 
-/// Places what is missing. The field has at least as many candidates.
+/// Places missing copies. The field has at least as many candidates.
 pub fn place(field: &Field<'_>, ask: &Ask) -> Plan {
     let mut rng = Rng::new(&[ask.seed, ask.inode.raw(), ask.index]);
     let busy = busy_above(field);
@@ -48,7 +48,7 @@ fn next<'f, 'a>(
     let own_host: Vec<_> = open.iter().copied().filter(|node| !spread.has_host(node.host)).collect();
     let (wish, reason) = wish(field, ask, spread);
     let wished: Vec<_> = own_host.iter().copied().filter(|node| fits(node, wish, spread)).collect();
-    // What matters most is given up last: another host, then the rack, then the load.
+    // The most important conditions are given up last: another host, then the rack, then the load.
     let idle: Vec<_> = wished.iter().copied().filter(|node| u64::from(node.load) <= busy).collect();
     let choices = [(idle, reason), (wished, reason), (own_host, Reason::RackRuleGivenUp), (open, Reason::SharedHost)];
     let (nodes, reason) =

@@ -14,7 +14,7 @@ use crate::field::{Field, Spread};
 use crate::rng::hash;
 use crate::{Ask, Plan, Reason, VolumeView};
 
-/// Places what is missing. The field has at least as many candidates.
+/// Places missing copies. The field has at least as many candidates.
 pub fn place(field: &Field<'_>, ask: &Ask) -> Plan {
     let ring = ring(&field.disks);
     let mut spread = field.spread();
@@ -34,8 +34,8 @@ pub fn place(field: &Field<'_>, ask: &Ask) -> Plan {
     plan
 }
 
-/// The first disk from `from` on that the rules allow; what matters most is given up last: another host, then the
-/// rack.
+/// The first disk from `from` on that the rules allow; the most important conditions are given up last: another host,
+/// then the rack.
 fn next<'a>(
     field: &Field<'a>,
     ring: &[&'a VolumeView],
@@ -74,8 +74,8 @@ fn preferred<'a>(open: &[&'a VolumeView], ask: &Ask) -> Option<&'a VolumeView> {
     open.iter().copied().find(|volume| volume.host == *host)
 }
 
-/// All disks, in an order that depends only on what they are: first disks of the nodes before second ones, and nodes
-/// dealt from the racks in turn.
+/// All disks, in an order that depends on nothing else: first disks of the nodes before second ones, and nodes dealt
+/// from the racks in turn.
 fn ring<'a>(disks: &[&'a VolumeView]) -> Vec<&'a VolumeView> {
     let mut nodes_in_rack: BTreeMap<&RackName, Vec<NodeId>> = BTreeMap::new();
     let mut keyed = Vec::with_capacity(disks.len());

@@ -1,4 +1,4 @@
-//! Who is overloaded, and that others write for it until all write alike.
+//! Overloaded nodes; others write for them until all write alike.
 
 use proptest::prelude::*;
 
@@ -26,8 +26,8 @@ fn a_home_is_overloaded_far_above_the_mean_and_until_it_is_near_it() {
     assert_eq!(over(&[200, 200, 0, 0], &[], 10), [1, 2]);
     assert_eq!(over(&[151, 151, 49, 49], &[1], 10), [1], "it was, and is not near yet");
     assert_eq!(over(&[149, 151, 50, 50], &[1], 10), [] as [u64; 0]);
-    assert_eq!(over(&[1000, 1000, 1000, 1000], &[1, 2], 10), [] as [u64; 0], "all are busy: nobody could help");
-    assert_eq!(over(&[400, 0, 0, 0], &[], 100), [] as [u64; 0], "what one writer has granted ahead of it");
+    assert_eq!(over(&[1000, 1000, 1000, 1000], &[1, 2], 10), [] as [u64; 0], "all are busy: no node could help");
+    assert_eq!(over(&[400, 0, 0, 0], &[], 100), [] as [u64; 0], "the grants of one writer ahead of it");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn no_more_is_away_than_can_come_back_and_a_rule_that_is_off_is_off() {
 }
 
 proptest! {
-    /// Whatever waits, not all are overloaded, and who is not has no more than who is.
+    /// With any waiting bytes, not all are overloaded, and a node that is not has no more than one that is.
     #[test]
     fn somebody_can_always_write_for_them(waiting in prop::collection::vec(0..5_000_u64, 1..20)) {
         let all = queues(&waiting);

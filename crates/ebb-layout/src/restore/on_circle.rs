@@ -1,11 +1,11 @@
 //! The same on the circle of the power-balanced layout (BlinkFS, Sec. 4.2), which has no runs but halvings: the sets of
 //! places that copies of one block may have.
 //!
-//! A block with a copy elsewhere is for one halving ([`Circle::aim`]), and each move brings a copy more into it, till all
-//! are. When all blocks are whole, and some node has not its share, one that is for a halving with more blocks than the average
-//! sets out for one with at least two less, by one copy; the others follow. What all halvings have, each squared,
-//! falls with each that sets out, and stays as it is while the others follow: so the moves come to an end. With as many blocks
-//! for each halving, give or take one, every node has its share.
+//! A block with a copy elsewhere is for one halving ([`Circle::aim`]), and each move brings a copy more into it, till
+//! all are. When all blocks are whole, and some node has not its share, a block of a halving with more blocks than the
+//! average sets out for one with at least two less, by one copy; the others follow. The sum of the halvings' squared
+//! counts falls with each block that sets out, and stays as it is while the other copies follow: so the moves come to
+//! an end. With as many blocks for each halving, give or take one, every node has its share.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -27,7 +27,8 @@ fn whole(chain: &ChainView, circle: &Circle, homes: &[NodeId]) -> Option<usize> 
     circle.aim(&places).filter(|halving| circle.matched(*halving, &places) == chain.replicas() as usize)
 }
 
-/// Brings a copy that lies elsewhere into the halving that its block is for: to who lacks most there, from who has most.
+/// Brings a copy that lies elsewhere into the halving that its block is for: to the node that lacks most there, from
+/// the node that has most.
 pub fn choose_shift(
     chain: &ChainView,
     circle: &Circle,
@@ -44,9 +45,9 @@ pub fn choose_shift(
     Some(Shift { from, to, reason: ShiftReason::OffCircle })
 }
 
-/// Has a whole block set out for a halving with fewer blocks: the one that most of its copies are in already, then the one with
-/// the fewest. None, unless it takes from who has too much, or gives to who has too little; and none where a further copy could not
-/// follow.
+/// Has a whole block set out for a halving with fewer blocks: the one that most of its copies are in already, then the
+/// one with the fewest. None, unless it takes from a node with too much, or gives to a node with too little; and none
+/// where a further copy could not follow.
 pub fn choose_change(
     chain: &ChainView,
     circle: &Circle,
@@ -55,7 +56,7 @@ pub fn choose_change(
 ) -> Option<Shift> {
     let own = whole(chain, circle, homes)?;
     let (has, all) = (chain.tally.for_halving(own), circle.all().map(|halving| chain.tally.for_halving(halving)));
-    // Who has no more than the others on average gives none: what is missing is with those that have.
+    // A halving with no more than the average gives none: the others have the missing blocks.
     if has * circle.all().len() as u64 <= all.sum() {
         return None;
     }

@@ -25,7 +25,7 @@ pub fn spread(primaries: u32, replicas: u32) -> u64 {
     last
 }
 
-/// Blocks of each copy on each node: `B / p` on primaries, `B / i` behind them, what is left on the last.
+/// Blocks of each copy on each node: `B / p` on primaries, `B / i` behind them, the remainder on the last.
 pub fn targets(chain: Chain, blocks: u64) -> Result<Targets> {
     check_blocks(blocks)?;
     let shares = shares(chain);
@@ -35,7 +35,7 @@ pub fn targets(chain: Chain, blocks: u64) -> Result<Targets> {
     Ok(Targets::from_totals(chain, blocks, &totals))
 }
 
-/// What each node stores, as a share of the dataset. A chain shorter than the spread stores what is missing on the
+/// The store of each node, as a share of the dataset. A chain shorter than the spread stores the missing part on the
 /// nodes that have least.
 #[must_use]
 pub fn shares(chain: Chain) -> Vec<f64> {

@@ -88,7 +88,7 @@ impl Grid {
         index(self.chain.primaries + gear * self.gear_size + column)
     }
 
-    /// What each node of each gear stores, as a share of the dataset.
+    /// The store of each node of each gear, as a share of the dataset.
     fn gear_shares(self) -> Vec<f64> {
         let (primaries, size) = (f64::from(self.chain.primaries), f64::from(self.gear_size));
         let wanted = f64::from(self.chain.replicas - 1) / size;
@@ -105,7 +105,7 @@ impl Grid {
         shares
     }
 
-    /// What each node stores, as a share of the dataset.
+    /// The store of each node, as a share of the dataset.
     #[must_use]
     pub fn shares(self) -> Vec<f64> {
         let primary = 1.0 / f64::from(self.chain.primaries);

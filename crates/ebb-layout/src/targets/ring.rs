@@ -16,7 +16,7 @@ pub fn halving(nodes: u32, replicas: u32, first: u32) -> Vec<u32> {
     })
 }
 
-/// Places at equal distances: what blocks have whose number of copies seldom changes.
+/// Places at equal distances: for blocks whose number of copies seldom changes.
 #[must_use]
 pub fn evenly(nodes: u32, replicas: u32, first: u32) -> Vec<u32> {
     places(nodes, replicas, first, |copy| f64::from(copy) / f64::from(replicas))

@@ -1,7 +1,7 @@
 //! The simple policy: one copy on the primaries, the others even over all other nodes (Rabbit, Sec. 2.1).
 //!
-//! It is what the equal-work layout is compared with: between the primaries and a third of the nodes, the others hold
-//! too little to do an equal part of the work. The text's `B (r-1)/(N-p) < B/N` must read `>`.
+//! The equal-work layout is compared with it: between the primaries and a third of the nodes, the others hold too
+//! little to do an equal part of the work. The text's `B (r-1)/(N-p) < B/N` must read `>`.
 
 use ebb_types::Result;
 
@@ -16,7 +16,7 @@ pub fn targets(chain: Chain, blocks: u64) -> Result<Targets> {
     Ok(Targets::from_totals(chain, blocks, &totals))
 }
 
-/// What each node stores, as a share of the dataset.
+/// The store of each node, as a share of the dataset.
 #[must_use]
 pub fn shares(chain: Chain) -> Vec<f64> {
     let (nodes, primaries) = (index(chain.nodes), index(chain.primaries));

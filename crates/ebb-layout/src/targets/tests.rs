@@ -73,7 +73,7 @@ fn shapes() -> impl Strategy<Value = (Chain, u64)> {
     })
 }
 
-/// What every layout owes.
+/// The conditions of every layout.
 fn check(chain: Chain, blocks: u64, targets: &Targets) {
     assert_eq!(targets.copies(), chain.replicas() as usize);
     for copy in 0..targets.copies() {

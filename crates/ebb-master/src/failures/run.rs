@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_runtime::Plant;
-use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
+use ebb_types::{DatasetId, Incarnation, InodeId, MetablockId, NodeId, VolumeId};
 
 use super::{Census, Counting, DatasetFacts, Facts, VolumeFacts};
 use crate::chains;
@@ -94,8 +94,9 @@ fn facts(view: &ClusterView<'_>) -> Facts {
         let id = NodeId::new(node.id);
         let serves = !view.is_off(id);
         for volume in &node.volumes {
-            let is_there = !registry.is_missed(id) && !registry.is_poisoned(id, ebb_types::VolumeId::new(volume.id));
-            volumes.insert(volume.id, VolumeFacts { incarnation: volume.incarnation, is_there, serves });
+            let (volume_id, incarnation) = (VolumeId::new(volume.id), Incarnation::new(volume.incarnation));
+            let is_there = !registry.is_missed(id) && !registry.is_poisoned(id, volume_id);
+            volumes.insert(volume_id, VolumeFacts { incarnation, is_there, serves });
         }
     }
     let of = |dataset: &ebb_wire::pb::Dataset| {

@@ -13,7 +13,7 @@ fn member(node: u64) -> pb::Member {
 fn facts() -> Facts {
     let order = (1..=8).map(NodeId::new).collect();
     let chain = ChainView::new(LayoutKind::Geared, order, 2, 2, 2).unwrap();
-    let volume = |node: u64| (node * 10, VolumeFacts { incarnation: 1, is_there: true, serves: true });
+    let volume = |node: u64| (VolumeId::new(node * 10), VolumeFacts { incarnation: Incarnation::new(1), is_there: true, serves: true });
     Facts {
         volumes: (1..=8).map(volume).collect(),
         damaged: BTreeSet::new(),
@@ -43,9 +43,9 @@ fn what_is_wrong_is_counted_by_what_it_takes_from_whom() {
     let sets: [(DatasetId, &[pb::Member]); 3] =
         [(CHAIN, &[member(1), member(3)]), (CHAIN, &[member(2), member(4)]), (ANYWHERE, &[member(1), member(8)])];
     assert_eq!(census(&facts, &sets), Census::default());
-    facts.volumes.get_mut(&10).unwrap().is_there = false;
+    facts.volumes.get_mut(&VolumeId::new(10)).unwrap().is_there = false;
     assert_eq!(census(&facts, &sets), Census { unreachable: 0, short: 2, misplaced: 1 });
-    facts.volumes.get_mut(&30).unwrap().serves = false;
+    facts.volumes.get_mut(&VolumeId::new(30)).unwrap().serves = false;
     assert_eq!(census(&facts, &sets).unreachable, 1, "the other copy is on a node that is switched off");
     let elsewhere: [(DatasetId, &[pb::Member]); 2] =
         [(CHAIN, &[member(2), member(3)]), (ANYWHERE, &[member(2), member(8)])];
@@ -54,7 +54,7 @@ fn what_is_wrong_is_counted_by_what_it_takes_from_whom() {
         Census { unreachable: 0, short: 0, misplaced: 1 },
         "another primary's column"
     );
-    facts.volumes.get_mut(&40).unwrap().incarnation = 2;
+    facts.volumes.get_mut(&VolumeId::new(40)).unwrap().incarnation = Incarnation::new(2);
     facts.damaged.insert((MetablockId::new(3), ebb_types::VolumeId::new(80)));
     assert_eq!(census(&facts, &sets).short, 3, "another life, and a damaged replica");
     let guest = pb::Member { home: 4, ..member(6) };

@@ -1,4 +1,4 @@
-//! What makes a node gray, what does not, and the way back.
+//! The causes of a gray node, and its return.
 
 use super::*;
 
@@ -14,11 +14,11 @@ fn node(number: u64) -> NodeId {
     NodeId::new(number)
 }
 
-/// Six nodes that tell of their disks every second, and are judged twice as often.
+/// Six nodes that report their disks every second, and are assessed twice as often.
 struct Bench {
     gray: Gray,
     standings: BTreeMap<NodeId, Standing>,
-    /// Of each node's commits, in milliseconds; 0: it has none.
+    /// Time of each node's commits, in milliseconds; 0 means that it has none.
     took: [u64; 6],
     working: [bool; 6],
     now: u64,
@@ -51,7 +51,7 @@ impl Bench {
         self.gray.slowest_first().into_iter().map(NodeId::raw).collect()
     }
 
-    /// A client finds these slow, and these not.
+    /// Records that a client finds some nodes slow, and some well.
     fn say(&mut self, session: SessionId, slow: &[u64], well: &[u64]) {
         let slow: Vec<_> =
             slow.iter().map(|node| pb::SlowNode { node: *node, took_us: 210_000, peers_us: 2000 }).collect();

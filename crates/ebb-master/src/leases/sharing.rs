@@ -70,6 +70,15 @@ impl Proxy {
     }
 }
 
+/// Whether a file has a name, by which a proxy could open it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Name {
+    /// It has one.
+    Present,
+    /// All its names were removed.
+    Gone,
+}
+
 /// The proxies, and the turns on files. A hash of the file's id chooses among the proxies. A file stays with its proxy
 /// until that gives it back, even if other proxies come or go.
 #[derive(Debug)]
@@ -176,7 +185,7 @@ impl Sharing {
         session: SessionId,
         inode: InodeId,
         holder: Option<SessionId>,
-        has_name: bool,
+        name: Name,
         now: Moment,
     ) -> Option<&Proxy> {
         // A proxy takes the lease itself when a client is sent to it, even from another proxy that had the file before.
@@ -188,7 +197,7 @@ impl Sharing {
         }
         let wanted = self.files.get(&inode).and_then(|turns| turns.wanted);
         // A proxy cannot open a file that has no name.
-        let is_wanted = has_name && wanted.is_some_and(|wanted| now.since(wanted) < self.rule.patience);
+        let is_wanted = name == Name::Present && wanted.is_some_and(|wanted| now.since(wanted) < self.rule.patience);
         if is_wanted { self.chosen(inode) } else { None }
     }
 
@@ -226,13 +235,13 @@ mod tests {
     fn a_file_is_shared_after_enough_turns_and_no_sooner() {
         let mut sharing = sharing();
         assert!((0..3).all(|turn| !sharing.on_turn(ONE, FILE, at(turn * 100))));
-        assert_eq!(sharing.leads(ONE, FILE, None, true, at(300)), None);
+        assert_eq!(sharing.leads(ONE, FILE, None, Name::Present, at(300)), None);
         assert!(sharing.on_turn(ONE, FILE, at(400)));
-        assert_eq!(sharing.leads(ONE, FILE, None, true, at(400)).map(|proxy| proxy.boot), Some(3));
-        assert_eq!(sharing.leads(PROXY, FILE, None, true, at(400)), None, "the proxy itself takes the lease");
-        assert_eq!(sharing.leads(ONE, FILE, None, false, at(400)), None, "what has no name cannot be opened anew");
+        assert_eq!(sharing.leads(ONE, FILE, None, Name::Present, at(400)).map(|proxy| proxy.boot), Some(3));
+        assert_eq!(sharing.leads(PROXY, FILE, None, Name::Present, at(400)), None, "the proxy itself takes the lease");
+        assert_eq!(sharing.leads(ONE, FILE, None, Name::Gone, at(400)), None, "what has no name cannot be opened anew");
         assert_eq!(
-            sharing.leads(ONE, FILE, None, true, at(6000)),
+            sharing.leads(ONE, FILE, None, Name::Present, at(6000)),
             None,
             "a proxy that does not come is not waited for"
         );
@@ -249,12 +258,15 @@ mod tests {
         let mut sharing = sharing();
         assert_eq!((0..4).filter(|turn| sharing.on_turn(ONE, FILE, at(*turn))).count(), 1);
         sharing.on_lease(ONE, FILE);
-        assert!(sharing.leads(ONE, FILE, None, true, at(10)).is_some(), "one that was before it in the queue");
+        assert!(sharing.leads(ONE, FILE, None, Name::Present, at(10)).is_some(), "one that was before it in the queue");
         sharing.on_lease(PROXY, FILE);
-        assert!(sharing.leads(ONE, FILE, Some(PROXY), true, at(100_000)).is_some());
-        assert!(sharing.leads(ONE, FILE, None, true, at(10)).is_none());
+        assert!(sharing.leads(ONE, FILE, Some(PROXY), Name::Present, at(100_000)).is_some());
+        assert!(sharing.leads(ONE, FILE, None, Name::Present, at(10)).is_none());
         sharing.drop_session(PROXY);
-        assert!(sharing.leads(ONE, FILE, Some(PROXY), true, at(10)).is_none(), "its lease is recalled, or recovered");
+        assert!(
+            sharing.leads(ONE, FILE, Some(PROXY), Name::Present, at(10)).is_none(),
+            "its lease is recalled, or recovered"
+        );
     }
 
     #[test]
@@ -263,10 +275,10 @@ mod tests {
         assert!((0..9).all(|turn| !alone.on_turn(ONE, FILE, at(turn))));
         let mut sharing = sharing();
         assert!(!sharing.on_proxy(proxy("proxy", ONE, "p:2", 4)));
-        assert!(sharing.leads(ONE, FILE, Some(PROXY), true, at(0)).is_some());
+        assert!(sharing.leads(ONE, FILE, Some(PROXY), Name::Present, at(0)).is_some());
         assert!(sharing.on_proxy(proxy("proxy", ONE, "p:1", 4)));
         assert!(
-            sharing.leads(PROXY, FILE, Some(ONE), true, at(0)).is_some(),
+            sharing.leads(PROXY, FILE, Some(ONE), Name::Present, at(0)).is_some(),
             "at the same address is the next process"
         );
         assert!(!sharing.on_proxy(proxy("proxy", ONE, "p:1", 4)), "it is known");
@@ -278,7 +290,7 @@ mod tests {
         for turn in 0..4 {
             sharing.on_turn(ONE, inode, at(turn));
         }
-        sharing.leads(ONE, inode, None, true, at(10)).unwrap().name.clone()
+        sharing.leads(ONE, inode, None, Name::Present, at(10)).unwrap().name.clone()
     }
 
     #[test]
@@ -291,17 +303,21 @@ mod tests {
         assert!((16..48).contains(&own), "{own} of 64");
         // Whoever has it, has it, though the hash names another.
         for file in &files {
-            let held = sharing.leads(ONE, *file, Some(SECOND), true, at(10)).unwrap();
+            let held = sharing.leads(ONE, *file, Some(SECOND), Name::Present, at(10)).unwrap();
             assert_eq!(held.name, "second");
         }
-        assert_eq!(sharing.leads(PROXY, files[0], Some(SECOND), true, at(10)), None, "a proxy competes");
+        assert_eq!(sharing.leads(PROXY, files[0], Some(SECOND), Name::Present, at(10)), None, "a proxy competes");
         assert!(!sharing.on_turn(PROXY, files[0], at(11)), "and its wish is no turn");
         // With one gone its files go to the other, and the others stay.
         assert!(sharing.drop_session(SECOND) && !sharing.drop_session(ONE));
-        assert!(files.iter().all(|file| sharing.leads(ONE, *file, None, true, at(20)).unwrap().name == "proxy"));
+        assert!(
+            files.iter().all(|file| sharing.leads(ONE, *file, None, Name::Present, at(20)).unwrap().name == "proxy")
+        );
         assert!(sharing.on_proxy(proxy("second", ONE, "p:9", 8)), "another process of the name, elsewhere");
-        let after: Vec<String> =
-            files.iter().map(|file| sharing.leads(CLIENT, *file, None, true, at(20)).unwrap().name.clone()).collect();
+        let after: Vec<String> = files
+            .iter()
+            .map(|file| sharing.leads(CLIENT, *file, None, Name::Present, at(20)).unwrap().name.clone())
+            .collect();
         assert_eq!(before, after, "files go by the name");
     }
 
@@ -316,10 +332,10 @@ mod tests {
             (0..64).all(|file| wanted_by(&mut sharing, InodeId::new(file)) == "proxy"),
             "it said so, late words or not"
         );
-        assert_eq!(sharing.leads(ONE, FILE, Some(SECOND), true, at(10)).unwrap().name, "second");
+        assert_eq!(sharing.leads(ONE, FILE, Some(SECOND), Name::Present, at(10)).unwrap().name, "second");
         sharing.on_proxy(Proxy { is_leaving: true, ..proxy("proxy", PROXY, "p:1", 3) });
         assert!((0..9).all(|turn| !sharing.on_turn(ONE, FILE, at(turn))), "no proxy stays");
-        assert_eq!(sharing.leads(ONE, InodeId::new(3), None, true, at(10)), None);
+        assert_eq!(sharing.leads(ONE, InodeId::new(3), None, Name::Present, at(10)), None);
         sharing.on_proxy(Proxy { boot: 8, session: CLIENT, ..second });
         assert_eq!(wanted_by(&mut sharing, FILE), "second", "the next process of that name");
     }

@@ -150,6 +150,8 @@ impl Watches {
             self.next_number = self.next_number.wrapping_add(1);
             watcher.forgetting.insert(self.next_number, Request::new(Scope::One(inode)));
         }
+        // I-27: the change waits for the sessions that forget, so no other session may still watch.
+        assert!(Watched::others(&watched.keepers, by).next().is_none(), "{inode} has a watcher that was not asked");
         asked
     }
 

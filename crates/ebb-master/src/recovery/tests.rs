@@ -20,9 +20,9 @@ fn case(committed: Version, answers: &[Option<Version>]) -> Case {
     Case { record, answers, trim: None }
 }
 
-/// Every combination of three members' answers with every committed version. The holder acknowledged a write only
-/// when all members had synced it, so whatever it acknowledged is at most the lowest of the members' versions; and it
-/// committed nothing above that. Where an outcome is reached, nothing acknowledged may be lost.
+/// Tests every combination of three members' answers and a committed version. The holder acknowledged a write only when
+/// all members had synced it, so it acknowledged at most the lowest of the members' versions, and committed nothing
+/// above that. Whatever the decision, no acknowledged write may be lost.
 #[test]
 fn nothing_acknowledged_is_lost_in_any_small_case() {
     let versions = [Version::ZERO, version(1, 1), version(1, 2), version(2, 0), version(2, 1)];

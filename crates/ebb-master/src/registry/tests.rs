@@ -160,7 +160,7 @@ fn placement_sees_who_may_take_replicas() {
         |registry: &Registry, draining, patience, now| usable_if(registry, draining, patience, now, Rest::None);
     assert!(usable(&registry, false, Patience::Prompt, at(2)));
     assert!(usable_if(&registry, false, Patience::Prompt, at(6), Rest::Blinks), "it sleeps, and wakes by itself");
-    // Switched off: a home, whether or not it has told this process anything.
+    // A node that is switched off is a home, whether or not it has reported to this process.
     for (of, free) in [(&registry, 600), (&self::registry(), super::UNREPORTED_FREE_BYTES)] {
         let nodes = [record(1, vec![volume(1)], false)];
         let view = of.view(nodes.iter(), Patience::Prompt, &Reservations::default(), at(90), |_| Rest::Off);

@@ -40,5 +40,7 @@ pub fn choose_reserved(offer: &Offer) -> Result<u64, Short> {
     }
     // There is plenty if many writers could take as much before the reported free space catches up.
     let extra = if most / 16 >= wanted { wanted } else { offer.step.min(wanted).min(most) };
+    // I-35: neither a volume nor a quota may promise more than it has.
+    assert!(extra <= most, "{extra} bytes would be promised, and {most} are there");
     Ok(offer.have + extra)
 }

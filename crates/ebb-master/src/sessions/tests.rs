@@ -72,7 +72,7 @@ fn a_recall_is_repeated_until_it_is_dealt_with() {
     assert!(!poll(&mut sessions, S1, at(500)).0, "it was told a moment ago");
     assert_eq!(sessions.next_repeat(S1), Some(at(1100)));
     assert!(poll(&mut sessions, S1, at(1100)).0);
-    // One who must keep less is told at once.
+    // A recall that leaves less goes out at once.
     sessions.recall(S1, FILE, Mode::None);
     assert_eq!(poll(&mut sessions, S1, at(1200)).1.recalls[0].keep, Mode::None.raw());
     sessions.recall(S1, FILE, Mode::Read);

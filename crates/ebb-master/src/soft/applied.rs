@@ -192,6 +192,7 @@ fn on_client(machine: &Machine, soft: &mut Soft, client: &pb::ClientCommand, rep
         {
             soft.leases.add_open(session, InodeId::new(attr.inode), 0);
         }
+        // I-12: a repeated request is answered again, but must not drop a grant that came after the first one.
         (Some(MetaOp::SetLock(set)), _) if is_new => {
             if let Some(lock) = &set.lock {
                 soft.sessions.forget_lock(session, InodeId::new(set.inode), lock.owner, lock.flock);

@@ -1,5 +1,5 @@
-//! The master's disk loses or changes what it had synced. The names have one copy as long as there is one master, so that
-//! nothing brings them back; but what is gone is noticed: the master refuses to start, or has everything all the same.
+//! The master's disk loses or changes synced bytes. The names have only one copy, so nothing restores them. But the
+//! loss is noticed: the master refuses to start, or has everything all the same.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use ebb_types::{Error, ErrorKind};
 use super::harness::{Cluster, TestClient, options, with_cluster};
 use crate::Master;
 
-/// What was acknowledged, and the disk that has all of it, at rest.
+/// Acknowledged names, and a disk that has all of them, at rest.
 struct Scene {
     cluster: Cluster,
     client: TestClient,
@@ -34,7 +34,8 @@ impl Scene {
         Self { cluster, client, names, disk }
     }
 
-    /// The disk as it was, changed by `change`; then the master starts on it. True: it serves, and has everything.
+    /// Applies `change` to the disk, and starts the master on it. Returns whether it serves; it must then have
+    /// everything.
     async fn try_with(&mut self, what: &str, change: impl AsyncFnOnce(&Cluster)) -> bool {
         self.cluster.process.kill();
         self.cluster.process.restore_disk(&self.disk, |_| true);
@@ -73,7 +74,7 @@ impl Scene {
     }
 }
 
-/// A refusal says where, and what to do.
+/// Checks that a refusal names the file and a remedy.
 fn check_refusal(what: &str, error: &Error) {
     let text = error.to_string();
     assert!(matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid), "{what}: {text}");
@@ -82,7 +83,7 @@ fn check_refusal(what: &str, error: &Error) {
     assert!(advice.iter().any(|words| text.contains(words)), "{what}: what to do? {text}");
 }
 
-/// A place in a file that holds something, drawn.
+/// A random place in a file with content.
 fn place(cluster: &Cluster, path: &Path, dice: &mut Dice) -> u64 {
     let bytes = cluster.process.disk_content(path).unwrap();
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
@@ -132,8 +133,8 @@ fn the_loss_of_any_file_is_refused_or_harmless() {
     });
 }
 
-/// Goal: a write that the disk puts elsewhere, and with which it destroys what lies there, is noticed. Method: one write to the
-/// log or to a checkpoint goes astray while names are made; then the process is killed, or the power fails.
+/// Goal: a misdirected write, which destroys the bytes at its wrong place, is noticed. Method: one write to the log or
+/// to a checkpoint goes to a wrong place while names are made; then the process is killed, or the power fails.
 #[test]
 fn a_misdirected_write_is_refused_or_harmless() {
     let (mut served, mut refused) = (0, 0);

@@ -1,4 +1,4 @@
-//! What was acknowledged survives; what is repeated is answered.
+//! Acknowledged changes survive, and repeated requests get the earlier answer.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ fn a_repeated_request_is_answered_after_a_restart_and_not_redone() {
     });
 }
 
-/// Goal: everything that was acknowledged before the power failed is there after the restart, however the unsynced
-/// part of the disk was torn. Method: four callers create files until the crash, for many seeds and moments; several
-/// checkpoints and segments lie behind by then.
+/// Goal: everything that was acknowledged before a power failure is there after the restart, however the unsynced part
+/// of the disk was torn. Method: four callers create files until the crash, for many seeds and moments. By then there
+/// are several checkpoints and segments.
 #[test]
 fn no_crash_loses_what_was_acknowledged() {
     let acknowledged = std::sync::atomic::AtomicUsize::new(0);
@@ -87,8 +87,8 @@ fn a_restart_reads_the_newest_checkpoint_and_the_log_behind_it() {
     });
 }
 
-/// Goal: a damaged newest checkpoint costs nothing as long as the older one and the log hold everything, and stops the
-/// master where they do not. Method: files until there are two checkpoints; one is damaged, then both.
+/// Goal: a damaged newest checkpoint costs nothing as long as the older one and the log have everything. Otherwise it
+/// stops the master. Method: files until there are two checkpoints; one is damaged, then both.
 #[test]
 fn a_damaged_checkpoint_is_made_good_by_the_older_one_and_the_log() {
     with_cluster(9, 3, |mut cluster| async move {
@@ -128,8 +128,8 @@ async fn damage_newest(cluster: &Cluster) {
     file.sync_data().await.unwrap();
 }
 
-/// Goal: a full disk at the master refuses growth with `NoSpace` and nothing else: reading and removing go on, nothing
-/// panics, and all goes on when there is room. Method: everything but a little of the disk is taken by something else.
+/// Goal: a full disk at the master refuses growth with `NoSpace` and nothing else. Reading and removing work, nothing
+/// panics, and everything works again when there is room. Method: a foreign file takes nearly the whole disk.
 #[test]
 fn a_full_disk_at_the_master_stops_growth_alone_and_only_while_it_is_full() {
     with_cluster(10, 3, |mut cluster| async move {
@@ -226,8 +226,9 @@ fn malformed_and_foreign_requests_are_refused_with_a_reason() {
     });
 }
 
-/// Goal: what a failed sync has left in the page cache is on the disk before it is believed. Method: the sync of a change
-/// fails; the process is killed and started again, and so reads the cache; a change is acknowledged; the power fails.
+/// Goal: bytes that a failed sync has left in the page cache are synced before they are believed. Method: the sync of a
+/// change fails. The process is killed and started again, and so reads the cache. A change is acknowledged, and the
+/// power fails.
 #[test]
 fn what_a_failed_sync_left_in_the_cache_is_synced_before_it_is_believed() {
     for seed in 0..12 {

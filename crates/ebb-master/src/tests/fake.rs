@@ -20,7 +20,7 @@ pub(crate) struct Replica {
     pub life: u64,
 }
 
-/// What its one volume holds, and what it was asked.
+/// Content of its one volume, and the calls that it got.
 #[derive(Default)]
 pub(crate) struct Held {
     pub node: u64,
@@ -31,16 +31,16 @@ pub(crate) struct Held {
     /// Replicas made so far.
     pub lives: u64,
     pub pulls: u64,
-    /// Bytes per second that copies were to keep under.
+    /// Rate limits of the copies, in bytes per second.
     pub pull_rates: Vec<u64>,
     pub corrupt_news: Vec<u64>,
     pub poisoned: bool,
     pub strays: Vec<u64>,
-    /// The next heartbeat is followed by another report.
+    /// Whether the next heartbeat is followed by another report.
     pub report_again: bool,
-    /// So many stamps are not answered as a node that is there would.
+    /// Number of stamps to which the node does not answer.
     pub silent_stamps: u32,
-    /// Taken by something else.
+    /// Bytes taken by something else.
     pub ballast_bytes: u64,
 }
 
@@ -57,7 +57,7 @@ impl Fake {
         Self { held: Arc::default(), host: host.to_owned(), rack: rack.to_owned() }
     }
 
-    /// Starts it: serves, registers, reports, and goes on telling that it lives.
+    /// Starts the node: it serves, registers, reports and sends heartbeats.
     pub(crate) async fn start(&self, runtime: &Runtime, ip: &str, identity: Identity, master: String) {
         let identity = Identity { host: HostName::new(self.host.clone()), role: "block".into(), ..identity };
         let counters = Counters::default();
@@ -218,7 +218,7 @@ impl FakeService {
         Ok(Answer::new(&pb::PromiseEpochReply { replicas }))
     }
 
-    /// Asks the source by its description: it has no bytes to send.
+    /// Copies a replica by the source's description, because it has no bytes.
     async fn pull(&self, call: pb::PullReplica) -> Result<Answer> {
         let source = call.source.clone().unwrap_or_default();
         let name = pb::ReplicaName {

@@ -1,4 +1,4 @@
-//! Copies away from home: where they lie while nodes are switched off by the plan, and how they come home.
+//! Copies away from home: their places while a plan switches nodes off, and their way home.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use pb::meta_op::Op;
 
 use super::harness::{Cluster, DEADLINE, TestClient, unlink, with_cluster};
 
-/// Publishes a plan that begins in a while: these nodes off, all others on.
+/// Publishes a plan that starts in a while, with these nodes off and all others on.
 async fn plan(cluster: &Cluster, version: u64, off: &[u64], in_ms: u64) {
     let now_ms = ebb_power::wall_ms(cluster.process.runtime().wall());
     let duty = |node: u64| if off.contains(&node) { Duty::Off } else { Duty::On };
@@ -39,13 +39,13 @@ async fn describe(cluster: &Cluster, dataset: &pb::Dataset) -> pb::DescribeDatas
     cluster.channel().0.call(&pb::DescribeDataset { dataset: dataset.id }, DEADLINE).await.unwrap()
 }
 
-/// A power client that has woken whom the plans wake is there.
+/// Acts as a power client that has woken all nodes by plan.
 async fn watch_power(cluster: &Cluster) {
     let watch = pb::WatchPower { version: 0, wait_ms: 0, kept_ms: 3_600_000 };
     cluster.channel().0.call(&watch, DEADLINE).await.unwrap();
 }
 
-/// Goal: the power manager hears that somebody follows a plan that this log does not know, and nothing where all is well.
+/// Goal: the power manager learns of a process that follows a plan unknown to this log, and of none if there is none.
 #[test]
 fn a_plan_that_the_log_does_not_know_is_told() {
     with_cluster(34, 2, |cluster| async move {
@@ -65,7 +65,7 @@ fn a_plan_that_the_log_does_not_know_is_told() {
     });
 }
 
-/// With a power client all the time.
+/// Waits until every copy is at home, with a power client that is present all the time.
 async fn until_home(cluster: &Cluster, dataset: &pb::Dataset) {
     for _ in 0..300 {
         watch_power(cluster).await;
@@ -83,8 +83,8 @@ fn assert_near(found: &pb::DescribeDatasetReply) {
     }
 }
 
-/// Goal: what is written under low power keeps to the targets of full power. Method: half of a chain is off while files are
-/// written; the master dies; all are on again.
+/// Goal: metablocks that are written under low power keep to the targets of full power. Method: half of a chain is off
+/// while files are written; the master dies; all nodes are on again.
 #[test]
 fn what_is_written_while_homes_are_off_comes_home_when_they_are_on() {
     with_cluster(81, 6, |mut cluster| async move {
@@ -113,7 +113,7 @@ fn what_is_written_while_homes_are_off_comes_home_when_they_are_on() {
         cluster.until("safe start", |status| status.safe_start).await;
         cluster.world.sleep(Duration::from_secs(20)).await;
         assert_eq!(describe(&cluster, &dataset).await.away, found.away, "homes are off");
-        // Who has not told anything to this master is a home all the same.
+        // A node that has not reported to this master is a home all the same.
         let client = cluster.client().await;
         files.push(client.written_in(&cluster, dataset.root_inode, "late", 1000).await);
 
@@ -132,8 +132,8 @@ fn what_is_written_while_homes_are_off_comes_home_when_they_are_on() {
     });
 }
 
-/// Goal: a master that starts under low power goes on with its work on the nodes that are on. Method: half of a chain is off,
-/// and has no power; files are written; the master dies; a file is removed, and one of the nodes is on again.
+/// Goal: a master that starts under low power continues its work on the nodes that are on. Method: half of a chain is
+/// off, without power. Files are written, and the master dies. A file is removed, and one of the nodes is on again.
 #[test]
 fn a_master_that_starts_while_nodes_are_off_does_not_wait_for_them() {
     with_cluster(85, 6, |mut cluster| async move {
@@ -182,8 +182,8 @@ fn unheard(node: &pb::Node) -> bool {
     node.state() == pb::NodeState::NodeUnknown
 }
 
-/// Goal: what lies on nodes that are off is neither missed nor offered for removal. Method: a check of a file of which one
-/// copy sleeps, then all; the nodes have no power.
+/// Goal: copies on nodes that are off are neither missed nor offered for removal. Method: checks of a file of which
+/// first one copy sleeps, then all; the nodes have no power.
 #[test]
 fn a_check_does_not_miss_what_sleeps() {
     with_cluster(86, 5, |cluster| async move {
@@ -201,8 +201,8 @@ fn a_check_does_not_miss_what_sleeps() {
     });
 }
 
-/// Goal: a member that is switched off is replaced by a guest, and a guest whose host is switched off by another one with the
-/// same home, or goes home before. Method: what a holder asks for, under one plan after the other.
+/// Goal: a guest replaces a member that is switched off. If the guest's host is switched off, another guest with the
+/// same home replaces it, or it goes home before. Method: the requests of a holder, under one plan after the other.
 #[test]
 fn replacements_of_who_is_off_keep_the_home() {
     with_cluster(82, 5, |cluster| async move {
@@ -244,7 +244,7 @@ fn replacements_of_who_is_off_keep_the_home() {
         assert_eq!((next.home, next.node != guest.node), (second.node, true));
         client.mutate(change(block.generation + 1, vec![primary, next])).await.unwrap();
 
-        // With its home on, what replaces it goes there, once what the home had is found to be gone.
+        // With its home on, the replacement goes there, once the home's replica is found to be gone.
         plan(&cluster, 3, &[next.node], 0).await;
         cluster.world.sleep(Duration::from_secs(3)).await;
         let call = choose(vec![primary], vec![primary.node, next.node]);
@@ -253,7 +253,7 @@ fn replacements_of_who_is_off_keep_the_home() {
     });
 }
 
-/// A second copy's place is taken within the second copies' run, not by another primary.
+/// A second copy's place is filled within the run of second copies, not by another primary.
 #[test]
 fn who_failed_is_replaced_within_its_run() {
     with_cluster(85, 6, |cluster| async move {
@@ -301,9 +301,9 @@ fn a_guest_whose_home_is_lost_becomes_a_member() {
     });
 }
 
-/// Goal: a set that lacks a copy gets it, though all nodes that are left are its members or its guests' homes, and the homes have
-/// what they had before they were switched off. Method: two of three members are replaced by guests while they are off, and the
-/// third dies when they are on again.
+/// Goal: a set that lacks a copy gets it, even if all remaining nodes are its members or its guests' homes, and the
+/// homes have replicas from before they were switched off. Method: guests replace two of three members while these are
+/// off, and the third member dies when they are on again.
 #[test]
 fn guests_go_home_also_while_their_set_lacks_a_copy() {
     with_cluster(86, 5, |cluster| async move {
@@ -353,7 +353,8 @@ fn guests_go_home_also_while_their_set_lacks_a_copy() {
     });
 }
 
-/// Goal: what must go before its host sleeps goes in time, and to nobody who sleeps then, too. Method: announced plans.
+/// Goal: a guest whose host is about to sleep goes home in time, but not to a home that is about to sleep too. Method:
+/// announced plans.
 #[test]
 fn guests_go_home_before_their_hosts_are_switched_off() {
     with_cluster(84, 5, |cluster| async move {
@@ -366,7 +367,7 @@ fn guests_go_home_before_their_hosts_are_switched_off() {
         }
         let before = describe(&cluster, &dataset).await;
         assert!(!before.away.is_empty());
-        // Homes are on for a while: nothing goes to who is about to be off again.
+        // Homes are on for a while. No guest goes to a home that is about to be off again.
         plan(&cluster, 2, &[], 0).await;
         plan(&cluster, 3, &homes, 15_000).await;
         cluster.world.sleep(Duration::from_secs(20)).await;

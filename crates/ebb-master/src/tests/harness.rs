@@ -39,7 +39,7 @@ pub(crate) fn with_cluster<F: Future<Output = ()>>(seed: u64, nodes: usize, test
     with_planted(None, seed, nodes, test);
 }
 
-/// The same with a mistake planted, or none; what the test returns.
+/// Runs a test with or without a planted mistake, and returns its result.
 pub(crate) fn with_planted<F: Future>(
     plant: Option<Plant>,
     seed: u64,
@@ -82,7 +82,7 @@ impl Cluster {
         self.master = Some(Master::start(runtime, options).await.unwrap());
     }
 
-    /// Power fails at the master and comes back.
+    /// Lets the power fail at the master, and come back.
     pub(crate) async fn crash_master(&mut self) {
         self.process.crash();
         self.master = None;
@@ -126,7 +126,7 @@ impl Cluster {
         TestClient { channel, runtime, session: reply.session, next, node_map_version }
     }
 
-    /// A session that is kept alive by itself, and deals with no recall.
+    /// A session that stays alive by itself, and answers no recall.
     pub(crate) async fn watcher(&self) -> TestClient {
         let client = self.client().await;
         let (channel, runtime) = (client.channel.clone(), client.runtime.clone());
@@ -146,7 +146,7 @@ impl Cluster {
         self.channel().0.call(&pb::ClusterStatus {}, DEADLINE).await.unwrap()
     }
 
-    /// Waits, for at most two minutes of virtual time, until the master's state is so.
+    /// Waits, for at most two minutes of virtual time, until the master's state passes a test.
     pub(crate) async fn until(&self, what: &str, test: impl Fn(&pb::ClusterStatusReply) -> bool) {
         let (channel, _) = self.channel();
         for _ in 0..600 {
@@ -160,7 +160,7 @@ impl Cluster {
         panic!("{what} did not come about: {:?}", self.status().await);
     }
 
-    /// Waits until something outside the master is so.
+    /// Waits until a test outside the master passes.
     pub(crate) async fn until_seen(&self, what: &str, test: impl Fn() -> bool) {
         for _ in 0..600 {
             if test() {
@@ -180,7 +180,7 @@ impl Cluster {
     }
 }
 
-/// A session that does exactly what a test tells it.
+/// A session that is driven entirely by the test.
 pub(crate) struct TestClient {
     pub channel: Channel,
     pub runtime: ebb_runtime::Runtime,
@@ -202,7 +202,7 @@ impl TestClient {
         self.channel.call(&request, DEADLINE).await
     }
 
-    /// A query whose answer is going to be kept.
+    /// A query whose reply may be cached.
     pub(crate) async fn keep(&self, op: Op) -> pb::MetaReply {
         let request = pb::MetaRequest {
             session: self.session,
@@ -213,7 +213,7 @@ impl TestClient {
         self.channel.call(&request, DEADLINE).await.unwrap()
     }
 
-    /// Polls until something is to be forgotten.
+    /// Polls until there is a request to forget an inode.
     pub(crate) async fn next_forgetting(&self) -> pb::Forgetting {
         for _ in 0..200 {
             if let Some(told) = self.poll(Vec::new()).await.unwrap().forget.first() {
@@ -221,7 +221,7 @@ impl TestClient {
             }
             self.runtime.sleep(Duration::from_millis(100)).await;
         }
-        panic!("session {} was told to forget nothing", self.session);
+        panic!("session {} got no request to forget an inode", self.session);
     }
 
     pub(crate) async fn forgotten(&self, numbers: Vec<u64>) {
@@ -296,7 +296,7 @@ impl TestClient {
         self.channel.call(&acquire, DEADLINE).await
     }
 
-    /// Commits what was written to a file's first metablock, and gives the lease back if told so.
+    /// Commits a write to a file's first metablock, and gives the lease back if asked to.
     pub(crate) async fn commit(
         &self,
         attr: &pb::Attr,
@@ -323,12 +323,12 @@ impl TestClient {
             .unwrap();
     }
 
-    /// A file of one metablock, written by all its members and committed; the lease is given back.
+    /// Makes a file of one metablock that all its members have written and that is committed. The lease is given back.
     pub(crate) async fn written_file(&self, cluster: &Cluster, name: &str, length: u64) -> (pb::Attr, pb::Metablock) {
         self.written_in(cluster, 1, name, length).await
     }
 
-    /// The same in a directory.
+    /// Makes such a file in a directory.
     pub(crate) async fn written_in(
         &self,
         cluster: &Cluster,
@@ -363,7 +363,7 @@ pub(crate) fn held(inode: u64, mode: pb::LeaseMode, epoch: u64, size: u64) -> pb
     pb::Held { inode, mode: mode as i32, epoch, size, mtime_ns: 99, ..Default::default() }
 }
 
-/// The answer to a question.
+/// A holder's answer to a question.
 pub(crate) fn answer(recall: &pb::Recall, epoch: u64, size: u64) -> pb::Held {
     pb::Held { question: recall.question, ..held(recall.inode, pb::LeaseMode::LeaseWrite, epoch, size) }
 }

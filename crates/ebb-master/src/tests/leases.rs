@@ -1,4 +1,4 @@
-//! Leases, recalls, stat of held files, reclaiming and reaping, over real calls.
+//! Leases, recalls, `stat` of held files, reclaiming and freeing, over real calls.
 
 use std::time::Duration;
 
@@ -34,14 +34,14 @@ fn a_write_lease_goes_from_hand_to_hand_by_recall() {
         let got = got.unwrap();
         assert_eq!(got.mode, LeaseWrite as i32);
         assert!(got.attr.unwrap().epoch > attr.epoch, "each write lease has its own epoch");
-        // Asking for what one has brings no new epoch.
+        // A request for a lease that the session has brings no new epoch.
         let again = one.acquire(attr.inode, LeaseWrite, true).await.unwrap();
         assert_eq!(again.attr.unwrap().epoch, attr.epoch + 1);
     });
 }
 
-/// An open may ask again for the read lease that is there. It keeps the client from answering the recall, so it must
-/// not queue behind the writer for whom the lease is recalled.
+/// An open may ask again for the read lease that the session has. The client answers the recall only after this, so the
+/// request must not queue behind the writer for which the lease is recalled.
 #[test]
 fn who_reads_already_does_not_queue_behind_a_writer_that_waits_for_it() {
     with_cluster(19, 3, |cluster| async move {
@@ -62,7 +62,7 @@ fn who_reads_already_does_not_queue_behind_a_writer_that_waits_for_it() {
     });
 }
 
-/// A lease of a session that is over would never be given back: nobody could write the file again.
+/// A lease of an ended session would never be given back, and the file could never be written again.
 #[test]
 fn whose_session_ends_while_it_waits_is_granted_nothing() {
     with_cluster(20, 3, |cluster| async move {
@@ -81,8 +81,8 @@ fn whose_session_ends_while_it_waits_is_granted_nothing() {
     });
 }
 
-/// A holder that has committed and released, but not yet answered the recall, may still read from its caches: a
-/// writer must wait for its word.
+/// A holder that has committed and released, but not yet answered the recall, may still read from its caches. A writer
+/// must wait for its answer.
 #[test]
 fn a_released_holder_counts_as_a_reader_until_it_says_otherwise() {
     with_cluster(12, 3, |cluster| async move {
@@ -187,8 +187,9 @@ fn an_unlinked_file_lives_as_long_as_somebody_has_it_open() {
     });
 }
 
-/// The answer that brings a lease may get lost. Then its holder does not know of it when it is asked to give it back, and asks
-/// which it is. It must hear that of a removed file, too: that file's room would stay taken for as long as the session lives.
+/// The answer that brings a lease may get lost. At a recall the holder then does not know the lease, and asks for it.
+/// It must get an answer for a removed file too, or that file's room would stay taken for the whole life of the
+/// session.
 #[test]
 fn the_holder_of_a_removed_file_is_told_what_it_holds_and_gives_it_back() {
     with_cluster(26, 3, |cluster| async move {
@@ -256,7 +257,7 @@ fn a_new_master_gives_no_conflicting_lease_before_all_have_reclaimed() {
         cluster.crash_master().await;
         let started = one.runtime.now();
         let writing = one.acquire(attr.inode, LeaseWrite, false);
-        // The reader is slow to notice; until its time is up nobody may write what it may have cached.
+        // The reader reacts slowly. Until its session ends no other session may write the data that it may cache.
         let reading = async {
             two.runtime.sleep(Duration::from_secs(4)).await;
             let reclaim = pb::Reclaim {
@@ -324,8 +325,8 @@ fn a_session_that_does_not_poll_is_over() {
     });
 }
 
-/// Goal: a file that a session has made and may not have heard of outlives the master's process, though the session cannot name
-/// it; and it is freed when the session says, being asked, that it has it not open.
+/// Goal: a file whose creation a session may not have learned outlives the master's process, although the session
+/// cannot reclaim it. It is freed when the session, on a question, says that it does not have it open.
 #[test]
 fn who_may_not_know_that_it_made_a_file_is_asked_whether_it_has_it_open() {
     with_cluster(19, 3, |mut cluster| async move {
@@ -356,8 +357,8 @@ fn who_may_not_know_that_it_made_a_file_is_asked_whether_it_has_it_open() {
     });
 }
 
-/// Goal: a session that comes to a new process late, and has told it only that it lives, loses nothing that it has open. Method: the
-/// first poll comes just before the time for reclaiming is over, and what is open just after.
+/// Goal: a session that reclaims late from a new process loses no open file. Method: the first poll comes just before
+/// the end of the time for reclaiming, and the reclaim just after it.
 #[test]
 fn who_polls_before_the_time_for_reclaiming_is_over_is_waited_for() {
     with_cluster(23, 3, |mut cluster| async move {
@@ -382,7 +383,7 @@ fn who_polls_before_the_time_for_reclaiming_is_over_is_waited_for() {
     });
 }
 
-/// Goal: an answer to a question takes no lease from who gave it: one that was granted since could be meant.
+/// Goal: an answer to a question takes no lease from the session, because a lease may have been granted since.
 #[test]
 fn a_reader_that_answers_a_question_stays_a_reader() {
     with_cluster(22, 3, |cluster| async move {
@@ -405,7 +406,7 @@ fn a_reader_that_answers_a_question_stays_a_reader() {
     });
 }
 
-/// Goal: an open that came in time is in time, however long the writer of a removed file needs to write back what it has.
+/// Goal: an open that arrives in time stays in time, however long the writer of a removed file needs to flush.
 #[test]
 fn an_open_of_a_removed_file_waits_for_its_writer() {
     with_cluster(24, 3, |cluster| async move {
@@ -427,8 +428,9 @@ fn an_open_of_a_removed_file_waits_for_its_writer() {
     });
 }
 
-/// Goal: nobody finds a removed file empty that was not, whatever process answers. Method: its holder has thrown away what it had
-/// not committed and said so; the process that heard it is gone, and the next one is told of an open that waits since before.
+/// Goal: no later process lets a removed file be opened whose bytes were dropped. Method: its holder has dropped
+/// uncommitted bytes and reported that. The process that heard it is gone, and the next one gets an open that has
+/// waited since before.
 #[test]
 fn a_removed_file_whose_bytes_were_thrown_away_is_opened_from_no_later_process() {
     with_cluster(21, 3, |mut cluster| async move {

@@ -6,7 +6,8 @@ use ebb_wire::pb;
 use super::harness::{DEADLINE, options, with_cluster};
 use crate::Master;
 
-/// Goal: a host that opens sessions without end keeps no other from opening one, and has no more in the log than its share.
+/// Goal: a host that opens sessions without end keeps no other host from opening one, and has only its share in the
+/// log.
 #[test]
 fn a_host_that_opens_sessions_without_end_leaves_some_for_others() {
     with_cluster(1, 1, async |mut cluster| {

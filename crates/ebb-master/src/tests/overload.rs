@@ -1,4 +1,4 @@
-//! Homes that have too much to write: who writes for them meanwhile, and that nobody does in a calm cluster.
+//! Homes that have too much to write: other nodes write for them meanwhile, and never in a calm cluster.
 
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ fn primaries_of(dataset: &pb::Dataset, blocks: &[pb::Metablock]) -> usize {
     blocks.iter().filter(|block| block.members.iter().any(|member| member.node == dataset.chain[0])).count()
 }
 
-/// Goal: a burst is written by all nodes alike, and lies at the end where the layout wants it. Method: a writer is granted 40
-/// metablocks at once, all nodes on, writes a little of each, and gives the file back.
+/// Goal: all nodes share in a burst, and its copies end where the layout wants them. Method: with all nodes on, a
+/// writer is granted 40 metablocks at once, writes a little of each, and gives the file back.
 #[test]
 fn a_burst_is_written_by_all_nodes_and_goes_home() {
     with_cluster(91, 8, |cluster| async move {
@@ -95,8 +95,8 @@ fn a_burst_is_written_by_all_nodes_and_goes_home() {
     });
 }
 
-/// Goal: who writes as fast as nodes take it, and who makes many small files, has no guests made. Method: one primary for
-/// all; no time passes, so that only commits can tell that something was written.
+/// Goal: neither a writer at the nodes' own pace nor one with many small files causes guests. Method: one primary for
+/// all; no time passes, so that only commits show that bytes were written.
 #[test]
 fn a_calm_cluster_has_no_guests() {
     with_cluster(92, 8, |cluster| async move {
@@ -126,7 +126,7 @@ fn a_calm_cluster_has_no_guests() {
     });
 }
 
-/// Goal: room that nobody uses is not waited for. Method: logs that were granted what comes next, and grow by lines.
+/// Goal: unused room is not expected to be written. Method: logs that get room in advance, and grow by lines.
 #[test]
 fn room_that_is_not_used_is_forgotten() {
     with_cluster(93, 8, |cluster| async move {

@@ -1,4 +1,4 @@
-//! Files whose holder died, recovered from members that disagree.
+//! Recovery of files whose holder died, from members that disagree.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use pb::LeaseMode::{LeaseRead, LeaseWrite};
 
 use super::harness::{Cluster, TestClient, held, with_cluster, with_planted};
 
-/// A file that a session made, wrote to each member in turn up to these seqs, and left by dying.
+/// A file that a session made, wrote to each member up to these seqs, and left when it died.
 async fn abandoned(cluster: &Cluster, seqs: [u64; 3]) -> (pb::Attr, pb::Metablock) {
     let client = cluster.client().await;
     let reply = client.create("a").await.unwrap();
@@ -22,7 +22,7 @@ async fn abandoned(cluster: &Cluster, seqs: [u64; 3]) -> (pb::Attr, pb::Metabloc
     (attr, block)
 }
 
-/// The file and its map once a watcher sees a size.
+/// Attributes and map of the file, once another session sees its size.
 async fn settled(cluster: &Cluster, client: &TestClient, inode: u64) -> (pb::Attr, Vec<pb::Metablock>) {
     for _ in 0..300 {
         cluster.world.sleep(Duration::from_millis(300)).await;
@@ -234,8 +234,8 @@ fn who_was_left_out_and_missed_a_write_gets_a_copy() {
     });
 }
 
-/// A node is replaced while it is dead, and comes back when of the others only one is left: what it has is in no set, and is one
-/// of two copies. How many replicas it was told to delete.
+/// A node is replaced while it is dead, and returns when only one of the other members is left. Its replica is in no
+/// set, and is one of two copies. Returns the number of replicas that it was asked to delete.
 fn deletions_while_copies_lack(plant: Option<Plant>) -> usize {
     with_planted(plant, 30, 4, |cluster| async move {
         let (attr, block) = abandoned(&cluster, [3, 3, 3]).await;

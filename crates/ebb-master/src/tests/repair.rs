@@ -1,4 +1,4 @@
-//! Keeping the number of copies when nodes die, drain or lose bytes.
+//! Repair of the number of copies when nodes die, drain or lose bytes.
 
 use std::time::Duration;
 
@@ -100,7 +100,8 @@ fn a_drained_node_ends_empty() {
     });
 }
 
-/// Goal: people are told why a copy does not move. Method: a node of three is drained, and no other one can take its copies.
+/// Goal: an operator can ask why a copy does not move. Method: a node of three is drained, and no other node can take
+/// its copies.
 #[test]
 fn why_copies_do_not_move_is_told() {
     with_cluster(34, 3, |cluster| async move {
@@ -136,8 +137,8 @@ fn why_copies_do_not_move_is_told() {
     });
 }
 
-/// Goal: a drain ends although new sets were on their way into the log when it began. Method: four clients make files while the
-/// drain is logged. The seed decides which of them were placed before.
+/// Goal: a drain ends although new sets were being logged when it started. Method: four clients make files while the
+/// drain is logged. The seed decides which files were placed before.
 #[test]
 fn what_was_placed_when_a_drain_began_leaves_the_node_too() {
     let mut raced = 0;
@@ -190,7 +191,7 @@ fn damaged_and_missing_replicas_are_replaced_by_good_copies() {
     });
 }
 
-/// Goal: as many nodes as copies are enough to make good what is damaged. The set stays as it is.
+/// Goal: damage can be repaired with no more nodes than copies. The set stays as it is.
 #[test]
 fn damage_is_made_good_where_it_is_when_there_is_no_other_node() {
     with_cluster(48, 3, |cluster| async move {
@@ -206,8 +207,8 @@ fn damage_is_made_good_where_it_is_when_there_is_no_other_node() {
     });
 }
 
-/// Goal: sets that lost a member with its volume get it on the node's next one, although nobody holds their files and
-/// there is no further node; also if the master that heard of it is gone.
+/// Goal: a set that lost a member with its volume gets it on the node's next volume, although its file has no holder
+/// and there is no further node. The same holds if the master that learned of the loss is gone.
 #[test]
 fn a_node_that_comes_back_with_another_volume_takes_its_copies_again() {
     for crash in [false, true] {
@@ -260,7 +261,7 @@ fn a_poisoned_volume_is_emptied_into_others() {
     });
 }
 
-/// The writer of a held file is asked to stop for the time of the copy, and may go on afterwards.
+/// The writer of a held file pauses for the copy, and may continue afterwards.
 #[test]
 fn a_file_with_a_writer_is_copied_between_its_leases() {
     with_cluster(37, 4, |cluster| async move {
@@ -326,8 +327,8 @@ fn replicas_of_another_history_are_kept_and_told_and_strays_go() {
     });
 }
 
-/// A write of a former holder comes to a member that was replaced, after the master has asked there and heard of no
-/// replica. It is told with the next report, without a restart of anything.
+/// A write of a former holder reaches a replaced member after the master has asked there and found no replica. The next
+/// report shows the replica, without a restart of anything.
 #[test]
 fn a_stray_that_a_late_write_makes_goes_with_the_next_report() {
     with_cluster(42, 4, |cluster| async move {
@@ -336,7 +337,7 @@ fn a_stray_that_a_late_write_makes_goes_with_the_next_report() {
         let outside = cluster.fakes.iter().find(|fake| fake.replica(block.id).is_none()).unwrap();
         outside.put(block.id, Version::new(ebb_types::Epoch::new(1), 1), 10);
         cluster.world.sleep(Duration::from_secs(60)).await;
-        assert!(outside.replica(block.id).is_some(), "nobody knows of it");
+        assert!(outside.replica(block.id).is_some(), "the master does not know of it");
         for fake in &cluster.fakes {
             fake.held.lock().report_again = true;
         }
@@ -347,7 +348,7 @@ fn a_stray_that_a_late_write_makes_goes_with_the_next_report() {
     });
 }
 
-/// A replica that is gone without a fault that anybody met is missed by the next report.
+/// A replica that is gone without an observed fault is missed by the next report.
 #[test]
 fn a_replica_that_is_gone_is_missed_by_the_next_report() {
     with_cluster(43, 4, |cluster| async move {
@@ -368,8 +369,8 @@ fn a_replica_that_is_gone_is_missed_by_the_next_report() {
     });
 }
 
-/// Goal: a node that was started anew since the master last spoke with it is scrubbed; one that cannot be reached is
-/// named, and what the others found is told and repaired.
+/// Goal: a node that was restarted since the master's last call to it is scrubbed. A node that is unreachable is named,
+/// and the findings of the others are reported and repaired.
 #[test]
 fn a_scrub_outlives_broken_connections_and_names_who_does_not_answer() {
     with_cluster(44, 5, |cluster| async move {
@@ -400,8 +401,8 @@ fn a_scrub_outlives_broken_connections_and_names_who_does_not_answer() {
     });
 }
 
-/// A deletion names the replica that was judged, by its life, and what its volume is to refuse from then on: epochs
-/// below the file's if the replica was only in excess, all of them if its id was freed.
+/// A deletion names the life of the assessed replica, and the epochs that the volume must refuse from then on. They are
+/// those below the file's if the replica was only excess, and all of them if its id was freed.
 #[test]
 fn deletions_name_an_epoch_and_a_life() {
     with_cluster(46, 4, |cluster| async move {
@@ -440,7 +441,7 @@ fn deletions_name_an_epoch_and_a_life() {
     });
 }
 
-/// What repair takes of a node stays under the rate that is set, and is told.
+/// Repair keeps to the rate limit of a node, which the status shows.
 #[test]
 fn repair_keeps_under_its_rate_and_tells_how_far_it_is() {
     with_cluster(47, 4, |cluster| async move {
@@ -460,8 +461,8 @@ fn repair_keeps_under_its_rate_and_tells_how_far_it_is() {
     });
 }
 
-/// Goal: a node that a client lost gets no copy of its file for a while, unless no write goes on without; and it is used at once
-/// when the client reaches it again.
+/// Goal: a node that a client lost gets no copy of its file for a while, unless no write could continue without it. It
+/// is used at once when the client reaches it again.
 #[test]
 fn a_node_that_a_client_lost_is_offered_to_it_rather_than_no_node() {
     with_cluster(38, 3, |cluster| async move {

@@ -1,4 +1,4 @@
-//! Room is promised before it is used: refusals come when it is asked for.
+//! Room is promised before it is used, so that refusals come with the request for it.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn a_quota_is_refused_when_room_is_asked_for_and_counts_what_is_promised() {
         assert!(empty.metablocks.is_empty(), "a file costs no bytes, but there is no room for any");
         let found = stat(&client, dataset.root_inode).await;
         assert_eq!((found.capacity_bytes, found.free_bytes), ((2 * MIB + 500) * 3, 0));
-        // What is committed counts, what was promised beyond it comes back with the lease.
+        // Committed bytes count; the rest of the promise comes back with the lease.
         let version = Some(pb::Version { epoch: attr.epoch, seq: 1 });
         let committed = pb::CommitMetablock { id: block.id, version, length: 700 };
         client.commit(&attr, vec![committed], 700, true).await.unwrap();
@@ -57,7 +57,7 @@ fn a_quota_is_refused_when_room_is_asked_for_and_counts_what_is_promised() {
     });
 }
 
-/// Goal: what a dead writer was promised, its recovery may find written; so it is not given to another before.
+/// Goal: the recovery of a dead writer may find its whole promise written, so that room is not given to another before.
 #[test]
 fn what_a_dead_holder_was_promised_counts_until_it_is_recovered() {
     with_cluster(57, 3, |cluster: Cluster| async move {
@@ -78,7 +78,7 @@ fn what_a_dead_holder_was_promised_counts_until_it_is_recovered() {
             cluster.world.sleep(Duration::from_millis(20)).await;
         }
         assert!(client.attr(attr.inode).await.is_err(), "it is being recovered");
-        assert_eq!(more(&client, &b, 0).await.unwrap(), MIB + 500, "the rest, and nothing of what was promised");
+        assert_eq!(more(&client, &b, 0).await.unwrap(), MIB + 500, "the rest, without the promised bytes");
         cluster.node(block.members[0].node).held.lock().silent_stamps = 0;
         let recovered = loop {
             match client.attr(attr.inode).await {
@@ -91,7 +91,7 @@ fn what_a_dead_holder_was_promised_counts_until_it_is_recovered() {
     });
 }
 
-/// Goal: on volumes that are almost full the last bytes are promised once, and the next writer hears so when it asks.
+/// Goal: the last bytes of nearly full volumes are promised once, and the next writer is refused when it asks.
 #[test]
 fn full_volumes_are_told_before_anything_is_written_there_and_service_goes_on_with_space() {
     with_cluster(52, 3, |cluster: Cluster| async move {
@@ -104,7 +104,7 @@ fn full_volumes_are_told_before_anything_is_written_there_and_service_goes_on_wi
         assert_eq!(second.metablocks[0].reserved, MIB);
         assert_eq!(more(&client, &attr, 0).await.unwrap_err().kind(), ErrorKind::NoSpace);
         assert_eq!(create(&client, 1, "c").await.unwrap_err().kind(), ErrorKind::NoSpace);
-        assert!(stat(&client, 1).await.free_bytes <= 3 * 256 * MIB, "df takes off what is promised");
+        assert!(stat(&client, 1).await.free_bytes <= 3 * 256 * MIB, "df subtracts promised bytes");
         assert!(client.lookup("a").await.is_ok());
         fill(&cluster, 1 << 39).await;
         assert_eq!(more(&client, &attr, 0).await.unwrap(), 64 * MIB);
@@ -112,8 +112,8 @@ fn full_volumes_are_told_before_anything_is_written_there_and_service_goes_on_wi
     });
 }
 
-/// Goal: who asks for room while that of a removed file is on its way back waits for it, a bounded time; who asks when nothing
-/// comes is refused at once. Method: volumes that tell only with a heartbeat what they have freed.
+/// Goal: a request for room waits, for a bounded time, while room of a removed file is coming back. It is refused at
+/// once if none is coming. Method: volumes that report freed space only with a heartbeat.
 #[test]
 fn room_of_what_was_removed_is_waited_for() {
     with_cluster(56, 3, |cluster: Cluster| async move {
@@ -146,7 +146,7 @@ fn room_of_what_was_removed_is_waited_for() {
     });
 }
 
-/// Goal: a new process of the master gives nobody what an earlier one had promised to another.
+/// Goal: a new process of the master gives no room that an earlier one had promised to another writer.
 #[test]
 fn promises_survive_a_restart_of_the_master() {
     with_cluster(53, 3, |mut cluster: Cluster| async move {
@@ -168,14 +168,14 @@ fn promises_survive_a_restart_of_the_master() {
             client.channel.call(&reclaim, Duration::from_secs(5)).await.unwrap();
         };
         let (own, granted, ()) = tokio::join!(more(&client, &attr, 0), more(&other, &second, 0), reclaim);
-        // Both wait until it is told; one of them has the third block then.
+        // Both wait for the report, and then one of them has the third block.
         let total = own.clone().unwrap_or(2 * MIB) + granted.clone().unwrap_or(0);
         assert_eq!(total, 3 * MIB, "{own:?}, {granted:?}");
         assert_eq!(stat(&client, dataset.root_inode).await.free_bytes, 0);
     });
 }
 
-/// Leaves so many bytes free on each volume, and waits until the master has heard it.
+/// Leaves this many bytes free on each volume, and waits until the master has heard it.
 async fn fill(cluster: &Cluster, free_bytes: u64) {
     for fake in &cluster.fakes {
         fake.held.lock().ballast_bytes = (1 << 39) - free_bytes;
@@ -183,8 +183,8 @@ async fn fill(cluster: &Cluster, free_bytes: u64) {
     cluster.world.sleep(Duration::from_secs(3)).await;
 }
 
-/// Goal: room that is promised to files which do not write comes back when another needs it, and only then; who writes is left
-/// alone.
+/// Goal: unused room of files that are not being written comes back when another file needs it, and only then. Active
+/// writers keep their room.
 #[test]
 fn room_that_is_not_used_comes_back_when_another_needs_it() {
     with_cluster(53, 3, |cluster: Cluster| async move {

@@ -1,4 +1,4 @@
-//! Names and attributes that a session keeps are recalled before anybody else changes them.
+//! Cached names and attributes are recalled before another session changes them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ fn lookup(name: &str) -> Op {
     Op::Lookup(Lookup { parent: ROOT, name: name.into() })
 }
 
-/// A change on its way, and whether it has been answered.
+/// A change in progress, and whether it was answered.
 struct Change {
     task: ebb_runtime::Task<Result<pb::MetaReply>>,
     answered: Arc<AtomicBool>,
@@ -43,7 +43,7 @@ fn a_name_that_is_kept_as_missing_is_not_made_before_it_is_forgotten() {
         let forget = keeper.next_forgetting().await;
         assert_eq!(forget.inode, ROOT);
         assert!(!change.answered.load(Ordering::Relaxed));
-        // Asked meanwhile, it is told the truth, which it may not keep.
+        // A query meanwhile gets the truth, but may not cache it.
         let meanwhile = keeper.keep(lookup("f")).await;
         assert!(meanwhile.missing && meanwhile.leased.is_empty(), "{meanwhile:?}");
         keeper.forgotten(vec![forget.number]).await;

@@ -47,7 +47,7 @@ fn gears_come_whole_and_the_wanted_number_holds_them_back() {
     geared.wanted_active = Some(14);
     assert_eq!(counts(&geared), [5, 5]);
     geared.wanted_active = Some(1);
-    assert_eq!(counts(&geared), [5], "never below what holds everything");
+    assert_eq!(counts(&geared), [5], "never below the cover");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn the_active_number_is_set_within_what_the_chain_can() {
     assert_eq!(geared.set_wanted(None).unwrap(), 25);
     assert!(geared.set_wanted(Some(4)).unwrap_err().to_string().ends_with("number is 5"));
     assert!(geared.set_wanted(Some(26)).unwrap_err().to_string().ends_with("number is 25"));
-    assert_eq!(geared.wanted_active, None, "what is refused changes nothing");
+    assert_eq!(geared.wanted_active, None, "a refusal changes nothing");
 }
 
 #[test]
@@ -69,12 +69,12 @@ fn the_second_chain_begins_where_the_first_is_late() {
 
 #[test]
 fn impossible_chains_are_refused() {
-    let told = |shape, primaries, replicas| {
+    let refusal = |shape, primaries, replicas| {
         DatasetChain::new(DatasetId::new(1), nodes(9), shape, primaries, replicas).unwrap_err().to_string()
     };
-    assert!(told(ChainShape::EqualWork, 10, 1).contains("nearest possible number of primaries is 9"));
-    assert!(told(ChainShape::Anywhere, 0, 10).contains("nearest possible number of copies is 9"));
-    assert!(told(ChainShape::Geared { gear_size: 4 }, 3, 2).contains("gear"));
+    assert!(refusal(ChainShape::EqualWork, 10, 1).contains("nearest possible number of primaries is 9"));
+    assert!(refusal(ChainShape::Anywhere, 0, 10).contains("nearest possible number of copies is 9"));
+    assert!(refusal(ChainShape::Geared { gear_size: 4 }, 3, 2).contains("gear"));
     let twice = vec![NodeId::new(1), NodeId::new(1)];
     assert!(DatasetChain::new(DatasetId::new(1), twice, ChainShape::Ring, 0, 2).is_err());
 }

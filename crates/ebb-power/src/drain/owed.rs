@@ -1,4 +1,4 @@
-//! What nodes that sleep are still to take of what was logged for them.
+//! Logged bytes that sleeping nodes have still to take.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use ebb_types::{NodeId, Result, bail};
 use super::{room, taken};
 use crate::Timetable;
 
-/// Intervals over which it is reckoned what a node took; what was owed before that was taken, or nobody wakes the node.
+/// Intervals over which the bytes that a node took are computed. Older debts were taken, or the node is never woken.
 const INTERVALS_MAX: u64 = 16;
 
-/// What a write would add for one node.
+/// A write's part for one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
     /// Bytes that the node has not got.
     pub bytes: u64,
-    /// What it takes while it serves.
+    /// Bytes a second that it takes while it serves.
     pub bytes_per_sec: u64,
 }
 
-/// What is owed to each node: what was logged, less what the node can have taken since, by the plans and its pace. Nobody
-/// has to tell what it did take: holders send, and whoever cannot be sent to is replaced.
+/// Bytes owed to each node: the logged bytes, less those that the node can have taken since, by the plans and its pace.
+/// No message about the bytes really taken is needed: holders send them, and replace a node that they cannot reach.
 ///
-/// It is kept in memory alone: a process that begins anew owes nothing, and admits an interval's writes too much at most.
+/// It is kept in memory only. After a restart it is empty, and admits at most one interval's writes too many.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Owed {
     nodes: BTreeMap<NodeId, Debt>,
@@ -35,7 +35,7 @@ struct Debt {
 }
 
 impl Owed {
-    /// What is owed to a node.
+    /// Bytes owed to a node.
     #[must_use]
     pub fn bytes(&self, plans: &Timetable, node: NodeId, now_ms: u64, bytes_per_sec: u64) -> u64 {
         let Some(debt) = self.nodes.get(&node) else { return 0 };
@@ -44,8 +44,8 @@ impl Owed {
         debt.bytes.saturating_sub(taken(bytes_per_sec, plans.serves_ms(node, from_ms, now_ms)))
     }
 
-    /// Adds what a write leaves for each of these nodes. `Overloaded`: one of them would not have it within an interval, and
-    /// nothing was added.
+    /// Adds a write's bytes for each of these nodes. `Overloaded`: one of them would not have all its bytes within an
+    /// interval, and nothing was added.
     pub fn add_debts(&mut self, plans: &Timetable, now_ms: u64, asks: &BTreeMap<NodeId, Ask>) -> Result<()> {
         let mut debts = Vec::with_capacity(asks.len());
         for (node, ask) in asks {

@@ -1,17 +1,17 @@
-//! How fast a node writes, as it is seen to.
+//! Measured write rate of a node.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Bytes of one look: enough for what a holder sends between two syncs, twice.
+/// Bytes of one measurement: twice the bytes that a holder sends between two syncs.
 const LOOK_BYTES: u64 = 16 << 20;
-/// Looks that count.
+/// Number of measurements that count.
 const LOOKS: usize = 8;
 
-/// Bytes a second that a node takes while it has something to take. Pure: the time is told, since any moment.
+/// Bytes a second that a node takes while it has writes to do. Pure: times are arguments, counted from any moment.
 ///
-/// The fastest of the last looks counts. One that had little to write at a time, or was kept waiting by its writers, says
-/// only that the node is no slower.
+/// The fastest of the last measurements counts. A measurement with few bytes at a time, or with slow writers, gives
+/// only a lower bound.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Pace {
     /// Writes and syncs in progress.
@@ -31,7 +31,7 @@ impl Pace {
         self.running += 1;
     }
 
-    /// It ends, and so many bytes were written.
+    /// A write or sync ends, after `bytes` bytes.
     pub fn end(&mut self, now: Duration, bytes: u64) {
         self.running = self.running.saturating_sub(1);
         self.busy += now.saturating_sub(self.since);
@@ -48,7 +48,7 @@ impl Pace {
         (self.bytes, self.busy) = (0, Duration::ZERO);
     }
 
-    /// What it has come to; 0 before it has written enough to tell.
+    /// The measured rate; 0 before enough bytes were written.
     #[must_use]
     pub fn bytes_per_sec(&self) -> u64 {
         self.looks.iter().copied().max().unwrap_or(0)

@@ -124,21 +124,21 @@ fn a_plan_that_cannot_be_powered_is_replaced_at_once() {
     assert_eq!(bench.tick(), Decision::default());
 }
 
-/// A copy of the master's log was put in place: others follow plans that this log does not know.
+/// A copy of the master's log was restored: other processes follow plans that this log does not have.
 #[test]
 fn plans_get_versions_that_no_other_history_gave() {
     let mut bench = Bench::new(PolicyKind::Tide, Battery::NONE);
     let version = PlanVersion::new;
     bench.read(152.5);
     assert_eq!(bench.tick().publish.unwrap().version, version(1));
-    // Somebody follows plan 9: the schedule is published again, above that one.
+    // A process follows plan 9: the schedule is published again, with a higher version.
     let others = Others { followed: version(9), doubtful: version(0) };
     bench.manager.on_others(others);
     let again = bench.tick().publish.unwrap();
     assert_eq!(again.version, version(10));
     assert!(again.is_same_schedule(bench.manager.plans().at(0).unwrap()));
     assert_eq!(bench.tick(), Decision::default(), "the tenth is followed");
-    // Nobody has spoken yet: what is published gets a version far ahead, but nothing is published for that.
+    // No process has reported yet: the next plan gets a version far ahead, but none is published for that reason.
     bench.manager.on_others(Others { doubtful: version(500), ..others });
     assert_eq!(bench.tick(), Decision::default());
     bench.wall_ms += 2 * INTERVAL;
@@ -203,14 +203,14 @@ fn migration_waits_until_data_have_moved_while_there_is_power() {
         metablocks: 1,
         example: "/data/late".into(),
     });
-    // The battery carries nobody for good: a drop of supply comes first.
+    // The battery cannot carry the draw for good: a drop of supply comes first.
     bench.read(265.0 - 24.0);
     bench.wall_ms += 1;
     let shown = bench.with(|manager, now, cluster| manager.check_policy(now, cluster, MIGRATION));
     shown.expect("eight nodes hold everything");
     bench.read(265.0 - 48.0);
-    let told = bench.with(|manager, now, cluster| manager.check_policy(now, cluster, MIGRATION));
-    assert!(told.unwrap_err().error.to_string().contains("/data/late"));
+    let refused = bench.with(|manager, now, cluster| manager.check_policy(now, cluster, MIGRATION));
+    assert!(refused.unwrap_err().error.to_string().contains("/data/late"));
     // The supply is back, but an operator takes less: what is in force can be powered, so data are moved first.
     bench.read(265.0);
     bench.tick();
@@ -282,15 +282,15 @@ fn a_plan_that_puts_data_out_of_reach_says_so() {
     assert!(plan.sentence().ends_with("; 5 metablocks out of reach, as of /data/2"), "{plan}");
     bench.wall_ms += INTERVAL;
     let again = bench.tick();
-    assert_eq!((again.publish, again.held_back), (None, None), "what it says does not make it another plan");
+    assert_eq!((again.publish, again.held_back), (None, None), "another reason does not make it another plan");
     assert_eq!(again.spoken_of[0].example, "/data/2");
     // All that was there is taken away, and then it is there again.
     let holdings = std::mem::take(&mut bench.holdings);
-    let told = bench.tick().publish.unwrap();
-    assert!(told.is_same_schedule(&plan) && told.out_of_reach == OutOfReach::default(), "{told}");
+    let published = bench.tick().publish.unwrap();
+    assert!(published.is_same_schedule(&plan) && published.out_of_reach == OutOfReach::default(), "{published}");
     bench.holdings = holdings;
-    let told = bench.tick().publish.unwrap();
-    assert_eq!((told.version.raw(), told.out_of_reach), (3, plan.out_of_reach));
+    let published = bench.tick().publish.unwrap();
+    assert_eq!((published.version.raw(), published.out_of_reach), (3, plan.out_of_reach));
     bench.read(265.0);
     let plan = bench.tick().publish.unwrap();
     assert!(!plan.sentence().contains("out of reach"), "{plan}");

@@ -1,4 +1,4 @@
-//! Who is awake when: what readers, proxies and power clients ask of a plan.
+//! Lookups in a plan, for readers, proxies and power clients: states of nodes, and the times at which they change.
 //!
 //! A node is *powered* from the start of its active time to its end, and *awake* (it serves) between its transitions,
 //! which lie inside, less the guard band at both ends. Times are milliseconds since the Unix epoch. Before its start a
@@ -8,7 +8,7 @@ use ebb_types::NodeId;
 
 use super::{Duty, NodePlan, PowerPlan};
 
-/// What a node does at a moment.
+/// State of a node at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum NodeState {
     /// Asleep or off.
@@ -33,7 +33,7 @@ impl NodeState {
         }
     }
 
-    /// Whether it draws more than a sleeper.
+    /// Whether it draws more than a sleeping node.
     #[must_use]
     pub const fn is_powered(self) -> bool {
         !matches!(self, Self::Asleep)
@@ -41,7 +41,7 @@ impl NodeState {
 }
 
 impl PowerPlan {
-    /// What a node should be doing. A node that the plan does not know is always on.
+    /// State of a node by the plan. A node that is not in the plan is always on.
     #[must_use]
     pub fn state(&self, node: NodeId, at_ms: u64) -> NodeState {
         self.nodes.get(&node).map_or(NodeState::Awake, |plan| self.state_of(plan, at_ms))
@@ -89,7 +89,8 @@ impl PowerPlan {
         self.nodes.iter().filter(move |(_, plan)| self.state_of(plan, at_ms) == NodeState::Awake).map(|(node, _)| *node)
     }
 
-    /// How long a node still serves, in milliseconds: 0 if it does not, `u64::MAX` if the plan never lets it sleep.
+    /// Time for which a node still serves, in milliseconds: 0 if it does not serve now, `u64::MAX` if the plan never
+    /// lets it sleep.
     #[must_use]
     pub fn awake_left_ms(&self, node: NodeId, at_ms: u64) -> u64 {
         let at_ms = at_ms.max(self.start_ms);
@@ -104,8 +105,8 @@ impl PowerPlan {
         }
     }
 
-    /// Of these nodes the one that serves longest from now on, and for how long; none if all of them sleep. Among
-    /// equals the first that was named.
+    /// The node, among `nodes`, that serves longest from now on, and for how long. `None` if all of them sleep. Among
+    /// equals it is the first in `nodes`.
     pub fn longest_awake(&self, nodes: impl IntoIterator<Item = NodeId>, at_ms: u64) -> Option<(NodeId, u64)> {
         let left = nodes.into_iter().map(|node| (node, self.awake_left_ms(node, at_ms)));
         left.filter(|(_, left)| *left > 0).fold(None, |best: Option<(NodeId, u64)>, next| match best {
@@ -114,7 +115,8 @@ impl PowerPlan {
         })
     }
 
-    /// When a node serves next: `at_ms` itself if it does now, none if the plan never wakes it for long enough.
+    /// Time at which a node serves next: `at_ms` itself if it serves now. `None` if the plan never wakes it for long
+    /// enough.
     #[must_use]
     pub fn next_wake_ms(&self, node: NodeId, at_ms: u64) -> Option<u64> {
         let at_ms = at_ms.max(self.start_ms);
@@ -138,7 +140,8 @@ impl PowerPlan {
         })
     }
 
-    /// Which of these nodes serves next, and when; none if none ever does. Among equals the first that was named.
+    /// The node, among `nodes`, that serves next, and the time. `None` if none ever serves. Among equals it is the
+    /// first in `nodes`.
     pub fn next_wake_of(&self, nodes: impl IntoIterator<Item = NodeId>, at_ms: u64) -> Option<(NodeId, u64)> {
         let wakes = nodes.into_iter().filter_map(|node| Some((node, self.next_wake_ms(node, at_ms)?)));
         wakes.fold(None, |best: Option<(NodeId, u64)>, next| match best {
@@ -147,8 +150,8 @@ impl PowerPlan {
         })
     }
 
-    /// When a node must next be woken or put to sleep, after `at_ms`, and what it is from then on; none if never.
-    /// This is what a power client waits for.
+    /// Next time after `at_ms` at which a node must be woken or put to sleep, and whether it is powered from then on.
+    /// `None` if never. A power client waits for this time.
     #[must_use]
     pub fn next_switch(&self, node: NodeId, at_ms: u64) -> Option<(u64, bool)> {
         if at_ms < self.start_ms {
@@ -164,7 +167,7 @@ impl PowerPlan {
         })
     }
 
-    /// A moment after `at_ms` until which the node's state stays as it is; none if it always does.
+    /// A moment after `at_ms` until which the node's state does not change. `None` if it never changes.
     #[must_use]
     pub fn next_state_ms(&self, node: NodeId, at_ms: u64) -> Option<u64> {
         let plan = self.nodes.get(&node)?;
@@ -178,13 +181,13 @@ impl PowerPlan {
             active_ms,
             self.interval_ms,
         ];
-        // An edge is where a state may change; where two lie at one place, or in the wrong order, it does not.
+        // A state may change at an edge. It does not if two edges are at the same time, or in the wrong order.
         let edge = edges.into_iter().filter(|edge| *edge > since).min().unwrap_or(self.interval_ms);
         Some(ready.map_or(at_ms + edge - since, |ready| ready.min(at_ms + edge - since)))
     }
 
-    /// When two nodes next serve at the same time, and for how long from then on: what goes from one to the other can go
-    /// directly then. None if they never do for `need_ms` on end.
+    /// Next time at which two nodes serve together, and the length of that time, in which one can send to the other
+    /// directly. `None` if they never serve together for `need_ms` without a break.
     #[must_use]
     pub fn next_meeting(&self, one: NodeId, other: NodeId, at_ms: u64, need_ms: u64) -> Option<(u64, u64)> {
         let mut at = at_ms.max(self.start_ms);

@@ -1,4 +1,4 @@
-//! What a plan draws over an interval, and whether a battery carries it.
+//! Draw of a plan over an interval, and the check whether a battery carries it.
 
 use super::{Duty, PowerPlan};
 use crate::battery::Battery;
@@ -74,8 +74,8 @@ impl Profile {
         self.steps[after - 1].1
     }
 
-    /// Whether the battery, beginning with what is in it at `phase_ms`, carries every excess over `supply_watts`, and
-    /// has no less after the second interval than after the first.
+    /// Whether the battery, with its charge at `phase_ms`, carries every excess over `supply_watts`, and has no less
+    /// charge after the second interval than after the first.
     #[must_use]
     pub fn is_carried_by(&self, battery: &Battery, supply_watts: f64, phase_ms: u64) -> bool {
         if self.peak_watts() <= supply_watts + SLACK_WATTS {
@@ -95,7 +95,8 @@ impl Profile {
             let head = head.map(|(at, ms, watts)| (ms.min(phase - at), watts));
             for (ms, watts) in tail.chain(head) {
                 let flow = battery.pass(supply_watts, watts, ms);
-                // Relative to what is drawn, so that sums of many stretches do not refuse an exact fit.
+                // Relative to the length of the interval, so that rounding errors of many stretches do not refuse an
+                // exact fit.
                 if flow.missing_joules > SLACK_WATTS * (1.0 + self.interval_ms as f64 / 1000.0) {
                     return false;
                 }
@@ -106,7 +107,7 @@ impl Profile {
     }
 }
 
-/// What rounding may add to a draw.
+/// Watts that count as a rounding error.
 pub(crate) const SLACK_WATTS: f64 = 1e-6;
 
 impl PowerPlan {

@@ -68,24 +68,24 @@ fn readers_find_the_longest_awake_and_the_first_to_wake() {
 
 #[test]
 fn a_plan_prints_as_what_it_says() {
-    let told = plan(&[Duty::On, Duty::Off, blink(5, 7)]).to_string();
+    let printed = plan(&[Duty::On, Duty::Off, blink(5, 7)]).to_string();
     let wanted = "plan1 blink-circular from 0 ms, interval 1000 ms, 50.0 W: 2 of 3 nodes at a time; 3 metablocks out of \
                   reach, as of /data/2\n  ds4 is out of reach\n  n1 on\n  n2 off\n  n3 blinks from 5 ms for 7 ms\n";
-    assert_eq!(told, wanted);
+    assert_eq!(printed, wanted);
 }
 
 #[test]
 fn plans_that_cannot_be_are_refused() {
-    let told = |change: fn(&mut PowerPlan)| {
+    let refusal = |change: fn(&mut PowerPlan)| {
         let mut plan = plan(&[blink(0, 10)]);
         change(&mut plan);
         plan.check().unwrap_err().to_string()
     };
-    assert!(told(|plan| plan.interval_ms = 0).contains("interval of 0 ms"));
-    assert!(told(|plan| plan.interval_ms = 10).contains("n1 blinks"));
-    assert!(told(|plan| plan.version = PlanVersion::new(0)).contains("1 or more"));
-    assert!(told(|plan| plan.start_ms = u64::MAX).contains("end of time"));
-    assert!(told(|plan| plan.why = "x".repeat(2_000)).contains("sentence"));
+    assert!(refusal(|plan| plan.interval_ms = 0).contains("interval of 0 ms"));
+    assert!(refusal(|plan| plan.interval_ms = 10).contains("n1 blinks"));
+    assert!(refusal(|plan| plan.version = PlanVersion::new(0)).contains("1 or more"));
+    assert!(refusal(|plan| plan.start_ms = u64::MAX).contains("end of time"));
+    assert!(refusal(|plan| plan.why = "x".repeat(2_000)).contains("sentence"));
     assert!(plan(&[]).node(ONE).unwrap_err().to_string().contains("does not follow"));
 }
 
@@ -125,7 +125,7 @@ fn who_takes_turns_meets_under_the_next_plan_or_never() {
         PowerPlan { version: PlanVersion::new(2), start_ms: 5_000, ..plan(&[blink(0, 300), blink(200, 300)]) };
     table.accept(overlap, 0).unwrap();
     assert_eq!(table.next_meeting_ms(ONE, two, 0, 50), Some(5_212));
-    assert_eq!(table.next_meeting_ms(ONE, two, 0, 90), None, "too short for what is to be sent");
+    assert_eq!(table.next_meeting_ms(ONE, two, 0, 90), None, "too short to send");
     let apart = PowerPlan { version: PlanVersion::new(3), start_ms: 7_000, ..plan(&[Duty::On, Duty::Off]) };
     table.accept(apart, 5_100).unwrap();
     assert_eq!(table.next_meeting_ms(ONE, two, 6_100, 50), Some(6_212));
@@ -140,7 +140,7 @@ fn a_power_client_acts_in_time() {
     assert_eq!(table.next_action(ONE, 0), Some((200, Action::Wake)));
     assert_eq!(table.next_action(ONE, 200), Some((495, Action::Sleep)));
     assert_eq!(table.next_action(ONE, 497), Some((497, Action::Sleep)), "late is now");
-    // The next plan keeps it on at its start, and never lets it sleep.
+    // The next plan has it on at its start, and never lets it sleep.
     let on = PowerPlan { version: PlanVersion::new(2), start_ms: 400, ..plan(&[Duty::On]) };
     table.accept(on, 0).unwrap();
     assert_eq!(table.next_action(ONE, 300), None);
@@ -208,20 +208,20 @@ fn the_form_before_is_read_and_tells_nothing_of_what_is_out_of_reach() {
 #[test]
 fn hostile_bytes_are_refused_by_name() {
     let bytes = plan(&[Duty::On, blink(5, 7)]).encode();
-    let told = |bytes: &[u8]| PowerPlan::decode(bytes).unwrap_err().to_string();
-    assert!(told(b"PLAN").contains("no power plan"));
+    let refusal = |bytes: &[u8]| PowerPlan::decode(bytes).unwrap_err().to_string();
+    assert!(refusal(b"PLAN").contains("no power plan"));
     let mut other = bytes.clone();
     other[4] = 9;
-    assert!(told(&other).contains("format 9"));
+    assert!(refusal(&other).contains("format 9"));
     other = bytes.clone();
     other[5] = 200;
-    assert!(told(&other).contains("policy 200"));
-    assert!(told(&[bytes.clone(), vec![0]].concat()).contains("1 bytes after"));
+    assert!(refusal(&other).contains("policy 200"));
+    assert!(refusal(&[bytes.clone(), vec![0]].concat()).contains("1 bytes after"));
     // More nodes than there are bytes: refused before room is made for them.
     let count = bytes.len() - 2 * 41 - 4;
     other = bytes;
     other[count..count + 4].copy_from_slice(&60_000_u32.to_le_bytes());
-    assert!(told(&other).contains("60000 nodes"));
+    assert!(refusal(&other).contains("60000 nodes"));
 }
 
 fn duties() -> impl Strategy<Value = Duty> {
@@ -261,7 +261,7 @@ proptest! {
             *byte = other;
         }
         if let Ok(plan) = PowerPlan::decode(&good) {
-            // Whatever is taken for a plan can be asked anything.
+            // Every lookup must work on a plan that was accepted.
             for node in plan.nodes.keys() {
                 let _ = (plan.awake_left_ms(*node, 7), plan.next_wake_ms(*node, 1 << 50), plan.next_switch(*node, 7));
             }

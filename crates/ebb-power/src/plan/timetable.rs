@@ -7,24 +7,24 @@ use super::lookup::NodeState;
 
 /// Whole wakes that a node may be silent through: one may be lost on the way, or cut short.
 const MISSED_WAKES: u32 = 3;
-/// Most plans that are kept: the one in force and those announced.
+/// Limit of the plans that are kept: the one in force and the announced ones.
 const ANNOUNCED_MAX: usize = 8;
 
-/// What a node, a proxy or a client keeps: it follows the last plan that it was given, for as long as no other comes.
+/// The plans that a node, a proxy or a client keeps. It follows its last plan until another one comes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Timetable {
     plans: Vec<PowerPlan>,
 }
 
 impl Timetable {
-    /// Takes a plan in. Whether it was news: an older or known version is not. `Invalid` for one that is no plan,
-    /// `Overloaded` if more plans are announced than anybody needs.
+    /// Adds a plan. False for an older or known version, which is ignored. `Invalid` for an impossible plan;
+    /// `Overloaded` if too many plans are announced.
     pub fn accept(&mut self, plan: PowerPlan, now_ms: u64) -> Result<bool> {
         plan.check()?;
         if plan.version <= self.version() {
             return Ok(false);
         }
-        // A plan that was to follow, and starts no earlier than this one, never comes into force.
+        // An announced plan that starts no earlier than this one never comes into force.
         self.plans.retain(|known| known.start_ms < plan.start_ms);
         let over = self.plans.iter().filter(|known| known.start_ms <= now_ms).count().saturating_sub(1);
         self.plans.drain(..over);
@@ -53,20 +53,19 @@ impl Timetable {
         self.plans.iter().skip(1).find(|plan| plan.start_ms > at_ms)
     }
 
-    /// The plan that follows, if the node sleeps from its start on.
+    /// The next plan, if the node sleeps from its start on.
     fn cut(&self, node: NodeId, at_ms: u64) -> Option<&PowerPlan> {
         self.next(at_ms).filter(|next| !next.state(node, next.start_ms).is_powered())
     }
 
-    /// When a node that sleeps under the plan that follows stops serving for it.
+    /// Time at which a node stops serving, because it sleeps from the start of the next plan on.
     fn cut_ms(&self, node: NodeId, at_ms: u64) -> Option<u64> {
         let next = self.cut(node, at_ms)?;
         let suspend_ms = next.nodes.get(&node).map_or(0, |node| u64::from(node.suspend_ms));
         Some(next.start_ms.saturating_sub(suspend_ms + next.guard_ms))
     }
 
-    /// What a node should be doing, the plan that follows counted in: a node that is to sleep when it begins falls
-    /// asleep before.
+    /// State of a node, with regard to the next plan: a node that is to sleep at that plan's start falls asleep before.
     #[must_use]
     pub fn state(&self, node: NodeId, at_ms: u64) -> NodeState {
         let Some(plan) = self.at(at_ms) else { return NodeState::Awake };
@@ -77,7 +76,8 @@ impl Timetable {
         }
     }
 
-    /// How long a node still serves, the plans that follow counted in; `u64::MAX` if no plan lets it sleep.
+    /// Time for which a node still serves, with regard to later plans, in milliseconds. `u64::MAX` if no plan lets it
+    /// sleep.
     #[must_use]
     pub fn awake_left_ms(&self, node: NodeId, at_ms: u64) -> u64 {
         let Some(plan) = self.at(at_ms) else { return u64::MAX };
@@ -94,7 +94,7 @@ impl Timetable {
         }
     }
 
-    /// When a node serves next, the plans that follow counted in.
+    /// Time at which a node serves next, with regard to later plans.
     #[must_use]
     pub fn next_wake_ms(&self, node: NodeId, at_ms: u64) -> Option<u64> {
         let Some(plan) = self.at(at_ms) else { return Some(at_ms) };
@@ -104,8 +104,8 @@ impl Timetable {
         wake.filter(|wake| *wake < end).or_else(|| self.next_wake_ms(node, next.start_ms))
     }
 
-    /// When two nodes next serve at the same time for `need_ms` on end, the plan that follows counted in; none if no plan
-    /// ever lets them. Without a plan they do now.
+    /// Next time at which two nodes serve together for `need_ms` without a break, with regard to the next plan. `None`
+    /// if no plan ever lets them. Without a plan it is `at_ms`.
     #[must_use]
     pub fn next_meeting_ms(&self, one: NodeId, other: NodeId, at_ms: u64, need_ms: u64) -> Option<u64> {
         let Some(plan) = self.at(at_ms) else { return Some(at_ms) };
@@ -115,8 +115,8 @@ impl Timetable {
         met.filter(|when| when.saturating_add(need_ms) <= next.start_ms).or_else(later)
     }
 
-    /// How long a node serves within `from_ms..until_ms`, in milliseconds, the plans that follow counted in. Without a plan
-    /// it always does.
+    /// Milliseconds for which a node serves within `from_ms..until_ms`, with regard to later plans. Without a plan it
+    /// always serves.
     #[must_use]
     pub fn serves_ms(&self, node: NodeId, from_ms: u64, until_ms: u64) -> u64 {
         let (mut at, mut sum) = (from_ms, 0);
@@ -129,17 +129,17 @@ impl Timetable {
         sum
     }
 
-    /// Whether a node had not to be woken: the plans that are known had it serve from `from_ms` to `until_ms` on end. Where
-    /// one of them came into force within that time, what was before it is not known any more.
+    /// Whether the known plans have a node serve from `from_ms` to `until_ms` without a break, so that it did not need
+    /// to be woken. False if a plan came into force within that time and its predecessor is not known any more.
     #[must_use]
     pub fn serves_throughout(&self, node: NodeId, from_ms: u64, until_ms: u64) -> bool {
         let is_known = self.at(from_ms).is_none_or(|plan| plan.start_ms <= from_ms);
         is_known && self.serves_ms(node, from_ms, until_ms) >= until_ms.saturating_sub(from_ms)
     }
 
-    /// Whether a node that was last heard at `heard_ms` must be taken for dead at `now_ms`: it is silent although the plans
-    /// had it serve for `patience_ms` on end, or through several whole wakes and for as long in all. What sleeps is not
-    /// silent. Without a plan a node always serves.
+    /// Whether a node that was last heard at `heard_ms` must be taken for dead at `now_ms`: it is silent although the
+    /// plans had it serve for `patience_ms` without a break, or through several whole wakes and as long in all. Time
+    /// asleep does not count as silence. Without a plan a node always serves.
     #[must_use]
     pub fn is_overdue(&self, node: NodeId, heard_ms: u64, now_ms: u64, patience_ms: u64) -> bool {
         if now_ms.saturating_sub(heard_ms) < patience_ms {
@@ -160,7 +160,7 @@ impl Timetable {
         true
     }
 
-    /// When a node's power must next be switched, on (true) or off (false), the plan that follows counted in.
+    /// Next time at which a node's power must be switched on (true) or off (false), with regard to the next plan.
     #[must_use]
     pub fn next_switch(&self, node: NodeId, at_ms: u64) -> Option<(u64, bool)> {
         let switch = self.at(at_ms)?.next_switch(node, at_ms);
@@ -171,14 +171,14 @@ impl Timetable {
         }
     }
 
-    /// What a node's power client must do next, and when: from that moment on it does it, and is done in time. It falls
-    /// asleep so long before its power is to be off as it takes; it begins to wake when its power is to be on.
+    /// The next action of a node's power client, and the time to start it. A node starts to fall asleep early enough to
+    /// be done when its power goes off. It starts to wake when its power comes on.
     #[must_use]
     pub fn next_action(&self, node: NodeId, at_ms: u64) -> Option<(u64, Action)> {
         let plan = self.at(at_ms)?;
         let suspend_ms = plan.nodes.get(&node).map_or(0, |node| u64::from(node.suspend_ms));
         let mut from = at_ms;
-        // A switch that changes nothing, where one plan follows another, is passed over.
+        // A switch without effect, at the change from one plan to another, is skipped.
         for _ in 0..=ANNOUNCED_MAX {
             let (switch, is_on) = self.next_switch(node, from)?;
             let before = self
@@ -194,7 +194,7 @@ impl Timetable {
     }
 }
 
-/// What a power client does.
+/// Action of a power client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Begins to wake its node.

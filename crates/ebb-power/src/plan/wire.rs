@@ -1,7 +1,8 @@
-//! The byte form of a plan: the same in messages and in the power manager's file. `docs/power/plan-format.md` lays it out.
+//! The byte form of a plan: the same in messages and in the power manager's file. `docs/power/plan-format.md` specifies
+//! it.
 //!
-//! Little-endian. A decoder takes nothing on trust: every length is bounded before anything is allocated for it, and
-//! what decodes is checked as a plan.
+//! Little-endian. The decoder trusts no input: every length is bounded before memory is allocated for it, and the
+//! decoded plan is checked.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +13,10 @@ use crate::policy::PolicyKind;
 
 /// First bytes of every plan.
 const MAGIC: &[u8; 4] = b"EBPP";
-/// Form that is written.
+/// The format that is written.
 const FORMAT: u8 = 2;
-/// The form before, which did not tell what is out of reach. It is read, too: plans outlive the program in the master's log.
+/// The previous format, without the data out of reach. It is still read, because plans outlive a program in the
+/// master's log.
 const FORMAT_BEFORE: u8 = 1;
 /// Bytes of a node: id, duty, start, active, ready, wake, suspend.
 const NODE_BYTES: usize = 8 + 1 + 8 + 8 + 8 + 4 + 4;
@@ -42,7 +44,7 @@ impl PowerPlan {
         out
     }
 
-    /// The plan that these bytes are. `Protocol`, with what is wrong, for bytes that are none.
+    /// Decodes a plan. `Protocol`, with the reason, for bytes that are no plan.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut input = Input(bytes);
         if input.take_bytes(MAGIC.len())? != MAGIC {
@@ -122,7 +124,7 @@ impl<'a> Input<'a> {
         Ok(u32::from_le_bytes(self.take_bytes(4)?.try_into().expect("four bytes were taken")))
     }
 
-    /// How many of `each` bytes follow: no more than may, and no more than are there.
+    /// Reads the count of a list with entries of `each` bytes. It must not exceed `most`, nor the bytes that are there.
     fn count(&mut self, most: usize, each: usize, what: &str) -> Result<usize> {
         let count = self.short()? as usize;
         if count > most || count * each > self.0.len() {

@@ -1,7 +1,7 @@
 //! Whole nodes along the expansion chains, or whole gears (Rabbit, Sec. 3).
 //!
-//! What holds everything comes first, dataset by dataset, the weightiest first: a dataset whose cover cannot be powered
-//! stalls. What power is left goes stage by stage to the dataset that has least for its weight (Sec. 3.4's fair share).
+//! Covers come first, dataset by dataset, by falling weight. A dataset stalls if its cover cannot be powered. The power
+//! that is left goes stage by stage to the dataset that has least for its weight (Sec. 3.4's fair share).
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub(super) fn on_for_good(ask: &Ask<'_>, active: Active, why: String) -> Schedul
     }
 }
 
-/// Nodes that are on, and datasets that are not.
+/// Nodes that are on, and datasets that stall.
 pub(super) struct Active {
     pub on: BTreeSet<NodeId>,
     pub stalled: Vec<DatasetId>,
@@ -51,7 +51,7 @@ pub(super) fn choose_active(ask: &Ask<'_>) -> Active {
         }
     }
     fill.grow(&mut growing);
-    // A dataset that was held back on purpose does not give its power to nodes outside all chains' reach.
+    // A dataset that stalls leaves its power unused: it does not go to nodes outside all chains.
     if stalled.is_empty() {
         let chained: BTreeSet<NodeId> = ask.chains.iter().flat_map(DatasetChain::nodes).copied().collect();
         for node in ask.living().into_iter().filter(|node| !chained.contains(node)) {
@@ -93,8 +93,8 @@ impl Fill<'_> {
         true
     }
 
-    /// Stage by stage, always the dataset that has least for its weight, until nothing more can be had. A stage that
-    /// cannot be had ends its dataset: gears come whole and in order.
+    /// Adds stages, always for the dataset that has least for its weight, until the power is used up. A dataset ends at
+    /// the first stage that cannot be powered, because gears come whole and in order.
     fn grow(&mut self, growing: &mut Vec<Growing<'_>>) {
         growing.retain(|one| !one.next.is_empty());
         while let Some(at) = (0..growing.len()).min_by(|one, other| {

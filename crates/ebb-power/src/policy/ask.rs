@@ -1,4 +1,4 @@
-//! What a policy may know.
+//! The input of a policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,23 +11,25 @@ use crate::hardware::{Hardware, NodePower, Supply};
 use crate::plan::profile::SLACK_WATTS;
 use crate::plan::{INTERVAL_MS_MAX, PowerPlan};
 
-/// When, and in which steps.
+/// Start and interval of a plan, and limits of its times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// Length of the blink interval.
     pub interval_ms: u64,
-    /// When the plan comes into force, in milliseconds since the Unix epoch.
+    /// Time at which the plan comes into force, in milliseconds since the Unix epoch.
     pub start_ms: u64,
-    /// By how much clocks may differ.
+    /// Largest difference of clocks.
     pub guard_ms: u64,
-    /// A node that wakes serves at least this long, or the interval is stretched: waking for less is power for nothing.
+    /// Least time for which a node serves at each wake. The interval is stretched for it, because a shorter wake wastes
+    /// power.
     pub least_serving_ms: u64,
-    /// How far the interval may be stretched; beyond that, nodes that cannot serve long enough stay asleep.
+    /// Longest stretched interval. Nodes that could not serve long enough even then stay asleep.
     pub longest_interval_ms: u64,
 }
 
 impl Timing {
-    /// The usual timing for an interval: a twentieth of it at least to serve, at most eight times stretched, no guard.
+    /// The usual timing for an interval: a node serves for at least a twentieth of it, it is stretched at most eight
+    /// times, and there is no guard band.
     #[must_use]
     pub fn every(interval_ms: u64, start_ms: u64) -> Self {
         Self {
@@ -40,37 +42,37 @@ impl Timing {
     }
 }
 
-/// Whether disks that spin may blink.
+/// Whether rotational disks may blink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rotational {
     /// A policy that would blink them is refused.
     Spare,
-    /// Somebody insisted.
+    /// The operator insisted.
     Blink,
 }
 
-/// Everything that a policy goes by.
+/// All inputs of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     /// Draw and transitions.
     pub hardware: &'a Hardware,
-    /// Power that there is.
+    /// Available power.
     pub supply: Supply,
-    /// What carries an excess within an interval; [`Battery::NONE`] if nothing does.
+    /// The battery that carries an excess within an interval, or [`Battery::NONE`].
     pub battery: Battery,
     /// Nodes that follow the power, in the order in which they blink.
     pub circle: &'a [NodeId],
     /// Datasets and their chains.
     pub chains: &'a [DatasetChain],
-    /// Nodes that do not answer. Others come in their place; they are on only where nobody else needs the power.
+    /// Nodes that do not answer. Other nodes replace them, and they are on only if no other node needs the power.
     pub dead: &'a BTreeSet<NodeId>,
-    /// Those of them that have not been given up: they may be heard again, if they have power to speak.
+    /// Dead nodes that have not been given up: they may answer again if they have power.
     pub late: &'a BTreeSet<NodeId>,
     /// Reads that go to each node's data, in any unit; for `load-proportional`.
     pub popularity: &'a BTreeMap<NodeId, f64>,
     /// Whether rotational disks may blink.
     pub rotational: Rotational,
-    /// When.
+    /// Start and interval of the plan.
     pub timing: Timing,
     /// The plan before.
     pub last: Option<&'a PowerPlan>,
@@ -109,7 +111,7 @@ impl Ask<'_> {
         self.hardware.nodes_watts(self.supply)
     }
 
-    /// Watts that there are for waking nodes, all of them asleep; below 0 if not even sleep can be fed.
+    /// Watts for waking nodes, beyond the draw of all nodes asleep. Negative if even that draw is too much.
     #[must_use]
     pub fn headroom_watts(&self) -> f64 {
         self.nodes_watts() - self.hardware.asleep_watts()
@@ -121,7 +123,7 @@ impl Ask<'_> {
         self.circle.iter().copied().filter(|node| !self.dead.contains(node)).collect()
     }
 
-    /// Nodes that take turns where nodes blink, in blink order: who is late has its turns until it is given up.
+    /// Nodes that take turns if nodes blink, in blink order. A late node keeps its turns until it is given up.
     #[must_use]
     pub fn turns(&self) -> Vec<NodeId> {
         let takes_turns = |node: &NodeId| !self.dead.contains(node) || self.late.contains(node);
@@ -142,7 +144,7 @@ impl Ask<'_> {
         nodes.into_iter().map(|node| self.extra(*node)).sum()
     }
 
-    /// Whether so many watts beyond sleep can be had.
+    /// Whether the supply has so many watts beyond the draw of all nodes asleep.
     pub(super) fn affords(&self, extra_watts: f64) -> bool {
         extra_watts <= self.headroom_watts() + SLACK_WATTS
     }
@@ -152,12 +154,12 @@ impl Ask<'_> {
         self.power(node).transition_ms() + 2 * self.timing.guard_ms + self.timing.least_serving_ms
     }
 
-    /// Least powered time that is worth waking any of these for.
+    /// Least powered time that is worth waking each of these for.
     pub(super) fn least_active_of(&self, nodes: &[NodeId]) -> u64 {
         nodes.iter().map(|node| self.least_active_ms(*node)).max().unwrap_or(0)
     }
 
-    /// The interval, as often as it takes until `share` of it is at least `least_ms`; none if it would grow too long.
+    /// The least multiple of the interval for which `share` of it is at least `least_ms`. `None` if it is too long.
     pub(super) fn stretched(&self, share: f64, least_ms: u64) -> Option<u64> {
         let Timing { interval_ms, longest_interval_ms, .. } = self.timing;
         if share <= 0.0 {
@@ -179,8 +181,8 @@ impl Ask<'_> {
         }
     }
 
-    /// How a stretched interval is told.
-    pub(super) fn told_stretch(&self, interval_ms: u64) -> String {
+    /// Words about a stretched interval, for the plan's reason; empty if it is not stretched.
+    pub(super) fn stretch_note(&self, interval_ms: u64) -> String {
         if interval_ms == self.timing.interval_ms {
             return String::new();
         }

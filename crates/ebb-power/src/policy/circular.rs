@@ -1,9 +1,9 @@
 //! As many nodes as the power allows, taking turns around the circle: never above the budget.
 //!
 //! Node `i` of `N` starts at `t i / N` and is powered for `t k / N`, so that at every instant `k` neighbours are. With
-//! unlike nodes `k` is the largest number of which any neighbours fit. Where not even one fits, the nodes take turns
-//! alone, each for the part of its turn that the supply pays for, and a battery carries what is above the budget
-//! meanwhile; without a battery all sleep.
+//! different nodes `k` is the largest number of neighbours that fit anywhere on the circle. If not even one node fits,
+//! the nodes take turns alone, each for the part of its turn that the supply pays for. A battery carries the excess
+//! during that part. Without a battery all nodes sleep.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
     blink(ask, &ask.turns())
 }
 
-/// When node `index` of `count` is powered, with `at_once` of them at any instant: (start, length) in milliseconds.
-/// Ends meet starts exactly, whatever the rounding.
+/// Powered time of node `index` of `count`, with `at_once` of them at any instant: (start, length) in milliseconds.
+/// Ends meet starts exactly, in spite of rounding.
 #[must_use]
 pub fn around(index: u64, count: u64, at_once: u64, interval_ms: u64) -> (u64, u64) {
     let edge = |place: u64| u64::try_from(u128::from(interval_ms) * u128::from(place) / u128::from(count));
@@ -26,7 +26,7 @@ pub fn around(index: u64, count: u64, at_once: u64, interval_ms: u64) -> (u64, u
     (edge(index), edge(index + at_once) - edge(index))
 }
 
-/// Blinks these nodes, all others off.
+/// Makes these nodes blink, with all others off.
 pub(super) fn blink(ask: &Ask<'_>, nodes: &[NodeId]) -> Schedule {
     let at_once = most_at_once(ask, nodes);
     if nodes.is_empty() {
@@ -52,11 +52,11 @@ pub(super) fn blink(ask: &Ask<'_>, nodes: &[NodeId]) -> Schedule {
         (*node, Duty::blink(start, active, interval_ms))
     };
     let why =
-        format!("{at_once} of {} nodes at a time around the circle{}", nodes.len(), ask.told_stretch(interval_ms));
+        format!("{at_once} of {} nodes at a time around the circle{}", nodes.len(), ask.stretch_note(interval_ms));
     Schedule { duties: nodes.iter().enumerate().map(duty).collect(), interval_ms, stalled: Vec::new(), why }
 }
 
-/// Largest number of which any neighbours on the circle can be powered together.
+/// Largest number of neighbours that can be powered together anywhere on the circle.
 pub(super) fn most_at_once(ask: &Ask<'_>, nodes: &[NodeId]) -> usize {
     // Sums up to each place, twice around.
     let mut sums = vec![0.0];
@@ -64,7 +64,7 @@ pub(super) fn most_at_once(ask: &Ask<'_>, nodes: &[NodeId]) -> usize {
         sums.push(sums[sums.len() - 1] + ask.extra(*node));
     }
     let fits = |at_once: &usize| (0..nodes.len()).all(|first| ask.affords(sums[first + at_once] - sums[first]));
-    // Fewer always fit where more do.
+    // If a number fits, every smaller one fits.
     let (mut fit, mut beyond) = (0, nodes.len() + 1);
     while beyond - fit > 1 {
         let middle = usize::midpoint(fit, beyond);
@@ -101,7 +101,7 @@ fn one_at_a_time(ask: &Ask<'_>, nodes: &[NodeId]) -> Schedule {
         "power for {:.0} % of one node: one of {} at a time, from the battery{}",
         least_paid * 100.0,
         nodes.len(),
-        ask.told_stretch(interval_ms)
+        ask.stretch_note(interval_ms)
     );
     Schedule { duties, interval_ms, stalled: Vec::new(), why }
 }

@@ -1,10 +1,10 @@
 //! Power for nodes that do not answer.
 //!
-//! A node that is silent may be broken, and it may be one that nothing has woken, or that a network has cut off for a
-//! moment. To leave it off would make sure that it is never heard again: it would die of the silence that it was put to. So
-//! who is late keeps its turns where nodes blink ([`Ask::turns`]), and where whole nodes are on, one node's watts are set
-//! aside for those who are late, as long as no dataset stalls for that. Who was given up is powered whenever that costs nobody
-//! anything; and where no node answers at all, all of them are planned for as if they did. As long as one answers, one is on.
+//! A silent node may be broken. But it may also be a node that was not woken, or that the network has cut off for a
+//! moment. A node that is left off can never answer again. So a late node keeps its turns if nodes blink
+//! ([`Ask::turns`]). If whole nodes are on, the watts of one node are set aside for late nodes, as long as no dataset
+//! stalls for that. A node that was given up is powered whenever that takes power from no other node. If no node
+//! answers at all, the plan is made as if all did. As long as one node answers, one that answers is on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::plan::profile::SLACK_WATTS;
 
 const NOBODY: &BTreeSet<NodeId> = &BTreeSet::new();
 
-/// The schedule of a policy, and what is left of the power for those who do not answer.
+/// The schedule of a policy, with the remaining power for nodes that do not answer.
 pub(super) fn schedule(ask: &Ask<'_>, policy: impl Fn(&Ask<'_>) -> Schedule) -> Schedule {
     if ask.living().is_empty() {
         return policy(&Ask { dead: NOBODY, late: NOBODY, ..*ask });
@@ -30,8 +30,8 @@ pub(super) fn schedule(ask: &Ask<'_>, policy: impl Fn(&Ask<'_>) -> Schedule) -> 
     set_aside(ask, &schedule, policy).unwrap_or(schedule)
 }
 
-/// Has one node on that answers, where what is left of a dataset's nodes is too much for the power and none of them would be. The
-/// power would all go to nodes that do not answer; and a master that starts then hears from nobody.
+/// Switches one node on that answers, if none would be on because the cover of the living nodes needs too much power.
+/// Otherwise all power would go to nodes that do not answer, and a master that starts then would get no report.
 fn wake_one(ask: &Ask<'_>, schedule: &mut Schedule) {
     let is_there = |node: &&NodeId| !ask.dead.contains(node);
     if ask.dead.is_empty() || ask.circle.iter().filter(is_there).any(|node| !is_off(schedule, node)) {
@@ -48,7 +48,8 @@ fn wake_one(ask: &Ask<'_>, schedule: &mut Schedule) {
     }
 }
 
-/// Has nodes that do not answer on, the late ones first, as far as there are watts that the others leave at every instant.
+/// Switches nodes on that do not answer, the late ones first, as far as the others leave watts for them at every
+/// instant.
 fn lend_spare(ask: &Ask<'_>, schedule: &mut Schedule) {
     let of_late = |is_late: bool| move |node: &&NodeId| ask.dead.contains(node) && ask.late.contains(node) == is_late;
     let late_first = ask.circle.iter().filter(of_late(true)).chain(ask.circle.iter().filter(of_late(false)));
@@ -64,8 +65,8 @@ fn lend_spare(ask: &Ask<'_>, schedule: &mut Schedule) {
     }
 }
 
-/// Nodes that are late and would be off get one node's watts, in turns: what the policy does with the rest, if no dataset
-/// stalls and no node has to blink for that.
+/// Gives one node's watts to late nodes that would be off, in turns. Returns the policy's schedule for the rest of the
+/// power. `None` if a dataset would stall or a node would have to blink for that.
 fn set_aside(ask: &Ask<'_>, schedule: &Schedule, policy: impl Fn(&Ask<'_>) -> Schedule) -> Option<Schedule> {
     let is_waiting = |node: &NodeId| ask.late.contains(node) && is_off(schedule, node);
     let waiting: Vec<NodeId> = ask.circle.iter().copied().filter(is_waiting).collect();
@@ -85,7 +86,7 @@ fn set_aside(ask: &Ask<'_>, schedule: &Schedule, policy: impl Fn(&Ask<'_>) -> Sc
     is_powered.then_some(rest)
 }
 
-/// One after the other; the first alone where turns would be too short, or would wear disks out.
+/// Turns one after the other. Only the first node gets power if turns would be too short, or would wear disks out.
 fn turns(ask: &Ask<'_>, waiting: &[NodeId]) -> (Vec<(NodeId, Duty)>, u64) {
     let count = waiting.len() as u64;
     let may_blink =

@@ -1,4 +1,4 @@
-//! Blinking that meets its budget as a mean only, cut down to what the battery carries.
+//! Blinking that meets its budget only as a mean, cut down to the excess that the battery carries.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{Ask, Schedule};
 use crate::plan::Duty;
 use crate::plan::profile::Profile;
 
-/// What all nodes draw with these duties; who has none is off.
+/// Draw of all nodes with these duties. A node without a duty is off.
 pub(super) fn profile(ask: &Ask<'_>, duties: &BTreeMap<NodeId, Duty>, interval_ms: u64) -> Profile {
     let all = ask.hardware.nodes().iter();
     let all = all.map(|(id, power)| (power, duties.get(id).copied().unwrap_or(Duty::Off)));
@@ -21,12 +21,13 @@ pub(super) fn carried(ask: &Ask<'_>, duties: &BTreeMap<NodeId, Duty>, interval_m
     profile(ask, duties, interval_ms).is_carried_by(&ask.battery, ask.nodes_watts(), ask.timing.start_ms)
 }
 
-/// Steps between all that the supply pays for and nothing.
+/// Steps of the scale between nothing and the whole supply.
 const STEPS: u32 = 200;
 
-/// Duties for a scale from 0 to 1 of what the supply pays for: the largest scale that the battery carries and at which
-/// every node still serves; all nodes on where there is power for them. `further` are scales worth trying beside even
-/// steps. `interval_ms` and `least_ms`: see [`Ask::stretched`]; `share` is the part of the interval that the least powered node has at scale 1.
+/// Duties for the largest possible scale, from 0 to 1, of the powered time that the supply pays for. The battery must
+/// carry it, and every node must still serve. All nodes are on if there is power for them. `further` are scales worth
+/// trying beside even steps. `interval_ms` and `least_ms`: see [`Ask::stretched`]; `share` is the part of the interval
+/// that the least powered node has at scale 1.
 pub(super) fn largest(
     ask: &Ask<'_>,
     name: &str,
@@ -61,7 +62,7 @@ pub(super) fn largest(
                 "{name}: {} nodes for {:.1} % of the interval{cut}{}",
                 nodes.len(),
                 share * scale * 100.0,
-                ask.told_stretch(interval_ms)
+                ask.stretch_note(interval_ms)
             );
             return Schedule { duties, interval_ms, stalled: Vec::new(), why };
         }
@@ -69,8 +70,8 @@ pub(super) fn largest(
     ask.all_off(format!("{name}: supply and battery carry no blink that is long enough to serve"))
 }
 
-/// Share of the interval that every node could be powered: `(p - p_inactive) / (p_total - p_inactive)`, between 0 and 1
-/// (BlinkFS, Sec. 4.2).
+/// Share of the interval for which every node can be powered: `(p - p_inactive) / (p_total - p_inactive)`, between 0
+/// and 1 (BlinkFS, Sec. 4.2).
 pub(super) fn even_share(ask: &Ask<'_>) -> f64 {
     let all = ask.extra_of(&ask.turns());
     if all <= 0.0 { 0.0 } else { (ask.headroom_watts() / all).clamp(0.0, 1.0) }

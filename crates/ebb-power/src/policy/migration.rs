@@ -1,7 +1,7 @@
-//! Whole nodes, the data moved onto them at each change (BlinkFS, Sec. 2.2).
+//! Whole nodes, with the data moved onto them at each change (BlinkFS, Sec. 2.2).
 //!
-//! The plan says who is on; that data have moved before the others sleep is the manager's part, and what
-//! [`crate::reach::admit`] refuses the plan for until then.
+//! The plan says which nodes are on. The manager sees to it that data have moved before the others sleep, because
+//! [`crate::reach::admit`] refuses the plan until then.
 
 use super::activation::{Active, on_for_good};
 use super::{Ask, Schedule};
@@ -24,19 +24,20 @@ pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
     on_for_good(ask, Active { on, stalled: Vec::new() }, why)
 }
 
-/// What must move when the active set of a layout without spare copies changes.
+/// The data that must move when the active set of a layout without spare copies changes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Migration {
     /// Active nodes before.
     pub from: u32,
     /// Active nodes after.
     pub to: u32,
-    /// Bytes that change places so that every active node holds the same.
+    /// Bytes that move so that every active node holds the same amount.
     pub bytes: f64,
 }
 
-/// Data that is spread evenly over the active nodes: on the way down those that leave hand over what they have, on the
-/// way up those that come get their part. Before the last node sleeps it has everything, and gives from it when it wakes.
+/// Migration of data that are spread evenly over the active nodes. On the way down the leaving nodes hand over their
+/// data. On the way up the new nodes get their part. The last node has all data before it sleeps, and hands out parts
+/// when it wakes.
 #[must_use]
 pub fn migration(from: u32, to: u32, data_bytes: f64) -> Migration {
     let (holders_before, holders_after) = (from.max(1), to.max(1));

@@ -1,6 +1,6 @@
-//! Load-proportional blinking: each node is powered in proportion to the popularity of what it stores, no longer than
-//! the interval, no shorter than it takes to serve at all; the energy of all nodes together is that of even blinking
-//! (Blink's policy, as BlinkFS compares with it, Sec. 5). Starts are spread as in the staggered policy.
+//! Load-proportional blinking: each node is powered in proportion to the popularity of its data, but no longer than the
+//! interval, and long enough to serve. The energy of all nodes together is that of even blinking (Blink's policy, as
+//! BlinkFS compares with it, Sec. 5). Starts are spread as in the staggered policy.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ fn shares(ask: &Ask<'_>, nodes: &[NodeId], even: f64, interval_ms: u64) -> Vec<f
     let wanted: f64 = even * extras.values().sum::<f64>();
     let at = |factor: f64| -> Vec<f64> { loads.iter().map(|load| (load / most * factor).clamp(least, 1.0)).collect() };
     let energy = |shares: &[f64]| shares.iter().enumerate().map(|(at, share)| share * extras[&at]).sum::<f64>();
-    // Nodes without any load keep the least time, however much there is: the rest may then not use up the energy.
+    // Nodes without load get the least time at every factor, so the other nodes may not use up the energy.
     let (mut low, mut high) = (0.0, 1.0 / even.max(1e-9) * nodes.len() as f64);
     while energy(&at(high)) < wanted && high < 1e12 {
         high *= 2.0;

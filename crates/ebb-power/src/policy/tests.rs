@@ -11,7 +11,7 @@ use crate::reach::{Holding, at_stake};
 
 mod reach;
 
-/// A cluster, and what is asked of it.
+/// A cluster, and the inputs of a policy for it.
 #[derive(Debug)]
 struct Case {
     hardware: Hardware,
@@ -187,7 +187,8 @@ fn activation_shares_power_between_datasets_and_gears_come_whole() {
     assert!(!on(&plan).contains(&3), "{plan}");
 }
 
-/// A power client that was away wakes nobody: whoever is taken for dead then must come back when there is power.
+/// A power client that was away wakes no node: the nodes that were then taken for dead must come back when there is
+/// power.
 #[test]
 fn who_does_not_answer_is_on_where_that_costs_nobody_anything() {
     for policy in PolicyKind::ALL {
@@ -201,7 +202,7 @@ fn who_does_not_answer_is_on_where_that_costs_nobody_anything() {
         let silent = low.plan(*policy);
         low.dead.clear();
         let plan = low.plan(*policy);
-        assert_eq!(silent, plan, "nobody answers: planned for as if all did");
+        assert_eq!(silent, plan, "no node answers: planned for as if all did");
         assert!(plan.nodes.values().any(|node| node.duty != Duty::Off), "{plan}");
     }
 }
@@ -241,7 +242,7 @@ fn tide_has_who_is_late_take_turns_with_those_that_hold_everything() {
 
 #[test]
 fn one_nodes_watts_are_set_aside_for_who_is_late() {
-    // Power for five: two hold everything.
+    // Power for five nodes, with a cover of two.
     let mut case = Case::of(9, NodePower::REFERENCE, 0.58).with_chain(ChainShape::EqualWork, 2, 3);
     for policy in [PolicyKind::Activation, PolicyKind::Tide] {
         case.dead = [9].map(NodeId::new).into();
@@ -249,7 +250,7 @@ fn one_nodes_watts_are_set_aside_for_who_is_late() {
         assert_eq!(on(&case.plan(policy)), [1, 2, 3, 4, 5], "given up");
         case.late = case.dead.clone();
         assert_eq!(on(&case.plan(policy)), [1, 2, 3, 4, 9]);
-        // Several have it one after the other.
+        // Several late nodes have it one after the other.
         case.dead = [7, 8, 9].map(NodeId::new).into();
         case.late = case.dead.clone();
         let plan = case.plan(policy);
@@ -272,8 +273,8 @@ fn one_nodes_watts_are_set_aside_for_who_is_late() {
     assert_eq!((on(&plan), plan.stalled.len()), (vec![1, 2], 0), "{plan}");
 }
 
-/// What a dead primary's recovery group needs is too much. All the power would go to the dead node, and whoever asks would hear
-/// from nobody.
+/// A dead primary's recovery group needs too much power. All the power would go to the dead node, and no node would
+/// answer.
 #[test]
 fn one_node_that_answers_is_on_where_a_dataset_stalls_for_a_dead_one() {
     let mut case = Case::of(9, NodePower::REFERENCE, 0.0).with_chain(ChainShape::EqualWork, 1, 2);
@@ -286,7 +287,7 @@ fn one_node_that_answers_is_on_where_a_dataset_stalls_for_a_dead_one() {
     assert_eq!((on(&plan), plan.stalled.len()), (vec![2], 1), "{plan}");
     let tide = case.plan(PolicyKind::Tide);
     assert!(tide.nodes.iter().any(|(node, of)| !case.dead.contains(node) && of.duty != Duty::Off), "{tide}");
-    // It is silent, too: the next one.
+    // That node is silent, too: the next one is on.
     case.late.insert(NodeId::new(2));
     case.dead.insert(NodeId::new(2));
     assert_eq!(on(&case.plan(PolicyKind::Activation)), [3]);
@@ -369,9 +370,9 @@ fn less_battery_is_less_stagger_and_none_is_within_the_budget() {
 fn rotational_disks_are_not_blinked_unless_somebody_insists() {
     let spinning = NodePower { rotational_disks: 2, ..NodePower::REFERENCE };
     let mut case = Case::of(9, spinning, 0.5).with_chain(ChainShape::EqualWork, 2, 3);
-    let told = case.try_plan(PolicyKind::BlinkCircular, None).unwrap_err();
-    assert_eq!(told.kind(), ebb_types::ErrorKind::NotPermitted);
-    assert!(told.to_string().contains("35 days") && told.to_string().contains("n9"), "{told}");
+    let refusal = case.try_plan(PolicyKind::BlinkCircular, None).unwrap_err();
+    assert_eq!(refusal.kind(), ebb_types::ErrorKind::NotPermitted);
+    assert!(refusal.to_string().contains("35 days") && refusal.to_string().contains("n9"), "{refusal}");
     assert!(case.try_plan(PolicyKind::Activation, None).is_ok());
     case.rotational = Rotational::Blink;
     assert!(case.try_plan(PolicyKind::BlinkCircular, None).is_ok());
@@ -402,20 +403,20 @@ fn names_and_numbers_come_back() {
 
 #[test]
 fn asks_that_make_no_sense_are_refused() {
-    let told = |change: fn(&mut Case)| {
+    let refusal = |change: fn(&mut Case)| {
         let mut case = Case::blinkfs(0.5);
         change(&mut case);
         case.try_plan(PolicyKind::Tide, None).unwrap_err().to_string()
     };
-    assert!(told(|case| case.supply = Supply::Watts(f64::NAN)).contains("supply"));
-    assert!(told(|case| case.timing.interval_ms = 0).contains("interval"));
-    assert!(told(|case| case.circle.push(NodeId::new(1))).contains("twice"));
-    assert!(told(|case| case.circle.push(NodeId::new(77))).contains("n77"));
-    assert!(told(|case| case.battery.charge_joules = -1.0).contains("battery"));
+    assert!(refusal(|case| case.supply = Supply::Watts(f64::NAN)).contains("supply"));
+    assert!(refusal(|case| case.timing.interval_ms = 0).contains("interval"));
+    assert!(refusal(|case| case.circle.push(NodeId::new(1))).contains("twice"));
+    assert!(refusal(|case| case.circle.push(NodeId::new(77))).contains("n77"));
+    assert!(refusal(|case| case.battery.charge_joules = -1.0).contains("battery"));
 }
 
 prop_compose! {
-    /// Any cluster: unlike nodes, any supply, any battery, some nodes dead, two datasets.
+    /// Any cluster: different nodes, any supply, any battery, some nodes dead, two datasets.
     fn cases()(draws in proptest::collection::vec((5.0_f64..60.0, 0.0_f64..4.0, 0_u64..3_000, 0_u64..3_000), 4..14),
         share in 0.0_f64..1.1, battery_s in prop_oneof![Just(0.0), 0.0_f64..3.0, Just(300.0)],
         filled in 0.0_f64..=1.0, efficiency in 0.5_f64..=1.0,
@@ -495,7 +496,7 @@ proptest! {
             let (peak, mean) = case.watts(&plan);
             let budget = case.budget().max(case.hardware.asleep_watts());
             prop_assert!(mean <= budget + 1e-6, "{policy}: {mean} W of {budget} W: {plan}");
-            // From change to change through three intervals: what lacks is no more than rounding.
+            // From change to change through three intervals, only a rounding error may be missing.
             let mut battery = case.battery;
             let mut missing_joules = 0.0;
             for span in changes(&plan, 3).windows(2) {
@@ -513,18 +514,19 @@ proptest! {
         for policy in PolicyKind::ALL {
             let plan = case.plan(*policy);
             plan.check().unwrap();
-            // Who was given up has what others leave.
+            // A node that was given up gets the power that others leave.
             let lent = case.living_count() > 0 && case.dead.difference(&case.late).any(|node| plan.nodes[node].duty != Duty::Off);
             let is_within = *policy == PolicyKind::AlwaysOn || case.watts(&plan).0 <= case.budget() + 1e-6;
             prop_assert!(!lent || is_within, "{policy}: {plan}");
-            // A plan promises what it does not call stalled; migration promises only what has been moved.
+            // A plan promises all data that it does not declare stalled. Migration promises only data that have been
+            // moved.
             let lit = plan.nodes.values().any(|node| node.duty != Duty::Off);
             if plan.stalled.is_empty() && lit && *policy != PolicyKind::Migration {
                 let lost = at_stake(&plan, &holdings, &case.dead);
                 prop_assert!(lost.is_empty(), "{policy}: {lost:?} {plan}");
             }
             let all_stalled = case.chains.iter().all(|chain| plan.stalled.contains(&chain.dataset));
-            prop_assert!(lit || all_stalled || case.living_count() == 0, "dark and not told: {plan}");
+            prop_assert!(lit || all_stalled || case.living_count() == 0, "dark and not declared: {plan}");
         }
     }
 
@@ -552,8 +554,8 @@ proptest! {
     #[test]
     fn tide_is_never_worse_than_gears_or_the_circle(share in 0.0_f64..1.0, primaries in 1_u32..4, count in 9_u32..20) {
         let case = Case::of(count, NodePower::REFERENCE, share).with_chain(ChainShape::EqualWork, primaries, 3);
-        // Node-seconds of service in an hour: what full reads and jobs go by. And the interval: one that others had to stretch
-        // has fewer transitions, but reads wait longer.
+        // Node-seconds of service in an hour, which set the speed of full reads and jobs. The interval is compared,
+        // too: one that others had to stretch has fewer transitions, but reads wait longer.
         let served = |policy| {
             let plan = case.plan(policy);
             let one = |node: &NodePlan| node.serving_ms(plan.interval_ms, 0) as f64 / plan.interval_ms as f64;

@@ -1,14 +1,14 @@
 //! Gear down, then blink: Ebb's own policy.
 //!
-//! While what holds everything can be powered, it is activation: whole nodes without a transition, every block in reach
-//! at every moment. Below, the nodes that hold everything take turns around the circle; all nodes do instead where that
-//! gives a better chance that a block can be read at once: more copies of it blink then, but each node's turn is shorter,
-//! and more of it goes into transitions. One layout serves both.
+//! While the cover can be powered, it is activation: whole nodes without a transition, and every block in reach at
+//! every moment. With less power the nodes of the cover take turns around the circle. All nodes take turns instead if
+//! that gives a better chance that a block can be read at once. Then more copies blink, but each node's turn is
+//! shorter, and more of it goes into transitions. One layout serves both.
 //!
-//! Few nodes go around their circle in less time than all would: what the power of blinking all of them pays for in one
-//! turn is long enough for a node to wake for, so the nodes that hold everything have turns as long, several rounds in an
-//! interval. Reads then wait for a part of the time, no node wakes for less than when all blink, and the cluster as a whole
-//! starts no more nodes.
+//! A few nodes can go around their circle in less time than all nodes would. The length of a turn with all nodes
+//! blinking is worth a wake, so the nodes of the cover get turns of that length, and several rounds in an interval.
+//! Reads then wait for a part of the time, no node wakes for a shorter time than when all blink, and the cluster has no
+//! more starts.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use super::fit::even_share;
 use super::{Ask, Schedule, Timing};
 use crate::chain::{ChainShape, DatasetChain};
 
-/// Shorter intervals are not divided: waking in time is a matter of fractions of a second then.
+/// Shorter intervals are not divided, because wakes would have to be exact to fractions of a second.
 const DIVIDED_MS_LEAST: u64 = 10_000;
 
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
@@ -42,12 +42,12 @@ pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
     if of_many > of_few { many } else { in_rounds(ask, &cover, all.len()).unwrap_or(few) }
 }
 
-/// The nodes that hold everything taking turns as long as all nodes' would be, several rounds in an interval; none where one
-/// round is all that fits.
+/// The cover's nodes with turns as long as those of all nodes would be, in several rounds in an interval. `None` if
+/// only one round fits.
 fn in_rounds(ask: &Ask<'_>, cover: &[NodeId], all: usize) -> Option<Schedule> {
     let (interval_ms, at_once) = (ask.timing.interval_ms, most_at_once(ask, cover) as u64);
     let turn_ms = |rounds: u64| interval_ms * at_once / (rounds * cover.len() as u64);
-    // What every node would have if all of them blinked (BlinkFS, Sec. 4.2).
+    // The time of every node if all of them blinked (BlinkFS, Sec. 4.2).
     let least_ms = ((interval_ms as f64 * even_share(ask)) as u64).max(ask.least_active_of(cover) + 1);
     let most = (all / cover.len()) as u64;
     let fits = |rounds: &u64| interval_ms.is_multiple_of(*rounds) && turn_ms(*rounds) >= least_ms;
@@ -69,14 +69,14 @@ fn cover(ask: &Ask<'_>) -> Vec<NodeId> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blinking {
-    /// Nodes of which each block is sure of one copy.
+    /// The cover: it has at least one copy of each block.
     Cover,
     /// All nodes, all copies.
     All,
 }
 
-/// Chance that a block can be read at once, the datasets' mean: that one of its copies is powered, times the part of a
-/// node's powered time in which it serves.
+/// Chance that a block can be read at once, as the mean of the datasets: the chance that one of its copies is powered,
+/// times the share of powered time in which a node serves.
 fn chance(ask: &Ask<'_>, schedule: &Schedule, nodes: &[NodeId], blinking: Blinking) -> f64 {
     let active = |node: &NodeId| schedule.duties.get(node).map_or(0, |duty| duty.active_ms(schedule.interval_ms));
     let powered: u64 = nodes.iter().map(active).sum();
@@ -100,7 +100,7 @@ fn chance(ask: &Ask<'_>, schedule: &Schedule, nodes: &[NodeId], blinking: Blinki
 fn awake_copy(chain: &DatasetChain, at_once: usize, nodes: usize) -> f64 {
     let (copies, count) = (f64::from(chain.replicas()), nodes as f64);
     match chain.shape() {
-        // Copies are far apart: windows that wake them hardly overlap.
+        // Copies are far apart, so the windows in which they are awake hardly overlap.
         ChainShape::Ring => (copies * at_once as f64 / count).min(1.0),
         // Copies anywhere: `1 - C(n - k, r) / C(n, r)`.
         _ => {

@@ -1,7 +1,8 @@
-//! Counting reads in bounded memory: what is read most is kept, whatever else is read.
+//! Counts of reads in bounded memory: the blocks read most are always kept.
 //!
-//! Misra and Gries, "Finding repeated elements" (Science of Computer Programming 2, 1982): with room for `k` blocks, a block's
-//! count is short of its reads by no more than one in `k + 1` of all reads, so whatever is read more often than that is there.
+//! Misra and Gries, "Finding repeated elements" (Science of Computer Programming 2, 1982): with room for `k` blocks, a
+//! block's count is below its reads by no more than one in `k + 1` of all reads. So every block that is read more often
+//! than that has a count.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +16,20 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet, and room for so many blocks, one at least.
+    /// An empty tally with room for `most` blocks, at least one.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { counts: BTreeMap::new(), most: most.max(1) }
     }
 
-    /// A block was read once.
+    /// Counts one read of a block.
     pub fn count(&mut self, block: MetablockId) {
         if let Some(count) = self.counts.get_mut(&block) {
             *count = count.saturating_add(1);
         } else if self.counts.len() < self.most {
             self.counts.insert(block, 1);
         } else {
-            // As many reads go as there is room, so each read pays for one step of this loop.
+            // Each pass removes as many reads as there are blocks, so each read pays for one step of this loop.
             self.counts.retain(|_, count| {
                 *count -= 1;
                 *count > 0
@@ -36,7 +37,7 @@ impl Tally {
         }
     }
 
-    /// Everything so far; the tally begins anew.
+    /// Takes all counts. The tally begins anew.
     pub fn take_counts(&mut self) -> BTreeMap<MetablockId, u32> {
         std::mem::take(&mut self.counts)
     }

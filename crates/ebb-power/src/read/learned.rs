@@ -1,10 +1,10 @@
-//! Hit ratios for a reader who knows of no chain and no targets: they show in what it reads.
+//! Hit ratios for a reader without knowledge of chain and targets. It learns them from its own reads.
 //!
-//! Of `B` reads so far a node with `b_i / B` of the data could have served about `b_i`, so that `(B / n) / b_i`, the part
-//! that it should have served, is known from the reader's own counts; and `n` is the number of nodes that could have served
-//! any. So the rule needs nothing from anybody, holds for every layout (where all nodes hold alike it spreads reads
-//! evenly), for several datasets at a time, and for copies that lie away from home. Each reader keeps its own reads
-//! even; several readers are even together, as the ties between them fall by lot.
+//! Of `B` reads so far a node with `b_i / B` of the data could have served about `b_i`. So the reader's own counts give
+//! `(B / n) / b_i`, the share that the node should have served. `n` is the number of nodes that could have served any.
+//! The rule needs no messages. It holds for every layout (if all nodes hold the same amount, it spreads reads evenly),
+//! for several datasets together, and for copies away from home. Each reader keeps its own reads even. Several readers
+//! are even together, because ties are broken at random.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ struct Hits {
     could: u64,
 }
 
-/// Reads after which all counts are halved: who has changed what it reads has new ratios soon.
+/// Reads after which all counts are halved, so that a reader of other data soon has new ratios.
 const MEMORY: u64 = 1 << 12;
 
 impl<K> Default for LearnedBalance<K> {
@@ -34,14 +34,15 @@ impl<K> Default for LearnedBalance<K> {
 }
 
 impl<K: Ord + Copy> LearnedBalance<K> {
-    /// The power plan with this number is in force: under another one other nodes served, and the counts begin anew.
+    /// Sets the version of the power plan in force. Another version resets the counts, because other nodes served
+    /// before.
     pub fn on_plan(&mut self, version: u64) {
         if self.plan != version {
             *self = Self { plan: version, ..Self::default() };
         }
     }
 
-    /// How far a node is below the part of its reads that it should have served, this read taken as one that it could
+    /// Deficit of a node against the share of reads that it should have served. This read counts as one that it could
     /// serve.
     #[must_use]
     pub fn below(&self, node: K) -> f64 {
@@ -50,7 +51,7 @@ impl<K: Ord + Copy> LearnedBalance<K> {
         desired_hit_ratio((self.reads + 1) as f64, self.nodes.len() as f64, could) - hits.served as f64 / could
     }
 
-    /// Counts a read that any of `could` might have served, and `asked` is asked for.
+    /// Counts a read that any of `could` might have served, and that is sent to `asked`.
     pub fn count(&mut self, could: impl IntoIterator<Item = K>, asked: K) {
         for node in could {
             self.nodes.entry(node).or_default().could += 1;

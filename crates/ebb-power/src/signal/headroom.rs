@@ -1,10 +1,10 @@
-//! What a foreground load leaves of a power distribution unit's capacity (BlinkFS, Sec. 1).
+//! The part of a power distribution unit's capacity that a foreground load leaves (BlinkFS, Sec. 1).
 
 use ebb_types::{Result, bail};
 
 use super::trace::{End, Quantity, Trace};
 
-/// A capacity, and what others draw of it.
+/// A capacity, and the draw of other loads.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Headroom {
     capacity_watts: f64,
@@ -20,20 +20,20 @@ impl Headroom {
         Ok(Self { capacity_watts, foreground: foreground.expect("the foreground trace", &[Quantity::Watts])? })
     }
 
-    /// What the others draw.
+    /// The draw of the other loads.
     #[must_use]
     pub const fn foreground(&self) -> &Trace {
         &self.foreground
     }
 
-    /// What is left at a time.
+    /// Watts left at a time.
     #[must_use]
     pub fn watts_at(&self, seconds: f64, end: End) -> f64 {
         headroom_watts(self.capacity_watts, self.foreground.at(seconds, end).value)
     }
 }
 
-/// What a measured foreground draw leaves; never below 0.
+/// Watts that a measured foreground draw leaves; never below 0.
 #[must_use]
 pub fn headroom_watts(capacity_watts: f64, foreground_watts: f64) -> f64 {
     (capacity_watts - foreground_watts).max(0.0)

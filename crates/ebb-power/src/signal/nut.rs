@@ -1,5 +1,5 @@
-//! The network protocol of the Network UPS Tools (developer guide, chapter 9), as far as reading goes: lines out, lines
-//! in, no socket.
+//! The network protocol of the Network UPS Tools (developer guide, chapter 9), for reading only: lines out, lines in,
+//! no socket.
 
 use std::collections::BTreeMap;
 
@@ -32,9 +32,9 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Takes a line in, without its end. The variables, once all are there.
+    /// Takes a line, without its end. Returns the variables once all are there.
     ///
-    /// `Protocol` for what is no answer to the question; `NotFound` and `AccessDenied` for what upsd refuses;
+    /// `Protocol` for a line that is no answer to the question; `NotFound` and `AccessDenied` for refusals of upsd;
     /// `Unavailable` if it has lost its UPS.
     pub fn on_line(&mut self, line: &str) -> Result<Option<BTreeMap<String, String>>> {
         if line.len() > LINE_MAX {

@@ -4,7 +4,7 @@ use ebb_types::{Result, bail};
 
 use super::trace::{End, Quantity, Trace};
 
-/// What may be spent, and what power costs.
+/// A budget, and the prices of power.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tariff {
     per_hour: f64,
@@ -14,7 +14,7 @@ pub struct Tariff {
 
 impl Tariff {
     /// A budget of `per_hour` in the unit of the prices, which are per kilowatt-hour. No more than `cap_watts` are
-    /// bought: what the whole cluster can draw.
+    /// bought, which is the highest draw of the whole cluster.
     pub fn new(per_hour: f64, prices: Trace, cap_watts: f64) -> Result<Self> {
         if !(per_hour.is_finite() && per_hour > 0.0) {
             bail!(Invalid, "a budget of {per_hour} an hour buys nothing; give one above 0");
@@ -31,13 +31,13 @@ impl Tariff {
         &self.prices
     }
 
-    /// What the budget buys at a price.
+    /// Watts that the budget buys at a price.
     #[must_use]
     pub fn watts_for(&self, price: f64) -> f64 {
         (self.per_hour / price * 1000.0).min(self.cap_watts)
     }
 
-    /// What it buys at a time.
+    /// Watts that it buys at a time.
     #[must_use]
     pub fn watts_at(&self, seconds: f64, end: End) -> f64 {
         self.watts_for(self.prices.at(seconds, end).value)

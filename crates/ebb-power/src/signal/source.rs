@@ -1,4 +1,4 @@
-//! A source that is listened to: believed while it speaks and makes sense.
+//! A power source: its readings count while they come and are possible.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use ebb_types::{Result, bail};
 use super::check_supply;
 use crate::hardware::Supply;
 
-/// When a source is not believed, and what then.
+/// Limits of the trust in a source, and the fallback.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Trust {
-    /// Assumed when the source is silent or lies, for the whole cluster.
+    /// Watts for the whole cluster, assumed when the source is silent or gives an impossible reading.
     pub fallback_watts: f64,
-    /// It is silent when nothing new has come for so long.
+    /// Time without a new reading after which the source counts as silent.
     pub silence: Duration,
-    /// More than the plant can give: whoever says so lies.
+    /// Highest output of the plant. A reading above it is impossible.
     pub most_watts: f64,
 }
 
@@ -35,28 +35,28 @@ impl Trust {
     }
 }
 
-/// What a source said.
+/// A reading of a source.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Reading {
-    /// Power that there is.
+    /// Available power.
     pub supply: Supply,
-    /// The source's own time of the measurement, in milliseconds of any clock, if it gives one: the same one twice is
-    /// no news, an earlier one is a lie.
+    /// The source's own time of the measurement, in milliseconds of any clock, if it gives one. A repeated time is no
+    /// new reading, and an earlier one is an error.
     pub stamp_ms: Option<u64>,
 }
 
-/// Why a source is not believed.
+/// The reason not to trust a source.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Doubt {
-    /// It never spoke.
+    /// It has given no reading yet.
     Unheard,
-    /// Nothing new for so long.
+    /// It has given no new reading for so long.
     Silent(Duration),
-    /// No number, or below 0.
+    /// Its reading is no number, or below 0.
     NoSupply,
-    /// More than the plant can give.
+    /// Its reading is above the output of the plant.
     TooMuch(f64),
-    /// Measured before what it said last.
+    /// Its reading is older than its last one.
     Backwards,
 }
 
@@ -72,28 +72,28 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// Whose word a sample is.
+/// Origin of a sample.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Origin {
-    /// The operator's.
+    /// The operator's override.
     Override,
-    /// The source's.
+    /// A reading of the source.
     Source,
-    /// Nobody's: `fallback_watts`.
+    /// `fallback_watts`, because of a doubt.
     Fallback(Doubt),
 }
 
-/// The supply that a policy goes by, and whose word it is.
+/// The supply for a policy, and its origin.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
-    /// Power that there is.
+    /// Available power.
     pub supply: Supply,
-    /// Whose word it is.
+    /// Its origin.
     pub origin: Origin,
 }
 
-/// A source and the operator above it, as a state machine: readings in, samples out. Times are those of a clock that
-/// never goes back.
+/// A source and the operator above it, as a state machine: readings in, samples out. Times are those of a monotonic
+/// clock.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Source {
     trust: Trust,
@@ -104,21 +104,21 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source that has not spoken yet. `full_nodes_watts` is what all block servers draw, to judge shares by.
+    /// A source without a reading. `full_nodes_watts` is the draw of all block servers, for readings in shares.
     pub fn new(trust: Trust, full_nodes_watts: f64) -> Result<Self> {
         trust.check()?;
         Ok(Self { trust, full_nodes_watts, forced: None, heard: None, lie: None })
     }
 
-    /// The operator's override, which comes before the source; none ends it.
+    /// Sets the operator's override, which has precedence over the source. `None` ends it.
     pub fn force(&mut self, supply: Option<Supply>) -> Result<()> {
         supply.map_or(Ok(()), check_supply)?;
         self.forced = supply;
         Ok(())
     }
 
-    /// Takes a reading in. What is wrong with it, if anything; then the source is not believed until it says something
-    /// that can be.
+    /// Takes a reading. Returns a doubt if it is impossible. The source is then not trusted until its next possible
+    /// reading.
     pub fn on_reading(&mut self, now: Duration, reading: Reading) -> Option<Doubt> {
         let before = self.heard.and_then(|(_, last)| last.stamp_ms);
         self.lie = self.doubt(&reading, before);
@@ -144,7 +144,7 @@ impl Source {
         back.then_some(Doubt::Backwards)
     }
 
-    /// The supply to go by now.
+    /// The supply that counts now.
     #[must_use]
     pub fn sample(&self, now: Duration) -> Sample {
         if let Some(supply) = self.forced {
@@ -164,7 +164,8 @@ impl Source {
         Sample { supply: Supply::Watts(self.trust.fallback_watts), origin: Origin::Fallback(doubt) }
     }
 
-    /// When the source counts as silent if nothing new comes; none if it does already, or the operator has spoken.
+    /// Time at which the source counts as silent if no new reading comes. `None` if it is not trusted now, or
+    /// overridden.
     #[must_use]
     pub fn silent_at(&self) -> Option<Duration> {
         let (heard, _) = self.heard.filter(|_| self.lie.is_none() && self.forced.is_none())?;

@@ -4,7 +4,7 @@ use ebb_types::{Result, bail, err};
 
 use crate::hardware::Supply;
 
-/// What a trace is of, as its header says.
+/// The quantity of a trace, from its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Quantity {
     /// Watts for the whole cluster.
@@ -29,16 +29,16 @@ impl Quantity {
     }
 }
 
-/// What follows the last line of a trace.
+/// Values after the last line of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It begins again.
+    /// The trace begins again.
     Repeat,
     /// The last value stays.
     Hold,
 }
 
-/// One line of a trace: what holds from `at_s` on, until the next line.
+/// One line of a trace, which holds from `at_s` on until the next line.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Point {
     /// Seconds since the first line.
@@ -49,7 +49,7 @@ pub struct Point {
     pub price: Option<f64>,
 }
 
-/// A trace that has been checked: times rise, without gaps; the last line holds as long as the one before it.
+/// A checked trace: times rise without gaps, and the last line holds as long as the one before it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trace {
     quantity: Quantity,
@@ -57,17 +57,17 @@ pub struct Trace {
     length_s: f64,
 }
 
-/// Lines that a trace may have.
+/// Limit of the lines of a trace.
 const LINES_MAX: usize = 4_000_000;
-/// Longest time and largest value that are a number of something, and not of nothing: sums of them stay finite.
+/// Limit of times and values, so that their sums stay finite.
 const NUMBER_MAX: f64 = 1e12;
-/// Lines do not stand closer than this.
+/// Least time between two lines.
 const STEP_MIN_S: f64 = 1e-3;
-/// A trace can be played so many times as fast, or as slow.
+/// Limit of the factor by which a trace can be sped up or slowed down.
 const FACTOR_MAX: f64 = 1e6;
-/// How long a trace of a single line holds.
+/// Length of a trace with a single line.
 const LONE_LINE_S: f64 = 300.0;
-/// Largest share in a trace: what is above it was meant as per cent.
+/// Largest share in a trace. A larger number was probably meant as a percentage.
 const FRACTION_MAX: f64 = 10.0;
 
 impl Trace {
@@ -75,14 +75,14 @@ impl Trace {
     /// third column `price` if there are prices. `seconds` is the time since any beginning, rising from line to line;
     /// lines that begin with `#` are comments.
     ///
-    /// `Invalid`, with name and line, for what is no number, below 0, out of order, or missing: an empty field, or a
-    /// line that lacks where all others stand at equal distances.
+    /// `Invalid`, with name and line, for a field that is no number, below 0 or empty, for times out of order, and for
+    /// a missing line among lines at equal distances.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
         let mut quantity = None;
         let mut lines: Vec<(usize, Point)> = Vec::new();
         let text = text.trim_start_matches('\u{feff}');
-        let told = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| told(line)) {
+        let has_content = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| has_content(line)) {
             let at = At { name, line: number + 1 };
             let fields: Vec<&str> = line.split(',').map(str::trim).collect();
             let Some((quantity, columns)) = quantity else {
@@ -103,7 +103,7 @@ impl Trace {
         Ok(Self::close(quantity, points.collect()))
     }
 
-    /// A trace of stretches: (seconds, value).
+    /// Makes a trace of stretches: (seconds, value).
     pub fn of_stretches(quantity: Quantity, stretches: &[(f64, f64)]) -> Result<Self> {
         let mut at_s = 0.0;
         let mut points = Vec::new();
@@ -128,7 +128,7 @@ impl Trace {
         Self { quantity, points, length_s }
     }
 
-    /// The same trace, played so many times as fast.
+    /// The trace, sped up by `factor`.
     pub fn compressed(mut self, factor: f64) -> Result<Self> {
         if !(1.0 / FACTOR_MAX..=FACTOR_MAX).contains(&factor) {
             bail!(
@@ -142,7 +142,7 @@ impl Trace {
         Ok(self)
     }
 
-    /// What it is of.
+    /// Its quantity.
     #[must_use]
     pub const fn quantity(&self) -> Quantity {
         self.quantity
@@ -154,7 +154,7 @@ impl Trace {
         self.length_s
     }
 
-    /// Its lines, with how long each holds, in seconds.
+    /// Its lines, with the seconds for which each holds.
     pub fn stretches(&self) -> impl Iterator<Item = (f64, Point)> + '_ {
         let ends = self.points.iter().skip(1).map(|point| point.at_s).chain([self.length_s]);
         self.points.iter().zip(ends).map(|(point, end)| (end - point.at_s, *point))
@@ -180,7 +180,7 @@ impl Trace {
         }
     }
 
-    /// How many seconds the value stays as it is; none if it never changes again.
+    /// Seconds for which the value stays the same. `None` if it never changes again.
     #[must_use]
     pub fn holds_for(&self, seconds: f64, end: End) -> Option<f64> {
         let phase = self.phase(seconds, end);
@@ -203,7 +203,7 @@ impl Trace {
         }
     }
 
-    /// Refuses a trace of something else than was asked for.
+    /// Refuses a trace of a quantity that is not in `allowed`.
     pub fn expect(self, name: &str, allowed: &[Quantity]) -> Result<Self> {
         if !allowed.contains(&self.quantity) {
             let names: Vec<_> = allowed.iter().map(|quantity| format!("seconds,{}", quantity.column())).collect();
@@ -232,7 +232,7 @@ impl std::fmt::Display for At<'_> {
 }
 
 impl At<'_> {
-    /// What the trace is of, and how many columns it has.
+    /// The quantity of the trace, and its number of columns.
     fn header(self, fields: &[&str]) -> Result<(Quantity, usize)> {
         let known = |column: &str| Quantity::ALL.into_iter().find(|quantity| quantity.column() == column);
         let quantity = match fields {
@@ -281,7 +281,7 @@ impl At<'_> {
     }
 }
 
-/// Times must rise; where more than half of at least three distances are alike, none may be half as long again.
+/// Times must rise. If more than half of at least three distances are equal, none may be half as long again.
 fn check_times(name: &str, lines: &[(usize, Point)]) -> Result<()> {
     let mut steps = Vec::with_capacity(lines.len());
     for pair in lines.windows(2) {
@@ -296,7 +296,7 @@ fn check_times(name: &str, lines: &[(usize, Point)]) -> Result<()> {
             );
         }
         if point.at_s - before.at_s < STEP_MIN_S {
-            bail!(Invalid, "{name}, line {line}: {} s after {} s: too soon to tell", point.at_s, before.at_s);
+            bail!(Invalid, "{name}, line {line}: {} s after {} s: too close together", point.at_s, before.at_s);
         }
         steps.push(point.at_s - before.at_s);
     }
@@ -326,7 +326,7 @@ mod tests {
 
     use super::*;
 
-    fn told(text: &str) -> String {
+    fn refusal(text: &str) -> String {
         Trace::parse("t.csv", text).unwrap_err().to_string()
     }
 
@@ -345,25 +345,27 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_refused_with_its_line() {
-        assert!(told("seconds,watts\n0,5\n1,-3\n").contains("t.csv, line 3: watts of -3"));
-        assert!(told("seconds,watts\n0,5\n# note\n1,x\n").contains("line 4: watts \"x\""));
-        assert!(told("seconds,watts\n0,5\n1,NaN\n").contains("line 3"));
-        assert!(told("seconds,watts\n0,5\n0,6\n").contains("line 3: 0 s after 0 s"));
-        assert!(told("seconds,watts\n5,5\n3,6\n").contains("must rise"));
-        assert!(told("seconds,watts\n0,5\n1e308,6\n").contains("line 3: seconds of 1e308: at most"));
-        assert!(told("seconds,watts\n0,1e308\n").contains("line 2: watts of 1e308: at most"));
-        assert!(told("seconds,watts\n0,5\n1e-320,6\n").contains("too soon to tell"));
-        assert!(told("seconds,watts\n-1,5\n").contains("line 2: seconds of -1"));
-        assert!(told("seconds,watts\n0,5\n60,\n").contains("line 3: a gap: no watts"));
-        assert!(told("seconds,watts\n0,5\n60,5\n120,5\n240,5\n300,5\n").contains("line 5: a gap of 120 s after 120 s"));
-        assert!(told("seconds,fraction\n0,50\n").contains("0.5 for 50 %"));
-        assert!(told("0,5\n60,5\n").contains("line 1: the first line must be seconds,watts"));
-        assert!(told("seconds,watts\n0,5,6\n").contains("3 fields"));
-        assert!(told("seconds,price\n0,0\n").contains("above 0"));
-        assert!(told("").contains("is no trace") && told("seconds,watts\n").contains("is no trace"));
+        assert!(refusal("seconds,watts\n0,5\n1,-3\n").contains("t.csv, line 3: watts of -3"));
+        assert!(refusal("seconds,watts\n0,5\n# note\n1,x\n").contains("line 4: watts \"x\""));
+        assert!(refusal("seconds,watts\n0,5\n1,NaN\n").contains("line 3"));
+        assert!(refusal("seconds,watts\n0,5\n0,6\n").contains("line 3: 0 s after 0 s"));
+        assert!(refusal("seconds,watts\n5,5\n3,6\n").contains("must rise"));
+        assert!(refusal("seconds,watts\n0,5\n1e308,6\n").contains("line 3: seconds of 1e308: at most"));
+        assert!(refusal("seconds,watts\n0,1e308\n").contains("line 2: watts of 1e308: at most"));
+        assert!(refusal("seconds,watts\n0,5\n1e-320,6\n").contains("too close together"));
+        assert!(refusal("seconds,watts\n-1,5\n").contains("line 2: seconds of -1"));
+        assert!(refusal("seconds,watts\n0,5\n60,\n").contains("line 3: a gap: no watts"));
+        assert!(
+            refusal("seconds,watts\n0,5\n60,5\n120,5\n240,5\n300,5\n").contains("line 5: a gap of 120 s after 120 s")
+        );
+        assert!(refusal("seconds,fraction\n0,50\n").contains("0.5 for 50 %"));
+        assert!(refusal("0,5\n60,5\n").contains("line 1: the first line must be seconds,watts"));
+        assert!(refusal("seconds,watts\n0,5,6\n").contains("3 fields"));
+        assert!(refusal("seconds,price\n0,0\n").contains("above 0"));
+        assert!(refusal("").contains("is no trace") && refusal("seconds,watts\n").contains("is no trace"));
         let trace = Trace::parse("t", "seconds,price\n0,4\n").unwrap();
         let refused = [0.0, 1e-9, 1e9, -1.0, f64::NAN, f64::INFINITY].map(|factor| trace.clone().compressed(factor));
-        assert!(refused.iter().all(Result::is_err), "its times would be too large, or one and the same");
+        assert!(refused.iter().all(Result::is_err), "its times would be too large, or equal");
         assert!(trace.expect("t", &[Quantity::Watts]).unwrap_err().to_string().contains("seconds,watts are needed"));
     }
 

@@ -7,7 +7,7 @@ use ebb_types::{Result, bail, err};
 
 use crate::hardware::Supply;
 
-/// What a UPS tells, as far as it matters here. Names are those of the NUT project.
+/// The variables of a UPS that matter here. Names are those of the NUT project.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct UpsReading {
     /// `ups.status` says `OB`: the mains are gone.
@@ -22,21 +22,21 @@ pub struct UpsReading {
     pub load_watts: Option<f64>,
 }
 
-/// How a UPS is used.
+/// Rule for the use of a UPS.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct UpsRule {
     /// Power while the mains are there.
     pub mains_watts: f64,
-    /// Length of a blackout that is to be got through.
+    /// Length of the blackout to bridge.
     pub bridge: Duration,
-    /// Energy of the full battery; none to trust its runtime and load.
+    /// Energy of the full battery. `None`: its runtime and load are used instead.
     pub capacity_joules: Option<f64>,
-    /// Share of the charge that is left for the orderly end.
+    /// Share of the charge that is kept for an orderly shutdown.
     pub reserve: f64,
 }
 
 impl UpsReading {
-    /// Reads the variables of a UPS. `Invalid` for what no UPS can say.
+    /// Reads the variables of a UPS. `Invalid` for an impossible value.
     pub fn from_variables(variables: &BTreeMap<String, String>) -> Result<Self> {
         let number = |name: &str, most: f64| -> Result<Option<f64>> {
             let Some(text) = variables.get(name) else { return Ok(None) };
@@ -46,7 +46,7 @@ impl UpsReading {
             }
             Ok(Some(value))
         };
-        let status = variables.get("ups.status").ok_or_else(|| err!(Invalid, "the UPS does not tell its status"))?;
+        let status = variables.get("ups.status").ok_or_else(|| err!(Invalid, "the UPS reports no status"))?;
         let flags: Vec<&str> = status.split_whitespace().collect();
         let has = |flag: &str| flags.contains(&flag);
         if has("OL") == has("OB") {
@@ -68,10 +68,10 @@ impl UpsReading {
 }
 
 impl UpsRule {
-    /// The supply while the UPS says this, so long after the mains went: what is in the battery, beyond the reserve,
-    /// spread over what is left of the time to bridge, and over a tenth of it if it takes longer than was thought.
+    /// The supply with this reading, `on_battery_for` after the mains failed. It is the charge beyond the reserve,
+    /// spread over the rest of the time to bridge. After that time it is spread over a tenth of it.
     ///
-    /// `Invalid` on battery if the UPS does not tell enough to know what is in it.
+    /// `Invalid` on battery if the readings do not give the charge.
     pub fn supply(&self, reading: &UpsReading, on_battery_for: Duration) -> Result<Supply> {
         if !reading.on_battery {
             return Ok(Supply::Watts(self.mains_watts));
@@ -85,7 +85,7 @@ impl UpsRule {
             (_, UpsReading { runtime: Some(runtime), load_watts: Some(load), .. }) => {
                 runtime.as_secs_f64() * load * (1.0 - reserve)
             }
-            _ => bail!(Invalid, "the UPS tells neither charge (of a known size) nor runtime and load"),
+            _ => bail!(Invalid, "the UPS reports neither charge (of a known size) nor runtime and load"),
         };
         let left = self.bridge.saturating_sub(on_battery_for).max(self.bridge / 10).max(Duration::from_secs(1));
         Ok(Supply::Watts((joules / left.as_secs_f64()).min(self.mains_watts)))
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(RULE.supply(&full, Duration::ZERO).unwrap(), Supply::Watts(100.0));
         let half = reading(&[("ups.status", "OB DISCHRG"), ("battery.charge", "60")]).unwrap();
         assert_eq!(RULE.supply(&half, Duration::from_secs(1_600)).unwrap(), Supply::Watts(100.0));
-        // It takes longer than was thought: six minutes ahead, again and again.
+        // The blackout lasts longer than expected: the charge is spread over the next six minutes, again and again.
         assert_eq!(RULE.supply(&half, Duration::from_secs(9_000)).unwrap(), Supply::Watts(265.0));
         let low = reading(&[("ups.status", "OB LB"), ("battery.charge", "5")]).unwrap();
         assert_eq!(RULE.supply(&low, Duration::ZERO).unwrap(), Supply::Watts(0.0));
@@ -127,8 +127,8 @@ mod tests {
         let rule = UpsRule { capacity_joules: None, reserve: 0.0, ..RULE };
         let variables =
             [("ups.status", "OB"), ("battery.runtime", "1200"), ("ups.load", "50"), ("ups.realpower.nominal", "300")];
-        let told = reading(&variables).unwrap();
-        assert_eq!(rule.supply(&told, Duration::ZERO).unwrap(), Supply::Watts(50.0));
+        let found = reading(&variables).unwrap();
+        assert_eq!(rule.supply(&found, Duration::ZERO).unwrap(), Supply::Watts(50.0));
         assert!(rule.supply(&reading(&variables[..2]).unwrap(), Duration::ZERO).is_err());
     }
 

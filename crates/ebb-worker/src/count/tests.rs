@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What the machine's `wc -w` says.
+/// The count of the machine's `wc -w`.
 fn wc(text: &[u8]) -> u64 {
     let mut child = Command::new("wc")
         .arg("-w")
@@ -140,6 +140,6 @@ proptest! {
         prop_assert_eq!(count.words(), whole(text.as_bytes()));
         let before = count.words();
         count.feed(rest.as_bytes());
-        prop_assert_eq!(count.words(), before, "what follows belongs to the next split");
+        prop_assert_eq!(count.words(), before, "the bytes behind it belong to the next split");
     }
 }

@@ -87,7 +87,7 @@ async fn a_tree_is_counted_where_it_lies(runtime: Runtime) {
         let is_beyond =
             |asked: &Asked| asked.offset > 0 && asked.offset.is_multiple_of(METABLOCK) && asked.len <= CHUNK_SIZE;
         for asked in asked.iter().filter(|asked| !is_beyond(asked)) {
-            // Reads begin up to three bytes before their block: the block decides whose they are.
+            // Reads begin up to three bytes before their block: the block decides which split they belong to.
             let nodes = &namespace.file(asked.inode).unwrap().nodes[((asked.offset + 3) / METABLOCK) as usize];
             assert!(nodes.contains(&(index as u64 + 1)), "{asked:?} is not on h{}", index + 1);
         }
@@ -132,7 +132,7 @@ fn a_single_file_is_a_tree_too() {
 fn failures_are_tried_elsewhere() {
     virt(2, async |runtime| {
         let mut cluster = Cluster::start(&runtime, tree(100)).await;
-        // Nobody listens there.
+        // No process listens there.
         cluster.workers[0].1 = "127.0.0.1:9".to_owned();
         let damaged: Vec<u64> = (0..200).filter(|inode| cluster.tree.0.file(*inode).is_ok()).take(5).collect();
         cluster.sources[1].broken.lock().extend(&damaged);
@@ -195,7 +195,7 @@ fn without_workers_or_files_it_says_so() {
         let (tree, workers) = (&cluster.tree, &cluster.workers);
         let nothing = count_words_in(&runtime, tree, connector, path, workers, &options, &mut |_| {}).await;
         assert_eq!(nothing.unwrap_err().kind(), ErrorKind::NotFound);
-        // With every worker gone the job ends and tells what is missing.
+        // With every worker gone the job ends and reports the missing part.
         for worker in &mut cluster.workers {
             worker.1 = "127.0.0.1:9".to_owned();
         }

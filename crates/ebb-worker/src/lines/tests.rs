@@ -9,7 +9,7 @@ fn pattern(text: &[u8]) -> Pattern {
     Pattern::new(Bytes::copy_from_slice(text)).unwrap()
 }
 
-/// What the machine's grep says.
+/// The count of the machine's grep.
 fn grep(text: &[u8], wanted: &[u8]) -> u64 {
     use std::os::unix::ffi::OsStrExt;
     let mut child = Command::new("grep")

@@ -64,8 +64,8 @@ fn a_grant_that_nobody_wrote_to_is_a_hole_and_draws_no_work() {
     assert_eq!(maps, [vec![0], vec![0, 2], vec![2]]);
 }
 
-/// What a small file costs on the network, with three replicas, and ids and times as years of use make them: its
-/// directory entry from the master, its split to the worker. 5 % of a mean file of 17 KB, as in a source tree, is 850.
+/// The network cost of a small file, with three replicas, and ids and times as years of use make them: its directory
+/// entry from the master, its split to the worker. 5 % of a mean file of 17 KB, as in a source tree, is 850.
 #[test]
 fn small_files_are_small_on_the_wire() {
     let planner = Planner::new(Locality::Located, BatchLimits::default(), &workers(3), &nodes(3));
@@ -135,7 +135,7 @@ fn blind_work_avoids_its_holders_where_it_can() {
             assert!(work.split.metablocks.is_empty(), "a blind worker gets no map");
         }
     }
-    // Where everybody holds it, somebody must.
+    // Where every host holds it, one of them must count it.
     let mut planner = Planner::new(Locality::Blind, BatchLimits::default(), &workers(2), &nodes(2));
     assert_eq!(place_all(&mut planner, &[file(2, 100, 1 << 20, &[1, 2])]).len(), 1);
 }
@@ -155,7 +155,7 @@ fn the_dead_and_the_tried_get_nothing() {
 }
 
 proptest! {
-    /// Whatever the files, each byte is in exactly one split, and batches keep their bounds.
+    /// For any files, each byte is in exactly one split, and batches keep their bounds.
     #[test]
     fn batches_hold_everything_once(
         sizes in proptest::collection::vec(0_u64..5_000_000, 1..80),

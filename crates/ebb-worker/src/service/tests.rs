@@ -53,7 +53,7 @@ fn each_split_has_its_count_or_its_failure() {
     });
 }
 
-/// Each byte that the client's connections carry while tasks run is told once, however tasks overlap.
+/// Each byte that the client's connections carry while tasks run is reported once, however tasks overlap.
 #[test]
 fn traffic_is_shared_out_once() {
     virt(5, async |runtime| {
@@ -89,9 +89,9 @@ fn traffic_is_shared_out_once() {
         let told = told + second.read();
         drop(second);
         let busy = counters.read().network_bytes();
-        assert_eq!(told, busy - idle, "what was said before the first task is nobody's");
+        assert_eq!(told, busy - idle, "traffic before the first task is charged to none");
         talk().await;
         let third = meter.start_task();
-        assert_eq!(third.read(), 0, "what was said between tasks is nobody's");
+        assert_eq!(third.read(), 0, "traffic between tasks is charged to none");
     });
 }

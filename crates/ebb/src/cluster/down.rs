@@ -29,11 +29,11 @@ pub fn down(path: &Path, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Ends what puts nodes to sleep first, then mounts, for they still write; the master last, for the others report to it.
+/// Ends the power services first, then mounts, for they still write; the master last, for the others report to it.
 pub fn stop_processes(cluster: &ClusterDir, output: &Output) -> Result<usize> {
     let processes = process::list(cluster)?;
     let mut ended = 0;
-    // Nobody may be put to sleep any more; what sleeps is woken by whoever let it.
+    // No node may be put to sleep any more; the power client wakes nodes that it let sleep when it ends.
     for role in [power_manager::NAME, power_client::NAME, "mount", "worker", "proxy", "block", "master"] {
         let of_role: Vec<&ProcessFile> = processes.iter().filter(|process| process.role == role).collect();
         for process in &of_role {

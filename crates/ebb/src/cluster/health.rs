@@ -1,4 +1,4 @@
-//! What needs an operator, in sentences: where, what it does, and the way on. Pure.
+//! Troubles that need an operator, in sentences: the place, the effect, and the way on. Pure.
 
 use ebb_cli::output::human_bytes;
 use ebb_types::{NodeId, VolumeId};
@@ -16,14 +16,14 @@ pub fn troubles(reply: &pb::ClusterStatusReply) -> Vec<String> {
     own.chain(reply.nodes.iter().flat_map(of_node)).collect()
 }
 
-/// What is wrong with a node: a process that is refused, and its volumes.
+/// The troubles of a node: a process that is refused, and its volumes.
 pub fn of_node(node: &pb::Node) -> Vec<String> {
     let twin = Some(node.twin.clone()).filter(|twin| !twin.is_empty());
     let poisoned = node.volumes.iter().filter(|volume| is_poisoned(volume)).map(|volume| sentence(node, volume));
     twin.into_iter().chain(poisoned).collect()
 }
 
-/// What goes on in spite of something, and is to be known: nodes that are slow beyond their peers.
+/// Conditions that stop nothing, and that an operator should know: nodes that are slow beyond their peers.
 pub fn notices(nodes: &[pb::Node], now_ms: u64) -> Vec<String> {
     nodes.iter().filter_map(|node| Some(gray_sentence(node, node.gray.as_ref()?, now_ms))).collect()
 }
@@ -141,6 +141,6 @@ mod tests {
         assert!(troubles(&reply)[0].contains("/c/master has 3.0 MiB of 1.0 GiB free"), "{:?}", troubles(&reply));
         reply.disk.as_mut().unwrap().free_bytes = 16 << 20;
         assert!(troubles(&reply).is_empty());
-        assert!(troubles(&pb::ClusterStatusReply::default()).is_empty(), "an older master does not tell");
+        assert!(troubles(&pb::ClusterStatusReply::default()).is_empty(), "an older master does not report it");
     }
 }

@@ -1,8 +1,8 @@
-//! How long a process that was told to end is waited for: as long as it gets on, within reason.
+//! How long to wait for a process that was asked to end: as long as it gets on, within reason.
 //!
-//! A block server syncs all that it has before it ends; on a slow disk that takes minutes. One that hangs does nothing. The two are
-//! told apart by what the kernel counts: calls that write (`syscw` of `/proc/PID/io`, proc(5)). Syncs are not among them, but a volume
-//! that is being closed writes to the log how far it is.
+//! A block server syncs all that it has before it ends; on a slow disk that takes minutes. One that hangs does nothing.
+//! A counter of the kernel distinguishes the two: calls that write (`syscw` of `/proc/PID/io`, proc(5)). Syncs are not
+//! among them, but a volume that is being closed writes to the log how far it is.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ pub const QUIET_MAX: Duration = Duration::from_secs(30);
 /// No process gets more.
 pub const ALL_MAX: Duration = Duration::from_secs(300);
 
-/// What a process that is to end was seen to do.
+/// The observed progress of a process that is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     writes: Option<u64>,
-    /// When it was seen to write last, since it was told to end.
+    /// When it was seen to write last, since it was asked to end.
     last: Duration,
 }
 
-/// What is to be done with it.
+/// The next action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     /// Wait on.
@@ -33,10 +33,10 @@ pub enum Next {
 }
 
 impl Progress {
-    /// So long after it was told to end, the kernel has counted so many writes; none: it does not say.
+    /// So long after it was asked to end, the kernel has counted so many writes; none: not known.
     pub fn decide_next(&mut self, writes: Option<u64>, passed: Duration) -> Next {
         if writes.is_some() && writes != self.writes {
-            // What it wrote before it was told to end is no progress.
+            // Its writes before it was asked to end are no progress.
             let is_first = self.writes.is_none();
             self.writes = writes;
             self.last = if is_first { self.last } else { passed };
@@ -49,13 +49,13 @@ impl Progress {
     }
 }
 
-/// Calls of a process that wrote since its start, as far as the kernel tells.
+/// Calls of a process that wrote since its start; none: not known.
 pub fn writes(process: &ProcessFile) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{}/io", process.pid)).ok()?;
     writes_of(&text).filter(|_| process.is_running())
 }
 
-/// Calls that write, as `/proc/PID/io` tells them.
+/// Calls that write, from the text of `/proc/PID/io`.
 fn writes_of(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("syscw:")?.trim().parse().ok())
 }

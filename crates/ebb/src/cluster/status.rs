@@ -124,7 +124,7 @@ pub fn now_ms() -> u64 {
     ebb_power::wall_ms(Runtime::real().wall())
 }
 
-/// A node that was missed, and since when what it took away is restored; spans are since it was heard last.
+/// A node that was missed, and the times since when its copies are restored; spans are since it was heard last.
 fn failure_json(told: &pb::NodeFailure) -> serde_json::Value {
     let after = |at_ms: u64| (at_ms > 0).then(|| span_s(told.failed_ms, at_ms));
     json!({
@@ -154,7 +154,7 @@ fn span_s(from_ms: u64, to_ms: u64) -> f64 {
     to_ms.saturating_sub(from_ms) as f64 / 1000.0
 }
 
-/// The same in a line for people: availability, durability, layout.
+/// A missed node in a line for people: availability, durability, layout.
 fn failure_line(told: &pb::NodeFailure, now_ms: u64) -> String {
     let stage = |at_ms: u64, restored: &str, left: String| match at_ms {
         0 => left,
@@ -173,12 +173,12 @@ pub fn shortages_json(told: &[pb::Shortage]) -> serde_json::Value {
     json!(told.iter().map(|short| json!({ "metablocks": short.metablocks, "why": short.why })).collect::<Vec<_>>())
 }
 
-/// The same for people.
+/// Why sets are short, in lines for people.
 pub fn shortage_lines(told: &[pb::Shortage]) -> Vec<String> {
     told.iter().map(|short| format!("  {} metablocks lack copies: {}", short.metablocks, short.why)).collect()
 }
 
-/// What was logged for nodes that sleep.
+/// Writes that were logged for nodes that sleep.
 fn handoff_json(told: &pb::HandoffStatus) -> serde_json::Value {
     let drain = |drain: &pb::NodeDrain| {
         json!({
@@ -192,7 +192,7 @@ fn handoff_json(told: &pb::HandoffStatus) -> serde_json::Value {
     })
 }
 
-/// The same for people: nothing where no node sleeps.
+/// Logged writes in lines for people: none where no node sleeps.
 fn handoff_lines(told: &pb::HandoffStatus) -> Vec<String> {
     if told.drains.is_empty() {
         return Vec::new();
@@ -227,14 +227,16 @@ pub fn asleep(cluster: &ClusterDir) -> Result<BTreeSet<String>> {
     Ok(blocks.filter(ProcessFile::is_frozen).map(|process| process.host).collect())
 }
 
-/// Waits until the master serves and `nodes` block servers are live; what needs an operator all the same.
+/// Waits until the master serves and `nodes` block servers are live. Returns the troubles that need an operator all the
+/// same.
 pub async fn wait_serving(cluster: &ClusterDir, nodes: usize, span: Duration) -> Result<Vec<String>> {
     let start = Instant::now();
     loop {
         let answer = ask(cluster).await;
-        // Who sleeps by plan may have told a master that has just been started nothing, and does not until it wakes.
+        // A node that sleeps by plan may have reported nothing to a master that has just been started, and does not
+        // until it wakes.
         let asleep = asleep(cluster)?;
-        // One whose directory is refused waits for an operator, who needs the others.
+        // A node whose directory is refused waits for an operator, and the operator needs the other nodes.
         let is_there = |node: &&pb::Node| {
             let is_live = matches!(node.state(), pb::NodeState::NodeLive | pb::NodeState::NodeDraining);
             is_live || asleep.contains(&node.host) || !node.twin.is_empty()

@@ -44,7 +44,7 @@ const LOCK: &str = "up.lock";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts the cluster in `path`, making it if it is not there, and returns when it serves. Of a cluster that runs in
-/// part, only what is missing is started.
+/// part, only the missing processes are started.
 pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()> {
     check(options)?;
     let mut cluster = match ClusterDir::open(path) {
@@ -59,7 +59,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     if let Some(mode) = cluster.narrow()? {
         let dir = cluster.path.display();
         output
-            .say(&format!("{dir} had mode {mode:04o}, now 0700: other users of this machine could read what is in it"));
+            .say(&format!("{dir} had mode {mode:04o}, now 0700: other users of this machine could read its contents"));
     }
     let running = process::running(&cluster, |process| process.role != "mount")?;
     let known = known_nodes(&cluster);
@@ -70,7 +70,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     }
     let options = &UpOptions { nodes: options.nodes.max(known), ..options.clone() };
     let follows_power = options.power.policy.is_some() || cluster.path.join("power").exists();
-    // What runs was started with so many: the master has one in its process, or none.
+    // The running processes were started with this number: the master has one in its process, or none.
     let proxies = if running.is_empty() { options.proxies } else { None }.unwrap_or(cluster.file.proxies);
     let wanted = wanted(options, proxies, follows_power);
     let missing: Vec<&Part> = wanted.iter().filter(|part| !running.iter().any(|p| p.name == part.name())).collect();
@@ -85,13 +85,13 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         cluster.file.repair_mb_per_s = options.repair_mb_per_s.unwrap_or(cluster.file.repair_mb_per_s);
         cluster.save()?;
     } else {
-        // What runs knows the master by its address and the times it was started with: both stay.
+        // The running processes know the master by its address and the times it was started with: both stay.
         let names: Vec<String> = missing.iter().map(|part| part.name()).collect();
-        output.say(&format!("already serving in part; starting what is missing: {}", names.join(", ")));
+        output.say(&format!("already serving in part; starting the missing processes: {}", names.join(", ")));
     }
     let started = start_all(&cluster, &missing, options, output).await;
     if started.is_err() && running.is_empty() {
-        // Half a cluster is worse than none: what was started ends again.
+        // Half a cluster is worse than none: the processes that were started end again.
         super::down::stop_processes(&cluster, output)?;
     }
     started
@@ -121,7 +121,7 @@ impl Part {
     }
 }
 
-/// In the order in which they start: block servers register with the master, workers ask it; nobody sleeps before all
+/// In the order in which they start: block servers register with the master, workers ask it; no node sleeps before all
 /// have started.
 fn wanted(options: &UpOptions, proxies: u32, follows_power: bool) -> Vec<Part> {
     let nodes = 1..=options.nodes;

@@ -26,7 +26,7 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
     let goes_on = match dataset.replicas {
         0 | 1 => "there is one copy of everything".to_owned(),
         replicas if min == replicas => {
-            format!("writes wait until all {replicas} copies have them, whatever nodes are missing")
+            format!("writes wait until all {replicas} copies have them, even while nodes are missing")
         }
         replicas => format!("while nodes are missing, writes go on with {min} of {replicas} copies"),
     };
@@ -46,7 +46,7 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
     }
     if share > 0 || lies.extra_copies > 0 {
         context.output.say(&format!(
-            "{} extra copies of what is read often hold {}; they may take {} of the unused capacity",
+            "{} extra copies of often read data hold {}; they may take {} of the unused capacity",
             lies.extra_copies,
             human_bytes(lies.extra_bytes),
             Percent(share)

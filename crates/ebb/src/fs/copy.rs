@@ -352,7 +352,7 @@ fn make_local_dir(path: &Path, mode: u32) -> Result<()> {
     }
 }
 
-/// Bytes in the files of a local tree, for the progress bar; what cannot be read is found out by the copy itself.
+/// Bytes in the files of a local tree, for the progress bar; the copy itself finds files that cannot be read.
 fn local_bytes(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else { return 0 };
     entries

@@ -23,7 +23,7 @@ pub async fn entries(session: &Session, directory: InodeId) -> Result<Vec<pb::Di
     }
 }
 
-/// Visits a path and all below it, directories before what is in them. Symbolic links are not followed.
+/// Visits a path and all below it, directories before their entries. Symbolic links are not followed.
 pub async fn walk(session: &Session, path: &EbbPath, mut visit: impl FnMut(&EbbPath, &pb::Attr)) -> Result<()> {
     let top = session.resolve_link(path).await?;
     visit(path, &top);

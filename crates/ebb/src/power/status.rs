@@ -92,7 +92,7 @@ fn to_json(told: &pb::PowerStatusReply) -> serde_json::Value {
     })
 }
 
-/// What each GiB cost that programs read and wrote; none before there was any.
+/// Joules for each GiB that programs read and wrote; none before there was any.
 fn joules_per_gib(told: &pb::PowerStatusReply) -> Option<f64> {
     (told.served_bytes > 0).then(|| told.joules / (told.served_bytes as f64 / f64::from(1 << 30)))
 }
@@ -135,13 +135,13 @@ fn lines(told: &pb::PowerStatusReply) -> Vec<String> {
     lines
 }
 
-/// What is away from home, by home, as scripts read it.
+/// Copies away from home, by home, as scripts read it.
 pub fn away_json(away: &[pb::Away]) -> serde_json::Value {
     let told = |away: &pb::Away| json!({ "home": NodeId::new(away.home).to_string(), "metablocks": away.metablocks, "bytes": away.bytes });
     away.iter().map(told).collect()
 }
 
-/// The same in a line for people; none where nothing is.
+/// Copies away from home in a line for people; none where no copy is.
 pub fn away_line(away: &[pb::Away]) -> Option<String> {
     let told =
         |away: &pb::Away| format!("{} of {} ({})", away.metablocks, NodeId::new(away.home), human_bytes(away.bytes));

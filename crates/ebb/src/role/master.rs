@@ -40,7 +40,7 @@ pub enum MasterCommand {
     },
 }
 
-/// Serves until it is asked to end, or writes down what an operator decides.
+/// Serves until it is asked to end, or writes an operator's decision down.
 pub async fn run(context: &Context, args: MasterArgs) -> Result<()> {
     match args.command {
         Some(MasterCommand::AcceptLoss { without }) => accept_loss(context, &without).await,
@@ -106,7 +106,7 @@ async fn serve(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// The only proxy lives in the master's process, beside its address; it tells the master on which port.
+/// The only proxy lives in the master's process, beside its address; it reports its port to the master.
 fn proxy_options(cluster: &ClusterDir, master: &Master) -> ProxyOptions {
     let address = master.address();
     let ip = address.rsplit_once(':').map_or("127.0.0.1", |(ip, _)| ip);

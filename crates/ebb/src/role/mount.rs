@@ -59,7 +59,7 @@ pub struct MountArgs {
     name: Option<String>,
 }
 
-/// Mounts; in the background unless told otherwise, and then returns when the mount serves.
+/// Mounts, by default in the background: then it returns when the mount serves.
 pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
     let cluster = context.cluster()?;
     let mountpoint = absolute(&args.mountpoint)?;
@@ -88,7 +88,7 @@ pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
 }
 
 impl MountArgs {
-    /// What the process in the background is told about its client.
+    /// Arguments about the client for the process in the background.
     fn client_arguments(&self) -> Vec<OsString> {
         let prefetch = self.prefetch.map(|setting| ["--prefetch".into(), setting.to_string()]);
         let cache = self.read_cache.map(|size| ["--read-cache".into(), size.to_string()]);

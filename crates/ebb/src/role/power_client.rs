@@ -25,7 +25,7 @@ mod nodes;
 const HOST: &str = "master";
 /// Its role, and its name.
 pub const NAME: &str = "power-client";
-/// A process that waits for its disk stops when it has what it waits for.
+/// A process that waits for its disk stops when the disk has answered.
 const FREEZE_DEADLINE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
@@ -61,7 +61,7 @@ pub async fn run(context: &Context, args: PowerClientArgs) -> Result<()> {
     client::run(runtime, listener, identity, master, driver, nodes, stop).await
 }
 
-/// What switches the nodes, and which they are.
+/// The driver that switches the nodes, and the nodes.
 async fn open(
     runtime: &Runtime,
     cluster: &ClusterDir,

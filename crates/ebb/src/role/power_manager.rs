@@ -30,7 +30,7 @@ pub struct PowerManagerArgs {
     listen: String,
 }
 
-/// Settings of a power manager; what is left out is as before, or as in [`Settings::new`].
+/// Settings of a power manager; settings that are left out are as before, or as in [`Settings::new`].
 #[derive(Clone, Debug, Default, Args)]
 pub struct PowerFigures {
     /// Power policy, by which nodes sleep when the supply is low. Without this option, a cluster keeps its earlier
@@ -62,7 +62,7 @@ pub struct PowerFigures {
 }
 
 impl PowerFigures {
-    /// The same on a command line.
+    /// The figures as arguments of a command line.
     pub fn arguments(&self) -> Vec<String> {
         let span = |span: Span| format!("{}ms", span.0.as_millis());
         let watts = |watts: f64| watts.to_string();
@@ -79,7 +79,7 @@ impl PowerFigures {
         all.into_iter().flat_map(|(name, value)| value.map(|value| [name.to_owned(), value])).flatten().collect()
     }
 
-    /// Changes what is said here.
+    /// Applies the given figures.
     fn change(&self, settings: &mut Settings) -> Result<()> {
         let ms = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
         if let Some(policy) = self.policy {
@@ -98,7 +98,7 @@ impl PowerFigures {
     }
 }
 
-/// Blink interval of a cluster that was not told one: the paper's.
+/// Blink interval of a cluster without a setting: the paper's.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Manages until it is asked to end.

@@ -96,7 +96,7 @@ fn names_with_odd_bytes_and_long_names_work_or_are_refused_by_name() {
     assert_eq!(error.raw_os_error(), Some(36), "{error}");
     let copy = cluster.path("copy");
     cluster.ok(&["fs", "get", "-r", "/", copy.to_str().unwrap()]);
-    assert_eq!(std::fs::read(copy.join(odd)).unwrap(), b"x", "the command line keeps what is no text");
+    assert_eq!(std::fs::read(copy.join(odd)).unwrap(), b"x", "the command line keeps bytes that are no text");
     cluster.ok(&["fs", "put", "-r", copy.to_str().unwrap(), "/again"]);
     assert_eq!(std::fs::read(mount.join("again").join(odd)).unwrap(), b"x");
     let deep = format!("/{}", "d/".repeat(3000));

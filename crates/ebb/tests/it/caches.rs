@@ -1,8 +1,8 @@
-//! What kernels keep of a file while the mount that writes it, or the one that reads it, is frozen or killed: nobody is shown
-//! bytes that are older than what was synced before, or than what somebody was shown before.
+//! Kernel caches of a file while the mount that writes it, or the one that reads it, is frozen or killed. No program is
+//! shown bytes that are older than bytes that were synced, or shown to any program, before.
 //!
-//! A program reads by read(2), which the kernel answers from its pages; another one has the file mapped, and asks nobody
-//! at all (docs/semantics.md, mmap).
+//! A program reads by read(2), which the kernel answers from its pages; another one has the file mapped, and asks
+//! nothing at all (docs/semantics.md, mmap).
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Result, Write};
@@ -21,12 +21,12 @@ const PAGES: u64 = 24;
 const PAGE: usize = 4096;
 const FILE_BYTES: usize = PAGES as usize * PAGE;
 
-/// What is known of one page.
+/// The knowledge about one page.
 #[derive(Default)]
 struct Page {
     /// The last number that a write was begun with.
     begun: AtomicU64,
-    /// Nobody may be shown less: fsync acknowledged it, or somebody was shown it.
+    /// No program may be shown less: fsync acknowledged it, or a program was shown it.
     least: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ impl Scene {
                 Ok(())
             });
             if written.is_err() {
-                // The mount is away, or its session has ended: both are told to programs.
+                // The mount is away, or its session has ended: programs get an error in both cases.
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
@@ -155,8 +155,9 @@ fn raise(least: &mut [u64], by: &[u64]) {
     least.iter_mut().zip(by).for_each(|(least, by)| *least = (*least).max(*by));
 }
 
-/// Maps a file, and writes the first eight bytes of every page to its output whenever it is given a byte; a page that cannot be had
-/// ends it. The kernel copies the mapping: it tells of such a page, where a program that looked itself would be killed.
+/// Maps a file, and writes the first eight bytes of every page to its output whenever it is given a byte; a page that
+/// cannot be had ends it. The kernel copies the mapping. It reports such a page as an error, where a program that
+/// looked itself would be killed.
 const LOOK: &str = "
 import mmap, os, sys, tempfile
 path, page = sys.argv[1], int(sys.argv[2])
@@ -226,12 +227,12 @@ impl Rig {
     }
 }
 
-/// Longer than a session, which ends after four seconds, and than a kernel believes what it was told.
+/// Longer than a session, which ends after four seconds, and than a kernel trusts its cache.
 const LONG: Duration = Duration::from_secs(6);
 /// Shorter than a session.
 const SHORT: Duration = Duration::from_millis(1500);
 
-/// Programs on three mounts, of which one writes and two read and have the file mapped, and what befalls these mounts.
+/// Programs on three mounts, of which one writes and two read and have the file mapped, and the faults of these mounts.
 fn under(befalls: impl FnOnce(&Rig, &Scene)) {
     let rig = Rig::up();
     let scene = Scene::new();
@@ -248,7 +249,7 @@ fn under(befalls: impl FnOnce(&Rig, &Scene)) {
         }
         more(&scene);
         befalls(&rig, &scene);
-        // Whatever happened, all of them go on.
+        // After any fault, all of them go on.
         more(&scene);
         drop(end);
     });

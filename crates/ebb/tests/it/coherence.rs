@@ -1,5 +1,5 @@
-//! What one mount has cached is never shown once another mount has changed it: data, attributes, names that are there
-//! and names that are not.
+//! A mount never shows cached state once another mount has changed it: data, attributes, names that are there and names
+//! that are not.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};

@@ -44,7 +44,7 @@ fn a_chained_dataset_comes_to_its_targets_with_two_writers() {
     let refused = cluster.ebb(&["dataset", "set-active", "/eq", "1"]);
     assert!(refused.code == 2 && refused.err.contains("the nearest possible number is 2"), "{}", refused.err);
     cluster.ok(&["fs", "rm", "/eq/a"]);
-    // What has no name is freed in the background.
+    // Files without a name are freed in the background.
     wait_for("the removed file to be taken off the tally", Duration::from_secs(30), || {
         numbers(&cluster.json(&["dataset", "show", "/eq"]), "actual").iter().sum::<u64>() == 160
     });

@@ -57,7 +57,7 @@ fn files_without_a_name_get_one_or_vanish() {
     for file in [&named, &private, &open] {
         file.write_all_at(&pattern(200_000, 1), 0).unwrap();
     }
-    assert_eq!(std::fs::read_dir(&other).unwrap().count(), 0, "nobody sees them");
+    assert_eq!(std::fs::read_dir(&other).unwrap().count(), 0, "no mount sees them");
     named.sync_all().unwrap();
     link(&named, &mount.join("named")).unwrap();
     assert_eq!(std::fs::read(other.join("named")).unwrap(), pattern(200_000, 1));

@@ -173,7 +173,7 @@ fn why_a_node_is_not_empty_yet_is_told() {
 
 #[test]
 fn a_flipped_byte_is_never_read_and_gets_repaired() {
-    // As few nodes as copies: what is damaged is made good where it is.
+    // As few nodes as copies: damaged copies are made good where they are.
     let cluster = Cluster::up(3);
     let mount = cluster.mount("mnt");
     // A small file and one of whole chunks; damaged at once, before the master knows that anything was written.
@@ -186,7 +186,7 @@ fn a_flipped_byte_is_never_read_and_gets_repaired() {
             std::fs::OpenOptions::new().read(true).write(true).open(replica["file"].as_str().unwrap()).unwrap();
         let mut byte = [0];
         stored.read_exact_at(&mut byte, at).unwrap();
-        assert_eq!(byte[0], data[len / 2], "{name}: locations tell where the bytes are");
+        assert_eq!(byte[0], data[len / 2], "{name}: locations say where the bytes are");
         stored.write_all_at(&[!byte[0]], at).unwrap();
         assert_eq!(cluster.json(&["fsck", "--scrub"])["corrupt"], 1, "{name}");
         for host in ["h1", "h2", "h3", "h4"] {

@@ -1,4 +1,5 @@
-//! Three nodes, three copies, and one node missing: programs go on, and what is short is made good when the node is back.
+//! Three nodes, three copies, and one node missing: programs go on, and missing copies are made good when the node is
+//! back.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -73,7 +74,7 @@ fn with_one_of_three_nodes_missing_programs_go_on_and_the_copies_come_back() {
     until_whole(&cluster);
     check(&mount, 1);
 
-    // Killed: nobody is there.
+    // Killed: no process is there.
     cluster.kill(cluster.pid("block", "h2"));
     let longest = work(&mount, &held, 2);
     eprintln!("a killed node: the longest step took {longest:.1?}");

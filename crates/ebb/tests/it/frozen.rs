@@ -1,7 +1,7 @@
 //! A block server that is frozen for long, under reads and writes: a delay, and no failure.
 //!
-//! `EBB_FREEZE_SECONDS` sets for how long (12). How long operations take before, meanwhile and after, and second by second,
-//! is printed (`cargo test --test it frozen -- --nocapture`); the test is about what they do.
+//! `EBB_FREEZE_SECONDS` sets for how long (12). The times of operations before, meanwhile and after, and second by
+//! second, are printed (`cargo test --test it frozen -- --nocapture`); the test is about their results.
 
 use std::fs::{File, OpenOptions};
 use std::io::Result;
@@ -26,7 +26,7 @@ const SETTLING: Duration = Duration::from_secs(5);
 /// When an operation began, since the start of all, and how long it took.
 type Timed = (Duration, Duration);
 
-/// What one thread did.
+/// The work of one thread.
 #[derive(Default)]
 struct Done {
     writes: Vec<Timed>,
@@ -37,7 +37,7 @@ fn name(writer: u64, file: u64) -> String {
     format!("w{writer}-{file}")
 }
 
-/// Overwrites pieces of its files, each synced; returns what they hold then.
+/// Overwrites pieces of its files, each synced; returns their contents then.
 fn write(mount: &Path, writer: u64, begun: Instant, stop: &AtomicBool) -> Result<(Done, Vec<Vec<u8>>)> {
     let mut dice = Dice::new(writer);
     let (mut done, mut model) = (Done::default(), vec![vec![0; FILE_BYTES as usize]; FILES as usize]);
@@ -55,7 +55,7 @@ fn write(mount: &Path, writer: u64, begun: Instant, stop: &AtomicBool) -> Result
     Ok((done, model))
 }
 
-/// Reads pieces of everybody's files on another mount, so that little of it is in a cache.
+/// Reads pieces of all files on another mount, so that little of it is in a cache.
 fn read(mount: &Path, writers: u64, begun: Instant, stop: &AtomicBool, seed: u64) -> Result<Done> {
     let (mut dice, mut done) = (Dice::new(seed), Done::default());
     let mut bytes = vec![0; PIECE as usize];
@@ -91,7 +91,7 @@ fn print_seconds(what: &str, times: &[Timed], froze: Duration, thawed: Duration)
     }
 }
 
-/// A host with copies of what the load works on, on which no mount is.
+/// A host with copies of the load's files, on which no mount is.
 fn holder(cluster: &Cluster) -> String {
     let locations = cluster.json(&["fs", "locations", &format!("/{}", name(0, 0))]);
     let replicas = locations["metablocks"][0]["replicas"].as_array().unwrap();
@@ -148,7 +148,7 @@ fn a_block_server_frozen_for_long_delays_and_fails_nothing() {
     for (writer, model) in (0..).zip(&models) {
         for (file, wanted) in (0..).zip(model) {
             let found = std::fs::read(mounts[1].join(name(writer, file))).unwrap();
-            assert!(found == *wanted, "{}: not what was written", name(writer, file));
+            assert!(found == *wanted, "{}: not its written content", name(writer, file));
         }
     }
     cluster.healthy();

@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// With what is in the directory.
+    /// With the contents of the directory.
     fn under(dir: &Path, away: &Path, mib: usize) -> Self {
         std::fs::rename(dir, away).unwrap();
         std::fs::create_dir(dir).unwrap();
@@ -87,7 +87,7 @@ fn a_master_without_space_takes_removals_and_goes_on_with_space() {
     cluster.ok(&["cluster", "up", "--nodes", "3"]);
     let mount = cluster.mount("mnt");
     std::fs::write(mount.join("before"), pattern(5000, 1)).unwrap();
-    // Somebody else fills the disk to the last byte.
+    // Other data fill the disk to the last byte.
     let mut ballast = File::create(dir.join("ballast")).unwrap();
     while ballast.write_all(&[1; 4096]).is_ok() {}
     let mut made = 0;
@@ -116,7 +116,7 @@ fn a_master_without_space_takes_removals_and_goes_on_with_space() {
     }
     let log = std::fs::read_to_string(cluster.dir().join("log/master.log")).unwrap();
     assert_eq!(log.matches("refuse what makes or grows something").count(), 1, "{log}");
-    std::fs::remove_dir(mount.join("d0")).expect("what makes the state smaller is taken");
+    std::fs::remove_dir(mount.join("d0")).expect("an operation that makes the state smaller is accepted");
     drop(ballast);
     std::fs::remove_file(dir.join("ballast")).unwrap();
     wait_for("room in the log", Duration::from_secs(60), || std::fs::create_dir(mount.join("after")).is_ok());

@@ -1,7 +1,7 @@
 //! A block server that is slow beyond its peers: named, done without, and used again.
 //!
-//! It is stopped for most of the time, again and again, which is what a bad disk or a sick host looks like from outside. All is waited
-//! for as it comes about; how long the stops last is the fault, and no measure.
+//! It is stopped for most of the time, again and again. A bad disk or a sick host looks like that from outside. The
+//! test waits for each event; how long the stops last is the fault, and no measure.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,9 +17,9 @@ use crate::harness::{Cluster, Signal, signal, wait_for};
 use crate::watch::StopAtEnd;
 
 const NODES: &str = "6";
-/// Few, for what writers wait for must be the slow node, and not each other or the tests that run beside this one.
+/// Few, for writers must wait for the slow node, and not for each other or for the tests that run beside this one.
 const FILES: u64 = 4;
-/// Far from what the others take on a busy machine, and from the time after which a node counts as late.
+/// Far from the times of the others on a busy machine, and from the time after which a node counts as late.
 const STOPPED: Duration = Duration::from_millis(1000);
 /// Short, for by the mean of its rounds it is slow: many quick ones between two stops would hide them.
 const RUNS: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! A cluster of real processes for one test. Whatever happens, nothing of it is left behind.
+//! A cluster of real processes for one test. Nothing of it is left behind, also after a failure.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,11 +18,11 @@ use crate::watch::Watch;
 pub struct Cluster {
     temp: TempDir,
     _watch: Watch,
-    /// What its processes log, if not the usual.
+    /// The log filter of its processes, if not the usual.
     filter: Option<&'static str>,
 }
 
-/// What a run of `ebb` gave.
+/// The result of a run of `ebb`.
 pub struct Run {
     /// Exit code.
     pub code: i32,
@@ -105,7 +105,7 @@ impl Cluster {
         run.out
     }
 
-    /// Runs `ebb ... --json`; what it printed.
+    /// Runs `ebb ... --json`; returns its output.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let mut all = arguments.to_vec();
         all.push("--json");
@@ -125,7 +125,7 @@ impl Cluster {
         u32::try_from(found["pid"].as_u64().unwrap()).unwrap()
     }
 
-    /// kill -9. Returns when the process has ended: what it does on the disk ends first.
+    /// kill -9. Returns when the process has ended: its disk operations end first.
     pub fn kill(&self, pid: u32) {
         self.kill_all(&[pid]);
     }
@@ -140,7 +140,7 @@ impl Cluster {
         end_by(Signal::TERM, &[pid]);
     }
 
-    /// Waits until `fsck` calls the cluster healthy, and returns what it says.
+    /// Waits until `fsck` calls the cluster healthy, and returns its report.
     pub fn healthy(&self) -> Value {
         let mut last = Value::Null;
         let healthy = holds_within(Duration::from_secs(90), || {
@@ -176,7 +176,7 @@ impl Drop for Cluster {
     }
 }
 
-/// The ends of the logs: what a failed test is understood by.
+/// The ends of the logs: they explain a failed test.
 fn print_logs(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
@@ -186,8 +186,8 @@ fn print_logs(dir: &Path) {
     }
 }
 
-/// Sends a signal. By a system call, and not by a program: to start one, the kernel flushes and closes what this process has
-/// open. Files on a mount that is frozen wait for the mount then, and nobody would be left to thaw it.
+/// Sends a signal. By a system call, and not by a program: to start one, the kernel flushes and closes the open files
+/// of this process. Files on a mount that is frozen wait for the mount then, and no process would be left to thaw it.
 pub fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.cast_signed()).expect("the number of a process");
     kill_process(pid, signal).unwrap_or_else(|error| panic!("{signal:?} to {pid:?}: {error}"));
@@ -200,7 +200,7 @@ fn end_by(ending: Signal, pids: &[u32]) {
     wait_for("end of processes", Duration::from_secs(60), || !processes.iter().any(Process::is_running));
 }
 
-/// Polls until `check` holds. The bound is for a hung program, not part of what is tested.
+/// Polls until `check` holds. The bound is for a hung program, not part of the test.
 pub fn wait_for(what: &str, bound: Duration, check: impl FnMut() -> bool) {
     assert!(holds_within(bound, check), "no {what} after {} s", bound.as_secs());
 }

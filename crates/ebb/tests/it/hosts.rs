@@ -1,4 +1,5 @@
-//! Hosts with two roles that die as a whole: a mount, and the block server that serves it by descriptors and tells when it ends.
+//! Hosts with two roles that die as a whole: a mount, and the block server that serves it by descriptors and reports
+//! its end.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -6,9 +7,10 @@ use std::time::Duration;
 
 use crate::harness::{Cluster, pattern, wait_for, write_synced};
 
-/// Goal: nobody is left to tell that the mount has ended, for its witness died with it; others have its files all the same after
-/// its session, with all that was synced, and the copies on its node are made good. Method: a mount reads and writes beside its
-/// block server, both are killed at once, another mount writes the same files, and the host comes back.
+/// Goal: no process is left to report that the mount has ended, for its witness died with it. Others have its files all
+/// the same after its session, with all synced data, and the copies on its node are made good. Method: a mount reads
+/// and writes beside its block server, both are killed at once, another mount writes the same files, and the host comes
+/// back.
 #[test]
 fn a_host_that_dies_with_its_mount_and_its_block_server_takes_nothing_with_it() {
     let cluster = Cluster::up(4);
@@ -32,7 +34,7 @@ fn a_host_that_dies_with_its_mount_and_its_block_server_takes_nothing_with_it() 
         let mut found = vec![0; 300_000];
         file.read_exact_at(&mut found, 0).unwrap();
         let wanted = pattern(300_000, *number);
-        assert!(found[4096..] == wanted[4096..], "{}: what was synced", name(*number));
+        assert!(found[4096..] == wanted[4096..], "{}: its synced content", name(*number));
         file.write_all_at(b"by the other", 0).unwrap();
         file.sync_all().unwrap();
     }

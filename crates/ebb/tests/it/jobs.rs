@@ -65,8 +65,8 @@ fn words_written_a_moment_ago_are_counted() {
     assert_eq!(expected, 15 * 700);
 }
 
-/// Goal: the experiment runs through on a small file, finds what it looks for, and leaves nothing behind. Method: what is
-/// asserted follows from where bytes go, not from how fast.
+/// Goal: the experiment runs through on a small file, finds its text, and leaves nothing behind. Method: the assertions
+/// follow from where bytes go, not from how fast.
 #[test]
 fn the_metablocks_experiment_runs_and_leaves_nothing_behind() {
     let cluster = Cluster::up(4);
@@ -161,7 +161,7 @@ fn a_dataset_and_a_mount_say_how_much_is_fetched_ahead() {
     assert_eq!(cluster.json(&["dataset", "show", "/e"])["read_rule"], "longest-awake");
     let refused = cluster.ebb(&["dataset", "set", "/d", "--read-rule", "random"]);
     assert!(refused.code == 2 && refused.err.contains("least-loaded"), "{}", refused.err);
-    // What a mount is told reaches the process in the background, and files are as they were written.
+    // A mount's arguments reach the process in the background, and files are as they were written.
     let mount = cluster.path("mnt");
     std::fs::create_dir(&mount).unwrap();
     let options = ["--prefetch", "0", "--read-cache", "16MiB", "--whole-blocks"];

@@ -1,7 +1,7 @@
-//! Rounds of load and kill -9: what fsync acknowledged is there, and nothing else than what was written.
+//! Rounds of load and kill -9: acknowledged data are there, and nothing that was never written.
 //!
-//! `EBB_KILL_ROUNDS` sets how many rounds there are; every fifth kills all processes at once. To hunt for what is rare,
-//! `EBB_KILL_ONLY` names the one who dies in each round: `block`, `mount`, `master` or `all`.
+//! `EBB_KILL_ROUNDS` sets how many rounds there are; every fifth kills all processes at once. To hunt for rare
+//! failures, `EBB_KILL_ONLY` names the process that dies in each round: `block`, `mount`, `master` or `all`.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use crate::watch::StopAtEnd;
 const NODES: u64 = 5;
 const WORKERS_PER_MOUNT: u64 = 2;
 
-/// Who dies.
+/// The process that dies.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Victim {
     Block(u64),
@@ -47,7 +47,7 @@ impl Victim {
         }
     }
 
-    /// Whether the clients of a mount lose what they had not synced.
+    /// Whether the clients of a mount lose unsynced data.
     fn takes(self, mount: usize) -> bool {
         self == Self::All || self == Self::Mount(mount)
     }

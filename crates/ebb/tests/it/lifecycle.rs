@@ -95,15 +95,19 @@ fn up_starts_what_is_missing_and_nothing_else() {
     cluster.kill(master);
     cluster.kill(second);
     let said = cluster.ok(&["cluster", "up", "--nodes", "3"]);
-    assert!(said.contains("starting what is missing: master, block-h2\n"), "{said}");
+    assert!(said.contains("starting the missing processes: master, block-h2\n"), "{said}");
     assert_ne!(cluster.pid("master", ""), master);
     assert_eq!(cluster.pid("block", "h1"), first);
     assert_eq!(std::fs::read(mount.join("f")).unwrap(), b"before");
     std::fs::write(mount.join("g"), b"after").unwrap();
-    assert_eq!(cluster.ebb(&["cluster", "up", "--nodes", "1"]).code, 3, "whoever asks for fewer gets what runs");
+    assert_eq!(
+        cluster.ebb(&["cluster", "up", "--nodes", "1"]).code,
+        3,
+        "a call that asks for fewer gets the running ones"
+    );
 }
 
-/// What a process looks like that was killed in the middle of disk work: its first thread has ended, another has not.
+/// A process as it is after a kill in the middle of disk work: its first thread has ended, another has not.
 const HALF_ENDED: &str = "
 import ctypes, os, platform, threading
 threading.Thread(target=lambda: os.read(0, 1) or os._exit(0)).start()
@@ -111,7 +115,7 @@ threading.Thread(target=lambda: os.read(0, 1) or os._exit(0)).start()
 ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[platform.machine()], 0)
 ";
 
-/// Goal: whoever was killed and has not ended yet does not count as running.
+/// Goal: a process that was killed and has not ended yet does not count as running.
 #[test]
 fn up_waits_for_what_was_killed_and_still_ends() {
     let cluster = Cluster::up(1);
@@ -132,7 +136,7 @@ fn up_waits_for_what_was_killed_and_still_ends() {
         drop(child.stdin.take());
         up.join().unwrap()
     });
-    assert!(said.contains("starting what is missing: worker-h1\n"), "{said}");
+    assert!(said.contains("starting the missing processes: worker-h1\n"), "{said}");
     assert_ne!(cluster.pid("worker", "h1"), child.id());
     child.wait().unwrap();
 }

@@ -16,7 +16,7 @@ fn copy(from: &Path, to: &Path) {
     shell(&format!("rm -rf {0} && cp -a {1} {0}", to.display(), from.display()));
 }
 
-/// Writes over what is there, and syncs it. A cut would give the bytes to another metablock.
+/// Overwrites the content in place, and syncs it. A cut would give the bytes to another metablock.
 fn overwrite(path: &Path, data: &[u8]) {
     let mut file = File::options().write(true).open(path).unwrap();
     file.write_all(data).unwrap();
@@ -29,9 +29,9 @@ fn logs(cluster: &Cluster, part: &str) -> String {
     named.map(|entry| std::fs::read_to_string(entry.path()).unwrap_or_default()).collect()
 }
 
-/// Goal: a master's directory that is put back from a copy loses nothing in silence. Method: a file is overwritten after the
-/// copy; the copy is put in place; it is refused, also the second time; the loss is accepted; what the nodes have is read,
-/// by all mounts alike, and what is written from now on is what all of them read.
+/// Goal: a master's directory that is put back from a copy loses nothing in silence. Method: a file is overwritten
+/// after the copy; the copy is put in place; it is refused, also the second time; the loss is accepted. Then all mounts
+/// read the nodes' data alike, and later writes as well.
 #[test]
 fn a_master_that_went_back_serves_nothing_until_the_loss_is_accepted() {
     let cluster = Cluster::up(3);
@@ -66,7 +66,7 @@ fn a_master_that_went_back_serves_nothing_until_the_loss_is_accepted() {
     assert!(running.code != 0 && running.err.contains("the master runs"), "{}", running.err);
 
     let mount = cluster.mount("third");
-    assert_eq!(std::fs::read(mount.join("f")).unwrap(), b"two", "the nodes have what came after the copy");
+    assert_eq!(std::fs::read(mount.join("f")).unwrap(), b"two", "the nodes have the write after the copy");
     overwrite(&mount.join("f"), b"three");
     let other = cluster.mount("fourth");
     for mount in [&mount, &other] {
@@ -90,8 +90,8 @@ impl Drop for Ended {
     }
 }
 
-/// Goal: two block servers on one directory and its copy do not take turns: the second one is refused, everybody who looks
-/// is told, and writes go on.
+/// Goal: two block servers on one directory and its copy do not take turns: the second one is refused, every status
+/// shows it, and writes go on.
 #[test]
 fn a_copied_nodes_directory_is_refused_and_writes_go_on() {
     let cluster = Cluster::up(3);
@@ -113,7 +113,7 @@ fn a_copied_nodes_directory_is_refused_and_writes_go_on() {
         .unwrap();
     let twin = Ended(twin);
     let told = "two processes say that they are n";
-    wait_for("a twin that is told of", Duration::from_secs(30), || cluster.ebb(&["node", "list"]).out.contains(told));
+    wait_for("a twin that is reported", Duration::from_secs(30), || cluster.ebb(&["node", "list"]).out.contains(told));
     let said = cluster.ebb(&["cluster", "status"]);
     assert!(said.code != 0 && said.out.contains(told) && said.out.contains("End it"), "{}", said.out);
     assert!(logs(&cluster, "master").contains(told));

@@ -36,7 +36,7 @@ struct Zone {
     written: u128,
 }
 
-/// What is wrong with the history of one register that held 0 at first; none: it is linearizable.
+/// The violation in the history of one register that held 0 at first; none: it is linearizable.
 fn violation(history: &[Operation]) -> Option<String> {
     let mut zones = BTreeMap::from([(0, Zone { last_begin: 0, first_end: 0, written: 0 })]);
     for write in history.iter().filter(|operation| operation.wrote) {

@@ -1,7 +1,7 @@
 //! A mixed load on files of one mount, and a model of what each file may hold after a crash.
 //!
-//! The model is the promise of `docs/semantics.md`: what fsync or a truncate acknowledged is there; of each write since
-//! then, each page is there or not, and nothing else is. Without a crash every reader sees all of it.
+//! The model is the promise of `docs/semantics.md`: data that fsync or a truncate acknowledged are there; of each write
+//! since then, each page is there or not, and nothing else is. Without a crash every reader sees all of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Result};
@@ -45,7 +45,7 @@ impl Change {
         }
     }
 
-    /// The same as steps that may survive one without the other.
+    /// The change as steps that may survive one without the other.
     fn steps(&self) -> Vec<Self> {
         let Self::Write { offset, data } = self else { return vec![self.clone()] };
         let mut steps = Vec::new();
@@ -60,7 +60,7 @@ impl Change {
     }
 }
 
-/// What is known of one file.
+/// The knowledge about one file.
 #[derive(Debug)]
 struct Model {
     name: String,
@@ -82,8 +82,8 @@ impl Model {
         self.since.clear();
     }
 
-    /// After a crash: whether `found` is what was synced and any pages of the writes since then. A truncate syncs what
-    /// was written before; one that was not acknowledged is the last change.
+    /// After a crash: whether `found` is the synced content and any pages of the writes since then. A truncate syncs
+    /// earlier writes; one that was not acknowledged is the last change.
     fn allows(&self, found: &[u8]) -> bool {
         if found == self.now() {
             return true;
@@ -106,7 +106,7 @@ impl Model {
         })
     }
 
-    /// Where `found` differs from what was synced and from what each change since then made of it.
+    /// Where `found` differs from the synced content and from the content after each change since then.
     fn explain(&self, found: &[u8]) -> String {
         let mut bytes = self.synced.clone().unwrap_or_default();
         let mut told = format!("synced: {}\n", differ(found, &bytes));
@@ -156,7 +156,7 @@ impl Worker {
         Self { mount: mount.to_owned(), name: name.to_owned(), files: Vec::new(), dice, made: 0, done: 0 }
     }
 
-    /// Works until told to stop, or until an operation fails.
+    /// Works until it is asked to stop, or until an operation fails.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Relaxed) {
             self.step().map_err(|error| Error::new(error.kind(), format!("{}: {error}", self.name)))?;
@@ -246,18 +246,18 @@ impl Worker {
         for model in &self.files {
             let found =
                 std::fs::read(other.join(&model.name)).unwrap_or_else(|error| panic!("{}: {error}", model.name));
-            assert!(found == model.now(), "{}: not what was written: {}", model.name, differ(&found, &model.now()));
+            assert!(found == model.now(), "{}: not the written content: {}", model.name, differ(&found, &model.now()));
         }
     }
 
-    /// The same after this worker's mount has died; what is found now must stay.
+    /// The same after this worker's mount has died; content that is found now must stay.
     pub fn check_after_crash(&mut self, other: &Path) {
         for model in &mut self.files {
             let found =
                 std::fs::read(other.join(&model.name)).unwrap_or_else(|error| panic!("{}: {error}", model.name));
             assert!(
                 model.allows(&found),
-                "{}: not what was synced and pages of the {} changes since:\n{}",
+                "{}: not the synced content and pages of the {} changes since:\n{}",
                 model.name,
                 model.since.len(),
                 model.explain(&found)
@@ -293,11 +293,11 @@ fn the_model_tells_what_a_crash_may_leave() {
     assert!(model.allows(&with(&[write(50, b'c', 100)])), "a later one without an earlier one");
     assert!(model.allows(&with(&[write(5000, b'b', 2000)])));
     assert!(!model.allows(&with(&[write(0, b'a', 50)])), "half of a page of a write");
-    assert!(!model.allows(&with(&[write(200, b'x', 1)])), "what nobody wrote");
+    assert!(!model.allows(&with(&[write(200, b'x', 1)])), "bytes that were never written");
     assert!(!model.allows(&with(&[write(50, b'c', 100), write(0, b'a', 100)])), "another order");
     assert!(!model.allows(&[b's'; 5999]), "synced bytes are gone");
-    assert!(!model.allows(&[b's'; 6001]), "a size that nobody made");
+    assert!(!model.allows(&[b's'; 6001]), "a size that was never set");
     model.since = vec![write(0, b'a', 100), Change::Cut { size: 10 }];
     assert!(model.allows(&[b'a'; 10]));
-    assert!(!model.allows(&[b's'; 10]), "a truncate syncs what was before");
+    assert!(!model.allows(&[b's'; 10]), "a truncate syncs earlier writes");
 }

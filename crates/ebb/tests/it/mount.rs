@@ -131,8 +131,8 @@ print("good")
     ));
 }
 
-/// Goal: what a program has mapped stays whole while its file gets another name, mode or time. Method: the bytes are not
-/// committed yet, and the mapping is read only afterwards, so that each page is asked for; from another mount, too.
+/// Goal: a mapping stays whole while its file gets another name, mode or time. Method: the bytes are not committed yet,
+/// and the mapping is read only afterwards, so that each page is asked for; from another mount, too.
 #[test]
 fn a_mapping_outlives_a_link_and_a_change_of_mode() {
     let cluster = Cluster::up(3);

@@ -1,5 +1,5 @@
-//! Names are as linearizable as data: whatever programs on one mount or on several do with them, and whoever is frozen or
-//! killed meanwhile, there is one order that explains every answer.
+//! Names are as linearizable as data: one order explains every answer to programs on one mount or on several, also
+//! while processes are frozen or killed.
 //!
 //! `EBB_NAMES_OPERATIONS` sets how many operations each run has; a million is the long form. Under faults these are then
 //! repeated until all operations are done.
@@ -55,7 +55,7 @@ fn names_on_three_mounts_are_linearizable() {
     assert!(done > 4_000 && unknown == 0, "{done} operations, {unknown} without an answer");
 }
 
-/// What befalls whom while programs work.
+/// A fault while programs work.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// It stands still for so many milliseconds.
@@ -118,9 +118,10 @@ fn names_are_linearizable_while_the_master_freezes_and_dies() {
     under(&[master(Fault::Frozen(1500)), master(Fault::Killed(200)), master(Fault::Frozen(6000))], 5);
 }
 
-/// Goal: who reads and writes whole files under names that move is never told of two that were there at a time, or of none, while
-/// the members of these files come and go. Method: of four nodes each has copies of most files; one is frozen for less and for
-/// longer than until it counts as dead, one is killed and soon back, one after it counts as dead, and two in turn.
+/// Goal: a program that reads and writes whole files under names that move never meets two that were there at a time,
+/// or none, while the members of these files come and go. Method: of four nodes each has copies of most files; one is
+/// frozen for less and for longer than until it counts as dead, one is killed and soon back, one after it counts as
+/// dead, and two in turn.
 #[test]
 fn names_are_linearizable_while_block_servers_freeze_and_die() {
     let faults = [

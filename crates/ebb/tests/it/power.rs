@@ -73,10 +73,11 @@ fn nine_nodes_blink_and_a_reader_never_fails() {
             wait_for(what, Duration::from_secs(60), || reads.load(Ordering::Relaxed) >= before + count);
         };
         more("reads at half the power", 5);
-        // What status calls asleep can be checked: it shows at some moment as many frozen nodes as the budget leaves dark.
+        // The sleeping nodes of the status can be checked: at some moment it shows as many frozen nodes as the budget
+        // leaves dark.
         wait_plan(&cluster, "frozen nodes at half the power", |status| frozen(status) >= 4);
 
-        // Nobody who blinks needs the manager.
+        // A blinking node does not need the manager.
         cluster.kill(manager);
         more("reads without a manager", 3);
         cluster.ok(&["cluster", "up", "--nodes", "9"]);
@@ -92,7 +93,7 @@ fn nine_nodes_blink_and_a_reader_never_fails() {
         let dark = status(&cluster);
         assert_eq!((&dark["budget_watts"], &dark["modelled"]), (&85.0.into(), &true.into()), "{dark}");
         let nodes = cluster.json(&["node", "list"]).to_string();
-        assert!(nodes.contains("asleep"), "who sleeps is shown asleep: {nodes}");
+        assert!(nodes.contains("asleep"), "a sleeping node is shown asleep: {nodes}");
 
         cluster.ok(&["power", "set", "--fraction", "1.0"]);
         wait_plan(&cluster, "all awake", |status| {
@@ -102,11 +103,11 @@ fn nine_nodes_blink_and_a_reader_never_fails() {
         drop(end);
     });
     let nodes = cluster.json(&["node", "list"]).to_string();
-    assert!(!nodes.contains("dead"), "who sleeps is not dead: {nodes}");
+    assert!(!nodes.contains("dead"), "a sleeping node is not dead: {nodes}");
     cluster.healthy();
 }
 
-/// Goal: what is written while half of a chain is off lies with who is on, is told, and comes home.
+/// Goal: data written while half of a chain is off lie with nodes that are on, are shown so, and come home.
 /// Method: a new file and an overwritten one under half the power, the master dies; then full power.
 #[test]
 fn what_is_written_under_low_power_comes_home() {
@@ -115,7 +116,7 @@ fn what_is_written_under_low_power_comes_home() {
     let create = "dataset create /eq --layout equal-work --primaries 2 --replicas 2 --block 64KiB --metablock 64KiB";
     cluster.ok(&create.split(' ').collect::<Vec<_>>());
     let mount = cluster.mount("mnt");
-    // What is there is written over where it lies.
+    // Existing content is overwritten where it lies.
     let put = |name: &str, seed: u64| {
         let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(mount.join(name)).unwrap();
         file.write_all_at(&pattern(2 << 20, seed), 0).unwrap();
@@ -125,7 +126,7 @@ fn what_is_written_under_low_power_comes_home() {
         crate::harness::shell(&format!("sha256sum {} | cut -d' ' -f1", local.display()))
     };
     put("eq/old", 1);
-    // Nobody writes to it again: what it has on nodes that are off stays there.
+    // There are no further writes to it: its copies on nodes that are off stay there.
     let still = put("eq/still", 4);
     cluster.ok(&["power", "set", "--fraction", "0.5"]);
     wait_plan(&cluster, "nodes that are off", |status| frozen(status) >= 5);
@@ -137,14 +138,14 @@ fn what_is_written_under_low_power_comes_home() {
     let away = |shown: &Value| -> u64 {
         shown["away"].as_array().unwrap().iter().map(|away| away["metablocks"].as_u64().unwrap()).sum()
     };
-    // It is told when it is committed: within a second.
-    wait_for("what is away to be told", Duration::from_secs(30), || away(&show()) > 20);
+    // The status has it when it is committed: within a second.
+    wait_for("copies away from home in the status", Duration::from_secs(30), || away(&show()) > 20);
     let low = show();
     assert!(numbers(&low, "guests").iter().sum::<u64>() == away(&low), "{low}");
     let said = cluster.ok(&["dataset", "show", "/eq"]);
     assert!(said.contains("metablocks away from home: "), "{said}");
-    wait_plan(&cluster, "what is away", |status| away(status) == away(&show()));
-    // A master that starts now does not wait for who is off.
+    wait_plan(&cluster, "copies away from home", |status| away(status) == away(&show()));
+    // A master that starts now does not wait for nodes that are off.
     cluster.kill(cluster.pid("master", ""));
     cluster.ok(&["cluster", "up", "--nodes", "9"]);
     wait_for("safe start", Duration::from_secs(60), || cluster.json(&["cluster", "status"])["safe_start"] == true);
@@ -186,8 +187,8 @@ fn a_write_waits_for_the_plan() {
     assert_eq!(replicas, 3, "on as many nodes as with all of them awake: {located}");
 }
 
-/// Goal: what fsync acknowledged while members slept outlives its writer.
-/// Method: the mount is killed right after fsync of an overwrite; what the sleepers lack is in the handoff logs alone then.
+/// Goal: data that fsync acknowledged while members slept outlive their writer. Method: the mount is killed right after
+/// fsync of an overwrite; the writes that the sleepers lack are in the handoff logs alone then.
 #[test]
 fn a_synced_write_outlives_its_mount_while_members_sleep() {
     let cluster = up("blink-circular");
@@ -229,7 +230,7 @@ fn a_cluster_is_held_against_a_virtual_one() {
     assert_eq!(power, [20.0, 50.0, 80.0]);
     let is_served = |row: &Value| row["real"].as_f64() > Some(0.0) && row["virtual"].as_f64() > Some(0.0);
     assert!(rows.iter().all(is_served), "{agreement}");
-    assert!(cluster.ebb(&["fs", "ls", "/lab-power"]).code != 0, "what it read is gone");
+    assert!(cluster.ebb(&["fs", "ls", "/lab-power"]).code != 0, "the files that it read are gone");
     wait_plan(&cluster, "full power again", |status| status["budget_watts"] == 140.0);
     // A source ends the operator's override.
     cluster.ok(&["power", "follow", "--oscillating", "0", "--period", "10s"]);
@@ -266,7 +267,7 @@ fn bad_words_about_power_are_explained() {
     assert_eq!(cluster.ebb(&["power", "follow", "--ups", "rack1"]).code, 2);
     assert_eq!(cluster.ebb(&["power", "follow", trace.to_str().unwrap(), "--oscillating", "1"]).code, 2);
 
-    // One copy: whatever is switched off takes something with it.
+    // One copy: each node that is switched off takes data with it.
     cluster.ok(&["power", "set", "--watts", "66"]);
     let refused = cluster.ebb(&["power", "policy", "migration"]);
     if refused.code != 0 {

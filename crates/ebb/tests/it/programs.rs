@@ -1,6 +1,6 @@
-//! Programs that use a few names of one directory as editors, databases and package managers do: they replace by rename,
-//! make exclusively by O_EXCL and by link, move, exchange, remove, look, list and read whole files. Each notes what it was
-//! answered, for [`ebb_virtual::names::check`].
+//! Programs that use a few names of one directory as editors, databases and package managers do: they replace by
+//! rename, make exclusively by O_EXCL and by link, move, exchange, remove, look, list and read whole files. Each
+//! records the answers for [`ebb_virtual::names::check`].
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -23,10 +23,10 @@ const NAMES: usize = 5;
 const LINES_MAX: u32 = 40;
 /// Bytes of a line.
 const LINE: usize = 9;
-/// What failed so long ago is not carried out any more: its session has ended, and no call has such a deadline.
+/// A call that failed so long ago is not carried out any more: its session has ended, and no call has such a deadline.
 const GIVEN_UP_NS: u64 = 120_000_000_000;
 
-/// What all programs of a run share.
+/// The state that all programs of a run share.
 pub struct Run {
     epoch: Instant,
     /// By program, where it works: the programs of one mount have the same directory.
@@ -37,7 +37,7 @@ pub struct Run {
     pub stop: AtomicBool,
     records: Mutex<Vec<Record>>,
     complaints: Mutex<Vec<String>>,
-    /// Files that were found empty: what their handles said then. Of one that should have been full it is shown.
+    /// Files that were found empty, with the stat of their handles. Printed for a file that should have been full.
     empty: Mutex<Vec<String>>,
 }
 
@@ -50,7 +50,7 @@ struct Program<'a> {
     makes_in: PathBuf,
     /// All programs use one mount.
     exchanges: bool,
-    /// What it has just read nothing from.
+    /// The file that it has just read as empty.
     empty: Option<File>,
     dice: Dice,
 }
@@ -87,8 +87,8 @@ impl Run {
         });
     }
 
-    /// Fails unless all that programs were answered can be explained. Tells how many operations there were, and how many
-    /// of them without an answer.
+    /// Fails unless all answers to programs can be explained. Returns the number of operations, and the number of those
+    /// without an answer.
     pub fn check_answers(self) -> (usize, usize) {
         let records = self.records.into_inner().unwrap();
         let complaints = self.complaints.into_inner().unwrap();
@@ -126,8 +126,8 @@ impl Run {
     }
 }
 
-/// What answers promise, where docs/semantics.md (rename) weakens that for kernels that keep names: records that say no more. `mounts`:
-/// by program, where it works.
+/// The records, weakened to the promises of docs/semantics.md (rename) for kernels that keep names. `mounts`: by
+/// program, where it works.
 fn promised(mut records: Vec<Record>, mounts: &[PathBuf]) -> Vec<Record> {
     if mounts.iter().all(|mount| *mount == mounts[0]) {
         // One kernel answers all.
@@ -137,7 +137,7 @@ fn promised(mut records: Vec<Record>, mounts: &[PathBuf]) -> Vec<Record> {
     let is_one_mount = |one: &Record, other: &Record| mounts[one.client] == mounts[other.client];
     let shares_name =
         |one: &Record, other: &Record| one.operation.names().any(|name| other.operation.names().any(|own| own == name));
-    // What each program began last.
+    // The last operation that each program began.
     let mut latest: Vec<Option<Record>> = vec![None; mounts.len()];
     let mut promised = records.clone();
     for (index, record) in records.iter().enumerate() {
@@ -154,7 +154,7 @@ fn promised(mut records: Vec<Record>, mounts: &[PathBuf]) -> Vec<Record> {
             // Its kernel may have found one file under both names, and done nothing.
             promised[index].answer = Answer::Unknown;
         } else if !(record.operation.changes() && record.answer == Answer::Done) {
-            // What a kernel answers from its names is as old as the oldest change that it has under way there.
+            // An answer that a kernel gives from its names is as old as the oldest change that it has under way there.
             let own = under_way.filter(|other| is_one_mount(other, record) && shares_name(other, record));
             let changes = own.filter(|other| other.operation.changes());
             promised[index].start = changes.map(|other| other.start).fold(record.start, u64::min);
@@ -173,7 +173,7 @@ fn leads(moves: &[(Name, Name)], from: Name, to: Name) -> bool {
     reached.contains(&to)
 }
 
-/// What is in a file of this number.
+/// The content of a file of this number.
 fn contents(number: u32) -> Vec<u8> {
     format!("{number:08}\n").repeat((1 + number % LINES_MAX) as usize).into_bytes()
 }
@@ -274,7 +274,7 @@ impl Program<'_> {
         })
     }
 
-    /// Notes what the handle of a file that was found empty says of it, and whether it stays empty.
+    /// Records the stat of a file's handle that was found empty, and whether the file stays empty.
     fn look_again(&self, end: u64, mut file: File) {
         let stat = file.metadata().map(|stat| (stat.ino(), stat.len(), stat.nlink()));
         let again = file.read_to_end(&mut Vec::new());
@@ -290,7 +290,7 @@ impl Program<'_> {
         fs::metadata(path_of(&self.shared, name)).map(|_| Answer::Done)
     }
 
-    /// A listing tells of each name whether it was there some time meanwhile; not of all for one moment.
+    /// For each name a listing shows whether it was there at some time meanwhile; not all at one moment.
     fn list(&mut self) {
         let start = self.run.now();
         let Ok(names) = self.names() else { return };
@@ -314,7 +314,7 @@ impl Program<'_> {
         Ok(names)
     }
 
-    /// A file that nobody else knows, synced.
+    /// A synced file that no other program knows.
     fn temporary(&self) -> Option<(PathBuf, Content)> {
         let number = self.run.next.fetch_add(1, Ordering::Relaxed);
         let path = self.makes_in.join(format!(".t{number}"));
@@ -344,7 +344,7 @@ impl Program<'_> {
         self.do_and_record(Operation::PutNew(name, file), |own| {
             fs::hard_link(&path, path_of(&own.shared, name)).map(done)
         });
-        // One that stays is in nobody's way.
+        // One that stays disturbs no other.
         let _ = fs::remove_file(path);
     }
 
@@ -356,7 +356,7 @@ impl Program<'_> {
             Ok(Answer::Done)
         });
         if let Some(mut file) = made {
-            // Whoever finds it empty may do so for ever.
+            // A program that finds it empty may do so for ever.
             let _ = file.write_all(&contents(number));
         }
     }

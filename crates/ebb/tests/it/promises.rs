@@ -1,4 +1,5 @@
-//! What docs/semantics.md keeps, weakens and refuses beside the great promises, word for word, by way of two mounts.
+//! The promises of docs/semantics.md beside the great ones, kept, weakened or refused, word for word, by way of two
+//! mounts.
 
 use std::io::Write;
 
@@ -41,8 +42,8 @@ fn prove(script: &str) {
     assert_eq!(shell(&format!("python3 {} {one} {two} {one}/other", file.display())), "good");
 }
 
-/// Reserving, punching and zeroing are kept, with holes where they were made; what would shift placement is refused, and so is
-/// FIEMAP; the space of a metablock is counted to its last byte.
+/// Reserving, punching and zeroing are kept, with holes where they were made; operations that would shift placement are
+/// refused, and so is FIEMAP; the space of a metablock is counted to its last byte.
 #[test]
 fn ranges_are_reserved_and_punched_and_nothing_that_would_shift_is_done() {
     prove(
@@ -107,7 +108,7 @@ assert os.path.exists(f"{other_dataset}/there") and not os.path.exists(f"{one}/h
     );
 }
 
-/// atime is what was set; reading does not move it.
+/// atime has the value that was set; reading does not move it.
 #[test]
 fn reading_moves_no_time() {
     prove(
@@ -162,7 +163,7 @@ os.close(fd)
     );
 }
 
-/// Locks exclude each other between mounts, and nobody from reading or writing.
+/// Locks exclude each other between mounts, and stop no reads or writes.
 #[test]
 fn locks_keep_nobody_from_writing() {
     prove(
@@ -178,7 +179,7 @@ with open(f"{one}/locked", "w") as file:
     );
 }
 
-/// What happens through another mount is not told.
+/// Changes through another mount are not reported.
 #[test]
 fn inotify_hears_of_its_own_mount() {
     prove(

@@ -1,5 +1,5 @@
-//! Files that two mounts append to, held by two proxies in processes of their own, of which one dies and then the other is
-//! frozen until its files are somebody else's.
+//! Files that two mounts append to, held by two proxies in processes of their own. One of them dies, and then the other
+//! is frozen until its files belong to others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -17,19 +17,19 @@ const PROXIES: [&str; 2] = ["proxy-1", "proxy-2"];
 const FILES: usize = 6;
 /// Bytes of a line: a part of a block, so that no line straddles two.
 const LINE: usize = 32;
-/// What a proxy logs when it takes a file, when it gives one back, and when it finds that it has lost one.
+/// Log lines of a proxy: when it takes a file, when it gives one back, and when it finds that it has lost one.
 const HOLDS: &str = "holds a file for several clients";
 const RETURNED: &str = "gave a file back that several clients used";
 const LOST: &str = "lost a file that several clients use";
 /// For a hung program: a session's time, a recovery, and a slow machine.
 const BOUND: Duration = Duration::from_secs(120);
 
-/// The line that says whose it is and which.
+/// The line with its mount and number.
 fn line(who: usize, number: u64) -> String {
     format!("{who} {number:0width$}\n", width = LINE - 3)
 }
 
-/// Whose line this is, and which; it must be whole.
+/// The mount and number of this line; it must be whole.
 fn parse_line(bytes: &[u8]) -> (usize, u64) {
     let text = std::str::from_utf8(bytes).unwrap_or_else(|_| panic!("not a line: {bytes:?}"));
     let parsed = text.split_once(' ').and_then(|(who, number)| Some((who.parse().ok()?, number.trim().parse().ok()?)));
@@ -38,7 +38,7 @@ fn parse_line(bytes: &[u8]) -> (usize, u64) {
     (who, number)
 }
 
-/// A file, and what became of the lines that were appended to it.
+/// A file, and the fate of the lines that were appended to it.
 struct Log {
     name: String,
     inode: u64,
@@ -57,7 +57,7 @@ struct Rig {
 
 impl Rig {
     fn up() -> Self {
-        // Who holds which file the proxies tell in their logs.
+        // The proxies' logs say which of them holds which file.
         let cluster = Cluster::none().logging("info,ebb_proxy=debug");
         let (up, times) = (
             ["cluster", "up", "--nodes", "3"],
@@ -74,8 +74,8 @@ impl Rig {
         Self { cluster, mounts, logs, stop: AtomicBool::default() }
     }
 
-    /// Appends lines and syncs each, until told to stop; those that were synced. One that failed may be there or not, and is
-    /// not sent again.
+    /// Appends lines and syncs each, until it is asked to stop; returns the synced ones. One that failed may be there
+    /// or not, and is not sent again.
     fn append(&self, log: &Log, who: usize) -> Vec<u64> {
         let open = OpenOptions::new().append(true).open(self.mounts[who].join(&log.name));
         let (mut file, mut synced, mut number) = (open.unwrap(), Vec::new(), 0);
@@ -101,7 +101,7 @@ impl Rig {
         });
     }
 
-    /// Inode and epoch of what a proxy has said with these words.
+    /// Inode and epoch of a proxy's log lines with these words.
     fn said(&self, proxy: &str, words: &str) -> Vec<(u64, u64)> {
         let path = self.cluster.dir().join("log").join(format!("{proxy}.log"));
         let text = std::fs::read_to_string(&path).unwrap();
@@ -181,7 +181,8 @@ impl Rig {
         self.wait_for_more(self.logs.iter(), 20);
     }
 
-    /// Each line that was synced is there once, whole, and in its writer's order, and so are those of which nobody knew.
+    /// Each line that was synced is there once, whole, and in its writer's order. Lines whose fate was not known are
+    /// there once at most, also in order.
     fn check(&self, log: &Log, synced: &[Vec<u64>; 2]) {
         let data = self.mounts.each_ref().map(|mount| std::fs::read(mount.join(&log.name)).unwrap());
         assert!(data[0] == data[1], "{}: the mounts differ", log.name);
@@ -198,9 +199,10 @@ impl Rig {
     }
 }
 
-/// Goal: whatever becomes of a proxy, each line that was synced is there exactly once, and no line comes after later ones of
-/// its writer: what a proxy was sent is carried out under its epoch or not at all (I-39). Files of another proxy notice nothing.
-/// Method: no step waits for a time; each waits for what the proxies say of themselves, and for lines that are synced.
+/// Goal: after any fault of a proxy, each line that was synced is there exactly once, and no line comes after later
+/// ones of its writer: a proxy carries a request out under its epoch or not at all (I-39). Files of another proxy
+/// notice nothing. Method: no step waits for a time; each waits for log lines of the proxies, and for lines that are
+/// synced.
 #[test]
 fn appends_survive_the_death_of_one_proxy_and_the_freeze_of_another() {
     let rig = Rig::up();

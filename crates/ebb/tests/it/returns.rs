@@ -1,4 +1,4 @@
-//! Everything is killed, and the nodes are started again one by one: what they have is kept, and not copied again.
+//! Everything is killed, and the nodes are started again one by one: their copies are kept, and not made again.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -35,8 +35,8 @@ fn kill_everything(cluster: &Cluster) {
     cluster.kill_all(&pids.collect::<Vec<u32>>());
 }
 
-/// Files are written and synced, everything is killed, the master and one node are started, and the others after `later`. What
-/// the status says of repairs when all is well again. Sessions end after 4 s.
+/// Files are written and synced, everything is killed, the master and one node are started, and the others after
+/// `later`. Returns the repairs in the status when all is well again. Sessions end after 4 s.
 fn return_after(dead_after_ms: &str, later: Duration) -> Value {
     let cluster = Cluster::none();
     let times = ["--dead-after-ms", dead_after_ms, "--session-ttl-ms", "4000"];

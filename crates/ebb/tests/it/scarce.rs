@@ -1,5 +1,6 @@
-//! Processes that run out of file descriptors: what they cannot do fails with a sentence, or is done by others; nothing that was
-//! acknowledged is lost; and when there are some again, all goes on without a restart.
+//! Processes that run out of file descriptors: an operation that they cannot do fails with a sentence, or another
+//! process does it; nothing that was acknowledged is lost; and when there are some again, all goes on without a
+//! restart.
 
 use std::io::Result;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
-/// How many a process may have; what it has above that it keeps. The hard limit stays.
+/// A limit of a process's descriptors; it keeps those that it has above the limit. The hard limit stays.
 struct Limit {
     pid: u32,
     before: String,
@@ -44,7 +45,7 @@ fn set(pid: u32, soft: &str) {
     assert!(status.success(), "prlimit of {pid} to {soft}");
 }
 
-/// Files that were written, by number; what fsync acknowledged is to be there.
+/// Files that were written, by number; acknowledged data must be there.
 struct Files {
     mount: PathBuf,
     acknowledged: Vec<u64>,
@@ -89,9 +90,9 @@ fn log(cluster: &Cluster, name: &str) -> String {
     all
 }
 
-/// Goal: a block server without a descriptor for one more file goes on with those that it can do without, poisons no volume,
-/// and takes new connections when there is room again. Method: three nodes with three copies, so that nobody takes its place; one
-/// is limited to what it has.
+/// Goal: a block server without a descriptor for one more file goes on with those that it has, poisons no volume, and
+/// takes new connections when there is room again. Method: three nodes with three copies, so that no other can take its
+/// place; one is limited to its present number.
 #[test]
 fn a_block_server_without_descriptors_loses_nothing_and_recovers() {
     let cluster = Cluster::up(3);
@@ -100,7 +101,7 @@ fn a_block_server_without_descriptors_loses_nothing_and_recovers() {
     let pid = cluster.pid("block", "h1");
     let limit = Limit::of(pid, descriptors(pid));
     let failed = files.write(60);
-    files.check(&files.mount).expect("what is there can be read");
+    files.check(&files.mount).expect("existing data can be read");
     // A new client wants a new connection, which the node has no descriptor for; the others have the bytes.
     let second = cluster.mount_as("b", "client-2");
     files.check(&second).expect("two other nodes have the bytes");
@@ -118,8 +119,8 @@ fn a_block_server_without_descriptors_loses_nothing_and_recovers() {
     files.check(&cluster.mount("c")).unwrap();
 }
 
-/// Goal: a mount that can open no connection tells its programs so within its time, and goes on by itself when it can. Method: its
-/// block servers are killed and started while it has no descriptor for new connections.
+/// Goal: a mount that can open no connection gives its programs an error within its time, and goes on by itself when it
+/// can. Method: its block servers are killed and started while it has no descriptor for new connections.
 #[test]
 fn a_mount_without_descriptors_fails_calls_and_goes_on_when_it_has_some() {
     let cluster = Cluster::up(3);

@@ -19,7 +19,7 @@ fn record(who: u8, number: u32) -> Vec<u8> {
     out
 }
 
-/// Whose record this is, and which; it must be whole.
+/// The writer and number of this record; it must be whole.
 fn parse_record(bytes: &[u8]) -> (u8, u32) {
     let who = bytes[4];
     assert!(bytes[4..].iter().all(|byte| *byte == who), "a record of {who} is torn");
@@ -56,7 +56,7 @@ fn appends_of_two_mounts_are_whole_and_none_is_lost() {
     cluster.healthy();
 }
 
-/// Two writers that go on until they are told to stop.
+/// Two writers that go on until they are asked to stop.
 #[derive(Default)]
 struct Writers {
     stop: AtomicBool,
@@ -75,7 +75,8 @@ impl Writers {
     }
 }
 
-/// Writes numbers to every second slot and syncs them, until told to stop; what was acknowledged last in each.
+/// Writes numbers to every second slot and syncs them, until it is asked to stop; returns the last acknowledged one of
+/// each.
 fn writer(who: u64, path: &Path, writers: &Writers) -> Vec<u64> {
     let file: File = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut acknowledged = vec![0_u64; 8];
@@ -118,7 +119,7 @@ fn what_two_mounts_have_synced_survives_kills_of_the_master_and_its_proxy() {
         drop(end);
         running.into_iter().map(|handle| handle.join().unwrap()).collect()
     });
-    // The last of each: what was acknowledged before the kills is long overwritten.
+    // The last of each: numbers acknowledged before the kills are long overwritten.
     assert!(acknowledged.iter().flatten().all(|number| *number > 100), "{acknowledged:?}");
     for mount in &mounts {
         let data = std::fs::read(mount.join("slots")).unwrap();

@@ -16,7 +16,7 @@ const OTHER: &str = "EBB_OTHER_BUILD";
 /// Programs work for so long before a process is exchanged, and after it.
 const WHILE: Duration = Duration::from_millis(700);
 
-/// What is exchanged.
+/// The part that is exchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
     Block(&'static str),
@@ -25,7 +25,8 @@ enum Part {
     Mount(usize),
 }
 
-/// Order of an upgrade: members first, then what commands them, then who uses them; and one where clients come first.
+/// Order of an upgrade: members first, then the processes that command them, then their users; and one where clients
+/// come first.
 const MEMBERS_FIRST: [Part; 8] = [
     Part::Block("h1"),
     Part::Block("h2"),
@@ -83,8 +84,9 @@ impl Rig {
         }
     }
 
-    /// Programs work while a part is exchanged, and after it. Those on a mount that is exchanged itself rest meanwhile. All rest while
-    /// a proxy of another release is exchanged, and their files are synced first: earlier ones do not say what they did not begin.
+    /// Programs work while a part is exchanged, and after it. Those on a mount that is exchanged itself rest meanwhile.
+    /// All rest while a proxy of another release is exchanged, and their files are synced first, because earlier
+    /// releases do not report requests that they did not begin.
     fn play(&self, part: Part, program: &Path, workers: &mut [(usize, Worker)]) {
         if part == Part::Proxy && !self.is_same {
             self.sync_all();
@@ -98,7 +100,7 @@ impl Rig {
         }
     }
 
-    /// By each mount, for each has its own count of what it wrote and did not sync.
+    /// By each mount, for each has its own count of unsynced writes.
     fn sync_all(&self) {
         for entry in self.mounts.iter().flat_map(|mount| std::fs::read_dir(mount).unwrap()) {
             File::open(entry.unwrap().path()).unwrap().sync_all().unwrap();

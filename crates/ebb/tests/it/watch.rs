@@ -1,4 +1,5 @@
-//! What ends tests that would go on forever: such a test takes the whole run with it, and nobody learns which it was.
+//! Watchdogs for tests that would go on forever: such a test takes the whole run with it, and it is not known which it
+//! was.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Tells the workers of a scope to stop when it is dropped, also because the thread that leads them panics: the scope
+/// Asks the workers of a scope to stop when it is dropped, also because the thread that leads them panics: the scope
 /// waits for them before it passes the panic on.
 pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
@@ -34,8 +35,9 @@ impl Watch {
         std::thread::spawn(move || {
             if ended.recv_timeout(Duration::from_secs(minutes * 60)) == Err(RecvTimeoutError::Timeout) {
                 say(&format!("{test} has not ended after {minutes} min: its cluster ends"));
-                // Whatever comes of it: what counts is that the test's operations fail. In a thread of its own, for no process can be
-                // started while a file here is open on a mount that is frozen: it is closed, and so flushed, first.
+                // The result does not matter, as long as the test's operations fail. In a thread of its own, for no
+                // process can be started while a file here is open on a mount that is frozen: it is closed, and so
+                // flushed, first.
                 std::thread::spawn(|| {
                     Command::new(env!("CARGO_BIN_EXE_ebb")).args(["cluster", "down"]).env("EBB_DIR", dir).status()
                 });
@@ -49,7 +51,7 @@ impl Watch {
     }
 }
 
-/// Past what the test runner captures: it shows that only when a test has ended.
+/// Past the test runner's capture, which it shows only when a test has ended.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

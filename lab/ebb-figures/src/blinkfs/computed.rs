@@ -1,4 +1,4 @@
-//! Availability, capacity, prices: what needs no clock.
+//! Availability, capacity, prices: figures that need no clock.
 
 use ebb_plan::{Section, papers};
 use ebb_types::Result;
@@ -10,7 +10,7 @@ pub const SOURCES: &[&str] = &["Fig. 2", "Sec. 2.3", "Sec. 3.2", "Sec. 4.2", "Se
 /// Where the planners' first figures stand in the paper; the others are run instead.
 const FIGURES: [&str; 2] = ["Fig. 2", "Sec. 4.2"];
 
-/// The planners' section without what is run here.
+/// The planners' section without the figures that are run here.
 pub fn section(_: &Lab<'_>) -> Result<Section> {
     let mut section = papers::blinkfs::section()?;
     section.figures.truncate(FIGURES.len());

@@ -219,7 +219,7 @@ fn write_figure<'a>(powers: &[u32], of: &dyn Fn(Case) -> Option<&'a Latencies>) 
 mod tests {
     use super::*;
 
-    /// The shape: less power and fewer copies wait longer; at full power nobody waits.
+    /// The shape: less power and fewer copies wait longer; at full power no read waits.
     #[test]
     fn power_and_copies_take_waits_away() {
         let run = |copies, percent| {

@@ -134,7 +134,7 @@ fn steady_power(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
         Axis::linear("power (% of the nodes')").from(0.0).to(100.0),
         Axis::log("completion time (s)"),
     )
-    .subtitle("27 files of 150 MB, nine nodes, three copies, interval 60 s; who stalls has no point");
+    .subtitle("27 files of 150 MB, nine nodes, three copies, interval 60 s; a system that stalls has no point");
     for (rival, mark) in Rival::ALL.into_iter().zip([Mark::Markers, Mark::Line, Mark::Dashed, Mark::DashedStep]) {
         let points = powers.iter().filter_map(|percent| Some((f64::from(*percent), of(rival, *percent)?)));
         figure = figure.with(rival.name(), mark, points.collect());

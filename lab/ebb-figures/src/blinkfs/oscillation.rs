@@ -1,8 +1,8 @@
 //! Fig. 10: a reader while the power swings, beside a system that moves its data at each change.
 //!
-//! Ebb moves no data for power, so that the rival is computed: how many nodes are on comes from the policy `migration`,
-//! what has to move from `ebb_power::policy::migration`, how long that takes from the machines' links; meanwhile nothing
-//! is answered, and else a read takes as long as it does at full power.
+//! Ebb moves no data for power, so the rival is computed. The policy `migration` gives the number of nodes that are on,
+//! `ebb_power::policy::migration` the data that have to move, and the machines' links the time for that. Meanwhile the
+//! rival answers nothing. Otherwise a read takes as long as it does at full power.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Figs. 12 and 13: small requests of a user who is always on: a key-value store and a search engine.
+//! Figs. 12 and 13: small requests of a user that is always on: a key-value store and a search engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +36,8 @@ const fn setting(files: u32) -> Setting {
     Setting { scale: 4, block_bytes: 1 << 20, files, blocks_per_file: 1, ..setting }
 }
 
-/// Which request comes next: objects of `bytes` (at full size), popular by Zipf's law with an exponent of 1. The paper
-/// says so of the key-value store; of the search engine's trace it tells nothing, so that the same law serves both.
+/// The sequence of requests: objects of `bytes` (at full size), popular by Zipf's law with an exponent of 1. The paper
+/// says so of the key-value store. It does not describe the search engine's trace, so the same law serves both.
 struct Requests {
     bytes: u64,
     /// Cumulative weights of the objects, in the order of their popularity.
@@ -219,7 +219,7 @@ fn steady(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
         Axis::linear("power (% of the nodes')").from(0.0).to(100.0),
         Axis::log("mean latency (s)"),
     )
-    .subtitle("objects of 100 KB by Zipf's law, two a second; three copies; who never answers has no point");
+    .subtitle("objects of 100 KB by Zipf's law, two a second; three copies; a system that never answers has no point");
     for (rival, mark) in Rival::ALL.into_iter().zip(MARKS) {
         let points = powers.iter().filter_map(|percent| Some((f64::from(*percent), at(rival, *percent)?)));
         figure = figure.with(rival.name(), mark, points.collect());
@@ -284,7 +284,7 @@ fn search(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
     let whole = |rival: Rival| all(&seen[rival as usize]);
     let [blink, rabbit, proportional, tide] =
         [Rival::Blink, Rival::Rabbit, Rival::LoadProportional, Rival::Tide].map(whole);
-    // What one user who waits for each answer would get.
+    // The service of one user that waits for each answer.
     let served = |seen: &Latencies| mean(seen).map(|mean| 1.0 / mean);
     let more = |other: &Latencies| served(&blink).zip(served(other)).map(|(one, other)| one / other - 1.0);
     section.rows.push(

@@ -15,7 +15,7 @@ const FIG_1_GB: [f64; 3] = [1.4, 2.0, 2.8];
 const FIG_1_INPUT_GB: f64 = 80.0;
 /// As near as "almost the same" and "within 10 %" are.
 const NEAR: f64 = 1.10;
-/// Table 2, of what stands in [`BONNIE`]: random, sequential.
+/// Table 2, for the settings of [`BONNIE`]: random, sequential.
 const TABLE_2: [(f64, f64); 3] = [(1.0, 1.0), (0.15, 2.29), (0.99, 1.19)];
 
 /// A ratio of two cases.
@@ -216,7 +216,7 @@ fn table_2(section: &mut Section, seen: &Seen) {
     }
 }
 
-/// What is held of a ratio of Table 2, and whether it is so.
+/// The expectation of a ratio of Table 2, and whether it is met.
 fn rule(kind: &str, is_meta: bool, gauge: Gauge, ours: f64) -> (&'static str, bool) {
     match (kind, is_meta, gauge) {
         ("random", false, Gauge::Blocks) => {

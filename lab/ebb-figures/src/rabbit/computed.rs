@@ -1,4 +1,4 @@
-//! Layouts, gears and degrees of power-proportionality: what needs no clock.
+//! Layouts, gears and degrees of power-proportionality: figures that need no clock.
 
 use ebb_plan::{Section, papers};
 use ebb_types::Result;

@@ -28,13 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(1_200);
 const MENDED: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What was seen after the failure.
+/// Observations after the failure.
 #[derive(Clone, PartialEq, Debug)]
 struct Seen {
     /// Nodes on before, and after, by their place on the chain, counted from 0; after, without the failed one.
     before: BTreeSet<usize>,
     after: BTreeSet<usize>,
-    /// Until what the failed one held could be read again.
+    /// Until the data of the failed node could be read again.
     available: Duration,
     /// Until nothing lacked copies, with the power of before; the failed one was away.
     durable: Duration,
@@ -55,14 +55,14 @@ fn run(seed: u64, blocks: u32) -> Result<Seen> {
         bed.set_active(&user, PRIMARIES).await?;
         wait(&bed, "the primaries alone on", async || Ok(bed.nodes_on().await?.len() == PRIMARIES as usize)).await?;
         let before = bed.nodes_on().await?.iter().filter_map(place).collect();
-        // Everybody has changed over, and nobody expects it.
+        // Every node has changed over, and no change is expected.
         bed.world.sleep(Duration::from_secs(90)).await;
         let one_of_each = second_copies(&bed, &user, chain[0]).await?;
         let began = bed.world.now();
         bed.cluster().fail(NodeId::new(chain[0]))?;
         read(&bed, &user, &one_of_each).await?;
         let available = bed.world.now() - began;
-        // The failed one has power as long as nobody else needs it, in case it is only late; it does nothing with it.
+        // The failed one has power as long as no other node needs it, in case it is only late; it does nothing with it.
         let after = bed.nodes_on().await?.iter().filter_map(place).filter(|place| *place > 0).collect();
         read(&bed, &user, &all_blocks(&bed, "after a failure")).await?;
         wait(&bed, "all copies", async || Ok(told(&bed).await?.whole_ms > 0)).await?;
@@ -84,7 +84,7 @@ fn run(seed: u64, blocks: u32) -> Result<Seen> {
     })
 }
 
-/// What the master tells of the failure.
+/// The master's report of the failure.
 async fn told(bed: &Testbed) -> Result<pb::NodeFailure> {
     Ok(bed.cluster().cluster_status().await?.failures.last().copied().unwrap_or_default())
 }
@@ -150,7 +150,7 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
         Cell::Count(woken as u64),
         String::new(),
     );
-    let times = "The paper tells no time. Ours is that until the node is missed, until the plan begins, and until its nodes are awake.";
+    let times = "The paper gives no time. Ours is that until the node is missed, until the plan begins, and until its nodes are awake.";
     row(
         "until what it held can be read again (s)",
         Cell::Missing,
@@ -171,7 +171,7 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
     time(
         "from the failed node's return until everything lies as the chain wants it, that is on the primaries alone (s)",
         seen.placed,
-        "Without it nothing is moved. It comes back with its disk, but what it had is of another time.".into(),
+        "Without it nothing is moved. It comes back with its disk, but its replicas are out of date.".into(),
     );
     Ok(section)
 }

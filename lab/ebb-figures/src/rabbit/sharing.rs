@@ -1,8 +1,8 @@
 //! Tables 2 and 3: several datasets live at once, each node with one of them or with all.
 //!
-//! Live clients do not share nodes out between datasets. Here jobs are flows over the nodes' disks (`ebb_sim::engine`);
-//! who serves which dataset is decided by `ebb_plan::datasets`, where a block lies by its placement, and who of the
-//! holders is read from by the live balancer (`ebb_power::read::HitBalance`).
+//! Live clients do not share nodes out between datasets. Here jobs are flows over the nodes' disks (`ebb_sim::engine`).
+//! `ebb_plan::datasets` decides which node serves which dataset. A block's place follows from its placement. The live
+//! balancer (`ebb_power::read::HitBalance`) chooses the holder to read from.
 
 use ebb_plan::datasets::Overlay;
 use ebb_plan::figure::{Axis, Bars};
@@ -18,7 +18,7 @@ use crate::part::Lab;
 
 pub const SOURCES: &[&str] = &["Table 2", "Table 3"];
 
-/// Nodes of the testbed (Sec. 4), and what the paper does not tell: primaries; three copies are its default.
+/// Nodes of the testbed (Sec. 4), and figures that the paper does not give: primaries; three copies are its default.
 const NODES: u32 = 25;
 const PRIMARIES: u32 = 3;
 const REPLICAS: u32 = 3;
@@ -196,7 +196,7 @@ impl Reading {
 
 /// MB/s of an application beside so many instances of another.
 fn fair(sharing: Sharing, rivals: usize, seed: u64) -> Result<f64> {
-    /// Nobody comes to an end meanwhile.
+    /// No job comes to an end meanwhile.
     const BYTES: f64 = 400e9;
     const SPAN_S: f64 = 100.0;
     let job = |dataset| Job { dataset, entry_s: 0.0, weight: 1.0, bytes: BYTES };
@@ -260,7 +260,7 @@ fn table_2(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
     let columns = |values: &[f64]| values.iter().map(|one| one / values[0]).collect::<Vec<_>>();
     section.figures.push(
         Figure::bars(
-            "Table 2: rivals take from who shares nodes with them, and from nobody else",
+            "Table 2: rivals take from datasets that share nodes with them, and from no others",
             Bars {
                 categories: TABLE_2.iter().map(|row| format!("{} rivals", row.0)).collect(),
                 y: Axis::linear("throughput (of that beside one rival)"),

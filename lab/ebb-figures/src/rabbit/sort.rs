@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const PRIMARIES: u32 = 3;
 const REPLICAS: u32 = 3;
 
-/// What is sorted on. The policy has no say with all nodes on: tide's data is Rabbit's.
+/// The file system that is sorted on. The policy has no say with all nodes on: tide's data is Rabbit's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Case {
     name: &'static str,

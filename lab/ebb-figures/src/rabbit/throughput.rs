@@ -16,11 +16,11 @@ pub const SOURCES: &[&str] = &["Fig. 6"];
 
 /// Nodes of the testbed (Sec. 4).
 const NODES: u32 = 25;
-/// The paper does not tell; with three copies the chain then spreads over 26 nodes, the cluster.
+/// The paper does not give it; with three copies the chain then spreads over 26 nodes, the cluster.
 const PRIMARIES: u32 = 3;
 /// Requests of each reader at a time.
 const STREAMS: usize = 4;
-/// The same where nodes blink: who waits for one node asks others meanwhile.
+/// The same where nodes blink: a stream that waits for one node leaves others to the next streams.
 const BLINKING_STREAMS: usize = 64;
 
 /// One run.

@@ -14,21 +14,21 @@ use tokio::process::Command;
 use super::site::{CACHE_BYTES, DIRECTORY, Site};
 
 const PROGRAM: &str = "bonnie++";
-/// Seeks of one run: fewer are over before bonnie++ can tell how long they took.
+/// Seeks of one run: fewer are over too soon for bonnie++ to measure their time.
 const SEEKS: u32 = 4096;
 /// Longest that a run may take.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// Where the numbers stand in its line of CSV (bon_csv2txt(1)).
+/// Fields of the numbers in its line of CSV (bon_csv2txt(1)).
 const GET_BLOCK: usize = 17;
 const SEEKS_PER_SEC: usize = 19;
 
-/// Whether bonnie++ is there; else what to do about it.
+/// Checks that bonnie++ is installed. The error names the remedy.
 pub fn check() -> Result<()> {
     program().map(drop)
 }
 
 fn program() -> Result<PathBuf> {
-    // Debian has it where only root's PATH leads.
+    // Debian installs it in a directory that only root's PATH contains.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     places.find(|place| place.join(PROGRAM).is_file()).map(|place| place.join(PROGRAM)).ok_or_else(|| {
@@ -39,9 +39,9 @@ fn program() -> Result<PathBuf> {
     })
 }
 
-/// Mounts, and lets it read and seek in a setting's dataset.
+/// Mounts the cluster, and runs bonnie++ in a setting's dataset.
 pub async fn run(site: &Site, setting: Setting) -> Result<Speeds> {
-    // The dataset may have been set otherwise in between.
+    // The dataset's prefetch may have been changed in between.
     let mountpoint = site.mountpoint();
     std::fs::create_dir_all(&mountpoint).map_err(|error| Error::from_io(&error, mountpoint.display()))?;
     start_mount(site, &mountpoint, setting.prefetch).await?;
@@ -67,8 +67,9 @@ async fn bonnie(site: &Site, directory: &Path) -> Result<Speeds> {
     let mib = site.size() >> 20;
     let mut command = Command::new(program()?);
     command.arg("-d").arg(directory);
-    // Without the kernel's page cache (-D), which would have all of a small file; files are not made and removed (-n 0),
-    // single characters not written (-f); no look at the machine's memory (-r 0), which the mount's stands for.
+    // Without the kernel's page cache (-D), which would have all of a small file; files are not made and removed (-n
+    // 0), single characters not written (-f); no check of the machine's memory (-r 0), because the mount's cache takes
+    // its part.
     command.args(["-s", &format!("{mib}:8k:{SEEKS}:1"), "-n", "0", "-f", "-D", "-r", "0", "-q"]);
     if rustix::process::geteuid().is_root() {
         command.args(["-u", "root"]);
@@ -76,7 +77,7 @@ async fn bonnie(site: &Site, directory: &Path) -> Result<Speeds> {
     parse(&output_of(site, &mut command).await?)
 }
 
-/// What a command prints; an error with the last that it complained of if it fails.
+/// Output of a command. If it fails, the error has its last line on stderr.
 async fn output_of(site: &Site, command: &mut Command) -> Result<String> {
     let name = Path::new(command.as_std().get_program()).file_name().unwrap_or(OsStr::new("?")).to_owned();
     let name = name.to_string_lossy();
@@ -93,8 +94,8 @@ async fn output_of(site: &Site, command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Seeks and KiB of sequential reading, each in a second, from its line of CSV. What was over too soon for it to tell is
-/// no number.
+/// Seeks and KiB of sequential reading, each in a second, from its line of CSV. A measurement that was over too soon is
+/// no number there.
 fn parse(printed: &str) -> Result<Speeds> {
     let Some(line) = printed.lines().rfind(|line| line.split(',').count() > SEEKS_PER_SEC) else {
         bail!(Protocol, "{PROGRAM} printed no line of numbers: {printed:?}");

@@ -12,7 +12,7 @@ use super::site::{Made, NEEDLE, Site};
 const RANDOM_READ: u64 = 8 << 10;
 /// Random reads of one measurement.
 const RANDOM_READS: u64 = 1000;
-/// The same where each fetches a block of up to 16 MiB.
+/// Random reads of one measurement if each fetches a block of up to 16 MiB.
 const BLOCK_READS: u64 = 100;
 
 /// A search for the needles by the workers.
@@ -55,7 +55,7 @@ pub async fn sequential(site: &Site, setting: Setting, prefetch: Prefetch, unit:
     .await
 }
 
-/// One program that reads here and there.
+/// One program that reads at random places.
 pub async fn random(site: &Site, setting: Setting, prefetch: Prefetch, unit: Unit) -> Result<Cost> {
     let size = site.size();
     let reads = if unit == Unit::Blocks { BLOCK_READS } else { RANDOM_READS };
@@ -75,7 +75,7 @@ pub async fn random(site: &Site, setting: Setting, prefetch: Prefetch, unit: Uni
     .await
 }
 
-/// Both, as speeds.
+/// Random and sequential reads, as speeds.
 pub async fn speeds(site: &Site, setting: Setting, unit: Unit) -> Result<Speeds> {
     let speed = |cost: Cost| cost.asked_bytes / cost.seconds.max(1e-9);
     let sequential = speed(sequential(site, setting, setting.prefetch, unit).await?);
@@ -83,7 +83,8 @@ pub async fn speeds(site: &Site, setting: Setting, unit: Unit) -> Result<Speeds>
     Ok(Speeds { random, sequential })
 }
 
-/// Makes a file, lets `work` read it with a client of its own and say how many bytes it asked for, and removes it.
+/// Makes a file, lets `work` read it with a client of its own, and removes it. `work` returns the bytes that it
+/// requested.
 async fn with_reader(
     site: &Site,
     setting: Setting,

@@ -1,4 +1,4 @@
-//! Where it is measured: a dataset for each setting, and files of text that are made for one measurement each.
+//! The site of the measurements: a dataset for each setting, and files of text for one measurement each.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use ebb_worker::lines::LineCount;
 pub const DIRECTORY: &str = "lab-metablocks";
 /// The text that is searched for.
 pub const NEEDLE: &[u8] = b"the needle in the hay";
-/// Where programs run that are no tasks: on no node.
+/// Host of programs that are no tasks: it is no node.
 const HOST: &str = "client";
-/// Memory of a reader for what it read: a fraction of the file, as a file is larger than memory in the paper.
+/// Read cache of a reader: a fraction of the file, as a file is larger than memory in the paper.
 pub const CACHE_BYTES: usize = 64 << 20;
 /// Bytes of one write.
 const WRITE: usize = 1 << 20;
-/// How long the removal of the last files may take until their directory can go.
+/// Time limit for the removal of the last files, after which their directory can be removed.
 const REMOVAL: Duration = Duration::from_secs(10);
 
 /// Datasets of a cluster, and text.
@@ -82,7 +82,7 @@ impl Site {
             };
             let create = Op::CreateDataset(CreateDataset { dataset: Some(dataset) });
             let Some(made) = site.client.meta(&root, create).await?.dataset else {
-                bail!(Protocol, "a dataset was made, and nothing was told of it");
+                bail!(Protocol, "a dataset was made, and the answer has no data on it");
             };
             site.datasets.push((InodeId::new(made.root_inode), made.id));
         }
@@ -109,7 +109,7 @@ impl Site {
         self.datasets[place.expect("only settings of the list are measured")]
     }
 
-    /// A client without anything in memory.
+    /// A client with an empty cache.
     pub async fn client(&self, change: impl FnOnce(&mut ClientOptions)) -> Result<Client> {
         let host = HostName::new(HOST);
         let mut options = admin::client_options(&self.cluster, &host, "lab")?;
@@ -118,12 +118,12 @@ impl Site {
         Client::connect(self.runtime.clone(), self.cluster.connector(&self.runtime, &host, "lab"), options).await
     }
 
-    /// The shared one, for what is not measured.
+    /// The shared client, for work that is not measured.
     pub fn bystander(&self) -> &Client {
         &self.client
     }
 
-    /// Writes a file of text to a setting's dataset, with this prefetch; it is committed, and in nobody's memory.
+    /// Writes a file of text to a setting's dataset, with this prefetch; it is committed, and in no client's memory.
     pub async fn file(&self, setting: Setting, prefetch: Prefetch) -> Result<Made> {
         let root = Credentials::root();
         let (directory, dataset) = self.dataset(setting);
@@ -152,25 +152,25 @@ impl Site {
         self.client.unlink(&Credentials::root(), directory, b"text").await
     }
 
-    /// Where it is mounted for programs.
+    /// Mount point for programs.
     pub fn mountpoint(&self) -> PathBuf {
         self.cluster.path.join(DIRECTORY)
     }
 
-    /// Takes everything away.
+    /// Removes everything.
     pub async fn remove(self) -> Result<()> {
         let root = Credentials::root();
         let removed = async {
             for (setting, (directory, _)) in SETTINGS.iter().zip(&self.datasets) {
                 match self.client.unlink(&root, *directory, b"text").await {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                    // Gone already, unless something failed underway.
+                    // It is gone already, unless a measurement failed.
                     _ => self.client.remove_dir(&root, self.directory, setting.name.as_bytes()).await?,
                 }
             }
             self.client.remove_dir(&root, InodeId::ROOT, DIRECTORY.as_bytes()).await
         };
-        let removed = self.runtime.timeout(REMOVAL, "the removal of what was measured", removed).await;
+        let removed = self.runtime.timeout(REMOVAL, "the removal of the measured files", removed).await;
         self.client.disconnect().await?;
         removed
     }
@@ -182,7 +182,7 @@ struct Text {
     needles: u64,
     /// The lines of one turn.
     turn: usize,
-    /// So many turns that a piece of any offset is in one stretch.
+    /// Enough turns that a piece at any offset is contiguous.
     turns: Bytes,
 }
 
@@ -212,7 +212,7 @@ impl Text {
         Self { size, needles, turn, turns }
     }
 
-    /// The bytes from an offset, at most so many.
+    /// The bytes from an offset, at most `len`.
     fn piece(&self, at: u64, len: usize) -> Bytes {
         let start = usize::try_from(at % self.turn as u64).unwrap_or(0);
         let len = usize::try_from(self.size - at).unwrap_or(usize::MAX).min(len);

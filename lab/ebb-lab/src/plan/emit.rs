@@ -1,4 +1,4 @@
-//! The four ways out: tables for people, JSON, CSV, a figure.
+//! The four forms of output: tables for people, JSON, CSV, a figure.
 
 use std::path::{Path, PathBuf};
 
@@ -19,11 +19,11 @@ pub struct EmitArgs {
     svg: Option<PathBuf>,
 }
 
-/// What a command found.
+/// The result of a command.
 pub struct Answer {
     /// Sentences above the tables.
     pub notes: Vec<String>,
-    /// Tables; the first is the one that CSV is made of.
+    /// Tables. CSV is made of the first one.
     pub tables: Vec<Table>,
     /// The one JSON value.
     pub json: Value,
@@ -32,7 +32,7 @@ pub struct Answer {
 }
 
 impl EmitArgs {
-    /// Whether a figure is wanted: drawing data may be dear.
+    /// Whether a figure is wanted: its data may be expensive.
     pub const fn wants_figure(&self) -> bool {
         self.svg.is_some()
     }
@@ -42,10 +42,10 @@ impl EmitArgs {
         self.csv.is_some()
     }
 
-    /// Sends the answer where it was asked for.
+    /// Writes the answer to the requested places.
     pub fn emit(&self, output: Output, answer: &Answer) -> Result<()> {
         if output.json() && self.csv.as_deref() == Some(Path::new("-")) {
-            bail!(Invalid, "--json and --csv both want stdout; give --csv=FILE or one of them alone");
+            bail!(Invalid, "--json and --csv both need stdout; give --csv=FILE or one of them alone");
         }
         if let Some(path) = &self.svg {
             let figure = answer.figure.as_ref().ok_or_else(|| err!(Invalid, "there is no figure of this answer"))?;

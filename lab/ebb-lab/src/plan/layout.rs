@@ -64,15 +64,15 @@ enum Drawing {
     Blocks,
 }
 
-/// One layout, looked at from all sides.
+/// All results for one layout.
 struct Found {
     setting: Setting,
     fluid: Vec<Point>,
-    /// The optimal assignment, for the failures that were asked for.
+    /// The optimal assignment, for the requested failures.
     placed: Option<Vec<Placed>>,
 }
 
-/// Answers for each layout; with `--datasets`, how nodes are shared.
+/// Answers for each layout. With `--datasets` it shows the sharing of nodes.
 pub fn run(context: &Context, args: &LayoutArgs) -> Result<()> {
     if args.sharing.asked() {
         return sharing::run(context, &args.sharing, args, &args.emit);
@@ -180,7 +180,7 @@ fn table(args: &LayoutArgs, found: &Found) -> Table {
         if found.placed.is_some() && placed.is_none() {
             continue;
         }
-        // With failures only the laid-out blocks tell what is left.
+        // With failures only the laid-out blocks show the readable share.
         let (accessible, speed) = match placed {
             Some(placed) => (1.0 - placed.unreadable as f64 / args.blocks as f64, placed.throughput),
             None => (point.accessible_fraction, point.throughput),
@@ -198,7 +198,7 @@ fn table(args: &LayoutArgs, found: &Found) -> Table {
     table
 }
 
-/// No minus before a zero.
+/// Rounds, without a minus before a zero.
 fn rounded(share: f64) -> f64 {
     (share * 1e9).round() / 1e9 + 0.0
 }
@@ -242,7 +242,7 @@ fn figure(args: &LayoutArgs, found: &[Found]) -> ebb_plan::Figure {
 }
 
 impl LayoutArgs {
-    /// Nodes, primaries, copies: what sharing needs.
+    /// Nodes, primaries and copies, for sharing.
     const fn shape(&self) -> (u32, u32, u32) {
         (self.nodes, self.primaries, self.replicas)
     }

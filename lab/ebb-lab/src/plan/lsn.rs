@@ -1,8 +1,8 @@
 //! `ebb plan lsn`: jobs on localized storage nodes against jobs on disks in the nodes (`ebb-sim`).
 //!
-//! Four questions: how long applications take on one or several LSNs (the default, and a sweep where an option has
-//! several values), the cheapest LSN that keeps them within so many per cent (`--within`), the paper's figures beside ours
-//! (`--figures`), and how fast datasets are read back with one copy and with three (`--readback`).
+//! It answers four questions: run times of applications on one or several LSNs (the default, and a sweep if an option
+//! has several values); the cheapest LSN that keeps them within a percentage (`--within`); the paper's figures beside
+//! ours (`--figures`); and times to read datasets back with one copy and with three (`--readback`).
 
 mod apps;
 mod runs;
@@ -188,11 +188,11 @@ fn timings(args: &LsnArgs, runner: &Runs, seeds: &[u64]) -> Result<Answer> {
     let figure = args.emit.wants_figure().then(|| show::timings_figure(args.study.as_str(), &clusters, &rows));
     let tables =
         if clusters.len() > 1 { vec![show::sweep(&clusters, &rows), table.clone()] } else { vec![table.clone()] };
-    // Programs get one row for each run time, people first see a table as wide as there are settings.
+    // JSON has one row for each run time. People first see a table with a column for each setting.
     Ok(Answer { notes: show::parameters(&clusters[0]), json: table.json(), tables: order(tables, &args.emit), figure })
 }
 
-/// CSV is made of the first table: that with one row for each run time.
+/// CSV is made of the first table, so the one with a row for each run time goes first.
 fn order(mut tables: Vec<Table>, emit: &EmitArgs) -> Vec<Table> {
     if emit.wants_csv() {
         tables.reverse();
@@ -234,7 +234,7 @@ impl LsnArgs {
         (0..self.runs).map(|run| self.seed.wrapping_add(run)).collect()
     }
 
-    /// The study with what the options change, except those that may have several values.
+    /// The study, changed by the options that have one value.
     fn cluster(&self) -> Result<Cluster> {
         let mut cluster = Study::by_name(&self.study)?.cluster;
         let nodes = &self.nodes;
@@ -272,12 +272,12 @@ impl LsnArgs {
                 }
             }
         }
-        // All are refused before the first runs.
+        // All are checked before the first one runs.
         clusters.iter().try_for_each(Cluster::check)?;
         Ok(clusters)
     }
 
-    /// The baseline, if it is not simply the same nodes.
+    /// The baseline, if it differs from the cluster in more than its placement.
     fn baseline(&self) -> Result<Option<Cluster>> {
         if !self.nodes.better_nodes_only {
             return Ok(None);
@@ -328,7 +328,7 @@ fn largest(over: f64, fits: impl Fn(f64) -> bool) -> f64 {
         }
     }
     let digit = 10_f64.powf(low.log10().floor() - 2.0);
-    // Downwards, so that what is named does fit.
+    // Rounded down, so that the named value does fit.
     (low / digit).floor() * digit
 }
 
@@ -346,7 +346,7 @@ fn placement(name: &str) -> Result<Placement> {
         .ok_or_else(|| err!(Invalid, "--placement {name:?} is not known; known are {names}"))
 }
 
-/// One setting in a few words; what is the same in all is left out.
+/// One setting in a few words, without the values that all settings share.
 fn setting(cluster: &Cluster, all: &[Cluster]) -> String {
     let mut words = Vec::new();
     let differ = |value: fn(&Cluster) -> String| all.iter().any(|other| value(other) != value(cluster));
@@ -361,7 +361,7 @@ fn setting(cluster: &Cluster, all: &[Cluster]) -> String {
             words.push(format!("{} Gbps", cluster.lsn_gbps));
         }
     }
-    if words.is_empty() { "the same again".to_owned() } else { words.join(", ") }
+    if words.is_empty() { "as the others".to_owned() } else { words.join(", ") }
 }
 
 /// Times by cluster and application.

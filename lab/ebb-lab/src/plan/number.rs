@@ -1,9 +1,9 @@
-//! Numbers of options: parsed and bounded in one place, so that every one that cannot be is refused with the nearest
-//! that can, whether it is too small, too large, below zero or no number at all.
+//! Numbers of options: parsed and bounded in one place. Every impossible one is refused with the nearest possible
+//! value, whether it is too small, too large, below zero or no number at all.
 
 use std::fmt::Display;
 
-/// A whole number from `least` to `most`; `1e6` is one too.
+/// A whole number from `least` to `most`; `1e6` is allowed, too.
 pub fn whole<T: TryFrom<u64>>(least: u64, most: u64) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync {
     move |text| {
         let number = match text.parse::<u64>() {
@@ -49,14 +49,14 @@ mod tests {
         for (text, nearest) in
             [("0", "1"), ("-1", "1"), ("NaN", "1"), ("x", "1"), ("1e9", "1000"), ("2.6", "3"), ("inf", "1000")]
         {
-            let told = count(text).unwrap_err();
-            assert!(told.ends_with(&format!("the nearest possible value is {nearest}")), "{text}: {told}");
+            let refusal = count(text).unwrap_err();
+            assert!(refusal.ends_with(&format!("the nearest possible value is {nearest}")), "{text}: {refusal}");
         }
         let share = real(0.5, 100.0);
         assert_eq!((share("0.5"), share("1e2")), (Ok(0.5), Ok(100.0)));
         for (text, nearest) in [("0", "0.5"), ("-1e300", "0.5"), ("NaN", "0.5"), ("inf", "100"), ("100.1", "100")] {
-            let told = share(text).unwrap_err();
-            assert!(told.ends_with(&format!("is {nearest}")), "{text}: {told}");
+            let refusal = share(text).unwrap_err();
+            assert!(refusal.ends_with(&format!("is {nearest}")), "{text}: {refusal}");
         }
     }
 }

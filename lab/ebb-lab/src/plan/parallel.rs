@@ -1,4 +1,4 @@
-//! Long sweeps: all cores, and a bar for whoever waits.
+//! Long sweeps: all cores, and a progress bar.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,23 +7,23 @@ use ebb_cli::output::Output;
 use ebb_types::Result;
 use indicatif::ProgressBar;
 
-/// As many threads as there are cores, and one bar on stderr over all that they are given.
+/// As many threads as there are cores, and one progress bar on stderr over all their items.
 pub struct Workers {
     count: usize,
     bar: ProgressBar,
 }
 
 impl Workers {
-    /// All cores; `what` stands before the bar.
+    /// Threads on all cores. `what` is the label of the bar.
     pub fn new(output: Output, what: &str) -> Self {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         Self { count, bar: output.item_bar(0, what) }
     }
 
-    /// `work` on every item, taken and answered in the order of the items.
+    /// Runs `work` on every item. Items are started, and results returned, in their order.
     ///
     /// # Errors
-    /// Of the errors, that of the first item: the others are not begun once one has failed.
+    /// The error of the first item that failed. Items that have not begun by then are left out.
     pub fn map<T: Sync, R: Send>(&self, items: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
         self.bar.inc_length(items.len() as u64);
         let next = AtomicUsize::new(0);
@@ -34,7 +34,7 @@ impl Workers {
                     while let Some((index, item)) = take_next_item(&next, items) {
                         let result = work(item);
                         if result.is_err() {
-                            // The others have nothing left to take; all items before this one were taken already.
+                            // This leaves no items for the other threads. All items before this one were begun already.
                             next.store(items.len(), Ordering::Relaxed);
                         }
                         done.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));

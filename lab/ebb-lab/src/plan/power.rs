@@ -257,7 +257,7 @@ fn data_bytes(args: &PowerArgs) -> f64 {
     args.data_bytes.map_or_else(|| args.node_bytes.0 as f64 * f64::from(args.nodes) / 2.0, |bytes| bytes.0 as f64)
 }
 
-/// What a layout without spare copies moves from each of the powers to the next.
+/// Bytes that a layout without spare copies moves from each of the power levels to the next.
 fn moves_table(args: &PowerArgs, machines: &Machines) -> Table {
     let columns = [
         ("from_percent", "from %"),

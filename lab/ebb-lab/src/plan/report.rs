@@ -27,7 +27,7 @@ const LEAD: &str = "Each analytic number of the papers next to what Ebb's planne
 /// Makes all sections, on all cores, and writes the page.
 pub fn run(context: &Context, args: &ReportArgs) -> Result<()> {
     let mut sections: Vec<Section> = parallel::map(context.output, "papers", papers::ALL, |(_, make)| make())?;
-    // It uses all cores itself.
+    // This section uses all cores itself.
     sections.push(lsn::section(context.output)?);
     emit::write(&args.out, &page("Ebb: the papers' figures, reproduced", LEAD, &sections))?;
     let table = table(&sections);

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 /// The program, and a directory for its files that goes with the test.
 pub struct Lab(TempDir);
 
-/// What a run of it gave.
+/// Result of a run.
 pub struct Run {
     /// Exit code.
     pub code: i32,
@@ -44,14 +44,14 @@ impl Lab {
         Run { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
     }
 
-    /// Runs it; it must succeed. What it printed.
+    /// Runs it, requires success, and returns its output.
     pub fn ok(&self, arguments: &[&str]) -> String {
         let run = self.run(arguments);
         assert_eq!(run.code, 0, "ebb-lab {arguments:?}: {}{}", run.out, run.err);
         run.out
     }
 
-    /// What it printed with `--json`.
+    /// Runs it with `--json` and returns its output.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let run = self.run(&[arguments, &["--json"]].concat());
         serde_json::from_str(&run.out)

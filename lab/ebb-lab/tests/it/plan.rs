@@ -1,4 +1,4 @@
-//! The planners on the command line: no cluster, plain answers, and refusals that say what would be possible.
+//! The planners on the command line: no cluster, plain answers, and refusals with the nearest possible value.
 
 use serde_json::Value;
 

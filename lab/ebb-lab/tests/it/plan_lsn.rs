@@ -1,4 +1,4 @@
-//! `ebb-lab plan lsn` as a user meets it.
+//! `ebb-lab plan lsn` as a user runs it.
 
 use serde_json::Value;
 
@@ -73,7 +73,7 @@ fn applications_come_from_a_file() {
     let rows = lab.json(&["plan", "lsn", "--study", "5-node", "--app-file", path, "--runs", "1"]);
     assert_eq!(rows[0]["app"], "Log scan");
     assert_eq!(rows.as_array().unwrap().len(), 1);
-    for (bad, told) in [
+    for (bad, wanted) in [
         ("[[app]]\nname = \"x\"\nmappers = 0\n", "nearest possible value is 1"),
         ("[[app]]\nname = \"x\"\nmappers = 1\ncolour = \"red\"\n", "colour"),
         ("[[app]]\nname = \"x\"\nmappers = 1\nmap_input = \"2 parsecs\"\n", "parsecs"),
@@ -81,7 +81,7 @@ fn applications_come_from_a_file() {
     ] {
         std::fs::write(&file, bad).unwrap();
         let run = lab.run(&["plan", "lsn", "--app-file", path]);
-        assert!(run.code == 2 && run.err.contains(told), "{bad}: {} {}", run.code, run.err);
+        assert!(run.code == 2 && run.err.contains(wanted), "{bad}: {} {}", run.code, run.err);
     }
 }
 
@@ -111,7 +111,7 @@ fn reading_back_is_told() {
 #[test]
 fn the_impossible_is_refused_with_the_nearest_possible() {
     let lab = Lab::new();
-    for (arguments, told) in [
+    for (arguments, wanted) in [
         (vec!["--lsn-disks", "0"], "nearest possible value is 1"),
         (vec!["--lsn-disks", "16,0"], "nearest possible value is 1"),
         (vec!["--lsn-gbps", "0"], "nearest possible value is 0.001"),
@@ -146,6 +146,6 @@ fn the_impossible_is_refused_with_the_nearest_possible() {
         let mut all = vec!["plan", "lsn"];
         all.extend(&arguments);
         let run = lab.run(&all);
-        assert!(run.code == 2 && run.err.contains(told), "{arguments:?}: {} {}", run.code, run.err);
+        assert!(run.code == 2 && run.err.contains(wanted), "{arguments:?}: {} {}", run.code, run.err);
     }
 }

@@ -34,7 +34,7 @@ pub struct History {
 }
 
 impl History {
-    /// Notes a write and gives its number.
+    /// Records a write and returns its number.
     pub fn begin_write(&mut self, client: ClientName) -> u8 {
         self.writes.push(WriteRecord { client, after: self.answered });
         u8::try_from(self.writes.len() - 1).expect("few writes")

@@ -100,7 +100,7 @@ impl State {
         if place == ALWAYS_ON { &self.always_on } else { &self.nodes[place].log }
     }
 
-    /// The same, to change it.
+    /// The log of a place, to change it.
     pub const fn log_mut(&mut self, place: usize) -> &mut Log {
         if place == ALWAYS_ON { &mut self.always_on } else { &mut self.nodes[place].log }
     }
@@ -117,7 +117,7 @@ impl State {
         !self.master.held && self.master.recovery.is_none()
     }
 
-    /// The same state, or the one with the nodes' names exchanged: nothing depends on which is which.
+    /// This state, or the one with the nodes' names exchanged: nothing depends on which is which.
     #[must_use]
     pub fn representative(self) -> Self {
         let mut other = self.clone();

@@ -1,4 +1,4 @@
-//! What is counted along an axis.
+//! Axes: the quantity, its scale and its marks.
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
@@ -9,17 +9,17 @@ use super::ticks;
 pub struct Axis {
     /// Name and unit.
     pub label: String,
-    /// How numbers become distances.
+    /// Mapping of numbers to distances.
     pub scale: Scale,
-    /// Lowest value shown; that of the data if none.
+    /// Lowest value shown. `None`: that of the data.
     pub min: Option<f64>,
-    /// Highest value shown; that of the data if none.
+    /// Highest value shown. `None`: that of the data.
     pub max: Option<f64>,
     /// Shows bytes in their unit rather than plain numbers.
     pub bytes: bool,
 }
 
-/// How numbers become distances.
+/// Mapping of numbers to distances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
     /// Equal differences, equal distances. Starts at zero unless `min` says otherwise.
@@ -88,7 +88,7 @@ impl Axis {
 }
 
 impl Fixed {
-    /// The place of a value; none if it cannot be shown.
+    /// The place of a value. `None` if it cannot be shown.
     pub fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Linear => value,

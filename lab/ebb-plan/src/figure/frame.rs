@@ -1,4 +1,4 @@
-//! What all figures have: paper, title, legend, fonts, colours.
+//! Parts of all figures: paper, title, legend, fonts, colours.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -13,7 +13,7 @@ pub type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 const SIZE: (u32, u32) = (880, 500);
 /// plotters places everything on whole units: with many of them to a shown one, slopes have no steps.
 pub const FINE: u32 = 8;
-/// The same, signed, for places.
+/// [`FINE`] as a signed number, for places.
 pub const UNIT: i32 = FINE as i32;
 const FONT: &str = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 pub const INK: RGBColor = RGBColor(0x1f, 0x29, 0x33);
@@ -38,7 +38,7 @@ pub struct Entry<'a> {
     pub colour: RGBColor,
 }
 
-/// What stands before a name in the legend.
+/// The mark before a name in the legend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sample {
     Square,
@@ -68,7 +68,7 @@ fn style(font: FontDesc<'static>, colour: RGBColor) -> TextStyle<'static> {
     TextStyle { font, color: colour.to_backend_color(), pos: Pos::new(HPos::Left, VPos::Center) }
 }
 
-/// Draws title and legend, and lets `body` draw in what is left.
+/// Draws title and legend, and lets `body` draw in the rest.
 pub fn draw(figure: &Figure, entries: &[Entry<'_>], body: impl FnOnce(&Area<'_>) -> Drawn) -> String {
     let mut svg = String::new();
     {
@@ -133,7 +133,7 @@ fn sample(root: &Area<'_>, (x, y): (i32, i32), entry: &Entry<'_>) -> Drawn {
     }
 }
 
-/// A marker; five shapes, so that they can be told apart without colour.
+/// A marker. Five shapes can be distinguished without colour.
 pub fn marker(root: &Area<'_>, (x, y): (i32, i32), shape: usize, colour: RGBColor) -> Drawn {
     let fill = colour.filled();
     let at = |across: i32, down: i32| (x + across * UNIT, y + down * UNIT);

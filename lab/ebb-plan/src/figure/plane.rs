@@ -42,7 +42,7 @@ pub fn draw(figure: &Figure, x: &Axis, y: &Axis, series: &[Series]) -> String {
             .x_desc(x.label.clone())
             .y_desc(y.label.clone())
             .draw()?;
-        // References lie behind what is to be seen.
+        // References are drawn first, behind the data.
         for behind in [true, false] {
             for (one, look) in series.iter().zip(&looks).filter(|pair| (pair.0.mark == Mark::Reference) == behind) {
                 line(area, &mut plot, one, *look, &across, &up)?;

@@ -1,4 +1,4 @@
-//! Who serves which block of a full read: the greedy balancer beside the best possible assignment.
+//! Assignment of the blocks of a full read to nodes: the greedy balancer beside the best possible assignment.
 //!
 //! [`greedy`] is Rabbit's load balancer (Sec. 3.2), which decides block by block. [`Optimal`] knows all blocks: it is a
 //! minimum-cost flow from blocks to active holders, found as an optimal semi-matching (Harvey, Ladner, Lovász, Tamir:
@@ -14,9 +14,9 @@ use super::placement::Placement;
 /// Blocks served by each node; 0 for nodes that are off.
 pub type Loads = Vec<u64>;
 
-/// The hit-ratio heuristic, blocks requested in the order of `requests`. None if some block has no active holder.
+/// The hit-ratio heuristic, blocks requested in the order of `requests`. `None` if some block has no active holder.
 ///
-/// It knows what lies where; clients run it on what they learn by reading (`ebb_power::read::LearnedBalance`).
+/// It knows the places of all blocks. Clients run it on counts of their own reads (`ebb_power::read::LearnedBalance`).
 #[must_use]
 pub fn greedy(placement: &Placement, active: &[bool], requests: impl Iterator<Item = usize>) -> Option<Loads> {
     let on = active.iter().filter(|on| **on).count() as f64;
@@ -93,7 +93,7 @@ impl<'a> Optimal<'a> {
         self.waiting.len()
     }
 
-    /// What each node serves.
+    /// Blocks that each node serves.
     #[must_use]
     pub fn loads(&self) -> Loads {
         self.serves.iter().map(|blocks| blocks.len() as u64).collect()
@@ -118,7 +118,7 @@ impl<'a> Optimal<'a> {
     }
 
     /// A path from a node that serves at least two more than `sink`, along which each node can hand a block to the
-    /// next; of the sources that are found, the busiest.
+    /// next; it starts at the busiest source found.
     fn gaining_path(&self, sink: usize, seen: &mut [bool]) -> Option<Vec<usize>> {
         let mut next = vec![usize::MAX; self.active.len()];
         let mut queue = VecDeque::from([sink]);

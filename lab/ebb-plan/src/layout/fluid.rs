@@ -1,9 +1,9 @@
-//! Shares of a dataset as quantities: what the formulas of the papers count.
+//! Shares of a dataset as quantities, as in the papers' formulas.
 
-/// The least that the busiest node must serve when nodes that store these shares of a dataset serve one full read of
-/// it together: the level `L` with `sum min(share, L) = 1`. None if they do not store it all.
+/// The least that the busiest node must serve when nodes that store these shares of a dataset serve one full read of it
+/// together: the level `L` with `sum min(share, L) = 1`. `None` if they do not store it all.
 ///
-/// This is exact where every node draws evenly from the nodes before it, as the chains do.
+/// This is exact if every node draws evenly from the nodes before it, as the chains do.
 #[must_use]
 pub fn busiest(shares: &[f64]) -> Option<f64> {
     let mut sorted = shares.to_vec();
@@ -20,14 +20,14 @@ pub fn busiest(shares: &[f64]) -> Option<f64> {
     None
 }
 
-/// Degree of power-proportionality (Rabbit, Sec. 3.4): `(B/n) / (B/n + b_e)`, `b_e` being what the busiest node serves
-/// beyond `B/n`. 1 is ideal; none if the nodes do not store everything.
+/// Degree of power-proportionality (Rabbit, Sec. 3.4): `(B/n) / (B/n + b_e)`, with `b_e` for the blocks that the
+/// busiest node serves beyond `B/n`. 1 is ideal. `None` if the nodes do not store everything.
 #[must_use]
 pub fn degree(shares: &[f64]) -> Option<f64> {
     busiest(shares).map(|level| 1.0 / (shares.len() as f64 * level))
 }
 
-/// By how much reading everything takes longer than with equal parts: 0 is ideal (Rabbit, Fig. 1b).
+/// Increase of the time of a full read against equal parts: 0 is ideal (Rabbit, Fig. 1b).
 #[must_use]
 pub fn read_time_increase(shares: &[f64]) -> Option<f64> {
     degree(shares).map(|degree| (1.0 / degree - 1.0).max(0.0))

@@ -6,20 +6,20 @@ use ebb_layout::targets::{Targets, equal_work, ring, simple};
 use super::{Layout, Setting};
 use crate::rng::Rng;
 
-/// Which nodes hold each block; the first holder is the primary copy's.
+/// The nodes that hold each block. The first holder has the primary copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
-    /// Nodes there are.
+    /// Number of nodes.
     pub nodes: usize,
     /// Holders of each block, distinct.
     pub holders: Vec<Vec<u32>>,
 }
 
-/// Most copies of blocks that are laid out one by one.
+/// Limit of copies that are laid out one by one.
 pub const MAX_COPIES: u64 = 20_000_000;
 
 impl Placement {
-    /// Lays the blocks of a setting; `seed` decides what the layout leaves open.
+    /// Lays the blocks of a setting. `seed` makes the choices that the layout leaves open.
     ///
     /// # Panics
     /// If there are more than [`MAX_COPIES`] copies: callers check.
@@ -103,7 +103,8 @@ fn place(holders: &mut [Vec<u32>], order: Vec<usize>, slots: impl Iterator<Item 
             holders[block].push(node);
             continue;
         }
-        // Only blocks that the node has are left: one of them changes places with a block of this copy elsewhere.
+        // Only blocks that the node has already are left. One of them changes places with a block of this copy
+        // elsewhere.
         let block = queue.pop_front().expect("there are as many slots as blocks");
         let depth = holders[block].len();
         let other = (0..holders.len()).find(|other| {

@@ -15,7 +15,7 @@ pub struct Point {
     pub accessible_fraction: f64,
     /// Speed of a full read in units of one server's, if everything can be read.
     pub throughput: Option<f64>,
-    /// Longer than with equal parts by this share.
+    /// Increase of the read time against equal parts, as a share.
     pub read_time_increase: Option<f64>,
 }
 
@@ -83,7 +83,8 @@ pub struct Placed {
     pub unreadable: u64,
     /// Blocks that the busiest node serves, assigned optimally.
     pub busiest: u64,
-    /// The same by the greedy balancer; none if something is unreadable or it was not asked for.
+    /// Blocks that the busiest node serves by the greedy balancer. `None` if a block is unreadable, or the balancer did
+    /// not run.
     pub greedy_busiest: Option<u64>,
     /// Speed of a full read in units of one server's, if everything can be read.
     pub throughput: Option<f64>,
@@ -124,8 +125,8 @@ pub fn placed(placement: &Placement, order: &[usize], greedy: Greedy, mut progre
     points
 }
 
-/// The order in which nodes come on: along the chain; after failures of the first `failed` primaries, first those that
-/// hold what they had: with gears their recovery groups, without all nodes of the second copy.
+/// The order in which nodes are switched on: along the chain. After failures of the first `failed` primaries the nodes
+/// with their data come first. With gears these are their recovery groups, without gears all nodes of the second copy.
 #[must_use]
 pub fn order(setting: &Setting, failed: u32) -> Vec<usize> {
     let chain: Vec<usize> = (failed as usize..setting.nodes() as usize).collect();

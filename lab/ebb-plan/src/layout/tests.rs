@@ -11,7 +11,7 @@ fn setting(layout: Layout, nodes: u32, primaries: u32, replicas: u32, blocks: u6
     Setting::new(Ask { layout, nodes, primaries, replicas, blocks, gear_size }).unwrap()
 }
 
-/// Whether some assignment gives no active node more than `limit`, by somebody else's maximum flow.
+/// Whether some assignment gives no active node more than `limit`, by the maximum flow of another library.
 fn fits(placement: &Placement, active: &[bool], limit: u64) -> bool {
     let mut graph = Graph::<(), u64>::new();
     let source = graph.add_node(());

@@ -16,7 +16,7 @@ use crate::table::Cell;
 
 const MACHINES: Machines = Machines::BLINKFS;
 const INTERVAL_S: f64 = 60.0;
-/// Of a 4 MB read, from Table 2 at full power.
+/// Time of a 4 MB read, from Table 2 at full power.
 const SERVICE_S: f64 = 0.063;
 /// A machine needs a second to wake and one to fall asleep (Sec. 5).
 const TRANSITION_S: f64 = 1.0;
@@ -142,12 +142,12 @@ const READS: [(u32, f64, f64); 13] = [
     (6, 60.0, 63.0),
 ];
 
-/// What a closed-loop reader sees on the paper's machines.
+/// Latencies of a closed-loop reader on the paper's machines.
 fn seen(copies: u32, percent: f64) -> blink::Seen {
     seen_awake(copies, MACHINES.awake_share(watts(percent)))
 }
 
-/// The same if each node answers for this part of the interval.
+/// Latencies if each node answers for this part of the interval.
 fn seen_awake(copies: u32, awake: f64) -> blink::Seen {
     let schedule = Schedule { nodes: 9, awake, stagger: Stagger::Literal };
     blink::closed_loop(&schedule, copies, INTERVAL_S, SERVICE_S, 40_000, 1)
@@ -165,7 +165,7 @@ fn table_2() -> Vec<Comparison> {
     READS.into_iter().flat_map(latencies).collect()
 }
 
-/// A printed latency beside ours, and where they differ the experiment that shows why.
+/// A printed latency beside ours, and, if they differ, the experiment that shows the reason.
 fn latencies((copies, percent, printed): (u32, f64, f64)) -> Vec<Comparison> {
     let row = |what: &str, seen: blink::Seen, remark: &str| {
         Comparison::new("Table 2", what, Cell::Number(printed, 0), Cell::Number(seen.p90_s * 1_000.0, 0), remark)
@@ -207,7 +207,8 @@ fn latencies((copies, percent, printed): (u32, f64, f64)) -> Vec<Comparison> {
     vec![row(&what, plain, "")]
 }
 
-/// A closed loop of reads on the literal stagger whose copies are where `holders` says, by the first one's node.
+/// A closed loop of reads on the literal stagger. `holders` gives the places of a block's copies from that of the
+/// first.
 fn spaced(holders: &dyn Fn(u32) -> Vec<u32>, awake: f64) -> blink::Seen {
     let mut rng = Rng::new(1);
     let (active, step) = (awake * INTERVAL_S - SERVICE_S, (1.0 - awake) * INTERVAL_S / 8.0);
@@ -334,7 +335,7 @@ mod tests {
         assert!(hours > 2.0 && hours < 2.5, "{hours}");
     }
 
-    /// The experiments say what their remarks say.
+    /// The experiments' results agree with their remarks.
     #[test]
     fn experiments_explain_the_latencies() {
         for (copies, percent, printed) in READS.into_iter().filter(|row| row.2 > 1_000.0) {

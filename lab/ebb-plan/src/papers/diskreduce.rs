@@ -21,7 +21,7 @@ pub fn section() -> Result<Section> {
         "DiskReduce: RAIDing the Cloud",
         &[
             "Expected bytes lost per year by the Markov model, and check bytes by grouping for a file-size distribution.",
-            "The distribution is lognormal in the middle of what the paper tells of nine clusters, chosen once: median 4 MB, \
+            "The distribution is lognormal in the middle of the paper's data on nine clusters, chosen once: median 4 MB, \
          mean 100 MB, largest 5 TB, 30 files in a directory.",
         ],
     );
@@ -88,7 +88,7 @@ fn space() -> Result<Vec<Comparison>> {
         row(
             Grouping::Directory,
             0.25,
-            "Near 25 % in the paper, which does not tell how many files a directory has: 30 here, and sets at the end of a \
+            "Near 25 % in the paper, which gives no number of files in a directory: 30 here, and sets at the end of a \
              directory are not full.",
         ),
         row(Grouping::Across, 0.25, ""),

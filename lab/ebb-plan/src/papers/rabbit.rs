@@ -22,8 +22,8 @@ pub fn section() -> Result<Section> {
     let mut section = Section::new(
         "Rabbit: Robust and Flexible Power-Proportional Storage",
         &[
-            "Layouts whose nodes are switched on along a chain. Formulas take what a node stores as a quantity; where an \
-         assignment of blocks is told, real blocks were laid out and every one of a full read was assigned.",
+            "Layouts with nodes that are switched on along a chain. Formulas take a node's data as a quantity. Where an \
+         assignment of blocks is given, real blocks were laid out and every one of a full read was assigned.",
         ],
     );
     for (gear_size, printed) in TABLE_1 {
@@ -147,7 +147,7 @@ fn balancer() -> Result<Vec<Comparison>> {
     let mean = Cell::number(found.map(|found| found.0), 2);
     let deviation = Cell::number(found.map(|found| found.1), 2);
     let remark = format!(
-        "The paper does not tell p and r; with p = 3, r = 3 our balancer is more even. The best assignment there is has {optimal:.2}."
+        "The paper does not give p and r; with p = 3, r = 3 our balancer is more even. The best assignment there is has {optimal:.2}."
     );
     Ok(vec![
         Comparison::new(
@@ -232,7 +232,7 @@ fn sharing() -> Result<Vec<Comparison>> {
     Ok(rows)
 }
 
-/// Nodes, primaries, copies and largest number of stored datasets of Figs. 8 and 9; the paper tells the nodes alone.
+/// Nodes, primaries, copies and largest number of stored datasets of Figs. 8 and 9; the paper gives only the nodes.
 const DEGREES: [(u32, u32, u32, u32); 4] = [(14, 3, 3, 8), (14, 2, 4, 8), (25, 5, 3, 8), (100, 20, 3, 8)];
 
 fn degrees() -> Result<Vec<Comparison>> {
@@ -243,7 +243,7 @@ fn degrees() -> Result<Vec<Comparison>> {
         let what =
             format!("{nodes} nodes, p = {primaries}, r = {replicas}, 1 to {most} datasets: lowest average degree");
         let remark =
-            "The paper does not tell p and r. Over every number of live datasets and all combinations of them.";
+            "The paper does not give p and r. Over every number of live datasets and all combinations of them.";
         let source = if nodes == 14 { "Fig. 8" } else { "Fig. 9" };
         Ok(Comparison::new(source, what, "above 0.90".into(), Cell::Number(lowest, 3), remark).bound(lowest > 0.90))
     };
@@ -279,7 +279,7 @@ fn degrees() -> Result<Vec<Comparison>> {
             "the same with the best of all allotments of each combination",
             "above 0.90".into(),
             Cell::number(best, 3),
-            "An experiment: all ways of giving the nodes out were tried. The rule of largest scores is not what costs.",
+            "An experiment: all ways of giving the nodes out were tried. The rule of largest scores is not the cause.",
         )
         .bound(best.is_some_and(|average| average > 0.90)),
     );

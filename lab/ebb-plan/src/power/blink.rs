@@ -1,13 +1,13 @@
-//! Blinking: how many copies keep a block in reach, and how long a read waits (BlinkFS, Sec. 4.2).
+//! Blinking: number of copies that keep a block in reach, and waiting times of reads (BlinkFS, Sec. 4.2).
 
 use ebb_layout::targets::ring;
 
 use super::Machines;
 use crate::rng::Rng;
 
-/// Copies for which a block is available throughout an interval, by the paper's formula
-/// `ceil(N / floor((N-1) p / (N p_node - p)))`. None at full power, where it divides by zero, and where the floor is 0.
-/// It breaks at the wrap of the interval: above about 53 % of the power it says 1, though a lone copy sleeps.
+/// Copies for which a block is available throughout an interval, by the paper's formula `ceil(N / floor((N-1) p / (N
+/// p_node - p)))`. `None` at full power, where it divides by zero, and if the floor is 0. It breaks at the wrap of the
+/// interval: above about 53 % of the power it says 1, though a lone copy sleeps.
 #[must_use]
 pub fn replicas_paper(machines: &Machines, watts: f64) -> Option<u64> {
     let nodes = f64::from(machines.nodes);
@@ -16,7 +16,7 @@ pub fn replicas_paper(machines: &Machines, watts: f64) -> Option<u64> {
     (rest > 0.0 && overlap >= 1.0).then(|| (nodes / overlap).ceil() as u64)
 }
 
-/// The same for the circular stagger, exactly: `ceil(N / floor(N t_active / t))`. None if at times no node is awake.
+/// The exact number for the circular stagger: `ceil(N / floor(N t_active / t))`. `None` if at times no node is awake.
 #[must_use]
 pub fn replicas_exact(machines: &Machines, watts: f64) -> Option<u64> {
     let nodes = f64::from(machines.nodes);
@@ -30,7 +30,7 @@ pub fn least_unavailable(machines: &Machines, watts: f64) -> f64 {
     (1.0 - watts / machines.active_watts).max(0.0)
 }
 
-/// When nodes wake within an interval.
+/// Times at which nodes wake within an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stagger {
     /// The paper's: node `i` of `N` starts at `(t - t_active) i / (N - 1)`. No node wraps around the interval's end.
@@ -39,7 +39,7 @@ pub enum Stagger {
     Circular,
 }
 
-/// A schedule: when each node is awake in an interval of length 1.
+/// The times at which each node is awake, in an interval of length 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Schedule {
     /// Nodes.
@@ -87,7 +87,7 @@ impl Schedule {
     }
 }
 
-/// How long a read waits that comes at any moment of the interval alike, for a block like any other.
+/// Waiting time of a read at a random moment of the interval, for a random block.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Wait {
     /// Share of the time at which no holder is awake.
@@ -122,7 +122,7 @@ pub fn wait(schedule: &Schedule, replicas: u32) -> Wait {
     }
 }
 
-/// What a reader sees that sends its next read when the last one is answered.
+/// Latencies of a reader that sends its next read when the last one is answered.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Seen {
     /// Mean latency in seconds.

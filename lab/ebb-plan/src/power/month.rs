@@ -1,4 +1,4 @@
-//! A month of a power signal under each policy: energy, cost, work, and what would have to move.
+//! A month of a power signal under each policy: energy, cost, work, and bytes to move.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +11,14 @@ use ebb_types::{DatasetId, NodeId, Result, bail};
 use super::signal::{Signal, Step};
 use super::{Machines, migration};
 
-/// What the month is counted for.
+/// The installation of the study.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plant {
     /// The nodes that follow the power.
     pub machines: Machines,
     /// Switches, masters, proxies: always drawn, out of the signal's power.
     pub fixed_watts: f64,
-    /// Nodes that hold one copy of everything: activation cannot do without them.
+    /// Nodes that hold one copy of everything, which activation always needs.
     pub primaries: u32,
     /// One copy of all data.
     pub data_bytes: f64,
@@ -28,7 +28,7 @@ pub struct Plant {
     pub interval_s: f64,
     /// Time lost at each change between asleep and awake.
     pub transition_s: f64,
-    /// Price of a kilowatt-hour where the signal has none.
+    /// Price of a kilowatt-hour if the signal has none.
     pub price: f64,
     /// Length of the time that is counted.
     pub days: f64,
@@ -37,9 +37,9 @@ pub struct Plant {
 /// A month under one policy.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Month {
-    /// Which.
+    /// The policy.
     pub policy: Policy,
-    /// Energy of the nodes and of what is always on.
+    /// Energy of the nodes and of the hardware that is always on.
     pub energy_kwh: f64,
     /// Its price, in the unit of the prices.
     pub cost: f64,
@@ -47,7 +47,8 @@ pub struct Month {
     pub work_share: f64,
     /// Share of the time in which some data cannot be read within a blink interval.
     pub stalled_fraction: f64,
-    /// Bytes that changes of power ask to be moved; more than the link can move in time leaves no time for work.
+    /// Bytes that must move at changes of power. If they are more than the link can move in time, no time is left for
+    /// work.
     pub moved_bytes: f64,
     /// Share of the time lost to moving.
     pub moving_fraction: f64,
@@ -57,9 +58,9 @@ pub struct Month {
     pub over_budget_fraction: f64,
 }
 
-/// How long the battery holds the whole cluster (BlinkFS, Sec. 5).
+/// Time for which the battery carries the whole cluster (BlinkFS, Sec. 5).
 const BATTERY_S: f64 = 300.0;
-/// Copies of the dataset, where the nodes can hold so many (Sec. 6.2).
+/// Copies of the dataset, if the nodes can hold so many (Sec. 6.2).
 const REPLICAS: u32 = 3;
 
 /// Plays the signal over and over until the days are full, with the plans that the live system would make.
@@ -273,8 +274,8 @@ mod tests {
         assert_eq!((signal.mean_watts(), signal.steps[0].price), (75.0, Some(0.05)));
         let shares = Signal::parse("s", "seconds,fraction\n0,0.2\n", SCALE).unwrap();
         assert_eq!(shares.steps[0].watts, 85.0);
-        let told = Signal::parse("s", "seconds,watts\n0,100\n300,x\n", SCALE).unwrap_err().to_string();
-        assert!(told.contains("line 3"), "{told}");
+        let refusal = Signal::parse("s", "seconds,watts\n0,100\n300,x\n", SCALE).unwrap_err().to_string();
+        assert!(refusal.contains("line 3"), "{refusal}");
         assert!(Signal::constant(1.2, SCALE).unwrap_err().to_string().ends_with("100 %"));
         let prices = Trace::of_stretches(Quantity::Price, &[(300.0, 0.045), (300.0, 0.052), (300.0, 0.035)]).unwrap();
         let budget = Signal::budget(0.01, prices, 265.0).unwrap();

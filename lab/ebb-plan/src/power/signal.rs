@@ -1,4 +1,4 @@
-//! How much power there is, and what it costs, over time: the live system's signals as a list of stretches.
+//! Available power and its price over time: the live system's signals as a list of stretches.
 
 use ebb_power::signal::{OSCILLATION_PERIOD, Quantity, Tariff, Trace, check_share, swing};
 use ebb_types::Result;
@@ -8,27 +8,27 @@ use ebb_types::Result;
 pub struct Step {
     /// Length in seconds.
     pub seconds: f64,
-    /// Power that may be drawn, by everything together.
+    /// Power that the whole cluster may draw.
     pub watts: f64,
-    /// Price of a kilowatt-hour, where there is one.
+    /// Price of a kilowatt-hour, if there is one.
     pub price: Option<f64>,
 }
 
-/// A power signal, repeated as often as the time that is looked at needs.
+/// A power signal, repeated for the length of the study.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Signal {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// The stretches in order.
     pub steps: Vec<Step>,
 }
 
-/// What shares are shares of.
+/// The power that shares refer to.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scale {
-    /// What the nodes that may sleep draw with all of them active.
+    /// Draw of the nodes that may sleep, with all of them active.
     pub nodes_watts: f64,
-    /// What is always drawn beside them, and not part of a share.
+    /// Base draw beside them, which is not part of a share.
     pub fixed_watts: f64,
 }
 
@@ -55,7 +55,7 @@ impl Signal {
         Ok(Self { name: format!("oscillation {:.0} %", level * 100.0), steps: vec![step(true), step(false)] })
     }
 
-    /// What a fixed budget per hour buys at changing prices, up to what can be used.
+    /// The power that a fixed budget per hour buys at changing prices, up to `cap_watts`.
     pub fn budget(per_hour: f64, prices: Trace, cap_watts: f64) -> Result<Self> {
         let tariff = Tariff::new(per_hour, prices, cap_watts)?;
         let step = |(seconds, point): (f64, ebb_power::signal::trace::Point)| Step {

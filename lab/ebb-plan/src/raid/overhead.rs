@@ -1,4 +1,4 @@
-//! Check bytes for a file-size distribution, by how blocks are grouped into sets (DiskReduce, Sec. 2).
+//! Check bytes for a file-size distribution, by the grouping of blocks into sets (DiskReduce, Sec. 2).
 //!
 //! A check block is as long as the longest member of its set, so a set of one small block costs `m` times that block.
 
@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::sizes::Sizes;
 
-/// Which blocks may share a set.
+/// Blocks that may share a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Grouping {
     /// Blocks of one file.
@@ -102,7 +102,7 @@ mod tests {
         assert!((overhead(&one(vec![vec![64_000_000 * 9]]), CODE, Grouping::File) - 4.0 / 9.0).abs() < 1e-12);
     }
 
-    /// Every block in a list, set by set: what the arithmetic stands for.
+    /// Every block in a list, set by set: the naive form of the arithmetic.
     fn naive(files: &[u64], code: Code) -> u128 {
         let mut blocks: Vec<u64> = Vec::new();
         for size in files {

@@ -10,7 +10,7 @@ use super::Scheme;
 
 const YEAR_S: f64 = 365.25 * 86_400.0;
 
-/// What the model is told. Sizes in powers of 1000, as in the paper.
+/// The model's input. Sizes are in powers of 1000, as in the paper.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Inputs {
     /// User data.
@@ -23,13 +23,13 @@ pub struct Inputs {
     pub disk_use: f64,
     /// Length of a block.
     pub block_bytes: f64,
-    /// What each disk gives to repair.
+    /// Bandwidth that each disk gives to repair.
     pub repair_bytes_per_s: f64,
     /// Disks that fail in a year, as a share.
     pub failures_per_year: f64,
 }
 
-/// What the model says.
+/// The model's results.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Loss {
     /// Disks that hold it all.
@@ -38,18 +38,19 @@ pub struct Loss {
     pub sets: f64,
     /// Detection and rebuilding of one disk.
     pub repair_s: f64,
-    /// Sets that lose more than they may, a year, all together.
+    /// Number of sets that lose data in a year.
     pub losses_per_year: f64,
-    /// Data bytes that are gone when that happens to one.
+    /// Data bytes lost with one such set.
     pub bytes_per_loss: f64,
     /// Expected bytes lost per year.
     pub bytes_lost_per_year: f64,
-    /// The same with the chain solved exactly instead of to first order.
+    /// Expected bytes lost per year, with the chain solved exactly instead of to first order.
     pub bytes_lost_per_year_exact: f64,
 }
 
 impl Inputs {
-    /// The paper's: 1 TB disks 80 % full, 64 MB blocks, 25 MB/s of repair for each disk, 2 % failures a year.
+    /// The paper's parameters: 1 TB disks 80 % full, 64 MB blocks, 25 MB/s of repair for each disk, 2 % failures a
+    /// year.
     #[must_use]
     pub const fn paper(user_bytes: f64, detection_s: f64) -> Self {
         Self {
@@ -63,7 +64,7 @@ impl Inputs {
         }
     }
 
-    /// `Invalid` with the nearest possible value where a number makes no sense.
+    /// `Invalid`, with the nearest possible value, for an impossible number.
     pub fn check(&self) -> Result<()> {
         for (value, what) in [
             (self.user_bytes, "user bytes"),

@@ -7,7 +7,7 @@ use ebb_types::{Result, bail, err};
 /// File sizes by directory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sizes {
-    /// Where they come from.
+    /// Their source.
     pub name: String,
     /// Sizes of the files of each directory, in bytes.
     pub directories: Vec<Vec<u64>>,
@@ -27,9 +27,9 @@ pub struct Lognormal {
 }
 
 impl Lognormal {
-    /// The middle of what the paper tells of nine clusters: medians of 16 KB to 120 MB (4 MB), means of 22 to 577 MB
-    /// (100 MB), over 80 % of files below 64 MB (87 %), 30 to 80 % of bytes in files below 1 GB (36 %), largest 5 TB.
-    /// Files in a directory are not told: 30.
+    /// The middle of the paper's data on nine clusters: medians of 16 KB to 120 MB (4 MB), means of 22 to 577 MB (100
+    /// MB), over 80 % of files below 64 MB (87 %), 30 to 80 % of bytes in files below 1 GB (36 %), largest 5 TB. The
+    /// paper gives no number of files in a directory; it is 30 here.
     pub const DISKREDUCE: Self = Self { median_bytes: 4e6, mean_bytes: 100e6, largest_bytes: 5e12, per_directory: 30 };
 
     /// `count` files at equal distances of probability; directories are dealt so that sizes mix.
@@ -89,7 +89,7 @@ impl Sizes {
         Self { name: name.to_owned(), directories: dealt }.check()
     }
 
-    /// Reads what `find DIR -type f -printf '%s %p\n'` prints.
+    /// Reads the output of `find DIR -type f -printf '%s %p\n'`.
     pub fn parse_find(name: &str, text: &str) -> Result<Self> {
         let mut files = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|pair| !pair.1.trim().is_empty()) {

@@ -1,4 +1,4 @@
-//! Figure 4: the real cluster. Direction and order are held to; sizes are those of the testbed's own disks.
+//! Figure 4: the real cluster. Direction and order are required; sizes are those of the testbed's own disks.
 
 use super::{Cluster, MIB, Placement, Result, Runner, figure_4_apps, study, testbed_hardware};
 use crate::app::App;

@@ -51,7 +51,7 @@ fn grown_stripes(cluster: &Cluster) -> Cluster {
     Cluster { hardware, ..cluster.clone() }
 }
 
-/// What 2 in place of 1 Gbps do to TeraGen, at so much of its cost, where neither the array nor its link is in the way.
+/// Effect of 2 instead of 1 Gbps on TeraGen, at the cost `cost`, if neither the array nor its link is a limit.
 fn faster_link(runner: &dyn Runner, base: &Cluster, seeds: &[u64], cost: f64) -> Result<f64> {
     let mut app = App::by_name("TeraGen")?;
     app.map_cycles_per_byte *= cost;
@@ -64,7 +64,7 @@ fn unbound(cluster: &Cluster, node_gbps: f64) -> Cluster {
     Cluster { hardware, lsn_gbps: 40.0, node_gbps, ..cluster.clone() }
 }
 
-/// How many applications are as good as the eight of figure 5 are.
+/// Number of applications that are as good as the eight of figure 5.
 fn suffices(times: &Times) -> f64 {
     times.all_but(&[]).into_iter().filter(|app| times.of(app) <= 1.055).count() as f64
 }
@@ -78,7 +78,7 @@ pub(super) fn better_nodes(runner: &dyn Runner, seeds: &[u64]) -> Result<Vec<Cla
         Cluster { node_gbps: 2.0, node_ssd: true, ..base.clone() },
         grown_stripes(&base),
     ];
-    // The baseline stays what it was: only the nodes of the LSN cluster are improved.
+    // The baseline stays unchanged: only the nodes of the LSN cluster are improved.
     let plain = base.with_placement(crate::cluster::Placement::Baseline);
     let rows = crate::measure::compare(runner, Some(&plain), &clusters, &App::table_ii(), seeds)?;
     let found: Vec<Times> = rows.into_iter().map(Times).collect();

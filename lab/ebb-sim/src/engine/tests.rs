@@ -116,8 +116,8 @@ fn play(world: &World, quantum: f64, mut look: impl FnMut(&Engine, &[ResourceId]
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Goal: shares are max-min fair. Method: the definition. Every flow is at its limit, or uses a resource that is
-    /// full and on which nobody is faster.
+    /// Goal: shares are max-min fair. Method: the definition. Every flow is at its limit, or uses a full resource on
+    /// which no flow is faster.
     #[test]
     fn shares_are_fair_and_add_up(world in world()) {
         play(&world, 0.0, |engine, ids, live| {
@@ -142,7 +142,7 @@ proptest! {
         });
     }
 
-    /// Whatever the quantum: what flows brought is what resources carried, and none carried more than it can.
+    /// With any quantum the resources carry exactly the units of the flows, and none carries more than it can.
     #[test]
     fn bytes_are_conserved_and_no_rate_is_exceeded(world in world(), quantum in prop_oneof![Just(0.0), 0.01..2.0_f64]) {
         let engine = play(&world, quantum, |engine, ids, _| {

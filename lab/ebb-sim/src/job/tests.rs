@@ -12,7 +12,7 @@ fn seconds(cluster: &Cluster, app: &App) -> f64 {
     run(cluster, app, JobOptions { seed: 1, ..JobOptions::default() }).unwrap().seconds
 }
 
-/// An application that touches everything and is small.
+/// A small application that uses every kind of work.
 fn mixed(mappers: usize, reducers: usize, mib: f64) -> App {
     let bytes = mib * crate::cluster::MIB;
     App {
@@ -74,7 +74,7 @@ fn tasks_go_to_their_data() {
     let report = run(&cluster, &App::by_name("grep").unwrap(), JobOptions::default()).unwrap();
     assert!(report.local_maps >= 120, "{} of 160 maps were local", report.local_maps);
     let report = run(&study("20-node"), &App::by_name("grep").unwrap(), JobOptions::default()).unwrap();
-    assert_eq!(report.local_maps, 0, "an LSN is nobody's node");
+    assert_eq!(report.local_maps, 0, "an LSN is no compute node");
 }
 
 #[test]
@@ -152,7 +152,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     /// Goal: more hardware never slows a job by more than scheduling noise. A task that ends earlier can make others
-    /// meet at a disk which they would have missed; a tenth is what was seen at most on small clusters.
+    /// meet at a disk which they would have missed; the most seen on small clusters was a tenth.
     #[test]
     fn more_hardware_never_slows_a_job(
         nodes in 2..12_usize,

@@ -1,7 +1,7 @@
 //! Availability during a single fault (docs/semantics.md, Faults are delays first): while at most one block server is impaired,
 //! and the client that asks is well, every operation ends well within a bound.
+//!
 //! The bound is the time in which a write goes on without a silent member, and the delays that may come on top of it.
-//! The bound is the time in which a write goes on without a silent member, and what may come on top of it.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! A node that is slow beyond its peers delays writers for a while and no longer; sets do without it, and lose nothing by that;
 //! when it is well it is used again.
+//!
 //! Source: "Gray members" in `docs/protocol.md`. The cluster's observed reactions are compared with the run's faults.
 
 use std::collections::{BTreeMap, BTreeSet};

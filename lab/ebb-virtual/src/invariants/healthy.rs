@@ -1,7 +1,7 @@
 //! When faults have been healed the system comes to rest: every replica is there, serves, and matches its checksums,
 //! and no process has panicked or refused to start.
 //!
-//! Source: "Repair" in `docs/protocol.md`; a file-system check that finds nothing is what an operator would look at.
+//! Source: "Repair" in `docs/protocol.md`; an operator, too, would look for a file-system check without findings.
 
 use ebb_wire::pb;
 

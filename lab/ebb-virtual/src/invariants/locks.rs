@@ -39,7 +39,8 @@ pub async fn check_rest(files: &dyn Files) -> ebb_types::Result<Vec<Violation>> 
             let all = Lock { owner: 1, mode: LockMode::Exclusive, flock, start: 0, end: u64::MAX };
             match files.lock(&name(file), all, false).await {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let detail = format!("file {file}: at rest there still is a holder of a lock (flock: {flock}): {error}");
+                    let detail =
+                        format!("file {file}: at rest there still is a holder of a lock (flock: {flock}): {error}");
                     violations.push(Violation::new("locks", detail));
                 }
                 done => done?,

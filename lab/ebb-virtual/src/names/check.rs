@@ -51,7 +51,7 @@ struct Open<'a> {
     filled_later: &'a BTreeSet<File>,
 }
 
-/// Judges a history of a directory that was `first` before anything began. Operations may come in any order.
+/// The verdict on a history of a directory that was `first` before anything began. Operations may come in any order.
 #[must_use]
 pub fn check(first: Directory, history: &[Record]) -> Verdict {
     let filled_later: BTreeSet<File> = history

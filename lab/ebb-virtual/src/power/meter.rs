@@ -44,7 +44,7 @@ struct Stretch {
     is_whole: bool,
 }
 
-/// Looks and their results.
+/// Readings of the nodes' power, and their results.
 #[derive(Debug)]
 pub struct Meter {
     hardware: Hardware,
@@ -54,7 +54,7 @@ pub struct Meter {
     last: Option<Look>,
     stretch: Option<Stretch>,
     stake_since: Option<(u64, u64)>,
-    /// Looks that showed more than the plans allow that were known then.
+    /// Readings above the plans that were known then.
     in_doubt: Vec<Look>,
     violations: Vec<Violation>,
 }

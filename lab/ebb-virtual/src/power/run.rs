@@ -35,7 +35,7 @@ const WRITERS: usize = 2;
 const NAMERS: usize = 2;
 const NAMERS_PAUSE: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(10);
-/// Looks between two questions to the master.
+/// Readings between two questions to the master.
 const ASK_EVERY: u32 = 20;
 /// For everything to come to rest, and for a read then.
 const REST_MAX: Duration = Duration::from_secs(240);
@@ -194,7 +194,7 @@ impl Scene {
         wall_ms(self.world.process("meter").runtime().wall())
     }
 
-    /// Looks at the nodes all the time.
+    /// Measures the nodes for as long as the run lasts.
     async fn measure(self: Arc<Self>) {
         for number in 0_u32.. {
             if number.is_multiple_of(ASK_EVERY)
@@ -496,7 +496,8 @@ impl Scene {
             self.world.sleep(Duration::from_secs(2)).await;
         }
         let disconnected = looker.disconnect().await;
-        disconnected.map_err(|error| Violation::new("healthy", format!("the reader of places cannot disconnect: {error}")))
+        disconnected
+            .map_err(|error| Violation::new("healthy", format!("the reader of places cannot disconnect: {error}")))
     }
 
     async fn check_places(&self, looker: &Client, file: InodeId) -> Result<Vec<Violation>> {

@@ -111,7 +111,7 @@ fn circular_blinking_keeps_the_budget_and_every_read_returns_within_an_interval(
         world.sleep(Duration::from_secs(30)).await;
         assert!(peak_watts(&world, &cluster, 2).await <= 45.0);
         assert!(read_all(&world, &reader, &files).await <= INTERVAL + Duration::from_millis(300));
-        assert_eq!(live(&cluster.cluster_status().await.unwrap()), 9, "who sleeps is not dead");
+        assert_eq!(live(&cluster.cluster_status().await.unwrap()), 9, "a sleeping node is not dead");
         cluster.restart_manager();
         while cluster.status().await.is_err() {
             world.sleep(Duration::from_millis(100)).await;
@@ -139,9 +139,9 @@ fn writes_under_blinking_are_on_every_member_within_two_intervals() {
     });
 }
 
-/// Goal: the bytes of the energy account are those that programs read and wrote, each once, whoever restarts.
-/// Method: known reads and writes, some of them answered by caches; then each of client, block server, master and manager
-/// is restarted in a quiet moment, with more reads between.
+/// Goal: the bytes of the energy account are those that programs read and wrote, each once, also after restarts.
+/// Method: known reads and writes, some of them answered by caches; then each of client, block server, master and
+/// manager is restarted in a quiet moment, with more reads between.
 #[test]
 fn what_programs_were_served_is_counted_once_whoever_restarts() {
     World::run(12, WorldOptions::default(), |world| async move {
@@ -149,7 +149,7 @@ fn what_programs_were_served_is_counted_once_whoever_restarts() {
         while cluster.status().await.is_err() {
             world.sleep(Duration::from_millis(100)).await;
         }
-        // Whoever tells something has told it by then, and the manager has written its account.
+        // Every process has sent its reports by then, and the manager has written its account.
         let quiet = Duration::from_secs(9);
         let all = (FILES * BLOCK) as u64;
         let client = cluster.connect("client").await.unwrap();
@@ -220,7 +220,7 @@ fn fsync_does_not_wait_for_members_that_sleep() {
         let client = cluster.connect("client").await.unwrap();
         let files = write_files(&client).await;
         world.sleep(INTERVAL * 2).await;
-        // All members have everything now; what is overwritten is logged where some sleep.
+        // All members have everything now; overwrites are logged where some sleep.
         let mut longest = Duration::ZERO;
         for round in 1..=3u8 {
             for file in &files {
@@ -233,7 +233,7 @@ fn fsync_does_not_wait_for_members_that_sleep() {
         assert!(longest < INTERVAL / 4, "{longest:?} for an fsync");
         assert!(client.metrics().logged_writes > 0);
         assert!(cluster.log().await.unwrap().bytes() > 0);
-        // The leases are kept, nothing more is written: what is committed goes all the same.
+        // The leases are kept, nothing more is written: committed writes leave the log all the same.
         world.sleep(Duration::from_secs(30)).await;
         assert_eq!(cluster.log().await.unwrap().bytes(), 0);
         client.disconnect().await.unwrap();
@@ -244,7 +244,7 @@ fn fsync_does_not_wait_for_members_that_sleep() {
     });
 }
 
-/// Files whose last contents are in handoff logs alone as far as some member goes, and whose writer is dead.
+/// Files whose last contents are in handoff logs alone for at least one member, and whose writer is dead.
 async fn write_and_die(world: &World, cluster: &PowerCluster) {
     cluster.set_fraction(0.3).await.unwrap();
     wait_for_plan(world).await;
@@ -277,16 +277,16 @@ async fn assert_everything_is_there(cluster: &PowerCluster) {
     }
 }
 
-/// What befalls the master's disk.
+/// A fault of the master's disk.
 type Harm<'a> = &'a dyn Fn(&Process);
 
 fn log_files(master: &Process) -> Vec<(PathBuf, u64)> {
     master.disk_files().into_iter().filter(|(path, _)| path.starts_with(LOG_DIR)).collect()
 }
 
-/// Goal: the always-on node's handoff log may be damaged or lost without anything being lost that fsync acknowledged, for
-/// another node has it; and the damage is told by file and place, and is over when nobody needs the log any more.
-/// Method: a writer syncs while members sleep, and is killed; so is the master, whose log meets with an accident.
+/// Goal: the always-on node's handoff log may be damaged or lost without loss of an acknowledged write, for another
+/// node has it; and the damage is reported by file and place, and is over when the log is not needed any more. Method:
+/// a writer syncs while members sleep, and is killed; so is the master, whose log meets with an accident.
 #[test]
 fn a_damaged_log_of_the_always_on_node_loses_nothing() {
     let head = |master: &Process| {
@@ -315,7 +315,7 @@ fn a_damaged_log_of_the_always_on_node_loses_nothing() {
             write_and_die(&world, &cluster).await;
             cluster.restart_master_after(harm).await;
             let doubt = cluster.log().await.unwrap().doubt();
-            let doubt = doubt.unwrap_or_else(|| panic!("{name}: nobody noticed"));
+            let doubt = doubt.unwrap_or_else(|| panic!("{name}: no doubt is reported"));
             assert!(doubt.to_string().contains(LOG_DIR), "{name}: {doubt}");
             assert_everything_is_there(&cluster).await;
             // A reader has made recoveries end; the next look lays the doubt to rest.
@@ -325,9 +325,9 @@ fn a_damaged_log_of_the_always_on_node_loses_nothing() {
     }
 }
 
-/// Goal: what fsync acknowledged while members slept is there although the writer dies before they wake.
-/// Method: a writer overwrites and syncs at two awake nodes of nine, and is killed at once; in the second half the master
-/// is killed too, and comes back with its log. Another client then reads everything.
+/// Goal: writes that fsync acknowledged while members slept are there although the writer dies before they wake.
+/// Method: a writer overwrites and syncs at two awake nodes of nine, and is killed at once; in the second half the
+/// master is killed too, and comes back with its log. Another client then reads everything.
 #[test]
 fn what_was_logged_for_sleepers_outlives_the_writer_and_the_master() {
     for (seed, kills_master) in [(7, false), (8, true)] {
@@ -342,7 +342,8 @@ fn what_was_logged_for_sleepers_outlives_the_writer_and_the_master() {
     }
 }
 
-/// A manager that begins anew does not take an empty battery for a full one: plans would count on what is not there.
+/// A manager that begins anew does not assume a full battery when it is empty: plans would count on energy that is not
+/// there.
 #[test]
 fn what_is_in_the_battery_is_known_after_a_restart() {
     World::run(13, WorldOptions::default(), |world| async move {
@@ -362,8 +363,9 @@ fn what_is_in_the_battery_is_known_after_a_restart() {
     });
 }
 
-/// Goal: a node that nobody has woken is not dead, and what it alone has is not given up. Method: as above, the log is lost with
-/// the master; the power client is gone for longer than the dead time, from before the master is back until after it.
+/// Goal: a node that was not woken is not dead, and its only copies are not given up. Method: as above, the log is lost
+/// with the master; the power client is gone for longer than the dead time, from before the master is back until after
+/// it.
 #[test]
 fn nodes_that_nobody_wakes_are_waited_for() {
     for (seed, gone) in [(20, 4), (21, 8), (22, 30)] {
@@ -382,9 +384,9 @@ fn nodes_that_nobody_wakes_are_waited_for() {
     }
 }
 
-/// Goal: a master that starts while the only node that its plan has on is broken is not left alone with it: the power manager
-/// wakes another, which says what it has seen, and the master serves. Method: supply for one node; it fails, and the master
-/// starts again. In some runs there is a dataset whose nodes are too many for the supply then.
+/// Goal: a master that starts while the only node that its plan has on is broken is not left alone with it. The power
+/// manager wakes another node, which reports, and the master serves. Method: supply for one node; it fails, and the
+/// master starts again. In some runs there is a dataset whose nodes are too many for the supply then.
 #[test]
 fn a_master_that_hears_nobody_takes_a_plan_that_wakes_others() {
     for seed in 70..76 {

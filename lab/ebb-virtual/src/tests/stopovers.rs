@@ -167,7 +167,7 @@ fn extra_copies_go_by_way_of_the_proxy_where_nodes_never_meet() {
             check(&client, hot, 9).await;
             world.sleep(INTERVAL / 20).await;
         }
-        assert!(client.metrics().extra_reads > before, "they are read, and hold what they should");
+        assert!(client.metrics().extra_reads > before, "they are read, and hold the right data");
         client.disconnect().await.unwrap();
     });
 }

@@ -45,7 +45,8 @@ fn a_lost_node_of_the_circle_gets_what_was_its_part_and_what_was_written_without
             let moves = world.restore();
             world.check(&what);
             let missing = lost + written * shape.1 as usize / shape.0 as usize;
-            // What was written meanwhile comes from others, with all of its copies, and some of what others had follows.
+            // Blocks written meanwhile come from others, with all of their copies, and some of the others' copies
+            // follow.
             let most = if written == 0 { missing * 3 / 2 + 20 } else { missing * (shape.1 as usize + 2) };
             assert!(moves + 10 >= missing * 9 / 10 && moves <= most, "{what}: {moves} moves for {missing} copies");
         }
@@ -80,7 +81,7 @@ fn who_may_not_take_a_copy_gets_none_on_the_circle() {
         assert!(shift.or(change).is_none_or(|shift| shift.to != gone));
         assert_eq!(choose_shift(&world.chain, &members[..1], |_| true), None, "it lacks a copy");
     }
-    // Who is opposite could take one, and the other copy could not follow.
+    // The opposite node could take one, and the other copy could not follow.
     let (circle, opposite) = (world.chain.circle().unwrap(), world.chain.nodes()[5]);
     assert!(circle.has(world.chain.aim(&[opposite]).unwrap(), 0));
     let whole = world.blocks.iter().filter(|members| is_in_runs(&world.chain, members));
@@ -91,8 +92,8 @@ fn who_may_not_take_a_copy_gets_none_on_the_circle() {
     assert!(whole.clone().any(|members| choose_change(&world.chain, members, |_| true).is_some()));
 }
 
-/// What falls with each move: copies off the circle; then what all halvings have, each squared; then copies that are not where
-/// their blocks are for.
+/// The measure that falls with each move: copies off the circle; then the sum of the halvings' squared counts; then
+/// copies outside the halvings of their blocks.
 fn measure(world: &World) -> (usize, u64, usize) {
     let (chain, circle) = (&world.chain, world.chain.circle().unwrap());
     let off = world.blocks.iter().flatten().filter(|node| chain.place_of(**node).is_none()).count();
@@ -137,7 +138,7 @@ proptest! {
         let mut before = measure(&world);
         loop {
             let mut moves = 0;
-            // Who sets out does so when all others have arrived.
+            // A block sets out when all others have arrived.
             for sets_out in [false, true] {
                 if sets_out && moves > 0 {
                     continue;

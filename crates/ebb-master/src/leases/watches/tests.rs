@@ -8,9 +8,9 @@ fn session(number: u64) -> SessionId {
     SessionId::new(number)
 }
 
-fn told(watches: &mut Watches, who: u64) -> Vec<u64> {
+fn requests(watches: &mut Watches, number: u64) -> Vec<u64> {
     let mut reply = pb::PollReply::default();
-    watches.take_news(session(who), Moment::default(), &mut reply);
+    watches.take_news(session(number), Moment::default(), &mut reply);
     reply.forget.iter().map(|one| one.number).collect()
 }
 
@@ -21,8 +21,8 @@ fn a_change_waits_until_the_others_have_forgotten() {
     watches.raise(session(1), INODE);
     assert_eq!(watches.recall(session(1), INODE), [session(2)]);
     assert!(!watches.is_clear(session(1), INODE));
-    assert!(watches.is_watching(session(1), INODE), "who changes it knows of the change");
-    let numbers = told(&mut watches, 2);
+    assert!(watches.is_watching(session(1), INODE), "the session that changes it knows of the change");
+    let numbers = requests(&mut watches, 2);
     watches.on_forgotten(session(2), numbers[0] + 1);
     assert!(!watches.is_clear(session(1), INODE), "another number is about something else");
     watches.on_forgotten(session(2), numbers[0]);
@@ -33,28 +33,28 @@ fn a_change_waits_until_the_others_have_forgotten() {
 }
 
 #[test]
-fn of_an_inode_that_is_freed_nobody_keeps_anything() {
+fn a_freed_inode_has_no_watchers() {
     let mut watches = Watches::default();
     watches.watch(session(1), INODE);
     watches.watch(session(2), INODE);
     watches.raise(session(1), INODE);
     watches.recall(session(1), INODE);
-    let numbers = told(&mut watches, 2);
+    let numbers = requests(&mut watches, 2);
     watches.drop_inode(INODE);
     assert!(!watches.is_watching(session(1), INODE));
-    assert!(!watches.is_clear(session(1), INODE), "who was told to forget it says so all the same");
+    assert!(!watches.is_clear(session(1), INODE), "a request to forget it is confirmed all the same");
     watches.on_forgotten(session(2), numbers[0]);
     watches.lower(session(1), INODE);
     assert!(watches.inodes.is_empty() && watches.sessions.values().all(|watcher| watcher.inodes.is_empty()));
 }
 
 #[test]
-fn words_that_come_twice_do_not_end_a_later_watch() {
+fn a_repeated_confirmation_does_not_end_a_later_watch() {
     let mut watches = Watches::default();
     watches.watch(session(2), INODE);
     watches.raise(session(1), INODE);
     watches.recall(session(1), INODE);
-    let numbers = told(&mut watches, 2);
+    let numbers = requests(&mut watches, 2);
     watches.on_forgotten(session(2), numbers[0]);
     watches.lower(session(1), INODE);
     assert!(watches.watch(session(2), INODE));
@@ -63,12 +63,12 @@ fn words_that_come_twice_do_not_end_a_later_watch() {
 }
 
 #[test]
-fn who_is_told_to_forget_watches_nothing_anew_before_it_has() {
+fn a_session_that_must_forget_starts_no_watch_before_it_has() {
     let mut watches = Watches::default();
     watches.watch(session(2), INODE);
     watches.raise(session(1), INODE);
     watches.recall(session(1), INODE);
-    // The change is given up, the word to forget is still on its way.
+    // The change is given up; the request to forget is still on its way.
     watches.lower(session(1), INODE);
     assert!(!watches.watch(session(2), INODE));
     watches.drop_session(session(2));
@@ -76,12 +76,12 @@ fn who_is_told_to_forget_watches_nothing_anew_before_it_has() {
 }
 
 #[test]
-fn what_is_not_dealt_with_is_told_again() {
+fn an_unconfirmed_request_is_repeated() {
     let mut watches = Watches::default();
     watches.watch(session(2), INODE);
     watches.recall(session(1), INODE);
-    let first = told(&mut watches, 2);
-    assert!(told(&mut watches, 2).is_empty());
+    let first = requests(&mut watches, 2);
+    assert!(requests(&mut watches, 2).is_empty());
     let later = Moment::default().after(REPEAT_AFTER);
     assert_eq!(watches.next_repeat(session(2)), Some(later));
     let mut reply = pb::PollReply::default();
@@ -89,31 +89,31 @@ fn what_is_not_dealt_with_is_told_again() {
     assert_eq!(reply.forget[0].number, first[0]);
 }
 
-fn told_all(watches: &mut Watches, who: u64) -> Vec<u64> {
+fn requests_for_all(watches: &mut Watches, number: u64) -> Vec<u64> {
     let mut reply = pb::PollReply::default();
-    watches.take_news(session(who), Moment::default(), &mut reply);
+    watches.take_news(session(number), Moment::default(), &mut reply);
     reply.forget_all
 }
 
 #[test]
-fn who_rests_forgets_all_under_one_number() {
+fn a_session_that_rests_forgets_everything_under_one_number() {
     let other = InodeId::new(8);
     let mut watches = Watches::default();
     watches.recall_all(session(2));
-    assert!(told_all(&mut watches, 2).is_empty(), "it keeps nothing");
+    assert!(requests_for_all(&mut watches, 2).is_empty(), "it watches nothing");
     watches.watch(session(2), INODE);
     watches.watch(session(2), other);
     watches.watch(session(1), other);
     watches.recall_all(session(2));
-    let numbers = told_all(&mut watches, 2);
+    let numbers = requests_for_all(&mut watches, 2);
     assert_eq!((numbers.len(), watches.is_watching(session(2), INODE)), (1, false));
-    assert!(!watches.is_clear(session(1), INODE), "it has not said that it forgot");
-    assert!(!watches.watch(session(2), INODE), "and keeps nothing anew before");
+    assert!(!watches.is_clear(session(1), INODE), "it has not confirmed");
+    assert!(!watches.watch(session(2), INODE), "and starts no watch before");
     watches.on_forgotten(session(2), numbers[0]);
     assert!(watches.is_clear(session(1), INODE) && watches.is_watching(session(1), other));
     assert!(watches.watch(session(2), INODE));
     watches.on_forgotten(session(2), numbers[0]);
-    assert!(watches.is_watching(session(2), INODE), "a word that comes twice is not about a later watch");
+    assert!(watches.is_watching(session(2), INODE), "a repeated confirmation is not about a later watch");
 }
 
 #[derive(Clone, Debug)]
@@ -127,71 +127,71 @@ enum Act {
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let who = 1u64..4;
+    let by = 1u64..4;
     let act = prop_oneof![
-        who.clone().prop_map(Act::Watch),
-        who.clone().prop_map(Act::Rest),
-        who.clone().prop_map(Act::Begin),
-        who.clone().prop_map(Act::End),
-        who.clone().prop_map(Act::Forget),
-        who.prop_map(Act::Gone),
+        by.clone().prop_map(Act::Watch),
+        by.clone().prop_map(Act::Rest),
+        by.clone().prop_map(Act::Begin),
+        by.clone().prop_map(Act::End),
+        by.clone().prop_map(Act::Forget),
+        by.prop_map(Act::Gone),
     ];
     prop::collection::vec(act, 0..60)
 }
 
 proptest! {
-    /// A change is carried out only when nobody else keeps what it changes; and nothing is left over in the end.
+    /// A change is carried out only when no other session watches its inode, and no state is left in the end.
     #[test]
     fn nobody_keeps_what_another_has_changed(acts in acts()) {
         let mut watches = Watches::default();
         let mut changing: BTreeSet<u64> = BTreeSet::new();
-        // What each session believes: the value when it was told.
+        // The value that each session has cached.
         let mut believed: BTreeMap<u64, u64> = BTreeMap::new();
         let mut value = 0u64;
         for act in acts {
             match act {
-                Act::Watch(who) => {
-                    if watches.watch(session(who), INODE) {
-                        believed.insert(who, value);
+                Act::Watch(by) => {
+                    if watches.watch(session(by), INODE) {
+                        believed.insert(by, value);
                     }
                 }
-                Act::Rest(who) => watches.recall_all(session(who)),
-                Act::Begin(who) if !changing.contains(&who) => {
-                    changing.insert(who);
-                    watches.raise(session(who), INODE);
-                    watches.recall(session(who), INODE);
+                Act::Rest(by) => watches.recall_all(session(by)),
+                Act::Begin(by) if !changing.contains(&by) => {
+                    changing.insert(by);
+                    watches.raise(session(by), INODE);
+                    watches.recall(session(by), INODE);
                 }
-                Act::End(who) if changing.contains(&who) => {
-                    if watches.is_clear(session(who), INODE) {
+                Act::End(by) if changing.contains(&by) => {
+                    if watches.is_clear(session(by), INODE) {
                         value += 1;
-                        // Who changes it knows.
-                        if let Some(own) = believed.get_mut(&who) { *own = value; }
-                        changing.remove(&who);
-                        watches.lower(session(who), INODE);
+                        // The session that changes it knows the new value.
+                        if let Some(own) = believed.get_mut(&by) { *own = value; }
+                        changing.remove(&by);
+                        watches.lower(session(by), INODE);
                     }
                 }
-                Act::Forget(who) => {
+                Act::Forget(by) => {
                     let mut reply = pb::PollReply::default();
-                    watches.take_news(session(who), Moment::default().after(REPEAT_AFTER * 1000), &mut reply);
+                    watches.take_news(session(by), Moment::default().after(REPEAT_AFTER * 1000), &mut reply);
                     let all = reply.forget_all.into_iter();
                     for number in reply.forget.iter().map(|one| one.number).chain(all) {
-                        believed.remove(&who);
-                        watches.on_forgotten(session(who), number);
+                        believed.remove(&by);
+                        watches.on_forgotten(session(by), number);
                     }
                 }
-                Act::Gone(who) => {
-                    believed.remove(&who);
-                    watches.drop_session(session(who));
+                Act::Gone(by) => {
+                    believed.remove(&by);
+                    watches.drop_session(session(by));
                 }
                 Act::Begin(_) | Act::End(_) => {}
             }
-            for (who, known) in &believed {
-                prop_assert_eq!(*known, value, "s{} believes what is not so any more", who);
+            for (by, known) in &believed {
+                prop_assert_eq!(*known, value, "s{} has an old value in its cache", by);
             }
         }
-        for who in 1..4 {
-            if changing.remove(&who) { watches.lower(session(who), INODE); }
-            watches.drop_session(session(who));
+        for by in 1..4 {
+            if changing.remove(&by) { watches.lower(session(by), INODE); }
+            watches.drop_session(session(by));
         }
         prop_assert!(watches.inodes.is_empty() && watches.sessions.is_empty());
     }

@@ -1,4 +1,4 @@
-//! What a plan would put out of reach.
+//! Data that a plan would put out of reach.
 
 use super::*;
 use crate::reach::{Force, admit, newly_at_stake, spoken_of};
@@ -18,7 +18,8 @@ fn of_what_lies_somewhere_on_many_nodes_some_may_have_its_last_copies_switched_o
     assert_eq!(stake(1, &case.circle), 0, "no plan is to blame for the dead");
 }
 
-/// Two nodes are broken, and a plan would have nearly everything within reach again: what stays dark keeps it from nothing.
+/// Two nodes are broken, and a plan would bring nearly everything back within reach. The data that stay out of reach do
+/// not stop it.
 #[test]
 fn what_is_out_of_reach_already_refuses_no_plan() {
     let case = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
@@ -60,7 +61,7 @@ fn the_last_replica_node_is_not_switched_off_unless_forced() {
     assert_eq!(spoken_of(&[&nameless, &holdings[0]]), [nameless.clone(), holdings[0].clone()]);
     let dead = BTreeSet::from([NodeId::new(7), NodeId::new(8)]);
     let none = [] as [&Holding; 0];
-    assert_eq!(at_stake(&plan, &holdings, &dead), none, "what has no living copy is not the plan's doing");
+    assert_eq!(at_stake(&plan, &holdings, &dead), none, "data without a living copy are not the plan's fault");
     let blinking = case.plan(PolicyKind::BlinkCircular);
     assert_eq!(at_stake(&blinking, &holdings, &BTreeSet::new()), none);
     admit(&blinking, &[], Force::Refuse).unwrap();

@@ -1,4 +1,5 @@
-//! `power/client.toml` in the cluster's directory: what switches the nodes. Without it their processes are frozen.
+//! `power/client.toml` in the cluster's directory: the driver that switches the nodes. Without it their processes are
+//! frozen.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use serde::Deserialize;
 /// Port of a controller that speaks IPMI.
 const IPMI_PORT: u16 = 623;
 
-/// What switches nodes.
+/// A driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -24,7 +25,7 @@ pub enum Kind {
     Redfish,
     /// Baseboard management controllers, by IPMI.
     Ipmi,
-    /// Nothing: it says what it would do.
+    /// Nothing: it only logs each call.
     DryRun,
 }
 
@@ -32,7 +33,7 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientFile {
-    /// What switches them.
+    /// The driver that switches them.
     pub kind: Kind,
     /// Whether the power is cut at once, and the operating system not asked.
     #[serde(default)]
@@ -110,7 +111,7 @@ impl ClientFile {
         let file: Self = toml::from_str(text).map_err(|error| err!(Invalid, "{error}"))?;
         match file.kind {
             Kind::Freeze | Kind::DryRun if !file.nodes.is_empty() => {
-                bail!(Invalid, "nodes are frozen, or only told of, without controllers: leave [nodes] out")
+                bail!(Invalid, "nodes are frozen, or calls only logged, without controllers: leave [nodes] out")
             }
             Kind::Suspend if file.nodes.len() != 1 => {
                 bail!(Invalid, "kind = \"suspend\" is for this host: name it, and no other, as [nodes.HOST]")

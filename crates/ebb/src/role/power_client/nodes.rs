@@ -22,7 +22,7 @@ const ASK: Duration = Duration::from_secs(5);
 pub struct OwnMachine {
     /// The cluster.
     pub cluster: ClusterDir,
-    /// What is told which processes stand for a node.
+    /// The driver that must know which processes stand for a node.
     pub freeze: Arc<Freeze>,
 }
 
@@ -57,7 +57,7 @@ pub struct Registered {
 
 impl Registered {
     /// Those on these hosts, once every one of them has registered; with no host named, all that have. Goes on asking.
-    /// Also tells which node is on which host.
+    /// Also returns which node is on which host.
     pub async fn wait(runtime: &Runtime, master: Channel, hosts: &[String]) -> (Arc<Self>, BTreeMap<String, NodeId>) {
         let nodes = loop {
             match listed(&master).await {
@@ -70,7 +70,7 @@ impl Registered {
                     }
                     tracing::warn!(?missing, "hosts that have controllers, but have not registered");
                 }
-                Err(error) => tracing::info!(%error, "the master does not tell of its nodes yet"),
+                Err(error) => tracing::info!(%error, "the master does not list its nodes yet"),
             }
             runtime.sleep(LOOK).await;
         };
@@ -97,7 +97,7 @@ impl Registered {
             runtime.sleep(LOOK).await;
             match listed(&master).await {
                 Ok(nodes) => self.replace_addresses(&nodes),
-                Err(error) => tracing::debug!(%error, "the master does not tell of its nodes"),
+                Err(error) => tracing::debug!(%error, "the master does not list its nodes"),
             }
         }
     }

@@ -45,7 +45,7 @@ struct Case {
     live: u32,
 }
 
-/// What was found for a case.
+/// The results of a case.
 struct Row {
     stored: u32,
     live: u32,

@@ -10,15 +10,15 @@ use ebb_types::{Result, err};
 
 use super::super::parallel::Workers;
 
-/// Runs cases on [`Workers`] and never a case twice, however often it is asked for.
+/// Runs cases on [`Workers`], each case only once.
 pub struct Runs {
     workers: Workers,
-    /// By everything that a case says.
+    /// Reports by the text of the whole case.
     known: Mutex<BTreeMap<String, JobReport>>,
 }
 
 impl Runs {
-    /// Nothing has been run yet.
+    /// Without any reports.
     pub fn new(output: Output) -> Self {
         Self { workers: Workers::new(output, "runs"), known: Mutex::default() }
     }

@@ -20,7 +20,7 @@ pub fn section(output: Output) -> Result<Section> {
     let mut section = Section::new(
         "Localized storage nodes",
         &[
-            "Simulated MapReduce clusters: run times over those of a baseline whose nodes keep three copies on their own \
+            "Simulated MapReduce clusters: run times over those of a baseline with nodes that keep three copies on their own \
              disks. The LSN keeps one copy in all figures; disks, processors and costs of bytes are the same in all.",
             "Sizes are held to 15 percentage points for the studies with 20 and 5 nodes, and so are bounds, but for \
              \"more than\". What no single setting gives is marked as an experiment.",
@@ -33,7 +33,7 @@ pub fn section(output: Output) -> Result<Section> {
             claim.remark.clone()
         };
         let ours = Cell::Number(claim.ours, if claim.says == Says::Count { 0 } else { 3 });
-        let row = Comparison::new(&claim.figure, &claim.what, show::told(&claim), ours, remark);
+        let row = Comparison::new(&claim.figure, &claim.what, show::paper_number(&claim), ours, remark);
         section.rows.push(row.judged(claim.close && claim.same_direction, difference(&claim)));
     }
     let found = readback::readback(&runner, &readback::cluster(), &readback::BLOCKS, &SEEDS)?;
@@ -44,7 +44,7 @@ pub fn section(output: Output) -> Result<Section> {
             Copies::OneSkewed => 1.50,
         };
         let small = one.blocks <= 300;
-        // Nearer than a task's own spread is no difference.
+        // A difference below a task's own spread does not count.
         let (most, holds) =
             if small { (1.0, (one.normalized_time - 1.0).abs() < 0.05) } else { (paper, one.normalized_time <= paper) };
         let row = Comparison::new(
@@ -52,7 +52,7 @@ pub fn section(output: Output) -> Result<Section> {
             format!("reading {} blocks back, {}", one.blocks, one.copies.name()),
             Cell::text(if small { "no difference".to_owned() } else { format!("at most {most:.2}") }),
             Cell::Number(one.normalized_time, 3),
-            if small { "within 5 % of three copies" } else { "the paper tells the largest gap" },
+            if small { "within 5 % of three copies" } else { "the paper gives the largest gap" },
         );
         section.rows.push(row.bound(holds));
     }
@@ -62,7 +62,7 @@ pub fn section(output: Output) -> Result<Section> {
     Ok(section)
 }
 
-/// What stands in place of a difference in per cent.
+/// The words in place of a difference in per cent.
 fn difference(claim: &Claim) -> String {
     let away = claim.says.away(claim.paper, claim.ours);
     match claim.says {

@@ -10,8 +10,8 @@ use ebb_sim::{Cluster, Placement};
 
 use super::{Rows, setting};
 
-/// The paper's number as it is said.
-pub fn told(claim: &Claim) -> Cell {
+/// The paper's number, in the form of its statement.
+pub fn paper_number(claim: &Claim) -> Cell {
     match claim.says {
         Says::Is => Cell::Number(claim.paper, 3),
         Says::Count => Cell::Number(claim.paper, 0),
@@ -22,7 +22,7 @@ pub fn told(claim: &Claim) -> Cell {
     }
 }
 
-/// What the simulation assumes, said with every answer.
+/// Assumptions of the simulation, printed with every answer.
 pub fn parameters(cluster: &Cluster) -> Vec<String> {
     let disk = &cluster.hardware.disk;
     let nodes = format!(
@@ -124,7 +124,7 @@ pub fn sweep(clusters: &[Cluster], rows: &Rows) -> Table {
     table
 }
 
-/// Bars as in the paper; lines when there are more settings than bars can show.
+/// Bars as in the paper, or lines if there are too many settings for bars.
 pub fn timings_figure(study: &str, clusters: &[Cluster], rows: &Rows) -> Figure {
     const MOST_BARS: usize = 7;
     let copies =
@@ -139,7 +139,8 @@ pub fn timings_figure(study: &str, clusters: &[Cluster], rows: &Rows) -> Figure 
     let mut figure =
         Figure::plane("Run time on localized storage", Axis::linear(axis), Axis::linear("run time (baseline = 1)"))
             .subtitle(copies);
-    // One line for each application, unless two things vary: then one for each of the other's values, of the mean.
+    // One line for each application. If two parameters vary, there is one line of the mean for each value of the other
+    // parameter.
     let mut others: Vec<String> = Vec::new();
     for cluster in clusters {
         let other = other_of(cluster, by_disks);
@@ -189,7 +190,7 @@ pub fn bars(title: &str, subtitle: &str, clusters: &[Cluster], rows: &Rows) -> F
     .subtitle(subtitle.to_owned())
 }
 
-/// Names that leave room for their neighbours': `Inv. Index`.
+/// A short form of a name: `Inv. Index`.
 fn short(name: &str) -> String {
     match name.split_once(' ') {
         Some((first, rest)) if name.chars().count() > 10 && first.chars().count() > 4 => {
@@ -206,7 +207,7 @@ fn copies(clusters: &[Cluster]) -> String {
     }
 }
 
-/// What a legend leaves out because it is the same everywhere.
+/// Values that all settings share, which the legend leaves out.
 fn common(clusters: &[Cluster]) -> String {
     let first = &clusters[0];
     let mut words = String::new();
@@ -254,7 +255,7 @@ pub fn advice(found: &Advice, percent: f64, cluster: &Cluster, wish: &Wish) -> V
     lines
 }
 
-/// The cheapest for each link.
+/// The cheapest LSN for each link.
 pub fn frontier(found: &Advice) -> Table {
     let columns = [
         ("lsn_gbps", "LSN Gbps"),
@@ -318,7 +319,7 @@ pub fn claims(claims: &[Claim]) -> Table {
     table
 }
 
-/// How a statement is meant.
+/// The kind of a statement in words.
 pub const fn says(says: Says) -> &'static str {
     match says {
         Says::Is => "is",

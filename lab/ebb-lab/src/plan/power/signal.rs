@@ -1,4 +1,4 @@
-//! The power signal of a month, as it is said on the command line.
+//! The power signal of a month, from the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ impl SignalArgs {
         Ok(())
     }
 
-    /// The signal, if one was asked for; shares are of `nodes_watts`, which is what the nodes draw that may sleep.
+    /// The signal, if one was given. Shares are of `nodes_watts`, the draw of the nodes that may sleep.
     pub fn read(&self, nodes_watts: f64) -> Result<Option<Signal>> {
         let Some(said) = &self.signal else { return Ok(None) };
         if self.migration_rate.0 == 0 {
@@ -93,7 +93,7 @@ impl SignalArgs {
         self.transition
     }
 
-    /// Price where the signal has none.
+    /// Price for signals without one.
     pub const fn price(&self) -> f64 {
         self.price
     }

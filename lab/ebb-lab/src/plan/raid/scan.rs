@@ -6,7 +6,8 @@ use ebb_cli::output::Output;
 use ebb_plan::raid::sizes::Sizes;
 use ebb_types::{Result, err};
 
-/// Sizes of all regular files below `root`. Links are not followed; what may not be read is told and left out.
+/// Sizes of all regular files below `root`. Links are not followed. A directory that may not be read is left out, with
+/// a warning.
 pub fn scan(output: Output, root: &Path) -> Result<Sizes> {
     let first = std::fs::read_dir(root).map_err(|error| err!(Invalid, "reading {}: {error}", root.display()))?;
     let bar = output.item_bar(0, "files");
