@@ -54,6 +54,15 @@ pub(crate) struct AclEntry {
     pub(crate) perm: u32,
 }
 
+/// Permission bits of a mode that shows an ACL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ModeBits {
+    /// Of 0o777.
+    pub(crate) bits: u32,
+    /// The bits say all that the ACL does: it names no users or groups, and has no mask.
+    pub(crate) say_all: bool,
+}
+
 /// A valid ACL.
 ///
 /// Invariant: one owner, one owning group and one other entry, a mask if any user or group is named, in the order of
@@ -154,12 +163,12 @@ impl Acl {
         if self.find(Tag::Mask).is_some() { Tag::Mask } else { Tag::GroupObj }
     }
 
-    /// Permission bits (0o777) that the mode shows with this ACL, and whether they say all that it does.
-    pub(crate) fn to_mode(&self) -> (u32, bool) {
+    /// How the mode shows this ACL.
+    pub(crate) fn to_mode(&self) -> ModeBits {
         let perm = |tag| self.find(tag).unwrap_or(0);
-        let mode = perm(Tag::UserObj) << 6 | perm(self.group_class()) << 3 | perm(Tag::Other);
-        let minimal = self.entries.iter().all(|entry| matches!(entry.tag, Tag::UserObj | Tag::GroupObj | Tag::Other));
-        (mode, minimal)
+        let bits = perm(Tag::UserObj) << 6 | perm(self.group_class()) << 3 | perm(Tag::Other);
+        let is_class = |entry: &AclEntry| matches!(entry.tag, Tag::UserObj | Tag::GroupObj | Tag::Other);
+        ModeBits { bits, say_all: self.entries.iter().all(is_class) }
     }
 
     /// `chmod` on a file with this access ACL: the group bits go to the mask (`posix_acl_chmod`).
@@ -178,8 +187,8 @@ impl Acl {
             let perm = acl.find(tag).unwrap_or(0);
             acl.set(tag, perm & (mode >> shift));
         }
-        let (bits, minimal) = acl.to_mode();
-        ((!minimal).then_some(acl), bits)
+        let ModeBits { bits, say_all } = acl.to_mode();
+        ((!say_all).then_some(acl), bits)
     }
 
     /// Whether these credentials get all of `want` (rwx bits) on an inode of this owner and group

@@ -14,6 +14,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::checkpoint_record::Record;
 use ebb_wire::{Message, convert};
 
+use crate::dataset::Usage;
 use crate::dir::Entries;
 use crate::inode::{Body, Inode, LINK_MAX};
 use crate::known::decode_known;
@@ -218,7 +219,8 @@ impl Names {
                 _ => names.counts.push((parent, 1)),
             }
             names.targets.push((parent, inode));
-            names.entries.insert(parent, &entry.name, inode, entry.cookie);
+            // A stream with one name twice is not refused here: `check` reports it.
+            let _is_new = names.entries.insert(parent, &entry.name, inode, entry.cookie);
         }
         Ok(names)
     }
@@ -469,7 +471,7 @@ impl Loader {
         if self.machine.directory(InodeId::ROOT).is_err() {
             bail!(Corrupt, "the checkpoint has no root directory");
         }
-        let mut usage = std::collections::BTreeMap::<DatasetId, (u64, u64)>::new();
+        let mut usage = std::collections::BTreeMap::<DatasetId, Usage>::new();
         for (id, inode) in &self.machine.inodes {
             let most = match inode.directory() {
                 Some(body) if body.count > 0 => u32::MAX,
@@ -480,10 +482,10 @@ impl Loader {
                 bail!(Corrupt, "{id} has {} links", inode.nlink);
             }
             let used = usage.entry(inode.dataset).or_default();
-            used.0 += 1;
-            used.1 = used.1.saturating_add(inode.file().map_or(0, |file| file.map.allocated_bytes()));
+            used.inodes += 1;
+            used.bytes = used.bytes.saturating_add(inode.file().map_or(0, |file| file.map.allocated_bytes()));
         }
-        for (dataset, (count, bytes)) in usage {
+        for (dataset, Usage { inodes: count, bytes }) in usage {
             if self.machine.datasets.get(dataset).is_none() {
                 bail!(Corrupt, "{dataset} has {count} inodes and is not recorded");
             }

@@ -22,13 +22,19 @@ const EXTRA_SHARE_MAX: u32 = 90;
 const CHAIN_MAX: usize = 65_536;
 const DEFAULT: DatasetId = DatasetId::new(0);
 
+/// What a dataset contains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Usage {
+    /// Inodes in it. The dataset ends with the last one.
+    pub(crate) inodes: u64,
+    /// Committed bytes of its files, of one copy.
+    pub(crate) bytes: u64,
+}
+
 #[derive(Clone, Debug)]
 struct Row {
     settings: Arc<pb::Dataset>,
-    /// Inodes in it; the dataset goes with the last one.
-    inodes: u64,
-    /// Committed bytes of its files, one copy.
-    bytes: u64,
+    usage: Usage,
 }
 
 /// All datasets. The default one has id 0 and is always there.
@@ -43,7 +49,7 @@ impl Datasets {
     /// The default dataset with the root directory in it.
     pub(crate) fn new() -> Self {
         let mut new = Self::empty();
-        new.rows.insert(DEFAULT, Row { settings: Arc::clone(&new.fallback), inodes: 1, bytes: 0 });
+        new.rows.insert(DEFAULT, Row { settings: Arc::clone(&new.fallback), usage: Usage { inodes: 1, bytes: 0 } });
         new
     }
 
@@ -77,8 +83,8 @@ impl Datasets {
     }
 
     /// Inodes and bytes that each dataset counts.
-    pub(crate) fn usages(&self) -> impl Iterator<Item = (DatasetId, u64, u64)> + '_ {
-        self.rows.iter().map(|(id, row)| (*id, row.inodes, row.bytes))
+    pub(crate) fn usages(&self) -> impl Iterator<Item = (DatasetId, Usage)> + '_ {
+        self.rows.iter().map(|(id, row)| (*id, row.usage))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -93,8 +99,8 @@ impl Datasets {
     /// Adds a dataset without inodes, or replaces its settings.
     pub(crate) fn insert(&mut self, settings: pb::Dataset) {
         let id = DatasetId::new(settings.id);
-        let (inodes, bytes) = self.usage(id);
-        self.rows.insert(id, Row { settings: Arc::new(settings), inodes, bytes });
+        let usage = self.usage(id);
+        self.rows.insert(id, Row { settings: Arc::new(settings), usage });
     }
 
     /// Puts a node in the place of another one on a dataset's chain. `Stale` where the chain is not as whoever asked saw it.
@@ -112,8 +118,8 @@ impl Datasets {
     }
 
     /// Inodes and committed bytes.
-    pub(crate) fn usage(&self, id: DatasetId) -> (u64, u64) {
-        self.rows.get(&id).map_or((0, 0), |row| (row.inodes, row.bytes))
+    pub(crate) fn usage(&self, id: DatasetId) -> Usage {
+        self.rows.get(&id).map(|row| row.usage).unwrap_or_default()
     }
 
     /// A file's committed bytes went from one number to another.
@@ -121,14 +127,17 @@ impl Datasets {
         if from != to
             && let Some(row) = self.rows.get_mut(&id)
         {
-            row.bytes = row.bytes.saturating_sub(from).saturating_add(to);
+            // A checkpoint may name lengths whose sum overflows, so the count is allowed to be wrong there.
+            row.usage.bytes = row.usage.bytes.saturating_sub(from).saturating_add(to);
         }
     }
 
     /// Refuses one more inode where the quota is used up.
     pub(crate) fn check_inode_quota(&self, id: DatasetId) -> Result<()> {
+        // I-35: refused before the inode is made, as nothing takes it back.
         match self.rows.get(&id) {
-            Some(Row { settings, inodes, .. }) if settings.quota_inodes != 0 && *inodes >= settings.quota_inodes => {
+            Some(Row { settings, usage }) if settings.quota_inodes != 0 && usage.inodes >= settings.quota_inodes => {
+                let inodes = usage.inodes;
                 bail!(
                     QuotaExceeded,
                     "dataset {} has {inodes} inodes, its quota is {}: remove some, or raise it",
@@ -146,15 +155,16 @@ impl Datasets {
 
     pub(crate) fn count_inodes(&mut self, id: DatasetId, count: u64) {
         if let Some(row) = self.rows.get_mut(&id) {
-            row.inodes += count;
+            row.usage.inodes += count;
         }
     }
 
     /// One inode less; with its last one the dataset goes (the default one never does: the root stays).
     pub(crate) fn forget_inode(&mut self, id: DatasetId) {
         if let Some(row) = self.rows.get_mut(&id) {
-            row.inodes = row.inodes.saturating_sub(1);
-            if row.inodes == 0 && id != DEFAULT {
+            assert!(row.usage.inodes > 0, "{id} counts no inodes and loses one");
+            row.usage.inodes -= 1;
+            if row.usage.inodes == 0 && id != DEFAULT {
                 self.rows.remove(&id);
             }
         }

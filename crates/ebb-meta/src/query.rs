@@ -1,6 +1,6 @@
 //! Queries: answered from the applied state, never logged.
 
-use ebb_types::{Credentials, InodeId, Result, SessionId, bail};
+use ebb_types::{Credentials, DatasetId, InodeId, Result, SessionId, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 use ebb_wire::pb::meta_op::Op;
@@ -10,6 +10,7 @@ use crate::inode::Body;
 use crate::locks::Wish;
 use crate::machine::Machine;
 use crate::ops::xattr;
+use crate::resolve::LastLink;
 
 /// Metablocks that one reply brings at most. `GetMap` goes on where it stopped.
 pub const METABLOCKS_PER_REPLY: usize = 4096;
@@ -49,15 +50,19 @@ impl Machine {
             Op::StatFs(op) => self.stat_fs(InodeId::new(op.inode)),
             Op::GetMap(op) => self.get_map(op),
             Op::Resolve(op) => {
-                let found = self.resolve(credentials, &op.path, op.follow_last)?;
+                let found = self.resolve(
+                    credentials,
+                    &op.path,
+                    if op.follow_last { LastLink::Follow } else { LastLink::Stop },
+                )?;
                 Ok(pb::MetaReply { parent: found.parent.raw(), ..self.attr_reply(found.inode)? })
             }
             Op::TestLock(op) => self.test_lock(session, op),
             Op::ListDatasets(_) => {
                 let shown = self.datasets.iter().filter(|dataset| !dataset.path.is_empty()).cloned();
                 let datasets = shown.map(|dataset| {
-                    let (used_inodes, used_bytes) = self.dataset_usage(dataset.id);
-                    pb::Dataset { used_inodes, used_bytes, ..dataset }
+                    let used = self.datasets.usage(DatasetId::new(dataset.id));
+                    pb::Dataset { used_inodes: used.inodes, used_bytes: used.bytes, ..dataset }
                 });
                 Ok(pb::MetaReply { datasets: datasets.collect(), ..Default::default() })
             }

@@ -22,6 +22,15 @@ pub(crate) struct Resolved {
     pub(crate) parent: InodeId,
 }
 
+/// What a walk does with a symbolic link at the end of the path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LastLink {
+    /// It goes on to the target, as `stat(2)`.
+    Follow,
+    /// It ends at the link, as `lstat(2)`. A slash after the link makes it follow all the same.
+    Stop,
+}
+
 /// A walk on its way: where it is, and what is still to be walked.
 struct Walk {
     at: Resolved,
@@ -34,7 +43,7 @@ struct Walk {
 impl Machine {
     /// Walks an absolute path with the caller's search permission. Symbolic links are followed; a last one only with
     /// `follow_last`, or if a slash comes after it.
-    pub(crate) fn resolve(&self, credentials: &Credentials, path: &[u8], follow_last: bool) -> Result<Resolved> {
+    pub(crate) fn resolve(&self, credentials: &Credentials, path: &[u8], last: LastLink) -> Result<Resolved> {
         if path.len() > PATH_LEN_MAX {
             bail!(NameTooLong, "a path of {} bytes is longer than {PATH_LEN_MAX}", path.len());
         }
@@ -49,7 +58,7 @@ impl Machine {
             wants_directory: path.ends_with(b"/") || path.ends_with(b"/."),
         };
         while let Some(name) = walk.todo.pop_front() {
-            self.step(credentials, &mut walk, &name, follow_last).map_err(|error| error.context(dir::show(path)))?;
+            self.step(credentials, &mut walk, &name, last).map_err(|error| error.context(dir::show(path)))?;
         }
         if walk.wants_directory {
             self.directory(walk.at.inode)?;
@@ -57,7 +66,7 @@ impl Machine {
         Ok(walk.at)
     }
 
-    fn step(&self, credentials: &Credentials, walk: &mut Walk, name: &[u8], follow_last: bool) -> Result<()> {
+    fn step(&self, credentials: &Credentials, walk: &mut Walk, name: &[u8], last: LastLink) -> Result<()> {
         let here = walk.at.inode;
         let directory = self.directory(here)?;
         permission::check(here, directory, credentials, EXECUTE)?;
@@ -76,7 +85,7 @@ impl Machine {
         };
         let is_last = walk.todo.is_empty();
         match &self.inode(entry.inode)?.body {
-            Body::Symlink(target) if !is_last || follow_last || walk.wants_directory => {
+            Body::Symlink(target) if !is_last || last == LastLink::Follow || walk.wants_directory => {
                 walk.links += 1;
                 if walk.links > LINKS_MAX {
                     bail!(TooManyLinks, "more than {LINKS_MAX} symbolic links on the way");

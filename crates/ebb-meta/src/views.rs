@@ -167,7 +167,8 @@ impl Machine {
     /// Inodes of a dataset, and their committed bytes (of one copy).
     #[must_use]
     pub fn dataset_usage(&self, dataset: u64) -> (u64, u64) {
-        self.datasets.usage(DatasetId::new(dataset))
+        let usage = self.datasets.usage(DatasetId::new(dataset));
+        (usage.inodes, usage.bytes)
     }
 
     /// Settings of the dataset that an inode is in.

@@ -30,6 +30,7 @@ impl Machine {
             self.check_size(call, op, id, inode)?;
         }
 
+        // Ordering: everything is checked by now, so the request is carried out whole.
         if let Some(size) = op.size {
             self.counted(id, |machine| machine.cut(call, op, id, size));
         }
@@ -136,6 +137,7 @@ fn set_mode(call: &Call<'_>, op: &meta_op::SetAttr, inode: &mut Inode) {
         && let Some(acl) = &mut Arc::make_mut(xattrs).access
     {
         acl.chmod(inode.mode);
+        assert!(acl.to_mode().bits == inode.mode & 0o777, "the access ACL does not follow the mode {:o}", inode.mode);
     }
 }
 

@@ -64,6 +64,7 @@ impl Machine {
             return self.lose_lease(call, id);
         }
         if let Some(file) = self.edit(id).file_mut() {
+            // I-81: what is recorded may be less than what was written, so the file is never opened again.
             file.emptied = true;
             file.linkable = false;
             file.trim = None;
@@ -76,6 +77,7 @@ impl Machine {
         let id = InodeId::new(commit.inode);
         let inode = self.edit(id);
         let before = (inode.size, inode.mtime, inode.mode);
+        // I-2: a late commit may name an older and smaller size, and readers have seen the larger one.
         inode.size = inode.size.max(commit.size);
         if commit.mtime_ns != 0 {
             inode.mtime = commit.mtime_ns;
@@ -105,12 +107,13 @@ impl Machine {
         let inode = self.edit(id);
         let dataset = inode.dataset;
         let Some(file) = inode.file_mut() else { return };
+        assert!(file.holder == Some(call.session), "{} gives back a lease of {id} that it does not hold", call.session);
         file.holder = None;
         for block in file.map.remove_where(|block| block.version == Version::ZERO) {
             self.replicas.free(&block);
             call.effects.push(freed(id, dataset, &block));
         }
-        self.held.remove(&(call.session, id));
+        assert!(self.held.remove(&(call.session, id)).is_some(), "the lease of {id} is not in the index");
         call.effects.push(Effect::LeaseEnded { inode: id, session: call.session });
     }
 }

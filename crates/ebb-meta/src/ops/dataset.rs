@@ -11,6 +11,7 @@ use crate::dataset::{check_extra_share, check_min_copies, check_prefetch, check_
 use crate::dir;
 use crate::machine::{Call, Machine, take_id};
 use crate::permission;
+use crate::resolve::LastLink;
 
 /// Mode of a directory that is made for a dataset.
 const MODE: u32 = 0o755;
@@ -87,7 +88,7 @@ impl Machine {
             bail!(Invalid, "a dataset's path must end with a name");
         }
         let parent = if parent.is_empty() { "/" } else { parent };
-        let found = self.resolve(&call.credentials, parent.as_bytes(), true)?;
+        let found = self.resolve(&call.credentials, parent.as_bytes(), LastLink::Follow)?;
         Ok((found.inode, name.as_bytes()))
     }
 

@@ -58,12 +58,16 @@ impl Machine {
         let Some(file) = inode.file_mut() else { return };
         let held = file.holder.is_some();
         merge(file, &op.committed);
+        // Ordering: after `merge`, which may raise lengths that the cut reduces.
         let gone = file.map.remove_where(|block| block.index > index || (block.index == index && edge == 0));
         if let Some(block) = file.map.at_index(index).map(|block| block.id) {
             file.map.update(block, |block| block.length = block.length.min(edge));
         }
+        let beyond = file.map.starting_at(index + u64::from(edge > 0));
+        assert!(beyond.is_empty(), "{id} is cut to {size} bytes and keeps a metablock behind its end");
         file.trim = remaining_trim(file, op, edge);
         inode.size = size;
+        // A commit that is on its way names the size from before, and is refused by this number.
         if held {
             inode.size_generation += 1;
         }
@@ -121,6 +125,7 @@ pub(super) fn merge(file: &mut FileBody, committed: &[pb::CommitMetablock]) {
     for entry in committed {
         let told = version(entry.version);
         file.map.update(MetablockId::new(entry.id), |block: &mut Metablock| {
+            // A further commit of the recorded version repeats what is known. It never shortens it.
             if told > block.version {
                 block.version = told;
                 block.length = entry.length;
@@ -156,6 +161,7 @@ fn check_trim(
     };
     let last: Version = block.version.max(version(told.and_then(|entry| entry.version)));
     let at = version(trim.version);
+    // The trim is a write of its own: at a version that was sent before, a member would take it for done.
     if trim.length != edge || at.epoch != inode.epoch || at <= last {
         bail!(
             Invalid,

@@ -40,7 +40,7 @@ impl Machine {
             bail!(NotEmpty, "{} has {} entries", dir::show(&op.name), body.count);
         }
         self.remove_entry(call, parent, &op.name);
-        self.edit(parent).nlink -= 1;
+        self.lose_subdirectory(parent);
         self.displaced_reply(call, id)
     }
 

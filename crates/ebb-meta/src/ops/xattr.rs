@@ -7,7 +7,7 @@ use ebb_types::{Credentials, InodeId, Result, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
-use crate::acl::Acl;
+use crate::acl::{Acl, ModeBits};
 use crate::dir::show;
 use crate::inode::{Body, Inode, S_ISGID, S_ISVTX};
 use crate::machine::{Call, Machine};
@@ -127,9 +127,9 @@ impl Machine {
         }
         let may_keep_sgid = call.credentials.is_root() || call.credentials.in_group(inode.gid);
         let told = acl.as_ref().map(Acl::to_mode);
-        let kept = acl.filter(|acl| !acl.to_mode().1);
+        let kept = acl.filter(|acl| !acl.to_mode().say_all);
         self.edit_xattrs(call, id, |xattrs| xattrs.access = kept);
-        if let Some((bits, _)) = told {
+        if let Some(ModeBits { bits, .. }) = told {
             let inode = self.edit(id);
             inode.mode = inode.mode & !0o777 | bits;
             if !may_keep_sgid {
