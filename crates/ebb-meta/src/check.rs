@@ -13,21 +13,21 @@ use crate::inode::{COOKIE_FIRST, FILE_SIZE_MAX, FileBody, Inode, LINK_MAX, MODE_
 use crate::machine::Machine;
 use crate::ops::grant::check_members;
 
-/// What the entries say of one inode.
+/// Facts about one inode that follow from the entries.
 #[derive(Default)]
 struct Named {
-    /// Names of it.
+    /// Number of its names.
     names: u32,
-    /// Entries in it.
+    /// Number of entries in it.
     entries: u64,
-    /// Directories in it.
+    /// Number of directories in it.
     subdirectories: u32,
-    /// Directory of its last name.
+    /// The directory of its last name.
     parent: InodeId,
 }
 
 impl Machine {
-    /// Broken invariants, a sentence each; none if the state is healthy. Looks at everything.
+    /// Broken invariants, a sentence each. A healthy state has none. It walks the whole state.
     #[must_use]
     pub fn check(&self) -> Vec<String> {
         let mut broken = Vec::new();

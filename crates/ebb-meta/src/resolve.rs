@@ -11,14 +11,14 @@ use crate::permission::{self, EXECUTE};
 
 /// Longest path in bytes.
 const PATH_LEN_MAX: usize = 4095;
-/// Symbolic links that one walk follows.
+/// Most symbolic links that one walk follows.
 const LINKS_MAX: u32 = 40;
 
 /// Where a path leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Resolved {
     pub(crate) inode: InodeId,
-    /// Directory in which the last name was found.
+    /// The directory of the last name.
     pub(crate) parent: InodeId,
 }
 
@@ -31,18 +31,18 @@ pub(crate) enum LastLink {
     Stop,
 }
 
-/// A walk on its way: where it is, and what is still to be walked.
+/// A walk in progress: its place, and the names that are left.
 struct Walk {
     at: Resolved,
     todo: VecDeque<Vec<u8>>,
     links: u32,
-    /// The path ended with a slash: the last name must be a directory's, and a link there is followed.
+    /// The path ended with a slash. The last name must lead to a directory, and a link there is followed.
     wants_directory: bool,
 }
 
 impl Machine {
-    /// Walks an absolute path with the caller's search permission. Symbolic links are followed; a last one only with
-    /// `follow_last`, or if a slash comes after it.
+    /// Walks an absolute path with the caller's search permission. Symbolic links on the way are followed. `last`
+    /// decides about one at the end.
     pub(crate) fn resolve(&self, credentials: &Credentials, path: &[u8], last: LastLink) -> Result<Resolved> {
         if path.len() > PATH_LEN_MAX {
             bail!(NameTooLong, "a path of {} bytes is longer than {PATH_LEN_MAX}", path.len());

@@ -9,7 +9,7 @@ use crate::machine::{Call, Machine};
 use crate::waits::{Conflict, LockOutcome};
 
 impl Machine {
-    /// Takes, releases or queues for a lock, or takes a queued request back.
+    /// Takes a lock, releases it or queues for it. It also withdraws a queued request.
     pub(crate) fn set_lock(&mut self, call: &mut Call<'_>, op: &meta_op::SetLock) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
         self.inode(id)?;
