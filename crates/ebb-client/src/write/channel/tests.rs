@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ebb_types::err;
+use ebb_types::{ErrorKind, Result, err};
 use proptest::prelude::*;
 
 use super::sets::DISPLACE_PAUSE;
