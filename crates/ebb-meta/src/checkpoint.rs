@@ -478,7 +478,8 @@ impl Loader {
                 Some(_) => 2,
                 None => LINK_MAX,
             };
-            if inode.nlink > most {
+            // A directory counts its own `.` and its name together: it has both or none.
+            if inode.nlink > most || (inode.is_directory() && inode.nlink == 1) {
                 bail!(Corrupt, "{id} has {} links", inode.nlink);
             }
             let used = usage.entry(inode.dataset).or_default();

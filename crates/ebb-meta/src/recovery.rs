@@ -108,7 +108,8 @@ impl Machine {
                 bail!(Invalid, "{block} of {id}: {} bytes at {}", found.length, found.min_version());
             }
         }
-        // I-15: a committed version is on every member of its set. A recovery that found less has not asked all of them.
+        // I-15: a committed version is on every member of its set. A recovery that found less has not asked all of
+        // them.
         let written = |block: &&Metablock| block.version != Version::ZERO;
         let missing = file
             .map

@@ -1,7 +1,7 @@
 //! A check of what one command changed. Debug builds run it after each command.
 //!
-//! It covers the facts that tie an inode to the indexes. A checkpoint is loaded with these facts whatever it contains, as the
-//! indexes are derived from the inodes. So a broken one is a mistake of an operation, never of the input.
+//! It covers the facts that tie an inode to the indexes. A checkpoint is loaded with these facts whatever it contains,
+//! as the indexes are derived from the inodes. So a broken one is a mistake of an operation, never of the input.
 
 use ebb_types::InodeId;
 
@@ -10,7 +10,8 @@ use crate::machine::Machine;
 use crate::outcome::Effect;
 
 impl Machine {
-    /// Broken facts of the inodes and metablocks that these effects name, a sentence each. Takes O(log n) for each effect.
+    /// Broken facts of the inodes and metablocks that these effects name, a sentence each. Takes O(log n) for each
+    /// effect.
     pub(crate) fn check_touched(&self, effects: &[Effect]) -> Vec<String> {
         let mut broken = Vec::new();
         for effect in effects {

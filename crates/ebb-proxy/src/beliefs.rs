@@ -61,7 +61,8 @@ impl Beliefs {
     /// Takes the master's answer to a question about the sessions `asked`, sent at `sent`. The sessions `over` are
     /// over. The master vouches for the others for `span`.
     pub fn on_told(&mut self, asked: &[SessionId], over: &[SessionId], sent: Moment, span: Duration) {
-        // From the moment of asking: the answer may have been on its way for long, and the master counts from before it.
+        // From the moment of asking: the answer may have been on its way for long, and the master counts from before
+        // it.
         let until = sent.after(span - span / MARGIN_PART);
         for session in asked {
             if let Some(belief) = self.sessions.get_mut(session) {

@@ -118,7 +118,8 @@ impl Files {
             return;
         }
         let ended = if file.was_given_back() { Ended::Kept } else { Ended::Lost };
-        // Ordering: remembered before the file leaves its place. A client that finds no file asks here how its stay ended.
+        // Ordering: recorded before the file leaves its place. An operation that finds no file looks here for the end
+        // of its stay.
         self.ended.lock().add(file, ended, self.runtime.now());
         if ended == Ended::Kept {
             tracing::debug!(inode = %file.inode, epoch = %file.epoch, "gave a file back that several clients used");

@@ -97,7 +97,7 @@ impl Front {
 
     async fn operate(&self, mut call: pb::SharedOp, payload: Bytes, deadline: Duration) -> Result<Answer> {
         if call.boot != self.boot {
-            // I-39: its epoch was told by another process, which cannot say how its stay ended.
+            // I-39: the epoch is from an earlier process, and this one does not know how that stay ended.
             return Ok(Answer::new(&moved(self.boot, Ended::Unknown)));
         }
         let Some(op) = call.op.take() else { bail!(Protocol, "an operation on a shared file that says nothing") };

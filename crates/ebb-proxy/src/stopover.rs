@@ -122,8 +122,8 @@ impl Stopovers {
         let Some(source) = call.source else { bail!(Invalid, "a replica that is to be fetched from nobody") };
         let mut kept = self.kept.lock();
         if let Some(known) = kept.get_mut(&name) {
-            // I-7: bytes of a version are the same from every source, so a replica that is here serves. A fetch from a node
-            // that the master has given up may never end.
+            // I-7: bytes of a version are the same from every source, so a replica that is here serves. A fetch from a
+            // node that the master has given up may never end.
             if known.source == source || !matches!(*known.state.borrow(), State::OnItsWay) {
                 known.until = known.until.max(until);
                 return Ok(known.state.clone());

@@ -46,7 +46,8 @@ impl Unheard {
     pub fn on_heard(&mut self, session: SessionId, mark: u64, answered: Option<u64>) {
         let Some(changes) = self.changed.get_mut(&session) else { return };
         assert!(mark <= self.last, "a sync goes up to change {mark}, and there were {} changes", self.last);
-        // A later change of this session may be missing from the sync, and one without an answer is unknown to its client.
+        // A later change of this session may be missing from the sync, and one without an answer is unknown to its
+        // client.
         changes.is_heard |= changes.last <= mark && answered.is_none_or(|answered| answered >= changes.count);
     }
 

@@ -240,8 +240,8 @@ impl Channel {
 
     /// Requests a sync of all writes so far.
     pub fn want_sync(&mut self) {
-        // A wish, and no step: `send` turns it into `sync_asked` with the write that reaches it, or `sync` asks by itself.
-        // So several wishes while writes are under way cost one sync.
+        // A wish, and no step: `send` turns it into `sync_asked` with the write that reaches it, or `sync` asks by
+        // itself. So several wishes while writes are under way cost one sync.
         self.sync_wanted = self.last;
     }
 
@@ -434,6 +434,8 @@ impl Channel {
     /// Removes the writes that every member has synced, and returns them.
     pub fn take_synced(&mut self) -> Vec<Arc<Outgoing>> {
         let synced = self.peers.iter().map(|peer| peer.synced).min().unwrap_or(self.settled);
+        // An answer may name a version that was never sent. Such a word of a member settles nothing.
+        let synced = synced.min(self.sent);
         let mut done = Vec::new();
         while let Some(write) = self.pending.front().filter(|write| write.version <= synced) {
             assert!(write.version > self.settled, "{} settles after {}", write.version, self.settled);

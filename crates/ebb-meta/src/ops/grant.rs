@@ -120,7 +120,8 @@ impl Machine {
         self.replicas.change_set(block, &old, members);
         let (old, new) = (old.to_vec(), members.to_vec());
         call.effects.push(Effect::SetChanged { inode: id, dataset, metablock: block, old, new });
-        // Ordering: after the effect of the set, so that services see a member before the extra copy that it replaces ends.
+        // Ordering: after the effect of the set, so that services see a member before the extra copy that it replaces
+        // ends.
         self.yield_extras(call, id, block, members);
         if !before.is_empty() {
             call.effects.push(Effect::LeftOutChanged { metablock: block, old: before });

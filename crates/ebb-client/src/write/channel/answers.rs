@@ -5,12 +5,12 @@ use ebb_wire::{convert, pb};
 
 use super::Channel;
 
-/// Failed attempts after which a member is replaced. With the waits between them (see [`super::retry_wait_ms`]) they last long
-/// enough for a restart of its process.
+/// Failed attempts after which a member is replaced. With the waits between them (see [`super::retry_wait_ms`]) they
+/// last long enough for a restart of its process.
 const TRIES_MAX: u32 = 5;
 
 impl Channel {
-    /// Takes the answers to a [`Step::Send`], one for each member in order. Fails if the lease is lost.
+    /// Takes the answers to a [`super::Step::Send`], one for each member in order. Fails if the lease is lost.
     pub fn on_sent(&mut self, version: Version, results: &[Result<pb::MemberResult>]) -> Result<()> {
         assert!(self.flights > 0, "an answer without a flight on {}", self.id);
         assert!(
@@ -29,12 +29,12 @@ impl Channel {
         verdict
     }
 
-    /// Takes an answer within a [`Step::CatchUp`], to a write that was accepted. Others are under way.
+    /// Takes an answer within a [`super::Step::CatchUp`], to a write that was accepted. Others are under way.
     pub fn on_taken(&mut self, peer: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
         self.on_member(peer, version, result)
     }
 
-    /// Takes the last answer of a [`Step::CatchUp`], and the version that it is about.
+    /// Takes the last answer of a [`super::Step::CatchUp`], and the version that it is about.
     pub fn on_caught_up(&mut self, peer: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
         self.set_idle(peer);
         // Writes may have gone to the others meanwhile, so what it lacks is looked at again.
@@ -42,7 +42,7 @@ impl Channel {
         self.on_member(peer, version, result)
     }
 
-    /// Takes one member's answer to a [`Step::Sync`].
+    /// Takes one member's answer to a [`super::Step::Sync`].
     pub fn on_synced(&mut self, peer: usize, result: &Result<pb::SyncReplicasReply>) -> Result<()> {
         self.set_idle(peer);
         self.note_synced(peer, result)
