@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ebb_types::err;
+use ebb_types::{ErrorKind, Result, err};
 use proptest::prelude::*;
 
 use super::sets::DISPLACE_PAUSE;
@@ -244,8 +244,8 @@ impl Bench {
         self.start();
     }
 
-    /// The promise: what is settled is on the disk of every member of the set, and that has as many as a write needs, and as
-    /// wanted unless there were no nodes.
+    /// The promise: what is settled is on the disk of every member of the set, and that has as many as a write needs,
+    /// and as wanted unless there were no nodes.
     fn retire_synced(&mut self) {
         self.channel.take_synced();
         let (settled, count) = (self.channel.settled, self.channel.peers.len());
