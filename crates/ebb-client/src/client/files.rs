@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use ebb_types::{BLOCK_SIZE_DEFAULT, Credentials, HostName, InodeId, Result, err};
+use ebb_types::{BLOCK_SIZE_DEFAULT, Credentials, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
 use super::{Client, READS_AHEAD};
 use crate::read::READ_MAX;
-use crate::types::{Access, Allocate, Handle, Privileges};
-use crate::write::Place;
+use crate::types::{Access, Allocate, Handle, IfExists, NewFile, NewName, Place, Privileges, Seek, UnnamedFile};
 
 impl Client {
     /// Opens a file that exists.
@@ -20,39 +19,21 @@ impl Client {
         self.opening(work, |opened| opened.0).await
     }
 
-    /// Opens or makes a file; true: it was made. `hosts`: write affinity (G7), empty for the default.
-    #[allow(clippy::too_many_arguments)]
-    pub async fn create(
-        &self,
-        credentials: &Credentials,
-        parent: InodeId,
-        name: &[u8],
-        mode: u32,
-        umask: u32,
-        exclusive: bool,
-        access: Access,
-        hosts: Vec<HostName>,
-    ) -> Result<(Handle, pb::Attr, bool)> {
-        let (parent, name) = (parent.raw(), name.to_vec());
+    /// Makes a file and opens it, or opens the one that is there, as `new` says; true: it was made.
+    pub async fn create(&self, credentials: &Credentials, new: NewFile<'_>) -> Result<(Handle, pb::Attr, bool)> {
+        let NewFile { name: NewName { parent, name, mode, umask }, if_exists, access, hosts } = new;
+        let (parent, name, exclusive) = (parent.raw(), name.to_vec(), if_exists == IfExists::Fail);
         let create = meta_op::Create { parent, name, mode, umask, exclusive, ..Default::default() };
-        let (shared, credentials) = (self.shared.clone(), credentials.clone());
+        let (shared, credentials, hosts) = (self.shared.clone(), credentials.clone(), hosts.to_vec());
         let work = async move { shared.create(&credentials, create, access, hosts).await };
         self.opening(work, |opened| opened.0).await
     }
 
-    /// Makes a file without a name, in the dataset of a directory: gone once it is closed, unless it gets a name by
-    /// [`Client::link`] before, which needs `linkable` (O_TMPFILE of open(2), `linkable`: without O_EXCL).
-    pub async fn create_unnamed(
-        &self,
-        credentials: &Credentials,
-        directory: InodeId,
-        mode: u32,
-        umask: u32,
-        linkable: bool,
-        access: Access,
-    ) -> Result<(Handle, pb::Attr)> {
-        let create =
-            meta_op::Create { parent: directory.raw(), mode, umask, unnamed: true, linkable, ..Default::default() };
+    /// Makes a file without a name. It is gone once it is closed, unless [`Client::link`] gives it a name before.
+    pub async fn create_unnamed(&self, credentials: &Credentials, new: UnnamedFile) -> Result<(Handle, pb::Attr)> {
+        let UnnamedFile { directory, mode, umask, linkable, access } = new;
+        let parent = directory.raw();
+        let create = meta_op::Create { parent, mode, umask, unnamed: true, linkable, ..Default::default() };
         let (shared, credentials) = (self.shared.clone(), credentials.clone());
         let work = async move { shared.create(&credentials, create, access, Vec::new()).await };
         self.opening(work, |opened| opened.0).await.map(|(handle, attr, _)| (handle, attr))
@@ -115,21 +96,17 @@ impl Client {
 
     /// Writes all of `data`.
     pub async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<()> {
-        self.write_counted(handle, Place::At(offset), data, Privileges::OfOpener).await.map(drop)
+        self.write_to(handle, Place::At(offset), data, Privileges::OfOpener).await.map(drop)
     }
 
     /// Writes at the end of the file as it is when the write lease is held; returns where.
     pub async fn append(&self, handle: Handle, data: Bytes) -> Result<u64> {
-        self.write_counted(handle, Place::End, data, Privileges::OfOpener).await
+        self.write_to(handle, Place::End, data, Privileges::OfOpener).await
     }
 
-    /// Writes all of `data` at `offset` or, without one, at the end of the file; returns where. Set-user-id and
-    /// set-group-id go with the bytes: nobody sees these with those still set.
-    pub async fn write_unprivileged(&self, handle: Handle, offset: Option<u64>, data: Bytes) -> Result<u64> {
-        self.write_counted(handle, offset.map_or(Place::End, Place::At), data, Privileges::Taken).await
-    }
-
-    async fn write_counted(&self, handle: Handle, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
+    /// Writes all of `data` to its place; returns the offset. Privileges that go, go in one step with the bytes: no
+    /// reader sees the bytes with set-user-id or set-group-id still set.
+    pub async fn write_to(&self, handle: Handle, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
         let (file, len) = (self.shared.handles.get(handle)?, data.len());
         let at = self.shared.write(&file, place, data, privileges).await?;
         self.shared.served.count(&file, len);
@@ -148,10 +125,10 @@ impl Client {
         self.shared.allocate(&file, what, offset, len).await
     }
 
-    /// Next data (`hole` false) or hole at or after `offset`; kind `NoSuchOffset` beyond the end.
-    pub async fn seek(&self, handle: Handle, offset: u64, hole: bool) -> Result<u64> {
+    /// The next data or hole at or after `offset`; kind `NoSuchOffset` beyond the end.
+    pub async fn seek(&self, handle: Handle, offset: u64, what: Seek) -> Result<u64> {
         let file = self.shared.handles.get(handle)?;
-        self.shared.seek(&file, offset, hole).await
+        self.shared.seek(&file, offset, what).await
     }
 
     /// Copies a range between two open files, block by block through the caches, reading ahead of what it writes;

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_types::{Credentials, InodeId, Result, bail, err};
+use ebb_types::{Credentials, FileKind, InodeId, Result, bail, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{self, Op};
 
 use super::Client;
 use crate::names::LOCATIONS_XATTR;
 use crate::names::known::Name;
+use crate::plan::without_privileges;
 use crate::power::inspect::POWER_XATTR;
-use crate::types::SetAttr;
+use crate::types::{EntryDetail, NewName, Privileges, Rename, RenameMode, SetAttr, XattrMode};
 
 impl Client {
     /// Attributes of a name.
@@ -20,9 +21,15 @@ impl Client {
         self.shared.lookup(credentials, parent, name).await
     }
 
-    /// Attributes of a path. Symbolic links on the way are followed, the last one if `follow_last`.
-    pub async fn resolve(&self, credentials: &Credentials, path: &[u8], follow_last: bool) -> Result<pb::Attr> {
-        let op = meta_op::Resolve { path: path.to_vec(), follow_last };
+    /// Attributes of the file that a path leads to, as stat(2): symbolic links are followed.
+    pub async fn resolve(&self, credentials: &Credentials, path: &[u8]) -> Result<pb::Attr> {
+        let op = meta_op::Resolve { path: path.to_vec(), follow_last: true };
+        self.shared.ask_attr(credentials, Op::Resolve(op)).await
+    }
+
+    /// Attributes of the last name of a path, as lstat(2): a symbolic link there is not followed.
+    pub async fn resolve_link(&self, credentials: &Credentials, path: &[u8]) -> Result<pb::Attr> {
+        let op = meta_op::Resolve { path: path.to_vec(), follow_last: false };
         self.shared.ask_attr(credentials, Op::Resolve(op)).await
     }
 
@@ -62,18 +69,35 @@ impl Client {
 
     /// Sets attributes; a new size takes the write lease.
     pub async fn set_attr(&self, credentials: &Credentials, inode: InodeId, set: SetAttr) -> Result<pb::Attr> {
+        if set.size.is_some() && set.privileges == Privileges::Taken {
+            self.take_privileges(inode).await?;
+        }
         self.shared.set_attr(credentials, inode, &set).await
     }
 
-    /// Entries after `cookie`, at most `limit`, with attributes if `plus`; true: the end was reached.
+    /// Takes set-user-id and set-group-id away, if they are set, before a change of size by a caller that may not keep
+    /// them.
+    async fn take_privileges(&self, inode: InodeId) -> Result<()> {
+        let mode = self.get_attr(&Credentials::root(), inode).await?.mode;
+        let left = without_privileges(mode);
+        if left != mode {
+            // Not the caller's wish but the system's: the caller may well not own the file.
+            let set = SetAttr { mode: Some(left), ..SetAttr::default() };
+            self.shared.set_attr(&Credentials::root(), inode, &set).await?;
+        }
+        Ok(())
+    }
+
+    /// At most `limit` entries after the cookie `after`, from the start without one; true: the end was reached.
     pub async fn read_dir(
         &self,
         credentials: &Credentials,
         inode: InodeId,
-        cookie: u64,
+        after: Option<u64>,
         limit: u32,
-        plus: bool,
+        detail: EntryDetail,
     ) -> Result<(Vec<pb::DirEntry>, bool)> {
+        let (cookie, plus) = (after.unwrap_or(0), detail == EntryDetail::Attributes);
         let read = meta_op::ReadDir { inode: inode.raw(), cookie, limit, plus, ..Default::default() };
         self.shared.read_dir(credentials, read).await
     }
@@ -88,31 +112,26 @@ impl Client {
     }
 
     /// Makes a directory.
-    pub async fn make_dir(
-        &self,
-        credentials: &Credentials,
-        parent: InodeId,
-        name: &[u8],
-        mode: u32,
-        umask: u32,
-    ) -> Result<pb::Attr> {
+    pub async fn make_dir(&self, credentials: &Credentials, new: NewName<'_>) -> Result<pb::Attr> {
+        let NewName { parent, name, mode, umask } = new;
         let op = meta_op::MakeDir { parent: parent.raw(), name: name.to_vec(), mode, umask };
         self.make(credentials, Op::MakeDir(op)).await
     }
 
-    /// Makes a file, FIFO, socket or device. The kind is in the mode, as with mknod(2).
+    /// Makes a file, FIFO, socket or device, as mknod(2). `rdev`: the number of a device, in the kernel's 32-bit form.
     pub async fn make_node(
         &self,
         credentials: &Credentials,
-        parent: InodeId,
-        name: &[u8],
-        mode_with_kind: u32,
-        umask: u32,
+        new: NewName<'_>,
+        kind: FileKind,
         rdev: u32,
     ) -> Result<pb::Attr> {
-        let kind = kind_of_mode(mode_with_kind)?;
-        let mode = mode_with_kind & 0o7777;
-        let op = meta_op::MakeNode { parent: parent.raw(), name: name.to_vec(), kind, mode, umask, rdev };
+        if matches!(kind, FileKind::Directory | FileKind::Symlink) {
+            bail!(Invalid, "no node of kind {kind:?} can be made");
+        }
+        let NewName { parent, name, mode, umask } = new;
+        let (parent, name, kind) = (parent.raw(), name.to_vec(), kind.raw());
+        let op = meta_op::MakeNode { parent, name, kind, mode, umask, rdev };
         self.make(credentials, Op::MakeNode(op)).await
     }
 
@@ -153,9 +172,17 @@ impl Client {
         self.shared.displacing(credentials, Op::RemoveDir(op)).await
     }
 
-    /// renameat2 with NOREPLACE and EXCHANGE.
-    pub async fn rename(&self, credentials: &Credentials, rename: meta_op::Rename) -> Result<()> {
-        self.shared.displacing(credentials, Op::Rename(rename)).await
+    /// renameat2(2).
+    pub async fn rename(&self, credentials: &Credentials, rename: Rename<'_>) -> Result<()> {
+        let op = meta_op::Rename {
+            source_parent: rename.source_parent.raw(),
+            source_name: rename.source_name.to_vec(),
+            target_parent: rename.target_parent.raw(),
+            target_name: rename.target_name.to_vec(),
+            no_replace: rename.mode == RenameMode::NoReplace,
+            exchange: rename.mode == RenameMode::Exchange,
+        };
+        self.shared.displacing(credentials, Op::Rename(op)).await
     }
 
     /// Value of an extended attribute. Computed are `user.ebb.locations`, the replicas' hosts, and `user.ebb.power`, which
@@ -193,12 +220,12 @@ impl Client {
         inode: InodeId,
         name: &[u8],
         value: Bytes,
-        create: bool,
-        replace: bool,
+        mode: XattrMode,
     ) -> Result<()> {
         if [LOCATIONS_XATTR, POWER_XATTR].contains(&name) {
             bail!(NotPermitted, "{} is computed: it cannot be set", String::from_utf8_lossy(name));
         }
+        let (create, replace) = (mode == XattrMode::Create, mode == XattrMode::Replace);
         let op = meta_op::SetXattr { inode: inode.raw(), name: name.to_vec(), value, create, replace };
         self.meta(credentials, Op::SetXattr(op)).await.map(drop)
     }
@@ -214,18 +241,4 @@ impl Client {
         let reply = self.shared.own_meta(Op::StatFs(meta_op::StatFs { inode: inode.raw() })).await?;
         reply.stat_fs.ok_or_else(|| err!(Protocol, "StatFs was answered without numbers"))
     }
-}
-
-/// The kind in a mode (inode(7), S_IFMT); none means a regular file, as with mknod(2).
-fn kind_of_mode(mode: u32) -> Result<u32> {
-    use ebb_types::FileKind as Kind;
-    Ok(match mode & 0o170_000 {
-        0 | 0o100_000 => Kind::File,
-        0o010_000 => Kind::Fifo,
-        0o140_000 => Kind::Socket,
-        0o020_000 => Kind::CharDevice,
-        0o060_000 => Kind::BlockDevice,
-        other => bail!(Invalid, "no node of type {other:o} can be made"),
-    }
-    .raw())
 }
