@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Allocate, Client, Handle, Privileges, SetAttr, SetTime};
+use ebb_client::{Allocate, Client, Handle, Place, Privileges, Seek, SetAttr, SetTime};
 use ebb_runtime::{Plant, Runtime};
 use ebb_types::{Credentials, RequestId, Result, SessionId, WallTime, bail};
 use ebb_wire::pb;
@@ -89,22 +89,19 @@ impl Operation {
     async fn write(&self, handle: Handle, write: &shared_op::Write) -> Result<u64> {
         let len = self.payload.len() as u64;
         // I-29: where an append lands depends on every operation before it, so it excludes all of them.
-        let place = if write.at_end { WHOLE } else { write.offset..write.offset.saturating_add(len) };
-        let taken = self.turn(place.clone(), Use::Changes).await?;
-        let size_before = self.client.size_now(handle)?;
-        let offset = (!write.at_end).then_some(write.offset);
-        let written = if write.take_privileges {
-            self.client.write_unprivileged(handle, offset, self.payload.clone()).await
-        } else if let Some(offset) = offset {
-            self.client.write(handle, offset, self.payload.clone()).await.map(|()| offset)
-        } else {
-            self.client.append(handle, self.payload.clone()).await
+        let (place, range) = match write.at_end {
+            true => (Place::End, WHOLE),
+            false => (Place::At(write.offset), write.offset..write.offset.saturating_add(len)),
         };
+        let taken = self.turn(range.clone(), Use::Changes).await?;
+        let size_before = self.client.size_now(handle)?;
+        let privileges = privileges_of(write.take_privileges);
+        let written = self.client.write_to(handle, place, self.payload.clone(), privileges).await;
         // Ordering: recorded before the range is free, so that the next reader knows of it. After an error, a part may
         // have been written. The bytes between the old end and the write are new as well.
         let changed = match &written {
             Ok(at) => *at..at.saturating_add(len),
-            Err(_) => place,
+            Err(_) => range,
         };
         self.file.note_written(self.session, grown(changed, size_before));
         drop(taken);
@@ -149,7 +146,7 @@ impl Operation {
         }
         let size_before = self.client.size_now(handle)?;
         let ticket = name.to_ticket();
-        let privileges = if apply.take_privileges { Privileges::Taken } else { Privileges::OfOpener };
+        let privileges = privileges_of(apply.take_privileges);
         let at_once = if self.runtime.has_plant(Plant::DirectHalves) { 1 } else { parts.len() };
         let (mut place, mut applied, mut at) = (Some(place), Ok(true), range.start);
         for parts in parts.chunks(at_once) {
@@ -188,7 +185,8 @@ impl Operation {
     async fn seek(&self, handle: Handle, seek: &shared_op::Seek) -> Result<u64> {
         let _taken = self.turn(WHOLE, Use::Reads).await?;
         // It syncs what was written before: members are asked.
-        self.client.seek(handle, seek.offset, seek.hole).await
+        let what = if seek.hole { Seek::Hole } else { Seek::Data };
+        self.client.seek(handle, seek.offset, what).await
     }
 
     async fn set(&self, handle: Handle, set: &shared_op::Set) -> Result<pb::Attr> {
@@ -210,6 +208,10 @@ fn grown(range: Range<u64>, size_before: u64) -> Range<u64> {
     grown
 }
 
+fn privileges_of(takes: bool) -> Privileges {
+    if takes { Privileges::Taken } else { Privileges::OfOpener }
+}
+
 fn attributes_of(from: &pb::meta_op::SetAttr) -> SetAttr {
     let time = |at: Option<i64>, now: bool| match (at, now) {
         (_, true) => Some(SetTime::Now),
@@ -223,6 +225,8 @@ fn attributes_of(from: &pb::meta_op::SetAttr) -> SetAttr {
         atime: time(from.atime_ns, from.atime_now),
         mtime: time(from.mtime_ns, from.mtime_now),
         by_handle: from.by_handle,
+        // The client that asks has taken them.
+        privileges: Privileges::OfOpener,
     }
 }
 

@@ -521,9 +521,8 @@ impl Scene {
         let failed = |error: ebb_types::Error| Violation::new("healthy", format!("at rest: {error}"));
         let reader = self.connect("level-reader").await?;
         for file in 0..FILES {
-            let inode = reader
-                .resolve(&ebb_types::Credentials::root(), format!("{}/f{file}", self.path).as_bytes(), true)
-                .await;
+            let inode =
+                reader.resolve(&ebb_types::Credentials::root(), format!("{}/f{file}", self.path).as_bytes()).await;
             // An extra copy may go at any time: the promises are about the set.
             let map = reader.locations(InodeId::new(inode.map_err(failed)?.inode)).await.map_err(failed)?;
             let members = map.iter().flat_map(|location| &location.metablock.members);
