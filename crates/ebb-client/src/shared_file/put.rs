@@ -106,7 +106,7 @@ impl Shared {
         let mut hops = Vec::with_capacity(part.members.len());
         for member in &part.members {
             self.nodes.check_answers(member.node)?;
-            if self.awake_left_ms(member.node) != u64::MAX || self.is_out_of_step(member.node) {
+            if !self.awake_for(member.node_id()).is_always() || self.is_out_of_step(member.node) {
                 return Err(err!(Unavailable, "n{} may sleep soon", member.node));
             }
             hops.push(self.nodes.hop(member)?);

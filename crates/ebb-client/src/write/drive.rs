@@ -49,7 +49,7 @@ struct UnderWay {
 
 impl Shared {
     fn rhythm(&self, channel: &Channel) -> Rhythm {
-        let sleeps = channel.peers.iter().any(|peer| self.awake_left_ms(peer.member.node) != u64::MAX);
+        let sleeps = channel.peers.iter().any(|peer| !self.awake_for(peer.member.node_id()).is_always());
         if sleeps { Rhythm::InTurns } else { Rhythm::Together }
     }
 }

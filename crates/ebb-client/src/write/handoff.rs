@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_types::deadlines::WRITE_DEADLINE;
-use ebb_types::{ErrorKind, Result, Version, bail, err};
+use ebb_types::{ErrorKind, NodeId, Result, Version, bail, err};
 use ebb_wire::pb;
 
 use crate::inode::{Inode, Lease};
@@ -156,7 +156,10 @@ impl Shared {
             .into_iter()
             .filter(|node| !tried.refused.contains(&node.id) && !self.nodes.is_lost(node.id))
             // One that is about to sleep refuses.
-            .filter(|node| !(1..LEAST_AWAKE_MS).contains(&self.awake_left_ms(node.id)))
+            .filter(|node| {
+                let awake = self.awake_for(NodeId::new(node.id));
+                awake.is_asleep() || awake.serves_for(LEAST_AWAKE_MS)
+            })
             .filter_map(|node| Some((self.wakes_in(node.id)?, node)))
             .collect();
         nodes.sort_by_key(|(wait, node)| (*wait, node.id));

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use ebb_rpc::Response;
 use ebb_runtime::{Moment, Plant};
 use ebb_types::deadlines::{LATE_WAIT, WRITE_DEADLINE};
-use ebb_types::{Error, ErrorKind, MetablockId, Result, Version, err};
+use ebb_types::{Error, ErrorKind, MetablockId, NodeId, Result, Version, err};
 use ebb_wire::{Call, pb};
 
 use crate::power::relay::{self, Relayed};
@@ -248,7 +248,7 @@ async fn watched<C: Call>(
     let _outstanding = nodes.count_call(node);
     let sent = shared.runtime.now();
     // Who sleeps by plan before the deadline may well not answer: that says nothing of it.
-    let serves_on = shared.awake_left_ms(node) >= u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
+    let serves_on = shared.awake_for(NodeId::new(node)).left().is_none_or(|left| left >= deadline);
     let channel = shared.connector.channel(&hop.address);
     let answer = tokio::select! {
         biased;

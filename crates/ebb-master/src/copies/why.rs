@@ -92,7 +92,9 @@ fn of_guest(view: &ClusterView<'_>, task: &Task, guest: &pb::Member) -> String {
     let why = match () {
         () if prospect.is_off => format!("no power plan wakes {home}"),
         () if prospect.goes_off => format!("the next power plan switches {home} off"),
-        () if prospect.serves_ms < need_ms => format!("{home} never serves for the {need_ms} ms that the copy takes"),
+        () if !prospect.awake.serves_for(need_ms) => {
+            format!("{home} never serves for the {need_ms} ms that the copy takes")
+        }
         () => format!("it goes to {home} when both are idle"),
     };
     format!("{host} keeps it for {home}: {why}")
