@@ -128,8 +128,8 @@ async fn promise_one(node: &Node, name: &pb::ReplicaName, epoch: Epoch) -> pb::P
 
 async fn pull(node: &Arc<Node>, message: pb::PullReplica) -> Result<pb::PullReplicaReply> {
     let volume = node.volume(message.volume)?;
-    let source = message.source.ok_or_else(|| err!(Protocol, "a copy of m{} from nowhere", message.metablock))?;
-    let member = source.member.unwrap_or_default();
+    let source = convert::required(message.source, "the source of a copy")?;
+    let member = source.required_member()?;
     let replica = RemoteReplica {
         channel: node.connector.channel(&source.address),
         metablock: message.metablock,

@@ -308,8 +308,9 @@ fn check_file(
         }
     }
     match credentials {
-        Some(credentials) if *access != 0 => machine.check_access(inode, credentials, *access),
-        _ => Ok(()),
+        _ if *access == 0 => Ok(()),
+        Some(credentials) => machine.check_access(inode, credentials, *access),
+        None => bail!(Protocol, "an open for access {access} leaves out the credentials"),
     }
 }
 

@@ -396,7 +396,7 @@ impl Registry {
     /// A node as clients and people see it.
     #[must_use]
     pub fn describe(&self, record: &pb::NodeRecord) -> pb::Node {
-        let mut shown = record.node.clone().unwrap_or_default();
+        let mut shown = record.node.clone().expect("a node's record has the node: checkpoints without are refused");
         let id = NodeId::new(shown.id);
         let state = match self.state(id) {
             pb::NodeState::NodeLive if record.draining => pb::NodeState::NodeDraining,

@@ -121,10 +121,7 @@ impl Shared {
             ..pb::PutStaged::default()
         };
         for (hop, result) in hops.iter().zip(members::put(self, &hops, message, bytes).await) {
-            let result = result?;
-            if result.boot == 0 && result.failure.is_none() {
-                return Err(err!(Unavailable, "{} said nothing", hop.address));
-            }
+            let Some(result) = result? else { return Err(err!(Unavailable, "{} said nothing", hop.address)) };
             ebb_wire::convert::failure(result.failure)?;
         }
         Ok(())

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ebb_runtime::Moment;
-use ebb_types::{Epoch, Error, ErrorKind, MetablockId, Result, Version, err};
+use ebb_types::{BootId, Epoch, Error, ErrorKind, MetablockId, Result, Version, err};
 use ebb_wire::{convert, pb};
 
 use crate::read::gather::Gather;
@@ -22,6 +22,9 @@ use crate::write::outgoing::{Content, Outgoing};
 mod sets;
 
 pub(crate) use sets::{Asked, Copies, Repaired, WentOn};
+
+/// What was heard of a member to which something was sent: its answer, why there is none, or nothing at all.
+pub(crate) type Heard = Result<Option<pb::MemberResult>>;
 
 /// Writes in flight at a time for each metablock; for each member of one where members sleep.
 pub(crate) const WINDOW: usize = 8;
@@ -42,9 +45,9 @@ pub(crate) struct Peer {
     /// Who.
     pub member: pb::Member,
     /// The process that received what it received.
-    boot: Option<u64>,
+    boot: Option<BootId>,
     /// Processes before that one: what still comes from them is void.
-    old_boots: Vec<u64>,
+    old_boots: Vec<BootId>,
     /// In its memory, by `boot`.
     pub received: Version,
     /// On its stable storage.
@@ -386,7 +389,7 @@ impl Channel {
     }
 
     /// Answers to a [`Step::Send`], one for each member in order. Fails if the lease is lost.
-    pub fn on_sent(&mut self, version: Version, results: &[Result<pb::MemberResult>]) -> Result<()> {
+    pub fn on_sent(&mut self, version: Version, results: &[Heard]) -> Result<()> {
         assert!(self.flights > 0, "an answer without a flight on {}", self.id);
         self.flights -= 1;
         let mut verdict = Ok(());
@@ -397,12 +400,12 @@ impl Channel {
     }
 
     /// An answer within a [`Step::CatchUp`], to a write that was taken; others are under way.
-    pub fn on_taken(&mut self, peer: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
+    pub fn on_taken(&mut self, peer: usize, version: Version, result: &Heard) -> Result<()> {
         self.on_member(peer, version, result)
     }
 
     /// The end of a [`Step::CatchUp`]: the last answer, and the version that it was about.
-    pub fn on_caught_up(&mut self, peer: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
+    pub fn on_caught_up(&mut self, peer: usize, version: Version, result: &Heard) -> Result<()> {
         self.peers[peer].busy = false;
         self.hold = true;
         self.on_member(peer, version, result)
@@ -419,14 +422,14 @@ impl Channel {
         let about = self.peers[peer].synced;
         let result = match result {
             Ok(reply) => match reply.replicas.iter().find(|replica| replica.metablock == self.id.raw()) {
-                Some(replica) => Ok(pb::MemberResult {
+                Some(replica) => Ok(Some(pb::MemberResult {
                     node: self.peers[peer].member.node,
                     volume: self.peers[peer].member.volume,
                     boot: reply.boot,
                     received: replica.synced,
                     synced: replica.synced,
                     failure: replica.failure.clone(),
-                }),
+                })),
                 None => Err(Error::new(ErrorKind::Protocol, "the answer to a sync names no replica")),
             },
             Err(error) => Err(error.clone()),
@@ -434,12 +437,19 @@ impl Channel {
         self.on_member(peer, about, &result)
     }
 
-    fn on_member(&mut self, index: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
+    fn on_member(&mut self, index: usize, version: Version, result: &Heard) -> Result<()> {
+        match result {
+            Ok(Some(answer)) => self.on_answer(index, version, answer),
+            Ok(None) => {
+                self.compare_received(index, version);
+                Ok(())
+            }
+            Err(error) => self.on_failure(index, error.clone()),
+        }
+    }
+
+    fn on_answer(&mut self, index: usize, version: Version, answer: &pb::MemberResult) -> Result<()> {
         let peer = &mut self.peers[index];
-        let answer = match result {
-            Ok(answer) => answer,
-            Err(error) => return self.on_failure(index, error.clone()),
-        };
         // Versions of a later epoch are a recovery's or another holder's work: what this holder sent may be gone from
         // there, so such an answer acknowledges nothing (`SyncIgnoresEpoch` in the protocol model).
         let highest = convert::version(answer.received).max(convert::version(answer.synced));
@@ -451,7 +461,8 @@ impl Channel {
                 self.epoch
             ));
         }
-        if peer.old_boots.contains(&answer.boot) {
+        let boot = answer.boot_id();
+        if boot.is_some_and(|boot| peer.old_boots.contains(&boot)) {
             // Of a process that is gone. What it synced is on the disk, what it received is not.
             // (Or of the present one, if answers of several overtook each other: catching up finds out.)
             peer.synced = peer.synced.max(convert::version(answer.synced));
@@ -461,10 +472,10 @@ impl Channel {
         let (received, synced) = (convert::version(answer.received), convert::version(answer.synced));
         // What a process before this one had synced, if this is a new one.
         let mut synced_before = None;
-        // A failure that says nothing of a process (boot 0) says nothing of versions either.
-        if answer.boot != 0 {
-            match peer.boot.replace(answer.boot) {
-                Some(before) if before != answer.boot => {
+        // A failure that says nothing of a process says nothing of versions either.
+        if let Some(boot) = boot {
+            match peer.boot.replace(boot) {
+                Some(before) if before != boot => {
                     peer.old_boots.push(before);
                     synced_before = Some(peer.synced);
                     peer.synced = peer.synced.max(synced);
@@ -492,12 +503,18 @@ impl Channel {
         if let Err(error) = failure {
             return self.on_failure(index, error);
         }
+        self.compare_received(index, version);
+        Ok(())
+    }
+
+    /// After a member was sent `version`, and nothing failed.
+    fn compare_received(&mut self, index: usize, version: Version) {
+        let peer = &mut self.peers[index];
         if peer.received < version {
             self.hold = true;
         } else {
             peer.tries = 0;
         }
-        Ok(())
     }
 
     fn on_failure(&mut self, index: usize, error: Error) -> Result<()> {

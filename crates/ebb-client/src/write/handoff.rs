@@ -14,6 +14,7 @@ use ebb_types::{ErrorKind, NodeId, Result, Version, bail, err};
 use ebb_wire::pb;
 
 use crate::inode::{Inode, Lease};
+use crate::nodes::Hop;
 use crate::shared::Shared;
 use crate::write::flush::{Goal, stage_and_ask};
 use crate::write::members;
@@ -211,7 +212,7 @@ impl Shared {
 
     async fn log_on(self: &Arc<Self>, node: &pb::Node, message: &pb::LogWrites, payload: Vec<Bytes>) -> Result<()> {
         let member = pb::Member { node: node.id, ..pb::Member::default() };
-        let hop = pb::Hop { member: Some(member), address: node.address.clone(), host: node.host.clone() };
+        let hop = Hop::new(member, node);
         members::ask(self, &hop, message, payload, WRITE_DEADLINE).await.map(drop)
     }
 }
