@@ -172,7 +172,7 @@ async fn stamp(node: &Node, message: pb::StampReplica) -> Result<pb::StampReplic
 async fn delete(node: &Node, message: pb::DeleteReplicas) -> Result<pb::Empty> {
     let deletion = |one: &pb::DeletedReplica| Deletion {
         metablock: MetablockId::new(one.metablock),
-        epoch: (one.epoch != u64::MAX).then(|| Epoch::new(one.epoch)),
+        epoch: one.epoch.map(Epoch::new),
         life: (one.life != 0).then_some(one.life),
     };
     let deletions: Vec<_> = message.replicas.iter().map(deletion).collect();

@@ -424,13 +424,13 @@ fn deletions_name_an_epoch_and_a_life() {
             let deletions = fake.held.lock().deletions.clone();
             deletions.into_iter().filter(|one| one.metablock == block.id).collect::<Vec<_>>()
         };
-        assert_eq!(named(&late), [pb::DeletedReplica { metablock: block.id, epoch, life }]);
+        assert_eq!(named(&late), [pb::DeletedReplica { metablock: block.id, epoch: Some(epoch), life }]);
         // A replica that was made since is another one.
         late.put(block.id, Version::new(ebb_types::Epoch::new(epoch), 1), 10);
         assert_ne!(late.replica(block.id).unwrap().life, life);
         // Its id is freed: whichever replica a member has goes, and nothing is taken for the id any more.
         client.mutate(super::harness::unlink("f0")).await.unwrap();
-        let freed = pb::DeletedReplica { metablock: block.id, epoch: u64::MAX, life: 0 };
+        let freed = pb::DeletedReplica { metablock: block.id, epoch: None, life: 0 };
         cluster
             .until_seen("deleted", || {
                 cluster.fakes.iter().filter(|fake| fake.held.lock().deletions.contains(&freed)).count() == 3
