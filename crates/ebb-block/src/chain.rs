@@ -86,7 +86,7 @@ pub(crate) fn result(node: &Node, volume: u64, metablock: MetablockId, done: Res
     let progress =
         done.unwrap_or_else(|_| node.volume(volume).map(|volume| volume.progress(metablock)).unwrap_or_default());
     pb::MemberResult {
-        node: node.id().raw(),
+        node: node.raw_id(),
         volume,
         boot: node.boot.raw(),
         received: Some(progress.received.into()),

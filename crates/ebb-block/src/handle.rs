@@ -210,7 +210,7 @@ async fn describe(node: &Node, message: pb::DescribeReplicas) -> Result<pb::Desc
 
 async fn scrub(node: &Node, message: pb::Scrub) -> Result<pb::ScrubReply> {
     let Ok(_one_at_a_time) = node.scrubbing.try_lock() else {
-        bail!(Busy, "node {} is being scrubbed already", node.id());
+        bail!(Busy, "{} is being scrubbed already", node.title());
     };
     let mut sum = pb::ScrubReply::default();
     for volume in node.volumes.iter().filter(|volume| volume.poisoned().is_none()) {

@@ -38,7 +38,8 @@ pub(crate) struct Node {
     pub(crate) volumes: Vec<Volume>,
     /// Those that have an id.
     by_id: RwLock<BTreeMap<VolumeId, Volume>>,
-    id: RwLock<NodeId>,
+    /// None before the first registration.
+    id: RwLock<Option<NodeId>>,
     /// What this process and those before it have seen of the master.
     pub(crate) seen: Seen,
     pub(crate) data_dir: PathBuf,
@@ -70,7 +71,7 @@ impl Node {
     pub(crate) fn new(
         runtime: &Runtime,
         volumes: Vec<Volume>,
-        (id, position): (NodeId, pb::Position),
+        (id, position): (Option<NodeId>, pb::Position),
         data_dir: PathBuf,
         masters: Vec<String>,
         connector: Connector,
@@ -119,16 +120,27 @@ impl Node {
     pub(crate) fn volume(&self, id: u64) -> Result<Volume> {
         let id = VolumeId::new(id);
         let found = self.by_id.read().get(&id).cloned();
-        found.ok_or_else(|| err!(NoReplica, "node {} has no volume {id}", self.id()))
+        found.ok_or_else(|| err!(NoReplica, "{} has no volume {id}", self.title()))
     }
 
-    /// 0 before the first registration.
-    pub(crate) fn id(&self) -> NodeId {
+    /// None before the first registration.
+    pub(crate) fn id(&self) -> Option<NodeId> {
         *self.id.read()
     }
 
+    /// As messages have it: 0 before the first registration.
+    pub(crate) fn raw_id(&self) -> u64 {
+        self.id().map_or(0, NodeId::raw)
+    }
+
+    /// For people.
+    pub(crate) fn title(&self) -> String {
+        self.id().map_or_else(|| "a node without an id".to_owned(), |id| format!("node {id}"))
+    }
+
     pub(crate) fn set_id(&self, id: NodeId) {
-        *self.id.write() = id;
+        assert_ne!(id.raw(), 0, "a registration without an id is refused before");
+        *self.id.write() = Some(id);
     }
 
     /// Requests in progress.

@@ -380,7 +380,7 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
 /// Answers `Forget`: no open handle is left.
 pub(crate) fn forget(shared: &Shared, call: &pb::Forget) {
     let session = SessionId::new(call.session);
-    let last = if call.opening == 0 { u64::MAX } else { call.opening };
+    let last = (call.opening != 0).then_some(call.opening);
     let mut soft = shared.soft();
     for inode in &call.inodes {
         soft.leases.remove_open(session, InodeId::new(*inode), last);

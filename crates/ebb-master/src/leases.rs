@@ -217,10 +217,10 @@ impl Leases {
     }
 
     /// The session's last handle was closed, and it had opened nothing after `last`. What it has opened since stays: this word
-    /// of it comes late.
-    pub fn remove_open(&mut self, session: SessionId, inode: InodeId, last: u64) {
+    /// of it comes late. None: it does not say, and nothing stays.
+    pub fn remove_open(&mut self, session: SessionId, inode: InodeId, last: Option<u64>) {
         if let Some(file) = self.files.get_mut(&inode)
-            && file.opens.get(session).is_some_and(|opening| *opening <= last)
+            && file.opens.get(session).is_some_and(|opening| last.is_none_or(|last| *opening <= last))
         {
             file.opens.remove(session);
         }

@@ -83,7 +83,7 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
 
 /// A log that may be out of date gives no ids: a node that is not on may have them.
 fn check_new(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
-    if call.node == 0 && !shared.standing.is_serving() && shared.group.machine().nodes().next().is_some() {
+    if call.node_id().is_none() && !shared.standing.is_serving() && shared.group.machine().nodes().next().is_some() {
         bail!(Unavailable, "a new node waits: {}", shared.standing.sentence());
     }
     Ok(())
@@ -91,10 +91,10 @@ fn check_new(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
 
 /// A new node that registers twice, because the first answer was lost, gets the ids that it was given then.
 fn adopt_ids(shared: &Shared, call: &mut pb::RegisterNode) {
-    if call.node != 0 {
+    if call.node_id().is_some() {
         return;
     }
-    let Some(node) = shared.soft().registry.by_boot(BootId::new(call.boot)) else { return };
+    let Some(node) = call.boot_id().and_then(|boot| shared.soft().registry.by_boot(boot)) else { return };
     let machine = shared.group.machine();
     let Some(record) = machine.registered(node) else { return };
     call.node = record.id;
@@ -114,7 +114,7 @@ fn is_recorded(machine: &Machine, call: &pb::RegisterNode) -> bool {
             && record.volumes.iter().map(volume).collect::<Vec<_>>()
                 == call.volumes.iter().map(volume).collect::<Vec<_>>()
     };
-    call.node != 0 && nodes(machine).any(|record| same(&record))
+    call.node_id().is_some() && nodes(machine).any(|record| same(&record))
 }
 
 /// Answers `Heartbeat`.
@@ -216,9 +216,9 @@ fn hear_epochs(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport) -> 
         let metablock = MetablockId::new(replica.metablock);
         let told = replica.promised_epoch.max(convert::version(replica.version).epoch.raw());
         let Some((inode, _)) = machine.find_metablock(metablock) else { continue };
-        let given = machine.attr(inode).map_or(u64::MAX, |attr| attr.epoch);
+        let given = machine.attr(inode).ok().map(|attr| attr.epoch);
         let who = || format!("the replica of {metablock} on n{} v{}", call.node, call.volume);
-        if shared.hear_epoch(who, told, given) {
+        if given.is_some_and(|given| shared.hear_epoch(who, told, given)) {
             let mut soft = shared.soft();
             let work = &mut soft.work;
             work.ahead.insert(inode);

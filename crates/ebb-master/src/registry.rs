@@ -38,7 +38,8 @@ pub struct Registry {
 
 #[derive(Debug, Default)]
 struct Node {
-    boot: BootId,
+    /// None: nothing has registered as it.
+    boot: Option<BootId>,
     pid: u32,
     heard: Option<Moment>,
     load: u32,
@@ -130,8 +131,8 @@ impl Registry {
     /// A node says that it is there. `volumes` as they are recorded now, ids filled in. True: by a new process, or for the first time.
     pub fn on_register(&mut self, node: NodeId, boot: BootId, pid: u32, volumes: &[pb::Volume], now: Moment) -> bool {
         let old = self.nodes.remove(&node).unwrap_or_default();
-        let fresh = old.boot != boot;
-        let mut entry = Node { boot, pid, heard: Some(now), ..Node::default() };
+        let fresh = old.boot != Some(boot);
+        let mut entry = Node { boot: Some(boot), pid, heard: Some(now), ..Node::default() };
         for told in volumes {
             let id = VolumeId::new(told.id);
             let mut volume = old.volumes.get(&id).filter(|_| !fresh).cloned().unwrap_or_default();
@@ -149,7 +150,7 @@ impl Registry {
     /// A node lives. Returns also what broke since its last heartbeat.
     pub fn on_heartbeat(&mut self, beat: &pb::Heartbeat, now: Moment) -> (Pulse, Vec<Loss>) {
         let id = NodeId::new(beat.node);
-        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.boot == BootId::new(beat.boot)) else {
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.boot == Some(BootId::new(beat.boot))) else {
             return (Pulse::Register, Vec::new());
         };
         // Clients are told when it matters: they learn nothing from a map for each heartbeat.
@@ -175,7 +176,8 @@ impl Registry {
 
     /// A part of a volume's report.
     pub fn on_report(&mut self, report: &pb::ReplicaReport) -> Reported {
-        let node = self.nodes.get_mut(&NodeId::new(report.node)).filter(|node| node.boot == BootId::new(report.boot));
+        let node =
+            self.nodes.get_mut(&NodeId::new(report.node)).filter(|node| node.boot == Some(BootId::new(report.boot)));
         let Some(volume) = node.and_then(|node| node.volumes.get_mut(&VolumeId::new(report.volume))) else {
             return Reported::Unknown;
         };
@@ -234,7 +236,7 @@ impl Registry {
     pub fn lately(&self, node: NodeId, now: Moment) -> Option<(BootId, u32)> {
         let known = self.nodes.get(&node)?;
         let is_lately = known.heard.is_some_and(|heard| now.since(heard) < self.suspect_time);
-        is_lately.then_some((known.boot, known.pid))
+        known.boot.filter(|_| is_lately).map(|boot| (boot, known.pid))
     }
 
     /// Of the volume's journal, as it was last told; 0: it was not.
@@ -259,7 +261,7 @@ impl Registry {
     /// The node that registered this start: a registration that is repeated because its answer was lost.
     #[must_use]
     pub fn by_boot(&self, boot: BootId) -> Option<NodeId> {
-        self.nodes.iter().find(|(_, node)| node.boot == boot && boot.raw() != 0).map(|(id, _)| *id)
+        self.nodes.iter().find(|(_, node)| node.boot == Some(boot)).map(|(id, _)| *id)
     }
 
     /// How a node is, draining aside.
@@ -404,7 +406,7 @@ impl Registry {
         };
         shown.state = state as i32;
         let known = self.nodes.get(&id);
-        (shown.boot, shown.pid) = known.map_or((0, 0), |node| (node.boot.raw(), node.pid));
+        (shown.boot, shown.pid) = known.map_or((0, 0), |node| (node.boot.map_or(0, BootId::raw), node.pid));
         (shown.late, shown.load, shown.write_bytes_per_sec) =
             known.map_or((false, 0, 0), |node| (node.late, node.load, node.pace));
         for volume in &mut shown.volumes {

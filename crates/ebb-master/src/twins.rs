@@ -24,7 +24,7 @@ fn compare(recorded: &pb::Node, told: &pb::RegisterNode, lsn: impl Fn(VolumeId) 
     for volume in told.volumes.iter().filter(|volume| volume.starts > 0) {
         let same = |known: &&pb::Volume| (known.id, known.incarnation) == (volume.id, volume.incarnation);
         let Some(known) = recorded.volumes.iter().find(same) else { continue };
-        let other = recorded.boot != 0 && recorded.boot != told.boot;
+        let other = recorded.boot_id().is_some_and(|boot| Some(boot) != told.boot_id());
         if volume.starts < known.starts || volume.starts == known.starts && other {
             return Verdict::Older { volume: volume.id, recorded: known.starts, told: volume.starts };
         }

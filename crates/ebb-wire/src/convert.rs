@@ -1,7 +1,8 @@
 //! Ids, versions and errors across the edge between plain numbers and types.
 
 use ebb_types::{
-    BootId, Credentials, Epoch, Error, ErrorKind, Geometry, Incarnation, MetablockId, NodeId, Version, VolumeId, err,
+    BootId, Credentials, Epoch, Error, ErrorKind, Geometry, Incarnation, InodeId, MetablockId, NodeId, Version,
+    VolumeId, err,
 };
 
 use crate::pb;
@@ -127,11 +128,16 @@ impl pb::Hop {
     }
 }
 
+/// Which start of a process a field names. 0 names none.
+fn boot(field: u64) -> Option<BootId> {
+    (field != 0).then(|| BootId::new(field))
+}
+
 impl pb::MemberResult {
     /// Which process of the node answered. None: the hop before it says why nothing is known of it.
     #[must_use]
     pub fn boot_id(&self) -> Option<BootId> {
-        (self.boot != 0).then(|| BootId::new(self.boot))
+        boot(self.boot)
     }
 
     /// Whether it tells of a failure.
@@ -147,6 +153,44 @@ impl From<pb::CommitRefusal> for Error {
             Ok(failure) => failure.into(),
             Err(error) => error,
         }
+    }
+}
+
+impl pb::Node {
+    /// Its last start that is known.
+    #[must_use]
+    pub fn boot_id(&self) -> Option<BootId> {
+        boot(self.boot)
+    }
+}
+
+impl pb::RegisterNode {
+    /// Which node it is. None: a new one.
+    #[must_use]
+    pub fn node_id(&self) -> Option<NodeId> {
+        (self.node != 0).then(|| NodeId::new(self.node))
+    }
+
+    /// This start of it. None: it does not say.
+    #[must_use]
+    pub fn boot_id(&self) -> Option<BootId> {
+        boot(self.boot)
+    }
+}
+
+impl pb::RegisterNodeCommand {
+    /// Which node it is. None: a new one.
+    #[must_use]
+    pub fn node_id(&self) -> Option<NodeId> {
+        (self.node != 0).then(|| NodeId::new(self.node))
+    }
+}
+
+impl pb::MetaReply {
+    /// The inode that lost a name.
+    #[must_use]
+    pub fn displaced(&self) -> Option<InodeId> {
+        (self.displaced_inode != 0).then(|| InodeId::new(self.displaced_inode))
     }
 }
 
