@@ -197,7 +197,7 @@ fn offer(
     let have = soft.room.reserved(inode, block.metablock_id()).max(block.length);
     // A member that has not told its space does not stand in the way: its volume refuses what does not fit.
     let rooms = block.members.iter().filter_map(|member| soft.registry.room(member, &soft.room));
-    Offer { have, step: dataset.block_size, whole, room: rooms.min().unwrap_or(u64::MAX), quota }
+    Offer { have, step: dataset.block_size, whole, room: rooms.min(), quota }
 }
 
 /// Promises room for what a holder was just given, and tells it.
