@@ -58,7 +58,7 @@ pub(crate) async fn write(
     let bytes = message.length;
     let here = async {
         let _writing = node.begin_writing(bytes);
-        let done = write_here(node, message.volume, &write, message.sync).await;
+        let done = async { node.volume(message.volume)?.write(&write, message.sync).await }.await;
         let (version, predecessor) = (write.version, write.predecessor);
         let (kind, at) = (message.kind(), message.offset);
         tracing::trace!(metablock = %write.metablock, %version, %predecessor, ?kind, at, bytes, ?done, "write");
@@ -74,11 +74,9 @@ pub(crate) async fn write(
     let (mut behind, here) = tokio::join!(biased; forward(node, &chain, onward, payload, hop_deadline), here);
     let mut results = vec![result(node, message.volume, write.metablock, here)];
     results.append(&mut behind);
+    // The node before this one in the chain counts the results.
+    assert_eq!(results.len(), 1 + message.chain.len(), "one result for this node, and one for each behind it");
     Ok(pb::WriteReplicaReply { results })
-}
-
-async fn write_here(node: &Node, volume: u64, write: &Write, sync: bool) -> Result<Progress> {
-    node.volume(volume)?.write(write, sync).await
 }
 
 pub(crate) fn result(node: &Node, volume: u64, metablock: MetablockId, done: Result<Progress>) -> pb::MemberResult {

@@ -35,6 +35,7 @@ pub(crate) async fn put(
     let kept = here.and_then(|()| Ok(node.volume(message.volume)?.progress(MetablockId::new(message.metablock))));
     let mut results = vec![result(node, message.volume, MetablockId::new(message.metablock), kept)];
     results.append(&mut behind);
+    assert_eq!(results.len(), 1 + message.chain.len(), "one result for this node, and one for each behind it");
     Ok(pb::WriteReplicaReply { results })
 }
 
@@ -59,6 +60,7 @@ pub(crate) fn staged_write(
         bail!(Protocol, "what was put is written without other bytes, and by each member for itself");
     }
     let Some(put) = node.staging.lock().get(&name_of(ticket, message.metablock)) else { return Ok(None) };
+    // I-58: what is written is what the client put, whole, or nothing.
     if (put.offset, put.bytes.len() as u64) != (message.offset, message.length) {
         bail!(Protocol, "{} bytes at {} were put, others are to be written", put.bytes.len(), put.offset);
     }

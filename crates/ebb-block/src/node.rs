@@ -17,7 +17,7 @@ use ebb_wire::pb;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
-use crate::excuse::Excuse;
+use crate::excuse::{Excuse, OwnWork};
 use crate::rest::Resting;
 use crate::seen::Seen;
 use crate::share::Shares;
@@ -157,7 +157,8 @@ impl Node {
     pub(crate) fn is_excused(&self) -> bool {
         let copies = self.pulls.available_permits() < PULLS_AT_ONCE;
         let works = copies || self.scrubbing.try_lock().is_err() || self.volumes.iter().any(Volume::is_checkpointing);
-        self.excuse.lock().is_excused(works, self.runtime.now())
+        let own_work = if works { OwnWork::UnderWay } else { OwnWork::None };
+        self.excuse.lock().is_excused(own_work, self.runtime.now())
     }
 
     /// A write or sync of so many bytes goes on for as long as the answer is held.
@@ -184,7 +185,8 @@ where
     O: Send + 'static,
     W: Future<Output = O> + Send + 'static,
 {
-    let mut done = Vec::with_capacity(items.len());
+    let count = items.len();
+    let mut done = Vec::with_capacity(count);
     let mut items = items.into_iter().peekable();
     while items.peek().is_some() {
         let tasks: Vec<_> = items.by_ref().take(AT_ONCE).map(|item| runtime.spawn("block-item", work(item))).collect();
@@ -192,6 +194,7 @@ where
             done.push(task.join().await?);
         }
     }
+    assert_eq!(done.len(), count, "one answer for each item");
     Ok(done)
 }
 
@@ -212,6 +215,7 @@ pub(crate) struct InProgress(Arc<Node>);
 
 impl Drop for InProgress {
     fn drop(&mut self) {
-        self.0.load.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.load.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a request ends that was not counted");
     }
 }

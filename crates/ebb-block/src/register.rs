@@ -136,6 +136,7 @@ async fn take_ids(node: &Node, reply: &pb::RegisterNodeReply) -> Result<()> {
         volume.assign(id, VolumeId::new(given.id)).await?;
     }
     node.list_volumes();
+    assert!(node.volumes.iter().all(|volume| volume.id().raw() != 0), "each volume has the id that was given");
     node.seen.on_registered();
     Ok(())
 }

@@ -17,7 +17,6 @@ use bytes::Bytes;
 use ebb_runtime::Moment;
 use ebb_types::CHUNK_SIZE;
 use ebb_wire::frame::crc32c;
-use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
