@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_types::{InodeId, MetablockId, NodeId, Result, bail};
 use ebb_wire::pb;
+use ebb_wire::pb::explain_copies::What;
 
 use super::Task;
 use super::guests::Prospect;
@@ -14,10 +15,10 @@ use crate::work::CopyInProgress;
 
 /// Answers `ExplainCopies`.
 pub(crate) fn explain(shared: &Shared, call: &pb::ExplainCopies) -> Result<pb::ExplainCopiesReply> {
-    match (call.inode, call.node) {
-        (inode, 0) if inode != 0 => of_file(shared, InodeId::new(inode)),
-        (0, node) if node != 0 => of_node(shared, NodeId::new(node)),
-        _ => bail!(Invalid, "a file or a node is explained, one at a time"),
+    match call.what {
+        Some(What::Inode(inode)) => of_file(shared, InodeId::new(inode)),
+        Some(What::Node(node)) => of_node(shared, NodeId::new(node)),
+        None => bail!(Invalid, "the copies of a file or of a node are explained, and the call names neither"),
     }
 }
 
