@@ -17,14 +17,12 @@ use ebb_types::{BootId, Epoch, Error, ErrorKind, MetablockId, Result, Version, e
 use ebb_wire::{convert, pb};
 
 use crate::read::gather::Gather;
+use crate::write::members::Heard;
 use crate::write::outgoing::{Content, Outgoing};
 
 mod sets;
 
 pub(crate) use sets::{Asked, Copies, Repaired, WentOn};
-
-/// What was heard of a member to which something was sent: its answer, why there is none, or nothing at all.
-pub(crate) type Heard = Result<Option<pb::MemberResult>>;
 
 /// Writes in flight at a time for each metablock; for each member of one where members sleep.
 pub(crate) const WINDOW: usize = 8;
@@ -452,7 +450,8 @@ impl Channel {
         let peer = &mut self.peers[index];
         // Versions of a later epoch are a recovery's or another holder's work: what this holder sent may be gone from
         // there, so such an answer acknowledges nothing (`SyncIgnoresEpoch` in the protocol model).
-        let highest = convert::version(answer.received).max(convert::version(answer.synced));
+        let (received, synced) = (convert::version(answer.received), convert::version(answer.synced));
+        let highest = received.max(synced);
         if highest.epoch > self.epoch {
             return Err(err!(
                 StaleEpoch,
@@ -465,11 +464,10 @@ impl Channel {
         if boot.is_some_and(|boot| peer.old_boots.contains(&boot)) {
             // Of a process that is gone. What it synced is on the disk, what it received is not.
             // (Or of the present one, if answers of several overtook each other: catching up finds out.)
-            peer.synced = peer.synced.max(convert::version(answer.synced));
+            peer.synced = peer.synced.max(synced);
             self.hold = true;
             return Ok(());
         }
-        let (received, synced) = (convert::version(answer.received), convert::version(answer.synced));
         // What a process before this one had synced, if this is a new one.
         let mut synced_before = None;
         // A failure that says nothing of a process says nothing of versions either.

@@ -14,7 +14,8 @@ use crate::nodes::gray::Round;
 use crate::plan::SINGLE_SOURCE_MAX;
 use crate::shared::Shared;
 use crate::shared_file::direct;
-use crate::write::channel::{Channel, Heard, Rhythm, SYNC_BYTES, Step, WINDOW};
+use crate::write::channel::{Channel, Rhythm, SYNC_BYTES, Step, WINDOW};
+use crate::write::members::Heard;
 use crate::write::outgoing::Outgoing;
 use crate::write::{members, repair};
 

@@ -15,12 +15,14 @@ use ebb_wire::{Call, pb};
 use crate::nodes::Hop;
 use crate::power::relay::{self, Relayed};
 use crate::shared::Shared;
-use crate::write::channel::Heard;
 use crate::write::outgoing::Outgoing;
 
 /// A question to a silent node, and the pause before the next one.
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
+
+/// What was heard of a member to which something was sent: its answer, why there is none, or nothing at all.
+pub(crate) type Heard = Result<Option<pb::MemberResult>>;
 
 /// Sends a write to the first of `hops`, with the others as its chain. Answers in the order of `hops`.
 pub(crate) async fn write(
