@@ -189,3 +189,21 @@ async fn sync_one(node: &Node, replica: pb::SyncReplica) -> pb::SyncedReplica {
     let failure = synced.as_ref().err().map(pb::Failure::from);
     pb::SyncedReplica { metablock: replica.metablock, synced: Some(synced.unwrap_or_default().into()), failure }
 }
+
+#[cfg(test)]
+mod tests {
+    use ebb_types::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_chain_with_a_hop_to_nobody_or_too_many_is_refused() {
+        let whole = pb::Hop { member: Some(pb::Member::default()), ..pb::Hop::default() };
+        let refused = |hops: &[pb::Hop]| Chain::new(hops).unwrap_err();
+        let error = refused(&[whole.clone(), pb::Hop::default()]);
+        assert_eq!(error.kind(), ErrorKind::Protocol);
+        assert!(error.to_string().contains("the member of a hop"), "{error}");
+        assert_eq!(refused(&vec![whole.clone(); CHAIN_MAX + 1]).kind(), ErrorKind::Protocol);
+        assert_eq!(Chain::new(&vec![whole; CHAIN_MAX]).unwrap().members.len(), CHAIN_MAX);
+    }
+}

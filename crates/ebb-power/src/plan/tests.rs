@@ -53,6 +53,16 @@ fn transitions_and_guard_lie_inside_the_powered_time() {
 }
 
 #[test]
+fn what_serves_longer_is_greater_and_what_sleeps_serves_for_nothing() {
+    let all = [Awake::Asleep, Awake::ForMs(5), Awake::ForMs(7), Awake::Always];
+    assert!(all.is_sorted());
+    assert_eq!(all.map(|one| one.serves_for(6)), [false, false, true, true]);
+    assert!(!Awake::Asleep.serves_for(0));
+    assert_eq!(all.map(|one| one.end_ms(10)), [Some(10), Some(15), Some(17), None]);
+    assert_eq!((Awake::for_ms(0), Awake::for_ms(5)), (Awake::Asleep, Awake::ForMs(5)));
+}
+
+#[test]
 fn readers_find_the_longest_awake_and_the_first_to_wake() {
     let plan = plan(&[blink(0, 300), blink(100, 300), Duty::Off, blink(500, 16), blink(600, 100)]);
     let ids = || (1..=5).map(NodeId::new);
