@@ -74,18 +74,21 @@ impl Registry {
         node: &pb::RegisterNodeCommand,
     ) -> Result<pb::RegisterNodeReply> {
         // I-12: without this, a repeated registration would leave a node behind that never speaks.
-        let again = if node.node == 0 { self.made_before(node) } else { None };
+        let again = if node.node_id().is_none() { self.made_before(node) } else { None };
         let node = again.as_ref().unwrap_or(node);
-        let known = NodeId::new(node.node);
-        if node.adopt && known.raw() < NUMBER_MAX {
-            next.node = next.node.max(NodeId::new(known.raw() + 1));
+        let known = node.node_id();
+        if node.adopt && node.node < NUMBER_MAX {
+            next.node = next.node.max(NodeId::new(node.node + 1));
             let named = node.volumes.iter().map(|volume| volume.id).filter(|id| *id < NUMBER_MAX).max();
             next.volume = next.volume.max(VolumeId::new(named.unwrap_or_default() + 1));
-        } else if known.raw() != 0 && !self.nodes.contains_key(&known) {
+        } else if let Some(known) = known.filter(|known| !self.nodes.contains_key(known)) {
             bail!(NotFound, "no node {known} was ever registered here: its data directory is another cluster's");
         }
         self.check_volumes(known, next.volume, &node.volumes)?;
-        let id = if known.raw() == 0 { take_id!(next.node, NodeId) } else { known };
+        let id = match known {
+            Some(known) => known,
+            None => take_id!(next.node, NodeId),
+        };
         let volumes: Vec<pb::Volume> = node.volumes.iter().map(|volume| adopt(next, volume)).collect();
         self.replace(id, node, volumes.clone());
         Ok(pb::RegisterNodeReply { node: id.raw(), volumes, heartbeat_ms: HEARTBEAT_MS, position: None })
@@ -109,7 +112,7 @@ impl Registry {
         Some(pb::RegisterNodeCommand { node: known.id, volumes: volumes.collect(), ..asked.clone() })
     }
 
-    fn check_volumes(&self, node: NodeId, next: VolumeId, volumes: &[pb::Volume]) -> Result<()> {
+    fn check_volumes(&self, node: Option<NodeId>, next: VolumeId, volumes: &[pb::Volume]) -> Result<()> {
         let mut seen = BTreeSet::new();
         for volume in volumes.iter().filter(|volume| volume.id != 0) {
             let id = VolumeId::new(volume.id);
@@ -120,7 +123,7 @@ impl Registry {
                 bail!(Invalid, "{id} is named twice: two directories are copies of one volume");
             }
             match self.owner(id) {
-                Some(owner) if owner != node => {
+                Some(owner) if Some(owner) != node => {
                     bail!(Invalid, "{id} at {} belongs to {owner}: it cannot be another node's too", volume.path)
                 }
                 _ => {}

@@ -161,7 +161,7 @@ impl Testbed {
         }
         let mut overload_rule = OverloadRule::default();
         if !setting.offloads {
-            overload_rule.ahead_bytes = u64::MAX;
+            overload_rule.ahead_bytes = None;
         }
         let options = PowerOptions { nodes: setting.nodes as usize, settings, scale: setting.scale, overload_rule };
         let cluster = PowerCluster::start_with(world, options).await?;

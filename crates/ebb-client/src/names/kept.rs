@@ -227,8 +227,9 @@ impl Shared {
         for inode in inodes.iter().filter(|inode| reply.attr.is_none_or(|attr| attr.inode != inode.raw())) {
             self.known.on_unsure_attr(*inode);
         }
-        if reply.displaced_inode != 0 && about.is_none_or(|attr| attr.inode != reply.displaced_inode) {
-            self.on_unsure_inode(InodeId::new(reply.displaced_inode));
+        let displaced = reply.displaced().filter(|id| about.is_none_or(|attr| attr.inode != id.raw()));
+        if let Some(displaced) = displaced {
+            self.on_unsure_inode(displaced);
         }
         seen
     }

@@ -46,7 +46,7 @@ const READ_MAX: Duration = Duration::from_secs(90);
 const SLACK: Duration = Duration::from_millis(400);
 
 /// Blocks of the files are small, and so are the limits of an overload.
-const OVERLOADED: OverloadRule = OverloadRule { ahead_bytes: 128 << 10, ahead_metablocks: 2, away_max: 2048 };
+const OVERLOADED: OverloadRule = OverloadRule { ahead_bytes: Some(128 << 10), ahead_metablocks: 2, away_max: 2048 };
 
 #[derive(Clone, Copy)]
 enum Program {

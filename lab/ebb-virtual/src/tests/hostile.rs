@@ -136,7 +136,7 @@ async fn call_everything(enemy: &mut Enemy) {
     enemy.send(pb::VouchSessions::default()).await;
     enemy.send(pb::Locate::default()).await;
     enemy.send(pb::DescribeDataset::default()).await;
-    enemy.send(pb::ExplainCopies { inode: 2, node: 0 }).await;
+    enemy.send(pb::ExplainCopies { what: Some(pb::explain_copies::What::Inode(2)) }).await;
     enemy.send(pb::RegisterNode::default()).await;
     enemy.send(pb::ReplicaReport::default()).await;
     enemy.send(pb::Heartbeat::default()).await;

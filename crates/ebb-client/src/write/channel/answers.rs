@@ -1,9 +1,10 @@
 //! Answers of members, and what they change in a channel.
 
-use ebb_types::{BootId, Error, ErrorKind, Result, Version, err};
+use ebb_types::{Error, ErrorKind, Result, Version, err};
 use ebb_wire::{convert, pb};
 
 use super::Channel;
+use crate::write::members::Heard;
 
 /// Failed attempts after which a member is replaced. With the waits between them (see [`super::retry_wait_ms`]) they
 /// last long enough for a restart of its process.
@@ -11,7 +12,7 @@ const TRIES_MAX: u32 = 5;
 
 impl Channel {
     /// Takes the answers to a [`super::Step::Send`], one for each member in order. Fails if the lease is lost.
-    pub fn on_sent(&mut self, version: Version, results: &[Result<pb::MemberResult>]) -> Result<()> {
+    pub fn on_sent(&mut self, version: Version, results: &[Heard]) -> Result<()> {
         assert!(self.flights > 0, "an answer without a flight on {}", self.id);
         assert!(
             results.len() == self.peers.len(),
@@ -30,12 +31,12 @@ impl Channel {
     }
 
     /// Takes an answer within a [`super::Step::CatchUp`], to a write that was accepted. Others are under way.
-    pub fn on_taken(&mut self, peer: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
+    pub fn on_taken(&mut self, peer: usize, version: Version, result: &Heard) -> Result<()> {
         self.on_member(peer, version, result)
     }
 
     /// Takes the last answer of a [`super::Step::CatchUp`], and the version that it is about.
-    pub fn on_caught_up(&mut self, peer: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
+    pub fn on_caught_up(&mut self, peer: usize, version: Version, result: &Heard) -> Result<()> {
         self.set_idle(peer);
         // Writes may have gone to the others meanwhile, so what it lacks is looked at again.
         self.hold = true;
@@ -59,14 +60,14 @@ impl Channel {
         let about = self.peers[peer].synced;
         let result = match result {
             Ok(reply) => match reply.replicas.iter().find(|replica| replica.metablock == self.id.raw()) {
-                Some(replica) => Ok(pb::MemberResult {
+                Some(replica) => Ok(Some(pb::MemberResult {
                     node: self.peers[peer].member.node,
                     volume: self.peers[peer].member.volume,
                     boot: reply.boot,
                     received: replica.synced,
                     synced: replica.synced,
                     failure: replica.failure.clone(),
-                }),
+                })),
                 None => Err(Error::new(ErrorKind::Protocol, "the answer to a sync names no replica")),
             },
             Err(error) => Err(error.clone()),
@@ -74,15 +75,23 @@ impl Channel {
         self.on_member(peer, about, &result)
     }
 
-    fn on_member(&mut self, index: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
+    fn on_member(&mut self, index: usize, version: Version, result: &Heard) -> Result<()> {
+        match result {
+            Ok(Some(answer)) => self.on_answer(index, version, answer),
+            Ok(None) => {
+                self.compare_received(index, version);
+                Ok(())
+            }
+            Err(error) => self.on_failure(index, error.clone()),
+        }
+    }
+
+    fn on_answer(&mut self, index: usize, version: Version, answer: &pb::MemberResult) -> Result<()> {
         let peer = &mut self.peers[index];
-        let answer = match result {
-            Ok(answer) => answer,
-            Err(error) => return self.on_failure(index, error.clone()),
-        };
         // Versions of a later epoch are a recovery's or another holder's work: what this holder sent may be gone from
         // there, so such an answer acknowledges nothing (`SyncIgnoresEpoch` in the protocol model).
-        let highest = convert::version(answer.received).max(convert::version(answer.synced));
+        let (received, synced) = (convert::version(answer.received), convert::version(answer.synced));
+        let highest = received.max(synced);
         if highest.epoch > self.epoch {
             return Err(err!(
                 StaleEpoch,
@@ -91,20 +100,19 @@ impl Channel {
                 self.epoch
             ));
         }
-        let boot = BootId::new(answer.boot);
-        if peer.old_boots.contains(&boot) {
+        let boot = answer.boot_id();
+        if boot.is_some_and(|boot| peer.old_boots.contains(&boot)) {
             // The answer is from a process that is gone. What it synced is on the disk, and what it received is lost.
             // If answers of several processes overtook each other, it may be from the present one: catching up finds
             // out.
-            peer.synced = peer.synced.max(convert::version(answer.synced));
+            peer.synced = peer.synced.max(synced);
             self.hold = true;
             return Ok(());
         }
-        let (received, synced) = (convert::version(answer.received), convert::version(answer.synced));
         // What an earlier process had synced, if this is a new process.
         let mut synced_before = None;
-        // A failure without a process (boot 0) has no versions either.
-        if answer.boot != 0 {
+        // A failure without a process has no versions either.
+        if let Some(boot) = boot {
             match peer.boot.replace(boot) {
                 Some(before) if before != boot => {
                     peer.old_boots.push(before);
@@ -134,12 +142,18 @@ impl Channel {
         if let Err(error) = failure {
             return self.on_failure(index, error);
         }
+        self.compare_received(index, version);
+        Ok(())
+    }
+
+    /// After a member was sent `version`, and nothing failed.
+    fn compare_received(&mut self, index: usize, version: Version) {
+        let peer = &mut self.peers[index];
         if peer.received < version {
             self.hold = true;
         } else {
             peer.tries = 0;
         }
-        Ok(())
     }
 
     fn on_failure(&mut self, index: usize, error: Error) -> Result<()> {
